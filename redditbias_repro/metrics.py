@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import time
+import json
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ from scipy import stats
 from .data import CORPORA, cache_dir, load_pairs, load_published
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, provenance, read_records, versions, write_atomic, write_record
-from .scoring import _tokenize, perplexity
+from .scoring import _tokenize, mean_perplexity, sequence_scores
 from .specs import BIAS_TYPES
 
 # %% auto #0
@@ -132,21 +132,21 @@ def holm(
     return multipletests(p, method="holm")[1] if len(p) else p
 
 # %% ../nbs/03b_metrics.ipynb #ee89bb6e
-def _cached_perplexity(model, tokenizer, texts, about: dict) -> tuple[np.ndarray, float]:
-    "Perplexities of `texts` and the seconds that they took, from the cache where the same was scored before"
-    key = hashlib.sha256((files("redditbias_repro") / "scoring.py").read_bytes())
+def _cached_perplexity(model, tokenizer, texts, about: dict) -> tuple[np.ndarray, dict]:
+    "Perplexities of `texts` and the `ScoringStats` of getting them, from the cache where the same was scored before"
+    key = hashlib.sha256()
+    for source in ("prefix_tree.py", "scoring.py"):
+        key.update((files("redditbias_repro") / source).read_bytes())
     key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {_tokenize(tokenizer, texts, False)}".encode())
     path = cache_dir() / "scores" / f"{key.hexdigest()}.npz"
     if path.is_file():
         kept = np.load(path, allow_pickle=False)
-        return kept["perplexity"], float(kept["seconds"])
-    start = time.perf_counter()
-    scores = perplexity(model, tokenizer, texts)
-    seconds = time.perf_counter() - start
+        return kept["perplexity"], json.loads(str(kept["stats"]))
+    scores = sequence_scores(model, tokenizer, texts)
     content = io.BytesIO()
-    np.savez(content, perplexity=scores, seconds=seconds)
+    np.savez(content, perplexity=mean_perplexity(scores), stats=json.dumps(scores.attrs["stats"]))
     write_atomic(path, content.getvalue())
-    return scores, seconds
+    return mean_perplexity(scores), scores.attrs["stats"]
 
 # %% ../nbs/03b_metrics.ipynb #3a566a49
 def _lmb_records(ppl1, ppl2, outlier_sds, seed, **fields) -> list[dict]:
@@ -177,11 +177,11 @@ def measure_lmb(
     about = describe_model(net, model)
     records = []
     for b, p in pairs.items():
-        scores, seconds = _cached_perplexity(net, tokenizer, [*p.text1, *p.text2], about)
+        scores, stats = _cached_perplexity(net, tokenizer, [*p.text1, *p.text2], about)
         used = p.attrs["corpus"]
         fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own else split)
-        origin = provenance(about, used, str(net.device))
-        records += _lmb_records(scores[: len(p)], scores[len(p) :], outlier_sd, seed, **fields, seconds=round(seconds, 2), provenance=origin)
+        origin = {**provenance(about, used, str(net.device)), "scoring": stats}
+        records += _lmb_records(scores[: len(p)], scores[len(p) :], outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
     return records
 
 # %% ../nbs/03b_metrics.ipynb #48fc125f

@@ -15,12 +15,12 @@ import zipfile
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from .data import ChecksumError, FetchError, cache_dir
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'load_model', 'hash_weights', 'describe_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'load_model', 'hash_weights', 'describe_model']
 
 # %% ../nbs/03_models.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -127,25 +127,35 @@ def _set_padding(model, tokenizer) -> None:
         model.generation_config.pad_token_id = tokenizer.pad_token_id
 
 # %% ../nbs/03_models.ipynb #dc00d2ee
+KINDS = {
+    "causal": ("causal language model", AutoModelForCausalLM),
+    "seq2seq": ("encoder–decoder model", AutoModelForSeq2SeqLM),
+    "masked": ("masked language model", AutoModelForMaskedLM),
+}
+
+
 def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, the checkpoint's own elsewhere; or "float32", "bfloat16", …
+    kind: str = "causal",  # "causal", "seq2seq" (encoder–decoder) or "masked"
 ):  # (model, tokenizer)
-    """A causal language model in eval mode and its tokenizer, with a padding token.
+    """A language model in eval mode and its tokenizer, with a padding token.
 
-    Raises `ValueError` for a name that is neither folder nor hub name, for a model that is no causal language model, and for
+    Raises `ValueError` for a name that is neither folder nor hub name, for a model that is not of this kind, and for
     a checkpoint that is broken or lacks weights; `FetchError` where the hub or PyPI cannot be reached. Code that a
     checkpoint brings along is never run; safetensors are preferred, other weights are read by torch's `weights_only` reader."""
-    name = str(name_or_path)
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
+    name, (what, auto) = str(name_or_path), KINDS[kind]
     source, device = _source(name), _device(device)
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        model, report = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, trust_remote_code=False)
+        model, report = auto.from_pretrained(source, dtype=dtype, output_loading_info=True, trust_remote_code=False)
     except Exception as e:  # whatever the libraries raise is passed on, with what to do about it
-        raise _explained(name, source, e) from e
+        raise _explained(name, source, what, e) from e
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
         raise ValueError(f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random")
@@ -153,19 +163,19 @@ def load_model(
     return model.eval().to(device), tokenizer
 
 # %% ../nbs/03_models.ipynb #9128e12d
-def _explained(name: str, source: str, error: Exception) -> Exception:
+def _explained(name: str, source: str, what: str, error: Exception) -> Exception:
     "`error` of loading a model as a `ValueError` or `FetchError` that says what to do"
     first = str(error).strip().split("\n")[0][:300]
     if os.path.isdir(source):
         if not (Path(source) / "config.json").is_file():
             return ValueError(f"model {name!r}: the folder holds no config.json; give a folder that `save_pretrained` wrote")
-        return ValueError(f"model {name!r}: the checkpoint cannot be loaded as a causal language model ({type(error).__name__}: {first})")
+        return ValueError(f"model {name!r}: the checkpoint cannot be loaded as a {what} ({type(error).__name__}: {first})")
     if isinstance(error, OSError):
         return FetchError(
             f"model {name!r} is no local folder and could not be had from the Hugging Face hub ({first}). "
             f"Check the name and the network, or use a packaged model: {', '.join(PACKAGED)}"
         )
-    return ValueError(f"model {name!r} cannot be loaded as a causal language model ({type(error).__name__}: {first})")
+    return ValueError(f"model {name!r} cannot be loaded as a {what} ({type(error).__name__}: {first})")
 
 # %% ../nbs/03_models.ipynb #81edfd08
 def hash_weights(

@@ -9,18 +9,41 @@ import subprocess
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GPT2Config,
+    LlamaConfig,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from redditbias_repro.data import FetchError, fetch, release_files
 from redditbias_repro.models import load_model
 from redditbias_repro.records import repo_root
 
+SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
 CONFIGS = {
-    "gpt2": lambda v: GPT2LMHeadModel(GPT2Config(vocab_size=v, bos_token_id=0, eos_token_id=0, n_positions=256, n_embd=32, n_layer=2, n_head=2)),
-    "llama": lambda v: LlamaForCausalLM(
-        LlamaConfig(vocab_size=v, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
-    ),
+    "gpt2": lambda v: GPT2Config(vocab_size=v, bos_token_id=0, eos_token_id=0, n_positions=256, n_embd=32, n_layer=2, n_head=2),
+    "llama": lambda v: LlamaConfig(vocab_size=v, **SMALL),
+    "qwen2": lambda v: Qwen2Config(vocab_size=v, **SMALL),
+    "qwen3": lambda v: Qwen3Config(vocab_size=v, head_dim=8, **SMALL),
+    "gemma2": lambda v: Gemma2Config(vocab_size=v, head_dim=8, sliding_window=256, final_logit_softcapping=3.0, **SMALL),
+    "gemma3": lambda v: Gemma3TextConfig(vocab_size=v, head_dim=8, sliding_window=256, **SMALL),
 }
+
+
+def small_random(config):
+    """A causal model with weights large enough that what a token sees decides what it predicts."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() > 1:
+                p.normal_(std=0.2)
+    return model
 
 
 def unavailable(what):
@@ -60,17 +83,15 @@ def tokenizer():
 
 @pytest.fixture(scope="session", params=CONFIGS)
 def random_model(request, tokenizer):
-    """A small random GPT-2 and a small random Llama."""
-    torch.manual_seed(0)
-    return CONFIGS[request.param](len(tokenizer)).eval()
+    """A small random model of each family."""
+    return small_random(CONFIGS[request.param](len(tokenizer)))
 
 
 @pytest.fixture(scope="session")
 def model_folder(tokenizer, tmp_path_factory):
     """A folder with a small random GPT-2, as `save_pretrained` writes it."""
     folder = tmp_path_factory.mktemp("models") / "tiny-gpt2"
-    torch.manual_seed(0)
-    CONFIGS["gpt2"](len(tokenizer)).save_pretrained(folder)
+    small_random(CONFIGS["gpt2"](len(tokenizer))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

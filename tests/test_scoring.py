@@ -1,127 +1,621 @@
-"""Perplexity against one `model(ids, labels=ids)` a sentence, as the authors compute it."""
+"""Scores against one forward pass a sentence, for every family of models, on both paths."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from copy import deepcopy
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    BartConfig,
+    BertConfig,
+    BloomConfig,
+    GPTNeoConfig,
+    MambaConfig,
+    MistralConfig,
+    T5Config,
+)
 
+from conftest import CONFIGS, SMALL, small_random
 from redditbias_repro import scoring
 from redditbias_repro.data import load_pairs
-from redditbias_repro.scoring import perplexity
+from redditbias_repro.scoring import ScoringStats, iter_scores, perplexity, pseudo_log_likelihood, sequence_scores, token_scores
 
-TEXTS = ["they are lazy", "the women are nurses and the men are officers, and so on", "é 中 🙂", "a b", "they are lazy", "The  end\n"]
+TEXTS = [
+    "they are lazy",
+    "they are",  # a beginning of another
+    "they are lazy",  # the same again
+    "the women are nurses and the men are officers, and so on",
+    "the women are nurses and the men are lazy",
+    "é 中文 🙂👩‍👩‍👧 Ünï",
+    "a b",
+    "The  end\n",
+    "they are lazy and " * 12,
+]
 
 
 @torch.no_grad()
-def one_by_one(model, tokenizer, text):
-    ids = torch.tensor([tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))])
-    return np.exp(model(ids, labels=ids).loss.double().item())
+def one_by_one(model, ids):
+    """Log-probability of each token after the first, in one forward pass of this sequence alone."""
+    logits = model(input_ids=torch.tensor([ids])).logits[0, :-1].double()
+    return logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].numpy()
+
+
+def tokens(tokenizer, text):
+    return tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+
+
+def loop(model, tokenizer, texts):
+    return [float(np.exp(-one_by_one(model, tokens(tokenizer, t)).mean())) for t in texts]
+
+
+# Equality with the loop
+
+
+@pytest.mark.parametrize("path", ["tree", "batches"])
+@pytest.mark.parametrize("token_budget", [1, 16, None])
+def test_every_family(random_model, tokenizer, path, token_budget):
+    scores = perplexity(random_model, tokenizer, TEXTS, token_budget=token_budget, path=path)
+    assert scores.dtype == np.float64 and scores.shape == (len(TEXTS),) and scores[0] == scores[2]
+    np.testing.assert_allclose(scores, loop(random_model, tokenizer, TEXTS), rtol=1e-4)
+
+
+def test_every_family_shares(random_model, tokenizer):
+    table = sequence_scores(random_model, tokenizer, TEXTS)
+    stats = ScoringStats(**table.attrs["stats"])
+    assert stats.path == "tree" and stats.why_batches == "" and stats.sentences == len(TEXTS)
+    assert stats.tokens == table.n_tokens.sum() == sum(len(tokens(tokenizer, t)) - 1 for t in TEXTS)
+    distinct = {tuple(s[:i]) for s in (tokens(tokenizer, t) for t in TEXTS) for i in range(1, len(s))}
+    assert stats.tree_nodes == len(distinct) < stats.tokens and stats.forward_positions >= stats.tree_nodes
+    assert sequence_scores(random_model, tokenizer, TEXTS, path="batches").attrs["stats"]["tree_nodes"] > len(distinct)
+
+
+@pytest.mark.parametrize("texts", [["they are lazy"], ["a b"], ["they are lazy"] * 3, ["they are", "they are lazy"], ["they are lazy", "they are"]])
+def test_a_few_texts(random_model, tokenizer, texts):
+    np.testing.assert_allclose(perplexity(random_model, tokenizer, texts), loop(random_model, tokenizer, texts), rtol=1e-4)
+
+
+class Ids:
+    """A tokenizer whose texts are token ids, so that any tree can be asked for."""
+
+    is_fast, all_special_ids = True, []
+
+    def __call__(self, texts, **_):
+        return {"input_ids": [[int(t) for t in text.split()] for text in texts]}
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.integers(0, 5), min_size=2, max_size=12), min_size=1, max_size=25), st.integers(1, 40))
+def test_random_trees(random_model, sequences, token_budget):
+    texts = [" ".join(map(str, s)) for s in sequences]
+    table = sequence_scores(random_model, Ids(), texts, token_budget=token_budget)
+    np.testing.assert_allclose(table.nll, [-one_by_one(random_model, s).sum() for s in sequences], rtol=1e-4)
+    assert table.n_tokens.tolist() == [len(s) - 1 for s in sequences]
 
 
 def test_real_model(default_model):
     model, tokenizer = default_model
     pairs = load_pairs("gender", "test", "queries")
-    texts = [*pairs.text1[:12], *pairs.text2[:12], "A much longer text, so that the batch needs padding: " + "word " * 60]
-    np.testing.assert_allclose(perplexity(model, tokenizer, texts), [one_by_one(model, tokenizer, t) for t in texts], rtol=1e-4)
+    texts = [*pairs.text1[:12], *pairs.text2[:12], *TEXTS, "A much longer text, so that the batch needs padding: " + "word " * 150]
+    expected = loop(model, tokenizer, texts)
+    for path in ("tree", "batches"):
+        np.testing.assert_allclose(perplexity(model, tokenizer, texts, path=path), expected, rtol=1e-4)
 
 
 def test_released_sentences(corpus, default_model):
     model, tokenizer = default_model
-    texts = list(load_pairs("orientation", "test", "redditbias").text1[:24])
-    np.testing.assert_allclose(perplexity(model, tokenizer, texts), [one_by_one(model, tokenizer, t) for t in texts], rtol=1e-4)
+    pairs = load_pairs("orientation", "test", "redditbias")
+    texts = [*pairs.text1[:24], *pairs.text2[:24]]
+    np.testing.assert_allclose(perplexity(model, tokenizer, texts), loop(model, tokenizer, texts), rtol=1e-4)
 
 
-@pytest.mark.parametrize("token_budget", [1, 16, 1024])
-def test_random_models(random_model, tokenizer, token_budget):
-    scores = perplexity(random_model, tokenizer, TEXTS, token_budget=token_budget)
-    assert scores.dtype == np.float64 and scores.shape == (6,) and scores[0] == scores[4]
-    np.testing.assert_allclose(scores, [one_by_one(random_model, tokenizer, t) for t in TEXTS], rtol=1e-4)
+def test_matrices_laid_out_anew(default_model, monkeypatch):
+    """What work of more than a moment uses gives the same, and leaves the model as it was."""
+    model, tokenizer = default_model
+    plain = perplexity(model, tokenizer, TEXTS)
+    monkeypatch.setattr(scoring, "PACK_NODES", 1)
+    laid = []
+    monkeypatch.setattr(scoring, "_pack", lambda *a, pack=scoring._pack: laid.append(1) or pack(*a))
+    scores = perplexity(model, tokenizer, TEXTS)
+    assert laid and not any("forward" in vars(m) for m in model.modules())
+    np.testing.assert_allclose(scores, plain, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_matrices_laid_out_anew_in_every_family(tokenizer, family, monkeypatch):
+    monkeypatch.setattr(scoring, "PACK_NODES", 1)
+    model = small_random(CONFIGS[family](len(tokenizer)))
+    np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), loop(model, tokenizer, TEXTS), rtol=1e-4)
+
+
+# Tokenizers
+
+
+@pytest.fixture
+def with_start(tokenizer):
+    """The tokenizer with a token that it puts at a text's beginning."""
+    started = deepcopy(tokenizer)
+    started.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", tokenizer.eos_token_id)])
+    return started
+
+
+def test_special_tokens(random_model, tokenizer, with_start):
+    """They are left out unless asked for, as the authors tokenize."""
+    plain, started = perplexity(random_model, with_start, ["they are"]), perplexity(random_model, with_start, ["they are"], add_special_tokens=True)
+    assert plain == perplexity(random_model, tokenizer, ["they are"]) and started != plain
+    assert started == perplexity(random_model, tokenizer, ["<eos>they are"])
+    with pytest.warns(UserWarning, match=r"at \[1\]: nan"):
+        one = sequence_scores(random_model, with_start, ["t", ""], add_special_tokens=True, on_short="nan")
+    assert one.n_tokens.tolist() == [1, 0]
+    np.testing.assert_allclose(one.nll[0], -one_by_one(random_model, [tokenizer.eos_token_id, *tokens(tokenizer, "t")])[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_padding_side_does_not_matter(random_model, tokenizer, side):
+    padded = deepcopy(tokenizer)
+    padded.pad_token, padded.padding_side = "<eos>", side
+    np.testing.assert_array_equal(perplexity(random_model, padded, TEXTS), perplexity(random_model, tokenizer, TEXTS))
+
+
+# Contexts and tokens
+
+
+def test_contexts_are_conditioned_on(random_model, tokenizer):
+    contexts, texts = ["the women are", "the women are", "they", ""], [" nurses", " lazy and so on", " are lazy", "they are"]
+    table = sequence_scores(random_model, tokenizer, texts, contexts)
+    for i, (context, text) in enumerate(zip(contexts, texts)):
+        ids = tokens(tokenizer, context + text)
+        first = max(1, len(tokens(tokenizer, context)))
+        assert tokenizer.decode(ids[:first]) == context or not context
+        scored = one_by_one(random_model, ids)[first - 1 :]
+        assert table.n_tokens[i] == len(scored)
+        np.testing.assert_allclose(table.nll[i], -scored.sum(), rtol=1e-4)
+    with pytest.raises(ValueError, match="1 contexts and more texts"):
+        sequence_scores(random_model, tokenizer, texts, contexts[:1])
+    with pytest.raises(ValueError, match="1 texts and more contexts"):
+        sequence_scores(random_model, tokenizer, texts[:1], contexts)
+
+
+def test_a_token_across_the_border_belongs_to_the_text(random_model, tokenizer):
+    ids = tokens(tokenizer, "the women")
+    table = sequence_scores(random_model, tokenizer, ["omen"], ["the w"])
+    np.testing.assert_allclose(table.nll[0], -one_by_one(random_model, ids)[len(tokens(tokenizer, "the")) - 1 :].sum(), rtol=1e-4)
+
+
+def test_the_same_tokens_in_different_contexts(random_model, tokenizer):
+    table = sequence_scores(random_model, tokenizer, [" are lazy", " lazy"], ["they", "they are"])
+    expected = one_by_one(random_model, tokens(tokenizer, "they are lazy"))
+    np.testing.assert_allclose(table.nll, [-expected[-table.n_tokens[0] :].sum(), -expected[-table.n_tokens[1] :].sum()], rtol=1e-4)
+    assert table.attrs["stats"]["tree_nodes"] == len(tokens(tokenizer, "they are lazy")) - 1
+
+
+def test_tokens_have_their_characters(random_model, tokenizer):
+    table = token_scores(random_model, tokenizer, TEXTS)
+    assert list(table.columns) == ["text", "position", "token_id", "token", "start", "end", "logprob"]
+    for i, text in enumerate(TEXTS):
+        rows = table[table.text == i]
+        assert rows.token_id.tolist() == tokens(tokenizer, text) and rows.position.tolist() == list(range(len(rows)))
+        covered = {c for a, b in zip(rows.start, rows.end) for c in range(a, b)}
+        assert covered == set(range(len(text)))
+        assert np.isnan(rows.logprob.iloc[0])
+        np.testing.assert_allclose(rows.logprob[1:], one_by_one(random_model, tokens(tokenizer, text)), rtol=1e-3, atol=1e-4)
+    table = token_scores(random_model, tokenizer, [" are lazy"], ["they"])
+    assert [" are lazy"[a:b] for a, b in zip(table.start, table.end)] == tokenizer.convert_tokens_to_string([" are", " lazy"]).replace(" lazy", "| lazy").split("|")
+    assert table.logprob.notna().all()
+
+
+# What cannot be scored
+
+
+def test_short_texts_are_named(random_model, tokenizer):
+    texts = ["they are lazy", "", "t", "a b"]
+    with pytest.raises(ValueError, match=r"2 texts have no token to score .* at \[1, 2\]: leave them out"):
+        perplexity(random_model, tokenizer, texts)
+    with pytest.warns(UserWarning, match=r"at \[1, 2\]: nan"):
+        scores = perplexity(random_model, tokenizer, texts, on_short="nan")
+    assert np.isnan(scores).tolist() == [False, True, True, False]
+    with pytest.warns(UserWarning, match=r"at \[0\]: nan"):
+        assert np.isnan(perplexity(random_model, tokenizer, ["t"], on_short="nan")).all()
+    with pytest.raises(ValueError, match="expected 'raise' or 'nan'"):
+        perplexity(random_model, tokenizer, texts, on_short="zero")
+
+
+def test_long_texts_are_named_or_cut(random_model, tokenizer, with_start):
+    with pytest.raises(ValueError, match=r"texts at \[1\] have more than the 256 tokens"):
+        perplexity(random_model, tokenizer, ["a b", "x " * 300])
+    full = tokens(tokenizer, "x " * 300)
+    table = sequence_scores(random_model, tokenizer, ["a b", "x " * 300], on_long="truncate")
+    assert table.n_tokens[1] == 255
+    np.testing.assert_allclose(table.nll[1], -one_by_one(random_model, full[:256]).sum(), rtol=1e-4)
+    table = sequence_scores(random_model, tokenizer, [" a b"], ["x " * 300], on_long="truncate")  # the context loses its beginning
+    np.testing.assert_allclose(table.nll[0], -one_by_one(random_model, tokens(tokenizer, "x " * 300 + " a b")[-256:])[-table.n_tokens[0] :].sum(), rtol=1e-4)
+    table = sequence_scores(random_model, with_start, [" a b"], ["x " * 300], on_long="truncate", add_special_tokens=True)
+    kept = [tokenizer.eos_token_id, *tokens(tokenizer, "x " * 300 + " a b")[-255:]]
+    np.testing.assert_allclose(table.nll[0], -one_by_one(random_model, kept)[-table.n_tokens[0] :].sum(), rtol=1e-4)
+
+
+def test_what_is_wrong_in_a_list_is_said_before_anything_is_scored(random_model, tokenizer, monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK", 2)
+    monkeypatch.setattr(scoring, "_log_probs_of", lambda *a: pytest.fail("scored"))
+    with pytest.raises(ValueError, match=r"texts at \[5\] have more"):
+        sequence_scores(random_model, tokenizer, ["a b"] * 5 + ["x " * 300])
+    with pytest.raises(TypeError, match="the text at 4 is no string"):
+        sequence_scores(random_model, tokenizer, ["a b"] * 4 + [None])
+
+
+def test_what_is_no_list_of_strings(random_model, tokenizer):
+    with pytest.raises(TypeError, match="texts is one string"):
+        perplexity(random_model, tokenizer, "they are lazy")
+    with pytest.raises(TypeError, match=r"the text at 1 is no string \(nan\)"):
+        perplexity(random_model, tokenizer, ["a b", float("nan")])
+    with pytest.raises(ValueError, match="token_budget is 0"):
+        perplexity(random_model, tokenizer, ["a b"], token_budget=0)
+    assert perplexity(random_model, tokenizer, []).shape == (0,)
+    assert len(token_scores(random_model, tokenizer, [])) == len(sequence_scores(random_model, tokenizer, [])) == 0
+    assert perplexity(random_model, tokenizer, iter(["a b", "they are"])).shape == (2,)
+
+
+def test_no_finite_score_is_said(tokenizer):
+    model = small_random(CONFIGS["llama"](len(tokenizer)))
+    with torch.no_grad():
+        model.model.norm.weight.fill_(torch.nan)
+    with pytest.raises(ValueError, match="no number"):
+        perplexity(model, tokenizer, TEXTS)
+    model = small_random(CONFIGS["llama"](len(tokenizer)))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[tokens(tokenizer, "they")[0]] = torch.nan
+    with pytest.warns(UserWarning, match=r"no finite log-probability for texts at \[0"):
+        scores = perplexity(model, tokenizer, ["they are lazy", "a b"], path="batches")
+    assert np.isnan(scores).tolist() == [True, False]
+
+
+# Which way was taken
+
+
+FALLBACKS = {
+    "bloom": lambda v: BloomConfig(vocab_size=v, hidden_size=32, n_layer=2, n_head=4),  # ALiBi
+    "mamba": lambda v: MambaConfig(vocab_size=v, hidden_size=32, num_hidden_layers=2, state_size=8),
+    "mistral": lambda v: MistralConfig(vocab_size=v, sliding_window=8, **SMALL),  # a window shorter than the texts
+    "gpt_neo": lambda v: GPTNeoConfig(vocab_size=v, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=16, max_position_embeddings=256),
+}
+
+
+@pytest.mark.parametrize("family", FALLBACKS)
+def test_models_that_cannot_share(tokenizer, family):
+    model = small_random(FALLBACKS[family](len(tokenizer)))
+    table = sequence_scores(model, tokenizer, TEXTS)
+    assert table.attrs["stats"]["path"] == "batches" and table.attrs["stats"]["why_batches"]
+    np.testing.assert_allclose(scoring.mean_perplexity(table), loop(model, tokenizer, TEXTS), rtol=1e-4)
+    with pytest.raises(ValueError, match="cannot score a tree"):
+        sequence_scores(model, tokenizer, TEXTS, path="tree")
+
+
+def test_a_model_that_ignores_the_mask(tokenizer):
+    model = small_random(CONFIGS["gpt2"](len(tokenizer)))
+    heard = model.transformer.forward
+    model.transformer.forward = lambda input_ids, attention_mask=None, **kwargs: heard(input_ids=input_ids, **kwargs)
+    table = sequence_scores(model, tokenizer, TEXTS)
+    assert table.attrs["stats"]["path"] == "batches" and "without the mask" in table.attrs["stats"]["why_batches"]
+    np.testing.assert_allclose(scoring.mean_perplexity(table), loop(model, tokenizer, TEXTS), rtol=1e-4)
 
 
 def test_a_model_that_does_more_than_its_head(random_model, tokenizer, monkeypatch):
     plain = random_model.forward
 
-    def capped(*args, labels=None, **kwargs):
+    def odd(*args, **kwargs):
         out = plain(*args, **kwargs)
-        out.logits = 3 * torch.tanh(out.logits / 3)
-        if labels is not None:
-            out.loss = torch.nn.functional.cross_entropy(out.logits[0, :-1], labels[0, 1:])
+        out.logits = out.logits + out.logits.abs().sqrt()
         return out
 
-    with torch.no_grad():
-        for p in random_model.get_output_embeddings().parameters():
-            p.mul_(20)
-    try:
-        monkeypatch.setattr(random_model, "forward", capped)
-        with torch.inference_mode():
-            assert scoring._head(random_model) is None
-        np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), [one_by_one(random_model, tokenizer, t) for t in TEXTS], rtol=1e-4)
-    finally:
-        with torch.no_grad():
-            for p in random_model.get_output_embeddings().parameters():
-                p.div_(20)
+    monkeypatch.setattr(random_model, "forward", odd)
+    with torch.inference_mode():
+        assert scoring._network(random_model).head is None
+    np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4)
+    monkeypatch.undo()
+    scoring._TRIED.pop(random_model)
 
 
-def test_no_batch_of_logits_is_ever_held(random_model, tokenizer, monkeypatch):
-    monkeypatch.setattr(scoring, "LOGIT_BYTES", 8 * 4 * len(tokenizer))
-    rows = []
-    hook = random_model.get_output_embeddings().register_forward_hook(lambda module, args, out: rows.append(out.numel() // len(tokenizer)))
-    try:
-        perplexity(random_model, tokenizer, TEXTS)
-    finally:
-        hook.remove()
-    assert max(rows) == 8 and sum(rows) > 40  # the scored tokens, and the check of the head
+def test_a_scaled_head(random_model, tokenizer, monkeypatch):
+    plain = random_model.forward
+
+    def scaled(*args, **kwargs):
+        out = plain(*args, **kwargs)
+        out.logits = out.logits / 4
+        return out
+
+    monkeypatch.setattr(random_model, "forward", scaled)
+    with torch.inference_mode():
+        network = scoring._network(random_model)
+    assert network.head is None if random_model.config.model_type == "gemma2" else network.scale == pytest.approx(0.25)  # Gemma 2 caps first
+    np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4)
 
 
-def test_equal_texts_are_scored_once(random_model, tokenizer, monkeypatch):
-    batches = []
-    monkeypatch.setattr(scoring, "_batches", lambda sequences, budget: batches.append(len(sequences)) or iter([list(sequences)]))
-    perplexity(random_model, tokenizer, ["they are lazy"] * 5 + ["a b"])
-    assert batches == [2]
+def test_a_masked_model_is_no_causal_one(tokenizer):
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(BertConfig(vocab_size=len(tokenizer), **SMALL)).eval()
+    with pytest.raises(ValueError, match="no causal language model.*pseudo_log_likelihood"):
+        perplexity(model, tokenizer, TEXTS)
+
+
+def test_half_precision(random_model, tokenizer):
+    """Weights in bfloat16, softmax in float32."""
+    model = deepcopy(random_model).bfloat16()
+    table = sequence_scores(model, tokenizer, TEXTS)
+    assert table.nll.dtype == np.float64 and table.attrs["stats"]["path"] == "tree"
+    np.testing.assert_allclose(table.nll, [-one_by_one(model, tokens(tokenizer, t)).sum() for t in TEXTS], rtol=5e-2)
+
+
+# Memory
+
+
+def test_logits_are_never_all_held(random_model, tokenizer, monkeypatch):
+    monkeypatch.setitem(scoring.LOGIT_BYTES, "cpu", 8 * 4 * len(tokenizer))
+    held = []
+    finish = scoring._finish
+    monkeypatch.setattr(scoring, "_finish", lambda network, logits: held.append(logits.shape) or finish(network, logits))
+    perplexity(random_model, tokenizer, TEXTS)
+    blocks = [s for s in held if len(s) == 2]
+    assert max(rows * words for rows, words in blocks) <= 8 * len(tokenizer) and sum(s[0] for s in blocks) > 40
+
+
+def test_equal_texts_are_scored_once(random_model, tokenizer):
+    one, many = (sequence_scores(random_model, tokenizer, t).attrs["stats"] for t in (["they are lazy"], ["they are lazy"] * 50))
+    assert one["forward_positions"] == many["forward_positions"] and many["sentences"] == 50
+
+
+def test_less_memory_than_asked_for(random_model, tokenizer, monkeypatch):
+    plain, run = perplexity(random_model, tokenizer, TEXTS), scoring._row_log_probs
+
+    def small(network, tree, rows, *rest):
+        if sum(b - a for a, b in rows) > 5:
+            raise torch.OutOfMemoryError("no more")
+        return run(network, tree, rows, *rest)
+
+    monkeypatch.setattr(scoring, "_row_log_probs", small)
+    with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
+        table = sequence_scores(random_model, tokenizer, TEXTS)
+    assert table.attrs["stats"]["token_budget"] < 768
+    np.testing.assert_allclose(scoring.mean_perplexity(table), plain, rtol=1e-4)
+    with pytest.raises(MemoryError, match="one sequence of .* tokens does not fit"), pytest.warns(UserWarning):
+        sequence_scores(random_model, tokenizer, TEXTS, path="batches")
+
+
+def test_a_stream_is_read_as_it_is_scored(random_model, tokenizer, monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK", 10)
+    monkeypatch.setattr(scoring, "WINDOW", 200)
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield f"they are {read} lazy"
+
+    seen = set()
+    for frame in iter_scores(random_model, tokenizer, endless()):
+        seen |= set(frame["index"])
+        if len(seen) >= 100:
+            break
+    assert read < 150
+    texts = [f"they are {i + 1} lazy" for i in range(100)]
+    whole = sequence_scores(random_model, tokenizer, texts)
+    np.testing.assert_allclose(scoring.mean_perplexity(whole), loop(random_model, tokenizer, texts), rtol=1e-4)
 
 
 def test_the_model_keeps_its_mode(random_model, tokenizer):
     random_model.train()
     try:
         first = perplexity(random_model, tokenizer, TEXTS)
-        assert random_model.training
+        assert random_model.training and not torch.is_inference_mode_enabled()
+        next(iter(iter_scores(random_model, tokenizer, TEXTS)))
+        assert not torch.is_inference_mode_enabled()
     finally:
         random_model.eval()
     np.testing.assert_array_equal(first, perplexity(random_model, tokenizer, TEXTS))
 
 
-def test_special_tokens(random_model, tokenizer):
-    """They are left out unless asked for, as the authors tokenize."""
-    from copy import deepcopy
-
-    from tokenizers.processors import TemplateProcessing
-
-    with_start = deepcopy(tokenizer)
-    with_start.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", tokenizer.eos_token_id)])
-    plain, started = perplexity(random_model, with_start, ["they are"]), perplexity(random_model, with_start, ["they are"], add_special_tokens=True)
-    assert plain == perplexity(random_model, tokenizer, ["they are"]) and started != plain
-    assert started == perplexity(random_model, tokenizer, ["<eos>they are"])
+# Long runs
 
 
-def test_short_texts_are_named(random_model, tokenizer):
-    texts = ["they are lazy", "", "t", "a b"]
-    with pytest.raises(ValueError, match=r"2 of 4 texts have fewer than two tokens .* at \[1, 2\]: leave them out"):
-        perplexity(random_model, tokenizer, texts)
-    with pytest.warns(UserWarning, match=r"at \[1, 2\]: nan"):
-        scores = perplexity(random_model, tokenizer, texts, on_short="nan")
-    assert np.isnan(scores).tolist() == [False, True, True, False]
-    with pytest.raises(ValueError, match="expected 'raise' or 'nan'"):
-        perplexity(random_model, tokenizer, texts, on_short="zero")
+KILLED = textwrap.dedent("""
+    import sys, time
+    from redditbias_repro import scoring
+    from redditbias_repro.models import load_model
+
+    scoring.SEGMENT = 1
+    write = scoring._write_part
+    scoring._write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(0.05))
+    model, tokenizer = load_model(sys.argv[1])
+    texts = (f"number {i} is they and {i * 7} are lazy" for i in range(300))
+    table = scoring.sequence_scores(model, tokenizer, texts, out=sys.argv[2], token_budget=64)
+    print("done", table.attrs["stats"]["sentences"], flush=True)
+""")
 
 
-def test_long_texts_are_named(random_model, tokenizer):
-    with pytest.raises(ValueError, match=r"texts at \[1\] have more than the 256 tokens"):
-        perplexity(random_model, tokenizer, ["a b", "x " * 300])
+def test_a_killed_run_goes_on(model_folder, tmp_path):
+    """Killed again and again; what was written is never scored again, and the end is the same as of one run."""
+    from redditbias_repro.models import load_model
+
+    command = [sys.executable, "-c", KILLED, str(model_folder), str(tmp_path / "scores")]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    for parts in (1, 4):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+            for _ in range(parts):
+                assert run.stdout.readline() == "part\n"
+            time.sleep(0.02 * parts)
+            run.send_signal(signal.SIGKILL)
+    kept = pd.read_parquet(tmp_path / "scores")
+    assert 0 < len(kept) < 300 and kept["index"].is_unique
+    (tmp_path / "scores" / ".part-000099.parquet.x").write_bytes(b"half")
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout.split()
+    assert int(said[-1]) == 300 - len(kept)
+    done = pd.read_parquet(tmp_path / "scores").sort_values("index")
+    assert done["index"].tolist() == list(range(300))
+    model, tokenizer = load_model(model_folder)
+    texts = [f"number {i} is they and {i * 7} are lazy" for i in range(300)]
+    np.testing.assert_allclose(done.nll, sequence_scores(model, tokenizer, texts).nll, rtol=1e-4)
 
 
-def test_what_is_no_list_of_strings(random_model, tokenizer):
-    with pytest.raises(TypeError, match="texts is one string"):
-        perplexity(random_model, tokenizer, "they are lazy")
-    with pytest.raises(TypeError, match=r"texts at \[1\] are no strings \(the first is nan\)"):
-        perplexity(random_model, tokenizer, ["a b", float("nan")])
-    assert perplexity(random_model, tokenizer, []).shape == (0,)
-    assert perplexity(random_model, tokenizer, iter(["a b", "they are"])).shape == (2,)
+def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
+    kept = sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path)
+    pd.testing.assert_frame_equal(kept, sequence_scores(random_model, tokenizer, TEXTS), check_exact=True)
+    assert "text" not in pd.read_parquet(tmp_path).columns
+    with pytest.raises(ValueError, match="text 2 is not the one"):
+        sequence_scores(random_model, tokenizer, [*TEXTS[:2], "another", *TEXTS[3:]], out=tmp_path)
+    with pytest.raises(ValueError, match="scores of 2 texts after the 7 that were given"):
+        sequence_scores(random_model, tokenizer, TEXTS[:7], out=tmp_path)
+    with pytest.raises(ValueError, match="with other add_special_tokens"):
+        sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path, add_special_tokens=True)
+    other = deepcopy(random_model)
+    with torch.no_grad():
+        next(other.parameters()).add_(1)
+    with pytest.raises(ValueError, match="with other weights_sha256"):
+        sequence_scores(other, tokenizer, TEXTS, out=tmp_path)
+    more = sequence_scores(random_model, tokenizer, [*TEXTS, "they are lazy too"], out=tmp_path)
+    assert len(more) == len(TEXTS) + 1 and more.attrs["stats"]["sentences"] == 1
+    from filelock import FileLock
+
+    with FileLock(tmp_path / "_lock"), pytest.raises(ValueError, match="being written by another run"):
+        sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path)
+
+
+PROCESSES = textwrap.dedent("""
+    import sys
+    from accelerate import Accelerator
+    from redditbias_repro import scoring
+    from redditbias_repro.models import load_model
+
+    scoring.SEGMENT = 1
+    accelerator = Accelerator(cpu=True)
+    assert accelerator.num_processes == 2
+    model, tokenizer = load_model(sys.argv[1])
+    texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
+    for path in ("tree", "batches"):
+        table = scoring.sequence_scores(model, tokenizer, texts, token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
+        print(path, accelerator.process_index, table.attrs["stats"]["forward_positions"], repr(float(table.nll.sum())), flush=True)
+""")
+
+
+def test_two_processes(model_folder, tmp_path):
+    """Each gets all scores; together they compute what one does."""
+    from redditbias_repro.models import load_model
+
+    script = tmp_path / "run.py"
+    script.write_text(PROCESSES)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run([*command, str(script), str(model_folder), str(tmp_path / "scores-")], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    model, tokenizer = load_model(model_folder)
+    texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
+    for path in ("tree", "batches"):
+        said = [line.split() for line in done.stdout.splitlines() if line.startswith(path + " ")]
+        assert sorted(s[1] for s in said) == ["0", "1"] and len({(s[2], s[3]) for s in said}) == 1
+        alone = sequence_scores(model, tokenizer, texts, token_budget=64, path=path)
+        np.testing.assert_allclose(float(said[0][3]), alone.nll.sum(), rtol=1e-5)
+        assert len(pd.read_parquet(f"{tmp_path}/scores-{path}")) == 120
+
+
+# Other kinds of models
+
+
+SEQ2SEQ = {
+    "t5": lambda v: T5Config(vocab_size=v, d_model=32, d_ff=64, d_kv=8, num_layers=2, num_heads=4, decoder_start_token_id=0, pad_token_id=0),
+    "bart": lambda v: BartConfig(
+        vocab_size=v, d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, max_position_embeddings=256, decoder_start_token_id=0, pad_token_id=0, bos_token_id=0, eos_token_id=0, forced_eos_token_id=0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("token_budget", [1, 40, None])
+@pytest.mark.parametrize("family", SEQ2SEQ)
+def test_encoder_decoder_models(tokenizer, family, token_budget):
+    torch.manual_seed(0)
+    model = AutoModelForSeq2SeqLM.from_config(SEQ2SEQ[family](len(tokenizer))).eval()
+    sources = ["the women are nurses", "they are lazy and so on and so on", "the women are nurses", "a", "the women are nurses"]
+    targets = ["they are lazy", "and", "the men are officers and people", "they are lazy", "they are lazy"]
+    table = sequence_scores(model, tokenizer, targets, sources, token_budget=token_budget)
+    tokenwise = token_scores(model, tokenizer, targets, sources, token_budget=token_budget)
+    for i, (source, target) in enumerate(zip(sources, targets)):
+        labels = torch.tensor([tokens(tokenizer, target)])
+        with torch.no_grad():
+            loss = model(input_ids=torch.tensor([tokens(tokenizer, source)]), labels=labels).loss.item()
+        assert table.n_tokens[i] == labels.shape[1]
+        np.testing.assert_allclose(table.nll[i], loss * labels.shape[1], rtol=1e-4)
+        rows = tokenwise[tokenwise.text == i]
+        np.testing.assert_allclose(-rows.logprob.sum(), table.nll[i], rtol=1e-5)
+        assert [target[a:b] for a, b in zip(rows.start, rows.end)] == [tokenizer.decode([t]) for t in labels[0]]
+    assert table.nll[0] == table.nll[4] and table.attrs["stats"]["path"] == "batches"
+    with pytest.raises(ValueError, match="pass the sources as contexts"):
+        sequence_scores(model, tokenizer, targets)
+    with pytest.raises(ValueError, match="scored in batches"):
+        sequence_scores(model, tokenizer, targets, sources, path="tree")
+
+
+@pytest.fixture(scope="module")
+def masked(tokenizer):
+    """A small random BERT, and a tokenizer with [CLS], [SEP] and a mask."""
+    words = deepcopy(tokenizer)
+    words.add_special_tokens({"mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"})
+    ends = [(t, words.convert_tokens_to_ids(t)) for t in ("[CLS]", "[SEP]")]
+    words.backend_tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    torch.manual_seed(0)
+    return AutoModelForMaskedLM.from_config(BertConfig(vocab_size=len(words), **SMALL)).eval(), words
+
+
+def pll(model, tokenizer, text, places=None):
+    ids = tokenizer(text)["input_ids"]
+    total = 0.0
+    for p in range(1, len(ids) - 1) if places is None else places:
+        masked = [*ids[:p], tokenizer.mask_token_id, *ids[p + 1 :]]
+        with torch.no_grad():
+            total += model(input_ids=torch.tensor([masked])).logits[0, p].log_softmax(-1)[ids[p]].item()
+    return total
+
+
+@pytest.mark.parametrize("token_budget", [1, 64, None])
+def test_pseudo_log_likelihood(masked, token_budget):
+    model, tokenizer = masked
+    table = pseudo_log_likelihood(model, tokenizer, TEXTS[:8], token_budget=token_budget)
+    np.testing.assert_allclose(table.pll, [pll(model, tokenizer, t) for t in TEXTS[:8]], rtol=1e-4)
+    assert table.n_tokens.tolist() == [len(tokenizer(t)["input_ids"]) - 2 for t in TEXTS[:8]]
+
+
+def test_only_shared_tokens_are_masked(masked):
+    model, tokenizer = masked
+    text, other = "the women are nurses", "the men are nurses"
+    table = pseudo_log_likelihood(model, tokenizer, [text], [other])
+    ids, theirs = tokenizer(text)["input_ids"], tokenizer(other)["input_ids"]
+    shared = [p for p in range(1, len(ids) - 1) if ids[p] in theirs]
+    assert table.n_tokens[0] == len(shared) < len(ids) - 2
+    np.testing.assert_allclose(table.pll[0], pll(model, tokenizer, text, shared), rtol=1e-4)
+
+
+def test_what_no_masked_model_can_score(masked, tokenizer, random_model):
+    model, words = masked
+    with pytest.raises(ValueError, match="no mask token"):
+        pseudo_log_likelihood(random_model, tokenizer, TEXTS)
+    with pytest.raises(ValueError, match="the text at 1 has no token to mask"):
+        pseudo_log_likelihood(model, words, ["they are", ""])
+    with pytest.raises(ValueError, match="the text at 0 has .* positions for 256"):
+        pseudo_log_likelihood(model, words, ["x " * 300])
+
+
+def test_a_masked_word_is_computed_once(masked, monkeypatch):
+    model, tokenizer = masked
+    computed = []
+    run = scoring._masked_log_probs
+    monkeypatch.setattr(scoring, "_masked_log_probs", lambda model, pad, maskings, budget: computed.append(len(maskings)) or run(model, pad, maskings, budget))
+    pseudo_log_likelihood(model, tokenizer, ["they are lazy", "they are lazy"])
+    assert computed == [len(tokenizer("they are lazy")["input_ids"]) - 2]
