@@ -13,13 +13,14 @@ ifdef REDDITBIAS_MIRROR
 export REDDITBIAS_MIRROR := $(abspath $(REDDITBIAS_MIRROR))
 endif
 
-.PHONY: help reproduce test lab notebooks clean
+.PHONY: help reproduce test lab notebooks bench clean
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
 	@echo "make test        every notebook and test"
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the papers' notebooks in place, so that their saved outputs are fresh"
+	@echo "make bench       time scoring against other libraries (about 2 hours on 2 cores; a run that was stopped goes on)"
 	@echo "make clean       remove what was built and run (the cache outside this folder stays)"
 
 # Debian keeps Python's venv in a package of its own: as root it is installed, otherwise the command is printed.
@@ -54,6 +55,14 @@ lab: $(READY)
 notebooks: $(READY)
 	jupyter nbconvert --to notebook --execute --inplace nbs/papers/*.ipynb
 	nbdev_clean
+
+$(VENV)/.bench: $(READY)
+	@$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+# BENCH holds options, such as BENCH="--device cuda --dtype bfloat16" or BENCH="--inputs redditbias --fresh"
+bench: $(VENV)/.bench
+	@python bench/scoring.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) runs .snakemake .pytest_cache .hypothesis build dist *.egg-info

@@ -1,0 +1,434 @@
+"""How fast sentences are scored: this project against the authors' loop, minicons and lm-evaluation-harness.
+
+`make bench` runs it. Each measurement is a process of its own, on the same model file, sentences and threads; rounds are
+interleaved, and medians are shown. What was measured with the same code before is kept in runs/bench, so a run that was stopped goes on;
+--fresh measures all anew. Writes records to results/bench and figures/bench/scoring.{csv,md,svg,png}.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "runs" / "bench"
+TITLES = {
+    "tree": "redditbias_repro, tree",
+    "batches": "redditbias_repro, length-sorted batches",
+    "lm_eval": "lm-evaluation-harness, loglikelihood_rolling",
+    "minicons": "minicons, IncrementalLMScorer",
+    "loop": "one by one (the authors' way)",
+}
+SIZES = {"tree": [256, 512, 768, 1024], "batches": [512, 1024, 2048], "minicons": [8, 16, 32, 64], "lm_eval": [8, 16, 32, 64]}  # tokens, or sentences
+GPU_SIZES = {"tree": [8192, 32768], "batches": [16384, 65536], "minicons": [64, 256, 1024], "lm_eval": [64, 256, 1024]}
+ROUNDS = {"tree": 3, "batches": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
+PLAN = {  # rounds of each contender on each input
+    "redditbias": ROUNDS,
+    "prompts-1000": ROUNDS,
+    "prompts-10000": {**ROUNDS, "lm_eval": 1, "minicons": 1, "loop": 1},
+    "scattered-10000": {"tree": 1, "batches": 1},
+    "prompts-100000": {"tree": 1, "batches": 1},
+}
+INPUTS = {
+    "redditbias": "the five RedditBias test sets",
+    "prompts-1000": "1,000 HolisticBias prompts",
+    "prompts-10000": "10,000 HolisticBias prompts",
+    "scattered-10000": "10,000 HolisticBias prompts, drawn one by one",
+    "prompts-100000": "100,000 HolisticBias prompts",
+}
+
+
+# Sentences
+
+
+def all_prompts():
+    """(axis, template, descriptor, prompt) of HolisticBias v1.0: descriptors × nouns × templates."""
+    from redditbias_repro.data import fetch
+
+    folder = "facebookresearch/ResponsibleNLP/holistic_bias/dataset/v1.0/"
+    descriptors, nouns, templates = (json.loads(fetch(folder + f).read_text(encoding="utf-8")) for f in ("descriptors.json", "nouns.json", "sentence_templates.json"))
+    for axis, buckets in descriptors.items():
+        for entry in (e for bucket in buckets.values() for e in bucket):
+            about = entry if isinstance(entry, dict) else {"descriptor": entry}
+            word = about["descriptor"]
+            article = about.get("article", "an" if word[0].lower() in "aeiou" else "a")
+            for gender, pairs in nouns.items():
+                for one, many in pairs if about.get("gender", gender) == gender else ():
+                    for template in templates:
+                        yield axis, template, word, template.format(noun_phrase=f"{article} {word} {one}", plural_noun_phrase=f"{word} {many}")
+
+
+def prompts(n, seed=0):
+    """n prompts: a template and a descriptor with all nouns at a time, drawn so that templates and axes have their shares of the whole set."""
+    rng = np.random.default_rng(seed)
+    families, strata = {}, {}
+    for axis, template, word, prompt in all_prompts():
+        families.setdefault((axis, template, word), []).append(prompt)
+    for family in families:
+        strata.setdefault(family[:2], []).append(family)
+    rank = {}  # evenly spread in each stratum, so that the first n of all are shares of each
+    for members in strata.values():
+        rank.update(zip([members[i] for i in rng.permutation(len(members))], (np.arange(len(members)) + rng.random()) / len(members)))
+    chosen = [prompt for family in sorted(families, key=rank.get) for prompt in families[family]]
+    return chosen[:n]
+
+
+def sentences(name):
+    from redditbias_repro.data import load_pairs
+    from redditbias_repro.specs import BIAS_TYPES
+
+    if name == "redditbias":
+        pairs = [load_pairs(b, "test", "redditbias") for b in BIAS_TYPES]
+        return [t for p in pairs for t in (*p.text1, *p.text2)]
+    kind, n = name.split("-")
+    if kind == "prompts":
+        return prompts(int(n))
+    everything = [p[-1] for p in all_prompts()]
+    return [everything[i] for i in np.random.default_rng(0).permutation(len(everything))[: int(n)]]
+
+
+# Contenders: each gives the mean negative log likelihood of each sentence, and what it did
+
+
+def run_loop(model, tokenizer, texts, size, progress):
+    import torch
+
+    means = []
+    with torch.no_grad():
+        for text in texts:
+            ids = torch.tensor([tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))], device=model.device)
+            means.append(model(ids, labels=ids).loss.item())
+    return means, {}
+
+
+def run_ours(path):
+    def run(model, tokenizer, texts, size, progress):
+        from redditbias_repro.scoring import sequence_scores
+
+        scores = sequence_scores(model, tokenizer, texts, token_budget=size, path=path, progress=progress)
+        return (scores.nll / scores.n_tokens).tolist(), scores.attrs["stats"]
+
+    return run
+
+
+def run_minicons(model, tokenizer, texts, size, progress):
+    from minicons.scorer import IncrementalLMScorer
+
+    scorer = IncrementalLMScorer(model, str(model.device), tokenizer=tokenizer)
+    means = []
+    for i in range(0, len(texts), size):
+        means += scorer.sequence_score(texts[i : i + size], reduction=lambda x: -x.mean(0).item())
+    return means, {}
+
+
+def run_lm_eval(model, tokenizer, texts, size, progress):
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    scorer = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=size)
+    requests = [Instance(request_type="loglikelihood_rolling", doc={}, arguments=(t,), idx=0) for t in texts]
+    scorer.loglikelihood_rolling(requests, disable_tqdm=True)
+    return None, {}  # it scores the first token too, after an end-of-text token: not the same number
+
+
+RUNS = {"loop": run_loop, "tree": run_ours("tree"), "batches": run_ours("batches"), "minicons": run_minicons, "lm_eval": run_lm_eval}
+
+
+# One measurement, in a process of its own
+
+
+def memory(field):
+    """VmRSS or VmHWM of this process, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(x.split()[1]) / 1000 for x in lines if x.startswith(field + ":"))
+
+
+def measure(contender, name, size, out, device, dtype, threads, part):
+    import torch
+
+    from redditbias_repro import scoring
+    from redditbias_repro.models import load_model
+
+    torch.set_num_threads(threads)
+    if contender == "peak":
+        Path(out).write_text(json.dumps({"flops_per_second": matmul_peak(device, dtype)}))
+        return
+    texts = sentences(name)[:part]
+    model, tokenizer = load_model(device=device, dtype=dtype)
+    body = sum(m.weight.numel() for m in model.modules() if m.__class__.__name__ in ("Linear", "Conv1D") and m is not model.get_output_embeddings())
+    head = model.get_output_embeddings().weight.numel()
+    run, done = RUNS[contender], {"positions": 0, "head": 0}
+    if contender != "lm_eval":  # it pads the requests of one call to one length
+        run(model, tokenizer, texts[:8], size, False)
+        scoring._TRIED.clear()  # trying whether the model can share is part of the work
+    hooks = [
+        model.get_input_embeddings().register_forward_hook(lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())),
+        model.get_output_embeddings().register_forward_hook(lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])),
+    ]
+    cuda = torch.device(model.device).type == "cuda"
+    if cuda:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated() / 1e6
+    else:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+        before = memory("VmRSS")
+    start = time.perf_counter()
+    means, stats = run(model, tokenizer, texts, size, False)
+    if cuda:
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    peak = torch.cuda.max_memory_allocated() / 1e6 if cuda else memory("VmHWM")
+    for hook in hooks:
+        hook.remove()
+    tokens = sum(len(s) - 1 for s in tokenizer(texts, add_special_tokens=False)["input_ids"])
+    flops = 2 * body * done["positions"] + 2 * head * max(done["head"], stats.get("tree_nodes", 0))
+    found = dict(seconds=seconds, sentences=len(texts), tokens=tokens, positions=done["positions"], flops=flops, megabytes=peak - before, means=means, stats=stats)
+    Path(out).write_text(json.dumps(found))
+
+
+def matmul_peak(device, dtype):
+    """Floating-point operations a second of the best matrix product: torch's own, and oneDNN's with a matrix laid out for it."""
+    import torch
+
+    from redditbias_repro.models import _device
+    from redditbias_repro.scoring import _pack, _packs
+
+    device = _device(device)
+    kind = torch.float32 if dtype in ("auto", "float32") and device == "cpu" else torch.bfloat16 if dtype == "auto" else getattr(torch, dtype)
+    best = 0.0
+    with torch.inference_mode():
+        for n in (1024, 2048, 4096) if device == "cpu" else (4096, 8192):
+            a, b = torch.randn(n, n, device=device, dtype=kind), torch.randn(n, n, device=device, dtype=kind)
+            products = [lambda: a @ b]
+            if device == "cpu" and kind == torch.float32 and _packs(n):
+                packed = _pack(b, None, n)
+                products.append(lambda: packed(a))
+            for product in products:
+                for _ in range(8):
+                    start = time.perf_counter()
+                    product()
+                    if device != "cpu":
+                        torch.cuda.synchronize()
+                    best = max(best, 2 * n**3 / (time.perf_counter() - start))
+    return best
+
+
+# All measurements
+
+
+def code():
+    """What a measurement depends on."""
+    digest = hashlib.sha256()
+    for path in ("redditbias_repro/scoring.py", "redditbias_repro/prefix_tree.py", "redditbias_repro/models.py"):
+        digest.update((ROOT / path).read_bytes())
+    digest.update(json.dumps([installed(p) for p in ("torch", "transformers", "minicons", "lm_eval")]).encode())
+    return digest.hexdigest()[:12]
+
+
+def installed(package):
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+class Bench:
+    def __init__(self, device, dtype, threads, fresh):
+        self.how = dict(device=device, dtype=dtype, threads=threads)
+        self.folder = KEPT / f"{code()}-{device}-{dtype}-{threads}"
+        if fresh:
+            for path in self.folder.glob("*.json"):
+                path.unlink()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.sizes = SIZES if device == "cpu" else GPU_SIZES
+
+    def path(self, contender, name, size, number, part=None):
+        return self.folder / f"{name}-{contender}-{size}-{number}{'' if part is None else f'-{part}'}.json"
+
+    def once(self, contender, name, size=0, number=0, part=None):
+        """One measurement, in a process of its own; from runs/bench where it is there."""
+        path = self.path(contender, name, size, number, part)
+        if not path.is_file():
+            half = path.with_suffix(".half")
+            asked = dict(contender=contender, name=name, size=size, out=str(half), part=part, **self.how)
+            threads = str(self.how["threads"])
+            done = subprocess.run(
+                [sys.executable, __file__, "--measure", json.dumps(asked)], capture_output=True, text=True,
+                env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"},
+            )  # fmt: skip
+            if done.returncode:
+                sys.exit(f"{contender} on {name} failed:\n{done.stderr[-3000:]}")
+            half.rename(path)
+        return json.loads(path.read_text())
+
+    def best_size(self, contender, name):
+        """The batch size that is fastest on some of these sentences."""
+        if contender == "loop":
+            return 0
+        part = 400 if self.how["device"] == "cpu" else 4000
+        kind = {"scattered-10000": "prompts-10000", "prompts-1000": "prompts-10000", "prompts-100000": "prompts-10000"}.get(name, name)
+        seconds = {size: self.once(contender, kind, size, 0, part)["seconds"] for size in self.sizes[contender]}
+        return min(seconds, key=seconds.get)
+
+    def run(self, plan):
+        last = {("prompts-100000", "batches")}  # by far the longest
+        tasks = [(number, (name, c) in last, i, name, c) for i, (name, contenders) in enumerate(plan.items()) for c, n in contenders.items() for number in range(n)]
+        for number, _, _, name, contender in sorted(tasks, key=lambda t: (t[1], t[0], t[2])):
+            self.once("peak", "matmul", 0, number)
+            found = self.once(contender, name, self.best_size(contender, name), number)
+            print(f"{name:16s} {contender:9s} round {number + 1}: {found['seconds']:8.1f} s, {1000 * found['seconds'] / found['sentences']:7.2f} ms a sentence", flush=True)
+
+    def found(self, plan):
+        """(input, contender): the rounds that are there."""
+        kept = {}
+        for name, contenders in plan.items():
+            for contender in contenders:
+                if all(self.path(contender, name if name == "redditbias" else "prompts-10000", s, 0, self.part()).is_file() for s in self.sizes.get(contender, ())):
+                    paths = [self.path(contender, name, self.best_size(contender, name), i) for i in range(plan[name][contender])]
+                    rounds = [json.loads(p.read_text()) for p in paths if p.is_file()]
+                    if rounds:
+                        kept[name, contender] = rounds
+        return kept
+
+    def part(self):
+        return 400 if self.how["device"] == "cpu" else 4000
+
+    def peak(self):
+        return max(json.loads(p.read_text())["flops_per_second"] for p in self.folder.glob("matmul-peak-*.json"))
+
+
+def worst_difference(rounds, reference):
+    """Largest relative difference of perplexities from the loop's."""
+    ours, theirs = (np.exp(r[0]["means"]) for r in (rounds, reference))
+    return float(np.abs(ours / theirs - 1).max())
+
+
+def write(bench, plan):
+    from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
+    from redditbias_repro.records import provenance, write_record
+
+    model, _ = load_model(device=bench.how["device"], dtype=bench.how["dtype"])
+    about, peak, found = describe_model(model, DEFAULT_MODEL), bench.peak(), bench.found(plan)
+    device = device_name(bench.how["device"])
+    for (name, contender), rounds in found.items():
+        seconds = statistics.median(r["seconds"] for r in rounds)
+        first = rounds[0]
+        values = {
+            "seconds": round(seconds, 2), "sentences_per_second": round(first["sentences"] / seconds, 2), "tokens_per_second": round(first["tokens"] / seconds, 1),
+            "forward_positions": first["positions"], "fraction_of_peak": round(first["flops"] / seconds / peak, 3),
+            "peak_memory_mb": round(max(r["megabytes"] for r in rounds)), "rounds": len(rounds), "seconds_low": round(min(r["seconds"] for r in rounds), 2),
+            "seconds_high": round(max(r["seconds"] for r in rounds), 2),
+        }  # fmt: skip
+        for other in TITLES:
+            if (name, other) in found and contender == "tree" and other != "tree":
+                values[f"times_{other}"] = round(statistics.median(r["seconds"] for r in found[name, other]) / seconds, 2)
+        if contender != "loop" and first["means"] and (name, "loop") in found:
+            values["largest_difference"] = worst_difference(rounds, found[name, "loop"])
+        packages = {p: installed(p) for p in ("minicons", "lm_eval", "torch", "transformers")}
+        write_record(
+            dict(
+                paper="bench", metric="scoring", bias_type=name, method=contender, model=about["name"], corpus="redditbias" if name == "redditbias" else "holisticbias",
+                split="test" if name == "redditbias" else "all", n=first["sentences"], values=values, seed=0,
+                params={"device": bench.how["device"], "dtype": about["dtype"], "threads": bench.how["threads"]}, seconds=round(sum(r["seconds"] for r in rounds), 1),
+                provenance={**provenance(about, {"name": INPUTS[name]}, device), "packages": packages, "batch_size": bench.best_size(contender, name),
+                            "matmul_gflops": round(peak / 1e9, 1), "scoring": first["stats"]},
+            )
+        )  # fmt: skip
+
+
+def device_name(device):
+    import torch
+
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    names = [x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
+    return f"{names[0]}, {os.cpu_count()} cores" if names else "CPU"
+
+
+# The table and the figure
+
+
+def draw():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import pandas as pd
+    import seaborn as sns
+
+    from redditbias_repro.figures import save_figure, save_table
+    from redditbias_repro.records import project_path, read_records
+
+    records = read_records(paper="bench", metric="scoring")
+    if not len(records):
+        return
+    order = {x: i for i, x in enumerate(INPUTS)}, {x: i for i, x in enumerate(TITLES)}
+    records = records.assign(a=records.bias_type.map(order[0]), b=records.method.map(order[1])).sort_values(["device", "dtype", "a", "b"])
+    times = []
+    for r in records.itertuples():
+        tree = records[(records.method == "tree") & (records.bias_type == r.bias_type) & (records.device == r.device) & (records.dtype == r.dtype)]
+        times.append(tree.sentences_per_second.iloc[0] / r.sentences_per_second if len(tree) else np.nan)
+    table = pd.DataFrame(
+        {
+            "input": records.bias_type.map(INPUTS), "scored by": records.method.map(TITLES), "sentences": records.n, "seconds": records.n / records.sentences_per_second,
+            "ms a sentence": 1000 / records.sentences_per_second, "tokens a second": records.tokens_per_second, "the tree is faster by": times,
+            "forward positions": records.forward_positions, "fraction of matmul peak": records.fraction_of_peak, "peak memory above the model, MB": records.peak_memory_mb,
+            "largest difference from one by one": records.get("largest_difference"), "rounds": records.rounds, "device": [p["device"] for p in records.provenance], "dtype": records.dtype,
+        }
+    )  # fmt: skip
+    origin = records.provenance.iloc[0]
+    caption = (
+        f"{records.model.iloc[0]}, {int(records.threads.iloc[0])} threads; medians of interleaved rounds, each a process of its own; seconds include tokenization, not loading. "
+        f"Batch sizes are each contender's best. Peak: the best matrix product in the same run, {origin['matmul_gflops']} GFLOP/s. "
+        f"Difference: of perplexities, relative; lm-evaluation-harness scores the first token too. Versions: {', '.join(f'{k} {v}' for k, v in origin['packages'].items())}."
+    )
+    folder = project_path("figures", "bench")
+    save_table(table, folder / "scoring", caption)
+    here = records[records.device == records.device.iloc[0]]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.8), width_ratios=[1.5, 1])
+    shown = here.assign(what=here.bias_type.map(INPUTS).str.replace(" HolisticBias", "").str.replace(", drawn", ",\ndrawn").str.replace("RedditBias ", "RedditBias\n"), who=here.method.map(TITLES), ms=1000 / here.sentences_per_second)
+    sns.barplot(shown, x="what", y="ms", hue="who", ax=left)
+    left.set(xlabel="", ylabel="ms a sentence", yscale="log")
+    left.legend(title="", fontsize=7)
+    left.tick_params(axis="x", labelsize=7)
+    growing = here[here.bias_type.str.startswith("prompts")].assign(who=here.method.map(TITLES))
+    palette = dict(zip(shown.who.unique(), sns.color_palette()))
+    for who, rows in growing.groupby("who", sort=False):
+        right.plot(rows.n, rows.n / rows.sentences_per_second, marker="o", label=who, color=palette[who])
+    right.set(xscale="log", yscale="log", xlabel="HolisticBias prompts", ylabel="seconds")
+    figure.suptitle(f"Scoring with {here.model.iloc[0]}: {here.provenance.iloc[0]['device']}, {here.dtype.iloc[0]}", fontsize=10)
+    figure.tight_layout()
+    save_figure(figure, folder / "scoring")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
+    parser.add_argument("--dtype", default="float32", help="float32, bfloat16, float16")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--inputs", nargs="+", choices=PLAN, default=list(PLAN))
+    parser.add_argument("--contenders", nargs="+", choices=TITLES, default=list(TITLES))
+    parser.add_argument("--fresh", action="store_true", help="measure all anew")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        return measure(**json.loads(given.measure))
+    plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
+    bench = Bench(given.device, given.dtype, given.threads, given.fresh)
+    bench.run(plan)
+    write(bench, plan)
+    draw()
+    print((ROOT / "figures" / "bench" / "scoring.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
