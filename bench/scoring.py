@@ -354,7 +354,69 @@ def device_name(device):
     return f"{names[0]}, {os.cpu_count()} cores" if names else "CPU"
 
 
-# The table and the figure
+# Tables and the figure, from records
+
+
+def measured(folder=None):
+    """The records as rows, inputs and contenders in order; `times` is how many times as long as the tree each took."""
+    import pandas as pd
+
+    from redditbias_repro.records import read_records
+
+    rows = read_records(folder, paper="bench", metric="scoring")
+    if not len(rows):
+        return rows
+    rows["input"] = pd.Categorical(rows.bias_type, list(INPUTS), ordered=True)
+    rows["contender"] = pd.Categorical(rows.method, list(TITLES), ordered=True)
+    rows["device_name"] = [p["device"] for p in rows.provenance]
+    rows = rows.sort_values(["device", "dtype", "input", "contender"], ignore_index=True)
+    tree = rows[rows.method == "tree"].set_index(["device", "dtype", "bias_type"]).sentences_per_second.to_dict()
+    rows["times"] = [tree.get((r.device, r.dtype, r.bias_type), np.nan) / r.sentences_per_second for r in rows.itertuples()]
+    return rows
+
+
+def full_table(rows):
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "input": rows.bias_type.map(INPUTS), "scored by": rows.method.map(TITLES), "sentences": rows.n, "seconds": rows.n / rows.sentences_per_second,
+            "lowest": rows.seconds_low, "highest": rows.seconds_high, "rounds": rows.rounds, "ms a sentence": 1000 / rows.sentences_per_second,
+            "tokens a second": rows.tokens_per_second, "times the tree's": rows.times, "forward positions": rows.forward_positions,
+            "fraction of matmul peak": rows.fraction_of_peak, "peak memory above the model, MB": rows.peak_memory_mb,
+            "largest difference from one by one": rows.get("largest_difference"), "device": rows.device_name, "dtype": rows.dtype,
+        }
+    )  # fmt: skip
+
+
+def caption(rows):
+    origin = rows.provenance.iloc[0]
+    versions = ", ".join(f"{k} {v}" for k, v in origin["packages"].items())
+    return (
+        f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}, {int(rows.threads.iloc[0])} threads. Medians of interleaved rounds, each a process of its own; "
+        "tokenization and the first-use check are in the seconds, loading is not. Each contender has its best batch size. HolisticBias prompts: a template and a descriptor "
+        "with all nouns at a time, templates and axes as in the whole set; \"drawn one by one\": single prompts at random, which share less. Peak: the best matrix product in the "
+        f"same run, {origin['matmul_gflops']:,.0f} GFLOP/s. Difference: relative, of perplexities; lm-evaluation-harness scores the first token too. {versions}."
+    )
+
+
+def short_table(rows):
+    """The README's: how many times as long as the tree each contender takes."""
+    rows = rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
+    names = {"batches": "our batches", "lm_eval": "lm-eval", "minicons": "minicons", "loop": "one by one"}
+    wide = rows.pivot(index="input", columns="method", values="times")
+    wide = wide[[c for c in names if c in wide]].map("{:.1f} ×".format, na_rep="").replace("nan ×", "").rename(columns=names)
+    tree = rows[rows.method == "tree"].set_index("input")
+    wide.insert(0, "tree, ms a sentence", (1000 / tree.sentences_per_second).map("{:.2f}".format))
+    wide.insert(0, "sentences", [INPUTS[i] for i in wide.index])
+    return wide.reset_index(drop=True)
+
+
+def report(folder=None):
+    from redditbias_repro.figures import to_markdown
+
+    rows = measured(folder)
+    return to_markdown(short_table(rows), "Time as a multiple of the tree's. " + caption(rows))
 
 
 def draw():
@@ -362,52 +424,42 @@ def draw():
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    import pandas as pd
     import seaborn as sns
 
     from redditbias_repro.figures import save_figure, save_table
-    from redditbias_repro.records import project_path, read_records
+    from redditbias_repro.records import project_path
 
-    records = read_records(paper="bench", metric="scoring")
-    if not len(records):
-        return
-    order = {x: i for i, x in enumerate(INPUTS)}, {x: i for i, x in enumerate(TITLES)}
-    records = records.assign(a=records.bias_type.map(order[0]), b=records.method.map(order[1])).sort_values(["device", "dtype", "a", "b"])
-    times = []
-    for r in records.itertuples():
-        tree = records[(records.method == "tree") & (records.bias_type == r.bias_type) & (records.device == r.device) & (records.dtype == r.dtype)]
-        times.append(tree.sentences_per_second.iloc[0] / r.sentences_per_second if len(tree) else np.nan)
-    table = pd.DataFrame(
-        {
-            "input": records.bias_type.map(INPUTS), "scored by": records.method.map(TITLES), "sentences": records.n, "seconds": records.n / records.sentences_per_second,
-            "ms a sentence": 1000 / records.sentences_per_second, "tokens a second": records.tokens_per_second, "the tree is faster by": times,
-            "forward positions": records.forward_positions, "fraction of matmul peak": records.fraction_of_peak, "peak memory above the model, MB": records.peak_memory_mb,
-            "largest difference from one by one": records.get("largest_difference"), "rounds": records.rounds, "device": [p["device"] for p in records.provenance], "dtype": records.dtype,
-        }
-    )  # fmt: skip
-    origin = records.provenance.iloc[0]
-    caption = (
-        f"{records.model.iloc[0]}, {int(records.threads.iloc[0])} threads; medians of interleaved rounds, each a process of its own; seconds include tokenization, not loading. "
-        f"Batch sizes are each contender's best. Peak: the best matrix product in the same run, {origin['matmul_gflops']} GFLOP/s. "
-        f"Difference: of perplexities, relative; lm-evaluation-harness scores the first token too. Versions: {', '.join(f'{k} {v}' for k, v in origin['packages'].items())}."
-    )
+    rows = measured()
     folder = project_path("figures", "bench")
-    save_table(table, folder / "scoring", caption)
-    here = records[records.device == records.device.iloc[0]]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.8), width_ratios=[1.5, 1])
-    shown = here.assign(what=here.bias_type.map(INPUTS).str.replace(" HolisticBias", "").str.replace(", drawn", ",\ndrawn").str.replace("RedditBias ", "RedditBias\n"), who=here.method.map(TITLES), ms=1000 / here.sentences_per_second)
-    sns.barplot(shown, x="what", y="ms", hue="who", ax=left)
+    save_table(full_table(rows), folder / "scoring", caption(rows))
+    rows = rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
+    palette = dict(zip(TITLES.values(), sns.color_palette("colorblind")))
+    labels = {"redditbias": "RedditBias\ntest sets", "scattered-10000": "10,000 prompts,\none by one", **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)}}
+    shown = rows.assign(what=rows.bias_type.map(labels), who=rows.method.map(TITLES), ms=1000 / rows.sentences_per_second)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1.7, 1])
+    sns.barplot(shown, x="what", y="ms", hue="who", hue_order=[t for t in palette if t in set(shown.who)], palette=palette, ax=left)
     left.set(xlabel="", ylabel="ms a sentence", yscale="log")
-    left.legend(title="", fontsize=7)
-    left.tick_params(axis="x", labelsize=7)
-    growing = here[here.bias_type.str.startswith("prompts")].assign(who=here.method.map(TITLES))
-    palette = dict(zip(shown.who.unique(), sns.color_palette()))
-    for who, rows in growing.groupby("who", sort=False):
-        right.plot(rows.n, rows.n / rows.sentences_per_second, marker="o", label=who, color=palette[who])
+    left.tick_params(axis="x", labelsize=8)
+    for who, some in shown[shown.bias_type.str.startswith("prompts")].groupby("who", sort=False):
+        right.plot(some.n, some.n * some.ms / 1000, marker="o", color=palette[who])
     right.set(xscale="log", yscale="log", xlabel="HolisticBias prompts", ylabel="seconds")
-    figure.suptitle(f"Scoring with {here.model.iloc[0]}: {here.provenance.iloc[0]['device']}, {here.dtype.iloc[0]}", fontsize=10)
+    handles, names = left.get_legend_handles_labels()
+    left.get_legend().remove()
+    figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=8, frameon=False)
+    figure.suptitle(f"Scoring with {rows.model.iloc[0]}, {rows.dtype.iloc[0]}, on {rows.device_name.iloc[0]}", fontsize=10)
     figure.tight_layout()
     save_figure(figure, folder / "scoring")
+
+
+MARKS = ("<!-- bench: written by `make bench BENCH=--readme` -->", "<!-- /bench -->")
+
+
+def write_readme():
+    from redditbias_repro.records import write_atomic
+
+    path = ROOT / "README.md"
+    before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
+    write_atomic(path, f"{before}{MARKS[0]}\n\n{report()}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
 
 
 def main():
@@ -418,16 +470,21 @@ def main():
     parser.add_argument("--inputs", nargs="+", choices=PLAN, default=list(PLAN))
     parser.add_argument("--contenders", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--fresh", action="store_true", help="measure all anew")
+    parser.add_argument("--draw", action="store_true", help="measure nothing: table and figure from the records that are there")
+    parser.add_argument("--readme", action="store_true", help="also put the short table into README.md")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
         return measure(**json.loads(given.measure))
-    plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
-    bench = Bench(given.device, given.dtype, given.threads, given.fresh)
-    bench.run(plan)
-    write(bench, plan)
+    if not given.draw:
+        plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
+        bench = Bench(given.device, given.dtype, given.threads, given.fresh)
+        bench.run(plan)
+        write(bench, plan)
     draw()
-    print((ROOT / "figures" / "bench" / "scoring.md").read_text(encoding="utf-8"))
+    if given.readme:
+        write_readme()
+    print(report())
 
 
 if __name__ == "__main__":

@@ -128,23 +128,27 @@ PACK_BYTES = 1 << 32  # the most memory that matrices laid out anew may take
 PACK_NODES = 1024  # tokens from which on it pays
 
 
-@contextmanager
-def _packed(model, network: _Network, nodes: int, token_budget: int) -> Iterator[_Network]:
-    "While this lasts, the linear layers of the model multiply by matrices laid out for it, where that is possible and pays"
+def _packed(model, network: _Network, nodes: int, token_budget: int) -> tuple[_Network, dict]:
+    "The network with its head in blocks, and for its linear layers what `_in_place_of` puts there, where that is possible and pays"
     layers = [m for m in network.decoder.modules() if type(m) in (torch.nn.Linear, Conv1D) and "forward" not in vars(m) and m is not network.head]
     size = sum(4 * m.weight.numel() for m in {*layers, network.head} - {None})
     usable = model.device.type == "cpu" and torch.backends.mkldnn.is_available() and all(m.weight.dtype == torch.float32 for m in layers)
     if not usable or nodes < PACK_NODES or size > PACK_BYTES or not _packs(token_budget):
-        yield network._replace(blocks=_head_blocks(network, None))
-        return
+        return network._replace(blocks=_head_blocks(network, None)), {}
+    weights = ((m, m.weight if type(m) is torch.nn.Linear else m.weight.t()) for m in layers)
+    return network._replace(blocks=_head_blocks(network, token_budget)), {m: _pack(w, m.bias, token_budget) for m, w in weights}
+
+
+@contextmanager
+def _in_place_of(layers: dict) -> Iterator[None]:
+    "While this lasts, layers compute by other functions. Between passes the model is as it was: its user may look at it there"
     try:
-        for m in layers:
-            weight = m.weight if type(m) is torch.nn.Linear else m.weight.t()
-            m.forward = _pack(weight, m.bias, token_budget)
-        yield network._replace(blocks=_head_blocks(network, token_budget))
+        for layer, function in layers.items():
+            layer.forward = function
+        yield
     finally:
-        for m in layers:
-            vars(m).pop("forward", None)
+        for layer in layers:
+            vars(layer).pop("forward", None)
 
 # %% ../nbs/03a_scoring.ipynb #bcbd4f9a
 def _pack(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Callable:
@@ -252,11 +256,11 @@ def _try_sharing(model, network, depth: int) -> str:
     trunk = [*range(fork), *range(fork + ROW_NODES, total)]
     alone = _Laid(tree.token[trunk], np.arange(depth))
     alone_row = _Rows(np.arange(depth)[None], np.full((1, depth), depth), np.ones((1, depth), bool))
-    expected = _hidden(network, alone, alone_row, False, model.device, model.dtype)[0].double()
+    expected = _hidden(network, alone, alone_row, False, model.device, model.dtype)[0].float()
     size = expected.norm(dim=-1).max()
 
     def error(row):
-        found = _hidden(network, tree, row, True, model.device, model.dtype)[0, trunk].double()
+        found = _hidden(network, tree, row, True, model.device, model.dtype)[0, trunk].float()
         return float((found - expected).norm(dim=-1).max() / size)
 
     shared, unmasked = error(row), error(row._replace(ends=np.full((1, total), total)))
@@ -366,15 +370,16 @@ def _log_probs_of(
     by_last = np.argsort(last, kind="stable")
     found = np.full(len(tree.edge_token) + 1, np.nan)  # the one more is for paths that have ended
     given = 0
-    with _packed(model, network, len(tree.token), token_budget) as network:
-        for segment in _segments(rows, tree, token_budget * SEGMENT * _processes(accelerator)):
-            bounds = np.searchsorted(tree.edge_node, [segment[0][0], segment[-1][1]])
+    network, layers = _packed(model, network, len(tree.token), token_budget)
+    for segment in _segments(rows, tree, token_budget * SEGMENT * _processes(accelerator)):
+        bounds = np.searchsorted(tree.edge_node, [segment[0][0], segment[-1][1]])
+        with _in_place_of(layers):
             part, positions = _segment_log_probs(network, tree, segment, share, model, stats, accelerator, bounds)
-            found[slice(*bounds)] = part
-            stats.forward_positions += positions
-            upto = np.searchsorted(last[by_last], segment[-1][1])
-            finished, given = by_last[given:upto], upto
-            yield finished, found[tree.paths[finished]]
+        found[slice(*bounds)] = part
+        stats.forward_positions += positions
+        upto = np.searchsorted(last[by_last], segment[-1][1])
+        finished, given = by_last[given:upto], upto
+        yield finished, found[tree.paths[finished]]
 
 # %% ../nbs/03a_scoring.ipynb #a38369d1
 def _whole_rows(tree):
@@ -423,7 +428,7 @@ def _sum_over(accelerator, values: np.ndarray) -> np.ndarray:
 class _Item(NamedTuple):
     ids: tuple[int, ...]  # what the model reads; for an encoder–decoder model, what its decoder reads
     first: int  # the first of them that is scored
-    source: tuple[int, ...] = ()  # what the encoder reads
+    source: tuple[int, ...] | None = None  # what the encoder reads, if there is one
     spans: tuple[tuple[int, int], ...] = ()  # the characters of the text that each id stands for, where they are asked for
 
 
@@ -471,26 +476,28 @@ def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool
     targets = tokenizer(text_target=texts, add_special_tokens=special, verbose=False)["input_ids"] if texts else []
     return [_Item((start, *t), 1, s) for s, t in zip(sources, targets)]
 
-# %% ../nbs/03a_scoring.ipynb #8a56b0d4
+# %% ../nbs/03a_scoring.ipynb #d237d52a
 def _cut(item: _Item, limit, keep_first: bool) -> _Item:
     "The item in `limit` tokens: its context loses its beginning first, then the text its end"
     head = 1 if keep_first else 0
     drop = max(0, min(len(item.ids) - limit, item.first - 1 - head))
     ids, spans = ((x[:head] + x[head + drop :])[:limit] for x in (item.ids, item.spans))
-    return _Item(ids, item.first - drop, item.source[:limit], spans)
-
-
-assert _cut(_Item((0, 1, 2, 3, 4, 5), 4), 4, keep_first=True) == _Item((0, 3, 4, 5), 2)
-assert _cut(_Item((0, 1, 2, 3, 4, 5), 2), 4, keep_first=False) == _Item((1, 2, 3, 4), 1)
+    return _Item(ids, item.first - drop, item.source and item.source[:limit], spans)
 
 # %% ../nbs/03a_scoring.ipynb #322d3879
 def _check(items: list[_Item], indices, limit, on_short: str, on_long: str, special: set[int]) -> list[_Item]:
     "The items, shortened if asked for; `ValueError` names those that cannot be scored"
-    long = [i for i, item in zip(indices, items) if max(len(item.ids), len(item.source)) > limit]
+    def longest(item):
+        return max(len(item.ids), len(item.source or ()))
+
+    long = [i for i, item in zip(indices, items) if longest(item) > limit]
     if long and on_long == "raise":
         raise ValueError(f"texts at {long[:10]} have more than the {limit} tokens that the model has positions for: shorten or split them, or pass on_long='truncate'")
     if long:
-        items = [_cut(item, limit, item.ids[0] in special) if max(len(item.ids), len(item.source)) > limit else item for item in items]
+        items = [_cut(item, limit, item.ids[0] in special) if longest(item) > limit else item for item in items]
+    empty = [i for i, item in zip(indices, items) if item.source == ()]
+    if empty:
+        raise ValueError(f"contexts at {empty[:10]} have no token: an encoder needs one at least")
     short = [i for i, item in zip(indices, items) if item.first >= len(item.ids)]
     if short:
         message = f"{len(short)} texts have no token to score (the first one needs a token before it), at {short[:10]}"
@@ -499,7 +506,7 @@ def _check(items: list[_Item], indices, limit, on_short: str, on_long: str, spec
         warnings.warn(message + ": nan", stacklevel=2)
     return items
 
-# %% ../nbs/03a_scoring.ipynb #0cde1f15
+# %% ../nbs/03a_scoring.ipynb #fee442b0
 @torch.inference_mode()
 def _seq2seq_log_probs_of(
     model,
@@ -544,9 +551,6 @@ def _batches(order, sizes, token_budget: int) -> list[list[int]]:
         groups[-1].append(i)
     return groups
 
-
-assert _batches([0, 1, 2, 3], [1, 2, 3, 4], 6) == [[0, 1], [2], [3]]
-
 # %% ../nbs/03a_scoring.ipynb #2603f5a8
 def _padded(sequences, device) -> tuple[torch.Tensor, torch.Tensor]:
     "Token ids padded on the right with 0, and their mask"
@@ -569,7 +573,7 @@ def _seq2seq_batch(model, pairs) -> tuple[np.ndarray, int]:
         decoder_input_ids=ids[:, :-1], decoder_attention_mask=mask[:, :-1], use_cache=False,
     )  # fmt: skip
     found = torch.take_along_dim(outputs.logits.float().log_softmax(-1), ids[:, 1:, None], -1)[..., 0]
-    return found.double().cpu().numpy(), source_ids.numel() + ids[:, :-1].numel()
+    return found.cpu().double().numpy(), source_ids.numel() + ids[:, :-1].numel()
 
 # %% ../nbs/03a_scoring.ipynb #7f799513
 WINDOW = 1 << 22  # texts × tokens of the longest that are one tree
@@ -579,10 +583,12 @@ _END = object()
 
 def _numbered(texts, contexts) -> Iterator[tuple[int, str, str | None]]:
     "(index, text, context); `TypeError` and `ValueError` for what is no string or lacks its partner"
-    contexts = repeat(None) if contexts is None else contexts
-    for i, (text, context) in enumerate(_zip(texts, contexts)):
-        for what, value in (("text", text), ("context", context)):
-            if not isinstance(value, str) and not (what == "context" and value is None):
+    if isinstance(contexts, str):
+        raise TypeError("contexts is one string: expected one for each text")
+    pairs = zip(texts, repeat(None)) if contexts is None else _zip(texts, contexts)
+    for i, (text, context) in enumerate(pairs):
+        for what, value in (("text", text), ("context", context))[: 1 if contexts is None else 2]:
+            if not isinstance(value, str):
                 raise TypeError(f"the {what} at {i} is no string ({value!r})")
         yield i, text, context
 
@@ -595,7 +601,7 @@ def _zip(texts, contexts):
         if context is _END:
             raise ValueError(f"there are {i} contexts and more texts: expected a context for each")
         yield text, context
-    if not isinstance(contexts, repeat) and next(contexts, _END) is not _END:
+    if next(contexts, _END) is not _END:
         raise ValueError(f"there are {i + 1} texts and more contexts: expected a context for each")
 
 # %% ../nbs/03a_scoring.ipynb #34f76183
@@ -885,7 +891,8 @@ def _key(text: str, context: str | None) -> int:
 
 # %% ../nbs/03a_scoring.ipynb #d177a01b
 def _what_scores_depend_on(model, tokenizer, options) -> dict:
-    words = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
+    words = json.dumps({k: v for k, v in words.items() if k not in ("padding", "truncation")}, sort_keys=True)  # those change with each call
     return {
         "weights_sha256": hash_weights(model),
         "tokenizer_sha256": hashlib.sha256(words.encode()).hexdigest(),
@@ -971,15 +978,12 @@ def _maskings(model, tokenizer, chunk) -> list[list[_Masking]]:
         masked.append([_Masking((*ids[:p], tokenizer.mask_token_id, *ids[p + 1 :]), p, ids[p]) for p in places])
     return masked
 
-# %% ../nbs/03a_scoring.ipynb #3994abc6
+# %% ../nbs/03a_scoring.ipynb #d3bb28cb
 def _shared(ids, others) -> list[int]:
     "Places of the tokens that stand in both sequences, in the same order (as in the code of CrowS-Pairs)"
     from difflib import SequenceMatcher
 
     return [p for tag, start, stop, *_ in SequenceMatcher(None, ids, others).get_opcodes() if tag == "equal" for p in range(start, stop)]
-
-
-assert _shared([1, 5, 6, 7, 2], [1, 5, 8, 9, 7, 2]) == [0, 1, 3, 4]
 
 # %% ../nbs/03a_scoring.ipynb #f1afb2d9
 @torch.inference_mode()
@@ -994,5 +998,5 @@ def _masked_log_probs(model, pad: int, maskings: list[_Masking], token_budget: i
         line = torch.arange(len(some), device=model.device)
         at = outputs[line, torch.tensor([m.place for m in some], device=model.device)].float().log_softmax(-1)
         values = at[line, torch.tensor([m.token for m in some], device=model.device)]
-        found.update(zip(some, values.double().tolist()))
+        found.update(zip(some, values.tolist()))
     return found

@@ -1,18 +1,23 @@
 """The command `redditbias`, as a user calls it."""
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from redditbias_repro.cli import main
+from redditbias_repro.models import load_model
+from redditbias_repro.scoring import perplexity
 
 
 def test_installed_command():
     done = subprocess.run([str(Path(sys.executable).with_name("redditbias")), "--help"], capture_output=True, text=True)
-    assert done.returncode == 0 and all(c in done.stdout for c in ("measure", "fetch", "specs", "report"))
+    assert done.returncode == 0 and all(c in done.stdout for c in ("measure", "score", "fetch", "specs", "report"))
 
 
 def test_help_names_what_is_allowed(capsys):
@@ -42,6 +47,26 @@ def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
     assert main(["measure", "--model", str(model_folder), "--bias-type", "gender"]) == 0
     captured = capsys.readouterr()
     assert "Note: the released corpus could not be had" in captured.out and "Warning: gender: the released corpus could not be had" in captured.err
+
+
+def test_score(model_folder, tmp_path, capsys):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("they are lazy\nthe women are nurses\n", encoding="utf-8")
+    assert main(["score", str(lines), "--model", str(model_folder)]) == 0
+    captured = capsys.readouterr()
+    printed = pd.read_csv(io.StringIO(captured.out))
+    assert list(printed.columns) == ["sentence", "nll", "n_tokens", "perplexity"] and "2 sentences" in captured.err and "as a tree" in captured.err
+    np.testing.assert_allclose(printed.perplexity, perplexity(*load_model(model_folder), ["they are lazy", "the women are nurses"]))
+    table = tmp_path / "table.csv"
+    table.write_text("context,text\nthey, are lazy\n", encoding="utf-8")
+    assert main(["score", str(table), "--model", str(model_folder), "--out", str(tmp_path / "out.csv")]) == 0
+    assert pd.read_csv(tmp_path / "out.csv").nll[0] < printed.nll[0]
+    for again in (2, 0):
+        assert main(["score", str(lines), "--model", str(model_folder), "--out", str(tmp_path / "kept")]) == 0
+        assert f"{again} sentences" in capsys.readouterr().err
+    table.write_text("sentence\nthey are lazy\n", encoding="utf-8")
+    assert main(["score", str(table), "--model", str(model_folder)]) == 2
+    assert "has the columns sentence: expected text" in capsys.readouterr().err
 
 
 def test_warnings_are_shown_as_before_afterwards(capsys):

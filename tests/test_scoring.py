@@ -132,6 +132,18 @@ def test_matrices_laid_out_anew(default_model, monkeypatch):
     np.testing.assert_allclose(scores, plain, rtol=1e-4)
 
 
+def test_between_passes_the_model_is_as_it_was(random_model, tokenizer, monkeypatch):
+    """Whoever reads a stream may use the model in between."""
+    monkeypatch.setattr(scoring, "PACK_NODES", 1)
+    monkeypatch.setattr(scoring, "SEGMENT", 1)
+    stream = iter_scores(random_model, tokenizer, TEXTS, token_budget=16)
+    next(stream)
+    assert not any("forward" in vars(m) for m in random_model.modules())
+    random_model(input_ids=torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in random_model.base_model.parameters())
+    random_model.zero_grad(set_to_none=True)
+
+
 @pytest.mark.parametrize("family", CONFIGS)
 def test_matrices_laid_out_anew_in_every_family(tokenizer, family, monkeypatch):
     monkeypatch.setattr(scoring, "PACK_NODES", 1)
@@ -185,6 +197,10 @@ def test_contexts_are_conditioned_on(random_model, tokenizer):
         sequence_scores(random_model, tokenizer, texts, contexts[:1])
     with pytest.raises(ValueError, match="1 texts and more contexts"):
         sequence_scores(random_model, tokenizer, texts[:1], contexts)
+    with pytest.raises(TypeError, match=r"the context at 1 is no string \(None\)"):
+        sequence_scores(random_model, tokenizer, texts[:2], ["they", None])
+    with pytest.raises(TypeError, match="contexts is one string"):
+        sequence_scores(random_model, tokenizer, texts, "they")
 
 
 def test_a_token_across_the_border_belongs_to_the_text(random_model, tokenizer):
@@ -559,6 +575,8 @@ def test_encoder_decoder_models(tokenizer, family, token_budget):
     assert table.nll[0] == table.nll[4] and table.attrs["stats"]["path"] == "batches"
     with pytest.raises(ValueError, match="pass the sources as contexts"):
         sequence_scores(model, tokenizer, targets)
+    with pytest.raises(ValueError, match=r"contexts at \[1\] have no token"):
+        sequence_scores(model, tokenizer, targets[:2], ["a", ""])
     with pytest.raises(ValueError, match="scored in batches"):
         sequence_scores(model, tokenizer, targets, sources, path="tree")
 

@@ -1,0 +1,66 @@
+"""The benchmark: its sentences, its measurements, and what is committed of them."""
+
+import importlib.util
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import unavailable
+from redditbias_repro.data import FetchError
+from redditbias_repro.records import read_records, repo_root
+
+
+@pytest.fixture(scope="module")
+def bench():
+    spec = importlib.util.spec_from_file_location("bench_scoring", repo_root() / "bench" / "scoring.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_prompts_are_shares_of_the_whole_set(bench):
+    try:
+        everything = list(bench.all_prompts())
+    except FetchError as e:
+        unavailable(f"HolisticBias cannot be had: {e}")
+    ten = bench.prompts(10_000)
+    assert len(ten) == 10_000 and bench.prompts(1000) == ten[:1000] == bench.prompts(1000)
+    found = {p: (axis, template) for axis, template, _, p in everything}
+    for which in (0, 1):
+        whole, some = Counter(x[which] for x in everything), Counter(found[p][which] for p in ten)
+        assert set(some) == set(whole) and max(abs(some[k] / 1e4 - whole[k] / len(everything)) for k in whole) < 0.02
+
+
+def test_contenders_agree(bench, tmp_path, default_model, corpus):
+    """Each as the benchmark runs it, on a few sentences; the other libraries are installed by `make bench` only."""
+    found = {}
+    for contender in ("tree", "batches", "loop"):
+        out = tmp_path / contender
+        bench.measure(contender, "redditbias", 64, out, "cpu", "float32", 2, 6)
+        found[contender] = json.loads(out.read_text())
+    for other in ("tree", "batches"):
+        assert bench.worst_difference([found[other]], [found["loop"]]) < 1e-4
+        assert found[other]["tokens"] == found["loop"]["tokens"] == found[other]["stats"]["tokens"]
+    assert found["loop"]["positions"] == found["loop"]["tokens"] + 6 and found["loop"]["flops"] > 2 * 134e6 * found["loop"]["tokens"]
+    assert all(f["seconds"] > 0 and f["sentences"] == 6 for f in found.values())
+
+
+def test_committed_figures_come_from_committed_records(bench, committed):
+    rows = bench.measured(committed / "results")
+    kept = pd.read_csv(committed / "figures" / "bench" / "scoring.csv")
+    made = bench.full_table(rows)
+    assert list(kept.columns) == list(made.columns) and len(kept) == len(made) > 0
+    for column in made.columns:
+        if pd.api.types.is_numeric_dtype(made[column]):
+            np.testing.assert_allclose(kept[column].astype(float), made[column].astype(float), rtol=1e-5)
+        else:
+            assert kept[column].tolist() == made[column].tolist()
+    assert bench.report(committed / "results") in (committed / "README.md").read_text(encoding="utf-8")
+
+
+def test_committed_scores_are_those_of_the_loop(committed):
+    rows = read_records(committed / "results", paper="bench", metric="scoring")
+    assert rows.largest_difference.dropna().max() < 1e-4 and (rows.method == "tree").any()
