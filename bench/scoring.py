@@ -393,7 +393,7 @@ def caption(rows):
     origin = rows.provenance.iloc[0]
     versions = ", ".join(f"{k} {v}" for k, v in origin["packages"].items())
     return (
-        f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}, {int(rows.threads.iloc[0])} threads. Medians of interleaved rounds, each a process of its own; "
+        f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}, {int(rows.threads.iloc[0])} threads. Medians of the rounds that the CSV counts, each a process of its own; "
         "tokenization and the first-use check are in the seconds, loading is not. Each contender has its best batch size. HolisticBias prompts: a template and a descriptor "
         "with all nouns at a time, templates and axes as in the whole set; \"drawn one by one\": single prompts at random, which share less. Peak: the best matrix product in the "
         f"same run, {origin['matmul_gflops']:,.0f} GFLOP/s. Difference: relative, of perplexities; lm-evaluation-harness scores the first token too. {versions}."
@@ -434,7 +434,7 @@ def draw():
     save_table(full_table(rows), folder / "scoring", caption(rows))
     rows = rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
     palette = dict(zip(TITLES.values(), sns.color_palette("colorblind")))
-    labels = {"redditbias": "RedditBias\ntest sets", "scattered-10000": "10,000 prompts,\none by one", **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)}}
+    labels = {"redditbias": "RedditBias\ntest sets", "scattered-10000": "10,000 prompts,\ndrawn singly", **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)}}
     shown = rows.assign(what=rows.bias_type.map(labels), who=rows.method.map(TITLES), ms=1000 / rows.sentences_per_second)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1.7, 1])
     sns.barplot(shown, x="what", y="ms", hue="who", hue_order=[t for t in palette if t in set(shown.who)], palette=palette, ax=left)

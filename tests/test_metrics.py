@@ -150,7 +150,7 @@ def test_measure(model_folder, tmp_path, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("scored twice")
 
-    monkeypatch.setattr(metrics, "perplexity", never)  # what was scored is in the cache
+    monkeypatch.setattr(metrics, "sequence_scores", never)  # what was scored is in the cache
     pd.testing.assert_frame_equal(lmb_table(measure_lmb(str(model_folder), corpus="queries", split="valid")), table)
     with pytest.raises(AssertionError, match="scored twice"):
         measure_lmb(str(model_folder), corpus="queries", split="test")
