@@ -312,6 +312,13 @@ def worst_difference(rounds, reference):
     return float(np.abs(ours / theirs - 1).max())
 
 
+def differences(rounds, reference):
+    """How far scores are from the loop's, relative: of perplexities, of negative log likelihoods, and how many perplexities by over 1e-4."""
+    ours, theirs = (np.array(r[0]["means"]) for r in (rounds, reference))
+    perplexity = np.abs(np.expm1(ours - theirs))
+    return {"largest_difference": worst_difference(rounds, reference), "largest_difference_nll": float(np.abs(ours / theirs - 1).max()), "over_1e-4": int((perplexity > 1e-4).sum())}
+
+
 def write(bench, plan):
     from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
     from redditbias_repro.records import provenance, write_record
@@ -332,7 +339,7 @@ def write(bench, plan):
             if (name, other) in found and contender == "tree" and other != "tree":
                 values[f"times_{other}"] = round(statistics.median(r["seconds"] for r in found[name, other]) / seconds, 2)
         if contender != "loop" and first["means"] and (name, "loop") in found:
-            values["largest_difference"] = worst_difference(rounds, found[name, "loop"])
+            values.update(differences(rounds, found[name, "loop"]))
         packages = {p: installed(p) for p in ("minicons", "lm_eval", "torch", "transformers")}
         write_record(
             dict(
@@ -384,7 +391,7 @@ def full_table(rows):
             "lowest": rows.seconds_low, "highest": rows.seconds_high, "rounds": rows.rounds, "ms a sentence": 1000 / rows.sentences_per_second,
             "tokens a second": rows.tokens_per_second, "times the tree's": rows.times, "forward positions": rows.forward_positions,
             "fraction of matmul peak": rows.fraction_of_peak, "peak memory above the model, MB": rows.peak_memory_mb,
-            "largest difference from one by one": rows.get("largest_difference"), "device": rows.device_name, "dtype": rows.dtype,
+            "largest difference from one by one": rows.get("largest_difference"), "of nll": rows.get("largest_difference_nll"), "device": rows.device_name, "dtype": rows.dtype,
         }
     )  # fmt: skip
 
@@ -416,7 +423,13 @@ def report(folder=None):
     from redditbias_repro.figures import to_markdown
 
     rows = measured(folder)
-    return to_markdown(short_table(rows), "Time as a multiple of the tree's. " + caption(rows))
+    ours = rows[rows.method == "tree"]
+    found = (
+        f"Time as a multiple of the tree's. Its negative log likelihoods are the loop's to {ours.largest_difference_nll.max():.1e} and its perplexities to "
+        f"{ours.largest_difference.max():.2e} (relative, the largest difference; {ours['over_1e-4'].sum():.0f} of {ours.n[ours.largest_difference.notna()].sum():,} over 1e-4); "
+        f"it took at most {ours.peak_memory_mb.max():,.0f} MB above the loaded model. "
+    )
+    return to_markdown(short_table(rows), found + caption(rows))
 
 
 def draw():
