@@ -3,18 +3,21 @@
 import json
 import os
 import subprocess
+from dataclasses import fields
 
 import pytest
 
 from redditbias_repro.metrics import measure_lmb
 from redditbias_repro.records import FIELDS, LIBRARIES, provenance, record_path, repo_root, write_atomic, write_record
+from redditbias_repro.scoring import ScoringStats
 
 PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python", "libraries", "platform", "device"}
 
 
 def test_provenance_of_a_measurement(model_folder, tmp_path):
     record = measure_lmb(str(model_folder), ["race"], "queries", outlier_sd=[None])[0]
-    assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE
+    assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE | {"scoring"}
+    assert set(record["provenance"]["scoring"]) == {f.name for f in fields(ScoringStats)}
     p = record["provenance"]
     assert p["libraries"].keys() == set(LIBRARIES) and all(p["libraries"].values()) and p["device"] == "cpu"
     assert p["model"]["name"] == record["model"] == f"tiny-gpt2@{p['model']['weights_sha256'][:8]}" and len(p["model"]["weights_sha256"]) == 64
@@ -34,7 +37,8 @@ def test_committed_records_are_complete(committed):
     assert len(paths) >= 20
     for path in paths:
         record = json.loads(path.read_text(encoding="utf-8"))
-        assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE, path
+        own = {"bench": {"scoring", "packages", "batch_size", "matmul_gflops"}}.get(record["paper"], {"scoring"} if record["seconds"] else set())
+        assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE | own, path
         assert record["provenance"]["git_changed"] is False, f"{path.name} was measured with code that no commit holds"
         assert record_path(record, committed / "results") == path
 
