@@ -581,28 +581,28 @@ CHUNK = 1024  # texts that are tokenized at a time
 _END = object()
 
 
-def _numbered(texts, contexts) -> Iterator[tuple[int, str, str | None]]:
-    "(index, text, context); `TypeError` and `ValueError` for what is no string or lacks its partner"
-    if isinstance(contexts, str):
-        raise TypeError("contexts is one string: expected one for each text")
-    pairs = zip(texts, repeat(None)) if contexts is None else _zip(texts, contexts)
-    for i, (text, context) in enumerate(pairs):
-        for what, value in (("text", text), ("context", context))[: 1 if contexts is None else 2]:
+def _numbered(texts, partners, what: str = "context") -> Iterator[tuple[int, str, str | None]]:
+    "(index, text, its context or other partner); `TypeError` and `ValueError` for what is no string or lacks its partner"
+    for name, value in (("text", texts), (what, partners)):
+        if isinstance(value, str):
+            raise TypeError(f"{name}s is one string: expected a list of strings")
+    pairs = zip(texts, repeat(None)) if partners is None else _zip(texts, partners, what)
+    for i, (text, partner) in enumerate(pairs):
+        for name, value in (("text", text), (what, partner))[: 1 if partners is None else 2]:
             if not isinstance(value, str):
-                raise TypeError(f"the {what} at {i} is no string ({value!r})")
-        yield i, text, context
+                raise TypeError(f"the {name} at {i} is no string ({value!r})")
+        yield i, text, partner
 
 
-def _zip(texts, contexts):
-    contexts = iter(contexts)
-    i = -1
+def _zip(texts, partners, what):
+    partners, i = iter(partners), -1
     for i, text in enumerate(texts):
-        context = next(contexts, _END)
-        if context is _END:
-            raise ValueError(f"there are {i} contexts and more texts: expected a context for each")
-        yield text, context
-    if next(contexts, _END) is not _END:
-        raise ValueError(f"there are {i + 1} texts and more contexts: expected a context for each")
+        partner = next(partners, _END)
+        if partner is _END:
+            raise ValueError(f"there are {i} {what}s and more texts: expected a {what} for each")
+        yield text, partner
+    if next(partners, _END) is not _END:
+        raise ValueError(f"there are {i + 1} texts and more {what}s: expected a {what} for each")
 
 # %% ../nbs/03a_scoring.ipynb #34f76183
 @dataclass(frozen=True)
@@ -715,16 +715,10 @@ def iter_scores(
 ) -> Iterator[pd.DataFrame]:  # columns index, nll, n_tokens; `attrs["stats"]` is what was done so far
     "Scores of texts as they are finished, in any order, in bounded memory"
     stats, options = ScoringStats(), _Options(**options)
-    for found in _scored(model, tokenizer, _numbered(_several(texts), contexts), options, stats, _length(texts)):
+    for found in _scored(model, tokenizer, _numbered(texts, contexts), options, stats, _length(texts)):
         frame = _frame(*found)
         frame.attrs["stats"] = asdict(stats)
         yield frame
-
-
-def _several(texts):
-    if isinstance(texts, str):
-        raise TypeError("texts is one string: expected a list of strings")
-    return texts
 
 
 def _length(texts):
@@ -751,10 +745,10 @@ def sequence_scores(
     `ValueError` names by index the texts that cannot be scored: no token to score, or more tokens than the model has positions.
     `TypeError` names what is no string. A model that is not causal is a `ValueError`."""
     options = _Options(token_budget, on_short, on_long, add_special_tokens, path, accelerator, progress)
-    if isinstance(texts, (list, tuple, pd.Series, np.ndarray)) and len(texts) > CHUNK:
-        _check_all(model, tokenizer, texts, contexts if isinstance(contexts, (list, tuple, pd.Series, np.ndarray)) else None, options)
+    if _twice(texts) and (contexts is None or _twice(contexts)) and len(texts) > CHUNK:
+        _check_all(model, tokenizer, texts, contexts, options)
     stats = ScoringStats()
-    numbered, total = _numbered(_several(texts), contexts), _length(texts)
+    numbered, total = _numbered(texts, contexts), _length(texts)
     if out is None:
         frames = [_frame(*found) for found in _scored(model, tokenizer, numbered, options, stats, total)]
     else:
@@ -765,7 +759,12 @@ def sequence_scores(
     return scores
 
 # %% ../nbs/03a_scoring.ipynb #c2ef98b8
-def _check_all(model, tokenizer, texts, contexts, options):
+def _twice(texts) -> bool:
+    return isinstance(texts, (list, tuple, pd.Series, np.ndarray))
+
+
+def _check_all(model, tokenizer, texts, contexts, options) -> None:
+    "Read all texts without scoring any; raises what scoring them would"
     numbered = _numbered(texts, contexts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is said again when the texts are scored
@@ -811,7 +810,7 @@ def token_scores(
     Special tokens that the tokenizer adds span nothing; those before the text are left out."""
     options, stats = _Options(**options, spans=True), ScoringStats()
     rows = {name: [] for name in ("text", "position", "token_id", "start", "end", "logprob")}
-    for indices, items, found in _scored(model, tokenizer, _numbered(_several(texts), contexts), options, stats, _length(texts)):
+    for indices, items, found in _scored(model, tokenizer, _numbered(texts, contexts), options, stats, _length(texts)):
         for i, item, line in zip(indices, items, found):
             shown = range(0 if contexts is None else item.first, len(item.ids))
             rows["text"] += [i] * len(shown)
@@ -845,12 +844,11 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
             _check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
         before = _read_parts(folder)
         _wait(accelerator)  # until all have read what there was
-        rest = _Rest(numbered, before)
-        for found in _scored(model, tokenizer, rest, options, stats, None if total is None else total - len(before)):
+        keys: dict[int, int] = {}
+        for found in _scored(model, tokenizer, _rest(numbered, before, keys), options, stats, None if total is None else total - len(before)):
             if writes:
                 frame = _frame(*found)
-                _write_part(folder, frame.assign(key=[rest.keys.pop(i) for i in frame["index"]]))
-        rest.check()
+                _write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
         _wait(accelerator)  # until all is written
         return [_read_parts(folder)]
     finally:
@@ -862,26 +860,19 @@ def _wait(accelerator) -> None:
         accelerator.wait_for_everyone()
 
 # %% ../nbs/03a_scoring.ipynb #7a602355
-class _Rest:
-    "The numbered texts that have no score yet; `ValueError` where one that has is another text now"
-
-    def __init__(self, numbered, before: pd.DataFrame):
-        self.numbered, self.seen, self.keys = numbered, -1, {}
-        self.before = dict(zip(before["index"].tolist(), before["key"].tolist()))
-
-    def __iter__(self):
-        for i, text, context in self.numbered:
-            self.seen, key = i, _key(text, context)
-            if i not in self.before:
-                self.keys[i] = key
-                yield i, text, context
-            elif self.before[i] != key:
-                raise ValueError(f"text {i} is not the one that was scored before: give the same texts in the same order, or another folder")
-
-    def check(self):
-        beyond = [i for i in self.before if i > self.seen]
-        if beyond:
-            raise ValueError(f"the folder holds scores of {len(beyond)} texts after the {self.seen + 1} that were given: give the same texts, or another folder")
+def _rest(numbered, before: pd.DataFrame, keys: dict[int, int]) -> Iterator[tuple[int, str, str | None]]:
+    "The numbered texts that have no score yet, their hashes put into `keys`; `ValueError` where one that has is another text now"
+    scored, i = dict(zip(before["index"].tolist(), before["key"].tolist())), -1
+    for i, text, context in numbered:
+        key = _key(text, context)
+        if i not in scored:
+            keys[i] = key
+            yield i, text, context
+        elif scored[i] != key:
+            raise ValueError(f"text {i} is not the one that was scored before: give the same texts in the same order, or another folder")
+    beyond = sum(k > i for k in scored)
+    if beyond:
+        raise ValueError(f"the folder holds scores of {beyond} texts after the {i + 1} that were given: give the same texts, or another folder")
 
 
 def _key(text: str, context: str | None) -> int:
@@ -942,7 +933,7 @@ def pseudo_log_likelihood(
     if tokenizer.mask_token_id is None:
         raise ValueError(f"{type(tokenizer).__name__} has no mask token: use sequence_scores for a causal model")
     budget = token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
-    numbered, total = _numbered(_several(texts), others), _length(texts)
+    numbered, total = _numbered(texts, others, "other"), _length(texts)
     scores, was_training = [], model.training
     model.eval()
     try:

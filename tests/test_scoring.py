@@ -270,6 +270,13 @@ def test_what_is_wrong_in_a_list_is_said_before_anything_is_scored(random_model,
         sequence_scores(random_model, tokenizer, ["a b"] * 4 + [None])
 
 
+def test_a_list_whose_contexts_come_as_an_iterator(random_model, tokenizer, monkeypatch):
+    """They can be read only once: nothing is said about texts without them."""
+    monkeypatch.setattr(scoring, "CHUNK", 2)
+    texts, contexts = ["t"] * 5, ["they are "] * 5
+    pd.testing.assert_frame_equal(sequence_scores(random_model, tokenizer, texts, iter(contexts)), sequence_scores(random_model, tokenizer, texts, contexts))
+
+
 def test_what_is_no_list_of_strings(random_model, tokenizer):
     with pytest.raises(TypeError, match="texts is one string"):
         perplexity(random_model, tokenizer, "they are lazy")
@@ -624,6 +631,8 @@ def test_what_no_masked_model_can_score(masked, tokenizer, random_model):
     model, words = masked
     with pytest.raises(ValueError, match="no mask token"):
         pseudo_log_likelihood(random_model, tokenizer, TEXTS)
+    with pytest.raises(ValueError, match="there are 1 others and more texts"):
+        pseudo_log_likelihood(model, words, ["they are", "a b"], ["they are"])
     with pytest.raises(ValueError, match="the text at 1 has no token to mask"):
         pseudo_log_likelihood(model, words, ["they are", ""])
     with pytest.raises(ValueError, match="the text at 0 has .* positions for 256"):
