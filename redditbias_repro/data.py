@@ -23,9 +23,10 @@ from .records import project_path, repo_root, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['BASE_URL', 'CHUNK', 'RELEASE', 'SPLITS', 'CORPORA', 'TABLE3', 'PUBLISHED', 'list_files', 'FetchError',
+__all__ = ['BASE_URL', 'CHUNK', 'RELEASE', 'SPLITS', 'CORPORA', 'TABLE3', 'REFERENCES', 'PUBLISHED', 'list_files', 'FetchError',
            'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'read_pairs', 'load_pairs', 'load_phrases',
-           'load_annotations', 'count_annotations', 'table3', 'release_files', 'extract_published', 'load_published']
+           'load_annotations', 'count_annotations', 'table3', 'load_references', 'release_files', 'extract_published',
+           'load_published']
 
 # %% ../nbs/01_data.ipynb #868dbfb6
 @lru_cache(maxsize=1)
@@ -373,10 +374,27 @@ def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, differenc
             rows.append((b, q, ours, theirs, theirs - ours, why))
     return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
 
+# %% ../nbs/01_data.ipynb #24b52f92
+REFERENCES = "microsoft/DialoGPT/data/human.ref.6k.txt"
+
+
+def load_references(
+    n: int | None = None,  # this many of the 6,000, drawn without replacement, in their order; None: all
+    seed: int = 0,  # of the draw
+) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
+    "Reddit utterances for LM perplexity (§3.2), the references of DialoGPT. `ValueError` for more than there are"
+    lines = fetch(REFERENCES).read_text(encoding="utf-8").splitlines()
+    texts = pd.DataFrame({"text": [line.strip() for line in lines if line.strip()]})
+    if n is not None and not 0 < n <= len(texts):
+        raise ValueError(f"n is {n}: expected 1 to {len(texts)} references, or None for all")
+    if n is not None and n < len(texts):
+        texts = texts.sample(n, random_state=seed).sort_index().reset_index(drop=True)
+    return _with_corpus(texts, "dialogpt-6k", [REFERENCES])
+
 # %% ../nbs/01_data.ipynb #8202ae2e
 def release_files() -> list[str]:
     "Keys of the released files that RedditBias' tables and measures need"
-    keys = []
+    keys = [REFERENCES]
     for b in BIAS_TYPES:
         groups = load_spec(f"redditbias/{b}").groups
         keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")] + [_train_key(b, True), _annotated_key(b)]

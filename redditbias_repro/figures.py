@@ -18,8 +18,9 @@ from .records import project_path, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
-           'table3_wide', 'plot_lmb', 'lmb_report', 'record_origins', 'check_statements']
+__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'CURVES', 'to_markdown', 'save_table', 'save_figure', 'table1',
+           'table1_differences', 'table3_wide', 'plot_lmb', 'plot_curves', 'lmb_report', 'record_origins',
+           'check_statements']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -138,6 +139,30 @@ def plot_lmb(
     ax.legend(title="", frameon=True, fontsize=9)
     for handle, hatch in zip(ax.get_legend().legend_handles, HATCHES * len(models)):
         handle.set_hatch(hatch * 2)
+    plt.close(figure)
+    return figure
+
+# %% ../nbs/08_figures.ipynb #1ae0fc6f
+CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
+
+
+def plot_curves(
+    history: pd.DataFrame,  # step and `lm_loss`, `debias_loss`, or only `loss` (a method without a loss of its own)
+    title: str = "",  # above
+):  # matplotlib figure
+    "Training curves of one run"
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    history = history if "lm_loss" in history else history.assign(lm_loss=history["loss"])
+    shown = [c for c in CURVES if c in history]
+    with sns.axes_style("whitegrid"):
+        figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3), squeeze=False)
+    for ax, column, color in zip(axes[0], shown, sns.color_palette("colorblind")):
+        ax.plot(history["step"], history[column], color=color)
+        ax.set(xlabel="training step", title=CURVES[column], ylim=(0, None))
+    figure.suptitle(title)
+    figure.tight_layout()
     plt.close(figure)
     return figure
 

@@ -18,14 +18,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .data import CORPORA, cache_dir, load_pairs, load_published
+from .data import CORPORA, cache_dir, load_pairs, load_published, load_references
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, provenance, read_records, versions, write_atomic, write_record
 from .scoring import _tokenize, mean_perplexity, sequence_scores
 from .specs import BIAS_TYPES
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'measure_lmb', 'published_lmb', 'lmb_table']
+__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'measure_lmb', 'published_lmb',
+           'lmb_table', 'lmp', 'measure_lmp', 'lmp_table']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -132,21 +133,23 @@ def holm(
     return multipletests(p, method="holm")[1] if len(p) else p
 
 # %% ../nbs/03b_metrics.ipynb #ee89bb6e
-def _cached_perplexity(model, tokenizer, texts, about: dict) -> tuple[np.ndarray, dict]:
-    "Perplexities of `texts` and the `ScoringStats` of getting them, from the cache where the same was scored before"
+def _cached_scores(model, tokenizer, texts, about: dict, **options) -> pd.DataFrame:
+    "`sequence_scores` of `texts`, from the cache where the same was scored before; `attrs[\"stats\"]` says how they were got"
     key = hashlib.sha256()
     for source in ("prefix_tree.py", "scoring.py"):
         key.update((files("redditbias_repro") / source).read_bytes())
-    key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {_tokenize(tokenizer, texts, False)}".encode())
-    path = cache_dir() / "scores" / f"{key.hexdigest()}.npz"
+    key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {sorted(options.items())} {_tokenize(tokenizer, texts, False)}".encode())
+    path = cache_dir() / "likelihoods" / f"{key.hexdigest()}.npz"
     if path.is_file():
         kept = np.load(path, allow_pickle=False)
-        return kept["perplexity"], json.loads(str(kept["stats"]))
-    scores = sequence_scores(model, tokenizer, texts)
+        scores = pd.DataFrame({"nll": kept["nll"], "n_tokens": kept["n_tokens"]})
+        scores.attrs["stats"] = json.loads(str(kept["stats"]))
+        return scores
+    scores = sequence_scores(model, tokenizer, texts, **options)
     content = io.BytesIO()
-    np.savez(content, perplexity=mean_perplexity(scores), stats=json.dumps(scores.attrs["stats"]))
+    np.savez(content, nll=scores["nll"], n_tokens=scores["n_tokens"], stats=json.dumps(scores.attrs["stats"]))
     write_atomic(path, content.getvalue())
-    return mean_perplexity(scores), scores.attrs["stats"]
+    return scores
 
 # %% ../nbs/03b_metrics.ipynb #3a566a49
 def _lmb_records(ppl1, ppl2, outlier_sds, seed, **fields) -> list[dict]:
@@ -177,8 +180,8 @@ def measure_lmb(
     about = describe_model(net, model)
     records = []
     for b, p in pairs.items():
-        scores, stats = _cached_perplexity(net, tokenizer, [*p.text1, *p.text2], about)
-        used = p.attrs["corpus"]
+        found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
+        scores, stats, used = mean_perplexity(found), found.attrs["stats"], p.attrs["corpus"]
         fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own else split)
         origin = {**provenance(about, used, str(net.device)), "scoring": stats}
         records += _lmb_records(scores[: len(p)], scores[len(p) :], outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
@@ -205,26 +208,80 @@ def published_lmb(
 
 # %% ../nbs/03b_metrics.ipynb #f7ec1631
 LMB_COLUMNS = (
-    "model", "method", "bias_type", "corpus", "split", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "significant",
+    "model", "method", "bias_type", "train_seed", "corpus", "split", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "significant",
     "d_z", "d_z_low", "d_z_high", "t_log", "p_log",
 )  # fmt: skip
+
+
+def _table(records, folder, metric, columns) -> pd.DataFrame:
+    "Records of a metric as rows, and `order`, the place of their bias type"
+    if records is None:
+        table = read_records(folder, paper="redditbias", metric=metric)
+    else:
+        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
+    table = table.reindex(columns=list(dict.fromkeys([*table.columns, *columns])))
+    order = {b: i for i, b in enumerate(BIAS_TYPES)}
+    return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], train_seed=table["train_seed"].astype(float))
 
 
 def lmb_table(
     records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, corpus, split
+) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split
     "LMB of every model, method, corpus and bias type. `n` counts the tested pairs, `n_removed` those taken out before"
-    if records is None:
-        table = read_records(folder, paper="redditbias", metric="lmb")
-    else:
-        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
-    if not len(table):
-        return pd.DataFrame(columns=LMB_COLUMNS)
+    table = _table(records, folder, "lmb", LMB_COLUMNS)
     table["outlier_sd"] = table["outlier_sd"].astype(float)
-    family = table.groupby(["model", "method", "corpus", "split", "outlier_sd"], dropna=False, sort=False)["p"]
-    table["p_holm"] = family.transform(holm)
-    order = {b: i for i, b in enumerate(BIAS_TYPES)}
-    table = table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], sd=table["outlier_sd"].fillna(0))
-    table = table.sort_values(["corpus", "split", "sd", "model", "method", "order", "bias_type"])
+    if len(table):
+        family = table.groupby(["model", "method", "train_seed", "corpus", "split", "outlier_sd"], dropna=False, sort=False)["p"]
+        table["p_holm"] = family.transform(holm)
+    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "sd", "model", "method", "order", "bias_type", "train_seed"])
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/03b_metrics.ipynb #89ed007d
+def lmp(
+    scores: pd.DataFrame,  # nll, n_tokens a sentence, from `sequence_scores`; nll is nan where there is no token to score
+) -> dict[str, float]:
+    "Perplexity of a corpus (the paper's LMP, §3.2), mean and median of the sentences' perplexities. `ValueError` if no sentence has a token to score"
+    kept = scores[scores["nll"].notna()]
+    if not len(kept):
+        raise ValueError("no sentence has a token to score")
+    each = mean_perplexity(kept)
+    return {
+        "perplexity": float(np.exp(kept["nll"].sum() / kept["n_tokens"].sum())),
+        "mean_sentence_perplexity": float(each.mean()),
+        "median_sentence_perplexity": float(np.median(each)),
+        "n_tokens": int(kept["n_tokens"].sum()),
+        "n_skipped": len(scores) - len(kept),
+    }
+
+# %% ../nbs/03b_metrics.ipynb #7fabec70
+def measure_lmp(
+    model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
+    n: int | None = None,  # sentences, as in `load_references`; None: all 6,000
+    seed: int = 0,  # of the choice of sentences
+    device: str = "auto",  # as in `load_model`
+    dtype: str = "auto",  # as in `load_model`
+) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
+    "LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2)"
+    texts = load_references(n, seed)
+    net, tokenizer = load_model(model, device, dtype)
+    about = describe_model(net, model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is too short is counted
+        scores = _cached_scores(net, tokenizer, list(texts.text), about, on_short="nan", on_long="truncate")
+    used, stats = texts.attrs["corpus"], scores.attrs["stats"]
+    params = {"sentences": None if len(texts) == 6000 else len(texts)}
+    fields = dict(paper="redditbias", metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
+    origin = {**provenance(about, used, str(net.device)), "scoring": stats}
+    return [{**fields, "n": len(texts), "values": lmp(scores), "seed": seed, "params": params, "seconds": round(stats["seconds"], 2), "provenance": origin}]
+
+# %% ../nbs/03b_metrics.ipynb #c0a3ab52
+LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped")
+
+
+def lmp_table(
+    records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
+    "LM perplexity of every model and method"
+    return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)

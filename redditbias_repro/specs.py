@@ -15,7 +15,7 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'find_terms', 'BiasSpec', 'list_specs', 'load_spec']
+__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'load_spec']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -49,12 +49,20 @@ def _compile(terms: tuple[str, ...]) -> tuple[regex.Pattern, tuple[str, ...]]:
     return regex.compile("|".join(f"({_term_pattern(t)})" for t in terms), regex.IGNORECASE), terms
 
 # %% ../nbs/00_specs.ipynb #a3803b73
-def find_terms(
+def match_terms(
     text: str,  # any text
     terms: tuple[str, ...],  # terms; a `*` at the end of one is a wildcard
-) -> list[tuple[int, int]]:  # (start, end) in characters, in reading order, never overlapping
-    "Spans of whole terms in `text`, case-insensitive, the longest term first where several begin"
-    return [m.span() for m in _compile(tuple(terms))[0].finditer(text)] if terms else []
+) -> list[tuple[int, int, str]]:  # (start, end) in characters and the term, in reading order, never overlapping
+    "Whole terms in `text`, case-insensitive, the longest first where several begin"
+    if not terms:
+        return []
+    pattern, ordered = _compile(tuple(terms))
+    return [(*m.span(), ordered[m.lastindex - 1]) for m in pattern.finditer(text)]
+
+
+def find_terms(text: str, terms: tuple[str, ...]) -> list[tuple[int, int]]:
+    "The spans of `match_terms`"
+    return [(start, end) for start, end, _ in match_terms(text, terms)]
 
 # %% ../nbs/00_specs.ipynb #f261dec0
 def _match_case(
@@ -137,19 +145,36 @@ class BiasSpec:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 
         A term in several pairs takes the first. A second swap with "both" returns the text where pairs are one to one."""
-        table = self._swap_table(_one_of("direction", direction, DIRECTIONS))
-        pattern, terms = _compile(tuple(table))
-        return pattern.sub(lambda m: _match_case(m[0], table[terms[m.lastindex - 1]]), text)
+        return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction))
 
-    def _swap_table(self, direction):
-        table = {}
-        for a, b in self.pairs + self.extra_pairs:
-            if direction != "2to1":
-                table.setdefault(a.lower(), b)
-        for a, b in self.pairs + self.extra_pairs:
-            if direction != "1to2":
-                table.setdefault(b.lower(), a)
-        return table
+    def swap_attributes(
+        self,
+        text: str,  # any text
+        direction: str = "1to2",  # "1to2": a1 → a2; "2to1": a2 → a1; "both": each to the other
+    ) -> str:
+        """`text` with every whole attribute term replaced by its pair, in the same case (CHBias §5.3, CADA).
+
+        A wildcard's pair is put in as `wildcard_forms` says, else without its asterisk. `ValueError` without `attribute_pairs`."""
+        if not self.attribute_pairs:
+            raise ValueError(f"the specification {self.name or 'given'} has no attribute_pairs: attributes cannot be swapped")
+        table, forms = _swap_table(self.attribute_pairs, direction), dict(self.wildcard_forms)
+        return _swap(text, {a: forms.get(b, b.rstrip("*")) for a, b in table.items()})
+
+
+def _swap_table(pairs, direction):
+    "What replaces each term; a term in several pairs takes the first"
+    _one_of("direction", direction, DIRECTIONS)
+    table = {}
+    for a, b in pairs if direction != "2to1" else ():
+        table.setdefault(a.lower(), b)
+    for a, b in pairs if direction != "1to2" else ():
+        table.setdefault(b.lower(), a)
+    return table
+
+
+def _swap(text, table):
+    pattern, terms = _compile(tuple(table))
+    return pattern.sub(lambda m: _match_case(m[0], table[terms[m.lastindex - 1]]), text)
 
 # %% ../nbs/00_specs.ipynb #1cdc4eef
 _PAIR_KEYS = ("pairs", "attribute_pairs", "extra_pairs", "wildcard_forms")

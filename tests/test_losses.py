@@ -1,0 +1,328 @@
+"""Debiasing losses (RedditBias §4): by hand, against slow loops, and where terms stand."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+
+from redditbias_repro.data import fetch, load_pairs, load_phrases
+from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
+from redditbias_repro.losses import (
+    METHODS,
+    Collator,
+    Method,
+    add_loss,
+    augment_attributes,
+    augment_targets,
+    bias_subspace,
+    combined_loss,
+    get_method,
+    hd_loss,
+    lmd_loss,
+    locate_terms,
+    occurrence_states,
+    target_pairs,
+    term_tokens,
+)
+from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
+
+SPEC = BiasSpec(
+    targets1=["jews", "jewish men"], targets2=["christians", "christian men"], pairs=[["jews", "christians"], ["jewish", "christian"], ["jew", "christian"]],
+    attributes1=["greed*", "shady practices", "violin"], name="small",
+)  # fmt: skip
+TEXTS = ["jews are greedy", "the christian jews, greedy and greedier", "nobody", "shady practices of a jew", "a violin and the christians with violin", "christian"]
+
+
+@pytest.fixture(scope="module")
+def gpt2_tokenizer():
+    """GPT-2's own, from DialoGPT's files."""
+    folder = fetch("microsoft/DialoGPT/configs/117M/vocab.json").parent
+    fetch("microsoft/DialoGPT/configs/117M/merges.txt")
+    return AutoTokenizer.from_pretrained(folder, config=None, use_fast=True, tokenizer_type="gpt2")
+
+
+# --- by hand ---
+
+
+def test_lmd_by_hand():
+    """h = (1, 2); logits of jews 3, christians −1, jew 0.5: |3 − (−1)| and |0.5 − (−1)|, mean 2.75."""
+    h = torch.tensor([[1.0, 2.0]])
+    t1, t2 = torch.tensor([[1.0, 1.0], [0.5, 0.0]]), torch.tensor([[1.0, -1.0], [1.0, -1.0]])
+    assert lmd_loss(h, t1, t2, torch.tensor([[True, True]])).tolist() == [2.75]
+    assert lmd_loss(h, t1, t2, torch.tensor([[False, True]])).tolist() == [1.5]
+    assert lmd_loss(h, t1, t2, torch.tensor([[True, False]]), bias=torch.tensor([-5.0, 0.0])).tolist() == [1.0]
+
+
+def test_add_by_hand():
+    """a = (3, 4) has cosines 0.6 and 0.8 with the axes, 1.4/√2 with the diagonal."""
+    a, x, y = torch.tensor([[3.0, 4.0]]), [2.0, 0.0], [0.0, 0.1]
+    found = add_loss(a, torch.tensor([x, [1.0, 1.0]]), torch.tensor([y, y])).item()
+    assert math.isclose(found, 0.2 + (1.4 / math.sqrt(2) - 0.8), rel_tol=1e-6)
+
+
+def test_hd_by_hand():
+    """Half differences (3, 0, 0), (0, 2, 0), (0, 0, 1): squares 9, 4, 1 of 14; half is reached by the first, 13/14 by two."""
+    t1, t2 = 2 * torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.zeros(3, 3)
+    a = torch.tensor([[1.0, -2.0, 4.0], [0.0, 0.0, 1.0]])
+    for share, k in ((0.5, 1), (9 / 14, 1), (0.65, 2), (13 / 14, 2), (0.95, 3), (1, 3)):
+        subspace = bias_subspace(t1, t2, share)
+        assert subspace.shape == (k, 3) and torch.allclose(hd_loss(a, subspace)[0], a[0, :k].abs().sum()), share
+    assert hd_loss(a, bias_subspace(t1, t2))[1] == 0, "orthogonal to the subspace"
+    for share in (0, 1.1, -1):
+        with pytest.raises(ValueError, match="share is"):
+            bias_subspace(t1, t2, share)
+
+
+def test_the_combined_loss_by_hand():
+    lm, at = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True])
+    assert combined_loss(lm, at, torch.tensor([4.0]), 0.5, 10.0).item() == pytest.approx((0.5 + 2 + 1.5 + 40) / 3)
+    assert combined_loss(lm, at & False, torch.zeros(0), 0.5, 10.0).item() == pytest.approx(2), "no term: the language-model loss"
+    assert combined_loss(lm, at, torch.tensor([4.0]), 0.5, 10.0, n_tokens=6).item() == pytest.approx(44 / 6)
+
+
+def test_identical_embeddings_cost_nothing():
+    torch.manual_seed(0)
+    h, t = torch.randn(5, 8), torch.randn(3, 8)
+    assert lmd_loss(h, t, t, torch.ones(5, 3, dtype=torch.bool)).tolist() == add_loss(h, t, t).tolist() == [0.0] * 5
+    assert hd_loss(h, bias_subspace(t, t)).tolist() == [0.0] * 5 and bias_subspace(t, t).shape == (0, 8)
+
+
+# --- against slow loops ---
+
+
+def slow_lmd(h, t1, t2, takes_part):
+    """Equation 1 to the letter: a softmax over the reduced vocabulary of all terms of P."""
+    losses = []
+    for state, part in zip(h, takes_part):
+        log_y = torch.log_softmax(torch.stack([state @ t for t in [*t1, *t2]]), 0)
+        pairs = [i for i in range(len(t1)) if part[i]]
+        losses.append(sum((log_y[i] - log_y[len(t1) + i]).abs() for i in pairs) / len(pairs))
+    return torch.stack(losses)
+
+
+def slow_add(a, t1, t2):
+    def cosine(x, y):
+        return x @ y / (x.norm() * y.norm())
+
+    return torch.stack([sum((cosine(u, x) - cosine(v, x)).abs() for u, v in zip(t1, t2)) for x in a])
+
+
+def slow_hd(a, t1, t2):
+    c = torch.stack([(u - v) / 2 for u, v in zip(t1, t2)]).detach()  # found, then held
+    _, s, v = torch.linalg.svd(c)
+    k = next(k for k in range(1, len(s) + 1) if s[:k].square().sum() >= 0.5 * s.square().sum())
+    return torch.stack([sum((v[j] * (x @ v[j])).norm() for j in range(k)) for x in a])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 5), st.integers(6, 12))
+def test_losses_are_those_of_a_slow_loop(seed, occurrences, pairs, width):
+    g = torch.Generator().manual_seed(seed)
+    h, t1, t2 = (torch.randn(n, width, generator=g, dtype=torch.float64) for n in (occurrences, pairs, pairs))
+    takes_part = torch.rand(occurrences, pairs, generator=g) < 0.5
+    takes_part[:, 0] = True
+    torch.testing.assert_close(lmd_loss(h, t1, t2, takes_part), slow_lmd(h, t1, t2, takes_part))
+    torch.testing.assert_close(add_loss(h, t1, t2), slow_add(h, t1, t2))
+    # no comparison with a share of exactly one half: which k is right there is a matter of rounding
+    torch.testing.assert_close(hd_loss(h, bias_subspace(t1, t2).double()), slow_hd(h, t1, t2), rtol=1e-5, atol=1e-5)
+
+
+def slow_loss(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
+    """The whole loss of a batch, sentence by sentence, in Python; targets and attributes by comparing token sequences."""
+    def tokens_of(word):
+        ids = tokenizer(word)["input_ids"]
+        return tuple(ids[1:] if tokenizer.decode(ids[0]) == " " else ids)  # a blank of its own is no part of the term
+
+    head, terms = model.get_output_embeddings(), sorted({t for p in spec.pairs for t in p})
+    rows = {t: head.weight[list(tokens_of(" " + t))].mean(0) for t in terms}
+    words = [(i, w) for i, w in enumerate(terms)] if name == "LMD" else [(i, w) for i, w in enumerate(("greedier", "greedy", "shady practices", "violin"))]
+    t1, t2 = torch.stack([rows[a] for a, _ in spec.pairs]), torch.stack([rows[b] for _, b in spec.pairs])
+    total, tokens = 0.0, 0
+    for text in texts:
+        ids = tokenizer(text)["input_ids"]
+        if len(ids) < 2:
+            continue
+        out = model(torch.tensor([ids]), output_hidden_states=True)
+        hidden = out.hidden_states[-1][0]
+        weight = [1.0] * len(ids)
+        for _, w in words:
+            for form in {tokens_of(" " + w), tokens_of(w)}:
+                for i in range(len(ids) - len(form) + 1):
+                    ends = i + len(form) == len(ids) or not tokenizer.decode(ids[i + len(form)])[0].isalpha()
+                    starts = i == 0 or tokenizer.decode(ids[i])[0] == " " or tokenizer.decode(ids[i - 1]) == " "
+                    if tuple(ids[i : i + len(form)]) != form or not ends or not starts:
+                        continue
+                    weight[i : i + len(form)] = [lambda_lm] * len(form)
+                    if name == "LMD" and i:
+                        part = torch.tensor([[w in p for p in spec.pairs]])
+                        total = total + lambda_d * slow_lmd(hidden[i - 1 : i], t1, t2, part)[0]
+                    elif name != "LMD":
+                        a = hidden[i : i + len(form)].mean(0, keepdim=True)
+                        total = total + lambda_d * (slow_add(a, t1, t2) if name == "ADD" else slow_hd(a, t1, t2))[0]
+        for i in range(1, len(ids)):
+            total = total - weight[i] * torch.log_softmax(out.logits[0, i - 1], -1)[ids[i]]
+        tokens += len(ids) - 1
+    return total / tokens
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
+def test_the_loss_of_a_batch_is_that_of_a_slow_loop(random_model, tokenizer, name):
+    """On six families of models: alignment, padding, weights and losses together, and their gradients."""
+    random_model.config.pad_token_id = 0
+    pairs = target_pairs(SPEC, tokenizer)
+    sentences = [s for s in locate_terms(tokenizer, TEXTS, METHODS[name].find(SPEC, pairs)) if len(s.input_ids) > 1]
+    batch = Collator(0)(sentences)
+    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
+    fast = DebiasLoss(METHODS[name], pairs, 0.25, 3.0)(random_model, outputs, batch)
+    slow = slow_loss(random_model, tokenizer, SPEC, TEXTS, name, 0.25, 3.0)
+    torch.testing.assert_close(fast, slow, rtol=2e-5, atol=2e-5)
+    for p, q in zip(*(torch.autograd.grad(x, list(random_model.parameters()), allow_unused=True) for x in (fast, slow))):
+        torch.testing.assert_close(p, q, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
+def test_gradients_of_the_debiasing_loss_reach_the_transformer(random_model, tokenizer, name):
+    pairs = target_pairs(SPEC, tokenizer)
+    batch = Collator(0)(locate_terms(tokenizer, TEXTS[:2], METHODS[name].find(SPEC, pairs)))
+    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
+    loss = DebiasLoss(METHODS[name], pairs, 1.0, 1.0)
+    first_layer = next(p for n, p in random_model.named_parameters() if ".0." in n and p.dim() > 1)
+    (gradient,) = torch.autograd.grad(METHODS[name].loss(loss._occurrences(random_model, outputs.hidden_states[-1], batch, 0)).sum(), first_layer)
+    assert gradient.abs().max() > 0
+
+
+def test_untied_and_biased_output_layers(tokenizer):
+    """The output layer's rows are used, not the input embeddings'; its bias enters LMD."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, tie_word_embeddings=False))
+    before = mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"]
+    with torch.no_grad():
+        model.get_input_embeddings().weight[tokenizer(" jews")["input_ids"][-1]] *= 1.0
+        model.lm_head.weight.zero_()
+    assert before > 0 and mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"] == 0
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(tokenizer)))
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer(" jews")["input_ids"]] = 2.0
+    assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD")["debias_loss"] == pytest.approx(2.0)
+
+
+# --- where terms stand ---
+
+
+@pytest.mark.parametrize("which", ["gpt2", "smollm2"])
+def test_terms_on_real_tokenizers(which, gpt2_tokenizer, default_model):
+    tokenizer = gpt2_tokenizer if which == "gpt2" else default_model[1]
+
+    def shown(text, terms, **options):
+        (sentence,) = locate_terms(tokenizer, [text], terms, **options)
+        return [(tokenizer.decode(list(sentence.input_ids[a:b])).strip(), terms[t]) for t, a, b in sentence.terms]
+
+    terms = ("hook-nose", "greed*", "jews", "uncivilized", "naïve")
+    assert shown("hook-nose at the start", terms) == [("hook-nose", "hook-nose")]
+    assert shown("the end is uncivilized", terms) == [("uncivilized", "uncivilized")]
+    assert shown("jews and jews", terms) == [("jews", "jews")] * 2
+    assert shown("greedy greed agreed", terms) == [("greedy", "greed*"), ("greed", "greed*")]
+    assert shown("a naïve 🙂 greedy", terms) == [("naïve", "naïve"), ("greedy", "greed*")]
+    n = len(tokenizer("the hook-nose")["input_ids"])
+    assert shown("the hook-nose is", terms, block_size=n) == [("hook-nose", "hook-nose")]
+    assert shown("the hook-nose is", terms, block_size=n - 1) == [], "cut off by the block"
+    assert len(term_tokens(tokenizer, "uncivilized")) > 1 and tokenizer.decode(term_tokens(tokenizer, "jews")).strip() == "jews"
+
+
+def test_every_term_of_every_specification_has_tokens(gpt2_tokenizer, default_model):
+    for b in BIAS_TYPES:
+        for tokenizer in (gpt2_tokenizer, default_model[1]):
+            spec = load_spec(f"redditbias/{b}")
+            pairs = target_pairs(spec, tokenizer)
+            assert len(pairs.rows1) == len(spec.pairs) and pairs.takes_part.sum() == 2 * len(spec.pairs)
+            assert len(target_pairs(spec, tokenizer, extra_pairs=True).rows1) == len(spec.pairs + spec.extra_pairs)
+
+
+def test_chinese_terms_stand_without_blanks(default_model):
+    spec = BiasSpec(targets1=["女孩"], targets2=["男孩"], pairs=[["女孩", "男孩"]], attributes1=["软弱"], language="zh")
+    tokenizer = default_model[1]
+    pairs = target_pairs(spec, tokenizer)
+    assert tokenizer.decode(pairs.rows1[0][pairs.rows1[0] >= 0].tolist()) == "女孩"
+    (sentence,) = locate_terms(tokenizer, ["那个女孩很软弱"], ("软弱",))
+    assert tokenizer.decode(list(sentence.input_ids[sentence.terms[0][1] : sentence.terms[0][2]])).endswith("软弱")
+
+
+def test_a_term_at_the_start_is_predicted_by_no_state():
+    hidden, term = torch.arange(12.0).reshape(2, 3, 2), torch.tensor([[0, 0, -1], [-1, 1, 1]])
+    occurrence = torch.tensor([[0, 0, -1], [-1, 0, 0]])
+    states, terms = occurrence_states(hidden, term, occurrence, "before")
+    assert states.tolist() == [[6.0, 7.0]] and terms.tolist() == [1]
+    states, terms = occurrence_states(hidden, term, occurrence)
+    assert states.tolist() == [[1.0, 2.0], [9.0, 10.0]] and terms.tolist() == [0, 1]
+    none = torch.full((2, 3), -1)
+    for which in ("term", "before"):
+        assert occurrence_states(hidden, none, none, which)[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
+def test_a_batch_without_terms_has_the_plain_loss(random_model, tokenizer, name):
+    batch = Collator(0)(locate_terms(tokenizer, ["nobody here", "a b c d"], ("greed*",)))
+    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
+    loss = DebiasLoss(METHODS[name], target_pairs(SPEC, tokenizer), 0.01, 100.0)
+    plain = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"]).loss
+    torch.testing.assert_close(loss(random_model, outputs, batch), plain)
+    assert "debias_loss" not in loss.report()
+
+
+def test_bad_input(tokenizer):
+    with pytest.raises(ValueError, match="block_size is 1"):
+        locate_terms(tokenizer, ["a"], block_size=1)
+    with pytest.raises(ValueError, match="method 'HDD' is unknown: expected one of LMD, ADD, HD, CDA"):
+        get_method("HDD")
+    with pytest.raises(ValueError, match="states is 'after'"):
+        Method(states="after")
+    with pytest.raises(ValueError, match="expected a fast tokenizer"):
+        locate_terms(object(), ["a"])
+    with pytest.raises(ValueError, match="no attribute_pairs"):
+        augment_attributes(SPEC, ["a violin"])
+    object.__setattr__(empty := BiasSpec(targets1=["a"], targets2=["b"], pairs=[["a", "b"]], attributes1=["c"]), "pairs", ())
+    with pytest.raises(ValueError, match="no pairs of target terms"):
+        target_pairs(empty, tokenizer)
+
+
+# --- augmentation ---
+
+
+def test_augmentation():
+    assert augment_targets(SPEC, ["jews are greedy", "hi"]) == ["jews are greedy", "hi", "christians are greedy"]
+    assert augment_targets(SPEC, ["christians and jews"], "1to2") == ["christians and jews", "christians and christians"]
+    assert augment_targets(SPEC, ["jews sing", "jews are greedy"], attribute=True) == ["jews sing", "jews are greedy", "christians are greedy"]
+    paired = BiasSpec(targets1=["女孩"], targets2=["男孩"], pairs=[["女孩", "男孩"]], attributes1=["软弱"], attribute_pairs=[["软弱", "坚强"]], language="zh")
+    assert augment_attributes(paired, ["女孩很软弱", "你好"]) == ["女孩很软弱", "你好", "女孩很坚强"]
+    assert METHODS["CTDA"].augment is augment_targets and METHODS["CADA"].augment is augment_attributes
+
+
+# Lines equal to the authors' counterfactuals; the rest differ because they replace substrings and we whole words (and see 00_specs).
+EQUAL = {"religion1": 0.97, "religion2": 0.96, "race": 0.99, "gender": 0.97, "orientation": 0.64}
+
+
+@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+def test_cda_against_the_authors_files(corpus, bias_type):
+    """The first half are the phrases; of the second half, the stated share is equal line by line."""
+    spec, released = load_spec(f"redditbias/{bias_type}"), load_pairs(bias_type, "train", "redditbias")
+    assert list(released.text1) == list(load_phrases(bias_type, "train", "redditbias").text)
+    ours = [spec.swap_targets(t) for t in released.text1]
+    share = sum(a == b for a, b in zip(ours, released.text2)) / len(ours)
+    assert EQUAL[bias_type] <= share < EQUAL[bias_type] + 0.02
+    augmented = augment_targets(spec, released.text1)
+    assert augmented[: len(ours)] == list(released.text1) and len(augmented) == len(ours) + sum(a != b for a, b in zip(ours, released.text1))
+
+
+def test_training_sentences_say_what_is_wrong(tokenizer):
+    for texts in ([], ["", "  "]):
+        with pytest.raises(ValueError, match="training set is empty"):
+            training_sentences(SPEC, tokenizer, texts, "HD")
+    with pytest.raises(ValueError, match="no attribute of A1"):
+        training_sentences(SPEC, tokenizer, ["hello there"], "HD")
+    with pytest.raises(ValueError, match="no target term of a pair"):
+        training_sentences(SPEC, tokenizer, ["greedy there"], "LMD")
+    with pytest.raises(ValueError, match="nothing to augment"):
+        training_sentences(SPEC, tokenizer, ["hello there"], "CDA")
