@@ -158,7 +158,7 @@ def _check_model(model) -> None:
         raise ValueError(f"the model's weights are {model.dtype}: load it with dtype=\"float32\" (bf16=True then trains in mixed precision)")
     with torch.no_grad():
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
-        hidden = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+        hidden = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states[-1]
     if hidden.shape[-1] != head.weight.shape[-1]:
         raise ValueError(f"{name}'s last hidden state has {hidden.shape[-1]} dimensions and its output layer reads {head.weight.shape[-1]}: no method here fits it")
 
@@ -192,6 +192,7 @@ class Debiased:
 
     folder: Path  # holds the model and tokenizer as `save_pretrained` writes them, and `debias.json`
     settings: dict  # what the run depended on
+    seconds: float  # of training, since it was last resumed
     history: pd.DataFrame  # step, epoch, loss, lm_loss, debias_loss, learning_rate, grad_norm
 
 
@@ -203,7 +204,7 @@ def load_debiased(
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no folder that debias() finished: it holds no debias.json")
     kept = json.loads(path.read_text(encoding="utf-8"))
-    return Debiased(Path(folder), kept["settings"], pd.DataFrame(kept["history"]))
+    return Debiased(Path(folder), kept["settings"], kept["seconds"], pd.DataFrame(kept["history"]))
 
 # %% ../nbs/05_debias.ipynb #c46ef68c
 def _digest(content) -> str:
@@ -288,7 +289,7 @@ def debias(
 
     Raises `ValueError` for an empty training set, sentences without terms, a model without output embeddings or not in
     float32, an unknown method, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
-    chosen, folder = get_method(method), Path(out_dir)
+    chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
@@ -297,7 +298,7 @@ def debias(
         "method": method if isinstance(method, str) else getattr(method.loss or method.augment, "__qualname__", "own"), "spec": spec.name, "epochs": epochs, "batch_size": batch_size,
         "grad_accum": grad_accum, "lambda_lm": lambda_lm if chosen.loss else None, "lambda_d": lambda_d if chosen.loss else None, "seed": seed,
         "learning_rate": learning_rate, "block_size": block_size, "extra_pairs": extra_pairs, "subspace_every": subspace_every,
-        "sentences": len(sentences), "data": _digest([asdict(s) for s in sentences] + [asdict(spec)]), "code": _code(), **{k: str(v) for k, v in training.items()},
+        "sentences": len(sentences), "data": _digest([asdict(s) for s in sentences] + [asdict(spec)]), "code": _code(), "corpus": corpus, **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
     settings["base"] = hash_weights(model)
     if done := _finished(folder, settings, replace):
@@ -325,14 +326,14 @@ def _train(model, tokenizer, sentences, loss, folder: Path, settings: dict, save
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*pin_memory.*")
-            trainer.train(resume_from_checkpoint=checkpoint)
+            seconds = trainer.train(resume_from_checkpoint=checkpoint).metrics["train_runtime"]
         model.eval()
         trainer.save_model(str(partial / "model"))
     except Exception as e:
         raise (_full(partial, size) or e) from e
     history = [{k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line]
     if trainer.is_world_process_zero():
-        write_atomic(partial / "model" / "debias.json", json.dumps({"settings": settings, "history": history}, indent=1))
+        write_atomic(partial / "model" / "debias.json", json.dumps({"settings": settings, "seconds": round(seconds, 1), "history": history}, indent=1))
         os.replace(partial / "model", folder)
         shutil.rmtree(partial)
     trainer.accelerator.wait_for_everyone()
@@ -382,10 +383,12 @@ def measure_debiased(
         params = {**r["params"], "train_seed": run.settings["seed"]}
         records.append({**r, "model": base, "method": method, "bias_type": bias_type, "params": params, "provenance": origin})
     shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
-    curves = {c: [round(float(v), 6) for v in run.history[c]] for c in shown if c in run.history}
-    last = records[0]
-    params = {"train_seed": run.settings["seed"]}
-    return [*records, {**last, "metric": "training", "split": "train", "n": run.settings["sentences"], "values": curves, "params": params, "seconds": 0.0}]
+    curves = {c: [None if math.isnan(v) else round(float(v), 6) for v in run.history[c]] for c in shown if c in run.history}  # nan: no term between two reports
+    trained = run.settings["corpus"] or {"name": "own"}
+    origin = {**records[0]["provenance"], "corpus": trained}
+    del origin["scoring"]
+    of_training = {"metric": "training", "corpus": trained["name"], "split": "train", "n": run.settings["sentences"], "values": curves, "params": {"train_seed": run.settings["seed"]}}
+    return [*records, {**records[0], **of_training, "seconds": run.seconds, "provenance": origin}]
 
 # %% ../nbs/05_debias.ipynb #ec09ebd0
 GRID = {"batch_size": (4, 8, 16), "grad_accum": (1, 5, 8), "lambda_lm": (0.001, 0.01), "lambda_d": (10, 50, 100)}  # RedditBias §5.1

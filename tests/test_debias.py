@@ -1,0 +1,399 @@
+"""Training: the Trainer with another loss, resuming, folders, errors; the notebook by papermill."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+
+import pandas as pd
+import pytest
+import torch
+from conftest import CONFIGS, SMALL, small_random
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, LlamaConfig
+
+from redditbias_repro import debias as module
+from redditbias_repro.data import load_phrases
+from redditbias_repro.debias import GRID, Debiased, choose, debias, load_debiased, mean_losses, measure_debiased, select
+from redditbias_repro.losses import METHODS, Method
+from redditbias_repro.metrics import lmb_table, lmp, lmp_table
+from redditbias_repro.models import hash_weights, load_model
+from redditbias_repro.records import FIELDS, read_records, repo_root, write_record
+from redditbias_repro.specs import BiasSpec, load_spec
+
+ROOT = repo_root()
+SPEC = BiasSpec(
+    targets1=["jews"], targets2=["christians"], pairs=[["jews", "christians"], ["jewish", "christian"]],
+    attributes1=["greed*", "lazy", "violin"], name="small",
+)  # fmt: skip
+TEXTS = [f"{who} {how} {what}" for who in ("the jews", "jewish people", "the women") for how in ("are", "were") for what in ("greedy", "lazy", "a violin", "kind")]
+FAST = dict(batch_size=4, learning_rate=2e-3, disable_tqdm=True)
+LOSS_METHODS = ("LMD", "ADD", "HD")
+
+
+def fresh(tokenizer, family="gpt2", **changes):
+    config = CONFIGS[family](len(tokenizer))
+    for k, v in changes.items():
+        setattr(config, k, v)
+    model = small_random(config)
+    model.config.pad_token_id = 0
+    return model
+
+
+def weights(folder):
+    return hash_weights(AutoModelForCausalLM.from_pretrained(folder))
+
+
+@pytest.fixture(scope="module")
+def padded(tokenizer):
+    tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+# --- training ---
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", LOSS_METHODS)
+def test_training_lowers_the_debiasing_loss_on_a_batch_held_out(padded, tmp_path, family, name):
+    held_out = ["the jews seem lazy and greedy", "jewish women are greedy", "the women were lazy people", "the jews have a violin"]
+    model = fresh(padded, family)
+    before = mean_losses(model, padded, SPEC, held_out, name)["debias_loss"]
+    run = debias(model, padded, SPEC, TEXTS, name, tmp_path / "run", **FAST, epochs=5)
+    assert mean_losses(model, padded, SPEC, held_out, name)["debias_loss"] < before
+    assert set(run.history.columns) >= {"step", "epoch", "loss", "lm_loss", "debias_loss", "learning_rate"} and run.history.step.iloc[-1] == 30
+    plain = AutoModelForCausalLM.from_pretrained(run.folder)
+    assert hash_weights(plain) == hash_weights(model), "what is saved is what was trained, and loads with plain Transformers"
+    assert AutoTokenizer.from_pretrained(run.folder)("lazy jews")["input_ids"] == padded("lazy jews")["input_ids"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_tied_and_untied_embeddings(padded, tmp_path, tied):
+    config = LlamaConfig(vocab_size=len(padded), tie_word_embeddings=tied, **SMALL)
+    model = small_random(config)
+    before = hash_weights(model)
+    run = debias(model, padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, epochs=1)
+    loaded = AutoModelForCausalLM.from_pretrained(run.folder)
+    shared = loaded.get_input_embeddings().weight.data_ptr() == loaded.get_output_embeddings().weight.data_ptr()
+    assert shared is tied and before != hash_weights(loaded) == hash_weights(model)
+
+
+def test_the_papers_settings_are_the_defaults(padded, tmp_path, monkeypatch):
+    seen = {}
+
+    class Spy(module.DebiasTrainer):
+        def train(self, *args, **kwargs):
+            seen.update(self.args.to_dict())
+            return super().train(*args, **kwargs)
+
+    monkeypatch.setattr(module, "DebiasTrainer", Spy)
+    debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", disable_tqdm=True)
+    paper = dict(num_train_epochs=2, learning_rate=5e-5, weight_decay=0, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8)
+    assert {k: seen[k] for k in paper} == paper and module.BLOCK_SIZE == 36
+    assert GRID == {"batch_size": (4, 8, 16), "grad_accum": (1, 5, 8), "lambda_lm": (0.001, 0.01), "lambda_d": (10, 50, 100)}
+
+
+def test_only_the_loss_is_overridden():
+    assert set(vars(module.DebiasTrainer)) - {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"} == {"__init__", "compute_loss"}
+
+
+def test_gradient_accumulation_is_a_larger_batch(padded, tmp_path):
+    """Four sentences twice before a step weigh as eight at once: the sum is over the tokens of all of them."""
+    found = []
+    for i, (size, accum) in enumerate(((8, 1), (4, 2))):
+        model = fresh(padded, "llama")  # which has no dropout
+        debias(model, padded, SPEC, TEXTS, "ADD", tmp_path / str(i), batch_size=size, grad_accum=accum, max_grad_norm=0, optim="sgd", learning_rate=1e-3, disable_tqdm=True)
+        found.append(model)
+    for p, q in zip(found[0].parameters(), found[1].parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def test_cda_is_plain_training_on_the_augmented_sentences(padded, tmp_path):
+    model = fresh(padded)
+    run = debias(model, padded, SPEC, TEXTS, "CDA", tmp_path / "run", **FAST)
+    assert run.settings["sentences"] == len(TEXTS) + 16 and "debias_loss" not in run.history and run.settings["lambda_d"] is None
+    assert run.history.loss.iloc[-1] < run.history.loss.iloc[0]
+
+
+def test_a_method_of_ones_own(padded, tmp_path):
+    seen = []
+
+    def dot_products(o):
+        seen.append(o.states.shape)
+        return (o.states @ (o.targets1 - o.targets2).T).square().mean(-1)
+
+    run = debias(fresh(padded), padded, SPEC, TEXTS, Method(dot_products, lambda_d=1.0), tmp_path / "run", **FAST, epochs=1)
+    assert run.history.debias_loss.notna().all() and seen and run.settings["method"].endswith("dot_products")
+
+
+def test_the_subspace_is_found_as_often_as_asked(padded, tmp_path, monkeypatch):
+    counts = {}
+    find = module.bias_subspace
+    for every in (1, 4, 100):
+        counts[every] = 0
+
+        def counted(*args, every=every):
+            counts[every] += 1
+            return find(*args)
+
+        monkeypatch.setattr(module, "bias_subspace", counted)
+        debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / str(every), **FAST, subspace_every=every)
+    assert counts == {1: 12, 4: 3, 100: 1}
+
+
+def test_the_parts_of_the_loss_reach_tensorboard(padded, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(tmp_path / "board")
+    try:
+        debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, report_to="tensorboard")
+    finally:
+        del os.environ["TENSORBOARD_LOGGING_DIR"]
+    (events,) = (tmp_path / "board").rglob("events.*")
+    log = EventAccumulator(str(events.parent)).Reload()
+    assert {"train/debias_loss", "train/lm_loss", "train/loss"} <= set(log.Tags()["scalars"])
+
+
+# --- stopping and going on ---
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(monkeypatch, step):
+    class Stopping(module.DebiasTrainer):
+        def training_step(self, *args, **kwargs):
+            if self.state.global_step == step:
+                raise Stop
+            return super().training_step(*args, **kwargs)
+
+    monkeypatch.setattr(module, "DebiasTrainer", Stopping)
+
+
+@pytest.mark.parametrize("name,options", [("LMD", {}), ("HD", {"subspace_every": 5}), ("CDA", {}), ("ADD", {"grad_accum": 2})])
+@pytest.mark.parametrize("step", [1, 4, 5])
+def test_a_run_that_was_stopped_ends_with_the_same_weights(padded, tmp_path, monkeypatch, name, options, step):
+    """With dropout, in the middle of an epoch, between and after checkpoints."""
+    options = {**FAST, **options, "save_steps": 2}
+    whole = debias(fresh(padded, resid_pdrop=0.1), padded, SPEC, TEXTS, name, tmp_path / "whole", **options)
+    with monkeypatch.context() as m:
+        stop_at(m, step)
+        with pytest.raises(Stop):
+            debias(fresh(padded, resid_pdrop=0.1), padded, SPEC, TEXTS, name, tmp_path / "cut", **options)
+    assert not (tmp_path / "cut").exists() and (tmp_path / "cut.partial").is_dir()
+    cut = debias(fresh(padded, resid_pdrop=0.1), padded, SPEC, TEXTS, name, tmp_path / "cut", **options)
+    assert weights(cut.folder) == weights(whole.folder) and not (tmp_path / "cut.partial").exists()
+    assert cut.history.step.tolist() == whole.history.step.tolist()
+
+
+KILLED = """
+import sys, torch
+sys.path.insert(0, sys.argv[3])
+from test_debias import FAST, SPEC, TEXTS
+from redditbias_repro.debias import debias
+from redditbias_repro.models import load_model
+model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
+debias(model, tokenizer, SPEC, TEXTS * 20, "HD", sys.argv[2], **FAST, save_steps=5)
+"""
+
+
+def test_a_run_that_was_killed_goes_on(model_folder, tmp_path):
+    """SIGKILL at any moment, then the same command: the weights of a run that was left alone, and no second start from nothing."""
+    def start(out):
+        return subprocess.Popen([sys.executable, "-c", KILLED, str(model_folder), str(out), str(ROOT / "tests")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    cut = tmp_path / "cut"
+    process = start(cut)
+    deadline = time.time() + 120
+    while process.poll() is None and time.time() < deadline and not list(tmp_path.glob("cut.partial/checkpoint-*/trainer_state.json")):
+        time.sleep(0.02)
+    assert process.poll() is None, process.stderr.read().decode()[-2000:]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(tmp_path.glob("cut.partial/checkpoint-*")) and not cut.exists()
+    for out in (cut, tmp_path / "whole"):
+        assert start(out).wait() == 0
+    assert weights(cut) == weights(tmp_path / "whole")
+
+
+def test_a_checkpoint_that_was_cut_short_is_not_gone_on_from(padded, tmp_path, monkeypatch):
+    with monkeypatch.context() as m:
+        stop_at(m, 7)
+        with pytest.raises(Stop):
+            debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, save_steps=3)
+    half = tmp_path / "run.partial" / "checkpoint-9"
+    shutil.copytree(tmp_path / "run.partial" / "checkpoint-6", half)
+    (half / "trainer_state.json").unlink()
+    (half / "model.safetensors").write_bytes(b"half")
+    run = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, save_steps=3)
+    whole = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "whole", **FAST)
+    assert weights(run.folder) == weights(whole.folder)
+
+
+def test_a_finished_run_is_returned_and_another_is_not_overwritten(padded, tmp_path, monkeypatch):
+    first = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
+    monkeypatch.setattr(module, "DebiasTrainer", None)  # nothing is trained
+    again = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
+    assert again.settings == first.settings and again.history.equals(first.history)
+    with pytest.raises(ValueError, match="holds a run that differs in seed"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, seed=1)
+    monkeypatch.setattr(module, "_code", lambda: "other")
+    with pytest.raises(ValueError, match="holds a run that differs in code"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ValueError, match="holds no run"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "mine", **FAST, replace=True)
+    with pytest.raises(FileNotFoundError, match="no debias.json"):
+        load_debiased(tmp_path / "mine")
+
+
+def test_replace(padded, tmp_path, monkeypatch):
+    debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
+    second = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, seed=1, replace=True)
+    assert second.settings["seed"] == 1
+    with monkeypatch.context() as m:
+        stop_at(m, 7)
+        with pytest.raises(Stop):
+            debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "cut", **FAST)
+    with pytest.raises(ValueError, match="unfinished run with other settings"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "cut", **FAST, seed=1)
+    cut = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "cut", **FAST, seed=1, replace=True)
+    assert weights(cut.folder) == weights(second.folder)
+
+
+# --- bad input ---
+
+
+def test_what_cannot_be_trained_is_said(padded, tmp_path):
+    for texts in ([], ["  "]):
+        with pytest.raises(ValueError, match="training set is empty"):
+            debias(fresh(padded), padded, SPEC, texts, "HD", tmp_path / "run")
+    with pytest.raises(ValueError, match="no attribute of A1"):
+        debias(fresh(padded), padded, SPEC, ["hello there"], "HD", tmp_path / "run")
+    with pytest.raises(ValueError, match="no pairs"):
+        broken = BiasSpec(targets1=["a"], targets2=["b"], pairs=[["a", "b"]], attributes1=["c"])
+        object.__setattr__(broken, "pairs", ())
+        debias(fresh(padded), padded, broken, TEXTS, "HD", tmp_path / "run")
+    with pytest.raises(ValueError, match="has no output embeddings"):
+        debias(BertModel(BertConfig(vocab_size=len(padded), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)), padded, SPEC, TEXTS, "HD", tmp_path / "run")
+    with pytest.raises(ValueError, match="load it with dtype=\"float32\""):
+        debias(fresh(padded).bfloat16(), padded, SPEC, TEXTS, "HD", tmp_path / "run")
+    with pytest.raises(ValueError, match="expected one of LMD, ADD, HD, CDA"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "hd", tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_before_training(padded, tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(10, 10, 0))
+    with pytest.raises(OSError, match="the disk is full: 0.00 GB are free") as e:
+        debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **FAST)
+    assert e.value.errno == 28 and not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_fills_up_loses_no_checkpoint(padded, tmp_path, monkeypatch):
+    """The second checkpoint finds no room; once there is some, training goes on from the first."""
+    usage = namedtuple("usage", "total used free")
+    with monkeypatch.context() as m:
+        class Full(module.DebiasTrainer):
+            def _save_checkpoint(self, *args):
+                if self.state.global_step == 6:
+                    half = tmp_path / "run.partial" / "checkpoint-6"
+                    half.mkdir()
+                    (half / "model.safetensors").write_bytes(b"half")
+                    m.setattr(module.shutil, "disk_usage", lambda path: usage(10, 10, 0))
+                    raise RuntimeError("PytorchStreamWriter failed writing file")
+                super()._save_checkpoint(*args)
+
+        m.setattr(module, "DebiasTrainer", Full)
+        with pytest.raises(OSError, match="a checkpoint that is there is kept"):
+            debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, save_steps=3)
+    assert (tmp_path / "run.partial" / "checkpoint-3" / "trainer_state.json").is_file()
+    run = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, save_steps=3)
+    whole = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "whole", **FAST)
+    assert weights(run.folder) == weights(whole.folder)
+
+
+# --- measuring and choosing ---
+
+
+def test_lm_perplexity():
+    scores = pd.DataFrame({"nll": [2 * math.log(4), 6 * math.log(2), float("nan")], "n_tokens": [2, 6, 0]})
+    found = lmp(scores)
+    assert found["perplexity"] == pytest.approx(2 ** (10 / 8)) and found["mean_sentence_perplexity"] == pytest.approx(3) and found["n_skipped"] == 1
+    with pytest.raises(ValueError, match="no sentence"):
+        lmp(scores[2:])
+
+
+def test_records_of_a_debiased_model(corpus, model_folder, tmp_path):
+    model, tokenizer = load_model(str(model_folder), "cpu", "float32")
+    spec = load_spec("redditbias/religion1")
+    phrases = load_phrases("religion1", "train", "redditbias").text[:40]
+    run = debias(model, tokenizer, spec, phrases, "HD", tmp_path / "run", **FAST)
+    records = measure_debiased(run, "tiny", "religion1", "HD", "redditbias", "valid", lmp_sentences=50, device="cpu")
+    assert [r["metric"] for r in records] == ["lmb", "lmb", "lmp", "training"] and {r["model"] for r in records} == {"tiny"}
+    for r in records:
+        assert set(r) == set(FIELDS) and r["method"] == "HD" and r["bias_type"] == "religion1" and r["params"]["train_seed"] == 0
+        assert r["provenance"]["training"] == run.settings and r["provenance"]["model"]["weights_sha256"] == weights(run.folder)
+        write_record(r, tmp_path / "results")
+    (trained_on,) = records[-1]["provenance"]["corpus"]["files"]
+    assert trained_on.endswith("swapped_targets_train.txt") and records[-1]["n"] == 40
+    assert records[-1]["values"]["step"] == run.history.step.tolist()
+    assert lmb_table(folder=tmp_path / "results").train_seed.tolist() == [0.0, 0.0] and lmp_table(folder=tmp_path / "results").n.tolist() == [50]
+
+
+def test_select():
+    runs = pd.DataFrame({"lambda_d": [10, 50, 100], "t": [3.0, -0.5, 0.1], "lmp": [101.0, 140.0, 900.0], "lmp_before": [100.0] * 3})
+    assert select(runs)["lambda_d"] == 50 and select(runs, 0.2)["lambda_d"] == 10 and select(runs, 10)["lambda_d"] == 100
+    assert select(runs, 0)["lambda_d"] == 10 and not select(runs, 0)["within"]
+    with pytest.raises(ValueError, match="no runs"):
+        select(runs[:0])
+
+
+def test_choose_reads_the_records_of_a_search(tmp_path):
+    def record(metric, method, values, **params):
+        origin = {"training": {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": params.pop("d", 0)}, "git_changed": False, "model": {}, "corpus": {}}
+        return dict(paper="redditbias", metric=metric, bias_type="race" if method != "baseline" or metric == "lmb" else "all", method=method, model="m", corpus="redditbias", split="valid", n=2, values=values, seed=0, params=params, seconds=0, provenance=origin)
+
+    for d, t, p in ((10, -1.5, 120.0), (50, 0.2, 130.0)):
+        folder = tmp_path / str(d)
+        for method, t_, p_ in (("baseline", -3.0, 100.0), ("HD", t, p)):
+            write_record(record("lmb", method, {"t": t_, "p": 0.1, "d_z": 0.1}, outlier_sd=None, d=d), folder)
+            write_record(record("lmp", method, {"perplexity": p_}, d=d), folder)
+    assert choose([tmp_path / "10", tmp_path / "50"], "HD", "race", 0.5, tmp_path / "results") == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 50}
+    kept = read_records(tmp_path / "results", metric="search").set_index("lambda_d")
+    assert kept.chosen.to_dict() == {10: False, 50: True} and kept.lmp_rise[50] == pytest.approx(0.3) and set(kept.t_before) == {-3.0}
+
+
+# --- the notebook ---
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD", "CDA"])
+def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
+    parameters = dict(method=name, bias_type="race", model=model_folder, corpus="redditbias", phrases=24, split="valid", lmp_sentences=20, epochs=1, batch_size=8, lambda_lm=0.5, lambda_d=2.0, seed=3, out_dir=tmp_path / "model", results_dir=tmp_path / "results")
+    command = [os.path.join(os.path.dirname(sys.executable), "papermill"), str(ROOT / "nbs" / "05_debias.ipynb"), str(tmp_path / "out.ipynb")]
+    done = subprocess.run([*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    records = read_records(tmp_path / "results")
+    assert set(records.method) == {"baseline", name} and set(records.metric) == {"lmb", "lmp", "training"} and set(records.split) == {"valid", "test", "train"}
+    settings = load_debiased(tmp_path / "model").settings
+    wanted = {"method": name, "spec": "race", "epochs": 1, "batch_size": 8, "seed": 3, "lambda_d": None if name == "CDA" else 2.0, "lambda_lm": None if name == "CDA" else 0.5}
+    assert {k: settings[k] for k in wanted} == wanted and settings["sentences"] == (48 if name == "CDA" else 24)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").num_parameters() > 0
+    out = json.loads((tmp_path / "out.ipynb").read_text(encoding="utf-8"))
+    assert any("image/png" in o.get("data", {}) for c in out["cells"] for o in c.get("outputs", [])), "training curves"
+
+
+@pytest.mark.parametrize("wrong,says", [({"method": "HDD"}, "expected one of LMD, ADD, HD, CDA"), ({"bias_type": "ageism"}, "expected one of religion1, religion2, race, gender, orientation")])
+def test_an_unknown_value_gives_the_allowed_ones(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        module.check_run(**{"method": "HD", "bias_type": "race", "corpus": "auto", **wrong})
+
+
+def test_debiased_is_what_it_says():
+    assert [f for f in Debiased.__dataclass_fields__] == ["folder", "settings", "seconds", "history"] and set(METHODS) >= {"LMD", "ADD", "HD", "CDA", "CADA", "CTDA"}
