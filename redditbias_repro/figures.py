@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +14,15 @@ import numpy as np
 import pandas as pd
 
 from .data import TABLE3, table3
-from .metrics import PUBLISHED_MODEL, lmb_table
-from .records import project_path, write_atomic
+from .metrics import PUBLISHED_MODEL, lmb_table, lmp_table
+from .records import project_path, read_records, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'CURVES', 'to_markdown', 'save_table', 'save_figure', 'table1',
-           'table1_differences', 'table3_wide', 'plot_lmb', 'plot_curves', 'lmb_report', 'record_origins',
-           'check_statements']
+__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'METHOD_ORDER', 'CURVES', 'SEARCH_COLUMNS', 'DIALOGPT', 'RAISED',
+           'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences', 'table3_wide',
+           'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report', 'record_origins',
+           'search_table', 'check_claims']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -104,41 +106,103 @@ def table3_wide(
     return wide.reset_index(drop=True).rename(columns=lambda c: c.replace("_", " ")).rename_axis(columns=None)
 
 # %% ../nbs/08_figures.ipynb #d74a4fbf
-CORPUS_TITLES = {"redditbias": "RedditBias, released pairs", "queries": "queries Q = T1 × A1 in place of the released pairs"}
+CORPUS_TITLES = {
+    "redditbias": "RedditBias, released pairs",
+    "queries": "queries Q = T1 × A1 in place of the released pairs",
+    "dialogpt-6k": "DialoGPT's Reddit references",
+}
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
+ORIGINAL = "not debiased"
+METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA")  # as in Figure 1
 
 
-def plot_lmb(
-    table: pd.DataFrame,  # rows of `lmb_table`, one a model and bias type: select corpus, split, outlier_sd before
-):  # matplotlib figure
-    "RedditBias Figure 1a: t-values by bias type; negative is stereotypical, an asterisk marks p < 0.05"
+def _in_order(methods: Iterable[str]) -> list[str]:
+    return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
+
+
+def _types(table: pd.DataFrame) -> dict[str, str]:
+    "Bias types of a table in the paper's order, with their titles"
+    types = [b for b in BIAS_TYPES if b in set(table.bias_type)] + sorted(set(table.bias_type) - set(BIAS_TYPES))
+    return {b: load_spec(f"redditbias/{b}").title if b in BIAS_TYPES else b for b in types}
+
+
+def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
+    "`table` with a column `bar`, whichever of model and method varies, in the order of Figure 1"
+    order = {m: i for i, m in enumerate(_in_order(table["method"]))}
+    table = table.sort_values("method", key=lambda c: c.map(order), kind="stable")
+    method = table["method"].where(table["method"] != "baseline", ORIGINAL)
+    if (table["method"] == "baseline").all():
+        return table.assign(bar=table["model"])
+    return table.assign(bar=method if table["model"].nunique() == 1 else table["model"] + ", " + method)
+
+# %% ../nbs/08_figures.ipynb #708e7fbe
+def _bars(table: pd.DataFrame, value: str):
+    "Figure, axes and names of the bars: a group a bias type, the mean over training seeds, a line from the lowest to the highest"
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    if table.duplicated(["model", "method", "bias_type"]).any():
-        raise ValueError("several rows for one model, method and bias type: select one corpus, split and outlier_sd first")
-    types = [b for b in BIAS_TYPES if b in set(table.bias_type)] + sorted(set(table.bias_type) - set(BIAS_TYPES))
-    models = list(dict.fromkeys(table.model))
+    if table.duplicated(["bar", "bias_type", "train_seed"]).any():
+        raise ValueError("several rows for one model, method, training seed and bias type: select one corpus, split and outlier_sd first")
+    types, bars = _types(table), list(dict.fromkeys(table.bar))
     with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(1.6 * len(types) + 1, 3.6))
-    sns.barplot(table, x="bias_type", y="t", hue="model", order=types, hue_order=models, palette="colorblind", edgecolor="black", linewidth=0.6, errorbar=None, ax=ax)
-    significant = table.set_index(["model", "bias_type"])["significant"]
-    for bars, model, hatch in zip(ax.containers, models, HATCHES * len(models)):
-        for bar in bars:  # a model has no bar where a type was not measured, so its place tells the type
+        figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
+    spread = ("pi", 100) if table.train_seed.nunique() > 1 else None
+    sns.barplot(table, x="bias_type", y=value, hue="bar", order=list(types), hue_order=bars, palette="colorblind", edgecolor="black", linewidth=0.6, errorbar=spread, ax=ax)
+    for container, hatch in zip(ax.containers, HATCHES * len(bars)):
+        for bar in container:
             bar.set_hatch(hatch)
+    ax.set_xticks(range(len(types)), types.values())
+    return figure, ax, bars
+
+
+def _legend(ax, bars):
+    ax.legend(title="", frameon=True, fontsize=9, ncols=1 if len(bars) < 4 else 3)
+    for handle, hatch in zip([h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], HATCHES * len(bars)):
+        handle.set_hatch(hatch * 2)
+
+# %% ../nbs/08_figures.ipynb #e9310da5
+def plot_lmb(
+    table: pd.DataFrame,  # rows of `lmb_table`, one a model, method, seed and bias type: select corpus, split, outlier_sd before
+):  # matplotlib figure
+    "RedditBias Figure 1a: t-values by bias type; negative is stereotypical, an asterisk marks p < 0.05 (in every training seed)"
+    import matplotlib.pyplot as plt
+
+    table = _with_bars(table)
+    figure, ax, bars = _bars(table, "t")
+    significant, types = table.groupby(["bar", "bias_type"])["significant"].all(), list(_types(table))
+    for container, name in zip(ax.containers, bars):
+        for bar in container:  # nothing is drawn where a type was not measured, so its place tells the type
             x, t = bar.get_x() + bar.get_width() / 2, bar.get_height()
-            if significant[model, types[round(x)]]:
+            if significant[name, types[round(x)]]:
                 ax.annotate("∗", (x, t), xytext=(0, 3 if t > 0 else -3), textcoords="offset points", ha="center", va="bottom" if t > 0 else "top", fontsize=14)
     ax.axhline(0, color="black", linewidth=1)
-    titles = [load_spec(f"redditbias/{b}").title if b in BIAS_TYPES else b for b in types]
-    ax.set_xticks(range(len(types)), titles)
     corpora = ", ".join(CORPUS_TITLES.get(c, c) for c in dict.fromkeys(table.corpus))
-    ax.set_title(f"{corpora}; ∗ p < 0.05", fontsize=10)
+    model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
+    ax.set_title(f"{model}{corpora}; ∗ p < 0.05", fontsize=10)
     ax.set(xlabel="", ylabel="LMB: t-value\n(negative: stereotype likelier)")
     ax.margins(y=0.15)
-    ax.legend(title="", frameon=True, fontsize=9)
-    for handle, hatch in zip(ax.get_legend().legend_handles, HATCHES * len(models)):
-        handle.set_hatch(hatch * 2)
+    _legend(ax, bars)
+    plt.close(figure)
+    return figure
+
+# %% ../nbs/08_figures.ipynb #e7ba4954
+def plot_lmp(
+    table: pd.DataFrame,  # rows of `lmp_table` of one model: the one that was not debiased, and the debiased ones
+):  # matplotlib figure
+    "RedditBias Figure 1b: LM perplexity by bias type and method; the line is the model before. `ValueError` for several models or numbers of references"
+    import matplotlib.pyplot as plt
+
+    if len(table[["model", "n"]].drop_duplicates()) != 1:
+        raise ValueError("expected rows of one model on one number of references: select them first")
+    before, shown = table[table.method == "baseline"].perplexity, _with_bars(table[table.method != "baseline"])
+    figure, ax, bars = _bars(shown, "perplexity")
+    for value in before:
+        ax.axhline(value, color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}: {value:.0f}")
+    if max(shown.perplexity) > 8 * min([*before, *shown.perplexity]):
+        ax.set_yscale("log")
+    ax.set_title(f"{table.model.iloc[0]}; {table.n.iloc[0]:,} of {CORPUS_TITLES['dialogpt-6k']}", fontsize=10)
+    ax.set(xlabel="", ylabel="LMP: perplexity\n(lower is better)")
+    _legend(ax, bars)
     plt.close(figure)
     return figure
 
@@ -166,21 +230,81 @@ def plot_curves(
     plt.close(figure)
     return figure
 
+# %% ../nbs/08_figures.ipynb #06dc7585
+def plot_runs(
+    records: pd.DataFrame,  # from `read_records(metric="training")`, of one model
+):  # matplotlib figure
+    "Training curves of all runs of a model, each point the mean of five reports"
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    methods, types = _in_order(records.method), _types(records)
+    colors = dict(zip(types, sns.color_palette("colorblind", len(types))))
+    with sns.axes_style("whitegrid"):
+        figure, axes = plt.subplots(len(CURVES), len(methods), figsize=(2.9 * len(methods), 2.4 * len(CURVES)), squeeze=False)
+    for r in records.sort_values("train_seed").to_dict("records"):
+        curves = {"lm_loss": r["loss"]} | {c: r[c] for c in CURVES if isinstance(r.get(c), list)}
+        for row, column in enumerate(CURVES):
+            if column in curves:
+                values = pd.Series(curves[column], dtype=float).rolling(5, min_periods=1, center=True).mean()
+                axes[row, methods.index(r["method"])].plot(r["epoch"], values, color=colors[r["bias_type"]], linewidth=1.2, label=types[r["bias_type"]])
+    for (row, column), ax in np.ndenumerate(axes):
+        ax.set_visible(bool(ax.lines))
+        ax.set(title=methods[column] if row == 0 else "", xlabel="epoch", ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == 0 else "", ylim=(0, None))
+    handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
+    figure.legend([handles[t] for t in types.values()], types.values(), loc="upper center", ncols=5, bbox_to_anchor=(0.5, 0), fontsize=9)
+    figure.suptitle(records.model.iloc[0], fontsize=10)
+    figure.tight_layout()
+    plt.close(figure)
+    return figure
+
 # %% ../nbs/08_figures.ipynb #e530689a
+def _wide(table: pd.DataFrame, index: list[str], cell) -> pd.DataFrame:
+    "One column a bias type; `cell` makes a text of the rows of all training seeds"
+    cells = {key: cell(group) for key, group in table.groupby([*index, "bias_type"], sort=False)}
+    wide = pd.Series(cells).unstack().reindex(columns=list(BIAS_TYPES)).rename_axis(index).reset_index()
+    order = {m: i for i, m in enumerate(_in_order(wide["method"]))}
+    wide = wide.sort_values("method", key=lambda c: c.map(order)).sort_values("model", kind="stable")
+    return wide.rename(columns={b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES})
+
+
+def _seeds(table: pd.DataFrame) -> str:
+    n = table.train_seed.nunique()
+    return f"; means of {n} training seeds" if n > 1 else ""
+
+# %% ../nbs/08_figures.ipynb #df6ac622
 def lmb_report(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> str:
     "LMB of every measured model as a small Markdown table: t with an asterisk where significant, d_z in brackets"
     table = lmb_table(folder=folder)
     table = table[(table.split == "test") & table.outlier_sd.isna() & table.bias_type.isin(BIAS_TYPES)]
-    cells = [f"{r.t:.2f}{'*' if r.significant else ''} ({r.d_z:.2f})" for r in table.itertuples()]
-    wide = table.assign(cell=cells).pivot(index=["corpus", "model", "method"], columns="bias_type", values="cell")
-    wide = wide.reindex(columns=list(BIAS_TYPES)).rename(columns={b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES})
+    wide = _wide(table, ["corpus", "model", "method"], lambda g: f"{g.t.mean():.2f}{'*' if g.significant.all() else ''} ({g.d_z.mean():.2f})")
+    debiased = f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}." if (table.method != "baseline").any() else ""
     caption = (
-        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; * p < 0.05; Cohen's d_z in brackets; negative: the stereotype is likelier. "
-        "Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
+        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; * p < 0.05; Cohen's d_z in brackets; negative: the stereotype is likelier."
+        f"{debiased} Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
     )
-    return to_markdown(wide.sort_index(ascending=[False, True, True]).reset_index(), caption)
+    return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
+
+# %% ../nbs/08_figures.ipynb #0b23a33a
+def _with_rise(table: pd.DataFrame) -> pd.DataFrame:
+    "Debiased models of an `lmp_table` with `before`, their model's own perplexity on as many references, and `rise`, the change as a share"
+    before = table[table.method == "baseline"][["model", "n", "perplexity"]].rename(columns={"perplexity": "before"})
+    after = table[table.method != "baseline"].merge(before, on=["model", "n"])
+    return after.assign(rise=after.perplexity / after.before - 1)
+
+
+def lmp_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> str:
+    "LM perplexity of every debiased model as a small Markdown table, its change in brackets; empty if there is none"
+    after = _with_rise(lmp_table(folder=folder))
+    if not len(after):
+        return ""
+    wide = _wide(after, ["model", "method"], lambda g: f"{g.perplexity.mean():.1f} ({g.rise.mean():+.0%})")
+    known = "; ".join(f"{m}: {p:.1f} on {n:,} references" for m, p, n in dict.fromkeys(zip(after.model, after.before, after.n)))
+    return to_markdown(wide, f"LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change. Before debiasing: {known}{_seeds(after)}.")
 
 # %% ../nbs/08_figures.ipynb #2a794d87
 def record_origins(
@@ -194,16 +318,51 @@ def record_origins(
         rows.append((r.model, weights[:12], r.corpus, len(files), r.seed, origin["device"], origin["package"], origin["git_commit"]))
     return pd.DataFrame(rows, columns=["model", "weights", "corpus", "files", "seed", "device", "package", "git_commit"])
 
+# %% ../nbs/08_figures.ipynb #86660965
+SEARCH_COLUMNS = ("model", "bias_type", "method", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "t_before", "t", "p", "lmp_before", "lmp", "lmp_rise", "max_lmp_rise", "chosen")
+
+
+def search_table(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # the columns of `SEARCH_COLUMNS`; t on the validation pairs
+    "Every run of the hyper-parameter searches (RedditBias §5.1)"
+    table = read_records(folder, paper="redditbias", metric="search").reindex(columns=list(SEARCH_COLUMNS))
+    return table.sort_values(list(SEARCH_COLUMNS[:7])).reset_index(drop=True)
+
 # %% ../nbs/08_figures.ipynb #0e3b39ee
-def check_statements(
-    table: pd.DataFrame,  # rows of `lmb_table`
-) -> pd.DataFrame:  # bias_type, statement, model, corpus, outlier_sd, t, p, verdict
-    "The paper's statements on LMB (§5.2, Figure 1a) beside what was measured: reproduced (DialoGPT) or holds (other models), or not"
-    said = pd.read_csv(project_path("data", "paper", "redditbias", "lmb_statements.csv"))
-    rows = said.merge(table.rename(columns={"significant": "is_significant"}), on="bias_type")
-    sign, sure = np.sign(rows.t) == rows.sign, rows.is_significant == rows.significant
-    ours = rows.model == PUBLISHED_MODEL
-    yes, no = np.where(ours, "reproduced", "holds"), np.where(ours, "not reproduced: ", "does not hold: ")
-    same = np.where(sign, "only the direction is the same", np.where(sure, "only the significance is the same", "neither direction nor significance is the same"))
-    rows["verdict"] = [y if s and u else n + w for s, u, y, n, w in zip(sign, sure, yes, no, same)]
-    return rows[["bias_type", "statement", "model", "corpus", "outlier_sd", "t", "p", "verdict"]]
+DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
+RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
+CHECKS = {
+    "biased": (lambda r: r.t < 0 and r.significant, lambda r: True),
+    "stereotypical, not significant": (lambda r: r.t < 0 and not r.significant, lambda r: True),
+    "other way, not significant": (lambda r: r.t > 0 and not r.significant, lambda r: True),
+    "removed": (lambda r: r.t > 0 or not r.significant, lambda r: r.t_before < 0 and r.significant_before),
+    "kept": (lambda r: r.t < 0 and r.significant, lambda r: r.t_before < 0 and r.significant_before),
+    "attenuated": (lambda r: r.t_before < r.t and abs(r.t) < abs(r.t_before), lambda r: r.t_before < 0 and r.significant_before),
+    "overshoots": (lambda r: r.t > max(0, r.t_before), lambda r: not (r.t_before < 0 and r.significant_before)),
+    "raises perplexity": (lambda r: r.rise >= RAISED, lambda r: not np.isnan(r.rise)),
+}  # name of a check: whether it comes out, and whether the model is a case of it
+
+
+def check_claims(
+    lmb: pd.DataFrame,  # rows of `lmb_table`
+    lmp: pd.DataFrame | None = None,  # rows of `lmp_table`; None: none
+) -> pd.DataFrame:  # bias_type, method, statement, model, corpus, outlier_sd, seeds, t_before, t, p, lmp_rise, verdict
+    "The paper's statements (§5.2, Figure 1) beside what was measured, means over training seeds: \"reproduced\" (DialoGPT) or \"holds\" (other models), or not"
+    said = pd.read_csv(project_path("data", "paper", "redditbias", "claims.csv"))
+    keys = ["model", "corpus", "split", "outlier_sd", "bias_type"]
+    mean = {"t": ("t", "mean"), "p": ("p", "max"), "significant": ("significant", "all"), "seeds": ("t", "size")}
+    rows = lmb.groupby([*keys, "method"], dropna=False, sort=False).agg(**mean).reset_index()
+    before = rows[rows.method == "baseline"].set_index(keys)[["t", "significant"]].add_suffix("_before")
+    rows = rows.join(before, on=keys)
+    rises = _with_rise(lmp_table([]) if lmp is None else lmp).groupby(["model", "method", "bias_type"], as_index=False).rise.mean()
+    rows = said.merge(rows.merge(rises, how="left"), on=["bias_type", "method"])
+    rows["verdict"] = [_verdict(r) for r in rows.itertuples()]
+    return rows.rename(columns={"rise": "lmp_rise"})[["bias_type", "method", "statement", "model", "corpus", "outlier_sd", "seeds", "t_before", "t", "p", "lmp_rise", "verdict"]]
+
+
+def _verdict(row) -> str:
+    holds, applies = CHECKS[row.check]
+    if not applies(row):
+        return "not measured" if row.check == "raises perplexity" else "no case: " + ("significantly stereotypical before" if row.check == "overshoots" else "not significantly stereotypical before")
+    return ("reproduced" if holds(row) else "not reproduced") if row.model in DIALOGPT else ("holds" if holds(row) else "does not hold")

@@ -17,7 +17,7 @@ from redditbias_repro.scoring import perplexity
 
 def test_installed_command():
     done = subprocess.run([str(Path(sys.executable).with_name("redditbias")), "--help"], capture_output=True, text=True)
-    assert done.returncode == 0 and all(c in done.stdout for c in ("measure", "score", "fetch", "specs", "report"))
+    assert done.returncode == 0 and all(c in done.stdout for c in ("measure", "score", "debias", "fetch", "specs", "report"))
 
 
 def test_help_names_what_is_allowed(capsys):
@@ -40,7 +40,7 @@ def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):
     out = tmp_path / "out.csv"
     assert main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outlier-sd", "3", "--out", str(out)]) == 0
     lines = out.read_text().splitlines()
-    assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,corpus") and ",3.0," in lines[1]
+    assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,train_seed,corpus") and ",3.0," in lines[1]
 
 
 def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
@@ -101,7 +101,7 @@ def test_fetch_without_network(offline, capsys):
 
 def test_fetch(corpus, capsys):
     assert main(["fetch"]) == 0 and main(["fetch", "umanlp/RedditBias/data/race/race_"]) == 0
-    assert "30 files are in the cache and checked" in capsys.readouterr().out
+    assert "31 files are in the cache and checked" in capsys.readouterr().out
     assert main(["fetch", "--list"]) == 0
     assert "budzianowski/multiwoz/data/MultiWOZ_2.0.zip" in capsys.readouterr().out
 
@@ -110,6 +110,29 @@ def test_specs(capsys):
     assert main(["specs"]) == 0 and "queries 1144" in capsys.readouterr().out
     assert main(["specs", "redditbias/gender"]) == 0
     assert "Content warning" in capsys.readouterr().out
+
+
+def test_debias_and_measure(corpus, model_folder, tmp_path, capsys):
+    texts, out = tmp_path / "texts.txt", tmp_path / "debiased"
+    texts.write_text("women are nurses\nthe woman is a maid\n\nshe is a clerk\n")
+    command = ["debias", "--model", str(model_folder), "--method", "ADD", "--bias-type", "gender", "--texts", str(texts), "--out", str(out), "--device", "cpu", "--epochs", "1"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert f"written: {out} (ADD on 3 sentences" in printed and f"redditbias measure --model {out} --bias-type gender" in printed
+    assert main(["measure", "--model", str(out), "--bias-type", "gender", "--split", "valid"]) == 0
+    assert main([*command, "--seed", "1"]) == 2 and "holds a run that differs in seed: remove it, give another out_dir, or replace=True" in capsys.readouterr().err
+    assert main([*command, "--seed", "1", "--replace"]) == 0
+
+
+def test_a_full_disk(corpus, model_folder, tmp_path, capsys, monkeypatch):
+    import errno
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr("redditbias_repro.debias.debias", full)
+    assert main(["debias", "--model", str(model_folder), "--out", str(tmp_path / "x"), "--device", "cpu"]) == 1
+    assert "the disk is full" in capsys.readouterr().err
 
 
 def test_report(capsys):

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.figures import check_statements, lmb_report, plot_lmb, save_figure, save_table, table1, table1_differences, table3_wide, to_markdown
-from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, published_lmb
+from redditbias_repro.figures import check_claims, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, save_figure, save_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import write_record
 from redditbias_repro.specs import BIAS_TYPES
 
@@ -71,16 +71,93 @@ def test_same_bytes(published, tmp_path):
     assert plt.get_fignums() == []
 
 
-def test_statements(published):
-    assert check_statements(published).verdict.tolist() == ["reproduced"] * 5
-    other = published.assign(model="other")
-    assert check_statements(other).verdict.tolist() == ["holds"] * 5
-    opposite = published.assign(model="other", t=-published.t)
-    assert set(check_statements(opposite).verdict) == {"does not hold: only the significance is the same"}
-    insignificant = published.assign(significant=False)
-    assert check_statements(insignificant).verdict[0] == "not reproduced: only the direction is the same"
-    neither = published.assign(t=-published.t, significant=~published.significant)
-    assert check_statements(neither).verdict[0] == "not reproduced: neither direction nor significance is the same"
+def debiased(published, t, significant=False, model="other", method="HD"):
+    return published.assign(model=model, method=method, t=t, significant=significant, train_seed=0.0)
+
+
+def perplexities(**of_methods):
+    """A model of perplexity 100, and after debiasing for Religion #1."""
+    rows = [("baseline", "all", 100.0, np.nan)] + [(m, "religion1", p, 0.0) for m, p in of_methods.items()]
+    return pd.DataFrame([dict(model="other", method=m, bias_type=b, train_seed=s, corpus="dialogpt-6k", n=2000, perplexity=p) for m, b, p, s in rows])
+
+
+def verdicts(claims, **where):
+    for column, value in where.items():
+        claims = claims[claims[column] == value]
+    return claims.verdict.tolist()
+
+
+def test_claims_on_models_that_were_not_debiased(published):
+    assert check_claims(published).verdict.tolist() == ["reproduced"] * 5
+    assert check_claims(published.assign(model="other")).verdict.tolist() == ["holds"] * 5
+    assert set(check_claims(published.assign(model="other", t=-published.t)).verdict) == {"does not hold"}
+    assert check_claims(published.assign(significant=~published.significant)).verdict.tolist() == ["not reproduced"] * 5
+
+
+def test_claims_on_debiased_models(published):
+    before = published.assign(model="other")
+    religion = dict(bias_type="religion1", model="other")
+    for t, significant, verdict in ((-0.5, False, "holds"), (4.0, True, "holds"), (-3.0, True, "does not hold")):
+        found = check_claims(pd.concat([before, debiased(published, t, significant)]))
+        assert verdicts(found, method="HD", **religion) == [verdict], (t, significant)
+    for t, significant, expected in ((-2.5, True, ["holds", "holds"]), (-4.0, True, ["holds", "does not hold"]), (-0.2, False, ["does not hold", "holds"])):
+        found = check_claims(pd.concat([before, debiased(published, t, significant, method="LMD")]), perplexities(LMD=149.0))
+        assert verdicts(found, method="LMD", **religion) == [*expected, "does not hold"]
+    found = check_claims(pd.concat([before, debiased(published, 2.0)]))
+    assert verdicts(found, method="HD", bias_type="race") == ["holds"] and verdicts(found, method="HD", bias_type="gender") == ["holds"]
+    unbiased = pd.concat([before.assign(significant=False), debiased(published, 2.0, method="LMD")])
+    found = check_claims(unbiased, perplexities(LMD=150.0))
+    assert verdicts(found, method="LMD", **religion) == ["no case: not significantly stereotypical before"] * 2 + ["holds"]
+    assert verdicts(check_claims(unbiased), method="LMD", **religion)[-1] == "not measured"
+
+
+def test_claims_over_training_seeds(published):
+    """The mean of t; significant only where every seed is."""
+    seeds = [debiased(published, t, s).assign(train_seed=float(i)) for i, (t, s) in enumerate(((-3.0, True), (-1.0, False)))]
+    row = check_claims(pd.concat([published.assign(model="other"), *seeds])).query("method == 'HD' and bias_type == 'religion1'").iloc[0]
+    assert row.seeds == 2 and row.t == -2 and row.verdict == "holds"
+
+
+def test_bars_of_debiased_models(published):
+    before = published.assign(model="other")
+    table = pd.concat([debiased(published, 1.0, method="CDA"), debiased(published, -3.0, True), before])
+    ax = plot_lmb(table).axes[0]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["not debiased", "HD", "CDA"] and ax.get_title().startswith("other; ")
+    assert [bar.get_height() for bar in ax.containers[1]] == [-3.0] * 5 and len(ax.texts) == 5 + 2
+    seeds = pd.concat([before, debiased(published, -3.0, True), debiased(published, -1.0, False).assign(train_seed=1.0)])
+    ax = plot_lmb(seeds).axes[0]
+    assert [bar.get_height() for bar in ax.containers[1]] == [-2.0] * 5 and len(ax.texts) == 2, "no asterisk where one seed has none"
+
+
+def test_bars_of_perplexities():
+    ax = plot_lmp(perplexities(LMD=300.0, HD=110.0)).axes[0]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["LMD", "HD", "not debiased: 100"] and ax.get_yscale() == "linear"
+    assert plot_lmp(perplexities(LMD=900.0)).axes[0].get_yscale() == "log"
+    with pytest.raises(ValueError, match="rows of one model"):
+        plot_lmp(pd.concat([perplexities(LMD=300.0), perplexities(LMD=300.0).assign(n=100)]))
+
+
+def test_curves_of_all_runs():
+    run = dict(model="m", train_seed=0, epoch=[0.5, 1.0, 1.5, 2.0], step=[1, 2, 3, 4], loss=[4.0, 3.0, 2.0, 2.0])
+    records = pd.DataFrame([
+        {**run, "method": "CDA", "bias_type": "race"},
+        {**run, "method": "HD", "bias_type": "race", "lm_loss": [3.0] * 4, "debias_loss": [2.0, None, 1.0, 1.0]},
+        {**run, "method": "HD", "bias_type": "religion1", "lm_loss": [3.5] * 4, "debias_loss": [1.0, 0.5, 0.2, 0.1]},
+    ])  # fmt: skip
+    figure = plot_runs(records)
+    drawn = [len(ax.lines) if ax.get_visible() else None for ax in figure.axes]
+    assert drawn == [2, 1, 2, None] and [ax.get_title() for ax in figure.axes[:2]] == ["HD", "CDA"]
+    assert figure.axes[0].lines[0].get_ydata().tolist() == [3.0] * 4
+
+
+def test_report_of_perplexities(tmp_path):
+    assert lmp_report(tmp_path) == "" and len(lmp_table(folder=tmp_path)) == 0
+    fields = dict(paper="redditbias", metric="lmp", model="m", corpus="dialogpt-6k", split="test", n=6000, seed=0, seconds=0, provenance={})
+    for method, bias_type, value, params in (("baseline", "all", 50.0, {}), ("LMD", "race", 100.0, {"train_seed": 0}), ("LMD", "race", 200.0, {"train_seed": 1})):
+        values = {"perplexity": value, "mean_sentence_perplexity": value, "median_sentence_perplexity": value, "n_skipped": 0}
+        write_record({**fields, "method": method, "bias_type": bias_type, "values": values, "params": params}, tmp_path)
+    text = lmp_report(tmp_path)
+    assert "150.0 (+200%)" in text and "Before debiasing: m: 50.0 on 6,000 references; means of 2 training seeds." in text
 
 
 def test_report(tmp_path):
