@@ -13,10 +13,11 @@ ifdef REDDITBIAS_MIRROR
 export REDDITBIAS_MIRROR := $(abspath $(REDDITBIAS_MIRROR))
 endif
 
-.PHONY: help reproduce test lab notebooks bench clean
+.PHONY: help reproduce full test lab notebooks bench clean
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
+	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; hours on 2 cores; a run that was stopped goes on)"
 	@echo "make test        every notebook and test"
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the papers' notebooks in place, so that their saved outputs are fresh"
@@ -36,12 +37,17 @@ $(READY): $(VENV)/bin/pip constraints.txt settings.ini setup.py pyproject.toml
 	@$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# SNAKEMAKE holds further options or targets, such as SNAKEMAKE="--executor slurm --jobs 20" or SNAKEMAKE=search.
 # The lock is the operating system's, so that a killed run leaves none behind; what it left half-made is made anew.
 reproduce: $(READY)
 	@mkdir -p runs
-	@$(if $(shell command -v flock),flock --nonblock --conflict-exit-code 75 runs/.lock) snakemake --nolock --rerun-incomplete --snakefile workflow/Snakefile --configfile config/$(PROFILE).yaml --cores $(CORES) --resources figures=1 --quiet rules || \
+	@$(if $(shell command -v flock),flock --nonblock --conflict-exit-code 75 runs/.lock) snakemake --quiet rules --resources figures=1 --snakefile workflow/Snakefile --configfile config/$(PROFILE).yaml --cores $(CORES) --nolock --rerun-incomplete $(SNAKEMAKE) || \
 	  { [ $$? != 75 ] || echo "another 'make reproduce' is running here"; exit 1; }
 	@redditbias report
+
+# The same for config/smollm.yaml, unless PROFILE names another.
+full:
+	@$(MAKE) --no-print-directory reproduce PROFILE=$(if $(filter file,$(origin PROFILE)),smollm,$(PROFILE))
 
 # Cells marked `corpus` need the released data. REDDITBIAS_STRICT=1 runs them in any case, and no test may skip.
 test: $(READY)

@@ -420,12 +420,12 @@ def choose(
     "The hyperparameters that a search chooses, by `select`"
     rows = [_searched(folder, method, bias_type) for folder in folders]
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
-    chosen = {k: best[k] for k in SEARCHED}
+    chosen = next(r["params"] for r in rows if all(r["params"][k] == best[k] for k in SEARCHED))
     for r in rows if results else ():
         rise = r["values"]["lmp"] / r["values"]["lmp_before"] - 1
-        values = {**r["values"], "lmp_rise": rise, "max_lmp_rise": max_lmp_rise, "chosen": all(r["params"][k] == chosen[k] for k in SEARCHED)}
+        values = {**r["values"], "lmp_rise": rise, "max_lmp_rise": max_lmp_rise, "chosen": r["params"] == chosen}
         write_record({**r, "metric": "search", "values": values}, project_path(str(results)))
-    return {k: v.item() if hasattr(v, "item") else v for k, v in chosen.items()}
+    return chosen
 
 
 def _searched(folder, method, bias_type) -> dict:

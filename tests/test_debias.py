@@ -365,7 +365,8 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
         for method, t_, p_ in (("baseline", -3.0, 100.0), ("HD", t, p)):
             write_record(record("lmb", method, {"t": t_, "p": 0.1, "d_z": 0.1}, outlier_sd=None, d=d), folder)
             write_record(record("lmp", method, {"perplexity": p_}, d=d), folder)
-    assert choose([tmp_path / "10", tmp_path / "50"], "HD", "race", 0.5, tmp_path / "results") == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 50}
+    chosen = choose([tmp_path / "10", tmp_path / "50"], "HD", "race", 0.5, tmp_path / "results")
+    assert chosen == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 50} and type(chosen["batch_size"]) is int
     kept = read_records(tmp_path / "results", metric="search").set_index("lambda_d")
     assert kept.chosen.to_dict() == {10: False, 50: True} and kept.lmp_rise[50] == pytest.approx(0.3) and set(kept.t_before) == {-3.0}
 

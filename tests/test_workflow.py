@@ -1,12 +1,14 @@
 """The workflow: what a run would do, and errors in its configuration."""
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from redditbias_repro.records import repo_root
+from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root()
 
@@ -32,3 +34,77 @@ def test_the_configuration_is_checked(tmp_path, change, says):
     config.write_text("\n".join([*lines, change]))
     done = snakemake("--dry-run", config=config)
     assert done.returncode and says in done.stdout + done.stderr
+
+
+def planned(config, *arguments):
+    """Number of jobs by rule, of a dry run from nothing."""
+    done = snakemake("--dry-run", "--forceall", *arguments, config=ROOT / "config" / f"{config}.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.split("Job stats:")[1].split("total")[0].splitlines()[3:]
+    return {rule: int(n) for rule, n in (line.split() for line in lines if line.strip())}
+
+
+def test_what_the_grid_is():
+    """Five types by four methods; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
+    assert planned("smollm") == {"fetch": 1, "tried": 9, "chosen": 20, "debias": 20, "redditbias": 1, "all": 1}
+    assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 20, "debias": 2 * 20 * 3, "redditbias": 2, "all": 1}
+    assert planned("demo") == {"fetch": 1, "chosen": 1, "debias": 1, "redditbias": 1, "all": 1}
+    assert planned("smollm", "search") == {"fetch": 1, "tried": 9, "chosen": 3, "search": 1}
+
+
+def test_any_part_can_be_asked_for():
+    assert planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-CDA-0.ipynb") == {"fetch": 1, "chosen": 1, "debias": 1}
+    borrowed = planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-HD-0.ipynb")
+    assert borrowed == {"fetch": 1, "tried": 3, "chosen": 2, "debias": 1}, "gender takes what religion1's search chose"
+
+
+def test_a_cluster_takes_the_grid_unchanged():
+    """Dry run with Snakemake's slurm plugin: the same jobs."""
+    done = snakemake("--dry-run", "--forceall", "--executor", "slurm", "--jobs", "20", "--default-resources", "slurm_account=a", config=ROOT / "config" / "smollm.yaml")
+    assert done.returncode == 0 and "debias" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_debiasing_run_gets_its_parameters():
+    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "smollm.yaml")
+    command = next(line for line in done.stdout.splitlines() if "gender-HD-0.ipynb" in line and "papermill" in line)
+    for part in ("-f runs/smollm/chosen/smollm2-135m-instruct/gender-HD.yaml", "-p method HD -p bias_type gender", "-p epochs 2 -p phrases 0 -p lmp_sentences 2000", "-p results_dir results"):
+        assert part in command, command
+
+
+@pytest.mark.parametrize("change,says", [("methods: [HDD]", "'HDD' is not one of"), ("epochs: 0", "less than or equal to the minimum of 0"), ("lmp_sentence: 3", "'lmp_sentence' was unexpected")])
+def test_the_configuration_of_the_grid_is_checked(tmp_path, change, says):
+    lines = ["profile: own", "models: [gpt2]", "corpus: queries", "seed: 0", "debias:"]
+    grid = ["bias_types: [race]", "methods: [HD]", "seeds: [0]", "epochs: 1", "phrases: 0", "lmp_sentences: 0", "results: x"]
+    grid = [x for x in grid if not x.startswith(change.split(":")[0] + ":")] + [change]
+    (tmp_path / "own.yaml").write_text("\n".join([*lines, *("  " + x for x in grid)]))
+    done = snakemake("--dry-run", config=tmp_path / "own.yaml")
+    assert done.returncode and says in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_small_grid_from_search_to_records(corpus, model_folder, tmp_path):
+    """For real, with a small model: search, choice, a run with what was chosen; called again, nothing is done."""
+    runs = ROOT / "runs" / "test-grid"
+    shutil.rmtree(runs, ignore_errors=True)
+    search = "{bias_types: [race], methods: [HD], batch_size: [8], grad_accum: [1], lambda_lm: [0.01], lambda_d: [1, 100], lmp_sentences: 20, max_lmp_rise: 10}"
+    (tmp_path / "own.yaml").write_text(f"""profile: test-grid
+models: [{model_folder}]
+corpus: redditbias
+seed: 0
+threads: 1
+debias: {{bias_types: [race], methods: [HD], seeds: [0], epochs: 1, phrases: 16, lmp_sentences: 20, results: {tmp_path}/results, search: {search}}}
+""")
+    slug = re.sub(r"[^\w.-]+", "--", str(model_folder))
+    target = f"runs/test-grid/debias/{slug}/race-HD-0.ipynb"
+    try:
+        done = snakemake(target, config=tmp_path / "own.yaml")
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        records = read_records(tmp_path / "results")
+        tried = records[records.metric == "search"].set_index("lambda_d")
+        chosen = tried.index[tried.chosen.astype(bool)].item()
+        assert set(tried.index) == {1.0, 100.0} and abs(tried.t[chosen]) == tried.t.abs().min()
+        training = records[(records.metric == "training")].provenance.item()["training"]
+        assert training["lambda_d"] == chosen and training["batch_size"] == 8 and training["sentences"] == 16
+        assert not list((runs / "search").rglob("*.safetensors")) and len(list((runs / "models").rglob("*.safetensors"))) == 1
+        assert "Nothing to be done" in (again := snakemake(target, config=tmp_path / "own.yaml")).stdout + again.stderr
+    finally:
+        shutil.rmtree(runs, ignore_errors=True)
