@@ -1,0 +1,176 @@
+"""What a debiasing loss adds to a training step: each method against plain language modelling on the same batches, and against loops in Python.
+
+`make bench-debias` runs it (5 minutes on 2 cores). Contenders take turns on every batch of one process, so that ratios are of the same
+moments. Writes records to results/bench and figures/bench/debias.{csv,md}.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONTENDERS = {
+    "plain": "plain language modelling",
+    "LMD": "LMD",
+    "ADD": "ADD",
+    "HD": "HD, subspace at every step",
+    "HD-100": "HD, subspace at every 100th step",
+    "LMD-loops": "LMD, loops over sentences and pairs",
+    "ADD-loops": "ADD, loops over sentences and pairs",
+    "HD-loops": "HD, loops over sentences, an SVD a batch",
+}
+
+
+# The losses as they are written down: loops over sentences, occurrences and pairs
+
+
+def loop_loss(name, head, pairs, outputs, batch, lambda_lm, lambda_d):
+    import torch
+
+    hidden, logits = outputs.hidden_states[-1], outputs.logits
+    t1, t2 = ([head.weight[[i for i in rows if i >= 0]].mean(0) for rows in table.tolist()] for table in (pairs.rows1, pairs.rows2))
+    if name == "HD":
+        _, s, v = torch.linalg.svd(torch.stack([(a - b) / 2 for a, b in zip(t1, t2)]).detach(), full_matrices=True)
+        k = next(k for k in range(1, len(s) + 1) if s[:k].square().sum() >= 0.5 * s.square().sum())
+    total, tokens = 0.0, 0
+    for row in range(len(logits)):
+        labels, marks = batch["labels"][row].tolist(), batch["occurrence"][row].tolist()
+        for i in range(1, len(labels)):
+            if labels[i] >= 0:
+                weight = lambda_lm if marks[i] >= 0 else 1.0
+                total = total - weight * torch.log_softmax(logits[row, i - 1], -1)[labels[i]]
+                tokens += 1
+        for number in sorted({m for m in marks if m >= 0}):
+            place = [i for i, m in enumerate(marks) if m == number]
+            if name == "LMD":
+                if place[0] == 0:
+                    continue
+                term, state = batch["term"][row, place[0]].item(), hidden[row, place[0] - 1]
+                log_y = torch.log_softmax(torch.stack([state @ t for t in [*t1, *t2]]), 0)
+                part = [p for p in range(len(t1)) if pairs.takes_part[term, p]]
+                loss = sum((log_y[p] - log_y[len(t1) + p]).abs() for p in part) / len(part)
+            else:
+                a = hidden[row, place].mean(0)
+                if name == "ADD":
+                    cosine = torch.nn.functional.cosine_similarity
+                    loss = sum((cosine(u, a, dim=0) - cosine(w, a, dim=0)).abs() for u, w in zip(t1, t2))
+                else:
+                    loss = sum((v[j] * (a @ v[j])).norm() for j in range(k))
+            total = total + lambda_d * loss
+    return total / tokens
+
+
+def run(device, threads, batch_size, batches, warm):
+    import torch
+
+    from redditbias_repro.data import load_phrases
+    from redditbias_repro.debias import DebiasLoss
+    from redditbias_repro.losses import METHODS, Collator, locate_terms, target_pairs
+    from redditbias_repro.models import load_model
+    from redditbias_repro.specs import load_spec
+
+    torch.set_num_threads(threads)
+    model, tokenizer = load_model(device=device, dtype="float32")
+    model.train()
+    spec, texts = load_spec("redditbias/religion1"), list(load_phrases("religion1", "train", "redditbias").text)
+    pairs, collate, head = target_pairs(spec, tokenizer), Collator(tokenizer.pad_token_id), model.get_output_embeddings()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0)
+    sentences = {n: locate_terms(tokenizer, texts, METHODS[n].find(spec, pairs)) for n in ("LMD", "ADD", "HD")}
+    losses = {c: DebiasLoss(METHODS[c.split("-")[0]], pairs, 0.01, 50.0, 100 if c == "HD-100" else 1) for c in ("LMD", "ADD", "HD", "HD-100")}
+
+    def loss_of(contender, batch, step):
+        if contender == "plain":
+            return model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"], use_cache=False).loss
+        outputs = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True, use_cache=False)
+        if contender.endswith("loops"):
+            return loop_loss(contender.split("-")[0], head, pairs, outputs, batch, 0.01, 50.0)
+        return losses[contender](model, outputs, batch, step=step)
+
+    seconds, worst = {c: [] for c in CONTENDERS}, 0.0
+    for step in range(warm + batches):
+        found = {}
+        for contender in CONTENDERS:
+            chosen = sentences.get(contender.split("-")[0], sentences["HD"])[step * batch_size : (step + 1) * batch_size]
+            if device != "cpu":
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            loss = loss_of(contender, {k: v.to(model.device) for k, v in collate(chosen).items()}, step)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if step >= warm:
+                optimizer.step()
+            found[contender] = loss.item()
+            if step >= warm:
+                seconds[contender].append(time.perf_counter() - start)
+            optimizer.zero_grad()
+        if step < warm:  # the weights do not move yet: loops and tensors must say the same
+            worst = max(worst, *(abs(found[f"{n}-loops"] / found[n] - 1) for n in ("LMD", "ADD", "HD")))
+    return model, seconds, worst
+
+
+def write(model, seconds, worst, device, threads, batch_size):
+    from redditbias_repro.models import DEFAULT_MODEL, describe_model
+    from redditbias_repro.records import provenance, write_record
+
+    about = describe_model(model, DEFAULT_MODEL)
+    for contender, times in seconds.items():
+        ratios = sorted(t / p for t, p in zip(times, seconds["plain"]))
+        values = {
+            "milliseconds": round(1000 * statistics.median(times), 1), "ratio": round(statistics.median(ratios), 3), "ratio_low": round(ratios[len(ratios) // 10], 3),
+            "ratio_high": round(ratios[-1 - len(ratios) // 10], 3), "largest_difference": worst,
+        }  # fmt: skip
+        origin = {**provenance(about, {"name": "redditbias, religion1, training phrases"}, device_name(device)), "batch_size": batch_size}
+        write_record(
+            dict(
+                paper="bench", metric="debias", bias_type="religion1", method=contender, model=about["name"], corpus="redditbias", split="train", n=len(times), values=values,
+                seed=0, params={"device": device, "threads": threads}, seconds=round(sum(times), 1), provenance=origin,
+            )
+        )  # fmt: skip
+
+
+def device_name(device):
+    import torch
+
+    if device != "cpu":
+        return torch.cuda.get_device_name()
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
+    return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "cpu") + f", {os.cpu_count()} cores"
+
+
+def table(folder=None):
+    """A row a contender, and the caption."""
+    import pandas as pd
+
+    from redditbias_repro.records import read_records
+
+    rows = read_records(folder, paper="bench", metric="debias").set_index("method").loc[list(CONTENDERS)].reset_index()
+    rows["step"] = rows.method.map(CONTENDERS)
+    about = rows.iloc[0].provenance
+    caption = (
+        f"One training step (forward, loss, backward, AdamW) on the same batches of {about['batch_size']} phrases; ratio: median over {rows.n.iloc[0]} batches of the time relative to plain language modelling on the same batch, "
+        f"with the 10th and 90th percentile. The loops' losses equal ours to {rows.largest_difference.max():.1e} (relative). {about['model']['name']}, float32, {about['device']}, {rows.threads.iloc[0]} threads, torch {about['libraries']['torch']}."
+    )
+    return pd.DataFrame(rows[["step", "milliseconds", "ratio", "ratio_low", "ratio_high"]]), caption
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--batches", type=int, default=15, help="batches that are timed")
+    parser.add_argument("--draw", action="store_true", help="measure nothing: the table from the records that are there")
+    given = parser.parse_args()
+    from redditbias_repro.figures import save_table, to_markdown
+
+    if not given.draw:
+        write(*run(given.device, given.threads, given.batch_size, given.batches, 2), given.device, given.threads, given.batch_size)
+    rows, caption = table()
+    save_table(rows, ROOT / "figures" / "bench" / "debias", caption)
+    print(to_markdown(rows, caption))
+
+
+if __name__ == "__main__":
+    main()
