@@ -13,12 +13,16 @@ from redditbias_repro.data import FetchError
 from redditbias_repro.records import read_records, repo_root
 
 
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_scoring", repo_root() / "bench" / "scoring.py")
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", repo_root() / "bench" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return loaded("scoring")
 
 
 def test_prompts_are_shares_of_the_whole_set(bench):
@@ -66,3 +70,13 @@ def test_committed_scores_are_those_of_the_loop(committed):
     tree = rows[(rows.method == "tree") & rows.largest_difference_nll.notna()]
     assert len(tree) >= 3 and tree.largest_difference_nll.max() < 1e-4
     assert tree.largest_difference.max() < 2e-4 and tree["over_1e-4"].sum() <= 1  # one sentence, which the loop in float32 misses by as much
+
+
+def test_committed_steps_of_training_cost_what_is_allowed(committed):
+    """At most 1.25 times a plain step, with losses that are the loops'; the table comes from the records."""
+    rows, caption = loaded("debias").table(committed / "results")
+    of_ours = rows[~rows.step.str.contains("loops") & (rows.step != "plain language modelling")]
+    assert len(of_ours) == 4 and of_ours.ratio.max() <= 1.25
+    assert read_records(committed / "results", paper="bench", metric="debias").largest_difference.max() < 1e-5
+    np.testing.assert_allclose(pd.read_csv(committed / "figures" / "bench" / "debias.csv").ratio, rows.ratio, rtol=1e-5)
+    assert caption in (committed / "figures" / "bench" / "debias.md").read_text(encoding="utf-8")

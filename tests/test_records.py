@@ -37,7 +37,9 @@ def test_committed_records_are_complete(committed):
     assert len(paths) >= 20
     for path in paths:
         record = json.loads(path.read_text(encoding="utf-8"))
-        own = {"bench": {"scoring", "packages", "batch_size", "matmul_gflops"}}.get(record["paper"], {"scoring"} if record["seconds"] else set())
+        own = {
+            "scoring": {"scoring", "packages", "batch_size", "matmul_gflops"}, "debias": {"batch_size"}, "training": {"training"}, "search": {"scoring", "training"},
+        }.get(record["metric"], ({"scoring"} if record["seconds"] else set()) | ({"training"} if record["method"] != "baseline" else set()))  # fmt: skip
         assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE | own, path
         assert record["provenance"]["git_changed"] is False, f"{path.name} was measured with code that no commit holds"
         assert record_path(record, committed / "results") == path
