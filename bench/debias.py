@@ -68,11 +68,12 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     from redditbias_repro.data import load_phrases
     from redditbias_repro.debias import DebiasLoss
     from redditbias_repro.losses import METHODS, Collator, locate_terms, target_pairs
-    from redditbias_repro.models import load_model
+    from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
     from redditbias_repro.specs import load_spec
 
     torch.set_num_threads(threads)
     model, tokenizer = load_model(device=device, dtype="float32")
+    about = describe_model(model, DEFAULT_MODEL)  # before it is trained
     model.train()
     spec, texts = load_spec("redditbias/religion1"), list(load_phrases("religion1", "train", "redditbias").text)
     pairs, collate, head = target_pairs(spec, tokenizer), Collator(tokenizer.pad_token_id), model.get_output_embeddings()
@@ -110,14 +111,12 @@ def run(device, threads, batch_size, batches, loops, warm=1):
         print(f"batch {step + 1} of {warm + batches}: " + ", ".join(f"{c} {v:.3f}" for c, v in found.items()), flush=True)
         if step < warm:  # the weights do not move yet: loops and tensors must say the same
             worst = max(worst, *(abs(found[f"{n}-loops"] / found[n] - 1) for n in ("LMD", "ADD", "HD")))
-    return model, seconds, worst
+    return about, seconds, worst
 
 
-def write(model, seconds, worst, device, threads, batch_size):
-    from redditbias_repro.models import DEFAULT_MODEL, describe_model
+def write(about, seconds, worst, device, threads, batch_size):
     from redditbias_repro.records import provenance, write_record
 
-    about = describe_model(model, DEFAULT_MODEL)
     for contender, times in seconds.items():
         ratios = sorted(t / p for t, p in zip(times, seconds["plain"]))
         values = {

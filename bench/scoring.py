@@ -6,6 +6,7 @@ interleaved, and medians are shown. What was measured with the same code before 
 """
 
 import argparse
+import copy
 import hashlib
 import json
 import os
@@ -41,7 +42,7 @@ INPUTS = {
     "redditbias": "the five RedditBias test sets",
     "prompts-1000": "1,000 HolisticBias prompts",
     "prompts-10000": "10,000 HolisticBias prompts",
-    "scattered-10000": "10,000 HolisticBias prompts, drawn one by one",
+    "scattered-10000": "10,000 HolisticBias prompts, drawn singly",
     "prompts-100000": "100,000 HolisticBias prompts",
 }
 
@@ -98,7 +99,7 @@ def sentences(name):
 # Contenders: each gives the mean negative log likelihood of each sentence, and what it did
 
 
-def run_loop(model, tokenizer, texts, size, progress):
+def run_loop(model, tokenizer, texts, size):
     import torch
 
     means = []
@@ -110,16 +111,16 @@ def run_loop(model, tokenizer, texts, size, progress):
 
 
 def run_ours(path):
-    def run(model, tokenizer, texts, size, progress):
+    def run(model, tokenizer, texts, size):
         from redditbias_repro.scoring import sequence_scores
 
-        scores = sequence_scores(model, tokenizer, texts, token_budget=size, path=path, progress=progress)
+        scores = sequence_scores(model, tokenizer, texts, token_budget=size, path=path, progress=False)
         return (scores.nll / scores.n_tokens).tolist(), scores.attrs["stats"]
 
     return run
 
 
-def run_minicons(model, tokenizer, texts, size, progress):
+def run_minicons(model, tokenizer, texts, size):
     from minicons.scorer import IncrementalLMScorer
 
     scorer = IncrementalLMScorer(model, str(model.device), tokenizer=tokenizer)
@@ -129,7 +130,7 @@ def run_minicons(model, tokenizer, texts, size, progress):
     return means, {}
 
 
-def run_lm_eval(model, tokenizer, texts, size, progress):
+def run_lm_eval(model, tokenizer, texts, size):
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
@@ -166,9 +167,8 @@ def measure(contender, name, size, out, device, dtype, threads, part):
     body = sum(m.weight.numel() for m in model.modules() if m.__class__.__name__ in ("Linear", "Conv1D") and m is not model.get_output_embeddings())
     head = model.get_output_embeddings().weight.numel()
     run, done = RUNS[contender], {"positions": 0, "head": 0}
-    if contender != "lm_eval":  # it pads the requests of one call to one length
-        run(model, tokenizer, texts[:8], size, False)
-        scoring._TRIED.clear()  # trying whether the model can share is part of the work
+    run(model, tokenizer, texts[:8], size)
+    scoring._TRIED.clear()  # trying whether the model can share is part of the work
     hooks = [
         model.get_input_embeddings().register_forward_hook(lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())),
         model.get_output_embeddings().register_forward_hook(lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])),
@@ -182,7 +182,7 @@ def measure(contender, name, size, out, device, dtype, threads, part):
         Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
         before = memory("VmRSS")
     start = time.perf_counter()
-    means, stats = run(model, tokenizer, texts, size, False)
+    means, stats = run(model, tokenizer, texts, size)
     if cuda:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
@@ -274,9 +274,8 @@ class Bench:
         """The batch size that is fastest on some of these sentences."""
         if contender == "loop":
             return 0
-        part = 400 if self.how["device"] == "cpu" else 4000
         kind = {"scattered-10000": "prompts-10000", "prompts-1000": "prompts-10000", "prompts-100000": "prompts-10000"}.get(name, name)
-        seconds = {size: self.once(contender, kind, size, 0, part)["seconds"] for size in self.sizes[contender]}
+        seconds = {size: self.once(contender, kind, size, 0, self.part())["seconds"] for size in self.sizes[contender]}
         return min(seconds, key=seconds.get)
 
     def run(self, plan):
@@ -306,24 +305,24 @@ class Bench:
         return max(json.loads(p.read_text())["flops_per_second"] for p in self.folder.glob("matmul-peak-*.json"))
 
 
-def worst_difference(rounds, reference):
-    """Largest relative difference of perplexities from the loop's."""
-    ours, theirs = (np.exp(r[0]["means"]) for r in (rounds, reference))
-    return float(np.abs(ours / theirs - 1).max())
-
-
 def differences(rounds, reference):
-    """How far scores are from the loop's, relative: of perplexities, of negative log likelihoods, and how many perplexities by over 1e-4."""
+    """How far scores are from the loop's, relative: of perplexities, of negative log likelihoods, and the sentences whose perplexities differ by over 1e-4."""
     ours, theirs = (np.array(r[0]["means"]) for r in (rounds, reference))
     perplexity = np.abs(np.expm1(ours - theirs))
-    return {"largest_difference": worst_difference(rounds, reference), "largest_difference_nll": float(np.abs(ours / theirs - 1).max()), "over_1e-4": int((perplexity > 1e-4).sum())}
+    return perplexity.max(), np.abs(ours / theirs - 1).max(), np.flatnonzero(perplexity > 1e-4)
+
+
+def from_float64(model, tokenizer, texts, *means):
+    """How far each contender's perplexities of some sentences are at most from the loop's in float64, relative."""
+    exact = np.array(run_loop(copy.deepcopy(model).double(), tokenizer, texts, 0)[0])
+    return [float(np.abs(np.expm1(np.array(m) - exact)).max()) for m in means]
 
 
 def write(bench, plan):
     from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
     from redditbias_repro.records import provenance, write_record
 
-    model, _ = load_model(device=bench.how["device"], dtype=bench.how["dtype"])
+    model, tokenizer = load_model(device=bench.how["device"], dtype=bench.how["dtype"])
     about, peak, found = describe_model(model, DEFAULT_MODEL), bench.peak(), bench.found(plan)
     device = device_name(bench.how["device"])
     for (name, contender), rounds in found.items():
@@ -335,11 +334,14 @@ def write(bench, plan):
             "peak_memory_mb": round(max(r["megabytes"] for r in rounds)), "rounds": len(rounds), "seconds_low": round(min(r["seconds"] for r in rounds), 2),
             "seconds_high": round(max(r["seconds"] for r in rounds), 2),
         }  # fmt: skip
-        for other in TITLES:
-            if (name, other) in found and contender == "tree" and other != "tree":
-                values[f"times_{other}"] = round(statistics.median(r["seconds"] for r in found[name, other]) / seconds, 2)
         if contender != "loop" and first["means"] and (name, "loop") in found:
-            values.update(differences(rounds, found[name, "loop"]))
+            loop = found[name, "loop"]
+            perplexity, nll, over = differences(rounds, loop)
+            values.update({"largest_difference": float(perplexity), "largest_difference_nll": float(nll), "over_1e-4": len(over)})
+            if len(over):  # which of the two is it? float64 tells
+                texts = [sentences(name)[i] for i in over]
+                mine, theirs = from_float64(model, tokenizer, texts, *([r[0]["means"][i] for i in over] for r in (rounds, loop)))
+                values.update(over_from_float64=mine, over_loop_from_float64=theirs)
         packages = {p: installed(p) for p in ("minicons", "lm_eval", "torch", "transformers")}
         write_record(
             dict(
@@ -388,10 +390,10 @@ def full_table(rows):
     return pd.DataFrame(
         {
             "input": rows.bias_type.map(INPUTS), "scored by": rows.method.map(TITLES), "sentences": rows.n, "seconds": rows.n / rows.sentences_per_second,
-            "lowest": rows.seconds_low, "highest": rows.seconds_high, "rounds": rows.rounds, "ms a sentence": 1000 / rows.sentences_per_second,
+            "lowest, s": rows.seconds_low, "highest, s": rows.seconds_high, "rounds": rows.rounds, "ms a sentence": 1000 / rows.sentences_per_second,
             "tokens a second": rows.tokens_per_second, "times the tree's": rows.times, "forward positions": rows.forward_positions,
             "fraction of matmul peak": rows.fraction_of_peak, "peak memory above the model, MB": rows.peak_memory_mb,
-            "largest difference from one by one": rows.get("largest_difference"), "of nll": rows.get("largest_difference_nll"), "device": rows.device_name, "dtype": rows.dtype,
+            "largest difference of perplexity": rows.get("largest_difference"), "largest difference of nll": rows.get("largest_difference_nll"), "device": rows.device_name, "dtype": rows.dtype,
         }
     )  # fmt: skip
 
@@ -399,17 +401,23 @@ def full_table(rows):
 def caption(rows):
     origin = rows.provenance.iloc[0]
     versions = ", ".join(f"{k} {v}" for k, v in origin["packages"].items())
+    groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])[["model", "dtype", "device_name", "threads", "peak"]].drop_duplicates(["model", "dtype", "device_name", "threads"])
+    where = "; ".join(f"{g.model}, {g.dtype}, {g.device_name}, {g.threads} threads, best matrix product in the same run {g.peak:,.0f} GFLOP/s (peak)" for g in groups.itertuples())
     return (
-        f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}, {int(rows.threads.iloc[0])} threads. Medians of the rounds that the CSV counts, each a process of its own; "
-        "tokenization and the first-use check are in the seconds, loading is not. Each contender has its best batch size. HolisticBias prompts: a template and a descriptor "
-        "with all nouns at a time, templates and axes as in the whole set; \"drawn one by one\": single prompts at random, which share less. Peak: the best matrix product in the "
-        f"same run, {origin['matmul_gflops']:,.0f} GFLOP/s. Difference: relative, of perplexities; lm-evaluation-harness scores the first token too. {versions}."
+        f"{where}. Medians of the rounds that the CSV counts, each a process of its own; tokenization and the first-use check are in the seconds, loading is not. "
+        "Each contender has its best batch size. HolisticBias prompts: a template and a descriptor with all nouns at a time, templates and axes as in the whole set; "
+        "\"drawn singly\": single prompts at random, which share less. Differences: relative, from one by one; lm-evaluation-harness scores the first token too. "
+        f"{versions}."
     )
+
+
+def first_group(rows):
+    """The rows of one device and number type, which the short table and the figure show."""
+    return rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
 
 
 def short_table(rows):
     """The README's: how many times as long as the tree each contender takes."""
-    rows = rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
     names = {"batches": "our batches", "lm_eval": "lm-eval", "minicons": "minicons", "loop": "one by one"}
     wide = rows.pivot(index="input", columns="method", values="times")
     wide = wide[[c for c in names if c in wide]].map("{:.1f} ×".format, na_rep="").replace("nan ×", "").rename(columns=names)
@@ -422,11 +430,13 @@ def short_table(rows):
 def report(folder=None):
     from redditbias_repro.figures import to_markdown
 
-    rows = measured(folder)
+    rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
+    over = ours[ours["over_1e-4"] > 0]
+    exact = f"; on {'it' if over['over_1e-4'].sum() == 1 else 'them'} the tree is {over.over_from_float64.max():.1e} from the loop in float64, the loop itself {over.over_loop_from_float64.max():.1e}" if len(over) else ""
     found = (
         f"Time as a multiple of the tree's. Its negative log likelihoods are the loop's to {ours.largest_difference_nll.max():.1e} and its perplexities to "
-        f"{ours.largest_difference.max():.2e} (relative, the largest difference; {ours['over_1e-4'].sum():.0f} of {ours.n[ours.largest_difference.notna()].sum():,} over 1e-4); "
+        f"{ours.largest_difference.max():.2e} (relative, the largest difference; {ours['over_1e-4'].sum():.0f} of {ours.n[ours.largest_difference.notna()].sum():,} over 1e-4{exact}); "
         f"it took at most {ours.peak_memory_mb.max():,.0f} MB above the loaded model. "
     )
     return to_markdown(short_table(rows), found + caption(rows))
@@ -445,7 +455,7 @@ def draw():
     rows = measured()
     folder = project_path("figures", "bench")
     save_table(full_table(rows), folder / "scoring", caption(rows))
-    rows = rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
+    rows = first_group(rows)
     palette = dict(zip(TITLES.values(), sns.color_palette("colorblind")))
     labels = {"redditbias": "RedditBias\ntest sets", "scattered-10000": "10,000 prompts,\ndrawn singly", **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)}}
     shown = rows.assign(what=rows.bias_type.map(labels), who=rows.method.map(TITLES), ms=1000 / rows.sentences_per_second)
@@ -491,7 +501,9 @@ def main():
         return measure(**json.loads(given.measure))
     if not given.draw:
         plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
-        bench = Bench(given.device, given.dtype, given.threads, given.fresh)
+        from redditbias_repro.models import _device
+
+        bench = Bench(_device(given.device), given.dtype, given.threads, given.fresh)
         bench.run(plan)
         write(bench, plan)
     draw()
