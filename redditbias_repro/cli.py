@@ -17,7 +17,7 @@ from .records import project_path, write_atomic
 from .specs import BIAS_TYPES, list_specs, load_spec
 
 # %% auto #0
-__all__ = ['MARKS', 'main']
+__all__ = ['MARKS', 'METHOD_NAMES', 'main']
 
 # %% ../nbs/09_cli.ipynb #135828b7
 def _measure(args) -> None:
@@ -141,6 +141,9 @@ def _report(args) -> None:
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 # %% ../nbs/09_cli.ipynb #3e3d5b68
+METHOD_NAMES = ("LMD", "ADD", "HD", "CDA", "CADA", "CTDA", "LMD-sentence", "ADD-sentence", "HD-sentence")  # of `losses.METHODS`, which takes seconds to import
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="redditbias", description="Measure the social bias of conversational language models (RedditBias and others).")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -170,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(run=_score)
 
     p = commands.add_parser("debias", help="train a model to be less biased", description="Debias a model (RedditBias §4) and save it as Transformers does. A run that was stopped goes on when called again.")
-    p.add_argument("--method", default="HD", choices=["LMD", "ADD", "HD", "CDA", "CADA", "CTDA"], help="default: %(default)s")
+    p.add_argument("--method", default="HD", choices=METHOD_NAMES, help="default: %(default)s")
     p.add_argument("--bias-type", default="religion1", choices=BIAS_TYPES, help="default: %(default)s")
     p.add_argument("--model", default="smollm2-135m-instruct", help="name on the Hugging Face hub, local folder, or packaged model (default: %(default)s)")
     p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the model is written")

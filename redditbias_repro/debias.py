@@ -74,7 +74,10 @@ class DebiasLoss:
         step: int = 0,  # training step
     ) -> Tensor:  # scalar
         labels = F.pad(batch["labels"][:, 1:], (0, 1), value=-100).flatten()
-        at_term = F.pad(batch["occurrence"][:, 1:] >= 0, (0, 1)).flatten()
+        at_term = batch["occurrence"] >= 0
+        if self.method.weigh == "sentence":
+            at_term = at_term.any(1, keepdim=True).expand_as(at_term)
+        at_term = F.pad(at_term[:, 1:], (0, 1)).flatten()
         lm = F.cross_entropy(outputs.logits.flatten(0, 1).float(), labels, ignore_index=-100, reduction="none")
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
         predicted = (labels != -100).sum()
@@ -296,7 +299,7 @@ def debias(
     lambda_lm, lambda_d = (own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d)))
     settings = {
         "method": method if isinstance(method, str) else getattr(method.loss or method.augment, "__qualname__", "own"), "spec": spec.name, "epochs": epochs, "batch_size": batch_size,
-        "grad_accum": grad_accum, "lambda_lm": lambda_lm if chosen.loss else None, "lambda_d": lambda_d if chosen.loss else None, "seed": seed,
+        "grad_accum": grad_accum, "lambda_lm": lambda_lm if chosen.loss else None, "lambda_d": lambda_d if chosen.loss else None, "weigh": chosen.weigh if chosen.loss else None, "seed": seed,
         "learning_rate": learning_rate, "block_size": block_size, "extra_pairs": extra_pairs, "subspace_every": subspace_every,
         "sentences": len(sentences), "data": _digest([asdict(s) for s in sentences] + [asdict(spec)]), "code": _code(), "corpus": corpus, **{k: str(v) for k, v in training.items()},
     }  # fmt: skip

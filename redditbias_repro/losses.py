@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -275,11 +275,13 @@ class Method:
     terms: str = "attributes"  # what it occurs at: "attributes" (A1) or "targets" (the terms of P)
     states: str = "term"  # which states the loss reads: of the "term", or those "before" it, which predict it
     augment: Callable[[BiasSpec, list[str]], list[str]] | None = None  # training sentences → more of them
+    weigh: str = "token"  # what λ_LM weighs: the "token"s of the term (§4.1), or the "sentence" in which it occurs
     lambda_lm: float = 0.01  # λ_LM, weight of the language-model loss where a term occurs
     lambda_d: float = 50.0  # λ_D, weight of the debiasing loss
 
     def __post_init__(self):
-        for what, value, allowed in (("terms", self.terms, ("attributes", "targets")), ("states", self.states, ("term", "before"))):
+        fields = (("terms", self.terms, ("attributes", "targets")), ("states", self.states, ("term", "before")), ("weigh", self.weigh, ("token", "sentence")))
+        for what, value, allowed in fields:
             if value not in allowed:
                 raise ValueError(f"{what} is {value!r}: expected {' or '.join(map(repr, allowed))}")
 
@@ -296,6 +298,7 @@ METHODS = {
     "CADA": Method(augment=augment_attributes),
     "CTDA": Method(augment=augment_targets),
 }  # RedditBias §4; CADA and CTDA: CHBias §5.3
+METHODS |= {f"{name}-sentence": replace(METHODS[name], weigh="sentence") for name in ("LMD", "ADD", "HD")}
 
 
 def get_method(

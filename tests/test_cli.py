@@ -139,3 +139,10 @@ def test_report(capsys):
     assert main(["report"]) == 0
     out = capsys.readouterr().out
     assert "DialoGPT-small (published)" in out and "figure1a.png" in out
+
+
+def test_methods_that_can_be_named_are_all_there_are():
+    from redditbias_repro.cli import METHOD_NAMES
+    from redditbias_repro.losses import METHODS
+
+    assert METHOD_NAMES == tuple(METHODS)

@@ -272,6 +272,24 @@ def test_a_batch_without_terms_has_the_plain_loss(random_model, tokenizer, name)
     assert "debias_loss" not in loss.report()
 
 
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
+def test_weights_of_whole_sentences(random_model, tokenizer, name):
+    """λ_LM weighs every token of a sentence with a term, none of one without."""
+    pairs = target_pairs(SPEC, tokenizer)
+    sentences = locate_terms(tokenizer, ["the jews are greedy people", "nobody here"], METHODS[name].find(SPEC, pairs))
+    total, plain = {}, []
+    for s in sentences:
+        batch = Collator(0)([s])
+        plain.append(random_model(input_ids=batch["input_ids"], labels=batch["labels"]).loss * (len(s.input_ids) - 1))
+    batch = Collator(0)(sentences)
+    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
+    for which in (name, f"{name}-sentence"):
+        loss = DebiasLoss(METHODS[which], pairs, 0.5, 0.0)
+        total[which] = loss(random_model, outputs, batch, n_tokens=1)
+    torch.testing.assert_close(total[f"{name}-sentence"], 0.5 * plain[0] + plain[1])
+    assert total[f"{name}-sentence"] < total[name] < plain[0] + plain[1]
+
+
 def test_bad_input(tokenizer):
     with pytest.raises(ValueError, match="block_size is 1"):
         locate_terms(tokenizer, ["a"], block_size=1)
@@ -279,6 +297,8 @@ def test_bad_input(tokenizer):
         get_method("HDD")
     with pytest.raises(ValueError, match="states is 'after'"):
         Method(states="after")
+    with pytest.raises(ValueError, match="weigh is 'batch': expected 'token' or 'sentence'"):
+        Method(weigh="batch")
     with pytest.raises(ValueError, match="expected a fast tokenizer"):
         locate_terms(object(), ["a"])
     with pytest.raises(ValueError, match="no attribute_pairs"):
