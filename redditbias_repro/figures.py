@@ -144,20 +144,31 @@ def _bars(table: pd.DataFrame, value: str):
     if table.duplicated(["bar", "bias_type", "train_seed"]).any():
         raise ValueError("several rows for one model, method, training seed and bias type: select one corpus, split and outlier_sd first")
     types, bars = _types(table), list(dict.fromkeys(table.bar))
+    style = _style(bars)
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
     spread = ("pi", 100) if table.train_seed.nunique() > 1 else None
-    sns.barplot(table, x="bias_type", y=value, hue="bar", order=list(types), hue_order=bars, palette="colorblind", edgecolor="black", linewidth=0.6, errorbar=spread, ax=ax)
-    for container, hatch in zip(ax.containers, HATCHES * len(bars)):
+    sns.barplot(table, x="bias_type", y=value, hue="bar", order=list(types), hue_order=bars, palette={b: c for b, (c, _) in style.items()}, edgecolor="black", linewidth=0.6, errorbar=spread, ax=ax)
+    for container, name in zip(ax.containers, bars):
         for bar in container:
-            bar.set_hatch(hatch)
+            bar.set_hatch(style[name][1])
     ax.set_xticks(range(len(types)), types.values())
     return figure, ax, bars
 
 
+def _style(bars: list[str]) -> dict[str, tuple]:
+    "Color and hatch of each bar; a method has its own in every figure"
+    import seaborn as sns
+
+    known = [ORIGINAL, *METHOD_ORDER[1:]]
+    order = known if set(bars) <= set(known) else bars
+    styles = dict(zip(order, zip(sns.color_palette("colorblind", len(order)), HATCHES * len(order))))
+    return {b: styles[b] for b in bars}
+
+
 def _legend(ax, bars):
     ax.legend(title="", frameon=True, fontsize=9, ncols=1 if len(bars) < 4 else 3)
-    for handle, hatch in zip([h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], HATCHES * len(bars)):
+    for handle, (_, hatch) in zip([h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], _style(bars).values()):
         handle.set_hatch(hatch * 2)
 
 # %% ../nbs/08_figures.ipynb #e9310da5
@@ -250,7 +261,8 @@ def plot_runs(
                 axes[row, methods.index(r["method"])].plot(r["epoch"], values, color=colors[r["bias_type"]], linewidth=1.2, label=types[r["bias_type"]])
     for (row, column), ax in np.ndenumerate(axes):
         ax.set_visible(bool(ax.lines))
-        ax.set(title=methods[column] if row == 0 else "", xlabel="epoch", ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == 0 else "", ylim=(0, None))
+        ax.set(title=methods[column] if row == 0 else "", xlabel="epoch" if row or not axes[-1, column].lines else "", ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == 0 else "")
+        ax.set_ylim(0, 1.1 * max([np.nanmax(line.get_ydata()) for line in ax.lines], default=1))
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
     figure.legend([handles[t] for t in types.values()], types.values(), loc="upper center", ncols=5, bbox_to_anchor=(0.5, 0), fontsize=9)
     figure.suptitle(records.model.iloc[0], fontsize=10)
