@@ -121,10 +121,12 @@ class DebiasTrainer(Trainer):
         if self.debias_loss is None:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], output_hidden_states=True, use_cache=False)
-        plain = self.accelerator.unwrap_model(model)
-        loss = self.debias_loss(plain, outputs, {**inputs, **terms}, num_items_in_batch, self.state.global_step)
-        if num_items_in_batch is not None and self.args.average_tokens_across_devices:  # as Trainer does, whose gradients are averaged
-            loss = loss * max(self.accelerator.num_processes, self.args.n_gpu)
+        n_tokens = num_items_in_batch
+        if self.args.n_gpu > 1 and n_tokens is not None:  # one process: Trainer gives each device its part of them
+            n_tokens = n_tokens.sum()
+        loss = self.debias_loss(self.accelerator.unwrap_model(model), outputs, {**inputs, **terms}, n_tokens, self.state.global_step)
+        if n_tokens is not None and self.args.average_tokens_across_devices:  # counted over all processes, over which gradients are averaged
+            loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
 
@@ -253,9 +255,8 @@ def _finished(folder: Path, settings: dict, replace: bool) -> Debiased | None:
     return None
 
 
-def _started(folder: Path, settings: dict, replace: bool) -> Path:
-    "The folder of the unfinished run with these settings, made if there is none; another is removed or, unless `replace`, a `ValueError`"
-    partial = folder.with_name(folder.name + ".partial")
+def _start(partial: Path, settings: dict, replace: bool) -> None:
+    "Make the folder of an unfinished run; another run in it is removed or, unless `replace`, a `ValueError`"
     path = partial / "settings.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
         if not replace:
@@ -263,7 +264,6 @@ def _started(folder: Path, settings: dict, replace: bool) -> Path:
         shutil.rmtree(partial)
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
-    return partial
 
 # %% ../nbs/05_debias.ipynb #239cd745
 def debias(
@@ -291,8 +291,11 @@ def debias(
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, and returns one that is finished.
 
     Raises `ValueError` for an empty training set, sentences without terms, a model without output embeddings or not in
-    float32, an unknown method, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
+    float32, an unknown method, a number that is not positive, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
+    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("grad_accum", grad_accum)):
+        if not value > 0:
+            raise ValueError(f"{name} is {value}: expected a positive number")
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
@@ -304,43 +307,55 @@ def debias(
         "sentences": len(sentences), "data": _digest([asdict(s) for s in sentences] + [asdict(spec)]), "code": _code(), "corpus": corpus, **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
     settings["base"] = hash_weights(model)
-    if done := _finished(folder, settings, replace):
-        return done
+    partial = folder.with_name(folder.name + ".partial")
+    arguments = _arguments(partial, settings, save_steps, use_cpu=model.device.type == "cpu", **training)
+    with arguments.main_process_first():
+        if done := _finished(folder, settings, replace):
+            return done
+        if problem := _full(folder, 4 * sum(p.numel() * p.element_size() for p in model.parameters())):  # the model, and a checkpoint with two moments
+            raise problem
+        _start(partial, settings, replace)
+        checkpoint = _complete_checkpoint(partial)
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
-    return _train(model, tokenizer, sentences, loss, folder, settings, save_steps, replace, training)
-
-# %% ../nbs/05_debias.ipynb #d88b99fc
-def _train(model, tokenizer, sentences, loss, folder: Path, settings: dict, save_steps: int | None, replace: bool, training: dict) -> Debiased:
-    size = sum(p.numel() * p.element_size() for p in model.parameters())
-    if problem := _full(folder, 4 * size):  # the model, and a checkpoint with two moments
-        raise problem
-    partial = _started(folder, settings, replace)
-    steps = settings["epochs"] * math.ceil(len(sentences) / (settings["batch_size"] * settings["grad_accum"]))
-    arguments = TrainingArguments(**{
-        "output_dir": str(partial), "num_train_epochs": settings["epochs"], "per_device_train_batch_size": settings["batch_size"],
-        "gradient_accumulation_steps": settings["grad_accum"], "learning_rate": settings["learning_rate"], "weight_decay": 0.0, "adam_beta1": 0.9,
-        "adam_beta2": 0.999, "adam_epsilon": 1e-8, "seed": settings["seed"], "save_strategy": "steps" if save_steps else "epoch", "save_steps": save_steps or 500,
-        "save_total_limit": 1, "logging_steps": max(1, round(steps / 50)), "report_to": "none", "remove_unused_columns": False, "use_cpu": model.device.type == "cpu", **training,
-    })  # fmt: skip
-    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, processing_class=tokenizer, debias_loss=loss)
-    checkpoint = _complete_checkpoint(partial)
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*pin_memory.*")
-            seconds = trainer.train(resume_from_checkpoint=checkpoint).metrics["train_runtime"]
-        model.eval()
-        trainer.save_model(str(partial / "model"))
-    except Exception as e:
-        raise (_full(partial, size) or e) from e
-    history = [{k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line]
+    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, processing_class=tokenizer, debias_loss=loss)
+    seconds = _train(trainer, checkpoint)
     if trainer.is_world_process_zero():
+        history = [{k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line]
         write_atomic(partial / "model" / "debias.json", json.dumps({"settings": settings, "seconds": round(seconds, 1), "history": history}, indent=1))
         os.replace(partial / "model", folder)
         shutil.rmtree(partial)
     trainer.accelerator.wait_for_everyone()
     return load_debiased(folder)
+
+# %% ../nbs/05_debias.ipynb #d88b99fc
+def _arguments(folder: Path, settings: dict, save_steps: int | None, **training) -> TrainingArguments:
+    "The paper's settings (§5.1) for Trainer"
+    steps = settings["epochs"] * math.ceil(settings["sentences"] / (settings["batch_size"] * settings["grad_accum"]))
+    return TrainingArguments(**{
+        "output_dir": str(folder), "num_train_epochs": settings["epochs"], "per_device_train_batch_size": settings["batch_size"],
+        "gradient_accumulation_steps": settings["grad_accum"], "learning_rate": settings["learning_rate"], "weight_decay": 0.0, "adam_beta1": 0.9,
+        "adam_beta2": 0.999, "adam_epsilon": 1e-8, "seed": settings["seed"], "save_strategy": "steps" if save_steps else "epoch", "save_steps": save_steps or 500,
+        "save_total_limit": 1, "logging_steps": max(1, round(steps / 50)), "report_to": "none", "remove_unused_columns": False, **training,
+    })  # fmt: skip
+
+
+def _train(trainer: DebiasTrainer, checkpoint: str | None) -> float:
+    "Seconds that training took; the model is in `model` below the Trainer's folder then"
+    folder = Path(trainer.args.output_dir)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*pin_memory.*")
+            seconds = trainer.train(resume_from_checkpoint=checkpoint).metrics["train_runtime"]
+        trainer.model.eval()
+        trainer.save_model(str(folder / "model"))
+    except Exception as e:
+        if problem := _full(folder, sum(p.numel() * p.element_size() for p in trainer.model.parameters())):
+            raise problem from e
+        raise
+    (folder / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle, and debias.json says it all
+    return seconds
 
 # %% ../nbs/05_debias.ipynb #ca035bb5
 @torch.no_grad()

@@ -158,6 +158,34 @@ def test_the_parts_of_the_loss_reach_tensorboard(padded, tmp_path):
     assert {"train/debias_loss", "train/lm_loss", "train/loss"} <= set(log.Tags()["scalars"])
 
 
+TWO = """
+import sys
+sys.path.insert(0, sys.argv[3])
+from test_debias import SPEC, TEXTS
+from redditbias_repro.debias import debias
+from redditbias_repro.models import load_model
+model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
+run = debias(model, tokenizer, SPEC, TEXTS, "ADD", sys.argv[2], batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
+assert run.history.debias_loss.notna().all()
+"""
+
+
+def test_two_processes_train_as_one(padded, tmp_path):
+    """Two processes with batches of 4 end where one with batches of 8 does."""
+    model = fresh(padded, "llama")
+    model.save_pretrained(tmp_path / "base")
+    padded.save_pretrained(tmp_path / "base")
+    (tmp_path / "two.py").write_text(TWO)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run([*command, str(tmp_path / "two.py"), str(tmp_path / "base"), str(tmp_path / "two"), str(ROOT / "tests")], capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    debias(model, padded, SPEC, TEXTS, "ADD", tmp_path / "one", batch_size=8, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
+    two = AutoModelForCausalLM.from_pretrained(tmp_path / "two")
+    assert not (tmp_path / "two.partial").exists() and not list((tmp_path / "two").glob("*.bin"))
+    for p, q in zip(two.parameters(), model.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
 # --- stopping and going on ---
 
 
@@ -285,6 +313,9 @@ def test_what_cannot_be_trained_is_said(padded, tmp_path):
         debias(fresh(padded).bfloat16(), padded, SPEC, TEXTS, "HD", tmp_path / "run")
     with pytest.raises(ValueError, match="expected one of LMD, ADD, HD, CDA"):
         debias(fresh(padded), padded, SPEC, TEXTS, "hd", tmp_path / "run")
+    for name in ("epochs", "batch_size", "grad_accum"):
+        with pytest.raises(ValueError, match=f"{name} is 0: expected a positive number"):
+            debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **{name: 0})
     assert not list(tmp_path.iterdir())
 
 
