@@ -25,7 +25,7 @@ from transformers import Trainer, TrainerCallback, TrainerState, TrainingArgumen
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import get_last_checkpoint
 
-from .data import load_pairs
+from .data import SPLITS
 from redditbias_repro.losses import (
     BLOCK_SIZE,
     METHODS,
@@ -459,10 +459,15 @@ def _searched(folder, method, bias_type) -> dict:
 # %% ../nbs/05_debias.ipynb #d8655936
 def check_run(
     method: str,  # a name in `METHODS`
-    bias_type: str,  # one of the five, or a label where `corpus` is a file
-    corpus: str,  # as in `load_pairs`
+    bias_type: str,  # one of the five
+    split: str = "test",  # one of `SPLITS`
+    **flags: bool,  # parameters that are True or False
 ) -> None:
-    "`ValueError` that names the allowed values for a method or bias type that is unknown"
+    "`ValueError` that names the allowed values for one that is unknown"
     get_method(method)
-    if bias_type not in BIAS_TYPES:
-        raise ValueError(f"bias type {bias_type!r} is unknown: expected one of {', '.join(BIAS_TYPES)}")
+    for what, value, allowed in (("bias type", bias_type, BIAS_TYPES), ("split", split, SPLITS)):
+        if value not in allowed:
+            raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(allowed)}")
+    for what, value in flags.items():
+        if not isinstance(value, bool):  # papermill reads `-p keep_model false` as a text
+            raise ValueError(f"{what} is {value!r}: expected True or False")

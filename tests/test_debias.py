@@ -421,10 +421,18 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
     assert any("image/png" in o.get("data", {}) for c in out["cells"] for o in c.get("outputs", [])), "training curves"
 
 
-@pytest.mark.parametrize("wrong,says", [({"method": "HDD"}, "expected one of LMD, ADD, HD, CDA"), ({"bias_type": "ageism"}, "expected one of religion1, religion2, race, gender, orientation")])
+@pytest.mark.parametrize(
+    "wrong,says",
+    [
+        ({"method": "HDD"}, "method 'HDD' is unknown: expected one of LMD, ADD, HD, CDA"),
+        ({"bias_type": "ageism"}, "expected one of religion1, religion2, race, gender, orientation"),
+        ({"split": "dev"}, "split 'dev' is unknown: expected one of train, valid, test"),
+        ({"keep_model": "false"}, "keep_model is 'false': expected True or False"),
+    ],
+)
 def test_an_unknown_value_gives_the_allowed_ones(wrong, says):
     with pytest.raises(ValueError, match=says):
-        module.check_run(**{"method": "HD", "bias_type": "race", "corpus": "auto", **wrong})
+        module.check_run(**{"method": "HD", "bias_type": "race", "split": "test", **wrong})
 
 
 def test_debiased_is_what_it_says():
