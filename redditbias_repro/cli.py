@@ -141,7 +141,7 @@ def _report(args) -> None:
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 # %% ../nbs/09_cli.ipynb #3e3d5b68
-METHOD_NAMES = ("LMD", "ADD", "HD", "CDA", "CADA", "CTDA", "LMD-sentence", "ADD-sentence", "HD-sentence")  # of `losses.METHODS`, which takes seconds to import
+METHOD_NAMES = ("LMD", "ADD", "HD", "CDA", "CADA", "CTDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # of `losses.METHODS`, which takes seconds to import
 
 
 def _parser() -> argparse.ArgumentParser:

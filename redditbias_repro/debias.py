@@ -279,7 +279,7 @@ def debias(
     lambda_lm: float | None = None,  # λ_LM; None: the method's
     lambda_d: float | None = None,  # λ_D; None: the method's
     seed: int = 0,  # of order and dropout
-    learning_rate: float = 5e-5,  # §5.1; falls linearly to 0, Trainer's default, as in the authors' scripts
+    learning_rate: float = 5e-5,  # §5.1; falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
     block_size: int = BLOCK_SIZE,  # tokens that are kept of a sentence
     extra_pairs: bool = False,  # also the specification's further forms of P
     subspace_every: int = 1,  # steps after which HD's subspace is found anew

@@ -113,7 +113,7 @@ CORPUS_TITLES = {
 }
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
 ORIGINAL = "not debiased"
-METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "LMD-sentence", "ADD-sentence", "HD-sentence")  # as in Figure 1, then the other reading of equation 2
+METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # as in Figure 1, then what `losses` has beside it
 
 
 def _in_order(methods: Iterable[str]) -> list[str]:

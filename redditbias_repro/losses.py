@@ -297,7 +297,8 @@ METHODS = {
     "CDA": Method(augment=augment_targets),
     "CADA": Method(augment=augment_attributes),
     "CTDA": Method(augment=augment_targets),
-}  # RedditBias §4; CADA and CTDA: CHBias §5.3
+    "FT": Method(),
+}  # RedditBias §4; CADA and CTDA: CHBias §5.3; FT: fine-tuning on the same sentences without debiasing, a control
 METHODS |= {f"{name}-sentence": replace(METHODS[name], weigh="sentence") for name in ("LMD", "ADD", "HD")}
 
 

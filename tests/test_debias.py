@@ -119,6 +119,11 @@ def test_cda_is_plain_training_on_the_augmented_sentences(padded, tmp_path):
     assert run.history.loss.iloc[-1] < run.history.loss.iloc[0]
 
 
+def test_the_control_is_plain_training(padded, tmp_path):
+    run = debias(fresh(padded), padded, SPEC, TEXTS, "FT", tmp_path / "run", **FAST)
+    assert run.settings["sentences"] == len(TEXTS) and "debias_loss" not in run.history and run.history.loss.iloc[-1] < run.history.loss.iloc[0]
+
+
 def test_a_method_of_ones_own(padded, tmp_path):
     seen = []
 

@@ -60,7 +60,7 @@ def test_any_part_can_be_asked_for():
 
 def test_a_cluster_takes_the_grid_unchanged():
     """Dry run with Snakemake's slurm plugin: the same jobs."""
-    done = snakemake("--dry-run", "--forceall", "--executor", "slurm", "--jobs", "20", "--default-resources", "slurm_account=a", config=ROOT / "config" / "smollm.yaml")
+    done = snakemake("--dry-run", "--forceall", "--executor", "slurm", "--jobs", "20", "--default-resources", "slurm_account=a", "runtime=120", "--set-resources", "debias:gpu=1", "tried:gpu=1", config=ROOT / "config" / "smollm.yaml")
     assert done.returncode == 0 and "debias" in done.stdout, done.stdout + done.stderr
 
 
