@@ -170,11 +170,11 @@ def test_committed_table_is_made_from_the_committed_records(committed):
     kept = pd.read_csv(committed / "figures" / "redditbias" / "lmb.csv")
     assert tuple(kept.columns) == LMB_COLUMNS
     made = lmb_table(folder=committed / "results")
-    numbers = ["n", "n_removed", "outlier_sd", "t", "p", "p_holm", "d_z", "d_z_low", "d_z_high", "t_log", "p_log"]
+    numbers = ["train_seed", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "d_z", "d_z_low", "d_z_high", "t_log", "p_log"]
     assert kept[["model", "method", "bias_type", "corpus", "split", "significant"]].equals(made[["model", "method", "bias_type", "corpus", "split", "significant"]])
     np.testing.assert_allclose(kept[numbers].astype(float), made[numbers].astype(float), rtol=1e-5)
     for model in ("DialoGPT-small (published)", "smollm2-135m-instruct"):
-        rows = kept[(kept.model == model) & (kept.corpus == "redditbias") & kept.outlier_sd.isna() & (kept.split == "test")]
+        rows = kept[(kept.model == model) & (kept.corpus == "redditbias") & kept.outlier_sd.isna() & (kept.split == "test") & (kept.method == "baseline")]
         assert list(rows.bias_type) == list(BIAS_TYPES)
 
 
