@@ -47,8 +47,8 @@ from .records import project_path, write_atomic, write_record
 from .specs import BIAS_TYPES, BiasSpec
 
 # %% auto #0
-__all__ = ['GRID', 'SEARCHED', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased', 'debias',
-           'mean_losses', 'measure_debiased', 'select', 'choose', 'check_run']
+__all__ = ['SEARCHED', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses',
+           'measure_debiased', 'select', 'choose', 'check_run']
 
 # %% ../nbs/05_debias.ipynb #b0b25f3b
 @dataclass
@@ -60,7 +60,6 @@ class DebiasLoss:
     lambda_lm: float
     lambda_d: float
     subspace_every: int = 1  # training steps after which HD's subspace is found anew, as the embeddings move
-    share: float = 0.5  # of the squared norm that HD's subspace explains
     subspace: Tensor | None = None  # (k, d) the last one found
     found_at: int = -1  # the step at which it was found
     parts: dict[str, Tensor | float] = field(default_factory=dict)  # sums since the last report
@@ -96,7 +95,7 @@ class DebiasLoss:
 
     def _subspace(self, t1, t2, step) -> Tensor:
         if self.subspace is None or (step != self.found_at and step % self.subspace_every == 0):
-            self.subspace, self.found_at = bias_subspace(t1, t2, self.share), step
+            self.subspace, self.found_at = bias_subspace(t1, t2), step
         return self.subspace.to(t1.device)
 
     def report(self) -> dict[str, float]:
@@ -235,12 +234,23 @@ def _full(folder: Path, needed: int) -> OSError | None:
         return None
     return OSError(errno.ENOSPC, f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from")
 
-
+# %% ../nbs/05_debias.ipynb #239cd745
 def _code() -> str:
     "Hash of the code that training depends on"
     return hashlib.sha256(b"".join((files("redditbias_repro") / name).read_bytes() for name in ("losses.py", "debias.py"))).hexdigest()[:16]
 
 
+def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:
+    "What a run depends on, in the order that debias.json shows; λ and weighting only where a loss reads them"
+    own = getattr(chosen.loss or chosen.augment, "__qualname__", "own")
+    unused = {} if chosen.loss else {"lambda_lm": None, "lambda_d": None}
+    data = _digest([asdict(s) for s in sentences] + [asdict(spec)])
+    return {
+        "method": method if isinstance(method, str) else own, "spec": spec.name, **numbers, **unused, "weigh": chosen.weigh if chosen.loss else None,
+        "sentences": len(sentences), "data": data, "code": _code(), **{k: str(v) for k, v in training.items()},
+    }  # fmt: skip
+
+# %% ../nbs/05_debias.ipynb #a54719dc
 def _finished(folder: Path, settings: dict, replace: bool) -> Debiased | None:
     "The finished run with these settings, if it is there; another is removed or, unless `replace`, a `ValueError`"
     if not folder.exists():
@@ -265,7 +275,7 @@ def _start(partial: Path, settings: dict, replace: bool) -> None:
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
 
-# %% ../nbs/05_debias.ipynb #239cd745
+# %% ../nbs/05_debias.ipynb #acf30d82
 def debias(
     model,  # causal model in float32, from `load_model`; it is trained in place
     tokenizer,  # its tokenizer, a fast one
@@ -300,13 +310,11 @@ def debias(
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
     lambda_lm, lambda_d = (own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d)))
-    settings = {
-        "method": method if isinstance(method, str) else getattr(method.loss or method.augment, "__qualname__", "own"), "spec": spec.name, "epochs": epochs, "batch_size": batch_size,
-        "grad_accum": grad_accum, "lambda_lm": lambda_lm if chosen.loss else None, "lambda_d": lambda_d if chosen.loss else None, "weigh": chosen.weigh if chosen.loss else None, "seed": seed,
-        "learning_rate": learning_rate, "block_size": block_size, "extra_pairs": extra_pairs, "subspace_every": subspace_every,
-        "sentences": len(sentences), "data": _digest([asdict(s) for s in sentences] + [asdict(spec)]), "code": _code(), "corpus": corpus, **{k: str(v) for k, v in training.items()},
-    }  # fmt: skip
-    settings["base"] = hash_weights(model)
+    numbers = dict(
+        epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed, learning_rate=learning_rate,
+        block_size=block_size, extra_pairs=extra_pairs, subspace_every=subspace_every, corpus=corpus, base=hash_weights(model),
+    )  # fmt: skip
+    settings = _settings(method, chosen, spec, sentences, numbers, training)
     partial = folder.with_name(folder.name + ".partial")
     arguments = _arguments(partial, settings, save_steps, use_cpu=model.device.type == "cpu", **training)
     with arguments.main_process_first():
@@ -409,9 +417,6 @@ def measure_debiased(
     return [*records, {**records[0], **of_training, "seconds": run.seconds, "provenance": origin}]
 
 # %% ../nbs/05_debias.ipynb #ec09ebd0
-GRID = {"batch_size": (4, 8, 16), "grad_accum": (1, 5, 8), "lambda_lm": (0.001, 0.01), "lambda_d": (10, 50, 100)}  # RedditBias §5.1
-
-
 def select(
     runs: pd.DataFrame,  # a row a run: t (validation pairs), lmp, lmp_before, and its hyperparameters
     max_lmp_rise: float = 0.5,  # the most that perplexity may rise, as a share of what it was

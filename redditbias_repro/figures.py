@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +13,15 @@ import numpy as np
 import pandas as pd
 
 from .data import TABLE3, table3
-from .metrics import PUBLISHED_MODEL, lmb_table, lmp_table
+from .metrics import METHOD_ORDER, PUBLISHED_MODEL, lmb_table, lmp_table, order_methods
 from .records import project_path, read_records, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'METHOD_ORDER', 'CURVES', 'SEARCH_COLUMNS', 'DIALOGPT', 'RAISED',
-           'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences', 'table3_wide',
-           'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report', 'record_origins',
-           'search_table', 'check_claims']
+__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DIALOGPT', 'RAISED', 'STATED', 'CHECKS',
+           'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences', 'table3_wide', 'plot_lmb',
+           'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report', 'record_origins', 'search_table',
+           'check_claims']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -113,11 +112,6 @@ CORPUS_TITLES = {
 }
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
 ORIGINAL = "not debiased"
-METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # as in Figure 1, then what `losses` has beside it
-
-
-def _in_order(methods: Iterable[str]) -> list[str]:
-    return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
 
 
 def _types(table: pd.DataFrame) -> dict[str, str]:
@@ -128,7 +122,7 @@ def _types(table: pd.DataFrame) -> dict[str, str]:
 
 def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
     "`table` with a column `bar`, whichever of model and method varies, in the order of Figure 1"
-    order = {m: i for i, m in enumerate(_in_order(table["method"]))}
+    order = {m: i for i, m in enumerate(order_methods(table["method"]))}
     table = table.sort_values("method", key=lambda c: c.map(order), kind="stable")
     method = table["method"].where(table["method"] != "baseline", ORIGINAL)
     if (table["method"] == "baseline").all():
@@ -167,7 +161,8 @@ def _style(bars: list[str]) -> dict[str, tuple]:
 
 
 def _legend(ax, bars):
-    ax.legend(title="", frameon=True, fontsize=9, ncols=1 if len(bars) < 4 else 3)
+    few = {"frameon": True} if len(bars) < 4 else {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
+    ax.legend(title="", fontsize=9, **few)
     for handle, (_, hatch) in zip([h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], _style(bars).values()):
         handle.set_hatch(hatch * 2)
 
@@ -249,7 +244,7 @@ def plot_runs(
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    methods, types = _in_order(records.method), _types(records)
+    methods, types = order_methods(records.method), _types(records)
     colors = dict(zip(types, sns.color_palette("colorblind", len(types))))
     with sns.axes_style("whitegrid"):
         figure, axes = plt.subplots(len(CURVES), len(methods), figsize=(2.9 * len(methods), 2.4 * len(CURVES)), squeeze=False)
@@ -275,7 +270,7 @@ def _wide(table: pd.DataFrame, index: list[str], cell) -> pd.DataFrame:
     "One column a bias type; `cell` makes a text of the rows of all training seeds"
     cells = {key: cell(group) for key, group in table.groupby([*index, "bias_type"], sort=False)}
     wide = pd.Series(cells).unstack().reindex(columns=list(BIAS_TYPES)).rename_axis(index).reset_index()
-    order = {m: i for i, m in enumerate(_in_order(wide["method"]))}
+    order = {m: i for i, m in enumerate(order_methods(wide["method"]))}
     wide = wide.sort_values("method", key=lambda c: c.map(order)).sort_values("model", kind="stable")
     return wide.rename(columns={b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES})
 
@@ -321,14 +316,18 @@ def lmp_report(
 # %% ../nbs/08_figures.ipynb #2a794d87
 def record_origins(
     records: pd.DataFrame,  # from `records.read_records`
-) -> pd.DataFrame:  # a row for each model and corpus: model, weights, corpus, files, seed, device, package, git_commit
+) -> pd.DataFrame:  # a row for each model and corpus: model, method, bias_type, train_seed, weights, corpus, files, seed, device, package, git_commit
     "Provenance of records in short: the first 12 digits of the weights' hash, the number of corpus files, what measured it"
     rows = []
-    for r in records.drop_duplicates(["model", "corpus"]).itertuples(index=False):
-        origin = r.provenance
+    for r in records.to_dict("records"):
+        origin = r["provenance"]
+        own = r["method"] != "baseline"  # what was measured on other bias types is the same model otherwise
+        model = (r["model"], r["method"], r["bias_type"] if own else None, r.get("train_seed"))
         weights, files = origin["model"].get("weights_sha256", ""), origin["corpus"].get("files", {})
-        rows.append((r.model, weights[:12], r.corpus, len(files), r.seed, origin["device"], origin["package"], origin["git_commit"]))
-    return pd.DataFrame(rows, columns=["model", "weights", "corpus", "files", "seed", "device", "package", "git_commit"])
+        rows.append((*model, weights[:12], r["corpus"], len(files), r["seed"], origin["device"], origin["package"], origin["git_commit"]))
+    table = pd.DataFrame(rows, columns=["model", "method", "bias_type", "train_seed", "weights", "corpus", "files", "seed", "device", "package", "git_commit"])
+    table = table.drop_duplicates(["model", "method", "bias_type", "train_seed", "corpus"])
+    return table.dropna(axis="columns", how="all").reset_index(drop=True)
 
 # %% ../nbs/08_figures.ipynb #86660965
 SEARCH_COLUMNS = ("model", "bias_type", "method", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "t_before", "t", "p", "lmp_before", "lmp", "lmp_rise", "max_lmp_rise", "chosen")
@@ -344,10 +343,9 @@ def search_table(
 # %% ../nbs/08_figures.ipynb #0e3b39ee
 DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
 RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
+STATED = {"biased": (-1, True), "stereotypical, not significant": (-1, False), "other way, not significant": (1, False)}  # sign of t, significance
 CHECKS = {
-    "biased": (lambda r: r.t < 0 and r.significant, lambda r: True),
-    "stereotypical, not significant": (lambda r: r.t < 0 and not r.significant, lambda r: True),
-    "other way, not significant": (lambda r: r.t > 0 and not r.significant, lambda r: True),
+    **{name: (lambda r, said=said: (np.sign(r.t), r.significant) == said, lambda r: True) for name, said in STATED.items()},
     "removed": (lambda r: r.t > 0 or not r.significant, lambda r: r.t_before < 0 and r.significant_before),
     "kept": (lambda r: r.t < 0 and r.significant, lambda r: r.t_before < 0 and r.significant_before),
     "attenuated": (lambda r: r.t_before < r.t and abs(r.t) < abs(r.t_before), lambda r: r.t_before < 0 and r.significant_before),
@@ -367,6 +365,7 @@ def check_claims(
     rows = lmb.groupby([*keys, "method"], dropna=False, sort=False).agg(**mean).reset_index()
     before = rows[rows.method == "baseline"].set_index(keys)[["t", "significant"]].add_suffix("_before")
     rows = rows.join(before, on=keys)
+    rows.loc[rows.method == "baseline", "t_before"] = np.nan  # it is what others are held against
     rises = _with_rise(lmp_table([]) if lmp is None else lmp).groupby(["model", "method", "bias_type"], as_index=False).rise.mean()
     rows = said.merge(rows.merge(rises, how="left"), on=["bias_type", "method"])
     rows["verdict"] = [_verdict(r) for r in rows.itertuples()]
@@ -377,4 +376,14 @@ def _verdict(row) -> str:
     holds, applies = CHECKS[row.check]
     if not applies(row):
         return "not measured" if row.check == "raises perplexity" else "no case: " + ("significantly stereotypical before" if row.check == "overshoots" else "not significantly stereotypical before")
-    return ("reproduced" if holds(row) else "not reproduced") if row.model in DIALOGPT else ("holds" if holds(row) else "does not hold")
+    yes, no = ("reproduced", "not reproduced") if row.model in DIALOGPT else ("holds", "does not hold")
+    return yes if holds(row) else no + _what_is_the_same(row)
+
+
+def _what_is_the_same(row) -> str:
+    "For a statement on direction and significance that does not come out, which of the two is as said"
+    if row.check not in STATED:
+        return ""
+    sign, significant = STATED[row.check]
+    same = [what for what, agrees in (("direction", np.sign(row.t) == sign), ("significance", row.significant == significant)) if agrees]
+    return f": only the {same[0]} is the same" if same else ": neither direction nor significance is the same"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .specs import BiasSpec, match_terms
+from .specs import BiasSpec, match_terms, writes_blanks
 
 # %% auto #0
 __all__ = ['BLOCK_SIZE', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'combined_loss', 'Sentence',
@@ -135,10 +135,9 @@ def _tokens_of(offsets, start: int, end: int) -> tuple[int, int]:
 def term_tokens(
     tokenizer,  # a fast one
     term: str,  # without a wildcard
-    language: str = "en",  # ISO 639-1; Chinese, Japanese, Thai and their like write no blank before a word
 ) -> list[int]:
     "Token ids of a term as it stands inside a sentence. `ValueError` if the tokenizer has no token for it"
-    before = "" if language in ("zh", "ja", "th", "lo", "km", "my") else " "
+    before = " " if writes_blanks(term) else ""
     encoded = tokenizer(before + term, add_special_tokens=False, return_offsets_mapping=True)
     first, after = _tokens_of(encoded["offset_mapping"], len(before), len(before) + len(term))
     if first == after:
@@ -184,7 +183,7 @@ def target_pairs(
     if not pairs:
         raise ValueError(f"the specification {spec.name or 'given'} has no pairs of target terms: a debiasing loss needs at least one")
     terms = tuple(dict.fromkeys(t for p in pairs for t in p))
-    ids = {t: term_tokens(tokenizer, t, spec.language) for t in terms}
+    ids = {t: term_tokens(tokenizer, t) for t in terms}
     most = max(len(v) for v in ids.values())
     rows = {t: v + [-1] * (most - len(v)) for t, v in ids.items()}
     rows1, rows2 = (torch.tensor([rows[p[i]] for p in pairs]) for i in (0, 1))

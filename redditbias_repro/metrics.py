@@ -25,8 +25,8 @@ from .scoring import _tokenize, mean_perplexity, sequence_scores
 from .specs import BIAS_TYPES
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'measure_lmb', 'published_lmb',
-           'lmb_table', 'lmp', 'measure_lmp', 'lmp_table']
+__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'measure_lmb',
+           'published_lmb', 'order_methods', 'lmb_table', 'lmp', 'measure_lmp', 'lmp_table']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -213,15 +213,26 @@ LMB_COLUMNS = (
 )  # fmt: skip
 
 
+METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # as in Figure 1, then what `losses` has beside it
+
+
+def order_methods(
+    methods: Iterable[str],  # names
+) -> list[str]:  # each once
+    "Methods as the paper lists them; those that it does not know come last"
+    return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
+
+# %% ../nbs/03b_metrics.ipynb #fc21138a
 def _table(records, folder, metric, columns) -> pd.DataFrame:
-    "Records of a metric as rows, and `order`, the place of their bias type"
+    "Records of a metric as rows; `order` and `method_order`, the places of their bias type and method"
     if records is None:
         table = read_records(folder, paper="redditbias", metric=metric)
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, *columns])))
     order = {b: i for i, b in enumerate(BIAS_TYPES)}
-    return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], train_seed=table["train_seed"].astype(float))
+    methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
+    return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], method_order=table["method"].map(methods), train_seed=table["train_seed"].astype(float))
 
 
 def lmb_table(
@@ -234,7 +245,7 @@ def lmb_table(
     if len(table):
         family = table.groupby(["model", "method", "train_seed", "corpus", "split", "outlier_sd"], dropna=False, sort=False)["p"]
         table["p_holm"] = family.transform(holm)
-    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "sd", "model", "method", "order", "bias_type", "train_seed"])
+    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "sd", "model", "method_order", "order", "bias_type", "train_seed"])
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/03b_metrics.ipynb #89ed007d
@@ -284,4 +295,4 @@ def lmp_table(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
     "LM perplexity of every model and method"
-    return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
+    return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)

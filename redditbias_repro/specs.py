@@ -15,7 +15,8 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'load_spec']
+__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs',
+           'load_spec']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -31,6 +32,13 @@ LANGUAGES = frozenset(
 # %% ../nbs/00_specs.ipynb #22c32023
 _NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts written without spaces
 _WORD = rf"(?![{_NO_SPACES}])[\p{{L}}\p{{N}}\p{{M}}_]"  # a character that cannot touch a whole word
+
+
+def writes_blanks(
+    text: str,  # a term, say
+) -> bool:
+    "Whether a text begins in a script that puts blanks between words, as Chinese and Thai do not"
+    return not regex.match(f"[{_NO_SPACES}]", text)
 
 
 def _term_pattern(term: str) -> str:

@@ -5,9 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.figures import check_claims, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, save_figure, save_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.figures import check_claims, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
-from redditbias_repro.records import write_record
+from redditbias_repro.records import read_records, write_record
 from redditbias_repro.specs import BIAS_TYPES
 
 
@@ -90,8 +90,12 @@ def verdicts(claims, **where):
 def test_claims_on_models_that_were_not_debiased(published):
     assert check_claims(published).verdict.tolist() == ["reproduced"] * 5
     assert check_claims(published.assign(model="other")).verdict.tolist() == ["holds"] * 5
-    assert set(check_claims(published.assign(model="other", t=-published.t)).verdict) == {"does not hold"}
-    assert check_claims(published.assign(significant=~published.significant)).verdict.tolist() == ["not reproduced"] * 5
+    opposite = check_claims(published.assign(model="other", t=-published.t))
+    assert set(opposite.verdict) == {"does not hold: only the significance is the same"}
+    assert check_claims(published.assign(significant=~published.significant)).verdict.tolist() == ["not reproduced: only the direction is the same"] * 5
+    neither = check_claims(published.assign(t=-published.t, significant=~published.significant))
+    assert neither.verdict[0] == "not reproduced: neither direction nor significance is the same"
+    assert neither.t_before.isna().all(), "nothing was before"
 
 
 def test_claims_on_debiased_models(published):
@@ -129,6 +133,13 @@ def test_bars_of_debiased_models(published):
     assert [bar.get_height() for bar in ax.containers[1]] == [-2.0] * 5 and len(ax.texts) == 2, "no asterisk where one seed has none"
 
 
+def test_a_long_legend_hides_no_bar(published):
+    names = ["baseline", "LMD", "ADD", "HD", "CDA"]
+    ax = plot_lmb(pd.concat([debiased(published, -1.0, method=m) for m in names])).axes[0]
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
+
+
 def test_bars_of_perplexities():
     ax = plot_lmp(perplexities(LMD=300.0, HD=110.0)).axes[0]
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["LMD", "HD", "not debiased: 100"] and ax.get_yscale() == "linear"
@@ -164,6 +175,15 @@ def test_report(tmp_path):
     for r in published_lmb():
         write_record(r, tmp_path)
     assert "| redditbias | DialoGPT-small (published) | baseline | -3.57* (-0.23) | -5.34* (-0.35) | 1.17 (0.07) | -1.37 (-0.09)" in lmb_report(tmp_path)
+
+
+def test_origins_name_every_model(committed):
+    """Debiased models are other weights than the model that they were made of."""
+    records = read_records(committed / "results", paper="redditbias", metric="lmb")
+    origins = record_origins(records)
+    known = origins[origins.weights != ""]
+    models = known.drop_duplicates(["model", "method", "bias_type", "train_seed"])
+    assert len(models) == models.weights.nunique() and (models.method != "baseline").any()
 
 
 def test_committed_table_is_made_from_the_committed_records(committed):

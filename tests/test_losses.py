@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from conftest import unavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from redditbias_repro.data import fetch, load_pairs, load_phrases
+from redditbias_repro.data import FetchError, fetch, load_pairs, load_phrases
 from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
 from redditbias_repro.losses import (
     METHODS,
@@ -39,8 +40,10 @@ TEXTS = ["jews are greedy", "the christian jews, greedy and greedier", "nobody",
 @pytest.fixture(scope="module")
 def gpt2_tokenizer():
     """GPT-2's own, from DialoGPT's files."""
-    folder = fetch("microsoft/DialoGPT/configs/117M/vocab.json").parent
-    fetch("microsoft/DialoGPT/configs/117M/merges.txt")
+    try:
+        folder = [fetch(f"microsoft/DialoGPT/configs/117M/{name}") for name in ("vocab.json", "merges.txt")][0].parent
+    except FetchError as e:
+        unavailable(f"GPT-2's tokenizer cannot be had: {e}")
     return AutoTokenizer.from_pretrained(folder, config=None, use_fast=True, tokenizer_type="gpt2")
 
 
@@ -171,7 +174,6 @@ def slow_loss(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
 @pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
 def test_the_loss_of_a_batch_is_that_of_a_slow_loop(random_model, tokenizer, name):
     """On six families of models: alignment, padding, weights and losses together, and their gradients."""
-    random_model.config.pad_token_id = 0
     pairs = target_pairs(SPEC, tokenizer)
     sentences = [s for s in locate_terms(tokenizer, TEXTS, METHODS[name].find(SPEC, pairs)) if len(s.input_ids) > 1]
     batch = Collator(0)(sentences)
@@ -200,8 +202,7 @@ def test_untied_and_biased_output_layers(tokenizer):
     model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, tie_word_embeddings=False))
     before = mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"]
     with torch.no_grad():
-        model.get_input_embeddings().weight[tokenizer(" jews")["input_ids"][-1]] *= 1.0
-        model.lm_head.weight.zero_()
+        model.lm_head.weight.zero_()  # the input embeddings stay
     assert before > 0 and mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"] == 0
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(tokenizer)))
     with torch.no_grad():

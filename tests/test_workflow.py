@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from redditbias_repro.records import read_records, repo_root
 
@@ -49,7 +50,14 @@ def test_what_the_grid_is():
     assert planned("smollm") == {"fetch": 1, "tried": 9, "chosen": 3, "configured": 1, "debias": 20, "redditbias": 1, "all": 1}
     assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 20 * 3, "redditbias": 2, "all": 1}
     assert planned("demo") == {"fetch": 1, "configured": 1, "debias": 1, "redditbias": 1, "all": 1}
+    assert planned("smollm-sentence") == {"fetch": 1, "configured": 1, "debias": 8, "redditbias": 1, "all": 1}
     assert planned("smollm", "search") == {"fetch": 1, "tried": 9, "chosen": 3, "search": 1}
+
+
+def test_the_paper_profile_searches_the_papers_grid():
+    search = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())["debias"]["search"]
+    wanted = {"batch_size": [4, 8, 16], "grad_accum": [1, 5, 8], "lambda_lm": [0.001, 0.01], "lambda_d": [10, 50, 100]}  # §5.1
+    assert {k: search[k] for k in wanted} == wanted
 
 
 def test_any_part_can_be_asked_for():
