@@ -106,6 +106,27 @@ def _specs(args) -> None:
         print(f"\n{key} ({len(getattr(spec, key))}): {', '.join(getattr(spec, key))}")
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
 
+# %% ../nbs/09_cli.ipynb #6712e968
+def _retrieve(args) -> None:
+    from redditbias_repro.retrieval import find_sources, named_specs, period, retrieve
+
+    specs = {}
+    for name in args.bias_type or ["all"]:
+        specs |= named_specs(name)
+    api = args.source[0].startswith(("http://", "https://"))
+    if api and len(args.source) > 1:
+        raise ValueError("give one address, or files")
+    source = args.source[0] if api else [path for s in args.source for path in find_sources(s)]
+    start, end = period(args.years, args.before)
+    limits = (start, end) if api or args.before else (None, None)
+    asked = {"size": args.size, "rate": args.rate} if api else {}
+    found = retrieve(source, specs, args.out, *limits, **asked)
+    stats = found.attrs["stats"]
+    counted = ", ".join(f"{stats[k]:,} {k.replace('_', ' ')}" for k in ("bytes", "lines", "parsed", "broken", "invalid_utf8", "torn") if stats.get(k))
+    print(f"written: {args.out} ({len(found):,} candidates{'; ' + counted if counted else ''})")
+    for name, n in found.bias_type.value_counts().items():
+        print(f"{name:12} {n:>9,}")
+
 # %% ../nbs/09_cli.ipynb #111db6db
 def _debias(args) -> None:
     from redditbias_repro.data import load_phrases
@@ -151,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("measure", help="Language Model Bias of a model", description="Language Model Bias (RedditBias §3.1): paired t-test on the perplexities of stereotypes and their counterfactuals. Negative t: stereotypical.")
     p.add_argument("--model", default="smollm2-135m-instruct", help="name on the Hugging Face hub, local folder, or packaged model (default: %(default)s)")
     p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"one of {', '.join(BIAS_TYPES)}; may be given several times (default: all); a label where --corpus is a file")
-    p.add_argument("--corpus", default="auto", help=f"{', '.join(CORPORA)}, or a CSV with columns text1 (stereotype) and text2 (counterfactual) (default: %(default)s)")
+    p.add_argument("--corpus", default="auto", help=f"{', '.join(CORPORA)}, a CSV with columns text1 (stereotype) and text2 (counterfactual), or a folder that 02a_annotation wrote (default: %(default)s)")
     p.add_argument("--split", default="test", choices=SPLITS, help="default: %(default)s")
     p.add_argument("--outlier-sd", type=float, metavar="K", help="take out pairs outside mean ± K standard deviations; the paper: 3, done already in the released pairs (default: keep all)")
     p.add_argument("--seed", type=int, default=0, help="of bootstrap and permutations (default: %(default)s)")
@@ -177,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--bias-type", default="religion1", choices=BIAS_TYPES, help="default: %(default)s")
     p.add_argument("--model", default="smollm2-135m-instruct", help="name on the Hugging Face hub, local folder, or packaged model (default: %(default)s)")
     p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the model is written")
-    p.add_argument("--corpus", default="auto", help=f"{', '.join(CORPORA)}, or a CSV with columns text1 (stereotype) and text2 (counterfactual) (default: %(default)s)")
+    p.add_argument("--corpus", default="auto", help=f"{', '.join(CORPORA)}, a CSV with columns text1 (stereotype) and text2 (counterfactual), or a folder that 02a_annotation wrote (default: %(default)s)")
     p.add_argument("--texts", type=Path, metavar="FILE", help="training sentences of your own, one a line, in place of the corpus")
     p.add_argument("--spec", metavar="TOML", help="bias specification of your own, in place of the bias type's")
     p.add_argument("--epochs", type=float, default=2, help="default: %(default)s")
@@ -189,6 +210,16 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: %(default)s)")
     p.add_argument("--replace", action="store_true", help="remove a run with other settings that is in the folder")
     p.set_defaults(run=_debias)
+
+    p = commands.add_parser("retrieve", help="candidate comments from Reddit dumps or an API", description="Find comments with a target phrase and a stereotypical attribute (RedditBias §2.2) in dump files (.zst, .gz, .bz2, .xz, lines of JSON), in an API that speaks Pushshift's comment search, or in earlier results, which are merged.")
+    p.add_argument("source", nargs="+", help="dump files, folders, patterns, earlier .parquet results, or the address of an API")
+    p.add_argument("--out", type=Path, required=True, metavar="PARQUET", help="where the candidates are written; what was stopped goes on")
+    p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"one of {', '.join(BIAS_TYPES)}, or a TOML file of your own; may be given several times (default: all five, in one pass)")
+    p.add_argument("--years", type=float, default=3.33, help="length of the period that an API is asked about (default: %(default)s, §2.2)")
+    p.add_argument("--before", default="", metavar="DATE", help="its end, such as 2020-12-31 (default: now); dump files are read whole unless it is given")
+    p.add_argument("--size", type=int, default=100, help="comments that the API is asked for at a time (default: %(default)s)")
+    p.add_argument("--rate", type=float, default=1.0, help="requests a second, at most (default: %(default)s)")
+    p.set_defaults(run=_retrieve)
 
     p = commands.add_parser("fetch", help="download corpora into the cache and check them", description="Download corpora into the cache (REDDITBIAS_CACHE), from REDDITBIAS_MIRROR or GitHub at pinned commits, checked against git's blob ids.")
     p.add_argument("prefix", nargs="?", help="only files whose key begins with this, such as umanlp/RedditBias/data/race (default: what RedditBias' tables need)")

@@ -50,7 +50,7 @@ def _term_pattern(term: str) -> str:
     return left + regex.escape(stem) + right
 
 # %% ../nbs/00_specs.ipynb #4f0e889f
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _compile(terms: tuple[str, ...]) -> tuple[regex.Pattern, tuple[str, ...]]:
     "One pattern with a group for each term, longest term first, and the terms in that order"
     terms = tuple(sorted(dict.fromkeys(terms), key=lambda t: (-len(t.rstrip("*")), t)))
