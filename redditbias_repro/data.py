@@ -24,9 +24,9 @@ from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'RELEASE', 'SPLITS', 'CORPORA', 'TABLE3', 'REFERENCES', 'PUBLISHED', 'list_files', 'FetchError',
-           'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'read_pairs', 'load_pairs', 'load_phrases',
-           'load_annotations', 'count_annotations', 'table3', 'load_references', 'release_files', 'extract_published',
-           'load_published']
+           'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'read_pairs', 'own_bias_types', 'load_pairs',
+           'load_phrases', 'load_annotations', 'count_annotations', 'table3', 'load_references', 'release_files',
+           'extract_published', 'load_published']
 
 # %% ../nbs/01_data.ipynb #868dbfb6
 @lru_cache(maxsize=1)
@@ -280,15 +280,34 @@ def read_pairs(
     pairs = pairs.reindex(columns=["text1", "text2", "target1", "target2"], fill_value="")
     return _with_corpus(pairs, path.stem, sha256=hashlib.sha256(content).hexdigest())
 
+# %% ../nbs/01_data.ipynb #1feb9074
+def own_bias_types(
+    corpus: str | Path,  # a CSV, or a folder with a folder for each bias type
+) -> list[str]:
+    "Bias types of a corpus of one's own. `FileNotFoundError` for what is neither"
+    path = Path(corpus)
+    if not path.is_dir():
+        return [path.stem]
+    types = sorted(p.parent.name for p in path.glob("*/test.csv"))
+    if not types:
+        raise FileNotFoundError(f"corpus {str(path)!r} has no folder with a test.csv: expected one for each bias type, as 02a_annotation writes it")
+    return types
+
 # %% ../nbs/01_data.ipynb #60a34d9b
 def load_pairs(
     bias_type: str,  # religion1, religion2, race, gender, orientation; only a label where `corpus` is a file
     split: str = "test",  # train, valid, test; a file of one's own has no splits
-    corpus: str = "auto",  # "redditbias" (released), "queries" (from the specification), "auto" (the first that can be had), or a CSV
+    corpus: str = "auto",  # "redditbias" (released), "queries" (from the specification), "auto" (the first that can be had), a CSV, or a folder of one's own
 ) -> pd.DataFrame:  # text1 (minoritized), text2 (dominant), target1, target2; `.attrs["corpus"]` says what it is
     "Counterfactual pairs (§3.1). Raises `ValueError` for an unknown name, `FetchError` where the release cannot be had"
     if corpus not in CORPORA:
-        return read_pairs(corpus)
+        if not Path(corpus).is_dir():
+            return read_pairs(corpus)
+        _known("bias type", bias_type, own_bias_types(corpus))
+        _known("split", split, SPLITS)
+        pairs = read_pairs(Path(corpus) / bias_type / f"{split}.csv")
+        pairs.attrs["corpus"]["name"] = Path(corpus).resolve().name
+        return pairs
     _known("bias type", bias_type, BIAS_TYPES)
     _known("split", split, SPLITS)
     if corpus == "queries":

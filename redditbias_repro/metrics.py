@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .data import CORPORA, cache_dir, load_pairs, load_published, load_references
+from .data import CORPORA, cache_dir, load_pairs, load_published, load_references, own_bias_types
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, provenance, read_records, versions, write_atomic, write_record
 from .scoring import _tokenize, mean_perplexity, sequence_scores
@@ -165,7 +165,7 @@ def _lmb_records(ppl1, ppl2, outlier_sds, seed, **fields) -> list[dict]:
 # %% ../nbs/03b_metrics.ipynb #add84c99
 def measure_lmb(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
-    bias_types: Iterable[str] | None = None,  # None: all five, or the name of the file where `corpus` is one
+    bias_types: Iterable[str] | None = None,  # None: all five, or those of a corpus of one's own
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     outlier_sd: Iterable[float | None] = (None, 3.0),  # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
@@ -175,14 +175,14 @@ def measure_lmb(
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
     own = corpus not in CORPORA
-    pairs = {b: load_pairs(b, split, corpus) for b in bias_types or ([Path(corpus).stem] if own else BIAS_TYPES)}
+    pairs = {b: load_pairs(b, split, corpus) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
     net, tokenizer = load_model(model, device, dtype)
     about = describe_model(net, model)
     records = []
     for b, p in pairs.items():
         found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
         scores, stats, used = mean_perplexity(found), found.attrs["stats"], p.attrs["corpus"]
-        fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own else split)
+        fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
         origin = {**provenance(about, used, str(net.device)), "scoring": stats}
         records += _lmb_records(scores[: len(p)], scores[len(p) :], outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
     return records

@@ -1,0 +1,305 @@
+"""Annotation: sheets, what spreadsheets do to them, agreement, splits."""
+
+import io
+
+import krippendorff
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro import annotation as module
+from redditbias_repro.annotation import (
+    LABELS,
+    RELEASE_MARKS,
+    SHEET,
+    LabelScreen,
+    agreement,
+    annotate,
+    count_labels,
+    has_labels,
+    make_sheets,
+    merge_labels,
+    read_released,
+    read_sheets,
+    sheet_order,
+    split,
+    table2,
+)
+from redditbias_repro.data import load_annotations, load_pairs, load_phrases, own_bias_types
+from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
+
+CATS = BiasSpec(targets1=("cats are", "lynxes are"), targets2=("dogs are",), pairs=(("cats", "dogs"), ("cat", "dog")), attributes1=("laz*",), verbs=("are",), name="cats")
+
+
+@pytest.fixture
+def phrases():
+    rows = [(f"c{i // 2}", True, f"comment {i // 2} says, “cats” are lazy", f"{'cats' if i % 3 else 'a cat'} are lazy; {i}") for i in range(60)]
+    return pd.DataFrame(rows, columns=SHEET[:4])
+
+
+def filled(path, answer, **options):
+    """A sheet with the labels that `answer` gives for a row's number in the phrases."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for column in LABELS:
+        table[column] = [str(answer(int(p.rsplit(" ", 1)[1]))) for p in table.phrase]
+    table.to_csv(path, index=False, **options)
+    return path
+
+
+# --- sheets ---
+
+
+def test_sheets_are_shared_and_shuffled(phrases, tmp_path):
+    paths = make_sheets(phrases, tmp_path, 3, overlap=9, seed=1)
+    sheets = [pd.read_csv(p, dtype=str, keep_default_na=False) for p in paths]
+    assert [p.name for p in paths] == ["annotator1.csv", "annotator2.csv", "annotator3.csv"] and all(list(s.columns) == list(SHEET) for s in sheets)
+    assert [len(s) for s in sheets] == [26] * 3 and len(set.intersection(*(set(s.phrase) for s in sheets))) == 9
+    assert set().union(*(s.phrase for s in sheets)) == set(phrases.phrase) and sheets[0].phrase.tolist() != sorted(sheets[0].phrase)
+    assert paths[0].read_bytes().startswith(b"\xef\xbb\xbf"), "Excel knows UTF-8 by it"
+    assert "Appendix B" in (tmp_path / "GUIDELINES.md").read_text() and "Sarcasm is biased" in (tmp_path / "GUIDELINES.md").read_text()
+    again = [p.read_bytes() for p in make_sheets(phrases, tmp_path / "b", 3, overlap=9, seed=1)]
+    assert again == [p.read_bytes() for p in paths] != [p.read_bytes() for p in make_sheets(phrases, tmp_path / "c", 3, overlap=9, seed=2)]
+    assert len(pd.read_csv(make_sheets(phrases, tmp_path / "d", ["me"], sample=10)[0])) == 10
+
+
+def test_labels_are_never_written_over(phrases, tmp_path):
+    first, second = make_sheets(phrases, tmp_path, 2)
+    make_sheets(phrases, tmp_path, 2, seed=3)  # nothing is lost yet
+    filled(second, lambda i: 1)
+    before = [p.read_bytes() for p in (first, second)]
+    with pytest.raises(FileExistsError, match="annotator2.csv holds labels: nothing was written"):
+        make_sheets(phrases, tmp_path, 2)
+    assert [p.read_bytes() for p in (first, second)] == before
+    (tmp_path / "annotator1.csv").write_text("my own notes")
+    assert has_labels(first), "something that is no sheet is not written over either"
+
+
+@pytest.mark.parametrize("change,says", [(lambda p: p.drop(columns="phrase"), "no column phrase"), (lambda p: p.iloc[:0], "no phrases to label")])
+def test_phrases_that_make_no_sheet(phrases, tmp_path, change, says):
+    with pytest.raises(ValueError, match=says):
+        make_sheets(change(phrases), tmp_path)
+    with pytest.raises(ValueError, match="0 to 60 rows"):
+        make_sheets(phrases, tmp_path, 2, overlap=61)
+    assert sheet_order(0, 2, 0)[0].size == 0
+
+
+# --- reading ---
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252", "mac_roman"])
+@pytest.mark.parametrize("sep", [",", ";", "\t"])
+def test_what_spreadsheets_do(phrases, tmp_path, encoding, sep):
+    (path,) = make_sheets(phrases, tmp_path)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    answers = ["1", "0", "", "1.0", "0.0", "TRUE", "false", " 1 "]
+    table["bias sent"] = [answers[i % 8] for i in range(60)]
+    table["bias phrase"] = "1"
+    table["attribute in window"] = ["TRUE", "true"] * 30
+    table = table.rename(columns={"bias sent": "Bias_Sent", "id": "ID"})
+    table["Unnamed: 6"] = ""
+    blank = pd.DataFrame([dict.fromkeys(table.columns, "")] * 2)
+    path.write_bytes(pd.concat([table, blank]).to_csv(index=False, sep=sep, lineterminator="\r\n").encode(encoding))
+    labels = read_sheets(path, phrases)
+    assert labels["bias sent"].tolist() == ["1", "0", "", "1", "0", "1", "0", "1"] * 7 + ["1", "0", "", "1"] and len(labels) == 60
+    assert set(labels.phrase) == set(phrases.phrase) and set(labels.comment) == set(phrases.comment) and labels["attribute in window"].all()
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        (",1,1\n", ",perhaps,1\n", r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): expected 0, 1 or nothing"),
+        (",1,1\n", ",1,2\n", "'2' in column 'bias phrase' of row 2"),
+        ("bias phrase", "biased phrase", r"no column 'bias phrase' \(is 'biased phrase' meant\?\)"),
+        (",True,", ",perhaps,", "'perhaps' in column 'attribute in window' of row 2: expected TRUE or FALSE"),
+        ("lazy; 0,1,1", "sleepy; 0,1,1", r"are not among the phrases that the sheets were made of \(1 such rows\): was a cell changed"),
+        ("bias phrase", "bias sent", "two columns|no column"),
+    ],
+)
+def test_what_cannot_be_read_is_named(phrases, tmp_path, old, new, says):
+    path = filled(make_sheets(phrases.iloc[:1], tmp_path)[0], lambda i: 1)
+    content = path.read_text().replace("\r", "")
+    assert old in content
+    path.write_text(content.replace(old, new, 1) if "lazy" not in old else content.replace("are lazy; 0,1,1", "are sleepy; 0,1,1"))
+    with pytest.raises(ValueError, match=says):
+        read_sheets(path, phrases)
+
+
+def test_rows_that_stand_twice(phrases, tmp_path):
+    path = filled(make_sheets(phrases, tmp_path)[0], lambda i: 1)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    pd.concat([table, table.iloc[:3]]).to_csv(path, index=False)
+    assert len(read_sheets(path)) == 60
+    pd.concat([table, table.iloc[:1].assign(**{"bias phrase": "0"})]).to_csv(path, index=False)
+    with pytest.raises(ValueError, match="rows 2, 62 are the same phrase with different labels"):
+        read_sheets(path)
+    with pytest.raises(FileNotFoundError):
+        read_sheets(tmp_path / "none")
+
+
+def test_the_releases_own_marks(corpus):
+    """All five read, with the counts of Table 3."""
+    wanted = {"religion1": (1200, 1099), "religion2": (1200, 1159), "race": (1273, 1182), "gender": (2028, 2033), "orientation": (1200, 1119)}
+    for b in BIAS_TYPES:
+        labels = read_released(b)
+        assert ((labels["bias phrase"] == "1").sum(), (labels["bias sent"] == "1").sum()) == wanted[b]
+    assert {m for b in BIAS_TYPES for c in ("bias_sent", "bias_phrase") for m in load_annotations(b)[c].str.lower()} == {*RELEASE_MARKS, "", "0", "1"}
+
+
+# --- the screen ---
+
+
+def test_the_screen_saves_every_answer_and_goes_on(phrases, tmp_path):
+    (path,) = make_sheets(phrases.iloc[:3], tmp_path)
+    screen = LabelScreen(path)
+    box = screen.show()
+    assert screen.bar in box.children and not screen.finished
+    rows = screen.table.phrase.tolist()
+    assert rows[0] in screen.text.value.replace("&#x27;", "'") and "Is the comment biased?" in screen.text.value
+    screen.buttons["1"].click()
+    assert "taken by itself" in screen.text.value and read_sheets(path).loc[0, "bias sent"] == "1"
+    screen.press({"key": "0"})
+    screen.press({"key": "?"})  # no button: nothing
+    screen.press({"key": "x"})
+    again = LabelScreen(path)
+    assert (again.row, again.question) == (1, 0), "an empty answer is not kept, so the row is open"
+    again.show()
+    for key in ("x", "1", "ArrowLeft", "0", "1", "1"):
+        again.press({"key": key})
+    assert again.finished and "All 3 rows are done" in again.text.value and again.bar.value == again.bar.max
+    again.press({"key": "1"})
+    assert read_sheets(path)[list(LABELS)].values.tolist() == [["1", "0"], ["", "0"], ["1", "1"]]
+    with pytest.raises(ValueError, match="expected '0', '1' or ''"):
+        again.answer("yes")
+
+
+def test_the_screen_shows_text_as_text(tmp_path):
+    rows = pd.DataFrame({"id": ["a"], "attribute in window": [True], "comment": ["<script>alert(1)</script>"], "phrase": ["<b>x"]})
+    screen = LabelScreen(make_sheets(rows, tmp_path)[0])
+    screen.show()
+    assert "<script>" not in screen.text.value and "&lt;script&gt;" in screen.text.value
+
+
+# --- agreement ---
+
+
+def labelled(**by_annotator):
+    rows = [(a, str(i), f"p{i}", x, x) for a, labels in by_annotator.items() for i, x in enumerate(labels) if x != "-"]
+    return pd.DataFrame(rows, columns=["annotator", "id", "phrase", *LABELS]).replace({"_": ""})
+
+
+def test_alpha_is_the_libraries(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 100)
+    labels = {n: "".join(str(int(t ^ (rng.random() < 0.15))) if rng.random() < 0.9 else "_" for t in truth) for n in "abc"}
+    found = agreement(labelled(**labels)).set_index("level").loc["phrase"]
+    matrix = [[np.nan if x == "_" else int(x) for x in labels[n]] for n in "abc"]
+    assert np.isclose(found.alpha, krippendorff.alpha(matrix, level_of_measurement="nominal")) and found.alpha_low < found.alpha < found.alpha_high
+    assert found.annotators == 3 and 90 <= found["rows"] <= 100 and 0.5 < found.same < 1
+    assert agreement(labelled(**labels)).equals(agreement(labelled(**labels)))
+
+
+def test_alpha_by_hand_and_at_its_ends():
+    assert agreement(labelled(a="1010", b="1010")).alpha.tolist() == [1.0, 1.0]
+    assert agreement(labelled(a="10", b="01")).alpha[0] == pytest.approx(1 - 3 * 4 / (2 * 2 * 2)), "two rows of 0 and 1: 1 - (n - 1) · Σo / (2 · n0 · n1)"
+    same = agreement(labelled(a="111", b="111"))
+    assert same.alpha.isna().all() and same.same.tolist() == [1, 1], "no disagreement was possible"
+    with pytest.raises(ValueError, match="no row was labelled by two"):
+        agreement(labelled(a="11--", b="--01"))
+
+
+def test_agreement_by_bias_type():
+    labels = pd.concat([labelled(a="1010", b="1011").assign(bias_type="x"), labelled(a="1100", b="1100").assign(bias_type="y")])
+    found = agreement(labels).set_index(["bias_type", "level"])
+    assert found["rows"]["all", "phrase"] == 8 and found.alpha["y", "comment"] == 1 > found.alpha["x", "comment"]
+
+
+def test_rules():
+    labels = labelled(a="11_0", b="10_1", c="1011")
+    assert merge_labels(labels)["bias phrase"].tolist() == ["1", "1", "1", "0"]
+    assert merge_labels(labels, "majority")["bias phrase"].tolist() == ["1", "0", "1", "1"]
+    assert merge_labels(labels, "unanimous")["bias phrase"].tolist() == ["1", "", "1", ""]
+    assert merge_labels(labelled(a="10", b="00"), "majority")["bias phrase"].tolist() == ["", "0"]
+    with pytest.raises(ValueError, match="first, majority, unanimous"):
+        merge_labels(labels, "all")
+
+
+# --- splits ---
+
+
+def marked(phrases, share=1.0):
+    return phrases.assign(**{"bias sent": "1", "bias phrase": ["1" if i < share * len(phrases) else "0" for i in range(len(phrases))]})
+
+
+def test_splits(phrases):
+    parts = split(marked(phrases), CATS)
+    assert {k: len(v) for k, v in parts.items()} == {"train": 36, "valid": 12, "test": 12}
+    texts = {k: set(v.text1) for k, v in parts.items()}
+    assert not texts["train"] & texts["test"] and not texts["valid"] & (texts["train"] | texts["test"])
+    comments = {k: {int(t.rsplit(" ", 1)[1]) // 2 for t in v} for k, v in texts.items()}
+    assert not comments["train"] & comments["test"], "all phrases of a comment stand in one split"
+    for part in parts.values():
+        assert (part.text1 != part.text2).all() and part.text2.str.contains("dog").all() and set(part.target1) <= {"cats", "cat"}
+        assert abs((part.target1 == "cat").mean() - 1 / 3) < 0.1, "stratified by target"
+    assert all(parts[k].equals(split(marked(phrases), CATS)[k]) for k in parts) and not parts["test"].equals(split(marked(phrases), CATS, seed=1)["test"])
+    assert {k: len(v) for k, v in split(marked(phrases), CATS, {"train": 40, "valid": 10, "test": 10}).items()} == {"train": 40, "valid": 10, "test": 10}
+    for sizes in ({"train": 50, "valid": 10, "test": 10}, {"train": 0.98, "valid": 0.01, "test": 0.01}):
+        with pytest.raises(ValueError, match="labelled as biased"):
+            split(marked(phrases, 0.5), CATS, sizes)
+
+
+def test_a_phrase_without_a_counterfactual_is_only_trained_on(phrases):
+    more = pd.concat([phrases, phrases.assign(phrase=phrases.phrase.str.replace("cats|a cat", "lynxes", regex=True), id=phrases.id + "x", comment=phrases.comment + "x").iloc[:6]])
+    parts = split(marked(more), CATS)
+    assert (parts["train"].text1 == parts["train"].text2).sum() == 6 and (parts["test"].text1 != parts["test"].text2).all() and (parts["valid"].text1 != parts["valid"].text2).all()
+
+
+def test_the_paper_sizes_from_the_released_labels(corpus):
+    """§2.3: 1,200 biased phrases in three parts of 60, 20 and 20 of a hundred, before outliers were taken out."""
+    parts = split(read_released("religion1"), load_spec("redditbias/religion1"))
+    n = read_released("religion1").query("`bias phrase` == '1'").phrase.nunique()
+    assert sum(len(p) for p in parts.values()) == n < 1200, "some stand twice in the release"
+    assert abs(len(parts["train"]) - 0.6 * n) < 2 and abs(len(parts["test"]) - 0.2 * n) < 2
+
+
+# --- tables, and a corpus of one's own ---
+
+
+def test_tables(corpus, phrases):
+    examples = table2()
+    assert examples.type.tolist() == ["Religion #1", "Religion #2", "Queerness", "Race", "Gender"] and examples.biased.all()
+    labels = marked(phrases, 0.5)
+    row = count_labels(labels, split(labels, CATS), "cats").iloc[0]
+    assert row.tolist() == ["cats", 60, 60, 30, 18, 6, 6]
+
+
+def test_a_corpus_of_ones_own(phrases, tmp_path, model_folder):
+    folder = tmp_path / "pets"
+    (folder / "cats").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="run 02_retrieval"):
+        annotate(folder / "cats", CATS)
+    phrases.to_csv(folder / "cats" / "phrases.csv", index=False)
+    made = annotate(folder / "cats", CATS, annotators=2, overlap=10)
+    assert set(made) == {"sheets"} and annotate(folder / "cats", CATS) == made, "nothing is labelled yet"
+    with pytest.raises(FileNotFoundError, match="no folder with a test.csv"):
+        own_bias_types(folder)
+    for path, flip in zip(made["sheets"], (0, 7)):
+        filled(path, lambda i, flip=flip: int(i != flip))
+    made = annotate(folder / "cats", CATS)
+    assert made["agreement"]["rows"].tolist() == [10, 10] and made["table3"].biased_phrases.item() >= 58
+    pairs = load_pairs("cats", "test", str(folder))
+    assert len(pairs) == 12 and pairs.attrs["corpus"]["name"] == "pets" and own_bias_types(folder) == ["cats"]
+    assert load_phrases("cats", "train", str(folder)).text.tolist() == made["splits"]["train"].text1.tolist()
+    record = measure_lmb(str(model_folder), corpus=str(folder), outlier_sd=[None])[0]
+    assert (record["bias_type"], record["corpus"], record["split"], record["n"]) == ("cats", "pets", "test", 12)
+    for args in (("dogs", "test"), ("cats", "dev")):
+        with pytest.raises(ValueError, match="is unknown: expected one of"):
+            load_pairs(*args, str(folder))
+
+
+def test_reading_gives_back_what_was_written(phrases, tmp_path):
+    """Quotes, commas, line ends and formulas in a comment survive."""
+    odd = phrases.iloc[:4].assign(comment=['say "cats", now', "=SUM(A1)", "two\nlines", "it’s 女孩"], phrase=["a", "b", "c", "d"])
+    (path,) = make_sheets(odd, tmp_path)
+    assert set(read_sheets(path, odd).comment) == set(odd.comment)
+    assert module._cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(module.GUIDELINES).readline().startswith("# Annotation")
