@@ -1,11 +1,13 @@
 """The workflow: what a run would do, and errors in its configuration."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -116,3 +118,31 @@ debias: {{bias_types: [race], methods: [HD], seeds: [0], epochs: 1, phrases: 16,
         assert "Nothing to be done" in (again := snakemake(target, config=tmp_path / "own.yaml")).stdout + again.stderr
     finally:
         shutil.rmtree(runs, ignore_errors=True)
+
+
+def test_a_job_for_each_dump_file(tmp_path):
+    """Months are scanned side by side, then merged; for real, on two small dumps."""
+    runs = ROOT / "runs" / "test-retrieval"
+    shutil.rmtree(runs, ignore_errors=True)
+    own = tmp_path / "pets.toml"
+    own.write_text('targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n')
+    for month, ids in (("01", (1, 2)), ("02", (2, 3))):
+        lines = [json.dumps({"id": str(i), "body": f"cats are lazy number {'abc'[i - 1]}", "created_utc": 1_500_000_000, "author": "x", "subreddit": "pets"}) for i in ids]
+        (tmp_path / f"RC_2019-{month}.ndjson").write_text("\n".join(lines))
+    (tmp_path / "own.yaml").write_text(f"""profile: test-retrieval
+models: [x]
+corpus: auto
+seed: 0
+retrieval: {{dumps: "{tmp_path}/RC_*.ndjson", bias_types: ["{own}"], out: "{tmp_path}/corpus"}}
+""")
+    try:
+        done = snakemake("retrieve", config=tmp_path / "own.yaml")
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        assert sorted(p.name for p in (runs / "scanned").glob("*.parquet")) == ["RC_2019-01.ndjson.parquet", "RC_2019-02.ndjson.parquet"]
+        phrases = pd.read_csv(tmp_path / "corpus" / "pets" / "phrases.csv", dtype=str)
+        assert phrases.id.tolist() == ["1", "2", "3"] and phrases.phrase[0] == "cats are lazy number a"
+        assert "Nothing to be done" in (again := snakemake("retrieve", config=tmp_path / "own.yaml")).stdout + again.stderr
+    finally:
+        shutil.rmtree(runs, ignore_errors=True)
+    planned_jobs = snakemake("retrieve", "--dry-run", "--forceall", config=tmp_path / "own.yaml")
+    assert re.search(r"scan +2", planned_jobs.stdout) and re.search(r"phrases +1", planned_jobs.stdout)
