@@ -19,13 +19,13 @@ from .records import project_path, write_atomic
 from .specs import BiasSpec, load_spec
 
 # %% auto #0
-__all__ = ['SHEET', 'LABELS', 'GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES', 'SIZES', 'sheet_order', 'make_sheets',
+__all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES', 'SIZES', 'sheet_order', 'make_sheets',
            'has_labels', 'read_sheets', 'read_released', 'LabelScreen', 'agreement', 'merge_labels', 'split',
            'count_labels', 'table2', 'write_splits', 'annotate']
 
 # %% ../nbs/02a_annotation.ipynb #2ca5ab07
-SHEET = ("id", "attribute in window", "comment", "phrase", "bias sent", "bias phrase")  # Appendix B
-LABELS = SHEET[-2:]
+LABELS = ("bias sent", "bias phrase")
+SHEET = ("id", "attribute in window", "comment", "phrase", *LABELS)  # Appendix B
 GUIDELINES = """# Annotation guidelines (after RedditBias, Appendix B)
 
 Content warning: you will read stereotypes and slurs. Take breaks; you may stop at any time.
@@ -160,7 +160,7 @@ def read_sheets(
     paths: Iterable[str | Path] | str | Path,  # sheets, or a folder of them; an annotator has the name of the sheet
     phrases: pd.DataFrame | None = None,  # what the sheets were made of: a row that is no longer in it is an error
     marks: dict[str, str] | None = None,  # further marks and what they mean, "0", "1" or "", such as `RELEASE_MARKS`
-) -> pd.DataFrame:  # annotator, id, attribute in window, comment, phrase, bias sent, bias phrase ("0", "1", "" for ignored)
+) -> pd.DataFrame:  # annotator and the columns of `SHEET`; labels are "0", "1", or "" for ignored
     "Labels of all annotators. `ValueError` names sheet, row and column of what cannot be read"
     paths = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
     paths = [q for p in paths for q in (sorted(p.glob("*.csv")) if p.is_dir() else [p])]
