@@ -1,7 +1,7 @@
 """How fast a dump is scanned: ours, `zstd -dc FILE > /dev/null`, and a loop of json with a compiled regular expression.
 
 `make bench-retrieval` runs it (5 minutes). It makes a dump of 1 GB: random words between keys as Reddit's dumps have them, a query in one line of 200.
-On one core every contender, a process of its own, reads the same file in each round. Writes records to results/bench and figures/bench/retrieval.{csv,md}.
+On one core every contender, a process of its own, reads the same file in each round; the `zstd` command is needed. Writes records to results/bench and figures/bench/retrieval.{csv,md}.
 """
 
 import argparse

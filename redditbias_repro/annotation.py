@@ -192,7 +192,7 @@ def read_released(
 
 # %% ../nbs/02a_annotation.ipynb #009777d6
 class LabelScreen:
-    "A sheet as a screen in JupyterLab: 1 biased, 0 not biased, x leave empty, ← back. The file holds every answer at once"
+    "A sheet as a screen in JupyterLab: 1 biased, 0 not biased, x leave empty, ← back (with the mouse over it). The file holds every answer at once"
 
     def __init__(
         self,

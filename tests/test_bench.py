@@ -84,3 +84,26 @@ def test_committed_steps_of_training_cost_what_is_allowed(committed):
     assert read_records(committed / "results", paper="bench", metric="debias").largest_difference.max() < 1e-5
     np.testing.assert_allclose(pd.read_csv(committed / "figures" / "bench" / "debias.csv").ratio, rows.ratio, rtol=1e-5)
     assert caption in (committed / "figures" / "bench" / "debias.md").read_text(encoding="utf-8")
+
+
+def test_the_retrieval_benchmark_on_a_small_dump(tmp_path):
+    """Ours finds what the loop finds."""
+    bench = loaded("retrieval")
+    dump = tmp_path / "RC.zst"
+    assert bench.make_dump(dump, 2_000_000) >= 2_000_000
+    found = {name: bench.time_one(name, dump) for name in bench.CONTENDERS}
+    assert found[bench.ONE]["digest"] == found[bench.LOOP]["digest"] and found[bench.ONE]["hits"] > 0
+    assert found[bench.FIVE]["hits"] > found[bench.ONE]["hits"]
+
+
+def test_committed_scans_are_as_fast_as_is_asked(committed):
+    """On a dump of at least 1 GB; the table comes from the records."""
+    rows, caption = loaded("retrieval").table(committed / "results")
+    records = read_records(committed / "results", paper="bench", metric="retrieval").set_index("method")
+    bench = loaded("retrieval")
+    assert records.bytes.min() >= 1_000_000_000 and records.same_as_loop.all()
+    assert records.share_of_zstd[bench.ONE] >= 0.6 and records.of_one_type[bench.FIVE] <= 1.3
+    assert records.median_seconds[bench.LOOP] / records.median_seconds[bench.ONE] >= 8
+    kept = pd.read_csv(committed / "figures" / "bench" / "retrieval.csv")
+    np.testing.assert_allclose(kept.seconds, rows.seconds, rtol=1e-5)
+    assert caption in (committed / "figures" / "bench" / "retrieval.md").read_text(encoding="utf-8")
