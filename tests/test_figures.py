@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.figures import check_claims, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.figures import check_claims, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import read_records, write_record
 from redditbias_repro.specs import BIAS_TYPES
@@ -200,3 +200,29 @@ def test_committed_table_is_made_from_the_committed_records(committed):
 
 def test_readme_shows_the_committed_records(committed):
     assert lmb_report(committed / "results") in (committed / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_committed_grid(committed):
+    """Five types by four methods on the default model, whole, with what the search chose; tables and figures come from these records."""
+    results, figures = committed / "results", committed / "figures" / "redditbias"
+    model, methods = "smollm2-135m-instruct", ("LMD", "ADD", "HD", "CDA")
+    records = read_records(results, paper="redditbias")
+    searched = search_table(results)
+    chosen = searched[searched.chosen.astype(bool)].set_index("method")
+    assert len(searched) == 9 and set(chosen.index) == {"LMD", "ADD", "HD"} and set(searched.bias_type) == {"religion1"}
+    for b, n in zip(BIAS_TYPES, (720, 720, 763, 1521, 720)):
+        for m in methods:
+            of_run = records[(records.model == model) & (records.method == m) & (records.bias_type == b) & (records.metric != "search")]
+            assert sorted(of_run.metric) == ["lmb", "lmb", "lmp", "training"] and set(of_run.corpus) == {"redditbias", "dialogpt-6k"}, (b, m)
+            settings = of_run.provenance.iloc[0]["training"]
+            assert settings["epochs"] == 2 and settings["sentences"] == n or m == "CDA" and 1.9 * n < settings["sentences"] <= 2 * n
+            for k in ("lambda_lm", "lambda_d", "batch_size", "grad_accum") if m != "CDA" else ():
+                assert settings[k] == chosen[k][m], (b, m, k)
+            assert {p["model"]["weights_sha256"] for p in of_run.provenance} == {of_run.provenance.iloc[0]["model"]["weights_sha256"]}
+    made = check_claims(lmb_table(folder=results).query("split == 'test'"), lmp_table(folder=results))
+    kept = pd.read_csv(figures / "claims.csv")
+    assert kept[["bias_type", "method", "model", "verdict"]].values.tolist() == made[["bias_type", "method", "model", "verdict"]].values.tolist()
+    np.testing.assert_allclose(kept[["t", "p"]], made[["t", "p"]], rtol=1e-5)
+    np.testing.assert_allclose(pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5)
+    assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves") for s in (".svg", ".png"))
+    assert lmp_report(results) in (committed / "README.md").read_text(encoding="utf-8")
