@@ -125,12 +125,13 @@ def zstd(path):
 
 
 def peak(path):
-    """Bytes that a scan takes at most above what the imports take."""
+    """Bytes that a scan takes at most above what a process has after its imports (Linux)."""
     code = (
-        "import resource, sys; sys.path.insert(0, 'bench'); import retrieval; from redditbias_repro import retrieval as r, specs; import zstandard, orjson, hyperscan\n"
-        "a = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; retrieval.time_one(retrieval.FIVE, sys.argv[1]); print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - a) * 1024)"
+        "import re, sys; sys.path.insert(0, 'bench'); import retrieval, zstandard, orjson, hyperscan; from redditbias_repro import retrieval as r\n"
+        "now = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "a = now(); retrieval.time_one(retrieval.FIVE, sys.argv[1]); print((now() - a) * 1024)"
     )
-    return int(subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout)
+    return int(subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
 
 
 def measure(path, rounds, slow_rounds):
