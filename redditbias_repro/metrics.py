@@ -25,8 +25,8 @@ from .scoring import _tokenize, mean_perplexity, sequence_scores
 from .specs import BIAS_TYPES
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'measure_lmb',
-           'published_lmb', 'order_methods', 'lmb_table', 'lmp', 'measure_lmp', 'lmp_table']
+__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm',
+           'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmp', 'measure_lmp', 'lmp_table']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -214,6 +214,7 @@ LMB_COLUMNS = (
 
 
 METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # as in Figure 1, then what `losses` has beside it
+PAPER_METHODS = METHOD_ORDER[:5]
 
 
 def order_methods(

@@ -107,3 +107,7 @@ def test_committed_scans_are_as_fast_as_is_asked(committed):
     kept = pd.read_csv(committed / "figures" / "bench" / "retrieval.csv")
     np.testing.assert_allclose(kept.seconds, rows.seconds, rtol=1e-5)
     assert caption in (committed / "figures" / "bench" / "retrieval.md").read_text(encoding="utf-8")
+    readme = (committed / "README.md").read_text(encoding="utf-8")
+    faster = records.median_seconds[bench.LOOP] / records.median_seconds[bench.ONE]
+    for said in (f"at {records.share_of_zstd[bench.ONE]:.2f} of the speed of", f"{faster:.1f} times as fast as by json", f"take {records.of_one_type[bench.FIVE]:.2f} times as long as one"):
+        assert said in readme, said

@@ -224,5 +224,33 @@ def test_the_committed_grid(committed):
     assert kept[["bias_type", "method", "model", "verdict"]].values.tolist() == made[["bias_type", "method", "model", "verdict"]].values.tolist()
     np.testing.assert_allclose(kept[["t", "p"]], made[["t", "p"]], rtol=1e-5)
     np.testing.assert_allclose(pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5)
-    assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves") for s in (".svg", ".png"))
+    assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside") for s in (".svg", ".png"))
     assert lmp_report(results) in (committed / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_the_readme_says_of_debiasing(committed):
+    """Every number in its prose is the records'."""
+    table = lmb_table(folder=committed / "results").query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and outlier_sd.isna()")
+    t, significant = (table.set_index(["method", "bias_type"])[c] for c in ("t", "significant"))
+    losses = ["LMD", "ADD", "HD"]
+    readme = " ".join((committed / "README.md").read_text(encoding="utf-8").split())
+    of = lambda m, b: f"{t[m, b]:.2f}"
+    for said in (
+        f"Religion #1 (t from {of('baseline', 'religion1')} to {of('CDA', 'religion1')}) and Queerness ({of('baseline', 'orientation')} to {of('CDA', 'orientation')})",
+        f"takes Religion #1 from {of('baseline', 'religion1')} to {of('FT', 'religion1')} and Queerness from {of('baseline', 'orientation')} to {of('FT', 'orientation')}",
+        f"take back a part (Religion #1: {', '.join(of(m, 'religion1') for m in losses)})",
+    ):  # fmt: skip
+        assert said in readme, said
+    assert not significant["CDA", "religion1"] and not significant["CDA", "orientation"] and significant["baseline", "religion1"] and significant["baseline", "orientation"]
+    assert significant["CDA", "religion2"] and not significant["baseline", "religion2"] and t["CDA", "religion2"] < 0
+    assert [b for b in BIAS_TYPES if all(significant[m, b] and t[m, b] < min(0, t["baseline", b]) for m in losses)] == ["religion1", "religion2", "gender", "orientation"]
+    for m in losses:
+        assert all(t["FT", b] < t[m, b] for b in ("religion1", "orientation")) and significant[f"{m}-sentence", "religion1"] and significant[f"{m}-sentence", "orientation"]
+    lmp = lmp_table(folder=committed / "results").query("model == 'smollm2-135m-instruct'").set_index(["method", "bias_type"]).perplexity
+    falls = [100 * (1 - lmp[m, b] / lmp["baseline", "all"]) for m in losses for b in BIAS_TYPES]
+    assert f"by {min(falls):.0f} to {max(falls):.0f} %" in readme and f"for {100 * (lmp['CDA', 'religion1'] / lmp['baseline', 'all'] - 1):.0f} % more perplexity" in readme
+    verdicts = check_claims(lmb_table(folder=committed / "results").query("split == 'test'"), lmp_table(folder=committed / "results"))
+    assert f"All {len(verdicts[['bias_type', 'method', 'statement']].drop_duplicates())} statements" in readme
+    steps = pd.read_csv(committed / "figures" / "bench" / "debias.csv").set_index("step").ratio
+    loops = steps[steps.index.str.contains("loops")]
+    assert f"it takes {loops.min():.1f} to {loops.max():.1f} times as long" in readme and (steps.drop(loops.index) - 1).abs().max() < 0.05
