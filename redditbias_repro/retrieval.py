@@ -328,6 +328,8 @@ def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> 
 def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
     "Comments and place of a search that was stopped; `ValueError` if it asked for something else"
     if path is None or not path.with_suffix(".json").is_file():
+        if path:
+            path.unlink(missing_ok=True)  # of a search that was stopped in its first window
         return [], {"query": 0, "start": asked["after"], "width": asked["before"] - asked["after"], "bytes": 0}
     kept = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     if kept["asked"] != asked:

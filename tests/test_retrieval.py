@@ -332,7 +332,10 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, stop):
     if path.exists():
         with path.open("ab") as f:
             f.write(b'{"id": "torn')  # what a kill leaves
+    if not path.with_suffix(".json").exists():
+        path.write_bytes(b'{"id": "a1", "body": "stopped in the first window"}\n{"id": "a')
     again = list(search_comments(service.url, queries, START, END, size=100, checkpoint=path, **FAST))
+    assert [c["id"] for c in search_comments(service.url, queries, START, END, size=100, checkpoint=path, **FAST)] == [c["id"] for c in again], "finished: nothing is asked"
     assert sorted(c["id"] for c in again) == sorted(c["id"] for c in whole) and len(service.asked) <= needed + 2
     with pytest.raises(ValueError, match="holds a search with other queries"):
         list(search_comments(service.url, queries[:1], START, END, size=100, checkpoint=path, **FAST))
