@@ -18,10 +18,10 @@ from .records import project_path, read_records, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DIALOGPT', 'RAISED', 'STATED', 'CHECKS',
-           'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences', 'table3_wide', 'plot_lmb',
-           'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report', 'record_origins', 'search_table',
-           'check_claims']
+__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'DIALOGPT', 'RAISED',
+           'STATED', 'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
+           'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report',
+           'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'inconsistencies', 'check_claims']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -339,6 +339,88 @@ def search_table(
     "Every run of the hyper-parameter searches (RedditBias §5.1)"
     table = read_records(folder, paper="redditbias", metric="search").reindex(columns=list(SEARCH_COLUMNS))
     return table.sort_values(list(SEARCH_COLUMNS[:7])).reset_index(drop=True)
+
+# %% ../nbs/08_figures.ipynb #fb86e77b
+DOWNSTREAM = {  # metric of the paper's tables → the record's, and what brings ours to the paper's scale
+    "f1": ("dst", "f1", 1), "accuracy": ("dst", "accuracy", 1), "bleu_4": ("crg", "bleu_4", 1), "meteor": ("crg", "meteor", 1), "nist_2": ("crg", "nist_2", 1),
+    "entropy_4": ("crg", "entropy_4", 1), "distinct_2": ("crg", "distinct_2", 100),
+}  # fmt: skip
+
+
+def downstream_table(
+    metric: str,  # a key of `DOWNSTREAM`
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # model, corpus, n, method, a column a bias type; the model before debiasing in all of them, as in the paper
+    "RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy), the paper's rows first"
+    if metric not in DOWNSTREAM:
+        raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
+    kind, name, scale = DOWNSTREAM[metric]
+    paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv"))
+    paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", n=np.nan)
+    rows = []
+    records = read_records(folder, paper="redditbias", metric=kind)
+    for (model, corpus, n), group in records.groupby(["model", "corpus", "n"]) if len(records) else ():
+        for method in order_methods(group.method):
+            own = group[group.method == method]
+            values = {b: own[own.bias_type.isin([b, "all"])][name].mean() * scale for b in BIAS_TYPES}
+            rows.append({"model": model, "corpus": corpus, "n": n, "method": method, **values})
+    columns = ["model", "corpus", "n", "method", *BIAS_TYPES]
+    table = pd.concat([paper[columns].sort_values("method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))})), pd.DataFrame(rows, columns=columns)], ignore_index=True)
+    return table.rename(columns={b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES})
+
+# %% ../nbs/08_figures.ipynb #856982fb
+def dst_tests(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # model, method, bias_type, corpus, n, f1, f1_low, f1_high, accuracy, change, only_before, only_after, p
+    "Each debiased model against the model before, on the same examples: change of F1, and McNemar's test (`p`) of which answers are right"
+    from redditbias_repro.dst import mcnemar_test
+
+    columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "f1", "f1_low", "f1_high", "accuracy", "change", "only_before", "only_after", "p"]
+    records = read_records(folder, paper="redditbias", metric="dst")
+    if not len(records):
+        return pd.DataFrame(columns=columns)
+    keys = ["model", "corpus", "n", "train_dialogues", "test_dialogues", "negatives", "train_seed"]
+    answers = lambda r: np.unpackbits(np.frombuffer(bytes.fromhex(r["correct"]), np.uint8))[: r["n"]]
+    rows = []
+    for _, group in records.groupby(keys):
+        group = group.to_dict("records")
+        before = next((r for r in group if r["method"] == "baseline"), None)
+        for r in group:
+            test = mcnemar_test(answers(before), answers(r)) if before and r is not before else {}
+            rows.append({**r, "change": r["f1"] - before["f1"] if test else None, "only_before": test.get("only1"), "only_after": test.get("only2"), "p": test.get("p")})
+    table = pd.DataFrame(rows)
+    order, types = {m: i for i, m in enumerate(order_methods(table.method))}, {b: i for i, b in enumerate(("all", *BIAS_TYPES))}
+    table = table.assign(a=table.method.map(order), b=table.bias_type.map(types)).sort_values(["model", "a", "b", "train_seed"])
+    return table[columns].reset_index(drop=True)
+
+# %% ../nbs/08_figures.ipynb #6d213304
+def inconsistencies() -> pd.DataFrame:  # where, what, evidence
+    "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed from their numbers"
+    paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])[list(BIAS_TYPES)]
+    titles = {b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES}
+    rows = []
+    names = list(dict.fromkeys(paper.index.get_level_values(0)))
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            if (same := (paper.loc[a].to_numpy() == paper.loc[b].loc[paper.loc[a].index].to_numpy())).all():
+                rows.append(("Appendix C.1", f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal, so one of the two is not the metric that it is named after"))
+    f1, accuracy = paper.loc["f1"], paper.loc["accuracy"]
+    share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
+    rows.append((
+        "Table 4, Appendix C.2 and §3.2", "F1 and accuracy are those of a test in which about every second value is right, not of one in which every slot-value combination is asked about",
+        f"true positives are {share.loc['baseline'].iloc[0]:.2f} of all examples for DialoGPT (from F1 and accuracy), between {share.min().min():.2f} and {share.max().max():.2f} for all models",
+    ))  # fmt: skip
+    low = [(m, b) for m in f1.index for b in BIAS_TYPES if accuracy.loc[m, b] < 0.6]
+    rows.append((
+        "Table 4 and footnote 15", "the two models that are named as exceptions answer yes to nearly everything",
+        "; ".join(f"{m} for {titles[b]}: F1 {f1.loc[m, b]:.3f}, accuracy {accuracy.loc[m, b]:.3f}; always yes with that share of right values has an F1 of {2 * accuracy.loc[m, b] / (1 + accuracy.loc[m, b]):.3f}" for m, b in low),
+    ))  # fmt: skip
+    others = [(m, b) for m in f1.index for b in BIAS_TYPES if f1.loc["baseline", b] - f1.loc[m, b] > 0.02 and (m, b) not in low]
+    rows.append((
+        "Table 4 and §5.2, footnote 15", "more models lose than the two exceptions that the text names",
+        "; ".join(f"{m} for {titles[b]}: {f1.loc[m, b]:.4f} against {f1.loc['baseline', b]:.4f}" for m, b in others),
+    ))  # fmt: skip
+    return pd.DataFrame(rows, columns=["where", "what", "evidence"])
 
 # %% ../nbs/08_figures.ipynb #0e3b39ee
 DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")

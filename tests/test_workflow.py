@@ -49,8 +49,8 @@ def planned(config, *arguments):
 
 def test_what_the_grid_is():
     """Five types by four methods; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
-    assert planned("smollm") == {"fetch": 1, "tried": 9, "chosen": 3, "configured": 1, "debias": 20, "redditbias": 1, "all": 1}
-    assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 20 * 3, "redditbias": 2, "all": 1}
+    assert planned("smollm") == {"fetch": 1, "tried": 9, "chosen": 3, "configured": 1, "debias": 20, "talk": 2 * 21, "redditbias": 1, "all": 1}
+    assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 20 * 3, "talk": 2 * 2 * 21 * 3, "redditbias": 2, "all": 1}
     assert planned("demo") == {"fetch": 1, "configured": 1, "debias": 1, "redditbias": 1, "all": 1}
     assert planned("smollm-sentence") == {"fetch": 1, "configured": 1, "debias": 8, "redditbias": 1, "all": 1}
     assert planned("smollm", "search") == {"fetch": 1, "tried": 9, "chosen": 3, "search": 1}
@@ -89,6 +89,16 @@ def test_the_configuration_of_the_grid_is_checked(tmp_path, change, says):
     (tmp_path / "own.yaml").write_text("\n".join([*lines, *("  " + x for x in grid)]))
     done = snakemake("--dry-run", config=tmp_path / "own.yaml")
     assert done.returncode and says in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_model_before_and_after_talks():
+    """A debiased model is trained first; its folder and its names reach the notebook."""
+    assert planned("smollm", "runs/smollm/dst/smollm2-135m-instruct/all-baseline-0.ipynb") == {"fetch": 1, "talk": 1}
+    assert planned("smollm", "runs/smollm/crg/smollm2-135m-instruct/race-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1, "talk": 1}
+    done = snakemake("--dry-run", "--forceall", "--printshellcmds", "dialogue", config=ROOT / "config" / "smollm.yaml")
+    command = next(line for line in done.stdout.splitlines() if "dst/smollm2-135m-instruct/gender-HD-0.ipynb" in line and "papermill" in line)
+    for part in ("-p model runs/smollm/models/smollm2-135m-instruct/gender-HD-0 -p base smollm2-135m-instruct -p method HD -p bias_type gender", "-p train_dialogues 100", "-p results_dir results"):
+        assert part in command, command
 
 
 def test_a_small_grid_from_search_to_records(corpus, model_folder, tmp_path):

@@ -1,0 +1,305 @@
+"""Dialog state tracking: labels of real dialogues, examples, the head, scores, resuming, bad input."""
+
+import functools
+import json
+import zipfile
+
+import numpy as np
+import pandas as pd
+import papermill
+import pytest
+import torch
+from conftest import CONFIGS, small_random, unavailable
+
+from redditbias_repro import dst as module
+from redditbias_repro.data import FetchError
+from redditbias_repro.dst import (
+    DstClassifier,
+    collect_ontology,
+    encode,
+    joint_goal_accuracy,
+    load_multiwoz,
+    make_examples,
+    mcnemar_test,
+    measure_dst,
+    normalize_value,
+    predict_dst,
+    read_turns,
+    score_dst,
+    train_dst,
+)
+from redditbias_repro.records import repo_root, write_record
+
+
+@pytest.fixture(scope="module")
+def turns():
+    try:
+        return load_multiwoz("test", "convlab")
+    except FetchError as e:
+        unavailable(f"MultiWOZ cannot be had: {e}")
+
+
+# Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late (SNG0689's food, SNG01155's destination),
+# forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said (SNG0004's attraction), it is as they have it.
+BY_HAND = {
+    "SNG0073": [{"taxi-destination": "pizza hut fen ditton", "taxi-departure": "saint john's college"}, {"taxi-leaveAt": "17:15"}, {}, {}],
+    "SNG0689": [{}, {"restaurant-food": "british", "restaurant-area": "west"}, {"restaurant-name": "graffiti"}, {}],
+    "MUL0484": [{"train-destination": "cambridge", "train-departure": "norwich"}, {"train-day": "monday", "train-arriveBy": "18:00"}, {}, {"attraction-name": "cineworld cinema"}, {}],
+    "SNG0433": [{"train-arriveBy": "09:15", "train-departure": "stansted airport"}, {"train-day": "thursday"}, {"train-destination": "cambridge"}, {"train-book people": "7"}, {}],
+    "SNG0927": [{"hotel-name": "the lensfield hotel"}, {"hotel-book stay": "3", "hotel-book day": "sunday", "hotel-book people": "7"}, {}],
+    "SNG0644": [
+        {"restaurant-food": "chinese", "restaurant-area": "centre"}, {"restaurant-pricerange": "expensive"},
+        {"restaurant-book time": "15:45", "restaurant-book day": "friday", "restaurant-book people": "3"}, {},
+    ],
+    "SNG0004": [{"taxi-leaveAt": "11:00", "taxi-destination": "little saint mary's church"}, {"taxi-departure": "avalon"}, {"attraction-name": "little saint mary's church"}, {}, {}],
+    "SNG0568": [{"restaurant-pricerange": "expensive", "restaurant-area": "south"}, {}, {}],
+    "SNG01155": [{"taxi-departure": "the missing sock"}, {}, {"taxi-leaveAt": "17:15", "taxi-destination": "the lucky star"}, {}, {}],
+    "MUL0021": [{"hotel-type": "hotel"}, {"hotel-area": "south", "hotel-internet": "yes"}, {}, {"restaurant-name": "the cow pizza kitchen and bar"}, {}],
+}  # fmt: skip
+
+
+def said(state=None, **slots):
+    """A turn of a system, with the belief state after what the user said."""
+    metadata = {}
+    for slot, value in ((state or {}) | slots).items():
+        domain, _, name = slot.partition("_")
+        part, name = ("book", name[5:]) if name.startswith("book_") else ("semi", name)
+        metadata.setdefault(domain, {"book": {"booked": []}, "semi": {}})[part][name] = value
+    return {"text": "yes , it is .", "metadata": metadata}
+
+
+def user(text="hello"):
+    return {"text": text, "metadata": {}}
+
+
+SMALL = {
+    "a": {"log": [user("a cheap hotel"), said(hotel_pricerange="Cheap", hotel_area="not mentioned"), user("in the north"), said(hotel_pricerange="cheap", hotel_area="north")]},
+    "b": {"log": [user("a taxi at 9:05"), said(taxi_leaveAt="9:05"), user("no , 10:00"), said(taxi_leaveAt="10:00"), user("thanks"), said(taxi_leaveAt="10:00")]},
+    "c": {"log": [user("an expensive hotel in the south for 2"), said(hotel_pricerange="expensive", hotel_area="south", hotel_book_people="2")]},
+}
+
+
+# --- labels ---
+
+
+def test_labels_of_real_dialogues(turns):
+    for name, labels in BY_HAND.items():
+        assert turns[turns.dialogue == name].changed.tolist() == labels, name
+
+
+def test_what_changes_in_a_turn():
+    table = read_turns(SMALL)
+    assert table.changed.tolist() == [{"hotel-pricerange": "cheap"}, {"hotel-area": "north"}, {"taxi-leaveAt": "09:05"}, {"taxi-leaveAt": "10:00"}, {}, {"hotel-pricerange": "expensive", "hotel-area": "south", "hotel-book people": "2"}]
+    assert table.system.tolist()[:2] == ["", "yes , it is ."] and table.state[1] == {"hotel-pricerange": "cheap", "hotel-area": "north"}
+
+
+@pytest.mark.parametrize("a,b", [("Guest house", "guesthouse"), ("don't care", "do n't care"), ("dontcare", "dont care"), ("Saint John 's", "saint john’s"), ("9:00", "09:00"), ("center", "centre"), ("b & b", "bed and breakfast"), ("none", "not mentioned"), (["north"], "north"), ([], "")])
+def test_values_that_mean_the_same(corpus, a, b):
+    assert normalize_value(a) == normalize_value(b)
+
+
+def test_values_that_do_not(corpus):
+    assert len({normalize_value(v) for v in ("north", "south", "10:00", "10:05", "2", "12", "yes", "no", "dont care")}) == 9
+
+
+# --- examples ---
+
+
+def test_a_negative_is_never_the_truth(turns):
+    table = turns.iloc[:1500].reset_index(drop=True)
+    examples = make_examples(table, collect_ontology(table))
+    for r in examples.itertuples(index=False):
+        truth = table.changed[r.row].get(r.slot)
+        assert (normalize_value(r.value) == truth) == bool(r.label) and r.slot in table.changed[r.row]
+    assert examples.label.sum() == sum(map(len, table.changed))
+
+
+def test_negatives_by_number_and_all():
+    table, ontology = read_turns(SMALL), collect_ontology(read_turns(SMALL))
+    assert ontology == {"hotel-area": ("north", "south"), "hotel-book people": ("2",), "hotel-pricerange": ("cheap", "expensive"), "taxi-leaveAt": ("09:05", "10:00")}
+    one = make_examples(table, ontology)
+    assert len(one) == 2 * 6 + 1, "people has no other value"
+    every = make_examples(table, ontology, "all")
+    assert len(every) == len(table) * 7 and every.label.sum() == 7
+    assert joint_goal_accuracy(table, every, every.label.to_numpy(float)) == 1
+    wrong = every.label.to_numpy(float).copy()
+    wrong[(every.row == 2) & (every.slot == "taxi-leaveAt")] = 0  # the first turn of b; the second puts it right
+    assert joint_goal_accuracy(table, every, wrong) == 5 / 6
+    for bad in (0, -1, "some"):
+        with pytest.raises(ValueError, match="a positive number or 'all'"):
+            make_examples(table, ontology, bad)
+    with pytest.raises(ValueError, match="no turn changes a slot"):
+        make_examples(read_turns({"x": {"log": [user(), said()]}}), {})
+
+
+def test_the_question_is_never_cut_off(tokenizer):
+    table = read_turns({"long": {"log": [user("many words " * 100), said(hotel_area="north")]}, **SMALL})
+    examples = make_examples(table, collect_ontology(table))
+    texts = [tokenizer.decode(i) for i in encode(table, examples, tokenizer)]
+    assert all(t.endswith(f" {r.slot.replace('-', ' ', 1)} {r.value}") for t, r in zip(texts, examples.itertuples()))
+    assert max(len(i) for i in encode(table, examples, tokenizer, 30)) == 30
+    assert texts[examples.index[examples.row == 2][0]].startswith("yes , it is . in the north hotel area")
+
+
+# --- the model ---
+
+
+def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokenizer):
+    classifier = DstClassifier(random_model).eval()
+    ids = [tokenizer(t)["input_ids"] for t in ("the women are nurses", "they", "christians and jews and muslims are people")]
+    alone = np.concatenate([predict_dst(classifier, [i]) for i in ids])
+    for pad in (0, 5):
+        np.testing.assert_allclose(predict_dst(classifier, ids, pad), alone, rtol=2e-4)
+    hidden = random_model.base_model(input_ids=torch.tensor([ids[0]])).last_hidden_state[0, -1]
+    np.testing.assert_allclose(classifier.head(hidden).sigmoid().item(), alone[0], rtol=2e-4)
+
+
+def learnable(tokenizer, n=64):
+    """Examples whose last word tells the label."""
+    ids = [tokenizer(f"the {w} are {'lazy' if i % 2 else 'people'}")["input_ids"] for i, w in zip(range(n), ["women", "men", "jews", "nurses"] * n)]
+    return ids, [i % 2 for i in range(n)]
+
+
+def fresh(tokenizer):
+    return small_random(CONFIGS["gpt2"](len(tokenizer)))
+
+
+def test_it_learns(tokenizer, tmp_path):
+    ids, labels = learnable(tokenizer)
+    classifier = train_dst(fresh(tokenizer), ids, labels, tmp_path / "run", epochs=8, batch_size=8, learning_rate=3e-3, disable_tqdm=True)
+    assert ((predict_dst(classifier, ids) > 0.5) == np.array(labels, bool)).mean() > 0.95 and not (tmp_path / "run").exists()
+
+
+def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
+    ids, labels = learnable(tokenizer)
+    options = dict(epochs=2, batch_size=8, learning_rate=1e-3, disable_tqdm=True, save_steps=3)
+    whole = predict_dst(train_dst(fresh(tokenizer), ids, labels, tmp_path / "a", **options), ids)
+    real, seen = module.DstClassifier.forward, []
+
+    @functools.wraps(real)  # Trainer looks at what it takes
+    def killed(self, *args, **kwargs):
+        seen.append(1)
+        if len(seen) == 9:
+            raise KeyboardInterrupt
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(module.DstClassifier, "forward", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train_dst(fresh(tokenizer), ids, labels, tmp_path / "b", **options)
+    assert list((tmp_path / "b").glob("checkpoint-*"))
+    resumed = predict_dst(train_dst(fresh(tokenizer), ids, labels, tmp_path / "b", **options), ids)
+    np.testing.assert_allclose(resumed, whole, rtol=1e-5)
+    assert len(seen) < 9 + 16 + 8, "it did not begin again"
+
+
+# --- scores ---
+
+
+def test_a_model_that_always_says_yes():
+    labels = np.array([1, 0] * 50)
+    scores = score_dst(labels, np.ones(100))
+    assert scores["f1"] == pytest.approx(2 / 3) and scores["accuracy"] == 0.5 and scores["recall"] == 1 and scores["precision"] == 0.5
+    share = np.array([1] * 20 + [0] * 80)
+    assert score_dst(share, np.ones(100))["f1"] == pytest.approx(2 * 0.2 / 1.2), "2p / (1 + p)"
+    assert score_dst(labels, np.zeros(100))["f1"] == 0
+
+
+def test_scores_by_counting():
+    rng = np.random.default_rng(0)
+    y, said_ = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
+    scores = score_dst(y, said_)
+    true, false, missed = (sum(1 for a, b in zip(y, said_) if (a, b) == c) for c in ((1, 1), (0, 1), (1, 0)))
+    precision, recall = true / (true + false), true / (true + missed)
+    assert scores["f1"] == pytest.approx(2 * precision * recall / (precision + recall)) and scores["accuracy"] == pytest.approx((300 - false - missed) / 300)
+    assert scores["precision"] == pytest.approx(precision) and scores["recall"] == pytest.approx(recall)
+    assert scores["f1_low"] < scores["f1"] < scores["f1_high"] and scores == score_dst(y, said_)
+    with pytest.raises(ValueError, match="expected as many of both"):
+        score_dst([1, 0], [1])
+
+
+def test_mcnemar():
+    a, b = np.array([1, 1, 1, 0, 0, 1] * 10, bool), np.array([1, 0, 1, 1, 0, 0] * 10, bool)
+    from scipy.stats import binomtest
+
+    found = mcnemar_test(a, b)
+    assert (found["only1"], found["only2"]) == (20, 10) and found["p"] == pytest.approx(binomtest(10, 30).pvalue)
+    assert mcnemar_test(a, a)["p"] == 1
+    with pytest.raises(ValueError, match="the same examples"):
+        mcnemar_test(a, b[:-1])
+
+
+# --- corpora and bad input ---
+
+
+def test_the_official_zip(tmp_path):
+    """data.json with lists of the other two splits, as MultiWOZ is released."""
+    path = tmp_path / "MultiWOZ_2.0.zip"
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("MULTIWOZ2/data.json", json.dumps({"a.json": SMALL["a"], "b.json": SMALL["b"], "c.json": SMALL["c"]}))
+        z.writestr("MULTIWOZ2/testListFile.json", "b.json\n")
+        z.writestr("MULTIWOZ2/valListFile.json", "c.json\n")
+        z.writestr("__MACOSX/MULTIWOZ2/._data.json", "x")
+    assert [load_multiwoz(s, str(path)).dialogue.unique().tolist() for s in ("train", "valid", "test")] == [["a.json"], ["c.json"], ["b.json"]]
+    assert load_multiwoz("train", str(path)).attrs["corpus"]["name"] == "MultiWOZ_2.0"
+
+
+def test_a_folder_and_a_draw(tmp_path):
+    (tmp_path / "test.json").write_text(json.dumps(SMALL))
+    (tmp_path / "val.json").write_text(json.dumps({"c": SMALL["c"]}))
+    assert len(load_multiwoz("test", str(tmp_path))) == 6 and len(load_multiwoz("valid", str(tmp_path))) == 1
+    two = load_multiwoz("test", str(tmp_path), 2)
+    assert two.dialogue.nunique() == 2 and two.equals(load_multiwoz("test", str(tmp_path), 2))
+
+
+@pytest.mark.parametrize(
+    "dialogues,says",
+    [
+        ({}, "the split is empty"),
+        ({"x": {"goal": {}}}, r"dialogue x is malformed \(KeyError: 'log'\)"),
+        ({"x": {"log": [user(), {"text": "no metadata"}]}}, "dialogue x is malformed .*'metadata'"),
+        ({**SMALL, "y": {"log": [user(), said(), {"metadata": {}}, said()]}}, "dialogue y, turn 1 is malformed"),
+        ({"x": [1]}, "dialogue x is malformed"),
+    ],
+)
+def test_malformed_dialogues(tmp_path, dialogues, says):
+    (tmp_path / "test.json").write_text(json.dumps(dialogues))
+    with pytest.raises(ValueError, match=says):
+        load_multiwoz("test", str(tmp_path))
+
+
+def test_what_is_no_corpus(tmp_path):
+    (tmp_path / "test.json").write_text("{")
+    with pytest.raises(ValueError, match="cannot be read as dialogues"):
+        load_multiwoz("test", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="holds no train.json"):
+        load_multiwoz("train", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="none of auto, multiwoz-2.0"):
+        load_multiwoz("test", "multiwoz-3")
+    with pytest.raises(ValueError, match="expected one of train, valid, test"):
+        load_multiwoz("dev")
+    (tmp_path / "bad.zip").write_bytes(b"no zip")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_multiwoz("test", str(tmp_path / "bad.zip"))
+
+
+# --- from a model to a record ---
+
+
+def test_a_record(model_folder, tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+    record = measure_dst(str(model_folder), "tiny", "HD", "race", str(tmp_path), out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
+    assert record["n"] == 6 * 7 and {"f1", "f1_low", "accuracy", "joint_goal_accuracy", "correct"} <= set(record["values"])
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(record["values"]["correct"]), np.uint8))[: record["n"]]
+    assert bits.mean() == pytest.approx(record["values"]["accuracy"])
+    assert (record["model"], record["method"], record["bias_type"]) == ("tiny", "HD", "race") and record["provenance"]["training"]["train_split"] == "train"
+    assert write_record(record, tmp_path / "results").is_file()
+
+
+def test_the_notebook(corpus, model_folder, tmp_path):
+    root = repo_root()
+    parameters = dict(model=str(model_folder), corpus="convlab", train_split="valid", train_dialogues=6, test_dialogues=4, batch_size=8, out_dir=str(tmp_path / "run"), results_dir=str(tmp_path / "results"))
+    papermill.execute_notebook(str(root / "nbs" / "06_dst.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False)
+    (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
+    assert record["params"]["train_dialogues"] == 6 and record["params"]["test_dialogues"] == 4 and record["corpus"] == "convlab" and 0 <= record["values"]["f1"] <= 1
+    assert pd.Series(record["values"]).drop("correct").notna().all()
