@@ -492,7 +492,7 @@ def measure_crg(
     values = score_responses(answers, test.references, how)
     used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]
-    origin = {**provenance({**about, "name": name}, used, str(net.device)), "training": settings, "meteor": meteor_kind()}
+    origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings, "meteor": meteor_kind()}
     shutil.rmtree(folder, ignore_errors=True)
     return {
         "paper": "redditbias", "metric": "crg", "bias_type": bias_type, "method": method, "model": name, "corpus": used["name"], "split": "test", "n": len(test), "values": values, "seed": seed,

@@ -442,7 +442,7 @@ def measure_dst(
     values["correct"] = np.packbits(correct).tobytes().hex()
     used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]
-    origin = {**provenance({**about, "name": name}, used, str(net.device)), "training": settings}
+    origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings}
     params = {"negatives": negatives, "train_dialogues": settings["train_dialogues"], "test_dialogues": test.dialogue.nunique(), "train_seed": seed}
     return {
         "paper": "redditbias", "metric": "dst", "bias_type": bias_type, "method": method, "model": name, "corpus": used["name"], "split": "test", "n": len(asked), "values": values, "seed": seed,

@@ -294,6 +294,7 @@ def test_a_record(model_folder, tmp_path):
     record = measure_crg(str(model_folder), "tiny", "CDA", "race", str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
     assert record["n"] == 2 and {"bleu_4", "nist_2", "meteor", "entropy_4", "distinct_2", "mean_length"} <= set(record["values"])
     assert record["provenance"]["meteor"] == meteor_kind() and record["provenance"]["training"]["decoding"] == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False}
+    assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
 
 

@@ -293,6 +293,7 @@ def test_a_record(model_folder, tmp_path):
     bits = np.unpackbits(np.frombuffer(bytes.fromhex(record["values"]["correct"]), np.uint8))[: record["n"]]
     assert bits.mean() == pytest.approx(record["values"]["accuracy"])
     assert (record["model"], record["method"], record["bias_type"]) == ("tiny", "HD", "race") and record["provenance"]["training"]["train_split"] == "train"
+    assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
     assert write_record(record, tmp_path / "results").is_file()
 
 
