@@ -246,7 +246,10 @@ def test_what_the_readme_says_of_debiasing(committed):
     assert [b for b in BIAS_TYPES if all(significant[m, b] and t[m, b] < min(0, t["baseline", b]) for m in losses)] == ["religion1", "religion2", "gender", "orientation"]
     for m in losses:
         assert all(t["FT", b] < t[m, b] for b in ("religion1", "orientation")) and significant[f"{m}-sentence", "religion1"] and significant[f"{m}-sentence", "orientation"]
+    without = lmb_table(folder=committed / "results").query("model == 'smollm2-135m-instruct' and bias_type == 'religion1' and outlier_sd == 3").set_index("method")
+    assert f"Religion #1 stays significant, less than before ({without.t['baseline']:.2f} to {without.t['CDA']:.2f})" in readme and without.significant["CDA"]
     lmp = lmp_table(folder=committed / "results").query("model == 'smollm2-135m-instruct'").set_index(["method", "bias_type"]).perplexity
+    assert max(lmp["FT", b] for b in ("religion1", "orientation")) < lmp["baseline", "all"]
     falls = [100 * (1 - lmp[m, b] / lmp["baseline", "all"]) for m in losses for b in BIAS_TYPES]
     assert f"by {min(falls):.0f} to {max(falls):.0f} %" in readme and f"for {100 * (lmp['CDA', 'religion1'] / lmp['baseline', 'all'] - 1):.0f} % more perplexity" in readme
     verdicts = check_claims(lmb_table(folder=committed / "results").query("split == 'test'"), lmp_table(folder=committed / "results"))
