@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 import time
 import warnings
@@ -19,11 +18,9 @@ import numpy as np
 import pandas as pd
 import regex
 import torch
-from transformers import Trainer, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 from .data import git_blob_sha1
-from .dst import load_multiwoz
+from .dst import finetune, load_multiwoz
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, provenance, write_atomic, write_record
 
@@ -403,18 +400,7 @@ def train_crg(
     **training,  # further arguments of `transformers.TrainingArguments`
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    set_seed(seed)
-    steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
-    arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": batch_size, "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8,
-        "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)), "report_to": "none", "remove_unused_columns": False,
-        "use_cpu": model.device.type == "cpu", **training,
-    })  # fmt: skip
-    trainer = Trainer(model, arguments, lambda batch: _pad_right(batch, pad), rows)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
-    shutil.rmtree(folder, ignore_errors=True)
+    finetune(model, rows, lambda batch: _pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return model.eval()
 
 # %% ../nbs/07_crg.ipynb #02aacd36

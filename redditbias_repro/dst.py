@@ -31,8 +31,8 @@ from .records import project_path, provenance, write_record
 
 # %% auto #0
 __all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'normalize_text', 'normalize_value',
-           'read_turns', 'load_multiwoz', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier', 'train_dst',
-           'predict_dst', 'score_dst', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst']
+           'read_turns', 'load_multiwoz', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier', 'finetune',
+           'train_dst', 'predict_dst', 'score_dst', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst']
 
 # %% ../nbs/06_dst.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
@@ -285,6 +285,34 @@ class _Pad:
         return batch | ({"labels": torch.tensor([r["labels"] for r in rows])} if "labels" in rows[0] else {})
 
 # %% ../nbs/06_dst.ipynb #472966dd
+def finetune(
+    module: nn.Module,  # returns its loss where it gets labels; trained in place
+    rows: list[dict],  # examples
+    collate,  # from a list of examples to a batch
+    folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
+    epochs: float,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    save_steps: int,  # steps after which a checkpoint is written
+    **training,  # further arguments of `transformers.TrainingArguments`
+) -> None:
+    "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
+    set_seed(seed)
+    steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
+    device = next(module.parameters()).device
+    arguments = TrainingArguments(**{
+        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": batch_size, "learning_rate": learning_rate, "weight_decay": 0.0,
+        "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
+        "report_to": "none", "remove_unused_columns": False, "use_cpu": device.type == "cpu", **training,
+    })  # fmt: skip
+    trainer = Trainer(module, arguments, collate, rows)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*pin_memory.*")
+        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
+    shutil.rmtree(folder, ignore_errors=True)
+
+# %% ../nbs/06_dst.ipynb #826d7825
 def train_dst(
     model,  # causal model in float32; its transformer is trained in place
     ids: list[list[int]],  # from `encode`
@@ -299,20 +327,9 @@ def train_dst(
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> DstClassifier:
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    set_seed(seed)
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
     classifier = DstClassifier(model, seed)
-    steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
-    arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": batch_size, "learning_rate": learning_rate, "weight_decay": 0.0,
-        "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
-        "report_to": "none", "remove_unused_columns": False, "use_cpu": model.device.type == "cpu", **training,
-    })  # fmt: skip
-    trainer = Trainer(classifier, arguments, _Pad(pad), rows)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
-    shutil.rmtree(folder, ignore_errors=True)
+    finetune(classifier, rows, _Pad(pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return classifier.eval()
 
 # %% ../nbs/06_dst.ipynb #784c294b
