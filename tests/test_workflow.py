@@ -156,3 +156,8 @@ retrieval: {{dumps: "{tmp_path}/RC_*.ndjson", bias_types: ["{own}"], out: "{tmp_
         shutil.rmtree(runs, ignore_errors=True)
     planned_jobs = snakemake("retrieve", "--dry-run", "--forceall", config=tmp_path / "own.yaml")
     assert re.search(r"scan +2", planned_jobs.stdout) and re.search(r"phrases +1", planned_jobs.stdout)
+
+
+def test_dumps_that_are_not_there():
+    done = snakemake("retrieve", "--dry-run", config=ROOT / "config" / "retrieval.yaml")
+    assert done.returncode and "there are no such files" in done.stdout + done.stderr
