@@ -91,7 +91,7 @@ def test_papers_notebook_by_papermill_with_a_small_model(corpus, cleaned, model_
     table = pd.read_csv(figures / "lmb.csv")
     assert len(table) == 20 and set(table.model.str.split("@").str[0]) == {"tiny-gpt2", "DialoGPT-small (published)"}
     assert set(read_records(results).seed) == {3} and set(table.corpus) == {"redditbias"}
-    names = {"figure1a.png", "figure1a.svg"} | {f"{n}{s}" for n in ("table1", "table3", "table3_differences", "lmb", "claims") for s in (".csv", ".md")}
+    names = {"figure1a.png", "figure1a.svg"} | {f"{n}{s}" for n in ("table1", "table3", "table3_differences", "lmb", "claims", "inconsistencies") for s in (".csv", ".md")}
     assert {p.name for p in figures.iterdir()} == names
     assert not [o for c in out["cells"] for o in c.get("outputs", []) if o["output_type"] == "error"]
 
