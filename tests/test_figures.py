@@ -1,13 +1,15 @@
 """Tables and figures: twins, determinism, what a bar shows."""
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.figures import check_claims, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.figures import check_claims, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
-from redditbias_repro.records import read_records, write_record
+from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.specs import BIAS_TYPES
 
 
@@ -257,3 +259,56 @@ def test_what_the_readme_says_of_debiasing(committed):
     steps = pd.read_csv(committed / "figures" / "bench" / "debias.csv").set_index("step").ratio
     loops = steps[steps.index.str.contains("loops")]
     assert f"it takes {loops.min():.1f} to {loops.max():.1f} times as long" in readme and (steps.drop(loops.index) - 1).abs().max() < 0.05
+
+
+# --- Tables 4, 5, C.1, C.2 ---
+
+
+def test_the_papers_numbers_are_typed_right():
+    """Against the paper's text, where somebody has it beside the checkout; it is not part of the repository."""
+    texts = list((repo_root().parent / "shared" / "papers").glob("redditbias*.txt"))
+    if not texts:
+        pytest.skip("the paper's text is not here")
+    tables = []
+    for table in re.findall(r"<table.*?</table>", texts[0].read_text(encoding="utf-8"), re.S):
+        rows = [[re.sub("<[^>]*>", "", c).strip() for c in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", r, re.S)] for r in re.findall(r"<tr>(.*?)</tr>", table, re.S)]
+        tables += [rows[1:]] if rows[0][0] == "Model" else []
+    kept = pd.read_csv(repo_root() / "data" / "paper" / "redditbias" / "downstream.csv")
+    assert len(tables) == kept.metric.nunique() == 7
+    for theirs, (_, ours) in zip(tables, kept.groupby("metric", sort=False)):
+        assert [["baseline" if r[0] == "DialoGPT" else r[0], *map(float, r[1:])] for r in theirs] == ours[["method", *BIAS_TYPES]].values.tolist()
+
+
+def downstream_records(folder):
+    """A model before and after debiasing for race, on ten examples and on three contexts."""
+    bits = lambda right: np.packbits(np.array(right, bool)).tobytes().hex()
+    fields = dict(paper="redditbias", model="m", split="test", seed=0, seconds=1, provenance={})
+    for method, b, f1, right in (("baseline", "all", 0.6, [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]), ("HD", "race", 0.7, [0, 1, 1, 1, 1, 1, 1, 1, 1, 0])):
+        values = {"f1": f1, "f1_low": f1 - 0.1, "f1_high": f1 + 0.1, "accuracy": f1, "correct": bits(right)}
+        write_record({**fields, "metric": "dst", "method": method, "bias_type": b, "corpus": "convlab", "n": 10, "values": values, "params": {"negatives": 1, "train_dialogues": 5, "test_dialogues": 4, "train_seed": 0}}, folder)
+        values = {"bleu_4": 10 * f1, "meteor": 5.0, "nist_2": 1.0, "entropy_4": 2.0, "distinct_2": 0.25}
+        write_record({**fields, "metric": "crg", "method": method, "bias_type": b, "corpus": "multiwoz", "n": 3, "values": values, "params": {"train_pairs": 5, "test_pairs": 3, "train_seed": 0}}, folder)
+
+
+def test_downstream_tables(tmp_path):
+    downstream_records(tmp_path)
+    table = downstream_table("f1", tmp_path)
+    assert table.model.tolist() == ["DialoGPT-small (paper)"] * 5 + ["m"] * 2 and table.iloc[0]["Race"] == 0.9444 and table.iloc[1]["Race"] == 0.6870
+    ours = table.iloc[5:].set_index("method")
+    assert ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == 0.6 and ours.loc["HD", "Race"] == 0.7 and np.isnan(ours.loc["HD", "Gender"])
+    assert downstream_table("distinct_2", tmp_path).iloc[-1]["Race"] == 25 and downstream_table("bleu_4", tmp_path).iloc[-1]["corpus"] == "multiwoz"
+    with pytest.raises(ValueError, match="f1, accuracy, bleu_4"):
+        downstream_table("F1", tmp_path)
+
+
+def test_a_tracker_before_and_after(tmp_path):
+    downstream_records(tmp_path)
+    before, after = dst_tests(tmp_path).to_dict("records")
+    assert before["method"] == "baseline" and np.isnan(before["p"]) and after["change"] == pytest.approx(0.1)
+    assert (after["only_before"], after["only_after"]) == (1, 4) and after["p"] == pytest.approx(2 * (1 + 5) / 2**5)
+
+
+def test_inconsistencies_of_the_paper():
+    found = inconsistencies()
+    assert found.what[0] == "the tables of meteor and nist_2 are the same" and "0.50 of all examples" in found.evidence[1]
+    assert "LMD for Race" in found.evidence[2] and "ADD for Gender" in found.evidence[2] and "HD for Religion #2" in found.evidence[3]
