@@ -396,7 +396,7 @@ def train_crg(
     learning_rate: float = 5e-5,  # §5.1
     seed: int = 0,
     pad: int = 0,
-    save_steps: int = 25,  # steps after which a checkpoint is written
+    save_steps: int = 5,  # steps after which a checkpoint is written
     **training,  # further arguments of `transformers.TrainingArguments`
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"

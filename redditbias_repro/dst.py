@@ -261,13 +261,15 @@ class DstClassifier(nn.Module):
         input_ids,  # (B, T)
         attention_mask,  # (B, T), 1 for what is real; padding on the right
         labels=None,  # (B,) 0 or 1
+        num_items_in_batch=None,  # what the sum of the losses is divided by; None: B
     ) -> dict:  # logits (B,) and, with labels, the mean binary cross-entropy as loss
         hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         last = attention_mask.sum(1) - 1
         logits = self.head(hidden[torch.arange(len(hidden), device=hidden.device), last].float()).squeeze(-1)
         if labels is None:
             return {"logits": logits}
-        return {"loss": F.binary_cross_entropy_with_logits(logits, labels.float()), "logits": logits}
+        loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum") / (len(labels) if num_items_in_batch is None else num_items_in_batch)
+        return {"loss": loss, "logits": logits}
 
 
 class _Pad:
@@ -295,15 +297,17 @@ def finetune(
     learning_rate: float,
     seed: int,
     save_steps: int,  # steps after which a checkpoint is written
+    at_a_time: int = 16,  # examples of a batch that are computed together, at most: gradients add up to the same, in less memory
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> None:
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
+    some = max(n for n in range(1, max(1, min(at_a_time, batch_size)) + 1) if batch_size % n == 0)
     set_seed(seed)
     steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
     device = next(module.parameters()).device
     arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": batch_size, "learning_rate": learning_rate, "weight_decay": 0.0,
-        "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
+        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": some, "gradient_accumulation_steps": batch_size // some,
+        "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
         "report_to": "none", "remove_unused_columns": False, "use_cpu": device.type == "cpu", **training,
     })  # fmt: skip
     trainer = Trainer(module, arguments, collate, rows)
@@ -323,7 +327,7 @@ def train_dst(
     learning_rate: float = 5e-5,  # §5.1
     seed: int = 0,
     pad: int = 0,  # token id of the padding
-    save_steps: int = 50,  # steps after which a checkpoint is written
+    save_steps: int = 10,  # steps after which a checkpoint is written
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> DstClassifier:
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"

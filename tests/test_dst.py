@@ -170,6 +170,15 @@ def test_it_learns(tokenizer, tmp_path):
     assert ((predict_dst(classifier, ids) > 0.5) == np.array(labels, bool)).mean() > 0.95 and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("n", [64, 61])
+def test_batches_in_parts_are_the_same_batches(tokenizer, tmp_path, n):
+    """Also where the last one is not full. (A model without dropout, which draws anew for each part.)"""
+    ids, labels = learnable(tokenizer, n)
+    options = dict(epochs=1, batch_size=16, learning_rate=1e-3, disable_tqdm=True)
+    whole, parts = (predict_dst(train_dst(small_random(CONFIGS["llama"](len(tokenizer))), ids, labels, tmp_path / str(k), at_a_time=k, **options), ids) for k in (16, 4))
+    np.testing.assert_allclose(parts, whole, rtol=2e-3)
+
+
 def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
     ids, labels = learnable(tokenizer)
     options = dict(epochs=2, batch_size=8, learning_rate=1e-3, disable_tqdm=True, save_steps=3)
