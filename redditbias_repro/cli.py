@@ -108,7 +108,7 @@ def _specs(args) -> None:
 
 # %% ../nbs/09_cli.ipynb #6712e968
 def _retrieve(args) -> None:
-    from redditbias_repro.retrieval import find_sources, named_specs, period, retrieve
+    from redditbias_repro.retrieval import find_sources, named_specs, retrieve
 
     specs = {}
     for name in args.bias_type or ["all"]:
@@ -117,10 +117,7 @@ def _retrieve(args) -> None:
     if api and len(args.source) > 1:
         raise ValueError("give one address, or files")
     source = args.source[0] if api else [path for s in args.source for path in find_sources(s)]
-    start, end = period(args.years, args.before)
-    limits = (start, end) if api or args.before else (None, None)
-    asked = {"size": args.size, "rate": args.rate} if api else {}
-    found = retrieve(source, specs, args.out, *limits, **asked)
+    found = retrieve(source, specs, args.out, before=args.before, years=args.years, size=args.size, rate=args.rate)
     stats = found.attrs["stats"]
     counted = ", ".join(f"{stats[k]:,} {k.replace('_', ' ')}" for k in ("bytes", "lines", "parsed", "broken", "invalid_utf8", "torn") if stats.get(k))
     print(f"written: {args.out} ({len(found):,} candidates{'; ' + counted if counted else ''})")

@@ -14,6 +14,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import time
 import warnings
 from collections import Counter
@@ -25,7 +26,7 @@ import numpy as np
 import pandas as pd
 import regex
 
-from .data import FetchError
+from .data import FetchError, fetch
 from .records import write_atomic
 from .specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, match_terms
 
@@ -79,8 +80,6 @@ def load_released(
     what: str = "",  # "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases
 ) -> pd.DataFrame:  # columns as released, all strings
     "Comments and phrases of the release before annotation"
-    from redditbias_repro.data import fetch
-
     if bias_type not in RELEASED_COMMENTS:
         raise ValueError(f"comments of {bias_type!r} are not released before annotation: expected one of {', '.join(RELEASED_COMMENTS)}")
     return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
@@ -161,12 +160,8 @@ class Matcher:
 
 def _first(text: str, terms: tuple[str, ...]) -> str | None:
     "The first whole term in a text, the longest of those that begin there"
-    spans = [(m[0][0], -len(t.rstrip("*")), t) for t in terms if (m := _one(t, text))]
+    spans = [(m[0][0], -len(t.rstrip("*")), t) for t in terms if (m := match_terms(text, (t,)))]
     return min(spans)[2] if spans else None
-
-
-def _one(term, text):
-    return match_terms(text, (term,))
 
 # %% ../nbs/02_retrieval.ipynb #a77d1cae
 BLOCK = 1 << 20  # bytes read at a time
@@ -419,9 +414,10 @@ def from_texts(
         row = {column: row} if isinstance(row, str) else dict(row)
         if column not in row:
             raise ValueError(f"row {i} has no column {column!r}; its columns are {', '.join(map(repr, row))}")
-        when = row.get("created_utc")
-        known = {"body": str(row[column]), "created_utc": None if when is None or pd.isna(when) else when, "id": row.get("id") or hashlib.sha1(str(row[column]).encode("utf-8", "replace")).hexdigest()[:12]}
-        yield _record({**row, **known})
+        wanted = {k: row.get(k) for k in ("id", "created_utc", "subreddit")} | {"body": row[column]}
+        known = {k: v for k, v in wanted.items() if not (pd.isna(v) or v == "")}
+        body = str(known.get("body", ""))
+        yield _record({"id": hashlib.sha1(body.encode("utf-8", "replace")).hexdigest()[:12], **known, "body": body})
 
 # %% ../nbs/02_retrieval.ipynb #679be678
 COLUMNS = ("id", "created_utc", "subreddit", "bias_type", "target", "attribute", "body")
@@ -457,11 +453,12 @@ def retrieve(
     source,  # dump file, folder, pattern, address of an API, DataFrame, dataset or iterable of texts, or a list of files
     specs: dict[str, BiasSpec] | Iterable[str] = BIAS_TYPES,  # specifications by name, or bias types of RedditBias
     out: str | Path | None = None,  # a .parquet file to write; None: nothing is written
-    after: int | None = None,  # seconds since 1970, included; an API: default as `period` says
-    before: int | None = None,  # seconds since 1970, not included
+    after: int | None = None,  # seconds since 1970, included; None: `years` before the end
+    before: str | int | None = None,  # end of the period, "2020-12-31" (UTC) or seconds since 1970; None: dumps are read whole, an API is asked until now
+    years: float = 3.33,  # length of the period (§2.2)
     column: str = "body",  # of tables and datasets, the one with the text
     progress: bool = True,  # show bars
-    **api,  # size, rate, timeout, retries, pause of `search_comments`
+    **api,  # size, rate, timeout, retries, pause of `search_comments`; dumps and texts need none
 ) -> pd.DataFrame:  # the columns of `COLUMNS`; `.attrs["stats"]` counts what was read
     "Candidate comments for bias specifications (RedditBias §2.2), a row for each comment and bias type"
     specs = specs if isinstance(specs, dict) else {b: load_spec(f"redditbias/{b}") for b in specs}
@@ -471,9 +468,12 @@ def retrieve(
     parts = out.with_suffix(".parts") if out else None
     if parts:
         parts.mkdir(parents=True, exist_ok=True)
-    if isinstance(source, str) and source.startswith(("http://", "https://")):
-        start, end = period(before=before)
-        tables = _from_api(source, specs, matcher, stats, start if after is None else after, end, parts, progress, api)
+    is_api = isinstance(source, str) and source.startswith(("http://", "https://"))
+    if is_api or before:
+        start, before = _asked_period(after, before, years, parts)
+        after = start if after is None else after
+    if is_api:
+        tables = _from_api(source, specs, matcher, stats, after, before, parts, progress, api)
     elif isinstance(source, (str, Path)) or (isinstance(source, list) and source and all(isinstance(s, Path) for s in source)):
         files = source if isinstance(source, list) else find_sources(source)
         tables = [_from_file(f, specs, matcher, stats, after, before, column, parts, progress) for f in files]
@@ -482,10 +482,8 @@ def retrieve(
     found = pd.concat(tables, ignore_index=True).drop_duplicates(["bias_type", "id"]).reset_index(drop=True)
     found.attrs["stats"] = dict(stats) | {"candidates": len(found)}
     if out:
-        _write(found, out, "")
-        for part in parts.iterdir():
-            part.unlink()
-        parts.rmdir()
+        _write(found, out)
+        shutil.rmtree(parts)
     return found
 
 # %% ../nbs/02_retrieval.ipynb #81a48b9d
@@ -493,29 +491,27 @@ def _table(rows: Iterable[dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"created_utc": "Int64"})
 
 
-def _write(table: pd.DataFrame, path: Path, key: str) -> None:
-    "Parquet, atomically, with a key that says what it was made of and the counts"
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    content, made = io.BytesIO(), pa.Table.from_pandas(table.reset_index(drop=True))
-    stats = json.dumps(table.attrs.get("stats", {}))
-    pq.write_table(made.replace_schema_metadata({**(made.schema.metadata or {}), b"redditbias": json.dumps({"key": key, "stats": stats}).encode()}), content)
+def _write(table: pd.DataFrame, path: Path) -> None:
+    "Parquet, atomically; pandas keeps `attrs` in it"
+    content = io.BytesIO()
+    table.to_parquet(content, index=False)
     write_atomic(path, content.getvalue())
-
-
-def _read(path: Path) -> tuple[pd.DataFrame, str, dict]:
-    "A table that `_write` wrote, its key and its counts"
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
-    about = json.loads((table.schema.metadata or {}).get(b"redditbias", b'{"key": "", "stats": "{}"}'))
-    return table.to_pandas(), about["key"], json.loads(about["stats"])
 
 # %% ../nbs/02_retrieval.ipynb #7b130cae
 def _key(*what) -> str:
     "What a finished part depends on"
     return hashlib.sha256(json.dumps(what, default=str, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _asked_period(after: int | None, before: str | int | None, years: float, parts: Path | None) -> tuple[int, int]:
+    "`period`; one that ends now is kept beside the parts, so that a search that goes on asks for the same"
+    kept = parts / f"period-{_key(after, years)}.json" if parts and not before else None
+    if kept and kept.is_file():
+        return tuple(json.loads(kept.read_text(encoding="utf-8")))
+    found = period(years, before)
+    if kept:
+        write_atomic(kept, json.dumps(found))
+    return found
 
 
 def _from_file(path, specs, matcher, stats, after, before, column, parts, progress) -> pd.DataFrame:
@@ -529,19 +525,18 @@ def _from_file(path, specs, matcher, stats, after, before, column, parts, progre
     key = _key(path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, {n: (s.targets1, s.attributes1) for n, s in specs.items()}, after, before, column)
     part = parts / f"{path.name}.{key}.parquet" if parts else None
     if part and part.is_file():
-        table, _, kept = _read(part)
-        stats.update(kept)
-        return table
-    found = _table(rows)
-    stats.update(counts)
-    if part:
+        found = pd.read_parquet(part)
+    else:
+        found = _table(rows)
         found.attrs["stats"] = dict(counts)
-        _write(found, part, key)
+        if part:
+            _write(found, part)
+    stats.update(found.attrs["stats"])
     return found
 
 
 def _from_api(url, specs, matcher, stats, after, before, parts, progress, api) -> list[pd.DataFrame]:
-    "Candidates of each specification in turn; a comment that the service took for a match and is none is dropped"
+    "Candidates from the queries of each specification in turn; a comment that the service took for a match and is none is dropped"
     tables = []
     for name, spec in specs.items():
         kept = parts / f"{name}.ndjson" if parts else None
@@ -552,8 +547,7 @@ def _from_api(url, specs, matcher, stats, after, before, parts, progress, api) -
                 stats["parsed"] += 1
                 yield c
 
-        rows = [r for r in _candidates(counted(), matcher, stats, after, before) if r["bias_type"] == name]
-        tables.append(_table(rows))
+        tables.append(_table(_candidates(counted(), matcher, stats, after, before)))
     return tables
 
 # %% ../nbs/02_retrieval.ipynb #a2368240
@@ -716,7 +710,7 @@ def write_phrases(
     for name, spec in specs.items():
         own = candidates[candidates.bias_type == name].reset_index(drop=True)
         phrases = make_phrases(own, spec, **options)
-        _write(own, Path(folder) / name / "candidates.parquet", "")
+        _write(own, Path(folder) / name / "candidates.parquet")
         write_atomic(Path(folder) / name / "phrases.csv", phrases.to_csv(index=False))
         rows += [(name, step, n) for step, n in phrases.attrs["counts"].items()]
     return pd.DataFrame(rows, columns=["bias_type", "step", "rows"])

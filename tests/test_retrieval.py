@@ -357,6 +357,28 @@ def test_an_api_as_a_source(tmp_path):
     assert {q["q"] for q in service.asked} == set(api_queries(CATS)) and not (tmp_path / "api.parts").exists()
 
 
+def test_an_api_until_now_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    """The default period ends now: the second call, later, asks for the first one's."""
+    service = Service(posted(50, 0))
+    clock = iter([END, END + 1000, END + 2000])
+    monkeypatch.setattr(module, "period", lambda years, before: (START, next(clock)))
+    options = dict(size=100, rate=1e6, pause=0.001, timeout=0.5, retries=0, progress=False)
+    service.faults = [None] * 2 + [503]
+    with pytest.raises(FetchError):
+        retrieve(service.url, SPECS, tmp_path / "api.parquet", **options)
+    assert len(retrieve(service.url, SPECS, tmp_path / "api.parquet", **options)) == 50
+    assert max(int(q["before"]) for q in service.asked) == END
+
+
+def test_what_is_missing_in_a_table(tmp_path):
+    """No id, no time, no text: as nan, None or an empty cell."""
+    rows = pd.DataFrame({"id": ["a", None, float("nan"), "b"], "created_utc": [5, None, float("nan"), 7], "body": ["cats are lazy", "cats are sly", "cats are lazy", None]})
+    found = retrieve(rows, SPECS)
+    assert found.id.tolist()[0] == "a" and len(found) == 3 and found.id.nunique() == 3 and found.created_utc.isna().tolist() == [False, True, True]
+    rows.to_csv(tmp_path / "mine.csv", index=False)
+    assert retrieve(tmp_path / "mine.csv", SPECS).id.tolist() == found.id.tolist()
+
+
 def test_the_period():
     start, end = period()
     assert abs((end - start) / 365.25 / 86400 - 3.33) < 1e-6 and abs(end - time.time()) < 60
