@@ -17,6 +17,7 @@ import re
 import shutil
 import time
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -168,30 +169,33 @@ BLOCK = 1 << 20  # bytes read at a time
 SUFFIXES = (".zst", ".gz", ".bz2", ".xz", ".ndjson", ".jsonl", ".json")
 
 
-def _open_dump(path: Path, raw):
-    "A reader of what a dump file holds, decompressed"
+def _open_dump(path: Path, raw) -> tuple:
+    "A reader of what a dump file holds, decompressed, and what it raises where the file is broken"
     if path.suffix == ".zst":
         import zstandard
 
-        return zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(raw, read_size=1 << 17, read_across_frames=True)
+        return zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(raw, read_size=1 << 17, read_across_frames=True), zstandard.ZstdError
     if path.suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw)
-    if path.suffix in (".bz2", ".xz"):
-        return (bz2.BZ2File if path.suffix == ".bz2" else lzma.LZMAFile)(raw)
-    return raw
+        return gzip.GzipFile(fileobj=raw), (EOFError, gzip.BadGzipFile, zlib.error)
+    if path.suffix == ".bz2":
+        return bz2.BZ2File(raw), (EOFError, OSError)
+    if path.suffix == ".xz":
+        return lzma.LZMAFile(raw), (EOFError, lzma.LZMAError)
+    return raw, ()
 
 # %% ../nbs/02_retrieval.ipynb #9af0755f
 def _blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
     "What a file holds, decompressed, in blocks; a file that cannot be read to its end counts as torn"
     from tqdm.auto import tqdm
 
-    with path.open("rb", buffering=0) as raw, _open_dump(path, io.BufferedReader(raw, BLOCK)) as stream:
-        with tqdm(total=path.stat().st_size, unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress) as bar:
+    with path.open("rb", buffering=0) as raw:
+        stream, broken = _open_dump(path, io.BufferedReader(raw, BLOCK))
+        with stream, tqdm(total=path.stat().st_size, unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress) as bar:
             read = stream.read if path.suffix == ".zst" else stream.read1  # of these, `read` loses what came before an error
             while True:
                 try:
                     block = read(BLOCK)
-                except Exception as e:  # each library has its own
+                except broken as e:
                     warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {type(e).__name__}: {e}", stacklevel=2)
                     stats["torn"] += 1
                     return

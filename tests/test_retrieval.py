@@ -92,6 +92,17 @@ def test_a_cut_off_file_gives_what_it_holds_and_says_so(tmp_path, name):
     assert 0 < len(found) < 3000 and stats["torn"] >= 1
 
 
+@pytest.mark.parametrize("name", ["RC.zst", "RC.gz", "RC.bz2", "RC.xz"])
+def test_a_file_with_rubbish_in_it(tmp_path, name):
+    content = bytearray(packed(name, b"\n".join(line(i, BODIES[0] + " " + str(hash(str(i)))) for i in range(40_000))))
+    content[len(content) // 2 : len(content) // 2 + 200] = bytes(200)
+    (tmp_path / name).write_bytes(content)
+    stats = Counter()
+    with pytest.warns(UserWarning, match="cannot be read further than byte"):
+        found = list(scan_dump(tmp_path / name, Matcher(SPECS), stats))
+    assert len(found) < 40_000 and stats["torn"] >= 1
+
+
 def test_what_is_broken_is_counted(tmp_path):
     rows = [line(0, BODIES[0]), b'{"body": "cats are lazy', b'{"body": 3, "id": "cats are"}', line(1, BODIES[0]).replace(b"lazy", b"lazy \xff\xfe"), b'["cats are lazy"]', line(2, BODIES[0])[:40]]
     (tmp_path / "RC.ndjson").write_bytes(b"\n".join(rows))
