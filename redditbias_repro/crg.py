@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 import warnings
@@ -472,9 +473,15 @@ def measure_crg(
     settings = {"train_pairs": len(train), "epochs": epochs, "batch_size": batch_size, "learning_rate": 5e-5, "max_tokens": MAX_TOKENS, "decoding": {"max_new_tokens": 40, "num_beams": 1, "do_sample": False, **decoding}}
     key = hashlib.sha256(json.dumps([settings, seed, corpus, len(test)], sort_keys=True).encode()).hexdigest()[:8]
     folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{key}"
-    train_crg(net, encode_pairs(train, tokenizer), folder / "training", epochs, batch_size, seed=seed, pad=pad)
+    if (folder / "model").is_dir():  # trained before it was stopped
+        net = load_model(str(folder / "model"), device, "float32")[0]
+    else:
+        train_crg(net, encode_pairs(train, tokenizer), folder / "training", epochs, batch_size, seed=seed, pad=pad)
+        tokenizer.save_pretrained(folder / "saving")
+        net.save_pretrained(folder / "saving")
+        os.replace(folder / "saving", folder / "model")
     reserve = settings["decoding"]["max_new_tokens"]
-    answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=min(reserve, MAX_TOKENS // 2)), seed=seed, **decoding)
+    answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=min(reserve, MAX_TOKENS // 2)), seed=seed, keep=folder / "answers.json", **decoding)
     values = score_responses(answers, test.references, how)
     used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]

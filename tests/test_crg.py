@@ -298,6 +298,20 @@ def test_a_record(model_folder, tmp_path):
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
 
 
+def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
+    """Stopped while it answers: it is not trained again, and the record is the same."""
+    options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, max_new_tokens=4)
+    whole = measure_crg(str(model_folder), out_dir=tmp_path / "a", **options)
+    real, trained = module.respond, []
+    monkeypatch.setattr(module, "respond", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        measure_crg(str(model_folder), out_dir=tmp_path / "b", **options)
+    monkeypatch.setattr(module, "respond", real)
+    monkeypatch.setattr(module, "train_crg", lambda *args, **kwargs: trained.append(1))
+    again = measure_crg(str(model_folder), out_dir=tmp_path / "b", **options)
+    assert again["values"] == whole["values"] and not trained and not list((tmp_path / "b").iterdir())
+
+
 def test_the_notebook(corpus, model_folder, tmp_path):
     root = repo_root()
     parameters = dict(model=str(model_folder), train_pairs=40, test_pairs=10, batch_size=8, max_new_tokens=5, out_dir=str(tmp_path / "run"), results_dir=str(tmp_path / "results"))
