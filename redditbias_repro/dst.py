@@ -243,6 +243,8 @@ def encode(
 class DstClassifier(nn.Module):
     "A transformer with a feed-forward head on its last real token (RedditBias §3.2)"
 
+    accepts_loss_kwargs = True  # Trainer passes num_items_in_batch to those who say so
+
     def __init__(
         self,
         model,  # a causal model; its transformer is trained
@@ -287,6 +289,31 @@ class _Pad:
         return batch | ({"labels": torch.tensor([r["labels"] for r in rows])} if "labels" in rows[0] else {})
 
 # %% ../nbs/06_dst.ipynb #472966dd
+class _AlikeSampler(torch.utils.data.Sampler):
+    "Random batches, each with its longest examples first, so that what is computed together is of like length"
+
+    def __init__(self, lengths: list[int], batch_size: int, seed: int):
+        self.lengths, self.batch_size, self.seed, self.epoch = np.asarray(lengths), batch_size, seed, 0
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self):
+        order = np.random.default_rng((self.seed, self.epoch)).permutation(len(self.lengths))
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            yield from batch[np.argsort(-self.lengths[batch], kind="stable")].tolist()
+
+
+class _AlikeTrainer(Trainer):
+    def _get_train_sampler(self, train_dataset=None) -> _AlikeSampler:
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        return _AlikeSampler([len(r["input_ids"]) for r in rows], self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
+
+# %% ../nbs/06_dst.ipynb #b61e5a75
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
     rows: list[dict],  # examples
@@ -297,7 +324,7 @@ def finetune(
     learning_rate: float,
     seed: int,
     save_steps: int,  # steps after which a checkpoint is written
-    at_a_time: int = 16,  # examples of a batch that are computed together, at most: gradients add up to the same, in less memory
+    at_a_time: int = 8,  # examples of a batch that are computed together, at most, those of like length: gradients add up to the same, in less time and memory
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> None:
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
@@ -310,7 +337,7 @@ def finetune(
         "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
         "report_to": "none", "remove_unused_columns": False, "use_cpu": device.type == "cpu", **training,
     })  # fmt: skip
-    trainer = Trainer(module, arguments, collate, rows)
+    trainer = _AlikeTrainer(module, arguments, collate, rows)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)

@@ -155,8 +155,8 @@ def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokeni
 
 
 def learnable(tokenizer, n=64):
-    """Examples whose last word tells the label."""
-    ids = [tokenizer(f"the {w} are {'lazy' if i % 2 else 'people'}")["input_ids"] for i, w in zip(range(n), ["women", "men", "jews", "nurses"] * n)]
+    """Examples of several lengths, whose last word tells the label."""
+    ids = [tokenizer(f"{'the ' * (1 + i % 5)}{w} are {'lazy' if i % 2 else 'people'}")["input_ids"] for i, w in zip(range(n), ["women", "men", "jews", "nurses"] * n)]
     return ids, [i % 2 for i in range(n)]
 
 
@@ -172,23 +172,23 @@ def test_it_learns(tokenizer, tmp_path):
 
 @pytest.mark.parametrize("n", [64, 61])
 def test_batches_in_parts_are_the_same_batches(tokenizer, tmp_path, n):
-    """Also where the last one is not full. (A model without dropout, which draws anew for each part.)"""
+    """Also where the last one is not full. (A model without dropout, which draws anew for each part; and an Adam that does not blow up rounding.)"""
     ids, labels = learnable(tokenizer, n)
-    options = dict(epochs=1, batch_size=16, learning_rate=1e-3, disable_tqdm=True)
+    options = dict(epochs=1, batch_size=16, learning_rate=1e-3, adam_epsilon=1e-4, disable_tqdm=True)
     whole, parts = (predict_dst(train_dst(small_random(CONFIGS["llama"](len(tokenizer))), ids, labels, tmp_path / str(k), at_a_time=k, **options), ids) for k in (16, 4))
-    np.testing.assert_allclose(parts, whole, rtol=2e-3)
+    np.testing.assert_allclose(parts, whole, rtol=1e-5)
 
 
 def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
     ids, labels = learnable(tokenizer)
-    options = dict(epochs=2, batch_size=8, learning_rate=1e-3, disable_tqdm=True, save_steps=3)
+    options = dict(epochs=2, batch_size=8, learning_rate=1e-3, disable_tqdm=True, save_steps=3, at_a_time=4)
     whole = predict_dst(train_dst(fresh(tokenizer), ids, labels, tmp_path / "a", **options), ids)
     real, seen = module.DstClassifier.forward, []
 
     @functools.wraps(real)  # Trainer looks at what it takes
     def killed(self, *args, **kwargs):
         seen.append(1)
-        if len(seen) == 9:
+        if len(seen) == 19:
             raise KeyboardInterrupt
         return real(self, *args, **kwargs)
 
@@ -198,7 +198,7 @@ def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
     assert list((tmp_path / "b").glob("checkpoint-*"))
     resumed = predict_dst(train_dst(fresh(tokenizer), ids, labels, tmp_path / "b", **options), ids)
     np.testing.assert_allclose(resumed, whole, rtol=1e-5)
-    assert len(seen) < 9 + 16 + 8, "it did not begin again"
+    assert len(seen) < 19 + 32, "it did not begin again"
 
 
 # --- scores ---
