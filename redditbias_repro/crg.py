@@ -26,9 +26,9 @@ from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, provenance, write_atomic, write_record
 
 # %% auto #0
-__all__ = ['EMPTY', 'TOKENIZE', 'PAIR_COLUMNS', 'MAX_TOKENS', 'tokenize', 'bleu', 'nist', 'meteor_kind', 'meteor', 'entropy_n',
-           'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores', 'score_responses', 'read_dstc7', 'load_responses',
-           'encode_pairs', 'train_crg', 'respond', 'measure_crg']
+__all__ = ['EMPTY', 'TOKENIZE', 'PAIR_COLUMNS', 'MAX_TOKENS', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_test',
+           'nist', 'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
+           'score_responses', 'read_dstc7', 'load_responses', 'encode_pairs', 'train_crg', 'respond', 'measure_crg']
 
 # %% ../nbs/07_crg.ipynb #110c0b2f
 EMPTY = "__empty__"
@@ -39,14 +39,17 @@ def tokenize(
     text: str,
     how: str = "space",  # space: tokens between blanks; char: characters, Latin words and numbers whole (Chinese); jieba: Chinese words
 ) -> list[str]:
-    "Tokens of a text. `ValueError` for an unknown way"
+    "Tokens of a text. `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"
     if how == "space":
         return text.split()
     if how == "char":
         return regex.findall(r"[\p{Latin}\p{N}]+|\S", text)
     if how == "jieba":
-        import jieba
-
+        try:
+            import jieba
+        except ModuleNotFoundError as e:
+            raise ModuleNotFoundError("tokenize 'jieba' needs jieba: pip install 'redditbias_repro[chinese]', or use 'char'", name="jieba") from e
+        jieba.setLogLevel("WARNING")
         return [t for t in jieba.lcut(text) if t.strip()]
     raise ValueError(f"tokenize {how!r} is unknown: expected one of {', '.join(TOKENIZE)}")
 
@@ -77,6 +80,48 @@ def bleu(
     most = max(map(len, references))
     streams = [[" ".join(r[i]) if i < len(r) else None for r in references] for i in range(most)]
     return BLEU(tokenize="none", smooth_method="exp", max_ngram_order=n, force=True).corpus_score([" ".join(h) for h in hypotheses], streams).score
+
+
+def bleu_statistics(
+    hypotheses: list[list[str]],  # n answers, tokens
+    references: list[list[list[str]]],  # tokens of one or more references each
+) -> np.ndarray:  # (n, 6) of each: 1- to 4-grams that match, its length, that of the reference closest to it
+    "All that BLEU-4 of any sample of these answers is made of"
+    from sacrebleu.metrics import BLEU
+
+    one = BLEU(tokenize="none", smooth_method="none", effective_order=True, force=True)
+    found = [one.sentence_score(" ".join(h), [" ".join(r) for r in rs]) for h, rs in zip(hypotheses, references)]
+    return np.array([(*f.counts, f.sys_len, f.ref_len) for f in found])
+
+
+def bleu_of(
+    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
+) -> float:  # 0 to 100
+    "BLEU-4 of a corpus, as `bleu` has it"
+    from sacrebleu.metrics import BLEU
+
+    total = [int(np.maximum(statistics[:, 4] - k, 0).sum()) for k in range(4)]
+    sums = statistics.sum(0).tolist()
+    return BLEU.compute_bleu(sums[:4], total, *sums[4:], smooth_method="exp").score
+
+
+def bleu_test(
+    before: np.ndarray,  # (n, 6) from `bleu_statistics`
+    after: np.ndarray,  # (n, 6) of another model on the same contexts
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, float]:  # change of BLEU-4, change_low and change_high (paired bootstrap, Koehn 2004), p (approximate randomization, Riezler & Maxwell 2005)
+    "Do two models differ in BLEU-4? `ValueError` if they did not answer the same number of contexts"
+    if before.shape != after.shape:
+        raise ValueError(f"{len(before)} and {len(after)} answers: expected those to the same contexts")
+    rng, n, change = np.random.default_rng(seed), len(before), bleu_of(after) - bleu_of(before)
+    picks = rng.integers(n, size=(resamples, n))
+    changes = [bleu_of(after[pick]) - bleu_of(before[pick]) for pick in picks]
+    swaps = rng.integers(2, size=(resamples, n, 1)).astype(bool)
+    shuffled = [abs(bleu_of(np.where(s, before, after)) - bleu_of(np.where(s, after, before))) for s in swaps]
+    low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
+    return {"change": change, "change_low": float(low), "change_high": float(high), "p": (1 + sum(x >= abs(change) - 1e-9 for x in shuffled)) / (1 + resamples)}
 
 
 def nist(
@@ -224,11 +269,13 @@ def score_responses(
     how: str = "space",  # as in `tokenize`
     kind: str | None = None,  # of METEOR, as in `meteor`
 ) -> dict[str, float]:
-    "Every metric of RedditBias Tables 5 and C.1, and further ones. `ValueError` for numbers that do not fit, or a missing reference"
+    "Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (bootstrap of answers). `ValueError` for numbers that do not fit, or a missing reference"
     hyps, refs = _checked(hypotheses, references, how)
-    said = [h for h in hyps if h != [EMPTY]]
+    said, statistics = [h for h in hyps if h != [EMPTY]], bleu_statistics(hyps, refs)
+    picks = np.random.default_rng(0).integers(len(hyps), size=(1000, len(hyps)))
+    low, high = np.quantile([bleu_of(statistics[pick]) for pick in picks], [0.025, 0.975])
     return {
-        **{f"bleu_{n}": bleu(hyps, refs, n) for n in (1, 2, 3, 4)}, "nist_2": nist(hyps, refs, 2), "nist_4": nist(hyps, refs, 4), "meteor": meteor(hyps, refs, kind),
+        **{f"bleu_{n}": bleu(hyps, refs, n) for n in (1, 2, 3, 4)}, "bleu_4_low": float(low), "bleu_4_high": float(high), "nist_2": nist(hyps, refs, 2), "nist_4": nist(hyps, refs, 4), "meteor": meteor(hyps, refs, kind),
         "entropy_4": entropy_n(said, 4), **{f"distinct_{n}": distinct_n(said, n) for n in (1, 2, 4)}, "mean_length": sum(map(len, said)) / len(hyps),
         "unigram_f1": unigram_f1(hyps, refs), "rouge_l": rouge_l(hyps, refs), "empty": len(hyps) - len(said),
     }  # fmt: skip
@@ -464,7 +511,7 @@ def measure_crg(
     how: str = "space",  # as in `tokenize`
     device: str = "auto",  # as in `load_model`
     **decoding,  # of `respond`: max_new_tokens, num_beams, do_sample, top_k, top_p, temperature
-) -> dict:  # a result record
+) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers
     "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
     start = time.perf_counter()
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
@@ -483,6 +530,7 @@ def measure_crg(
     reserve = settings["decoding"]["max_new_tokens"]
     answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=min(reserve, MAX_TOKENS // 2)), seed=seed, keep=folder / "answers.json", **decoding)
     values = score_responses(answers, test.references, how)
+    values["statistics"] = bleu_statistics(*_checked(answers, test.references, how)).astype("<u2").tobytes().hex()
     used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]
     origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings, "meteor": meteor_kind()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import shutil
 import time
 import warnings
@@ -20,6 +21,8 @@ import numpy as np
 import pandas as pd
 import regex
 import torch
+from safetensors.torch import load_model as load_weights
+from safetensors.torch import save_model as save_weights
 from torch import nn
 from torch.nn import functional as F
 from transformers import Trainer, TrainingArguments, set_seed
@@ -27,10 +30,11 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from .data import ChecksumError, FetchError, fetch, git_blob_sha1
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import project_path, provenance, write_record
+from .records import project_path, provenance, write_atomic, write_record
+from .scoring import last_hidden_states
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'normalize_text', 'normalize_value',
+__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'PART', 'normalize_text', 'normalize_value',
            'read_turns', 'load_multiwoz', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier', 'finetune',
            'train_dst', 'predict_dst', 'score_dst', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst']
 
@@ -204,11 +208,13 @@ def make_examples(
     "Binary examples (RedditBias §3.2). `ValueError` if there is none, or `negatives` is neither"
     if negatives != "all" and not (isinstance(negatives, int) and negatives > 0):
         raise ValueError(f"negatives is {negatives!r}: expected a positive number or 'all'")
+    if negatives == "all":
+        pairs = [(s, v) for s, values in ontology.items() for v in values]
+        table = pd.DataFrame(pairs * len(turns), columns=["slot", "value"])
+        table.insert(0, "row", np.repeat(np.arange(len(turns)), len(pairs)))
+        return table.assign(label=np.fromiter((changed.get(s) == v for changed in turns.changed for s, v in pairs), np.int64, len(table)))
     rng, rows = np.random.default_rng(seed), []
     for i, changed in enumerate(turns.changed):
-        if negatives == "all":
-            rows += [(i, s, v, int(changed.get(s) == v)) for s, values in ontology.items() for v in values]
-            continue
         for slot, value in changed.items():
             others = [v for v in ontology.get(slot, ()) if v != value]
             drawn = rng.choice(len(others), min(negatives, len(others)), replace=False) if others else []
@@ -368,24 +374,11 @@ def train_dst(
 def predict_dst(
     classifier: DstClassifier,
     ids: list[list[int]],  # from `encode`
-    pad: int = 0,  # token id of the padding
-    batch_tokens: int = 4096,  # tokens of a batch, padding included
     progress: bool = True,  # show a bar
 ) -> np.ndarray:  # (n,) probability that the value is the right one
-    "Predictions, in the order of the examples; batches hold examples of like length"
-    from tqdm.auto import tqdm
-
-    device = next(classifier.parameters()).device
-    order, probabilities, collate = sorted(range(len(ids)), key=lambda i: len(ids[i])), np.empty(len(ids)), _Pad(pad)
-    classifier.eval()
-    with tqdm(total=len(ids), delay=2, leave=False, disable=not progress) as bar:
-        while order:
-            n = max(1, batch_tokens // max(1, len(ids[order[-1]])))
-            batch, order = order[-n:], order[:-n]
-            inputs = {k: v.to(device) for k, v in collate([{"input_ids": ids[i]} for i in batch]).items()}
-            probabilities[batch] = classifier(**inputs)["logits"].sigmoid().cpu().numpy()
-            bar.update(len(batch))
-    return probabilities
+    "Predictions, in the order of the examples"
+    states = last_hidden_states(classifier.eval().backbone, ids, progress=progress)
+    return classifier.head(states.float()).squeeze(-1).sigmoid().cpu().numpy().astype(float)
 
 # %% ../nbs/06_dst.ipynb #176cd6ac
 def _f1(labels, said):
@@ -451,6 +444,9 @@ def joint_goal_accuracy(
     return right / len(turns)
 
 # %% ../nbs/06_dst.ipynb #d089289b
+PART = 20_000  # examples that are predicted between two files
+
+
 def measure_dst(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
     base: str = "",  # of a debiased model: the model that was debiased, as it is to be named
@@ -464,11 +460,11 @@ def measure_dst(
     epochs: float = 1,
     batch_size: int = 48,
     seed: int = 0,
-    out_dir: str | Path = "runs/dst",  # checkpoints
+    out_dir: str | Path = "runs/dst",  # checkpoints, and the predictions until the record is made
     device: str = "auto",  # as in `load_model`
     **training,  # further arguments of `train_dst`
 ) -> dict:  # a result record; `correct` holds a bit for each example, as hexadecimal digits
-    "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on from its last checkpoint"
+    "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
     start = time.perf_counter()
     train = _training_turns(corpus, train_split, train_dialogues, seed)
     test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
@@ -480,9 +476,14 @@ def measure_dst(
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": epochs, "batch_size": batch_size, "max_tokens": MAX_TOKENS,
         "learning_rate": training.get("learning_rate", 5e-5), "negatives": 1,
     }  # fmt: skip
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{_short(settings, seed, corpus)}"
-    classifier = train_dst(net, encode(train, examples, tokenizer), examples.label, folder, epochs, batch_size, seed=seed, pad=pad, **training)
-    probabilities = predict_dst(classifier, encode(test, asked, tokenizer), pad)
+    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{_short(settings, seed, corpus, negatives, test_dialogues)}"
+    if (folder / "model.safetensors").is_file():  # trained before it was stopped
+        load_weights(classifier := DstClassifier(net, seed), folder / "model.safetensors")
+    else:
+        classifier = train_dst(net, encode(train, examples, tokenizer), examples.label, folder / "training", epochs, batch_size, seed=seed, pad=pad, **training)
+        save_weights(classifier, folder / "saving.safetensors")
+        os.replace(folder / "saving.safetensors", folder / "model.safetensors")
+    probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder)
     correct = (probabilities > 0.5) == asked.label.to_numpy(bool)
     values = score_dst(asked.label.to_numpy(), probabilities > 0.5, seed=seed) | {"positives": int(asked.label.sum())}
     if negatives == "all":
@@ -491,11 +492,26 @@ def measure_dst(
     used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]
     origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings}
+    shutil.rmtree(folder, ignore_errors=True)
     params = {"negatives": negatives, "train_dialogues": settings["train_dialogues"], "test_dialogues": test.dialogue.nunique(), "train_seed": seed}
     return {
         "paper": "redditbias", "metric": "dst", "bias_type": bias_type, "method": method, "model": name, "corpus": used["name"], "split": "test", "n": len(asked), "values": values, "seed": seed,
         "params": params, "seconds": round(time.perf_counter() - start, 1), "provenance": origin,
     }  # fmt: skip
+
+
+def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path) -> np.ndarray:
+    "Predictions, written to the folder in parts, from which a run that was stopped goes on"
+    from tqdm.auto import tqdm
+
+    starts, found = range(0, len(examples), PART), []
+    for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
+        path = folder / f"predicted-{start}.json"
+        if not path.is_file():
+            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer), progress=len(starts) < 2)
+            write_atomic(path, json.dumps(part.tolist()))
+        found += json.loads(path.read_text())
+    return np.array(found)
 
 
 def _short(*what) -> str:

@@ -21,7 +21,8 @@ from .specs import BIAS_TYPES, load_spec
 __all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'DIALOGPT', 'RAISED',
            'STATED', 'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
            'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report',
-           'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'inconsistencies', 'check_claims']
+           'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'crg_tests', 'inconsistencies',
+           'check_claims']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -350,48 +351,81 @@ DOWNSTREAM = {  # metric of the paper's tables → the record's, and what brings
 def downstream_table(
     metric: str,  # a key of `DOWNSTREAM`
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, n, method, a column a bias type; the model before debiasing in all of them, as in the paper
+) -> pd.DataFrame:  # model, corpus, trained_on, n, method, a column a bias type; the model before debiasing in all of them, as in the paper
     "RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy), the paper's rows first"
     if metric not in DOWNSTREAM:
         raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
     kind, name, scale = DOWNSTREAM[metric]
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv"))
-    paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", n=np.nan)
+    paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", trained_on="train", n=np.nan)
     rows = []
     records = read_records(folder, paper="redditbias", metric=kind)
-    for (model, corpus, n), group in records.groupby(["model", "corpus", "n"]) if len(records) else ():
+    if len(records):
+        records = records.assign(trained_on=records.provenance.map(_trained_on))
+    for about, group in records.groupby(["model", "corpus", "trained_on", "n"]) if len(records) else ():
         for method in order_methods(group.method):
             own = group[group.method == method]
             values = {b: own[own.bias_type.isin([b, "all"])][name].mean() * scale for b in BIAS_TYPES}
-            rows.append({"model": model, "corpus": corpus, "n": n, "method": method, **values})
-    columns = ["model", "corpus", "n", "method", *BIAS_TYPES]
+            rows.append({**dict(zip(("model", "corpus", "trained_on", "n"), about)), "method": method, **values})
+    columns = ["model", "corpus", "trained_on", "n", "method", *BIAS_TYPES]
     table = pd.concat([paper[columns].sort_values("method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))})), pd.DataFrame(rows, columns=columns)], ignore_index=True)
     return table.rename(columns={b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES})
 
 # %% ../nbs/08_figures.ipynb #856982fb
-def dst_tests(
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, method, bias_type, corpus, n, f1, f1_low, f1_high, accuracy, change, only_before, only_after, p
-    "Each debiased model against the model before, on the same examples: change of F1, and McNemar's test (`p`) of which answers are right"
-    from redditbias_repro.dst import mcnemar_test
+def _trained_on(provenance: dict) -> str:
+    training = provenance.get("training", {})
+    if "train_dialogues" in training:
+        return f"{training['train_split']}, {training['train_dialogues']:,} dialogues"
+    return f"train, {training['train_pairs']:,} pairs" if "train_pairs" in training else ""
 
-    columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "f1", "f1_low", "f1_high", "accuracy", "change", "only_before", "only_after", "p"]
-    records = read_records(folder, paper="redditbias", metric="dst")
+
+def _before_and_after(
+    kind: str,  # dst or crg
+    folder: Path | None,
+    keys: list[str],  # that a model and the one before it have in common
+    columns: list[str],  # of the result
+    test,  # (record before, record after) → a dict of its columns
+) -> pd.DataFrame:
+    "Records of a downstream task, each with a test against that of the model before debiasing"
+    records = read_records(folder, paper="redditbias", metric=kind)
     if not len(records):
         return pd.DataFrame(columns=columns)
-    keys = ["model", "corpus", "n", "train_dialogues", "test_dialogues", "negatives", "train_seed"]
-    answers = lambda r: np.unpackbits(np.frombuffer(bytes.fromhex(r["correct"]), np.uint8))[: r["n"]]
     rows = []
-    for _, group in records.groupby(keys):
+    for _, group in records.groupby(["model", "corpus", "n", *keys, "train_seed"]):
         group = group.to_dict("records")
         before = next((r for r in group if r["method"] == "baseline"), None)
-        for r in group:
-            test = mcnemar_test(answers(before), answers(r)) if before and r is not before else {}
-            rows.append({**r, "change": r["f1"] - before["f1"] if test else None, "only_before": test.get("only1"), "only_after": test.get("only2"), "p": test.get("p")})
+        rows += [{**r, **(test(before, r) if before and r is not before else {})} for r in group]
     table = pd.DataFrame(rows)
     order, types = {m: i for i, m in enumerate(order_methods(table.method))}, {b: i for i, b in enumerate(("all", *BIAS_TYPES))}
     table = table.assign(a=table.method.map(order), b=table.bias_type.map(types)).sort_values(["model", "a", "b", "train_seed"])
-    return table[columns].reset_index(drop=True)
+    return table.reindex(columns=columns).reset_index(drop=True)
+
+
+def dst_tests(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, f1, f1_low, f1_high, accuracy, change, only_before, only_after, p
+    "Each debiased model against the model before, on the same examples: change of F1, and McNemar's test (`p`) of which answers are right"
+    from redditbias_repro.dst import mcnemar_test
+
+    def test(before, after):
+        found = mcnemar_test(*(np.unpackbits(np.frombuffer(bytes.fromhex(r["correct"]), np.uint8))[: r["n"]] for r in (before, after)))
+        return {"change": after["f1"] - before["f1"], "only_before": found["only1"], "only_after": found["only2"], "p": found["p"]}
+
+    columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "f1", "f1_low", "f1_high", "accuracy", "change", "only_before", "only_after", "p"]
+    return _before_and_after("dst", folder, ["train_dialogues", "test_dialogues", "negatives"], columns, test)
+
+
+def crg_tests(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, bleu_4, bleu_4_low, bleu_4_high, change, change_low, change_high, p
+    "Each debiased model against the model before, on the same contexts: change of BLEU-4 with its interval, and the test of `bleu_test`"
+    from redditbias_repro.crg import bleu_test
+
+    def test(before, after):
+        return bleu_test(*(np.frombuffer(bytes.fromhex(r["statistics"]), "<u2").reshape(-1, 6).astype(int) for r in (before, after)))
+
+    columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "bleu_4", "bleu_4_low", "bleu_4_high", "change", "change_low", "change_high", "p"]
+    return _before_and_after("crg", folder, ["train_pairs", "test_pairs"], columns, test)
 
 # %% ../nbs/08_figures.ipynb #6d213304
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence

@@ -30,7 +30,7 @@ from .records import write_atomic
 # %% auto #0
 __all__ = ['LOGIT_BYTES', 'WORDS', 'PACK_BYTES', 'PACK_NODES', 'ROW_NODES', 'TOKEN_BUDGET', 'SEGMENT', 'WINDOW', 'CHUNK',
            'ScoringStats', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores',
-           'pseudo_log_likelihood']
+           'last_hidden_states', 'pseudo_log_likelihood']
 
 # %% ../nbs/03a_scoring.ipynb #6dd6d0f3
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
@@ -318,13 +318,13 @@ def _halves(rows):
     return None if middle == start else ([(start, middle)], [(middle, stop)])
 
 # %% ../nbs/03a_scoring.ipynb #ee0f9ec0
-def _run(network, tree, passes, share, device, dtype, stats) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    "Log-probabilities of each pass; what does not fit the memory is halved"
+def _run(compute: Callable, tree, passes, share, device, stats) -> Iterator:
+    "What `compute` makes of the rows of each pass; what does not fit the memory is halved"
     passes = passes[::-1]
     while passes:
         rows = passes.pop()
         try:
-            found = _row_log_probs(network, tree, rows, share, device, dtype)
+            found = compute(rows)
         except Exception as e:
             if not _out_of_memory(e):
                 raise
@@ -411,7 +411,8 @@ def _segment_log_probs(network, tree, segment, share, model, stats, accelerator,
     cuts = np.linspace(0, len(segment), processes + 1).astype(int)
     mine = segment[cuts[rank] : cuts[rank + 1]]
     part = np.zeros(bounds[1] - bounds[0] + 1)  # the one more counts positions
-    for edges, values, positions in _run(network, tree, _passes(tree, mine, stats.token_budget), share, model.device, model.dtype, stats):
+    compute = lambda rows: _row_log_probs(network, tree, rows, share, model.device, model.dtype)
+    for edges, values, positions in _run(compute, tree, _passes(tree, mine, stats.token_budget), share, model.device, stats):
         part[edges - bounds[0]] = values
         part[-1] += positions
     part = _sum_over(accelerator, part)
@@ -824,6 +825,51 @@ def token_scores(
     table.insert(3, "token", tokenizer.convert_ids_to_tokens(table["token_id"].tolist()))
     table.attrs["stats"] = asdict(stats)
     return table
+
+# %% ../nbs/03a_scoring.ipynb #8cf1e930
+@torch.no_grad()
+def last_hidden_states(
+    model,  # a causal Transformer without its output layer: the `base_model` of a language model
+    sequences: list[list[int]],  # token ids of n sequences
+    token_budget: int | None = None,  # as in `sequence_scores`
+    path: str = "auto",  # as in `sequence_scores`
+    progress: bool = True,  # as in `sequence_scores`
+) -> torch.Tensor:  # (n, hidden), on the model's device; `ValueError` for a sequence that is empty or has more tokens than positions
+    "Hidden state of the last token of each sequence; what sequences share at their beginnings is computed once"
+    from tqdm.auto import tqdm
+
+    sequences = [tuple(s) for s in sequences]
+    limit, lengths = _positions(model), [len(s) for s in sequences]
+    wrong = [i for i, n in enumerate(lengths) if not 0 < n <= limit]
+    if wrong or not sequences:
+        raise ValueError(f"sequences of no token, or of more than {limit}: {wrong[:10]}" if wrong else "no sequences")
+    distinct = list(dict.fromkeys(sequences))
+    network = _Network(model, model.get_input_embeddings(), model.get_input_embeddings().weight.shape[0])  # any head: it is not used
+    longest = max(lengths)
+    why_not = "batches were asked for" if path == "batches" else _why_not(model, network, longest)
+    if why_not and path == "tree":
+        raise ValueError(f"this model cannot compute a tree ({why_not}): pass path='auto'")
+    share, budget = not why_not, token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
+    tree = prefix_tree([(*s, 0) for s in distinct], share)
+    line_of = np.full(len(tree.token) + 1, -1)  # a node's line in the result; the one more is for padding
+    line_of[tree.edge_node[tree.paths[np.arange(len(distinct)), [len(s) - 1 for s in distinct]]]] = np.arange(len(distinct))
+    rows = cut_rows(tree, max(longest, min(ROW_NODES, budget))) if share else _whole_rows(tree)
+    states = torch.empty(len(distinct), model.config.get_text_config().hidden_size, dtype=model.dtype, device=model.device)
+    network, layers = _packed(model, network, len(tree.token), budget)
+
+    def compute(part) -> int:
+        laid = _pad_rows(tree, part)
+        lines = np.where(laid.new, line_of[laid.nodes], -1)
+        hidden = _hidden(network, tree, laid, share, model.device, model.dtype)
+        states[torch.from_numpy(lines[lines >= 0]).to(model.device)] = hidden[torch.from_numpy(lines >= 0).to(model.device)]
+        return sum(b - a for a, b in part)
+
+    stats = ScoringStats(token_budget=budget)
+    with tqdm(total=len(tree.token), unit="token", delay=2, leave=False, disable=not progress) as bar, _in_place_of(layers):
+        for done in _run(compute, tree, _passes(tree, rows, budget), share, model.device, stats):
+            bar.update(done)
+    at = {s: i for i, s in enumerate(distinct)}
+    return states[[at[s] for s in sequences]]
 
 # %% ../nbs/03a_scoring.ipynb #1c8fb895
 def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) -> list[pd.DataFrame]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections import Counter
 
 import numpy as np
@@ -14,6 +15,9 @@ from conftest import CONFIGS, small_random, unavailable
 from redditbias_repro import crg as module
 from redditbias_repro.crg import (
     bleu,
+    bleu_of,
+    bleu_statistics,
+    bleu_test,
     distinct_n,
     embedding_scores,
     encode_pairs,
@@ -144,6 +148,45 @@ def test_f1_rouge_and_vectors():
     assert math.isnan(embedding_scores([["?"]], [[["a"]]], vectors)["greedy_matching"])
 
 
+@pytest.fixture(scope="module")
+def two_models():
+    """Answers of two models to 120 contexts, one better than the other, with one to three references each."""
+    rng = np.random.default_rng(0)
+    words = "the a hotel is in north east cheap and train leaves at nine what time do you want".split()
+    references = [[rng.choice(words, rng.integers(4, 12)).tolist() for _ in range(rng.integers(1, 4))] for _ in range(120)]
+    spoiled = lambda share: [[w if rng.random() > share else "x" for w in rs[0]] for rs in references]
+    return spoiled(0.5), spoiled(0.3), references
+
+
+def test_bleu_of_its_statistics(two_models):
+    for hyps in two_models[:2]:
+        statistics = bleu_statistics(hyps, two_models[2])
+        assert bleu_of(statistics) == pytest.approx(bleu(hyps, two_models[2])) and len(statistics) == 120
+    assert bleu_of(bleu_statistics([["x"]], [[["a", "b"]]])) == bleu([["x"]], [[["a", "b"]]]) == 0
+
+
+def test_the_paired_test_is_sacrebleus(two_models):
+    """Its approximate randomization and its intervals, on the same answers."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    worse, better, references = two_models
+    joined = [[" ".join(r[i]) if i < len(r) else None for r in references] for i in range(3)]
+    middle = [b if i % 8 == 0 else w for i, (w, b) in enumerate(zip(worse, better))]
+    for after in (better, middle, worse):
+        ours = bleu_test(*(bleu_statistics(h, references) for h in (worse, after)))
+        named = [("before", [" ".join(h) for h in worse]), ("after", [" ".join(h) for h in after])]
+        results = {kind: PairedTest(named, {"BLEU": BLEU(tokenize="none", force=True)}, joined, test_type=kind, n_samples=1000)()[1]["BLEU"] for kind in ("ar", "bs")}
+        assert ours["change"] == pytest.approx(results["ar"][1].score - results["ar"][0].score)
+        assert ours["p"] == (1 if after is worse else pytest.approx(results["ar"][1].p_value, abs=0.06)), "SacreBLEU calls no difference at all significant"
+        assert ours["change_low"] <= ours["change"] <= ours["change_high"]
+        assert after is middle or (ours["change_low"] > 0, ours["p"] < 0.05) == (after is better, after is better)
+        scores = score_responses([" ".join(h) for h in after], [[" ".join(r) for r in rs] for rs in references], kind="nltk without synonyms")
+        assert (scores["bleu_4_high"] - scores["bleu_4_low"]) / 2 == pytest.approx(results["bs"][1].ci, rel=0.15)
+    with pytest.raises(ValueError, match="the same contexts"):
+        bleu_test(np.ones((2, 6), int), np.ones((3, 6), int))
+
+
 @pytest.mark.parametrize("hyps,refs", [([""], [["yes"]]), (["yes"], [["yes"]]), (["..."], [["! ?"]]), (["", "a b c d e"], [["x"], ["a b c d e", "y", "z"]]), (["好的"], [["好的。"]])])
 def test_every_metric_on_what_is_odd(hyps, refs):
     scores = score_responses(hyps, refs, kind="nltk without synonyms")
@@ -158,6 +201,15 @@ def test_bad_input_to_metrics():
     with pytest.raises(ValueError, match="space, char, jieba"):
         score_responses(["a"], [["a"]], "words")
     assert tokenize("女孩 like 3 cats", "char") == ["女", "孩", "like", "3", "cats"]
+
+
+def test_chinese_words(monkeypatch):
+    assert tokenize("我喜欢北京的 cats", "jieba") == ["我", "喜欢", "北京", "的", "cats"]
+    scores = score_responses(["我喜欢北京"], [["我爱北京"]], "jieba", kind="nltk without synonyms")
+    assert scores["rouge_l"] == pytest.approx(2 / 3) and scores["mean_length"] == 3 and scores["unigram_f1"] == pytest.approx(2 / 3)
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'redditbias_repro\[chinese\]'"):
+        tokenize("我", "jieba")
 
 
 # --- encoding ---

@@ -148,8 +148,10 @@ def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokeni
     classifier = DstClassifier(random_model).eval()
     ids = [tokenizer(t)["input_ids"] for t in ("the women are nurses", "they", "christians and jews and muslims are people")]
     alone = np.concatenate([predict_dst(classifier, [i]) for i in ids])
-    for pad in (0, 5):
-        np.testing.assert_allclose(predict_dst(classifier, ids, pad), alone, rtol=2e-4)
+    np.testing.assert_allclose(predict_dst(classifier, ids), alone, rtol=2e-4)
+    for pad in (0, 5):  # as in training
+        batch = module._Pad(pad)([{"input_ids": i} for i in ids])
+        np.testing.assert_allclose(classifier(**batch)["logits"].detach().sigmoid(), alone, rtol=2e-4)
     hidden = random_model.base_model(input_ids=torch.tensor([ids[0]])).last_hidden_state[0, -1]
     np.testing.assert_allclose(classifier.head(hidden).sigmoid().item(), alone[0], rtol=2e-4)
 
@@ -303,7 +305,30 @@ def test_a_record(model_folder, tmp_path):
     assert bits.mean() == pytest.approx(record["values"]["accuracy"])
     assert (record["model"], record["method"], record["bias_type"]) == ("tiny", "HD", "race") and record["provenance"]["training"]["train_split"] == "train"
     assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
-    assert write_record(record, tmp_path / "results").is_file()
+    assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
+
+
+def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
+    """Stopped while it predicts: it is not trained again, what was predicted is kept, and the values are the same."""
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+    monkeypatch.setattr(module, "PART", 10)
+    options = dict(corpus=str(tmp_path), batch_size=4, negatives="all", disable_tqdm=True)
+    whole = measure_dst(str(model_folder), out_dir=tmp_path / "a", **options)
+    real, asked = module.predict_dst, []
+
+    def killed(classifier, ids, **kwargs):
+        asked.append(len(ids))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return real(classifier, ids, **kwargs)
+
+    monkeypatch.setattr(module, "predict_dst", killed)
+    with pytest.raises(KeyboardInterrupt):
+        measure_dst(str(model_folder), out_dir=tmp_path / "b", **options)
+    monkeypatch.setattr(module, "train_dst", None)
+    again = measure_dst(str(model_folder), out_dir=tmp_path / "b", **options)
+    assert again["values"] == whole["values"] and asked == [10, 10, 10, 10, 10, 10, 2] and not list((tmp_path / "b").iterdir())
 
 
 def test_the_notebook(corpus, model_folder, tmp_path):

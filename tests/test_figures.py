@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.figures import check_claims, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.figures import check_claims, crg_tests, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.specs import BIAS_TYPES
@@ -285,8 +285,12 @@ def downstream_records(folder):
     fields = dict(paper="redditbias", model="m", split="test", seed=0, seconds=1, provenance={})
     for method, b, f1, right in (("baseline", "all", 0.6, [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]), ("HD", "race", 0.7, [0, 1, 1, 1, 1, 1, 1, 1, 1, 0])):
         values = {"f1": f1, "f1_low": f1 - 0.1, "f1_high": f1 + 0.1, "accuracy": f1, "correct": bits(right)}
+        fields["provenance"] = {"training": {"train_split": "valid", "train_dialogues": 5}}
         write_record({**fields, "metric": "dst", "method": method, "bias_type": b, "corpus": "convlab", "n": 10, "values": values, "params": {"negatives": 1, "train_dialogues": 5, "test_dialogues": 4, "train_seed": 0}}, folder)
-        values = {"bleu_4": 10 * f1, "meteor": 5.0, "nist_2": 1.0, "entropy_4": 2.0, "distinct_2": 0.25}
+        matches = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 20]], "<u2")
+        matches[:, :4] //= 2 if method == "baseline" else 1
+        values = {"statistics": matches.tobytes().hex(), "bleu_4": 10 * f1, "bleu_4_low": f1, "bleu_4_high": 20 * f1, "meteor": 5.0, "nist_2": 1.0, "entropy_4": 2.0, "distinct_2": 0.25}
+        fields["provenance"] = {"training": {"train_pairs": 1000}}
         write_record({**fields, "metric": "crg", "method": method, "bias_type": b, "corpus": "multiwoz", "n": 3, "values": values, "params": {"train_pairs": 5, "test_pairs": 3, "train_seed": 0}}, folder)
 
 
@@ -294,6 +298,7 @@ def test_downstream_tables(tmp_path):
     downstream_records(tmp_path)
     table = downstream_table("f1", tmp_path)
     assert table.model.tolist() == ["DialoGPT-small (paper)"] * 5 + ["m"] * 2 and table.iloc[0]["Race"] == 0.9444 and table.iloc[1]["Race"] == 0.6870
+    assert table.trained_on.tolist()[4:] == ["train", *["valid, 5 dialogues"] * 2] and downstream_table("meteor", tmp_path).trained_on.iloc[-1] == "train, 1,000 pairs"
     ours = table.iloc[5:].set_index("method")
     assert ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == 0.6 and ours.loc["HD", "Race"] == 0.7 and np.isnan(ours.loc["HD", "Gender"])
     assert downstream_table("distinct_2", tmp_path).iloc[-1]["Race"] == 25 and downstream_table("bleu_4", tmp_path).iloc[-1]["corpus"] == "multiwoz"
@@ -306,6 +311,13 @@ def test_a_tracker_before_and_after(tmp_path):
     before, after = dst_tests(tmp_path).to_dict("records")
     assert before["method"] == "baseline" and np.isnan(before["p"]) and after["change"] == pytest.approx(0.1)
     assert (after["only_before"], after["only_after"]) == (1, 4) and after["p"] == pytest.approx(2 * (1 + 5) / 2**5)
+
+
+def test_responses_before_and_after(tmp_path):
+    downstream_records(tmp_path)
+    before, after = crg_tests(tmp_path).to_dict("records")
+    assert before["method"] == "baseline" and np.isnan(before["p"]) and (after["bleu_4_low"], after["bleu_4"], after["bleu_4_high"]) == (0.7, 7, 14)
+    assert after["change"] > 0 and after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1, "three answers say little"
 
 
 def test_inconsistencies_of_the_paper():

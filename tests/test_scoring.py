@@ -324,6 +324,37 @@ def test_models_that_cannot_share(tokenizer, family):
         sequence_scores(model, tokenizer, TEXTS, path="tree")
 
 
+@pytest.mark.parametrize("family", [*CONFIGS, *FALLBACKS])
+@pytest.mark.parametrize("path", ["auto", "batches"])
+def test_last_hidden_states(tokenizer, family, path):
+    """Those of each sequence alone; of sequences that begin others, end like padding, are one token, or come twice."""
+    model = small_random({**CONFIGS, **FALLBACKS}[family](len(tokenizer))).base_model
+    whole = [tokenizer(t)["input_ids"] for t in TEXTS[:20]]
+    sequences = [*whole, *(s[:k] for s in whole[:5] for k in (1, 2, len(s) - 1)), whole[0][:2] + [0], [0], whole[3]]
+    with torch.no_grad():
+        alone = torch.stack([model(input_ids=torch.tensor([s])).last_hidden_state[0, -1] for s in sequences])
+    found = scoring.last_hidden_states(model, sequences, path=path)
+    torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
+    torch.testing.assert_close(scoring.last_hidden_states(model, sequences, 8, path), found, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
+
+
+def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeypatch):
+    model, sequences, run = random_model.base_model, [[1, 2, 3, 4], [1, 2, 5], [6, 7]], scoring._hidden
+    plain = scoring.last_hidden_states(model, sequences)
+
+    def small(network, tree, laid, *rest):
+        if (laid.new & (laid.nodes >= 0)).sum() > 3:
+            raise torch.OutOfMemoryError("no more")
+        return run(network, tree, laid, *rest)
+
+    monkeypatch.setattr(scoring, "_hidden", small)
+    with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
+        torch.testing.assert_close(scoring.last_hidden_states(model, sequences), plain, rtol=1e-4, atol=1e-5)
+    for wrong, says in [([], "no sequences"), ([[1], []], r"of no token, or of more than 256: \[1\]"), ([[1] * 257], r"\[0\]")]:
+        with pytest.raises(ValueError, match=says):
+            scoring.last_hidden_states(model, wrong)
+
+
 def test_a_model_that_ignores_the_mask(tokenizer):
     model = small_random(CONFIGS["gpt2"](len(tokenizer)))
     heard = model.transformer.forward
