@@ -139,13 +139,13 @@ def _debias(args) -> None:
     print(f"before: redditbias measure --model {args.model} --bias-type {args.bias_type}\nafter:  redditbias measure --model {run.folder} --bias-type {args.bias_type}")
 
 # %% ../nbs/09_cli.ipynb #55f1d997
-MARKS = {name: (f"<!-- {name}: written by `redditbias report --readme` -->", f"<!-- /{name} -->") for name in ("lmb", "lmp")}
+MARKS = {name: (f"<!-- {name}: written by `redditbias report --readme` -->", f"<!-- /{name} -->") for name in ("lmb", "lmp", "downstream")}
 
 
 def _report(args) -> None:
-    from redditbias_repro.figures import lmb_report, lmp_report
+    from redditbias_repro.figures import downstream_report, lmb_report, lmp_report
 
-    texts = {"lmb": lmb_report(), "lmp": lmp_report()}
+    texts = {"lmb": lmb_report(), "lmp": lmp_report(), "downstream": downstream_report()}
     if args.readme:
         path = project_path("README.md")
         content = path.read_text(encoding="utf-8")

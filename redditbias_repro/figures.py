@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 
 from .data import TABLE3, table3
-from .metrics import METHOD_ORDER, PUBLISHED_MODEL, lmb_table, lmp_table, order_methods
+from .metrics import METHOD_ORDER, PAPER_METHODS, PUBLISHED_MODEL, lmb_table, lmp_table, order_methods
 from .records import project_path, read_records, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'DIALOGPT', 'RAISED',
-           'STATED', 'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
+__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'TASKS', 'LOSES', 'DIALOGPT',
+           'RAISED', 'STATED', 'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
            'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report',
-           'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'crg_tests', 'inconsistencies',
-           'check_claims']
+           'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'crg_tests', 'downstream_report',
+           'check_downstream', 'inconsistencies', 'check_claims']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -426,6 +426,46 @@ def crg_tests(
 
     columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "bleu_4", "bleu_4_low", "bleu_4_high", "change", "change_low", "change_high", "p"]
     return _before_and_after("crg", folder, ["train_pairs", "test_pairs"], columns, test)
+
+# %% ../nbs/08_figures.ipynb #bc67833b
+TASKS = {"dst": ("dialog state tracking, F1", "f1", dst_tests), "crg": ("response generation, BLEU-4", "bleu_4", crg_tests)}
+
+
+def downstream_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> str:
+    "F1 of dialog state tracking and BLEU-4 of response generation of every debiased model as a small Markdown table, their changes in brackets; empty if there is none"
+    parts, before = [], []
+    for task, (title, value, tests) in TASKS.items():
+        table = tests(folder)
+        for r in table[table.method == "baseline"].itertuples():
+            low, high = (getattr(r, f"{value}_{end}") for end in ("low", "high"))
+            before.append(f"{r.model}, {title} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] on {r.n:,} of {r.corpus}")
+        if len(after := table[table.change.notna()]):
+            cell = lambda g: f"{g[value].mean():.3f} ({g.change.mean():+.3f}{'*' if (g.p < 0.05).all() else ''})"
+            parts.append(_wide(after.assign(task=title), ["task", "model", "method"], cell))
+    if not parts:
+        return ""
+    return to_markdown(pd.concat(parts), f"After fine-tuning on the task (RedditBias §3.2); in brackets the change that debiasing makes, * where p < 0.05 (McNemar; approximate randomization). Before debiasing: {'; '.join(before)}.")
+
+# %% ../nbs/08_figures.ipynb #544a1cd0
+LOSES = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
+
+
+def check_downstream(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # task, bias_type, method, statement, paper_change, model, change, p, verdict
+    "The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes"
+    paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
+    rows = []
+    for task, (_, value, tests) in TASKS.items():
+        table = tests(folder)
+        for r in table[table.change.notna() & table.method.isin(PAPER_METHODS)].itertuples():
+            loses, said = r.change < 0 and r.p < 0.05, (task, r.method, r.bias_type) in LOSES
+            theirs = paper.loc[(value, r.method), r.bias_type] - paper.loc[(value, "baseline"), r.bias_type]
+            statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
+            rows.append((task, r.bias_type, r.method, statement, theirs, r.model, r.change, r.p, "holds" if loses == said else "does not hold"))
+    return pd.DataFrame(rows, columns=["task", "bias_type", "method", "statement", "paper_change", "model", "change", "p", "verdict"])
 
 # %% ../nbs/08_figures.ipynb #6d213304
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence

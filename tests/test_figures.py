@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.figures import check_claims, crg_tests, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.figures import check_claims, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.specs import BIAS_TYPES
@@ -318,6 +318,25 @@ def test_responses_before_and_after(tmp_path):
     before, after = crg_tests(tmp_path).to_dict("records")
     assert before["method"] == "baseline" and np.isnan(before["p"]) and (after["bleu_4_low"], after["bleu_4"], after["bleu_4_high"]) == (0.7, 7, 14)
     assert after["change"] > 0 and after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1, "three answers say little"
+
+
+def test_what_is_said_of_downstream_tasks(tmp_path):
+    downstream_records(tmp_path)
+    kept = check_downstream(tmp_path)
+    assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.tolist() == ["holds"] * 2
+    text = downstream_report(tmp_path)
+    assert "0.700 (+0.100)" in text and "m, dialog state tracking, F1 0.600 [0.500, 0.700] on 10 of convlab" in text and downstream_report(tmp_path / "nowhere") == ""
+
+
+def test_a_loss_on_a_downstream_task(tmp_path):
+    """Forty examples of which debiasing loses thirty: as footnote 15 says of ADD for Gender, against what §5.2 says of HD."""
+    fields = dict(paper="redditbias", metric="dst", model="m", split="test", seed=0, seconds=1, provenance={}, corpus="convlab", n=40, params={"negatives": 1, "train_dialogues": 5, "test_dialogues": 4, "train_seed": 0})
+    for method, b, right in (("baseline", "all", 40), ("ADD", "gender", 10), ("HD", "gender", 10), ("CDA", "gender", 39), ("ADD", "race", 40)):
+        values = {"f1": right / 40, "f1_low": 0, "f1_high": 1, "accuracy": right / 40, "correct": np.packbits(np.arange(40) < right).tobytes().hex()}
+        write_record({**fields, "method": method, "bias_type": b, "values": values}, tmp_path)
+    verdicts = check_downstream(tmp_path).set_index(["method", "bias_type"]).verdict.to_dict()
+    assert verdicts == {("ADD", "gender"): "holds", ("HD", "gender"): "does not hold", ("CDA", "gender"): "holds", ("ADD", "race"): "holds"}
+    assert "0.250 (-0.750*)" in downstream_report(tmp_path)
 
 
 def test_inconsistencies_of_the_paper():
