@@ -518,7 +518,8 @@ def measure_crg(
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
     settings = {"train_pairs": len(train), "epochs": epochs, "batch_size": batch_size, "learning_rate": 5e-5, "max_tokens": MAX_TOKENS, "decoding": {"max_new_tokens": 40, "num_beams": 1, "do_sample": False, **decoding}}
-    key = hashlib.sha256(json.dumps([settings, seed, corpus, len(test)], sort_keys=True).encode()).hexdigest()[:8]
+    used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
+    key = hashlib.sha256(json.dumps([settings, seed, used["files"], len(test)], sort_keys=True).encode()).hexdigest()[:8]
     folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{key}"
     if (folder / "model").is_dir():  # trained before it was stopped
         net = load_model(str(folder / "model"), device, "float32")[0]
@@ -531,7 +532,6 @@ def measure_crg(
     answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=min(reserve, MAX_TOKENS // 2)), seed=seed, keep=folder / "answers.json", **decoding)
     values = score_responses(answers, test.references, how)
     values["statistics"] = bleu_statistics(*_checked(answers, test.references, how)).astype("<u2").tobytes().hex()
-    used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]
     origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings, "meteor": meteor_kind()}
     shutil.rmtree(folder, ignore_errors=True)

@@ -104,15 +104,20 @@ def _official(archive: zipfile.ZipFile, split: str, where: str) -> dict:
     return {k: v for k, v in data.items() if k not in others}
 
 # %% ../nbs/06_dst.ipynb #7ed11ae0
-def _read_dialogues(path: Path, split: str) -> dict:
-    "Dialogues of a split from a zip (official or ConvLab's), a folder with a JSON file a split, or a JSON file"
+def _file_of(path: Path, split: str) -> Path:
+    "The file of a split: the path itself, or the one in that folder"
+    if not path.is_dir():
+        return path
     names = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}[split]
+    found = [p for n in names for p in (path / f"{n}.json", path / f"{n}.json.zip") if p.is_file()]
+    if not found:
+        raise FileNotFoundError(f"{path} holds no {' or '.join(f'{n}.json' for n in names)}")
+    return found[0]
+
+
+def _read_dialogues(path: Path, split: str) -> dict:
+    "Dialogues of a split from a zip (official or ConvLab's), or a JSON file"
     try:
-        if path.is_dir():
-            found = [p for n in names for p in (path / f"{n}.json", path / f"{n}.json.zip") if p.is_file()]
-            if not found:
-                raise FileNotFoundError(f"{path} holds no {' or '.join(f'{n}.json' for n in names)}")
-            return _read_dialogues(found[0], split)
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
                 inside = [n for n in archive.namelist() if n.endswith(".json") and "__MACOSX" not in n]
@@ -176,14 +181,15 @@ def load_multiwoz(
     if corpus not in CORPORA and not Path(corpus).exists():
         raise FileNotFoundError(f"corpus {corpus!r} is no file and no folder, and none of {', '.join(CORPORA)}")
     key = KEYS.get(corpus, "").format({"valid": "val"}.get(split, split))
-    path = fetch(key) if key else Path(corpus)
+    path = fetch(key) if key else _file_of(Path(corpus), split)
     found = _read_dialogues(path, split)
     if dialogues and dialogues < len(found):
         names = np.random.default_rng(seed).choice(sorted(found), dialogues, replace=False)
         found = {n: found[n] for n in names}
     turns = read_turns(found)
-    name = corpus if key else Path(corpus).stem
-    turns.attrs["corpus"] = {"name": name, "files": {key or path.name: git_blob_sha1(path.read_bytes())} if path.is_file() else {}, "note": ""}
+    whole = Path(corpus).resolve()
+    name = corpus if key else whole.name if whole.is_dir() else whole.stem
+    turns.attrs["corpus"] = {"name": name, "files": {key or path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
     return turns
 
 # %% ../nbs/06_dst.ipynb #3f2cd5f9
@@ -476,7 +482,8 @@ def measure_dst(
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": epochs, "batch_size": batch_size, "max_tokens": MAX_TOKENS,
         "learning_rate": training.get("learning_rate", 5e-5), "negatives": 1,
     }  # fmt: skip
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{_short(settings, seed, corpus, negatives, test_dialogues)}"
+    used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
+    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{_short(settings, seed, used['files'], negatives, test_dialogues)}"
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed), folder / "model.safetensors")
     else:
@@ -489,7 +496,6 @@ def measure_dst(
     if negatives == "all":
         values["joint_goal_accuracy"] = joint_goal_accuracy(test, asked, probabilities)
     values["correct"] = np.packbits(correct).tobytes().hex()
-    used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
     name = base or about["name"]
     origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings}
     shutil.rmtree(folder, ignore_errors=True)

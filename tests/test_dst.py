@@ -260,6 +260,7 @@ def test_a_folder_and_a_draw(tmp_path):
     assert len(load_multiwoz("test", str(tmp_path))) == 6 and len(load_multiwoz("valid", str(tmp_path))) == 1
     two = load_multiwoz("test", str(tmp_path), 2)
     assert two.dialogue.nunique() == 2 and two.equals(load_multiwoz("test", str(tmp_path), 2))
+    assert two.attrs["corpus"]["name"] == tmp_path.name and list(two.attrs["corpus"]["files"]) == ["test.json"]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
         measure_dst(str(model_folder), out_dir=tmp_path / "b", **options)
     monkeypatch.setattr(module, "train_dst", None)
     again = measure_dst(str(model_folder), out_dir=tmp_path / "b", **options)
-    assert again["values"] == whole["values"] and asked == [10, 10, 10, 10, 10, 10, 2] and not list((tmp_path / "b").iterdir())
+    assert again["values"] == whole["values"] and asked == [10, 10, 10, 10, 10, 2] and not list((tmp_path / "b").iterdir())
 
 
 def test_the_notebook(corpus, model_folder, tmp_path):
