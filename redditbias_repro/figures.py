@@ -374,9 +374,8 @@ def downstream_table(
 # %% ../nbs/08_figures.ipynb #856982fb
 def _trained_on(provenance: dict) -> str:
     training = provenance.get("training", {})
-    if "train_dialogues" in training:
-        return f"{training['train_split']}, {training['train_dialogues']:,} dialogues"
-    return f"train, {training['train_pairs']:,} pairs" if "train_pairs" in training else ""
+    split = "valid" if "validation dialogues" in provenance.get("corpus", {}).get("note", "") else training.get("train_split", "train")
+    return ", ".join([split, *(f"{training[f'train_{what}']:,} {what}" for what in ("dialogues", "pairs") if f"train_{what}" in training)])
 
 
 def _before_and_after(

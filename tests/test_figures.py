@@ -6,11 +6,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from redditbias_repro.figures import check_claims, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
-from redditbias_repro.specs import BIAS_TYPES
+from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +215,7 @@ def test_the_committed_grid(committed):
     assert len(searched) == 9 and set(chosen.index) == {"LMD", "ADD", "HD"} and set(searched.bias_type) == {"religion1"}
     for b, n in zip(BIAS_TYPES, (720, 720, 763, 1521, 720)):
         for m in methods:
-            of_run = records[(records.model == model) & (records.method == m) & (records.bias_type == b) & (records.metric != "search")]
+            of_run = records[(records.model == model) & (records.method == m) & (records.bias_type == b) & ~records.metric.isin(["search", "dst", "crg"])]
             assert sorted(of_run.metric) == ["lmb", "lmb", "lmp", "training"] and set(of_run.corpus) == {"redditbias", "dialogpt-6k"}, (b, m)
             settings = of_run.provenance.iloc[0]["training"]
             assert settings["epochs"] == 2 and settings["sentences"] == n or m == "CDA" and 1.9 * n < settings["sentences"] <= 2 * n
@@ -228,6 +229,31 @@ def test_the_committed_grid(committed):
     np.testing.assert_allclose(pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5)
     assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside") for s in (".svg", ".png"))
     assert lmp_report(results) in (committed / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_committed_downstream_results(committed):
+    """Before debiasing and after each method that is there, for all five types, on the same examples; the weights are those whose bias was measured."""
+    results, figures = committed / "results", committed / "figures" / "redditbias"
+    records = read_records(results, paper="redditbias")
+    records = records[records.model == "smollm2-135m-instruct"]
+    records = records.assign(weights=[p["model"]["weights_sha256"] for p in records.provenance])
+    measured = records[(records.metric == "lmp")].set_index(["method", "bias_type"]).weights
+    config = yaml.safe_load((committed / "config" / "smollm.yaml").read_text())["dialogue"]
+    for metric in ("dst", "crg"):
+        found = records[records.metric == metric]
+        assert set(found.corpus) == {"convlab" if metric == "dst" else "multiwoz responses (convlab)"} and found.n.nunique() == 1 and all(found[k].eq(v).all() for k, v in config[metric].items() if k != "corpus")
+        pairs = found.set_index(["method", "bias_type"])
+        assert ("baseline", "all") in pairs.index and all(("CDA", b) in pairs.index for b in BIAS_TYPES) and not pairs.index.duplicated().any()
+        assert all(measured[key] == w for key, w in pairs.weights.items())
+    assert all(p["training"]["train_split"] == "valid" for p in records[records.metric == "dst"].provenance) and all(p["meteor"] == "meteor-1.5" for p in records[records.metric == "crg"].provenance)
+    for name, table in {"table4": downstream_table("f1", results), "table5": downstream_table("bleu_4", results), "tableC2": downstream_table("accuracy", results)}.items():
+        kept = pd.read_csv(figures / f"{name}.csv")
+        titles = [load_spec(f"redditbias/{b}").title for b in BIAS_TYPES]
+        np.testing.assert_allclose(kept[titles], table[titles], rtol=1e-5)
+        assert kept.trained_on.tolist() == table.trained_on.tolist() and kept.method.tolist() == table.method.tolist()
+    kept, made = pd.read_csv(figures / "downstream_claims.csv"), check_downstream(results)
+    assert kept[["task", "bias_type", "method", "verdict"]].values.tolist() == made[["task", "bias_type", "method", "verdict"]].values.tolist()
+    assert downstream_report(results) in (committed / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_the_readme_says_of_debiasing(committed):
@@ -290,7 +316,7 @@ def downstream_records(folder):
         matches = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 20]], "<u2")
         matches[:, :4] //= 2 if method == "baseline" else 1
         values = {"statistics": matches.tobytes().hex(), "bleu_4": 10 * f1, "bleu_4_low": f1, "bleu_4_high": 20 * f1, "meteor": 5.0, "nist_2": 1.0, "entropy_4": 2.0, "distinct_2": 0.25}
-        fields["provenance"] = {"training": {"train_pairs": 1000}}
+        fields["provenance"] = {"training": {"train_pairs": 1000}, "corpus": {"note": "trained on the validation dialogues, as …"}}
         write_record({**fields, "metric": "crg", "method": method, "bias_type": b, "corpus": "multiwoz", "n": 3, "values": values, "params": {"train_pairs": 5, "test_pairs": 3, "train_seed": 0}}, folder)
 
 
@@ -298,7 +324,7 @@ def test_downstream_tables(tmp_path):
     downstream_records(tmp_path)
     table = downstream_table("f1", tmp_path)
     assert table.model.tolist() == ["DialoGPT-small (paper)"] * 5 + ["m"] * 2 and table.iloc[0]["Race"] == 0.9444 and table.iloc[1]["Race"] == 0.6870
-    assert table.trained_on.tolist()[4:] == ["train", *["valid, 5 dialogues"] * 2] and downstream_table("meteor", tmp_path).trained_on.iloc[-1] == "train, 1,000 pairs"
+    assert table.trained_on.tolist()[4:] == ["train", *["valid, 5 dialogues"] * 2] and downstream_table("meteor", tmp_path).trained_on.iloc[-1] == "valid, 1,000 pairs"
     ours = table.iloc[5:].set_index("method")
     assert ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == 0.6 and ours.loc["HD", "Race"] == 0.7 and np.isnan(ours.loc["HD", "Gender"])
     assert downstream_table("distinct_2", tmp_path).iloc[-1]["Race"] == 25 and downstream_table("bleu_4", tmp_path).iloc[-1]["corpus"] == "multiwoz"
