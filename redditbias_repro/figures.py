@@ -22,7 +22,7 @@ __all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COL
            'RAISED', 'STATED', 'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
            'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report',
            'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'crg_tests', 'downstream_report',
-           'check_downstream', 'inconsistencies', 'check_claims']
+           'plot_downstream', 'check_downstream', 'inconsistencies', 'check_claims']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -446,6 +446,38 @@ def downstream_report(
     if not parts:
         return ""
     return to_markdown(pd.concat(parts), f"After fine-tuning on the task (RedditBias §3.2); in brackets the change that debiasing makes, * where p < 0.05 (McNemar; approximate randomization). Before debiasing: {'; '.join(before)}.")
+
+# %% ../nbs/08_figures.ipynb #e314ccc3
+def plot_downstream(
+    table: pd.DataFrame,  # from `dst_tests` or `crg_tests`, of one model and one training seed
+):  # matplotlib figure
+    "F1 or BLEU-4 by bias type and method, with 95 % intervals; the line and the band are the model before. `ValueError` for several models, or sizes of data"
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    title, value = next((title, value) for title, value, _ in TASKS.values() if value in table)
+    if len(table[["model", "corpus", "n", "train_seed"]].drop_duplicates()) != 1 or table.duplicated(["method", "bias_type"]).any():
+        raise ValueError("expected rows of one model on one corpus: select them first")
+    shown = _with_bars(table[table.method != "baseline"])
+    types, bars = _types(shown), list(dict.fromkeys(shown.bar))
+    with sns.axes_style("whitegrid"):
+        figure, ax = plt.subplots(figsize=(max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
+    for r in table[table.method == "baseline"].itertuples():
+        ax.axhline(getattr(r, value), color="black", linewidth=1, linestyle="--", label=ORIGINAL)
+        ax.axhspan(getattr(r, f"{value}_low"), getattr(r, f"{value}_high"), color="black", alpha=0.08, linewidth=0)
+    places = dict(zip(bars, np.linspace(-0.3, 0.3, len(bars)) if len(bars) > 1 else [0]))
+    for (name, (color, _)), marker in zip(_style(bars).items(), "osD^vP<>" * len(bars)):
+        rows = shown[shown.bar == name]
+        at = [list(types).index(b) + places[name] for b in rows.bias_type]
+        reach = [rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]]
+        ax.errorbar(at, rows[value], reach, fmt=marker, color=color, ecolor=color, markeredgecolor="black", markeredgewidth=0.6, capsize=3, label=name)
+    ax.set_xticks(range(len(types)), types.values())
+    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{title.split(', ')[1]}\n(higher is better)")
+    ax.set_title(f"{table.model.iloc[0]}: {title.split(', ')[0]}, {table.n.iloc[0]:,} of {table.corpus.iloc[0]}", fontsize=10)
+    ax.grid(axis="x", visible=False)
+    ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
+    plt.close(figure)
+    return figure
 
 # %% ../nbs/08_figures.ipynb #544a1cd0
 LOSES = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15

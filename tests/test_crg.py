@@ -370,4 +370,6 @@ def test_the_notebook(corpus, model_folder, tmp_path):
     papermill.execute_notebook(str(root / "nbs" / "07_crg.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False)
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
+    statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)
+    assert len(statistics) == 10 and bleu_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
     assert torch.tensor(list(record["values"].values())).isfinite().all() and module.MAX_TOKENS == 128

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from redditbias_repro.figures import check_claims, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.figures import check_claims, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_downstream, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.specs import BIAS_TYPES, load_spec
@@ -352,6 +352,17 @@ def test_what_is_said_of_downstream_tasks(tmp_path):
     assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.tolist() == ["holds"] * 2
     text = downstream_report(tmp_path)
     assert "0.700 (+0.100)" in text and "m, dialog state tracking, F1 0.600 [0.500, 0.700] on 10 of convlab" in text and downstream_report(tmp_path / "nowhere") == ""
+
+
+def test_the_picture_of_downstream_tasks(tmp_path):
+    downstream_records(tmp_path)
+    for table, value in ((dst_tests(tmp_path), 0.7), (crg_tests(tmp_path), 7.0)):
+        ax = plot_downstream(table).axes[0]
+        (points,) = [c for c in ax.containers]
+        assert points.lines[0].get_xydata().tolist() == [[0, value]] and points.get_label() == "HD" and [t.get_text() for t in ax.get_xticklabels()] == ["Race"]
+        assert {round(y, 6) for y in points.lines[2][0].get_segments()[0][:, 1]} == {round(float(table.iloc[1][f"{k}_{end}"]), 6) for k in ("f1", "bleu_4") if k in table for end in ("low", "high")}
+        with pytest.raises(ValueError, match="rows of one model"):
+            plot_downstream(pd.concat([table, table.assign(model="other")]))
 
 
 def test_a_loss_on_a_downstream_task(tmp_path):
