@@ -256,6 +256,19 @@ def test_the_committed_downstream_results(committed):
     assert downstream_report(results) in (committed / "README.md").read_text(encoding="utf-8")
 
 
+def test_what_the_readme_says_of_the_tasks(committed):
+    """Every number in its prose is the records'."""
+    readme = " ".join((committed / "README.md").read_text(encoding="utf-8").split())
+    dst, crg = (tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests))
+    (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
+    dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
+    said = f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. No single difference is significant (smallest p: {dst.p.min():.2f} for F1, {crg.p.min():.3f} for BLEU-4), but all ten point down"
+    assert said in readme, said
+    assert len(dst) == len(crg) == 5 and (dst.p >= 0.05).all() and (crg.p >= 0.05).all() and (dst.change < 0).all() and (crg.change < 0).all()
+    trained = read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues, read_records(committed / "results", paper="redditbias", metric="crg")
+    assert set(trained[0]) == {100} and set(trained[1].train_pairs) == {500} and set(trained[1].test_pairs) == {200}
+
+
 def test_what_the_readme_says_of_debiasing(committed):
     """Every number in its prose is the records'."""
     table = lmb_table(folder=committed / "results").query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and outlier_sd.isna()")
