@@ -495,7 +495,7 @@ def check_downstream(
             loses, said = r.change < 0 and r.p < 0.05, (task, r.method, r.bias_type) in LOSES
             theirs = paper.loc[(value, r.method), r.bias_type] - paper.loc[(value, "baseline"), r.bias_type]
             statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
-            rows.append((task, r.bias_type, r.method, statement, theirs, r.model, r.change, r.p, "holds" if loses == said else "does not hold"))
+            rows.append((task, r.bias_type, r.method, statement, theirs, r.model, r.change, r.p, f"{'as' if loses == said else 'not as'} said: {'a' if loses else 'no'} significant loss"))
     return pd.DataFrame(rows, columns=["task", "bias_type", "method", "statement", "paper_change", "model", "change", "p", "verdict"])
 
 # %% ../nbs/08_figures.ipynb #6d213304

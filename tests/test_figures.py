@@ -262,7 +262,9 @@ def test_what_the_readme_says_of_the_tasks(committed):
     dst, crg = (tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests))
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
     dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
-    said = f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. No single difference is significant (smallest p: {dst.p.min():.2f} for F1, {crg.p.min():.3f} for BLEU-4), but all ten point down"
+    said = f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. No single difference is significant (smallest p: {dst.p.min():.2f} for F1, {crg.p.min():.3f} for BLEU-4), but all ten point down."
+    paper = check_downstream(committed / "results").set_index("task").paper_change
+    said += f" In the paper CDA's BLEU-4 falls too, by {-paper['crg'].max():.2f} to {-paper['crg'].min():.2f}, while its F1 rises by {paper['dst'].min():.3f} to {paper['dst'].max():.3f}."
     assert said in readme, said
     assert len(dst) == len(crg) == 5 and (dst.p >= 0.05).all() and (crg.p >= 0.05).all() and (dst.change < 0).all() and (crg.change < 0).all()
     trained = read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues, read_records(committed / "results", paper="redditbias", metric="crg")
@@ -362,7 +364,7 @@ def test_responses_before_and_after(tmp_path):
 def test_what_is_said_of_downstream_tasks(tmp_path):
     downstream_records(tmp_path)
     kept = check_downstream(tmp_path)
-    assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.tolist() == ["holds"] * 2
+    assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.tolist() == ["as said: no significant loss"] * 2
     text = downstream_report(tmp_path)
     assert "0.700 (+0.100)" in text and "m, dialog state tracking, F1 0.600 [0.500, 0.700] on 10 of convlab" in text and downstream_report(tmp_path / "nowhere") == ""
 
@@ -385,7 +387,10 @@ def test_a_loss_on_a_downstream_task(tmp_path):
         values = {"f1": right / 40, "f1_low": 0, "f1_high": 1, "accuracy": right / 40, "correct": np.packbits(np.arange(40) < right).tobytes().hex()}
         write_record({**fields, "method": method, "bias_type": b, "values": values}, tmp_path)
     verdicts = check_downstream(tmp_path).set_index(["method", "bias_type"]).verdict.to_dict()
-    assert verdicts == {("ADD", "gender"): "holds", ("HD", "gender"): "does not hold", ("CDA", "gender"): "holds", ("ADD", "race"): "holds"}
+    assert verdicts == {
+        ("ADD", "gender"): "as said: a significant loss", ("HD", "gender"): "not as said: a significant loss",
+        ("CDA", "gender"): "as said: no significant loss", ("ADD", "race"): "as said: no significant loss",
+    }  # fmt: skip
     assert "0.250 (-0.750*)" in downstream_report(tmp_path)
 
 
