@@ -143,7 +143,8 @@ def _bars(table: pd.DataFrame, value: str):
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
     spread = ("pi", 100) if table.train_seed.nunique() > 1 else None
-    sns.barplot(table, x="bias_type", y=value, hue="bar", order=list(types), hue_order=bars, palette={b: c for b, (c, _) in style.items()}, edgecolor="black", linewidth=0.6, errorbar=spread, ax=ax)
+    colors = {b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()}  # rounded: versions of Python differ in the last digit
+    sns.barplot(table, x="bias_type", y=value, hue="bar", order=list(types), hue_order=bars, palette=colors, saturation=1, edgecolor="black", linewidth=0.6, errorbar=spread, ax=ax)
     for container, name in zip(ax.containers, bars):
         for bar in container:
             bar.set_hatch(style[name][1])
