@@ -110,6 +110,8 @@ CORPUS_TITLES = {
     "redditbias": "RedditBias, released pairs",
     "queries": "queries Q = T1 × A1 in place of the released pairs",
     "dialogpt-6k": "DialoGPT's Reddit references",
+    "convlab": "MultiWOZ (ConvLab's copy)",
+    "multiwoz responses (convlab)": "MultiWOZ responses (ConvLab's copy)",
 }
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
 ORIGINAL = "not debiased"
@@ -343,9 +345,14 @@ def search_table(
     return table.sort_values(list(SEARCH_COLUMNS[:7])).reset_index(drop=True)
 
 # %% ../nbs/08_figures.ipynb #fb86e77b
-DOWNSTREAM = {  # metric of the paper's tables → the record's, and what brings ours to the paper's scale
-    "f1": ("dst", "f1", 1), "accuracy": ("dst", "accuracy", 1), "bleu_4": ("crg", "bleu_4", 1), "meteor": ("crg", "meteor", 1), "nist_2": ("crg", "nist_2", 1),
-    "entropy_4": ("crg", "entropy_4", 1), "distinct_2": ("crg", "distinct_2", 100),
+DOWNSTREAM = {  # metric of the paper's tables → the record's, what brings ours to the paper's scale, and what it is
+    "f1": ("dst", "f1", 1, "dialog state tracking, F1 (0 to 1)"),
+    "accuracy": ("dst", "accuracy", 1, "dialog state tracking, accuracy (0 to 1)"),
+    "bleu_4": ("crg", "bleu_4", 1, "response generation, BLEU-4 (0 to 100)"),
+    "meteor": ("crg", "meteor", 1, "response generation, METEOR (0 to 100)"),
+    "nist_2": ("crg", "nist_2", 1, "response generation, NIST-2 (bits of information a word)"),
+    "entropy_4": ("crg", "entropy_4", 1, "response generation, Entropy-4 (ours in nats)"),
+    "distinct_2": ("crg", "distinct_2", 100, "response generation, Dist-2 (%)"),
 }  # fmt: skip
 
 
@@ -356,7 +363,7 @@ def downstream_table(
     "RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy), the paper's rows first"
     if metric not in DOWNSTREAM:
         raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
-    kind, name, scale = DOWNSTREAM[metric]
+    kind, name, scale, _ = DOWNSTREAM[metric]
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv"))
     paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", trained_on="train", n=np.nan)
     rows = []
@@ -378,7 +385,7 @@ def _trained_on(provenance: dict) -> str:
     split = "valid" if "validation dialogues" in provenance.get("corpus", {}).get("note", "") else training.get("train_split", "train")
     return ", ".join([split, *(f"{training[f'train_{what}']:,} {what}" for what in ("dialogues", "pairs") if f"train_{what}" in training)])
 
-
+# %% ../nbs/08_figures.ipynb #bc67833b
 def _before_and_after(
     kind: str,  # dst or crg
     folder: Path | None,
@@ -400,7 +407,7 @@ def _before_and_after(
     table = table.assign(a=table.method.map(order), b=table.bias_type.map(types)).sort_values(["model", "a", "b", "train_seed"])
     return table.reindex(columns=columns).reset_index(drop=True)
 
-
+# %% ../nbs/08_figures.ipynb #e314ccc3
 def dst_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, f1, f1_low, f1_high, accuracy, change, only_before, only_after, p
@@ -414,7 +421,7 @@ def dst_tests(
     columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "f1", "f1_low", "f1_high", "accuracy", "change", "only_before", "only_after", "p"]
     return _before_and_after("dst", folder, ["train_dialogues", "test_dialogues", "negatives"], columns, test)
 
-
+# %% ../nbs/08_figures.ipynb #0f4faa1a
 def crg_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, bleu_4, bleu_4_low, bleu_4_high, change, change_low, change_high, p
@@ -427,28 +434,35 @@ def crg_tests(
     columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "bleu_4", "bleu_4_low", "bleu_4_high", "change", "change_low", "change_high", "p"]
     return _before_and_after("crg", folder, ["train_pairs", "test_pairs"], columns, test)
 
-# %% ../nbs/08_figures.ipynb #bc67833b
-TASKS = {"dst": ("dialog state tracking, F1", "f1", dst_tests), "crg": ("response generation, BLEU-4", "bleu_4", crg_tests)}
+# %% ../nbs/08_figures.ipynb #c52bf36d
+TASKS = {  # what it is, its metric, the metric's column, what is counted, tests
+    "dst": ("dialog state tracking", "F1", "f1", "examples", dst_tests),
+    "crg": ("response generation", "BLEU-4", "bleu_4", "answers", crg_tests),
+}  # fmt: skip
+
+
+def _tested_on(row, what: str) -> str:
+    return f"{row.n:,} {what}, {CORPUS_TITLES.get(row.corpus, row.corpus)}"
 
 
 def downstream_report(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> str:
-    "F1 of dialog state tracking and BLEU-4 of response generation of every debiased model as a small Markdown table, their changes in brackets; empty if there is none"
+    "F1 of dialog state tracking and BLEU-4 of response generation of every debiased model as a small Markdown table, changes in brackets; empty if there is none"
     parts, before = [], []
-    for task, (title, value, tests) in TASKS.items():
+    for title, metric, value, what, tests in TASKS.values():
         table = tests(folder)
         for r in table[table.method == "baseline"].itertuples():
             low, high = (getattr(r, f"{value}_{end}") for end in ("low", "high"))
-            before.append(f"{r.model}, {title} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] on {r.n:,} of {r.corpus}")
+            before.append(f"{r.model}, {metric} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] ({_tested_on(r, what)})")
         if len(after := table[table.change.notna()]):
             cell = lambda g: f"{g[value].mean():.3f} ({g.change.mean():+.3f}{'*' if (g.p < 0.05).all() else ''})"
-            parts.append(_wide(after.assign(task=title), ["task", "model", "method"], cell))
+            parts.append(_wide(after.assign(task=f"{title}, {metric}"), ["task", "model", "method"], cell))
     if not parts:
         return ""
     return to_markdown(pd.concat(parts), f"After fine-tuning on the task (RedditBias §3.2); in brackets the change that debiasing makes, * where p < 0.05 (McNemar; approximate randomization). Before debiasing: {'; '.join(before)}.")
 
-# %% ../nbs/08_figures.ipynb #e314ccc3
+# %% ../nbs/08_figures.ipynb #bea9d511
 def plot_downstream(
     table: pd.DataFrame,  # from `dst_tests` or `crg_tests`, of one model and one training seed
 ):  # matplotlib figure
@@ -456,7 +470,7 @@ def plot_downstream(
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    title, value = next((title, value) for title, value, _ in TASKS.values() if value in table)
+    title, metric, value, what, _ = next(t for t in TASKS.values() if t[2] in table)
     if len(table[["model", "corpus", "n", "train_seed"]].drop_duplicates()) != 1 or table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected rows of one model on one corpus: select them first")
     shown = _with_bars(table[table.method != "baseline"])
@@ -464,7 +478,7 @@ def plot_downstream(
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
     for r in table[table.method == "baseline"].itertuples():
-        ax.axhline(getattr(r, value), color="black", linewidth=1, linestyle="--", label=ORIGINAL)
+        ax.axhline(getattr(r, value), color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}, and its interval")
         ax.axhspan(getattr(r, f"{value}_low"), getattr(r, f"{value}_high"), color="black", alpha=0.08, linewidth=0)
     places = dict(zip(bars, np.linspace(-0.3, 0.3, len(bars)) if len(bars) > 1 else [0]))
     for (name, (color, _)), marker in zip(_style(bars).items(), "osD^vP<>" * len(bars)):
@@ -473,8 +487,8 @@ def plot_downstream(
         reach = [rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]]
         ax.errorbar(at, rows[value], reach, fmt=marker, color=color, ecolor=color, markeredgecolor="black", markeredgewidth=0.6, capsize=3, label=name)
     ax.set_xticks(range(len(types)), types.values())
-    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{title.split(', ')[1]}\n(higher is better)")
-    ax.set_title(f"{table.model.iloc[0]}: {title.split(', ')[0]}, {table.n.iloc[0]:,} of {table.corpus.iloc[0]}", fontsize=10)
+    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{metric}, 95 % interval\n(higher is better)")
+    ax.set_title(f"{table.model.iloc[0]}, {title}; {_tested_on(table.iloc[0], what)}", fontsize=9)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
     plt.close(figure)
@@ -490,7 +504,7 @@ def check_downstream(
     "The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes"
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
     rows = []
-    for task, (_, value, tests) in TASKS.items():
+    for task, (_, _, value, _, tests) in TASKS.items():
         table = tests(folder)
         for r in table[table.change.notna() & table.method.isin(PAPER_METHODS)].itertuples():
             loses, said = r.change < 0 and r.p < 0.05, (task, r.method, r.bias_type) in LOSES

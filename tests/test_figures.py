@@ -368,7 +368,7 @@ def test_what_is_said_of_downstream_tasks(tmp_path):
     kept = check_downstream(tmp_path)
     assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.tolist() == ["as said: no significant loss"] * 2
     text = downstream_report(tmp_path)
-    assert "0.700 (+0.100)" in text and "m, dialog state tracking, F1 0.600 [0.500, 0.700] on 10 of convlab" in text and downstream_report(tmp_path / "nowhere") == ""
+    assert "0.700 (+0.100)" in text and "m, F1 0.600 [0.500, 0.700] (10 examples, MultiWOZ (ConvLab's copy))" in text and downstream_report(tmp_path / "nowhere") == ""
 
 
 def test_the_picture_of_downstream_tasks(tmp_path):
