@@ -5,7 +5,6 @@
 # %% ../nbs/07_crg.ipynb #d84a6d6b
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,13 +20,13 @@ import regex
 import torch
 
 from .data import git_blob_sha1
-from .dst import finetune, load_multiwoz
+from .dst import LEARNING_RATE, MAX_TOKENS, corpus_of, finetune, load_multiwoz, task_record
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import project_path, provenance, write_atomic, write_record
+from .records import digest, project_path, write_atomic, write_record
 
 # %% auto #0
-__all__ = ['EMPTY', 'TOKENIZE', 'PAIR_COLUMNS', 'MAX_TOKENS', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_test',
-           'nist', 'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
+__all__ = ['EMPTY', 'TOKENIZE', 'PAIR_COLUMNS', 'DECODING', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_test', 'nist',
+           'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
            'score_responses', 'read_dstc7', 'load_responses', 'encode_pairs', 'train_crg', 'respond', 'measure_crg']
 
 # %% ../nbs/07_crg.ipynb #110c0b2f
@@ -81,7 +80,7 @@ def bleu(
     streams = [[" ".join(r[i]) if i < len(r) else None for r in references] for i in range(most)]
     return BLEU(tokenize="none", smooth_method="exp", max_ngram_order=n, force=True).corpus_score([" ".join(h) for h in hypotheses], streams).score
 
-
+# %% ../nbs/07_crg.ipynb #ff6e388e
 def bleu_statistics(
     hypotheses: list[list[str]],  # n answers, tokens
     references: list[list[list[str]]],  # tokens of one or more references each
@@ -104,7 +103,7 @@ def bleu_of(
     sums = statistics.sum(0).tolist()
     return BLEU.compute_bleu(sums[:4], total, *sums[4:], smooth_method="exp").score
 
-
+# %% ../nbs/07_crg.ipynb #feca6cd5
 def bleu_test(
     before: np.ndarray,  # (n, 6) from `bleu_statistics`
     after: np.ndarray,  # (n, 6) of another model on the same contexts
@@ -123,7 +122,7 @@ def bleu_test(
     low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
     return {"change": change, "change_low": float(low), "change_high": float(high), "p": (1 + sum(x >= abs(change) - 1e-9 for x in shuffled)) / (1 + resamples)}
 
-
+# %% ../nbs/07_crg.ipynb #5f1af1c3
 def nist(
     hypotheses: list[list[str]],  # tokens
     references: list[list[list[str]]],  # tokens of one or more references each
@@ -400,9 +399,6 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     return made
 
 # %% ../nbs/07_crg.ipynb #dc119a3f
-MAX_TOKENS = 128  # §5.1
-
-
 def encode_pairs(
     pairs: pd.DataFrame,  # from `load_responses`
     tokenizer,
@@ -441,7 +437,7 @@ def train_crg(
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
     epochs: float = 1,  # §5.1
     batch_size: int = 80,  # §5.1
-    learning_rate: float = 5e-5,  # §5.1
+    learning_rate: float = LEARNING_RATE,  # §5.1
     seed: int = 0,
     pad: int = 0,
     save_steps: int = 5,  # steps after which a checkpoint is written
@@ -452,15 +448,18 @@ def train_crg(
     return model.eval()
 
 # %% ../nbs/07_crg.ipynb #02aacd36
+DECODING = {"max_new_tokens": 40, "num_beams": 1, "do_sample": False}  # the paper says nothing of it
+
+
 @torch.no_grad()
 def respond(
     model,  # causal model
     tokenizer,
     rows: list[dict],  # from `encode_pairs(…, responses=False)`
     batch_size: int = 32,
-    max_new_tokens: int = 40,
-    num_beams: int = 1,
-    do_sample: bool = False,
+    max_new_tokens: int = DECODING["max_new_tokens"],
+    num_beams: int = DECODING["num_beams"],
+    do_sample: bool = DECODING["do_sample"],
     top_k: int = 50,
     top_p: float = 1.0,
     temperature: float = 1.0,
@@ -517,10 +516,9 @@ def measure_crg(
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
-    settings = {"train_pairs": len(train), "epochs": epochs, "batch_size": batch_size, "learning_rate": 5e-5, "max_tokens": MAX_TOKENS, "decoding": {"max_new_tokens": 40, "num_beams": 1, "do_sample": False, **decoding}}
-    used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
-    key = hashlib.sha256(json.dumps([settings, seed, used["files"], len(test)], sort_keys=True).encode()).hexdigest()[:8]
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{key}"
+    settings = {"train_pairs": len(train), "epochs": epochs, "batch_size": batch_size, "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": {**DECODING, **decoding}}
+    used = corpus_of(train, test)
+    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], len(test)])}"
     if (folder / "model").is_dir():  # trained before it was stopped
         net = load_model(str(folder / "model"), device, "float32")[0]
     else:
@@ -532,10 +530,10 @@ def measure_crg(
     answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=min(reserve, MAX_TOKENS // 2)), seed=seed, keep=folder / "answers.json", **decoding)
     values = score_responses(answers, test.references, how)
     values["statistics"] = bleu_statistics(*_checked(answers, test.references, how)).astype("<u2").tobytes().hex()
-    name = base or about["name"]
-    origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings, "meteor": meteor_kind()}
     shutil.rmtree(folder, ignore_errors=True)
-    return {
-        "paper": "redditbias", "metric": "crg", "bias_type": bias_type, "method": method, "model": name, "corpus": used["name"], "split": "test", "n": len(test), "values": values, "seed": seed,
-        "params": {"train_pairs": len(train), "test_pairs": len(test), "train_seed": seed}, "seconds": round(time.perf_counter() - start, 1), "provenance": origin,
-    }  # fmt: skip
+    record = task_record(
+        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how}, n=len(test), values=values, seed=seed, params={"train_pairs": len(train), "test_pairs": len(test)},
+        seconds=round(time.perf_counter() - start, 1),
+    )  # fmt: skip
+    record["provenance"]["meteor"] = meteor_kind()
+    return record

@@ -43,7 +43,7 @@ from redditbias_repro.losses import (
 )
 from .metrics import measure_lmb, measure_lmp
 from .models import hash_weights
-from .records import project_path, write_atomic, write_record
+from .records import digest, project_path, write_atomic, write_record
 from .specs import BIAS_TYPES, BiasSpec
 
 # %% auto #0
@@ -211,10 +211,6 @@ def load_debiased(
     return Debiased(Path(folder), kept["settings"], kept["seconds"], pd.DataFrame(kept["history"]))
 
 # %% ../nbs/05_debias.ipynb #c46ef68c
-def _digest(content) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
-
-
 def _complete_checkpoint(folder: Path) -> str | None:
     "The last checkpoint that was written to its end; what is left of a later one is removed"
     while checkpoint := get_last_checkpoint(folder) if folder.is_dir() else None:
@@ -244,7 +240,7 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     "What a run depends on, in the order that debias.json shows; λ and weighting only where a loss reads them"
     own = getattr(chosen.loss or chosen.augment, "__qualname__", "own")
     unused = {} if chosen.loss else {"lambda_lm": None, "lambda_d": None}
-    data = _digest([asdict(s) for s in sentences] + [asdict(spec)])
+    data = digest([asdict(s) for s in sentences] + [asdict(spec)])
     return {
         "method": method if isinstance(method, str) else own, "spec": spec.name, **numbers, **unused, "weigh": chosen.weigh if chosen.loss else None,
         "sentences": len(sentences), "data": data, "code": _code(), **{k: str(v) for k, v in training.items()},

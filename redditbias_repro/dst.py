@@ -5,7 +5,6 @@
 # %% ../nbs/06_dst.ipynb #3e94c4f2
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -30,13 +29,14 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from .data import ChecksumError, FetchError, fetch, git_blob_sha1
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import project_path, provenance, write_atomic, write_record
+from .records import digest, project_path, provenance, write_atomic, write_record
 from .scoring import last_hidden_states
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'PART', 'normalize_text', 'normalize_value',
-           'read_turns', 'load_multiwoz', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier', 'finetune',
-           'train_dst', 'predict_dst', 'score_dst', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst']
+__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'PART',
+           'normalize_text', 'normalize_value', 'read_turns', 'load_multiwoz', 'collect_ontology', 'make_examples',
+           'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'score_dst', 'mcnemar_test',
+           'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst']
 
 # %% ../nbs/06_dst.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
@@ -231,6 +231,7 @@ def make_examples(
 
 # %% ../nbs/06_dst.ipynb #88598816
 MAX_TOKENS = 128  # §5.1
+LEARNING_RATE = 5e-5  # §5.1
 
 
 def encode(
@@ -326,6 +327,9 @@ class _AlikeTrainer(Trainer):
         return _AlikeSampler([len(r["input_ids"]) for r in rows], self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
 
 # %% ../nbs/06_dst.ipynb #b61e5a75
+AT_A_TIME = {"cpu": 8, "other": 40}  # by device
+
+
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
     rows: list[dict],  # examples
@@ -336,14 +340,15 @@ def finetune(
     learning_rate: float,
     seed: int,
     save_steps: int,  # steps after which a checkpoint is written
-    at_a_time: int = 8,  # examples of a batch that are computed together, at most, those of like length: gradients add up to the same, in less time and memory
+    at_a_time: int | None = None,  # examples of a batch that are computed together, at most, those of like length; None: by device. Gradients add up to the same
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> None:
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
-    some = max(n for n in range(1, max(1, min(at_a_time, batch_size)) + 1) if batch_size % n == 0)
+    device = next(module.parameters()).device
+    at_a_time = at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
+    some = max(n for n in range(1, min(at_a_time, batch_size) + 1) if batch_size % n == 0)
     set_seed(seed)
     steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
-    device = next(module.parameters()).device
     arguments = TrainingArguments(**{
         "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": some, "gradient_accumulation_steps": batch_size // some,
         "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
@@ -363,7 +368,7 @@ def train_dst(
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
     epochs: float = 1,  # §5.1
     batch_size: int = 48,  # §5.1
-    learning_rate: float = 5e-5,  # §5.1
+    learning_rate: float = LEARNING_RATE,  # §5.1; falls linearly to 0, Trainer's default
     seed: int = 0,
     pad: int = 0,  # token id of the padding
     save_steps: int = 10,  # steps after which a checkpoint is written
@@ -450,9 +455,66 @@ def joint_goal_accuracy(
     return right / len(turns)
 
 # %% ../nbs/06_dst.ipynb #d089289b
+def _training_turns(corpus, split, dialogues, seed) -> pd.DataFrame:
+    "Training dialogues; with split auto, validation dialogues where they cannot be had"
+    try:
+        turns = load_multiwoz("train" if split == "auto" else split, corpus, dialogues, seed)
+        turns.attrs["split"] = "train" if split == "auto" else split
+    except (FetchError, FileNotFoundError):
+        if split != "auto":
+            raise
+        turns = load_multiwoz("valid", corpus, dialogues, seed)
+        turns.attrs["split"] = "valid"
+        turns.attrs["corpus"]["note"] = (turns.attrs["corpus"]["note"] + "; " if turns.attrs["corpus"]["note"] else "") + "trained on the validation dialogues, as the training ones could not be had"
+    return turns
+
+
+def corpus_of(
+    train: pd.DataFrame,  # `.attrs["corpus"]` as the loaders set it
+    test: pd.DataFrame,
+) -> dict:  # name, files, note
+    "What a record says of the corpus of a task: the files of both splits"
+    return {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
+
+# %% ../nbs/06_dst.ipynb #4de63395
+def task_record(
+    metric: str,  # dst, crg
+    about: dict,  # of the model, from `describe_model`
+    base: str,  # of a debiased model: the model that was debiased, as it is to be named
+    method: str,
+    bias_type: str,
+    corpus: dict,  # from `corpus_of`
+    device: str,
+    training: dict,  # settings of the fine-tuning
+    **fields,  # n, values, seed, params, seconds
+) -> dict:
+    "The record of a model on a downstream task"
+    name = base or about["name"]
+    origin = {"origin": f"{base}, debiased"} if base and method != "baseline" else {}
+    fields["params"] = {**fields["params"], "train_seed": fields["seed"]}
+    return {
+        "paper": "redditbias", "metric": metric, "bias_type": bias_type, "method": method, "model": name, "corpus": corpus["name"], "split": "test", **fields,
+        "provenance": {**provenance({**about, "name": name, **origin}, corpus, device), "training": training},
+    }  # fmt: skip
+
+# %% ../nbs/06_dst.ipynb #f5a07ce5
 PART = 20_000  # examples that are predicted between two files
 
 
+def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path) -> np.ndarray:
+    "Predictions, written to the folder in parts, from which a run that was stopped goes on"
+    from tqdm.auto import tqdm
+
+    starts, found = range(0, len(examples), PART), []
+    for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
+        path = folder / f"predicted-{start}.json"
+        if not path.is_file():
+            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer), progress=len(starts) < 2)
+            write_atomic(path, json.dumps(part.tolist()))
+        found += json.loads(path.read_text())
+    return np.array(found)
+
+# %% ../nbs/06_dst.ipynb #00b5998a
 def measure_dst(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
     base: str = "",  # of a debiased model: the model that was debiased, as it is to be named
@@ -480,10 +542,10 @@ def measure_dst(
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
     settings = {
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": epochs, "batch_size": batch_size, "max_tokens": MAX_TOKENS,
-        "learning_rate": training.get("learning_rate", 5e-5), "negatives": 1,
+        "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1,
     }  # fmt: skip
-    used = {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{_short(settings, seed, used['files'], negatives, test_dialogues)}"
+    used = corpus_of(train, test)
+    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], negatives, test_dialogues])}"
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed), folder / "model.safetensors")
     else:
@@ -496,43 +558,6 @@ def measure_dst(
     if negatives == "all":
         values["joint_goal_accuracy"] = joint_goal_accuracy(test, asked, probabilities)
     values["correct"] = np.packbits(correct).tobytes().hex()
-    name = base or about["name"]
-    origin = {**provenance({**about, "name": name, **({"origin": f"{base}, debiased"} if base and method != "baseline" else {})}, used, str(net.device)), "training": settings}
     shutil.rmtree(folder, ignore_errors=True)
-    params = {"negatives": negatives, "train_dialogues": settings["train_dialogues"], "test_dialogues": test.dialogue.nunique(), "train_seed": seed}
-    return {
-        "paper": "redditbias", "metric": "dst", "bias_type": bias_type, "method": method, "model": name, "corpus": used["name"], "split": "test", "n": len(asked), "values": values, "seed": seed,
-        "params": params, "seconds": round(time.perf_counter() - start, 1), "provenance": origin,
-    }  # fmt: skip
-
-
-def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path) -> np.ndarray:
-    "Predictions, written to the folder in parts, from which a run that was stopped goes on"
-    from tqdm.auto import tqdm
-
-    starts, found = range(0, len(examples), PART), []
-    for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
-        path = folder / f"predicted-{start}.json"
-        if not path.is_file():
-            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer), progress=len(starts) < 2)
-            write_atomic(path, json.dumps(part.tolist()))
-        found += json.loads(path.read_text())
-    return np.array(found)
-
-
-def _short(*what) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _training_turns(corpus, split, dialogues, seed) -> pd.DataFrame:
-    "Training dialogues; with split auto, validation dialogues where they cannot be had"
-    try:
-        turns = load_multiwoz("train" if split == "auto" else split, corpus, dialogues, seed)
-        turns.attrs["split"] = "train" if split == "auto" else split
-    except (FetchError, FileNotFoundError):
-        if split != "auto":
-            raise
-        turns = load_multiwoz("valid", corpus, dialogues, seed)
-        turns.attrs["split"] = "valid"
-        turns.attrs["corpus"]["note"] = (turns.attrs["corpus"]["note"] + "; " if turns.attrs["corpus"]["note"] else "") + "trained on the validation dialogues, as the training ones could not be had"
-    return turns
+    params = {"negatives": negatives, "train_dialogues": settings["train_dialogues"], "test_dialogues": test.dialogue.nunique()}
+    return task_record("dst", about, base, method, bias_type, used, str(net.device), settings, n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1))

@@ -5,6 +5,7 @@
 # %% ../nbs/00a_records.ipynb #5b438fca
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'write_atomic', 'versions', 'provenance', 'record_path',
+__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'write_atomic', 'digest', 'versions', 'provenance', 'record_path',
            'write_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
@@ -56,6 +57,13 @@ def write_atomic(
         Path(tmp).unlink(missing_ok=True)
         raise
     return path
+
+# %% ../nbs/00a_records.ipynb #6f674886
+def digest(
+    content,  # what JSON can hold; other things by their text
+) -> str:  # 16 hexadecimal digits
+    "A short SHA-256 of what something depends on"
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()[:16]
 
 # %% ../nbs/00a_records.ipynb #f97fad6e
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pandas")

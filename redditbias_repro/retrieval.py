@@ -28,7 +28,7 @@ import pandas as pd
 import regex
 
 from .data import FetchError, fetch
-from .records import write_atomic
+from .records import digest, write_atomic
 from .specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, match_terms
 
 # %% auto #0
@@ -357,7 +357,7 @@ def search_comments(
     queries = list(queries)
     if not after < before or size < 2:
         raise ValueError(f"the period from {after} to {before} is empty" if size > 1 else f"size is {size}: expected at least 2")
-    asked = {"url": url, "after": after, "before": before, "size": size, "queries": hashlib.sha256(json.dumps(queries).encode()).hexdigest()}
+    asked = {"url": url, "after": after, "before": before, "size": size, "queries": digest(queries)}
     kept, place = _checkpoint(checkpoint, asked)
     seen, last = {c["id"] for c in kept}, 0.0
     yield from kept
@@ -502,14 +502,9 @@ def _write(table: pd.DataFrame, path: Path) -> None:
     write_atomic(path, content.getvalue())
 
 # %% ../nbs/02_retrieval.ipynb #7b130cae
-def _key(*what) -> str:
-    "What a finished part depends on"
-    return hashlib.sha256(json.dumps(what, default=str, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _asked_period(after: int | None, before: str | int | None, years: float, parts: Path | None) -> tuple[int, int]:
     "`period`; one that ends now is kept beside the parts, so that a search that goes on asks for the same"
-    kept = parts / f"period-{_key(after, years)}.json" if parts and not before else None
+    kept = parts / f"period-{digest([after, years])}.json" if parts and not before else None
     if kept and kept.is_file():
         return tuple(json.loads(kept.read_text(encoding="utf-8")))
     found = period(years, before)
@@ -526,7 +521,7 @@ def _from_file(path, specs, matcher, stats, after, before, column, parts, progre
         rows = _candidates(from_texts(table, column), matcher, counts, after, before)
     else:
         rows = scan_dump(path, matcher, counts, after, before, progress)
-    key = _key(path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, {n: (s.targets1, s.attributes1) for n, s in specs.items()}, after, before, column)
+    key = digest([path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, {n: (s.targets1, s.attributes1) for n, s in specs.items()}, after, before, column])
     part = parts / f"{path.name}.{key}.parquet" if parts else None
     if part and part.is_file():
         found = pd.read_parquet(part)
