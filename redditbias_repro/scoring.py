@@ -242,6 +242,16 @@ def _why_not(model, network, longest: int) -> str:
             tried[how] = f"{type(e).__name__} with a mask of ancestors"
     return tried[how]
 
+# %% ../nbs/03a_scoring.ipynb #8a9c056f
+def _why_batches(model, network, longest: int, path: str) -> str:
+    "Why sequences are computed in batches; empty if in a tree. `ValueError` for a tree that was asked for and cannot be"
+    if path == "batches":
+        return "batches were asked for"
+    why_not = _why_not(model, network, longest)
+    if why_not and path == "tree":
+        raise ValueError(f"this model cannot score a tree ({why_not}): pass path='auto'")
+    return why_not
+
 # %% ../nbs/03a_scoring.ipynb #d4caae25
 def _try_sharing(model, network, depth: int) -> str:
     words = torch.Generator().manual_seed(0)
@@ -354,9 +364,7 @@ def _log_probs_of(
     network = _network(model)
     lengths = np.array([len(s) for s in sequences])
     longest = int(lengths.max())
-    why_not = "batches were asked for" if path == "batches" else _why_not(model, network, longest)
-    if why_not and path == "tree":
-        raise ValueError(f"this model cannot score a tree ({why_not}): pass path='auto'")
+    why_not = _why_batches(model, network, longest, path)
     share = not why_not
     stats.path, stats.why_batches = ("tree", "") if share else ("batches", why_not)
     tree = prefix_tree(sequences, share)
@@ -846,9 +854,7 @@ def last_hidden_states(
     distinct = list(dict.fromkeys(sequences))
     network = _Network(model, model.get_input_embeddings(), model.get_input_embeddings().weight.shape[0])  # any head: it is not used
     longest = max(lengths)
-    why_not = "batches were asked for" if path == "batches" else _why_not(model, network, longest)
-    if why_not and path == "tree":
-        raise ValueError(f"this model cannot compute a tree ({why_not}): pass path='auto'")
+    why_not = _why_batches(model, network, longest, path)
     share, budget = not why_not, token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
     tree = prefix_tree([(*s, 0) for s in distinct], share)
     line_of = np.full(len(tree.token) + 1, -1)  # a node's line in the result; the one more is for padding
