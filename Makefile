@@ -17,7 +17,7 @@ endif
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
-	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; hours on 2 cores; a run that was stopped goes on)"
+	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; a day on 2 cores; a run that was stopped goes on, RESUME=1 leaves out what has a record)"
 	@echo "make test        every notebook and test"
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the papers' notebooks in place, so that their saved outputs are fresh"
@@ -43,7 +43,7 @@ $(READY): $(VENV)/bin/pip constraints.txt settings.ini setup.py pyproject.toml
 # The lock is the operating system's, so that a killed run leaves none behind; what it left half-made is made anew.
 reproduce: $(READY)
 	@mkdir -p runs
-	@$(if $(shell command -v flock),flock --nonblock --conflict-exit-code 75 runs/.lock) snakemake --quiet rules --resources figures=1 --snakefile workflow/Snakefile --configfile config/$(PROFILE).yaml --cores $(CORES) --nolock --rerun-incomplete $(SNAKEMAKE) || \
+	@$(if $(shell command -v flock),flock --nonblock --conflict-exit-code 75 runs/.lock) snakemake --quiet rules --resources figures=1 --snakefile workflow/Snakefile --configfile config/$(PROFILE).yaml $(if $(RESUME),--config resume=True) --cores $(CORES) --nolock --rerun-incomplete $(SNAKEMAKE) || \
 	  { [ $$? != 75 ] || echo "another 'make reproduce' is running here"; exit 1; }
 	@redditbias report
 

@@ -1,4 +1,4 @@
-"""What a debiasing loss adds to a training step: each method against plain language modelling on the same batches, and against loops in Python.
+"""What a debiasing loss adds to a training step: each method, by equation 2, against plain language modelling on the same padded batches, and against loops in Python.
 
 `make bench-debias` runs it (4 minutes on 2 cores). Contenders take turns on every batch of one process, so that ratios are of the same
 moments. Writes records to results/bench and figures/bench/debias.{csv,md}.
@@ -78,8 +78,8 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     spec, texts = load_spec("redditbias/religion1"), list(load_phrases("religion1", "train", "redditbias").text)
     pairs, collate, head = target_pairs(spec, tokenizer), Collator(tokenizer.pad_token_id), model.get_output_embeddings()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0)
-    sentences = {n: locate_terms(tokenizer, texts, METHODS[n].find(spec, pairs)) for n in ("LMD", "ADD", "HD")}
-    losses = {c: DebiasLoss(METHODS[c.split("-")[0]], pairs, 0.01, 50.0, 100 if c == "HD-100" else 1) for c in ("LMD", "ADD", "HD", "HD-100")}
+    sentences = {n: locate_terms(tokenizer, texts, METHODS[f"{n}-equation2"].find(spec, pairs)) for n in ("LMD", "ADD", "HD")}
+    losses = {c: DebiasLoss(METHODS[c.split("-")[0] + "-equation2"], pairs, 0.01, 50.0, 100 if c == "HD-100" else 1) for c in ("LMD", "ADD", "HD", "HD-100")}
 
     def loss_of(contender, batch, step):
         if contender == "plain":

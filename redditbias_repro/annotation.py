@@ -293,7 +293,7 @@ def agreement(
     resamples: int = 1000,  # of the interval
     level: float = 0.95,  # of the interval
     seed: int = 0,
-) -> pd.DataFrame:  # bias_type, level, rows, annotators, same (share of rows with one label), alpha, alpha_low, alpha_high
+) -> pd.DataFrame:  # bias_type, level, rows (comments or phrases), annotators, same (share of them with one label), alpha, alpha_low, alpha_high
     "Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice"
     typed = "bias_type" in labels
     groups = [("all", labels), *(labels.groupby("bias_type") if typed and labels.bias_type.nunique() > 1 else [])]
@@ -301,7 +301,8 @@ def agreement(
     for name, group in groups:
         for column, what in zip(LABELS, ("comment", "phrase")):
             given = group[group[column] != ""]
-            keys = [*(["bias_type"] if typed else []), "id", "phrase"]
+            keys = [*(["bias_type"] if typed else []), "id", *(["phrase"] if what == "phrase" else [])]
+            given = given.groupby([*keys, "annotator"], as_index=False)[column].max()
             counts = given.groupby([*keys, column]).size().unstack(fill_value=0).reindex(columns=["0", "1"], fill_value=0).to_numpy()
             counts = counts[counts.sum(1) > 1]
             if not len(counts):

@@ -12,7 +12,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from .data import CORPORA, SPLITS, FetchError, fetch, list_files, release_files
+from .data import CORPORA, SPLITS, SWAPS, FetchError, fetch, list_files, release_files
 from .records import project_path, write_atomic
 from .specs import BIAS_TYPES, list_specs, load_spec
 
@@ -28,7 +28,7 @@ def _measure(args) -> None:
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
-    records = measure_lmb(args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype)
+    records = measure_lmb(args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype, args.swap)
     table = lmb_table(records)
     shown = table.drop(columns=["method", "split", "outlier_sd"])
     print(to_markdown(shown, f"{records[0]['split']} pairs of corpus {records[0]['corpus']!r}; negative t: the stereotype is likelier."))
@@ -139,13 +139,13 @@ def _debias(args) -> None:
     print(f"before: redditbias measure --model {args.model} --bias-type {args.bias_type}\nafter:  redditbias measure --model {run.folder} --bias-type {args.bias_type}")
 
 # %% ../nbs/09_cli.ipynb #55f1d997
-MARKS = {name: (f"<!-- {name}: written by `redditbias report --readme` -->", f"<!-- /{name} -->") for name in ("lmb", "lmp", "downstream")}
+MARKS = {name: (f"<!-- {name}: written by `redditbias report --readme` -->", f"<!-- /{name} -->") for name in ("lmb", "changes", "lmp", "downstream")}
 
 
 def _report(args) -> None:
-    from redditbias_repro.figures import downstream_report, lmb_report, lmp_report
+    from redditbias_repro.figures import changes_report, downstream_report, lmb_report, lmp_report
 
-    texts = {"lmb": lmb_report(), "lmp": lmp_report(), "downstream": downstream_report()}
+    texts = {"lmb": lmb_report(), "changes": changes_report(), "lmp": lmp_report(), "downstream": downstream_report()}
     if args.readme:
         path = project_path("README.md")
         content = path.read_text(encoding="utf-8")
@@ -159,7 +159,7 @@ def _report(args) -> None:
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 # %% ../nbs/09_cli.ipynb #3e3d5b68
-METHOD_NAMES = ("LMD", "ADD", "HD", "CDA", "CADA", "CTDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # of `losses.METHODS`, which takes seconds to import
+METHOD_NAMES = ("LMD", "ADD", "HD", "CDA", "CADA", "CTDA", "FT", "LMD-equation2", "ADD-equation2", "HD-equation2", "HD-accumulated")  # of `losses.METHODS`, which takes seconds to import
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -171,6 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"one of {', '.join(BIAS_TYPES)}; may be given several times (default: all); a label where --corpus is a file")
     p.add_argument("--corpus", default="auto", help=f"{', '.join(CORPORA)}, a CSV with columns text1 (stereotype) and text2 (counterfactual), or a folder that 02a_annotation wrote (default: %(default)s)")
     p.add_argument("--split", default="test", choices=SPLITS, help="default: %(default)s")
+    p.add_argument("--swap", default="targets", choices=SWAPS, help="what the released pairs differ in: targets, the paper's LMB, or attributes: stereotypical and counter-stereotypical ones (default: %(default)s)")
     p.add_argument("--outlier-sd", type=float, metavar="K", help="take out pairs outside mean ± K standard deviations; the paper: 3, done already in the released pairs (default: keep all)")
     p.add_argument("--seed", type=int, default=0, help="of bootstrap and permutations (default: %(default)s)")
     p.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: %(default)s)")

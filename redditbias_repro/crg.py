@@ -9,9 +9,11 @@ import json
 import os
 import shutil
 import time
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,29 +22,52 @@ import regex
 import torch
 
 from .data import git_blob_sha1
-from .dst import LEARNING_RATE, MAX_TOKENS, corpus_of, finetune, load_multiwoz, task_record
+from .dst import LEARNING_RATE, MAX_TOKENS, _asked, bootstrap_interval, cluster_sums, corpus_of, finetune, load_multiwoz, pack_dialogues, paired_test, rescore_dst, rescored, task_record
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import digest, project_path, write_atomic, write_record
 
 # %% auto #0
-__all__ = ['EMPTY', 'TOKENIZE', 'PAIR_COLUMNS', 'DECODING', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_test', 'nist',
-           'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
-           'score_responses', 'read_dstc7', 'load_responses', 'encode_pairs', 'train_crg', 'respond', 'measure_crg']
+__all__ = ['EMPTY', 'CLEANED_AWAY', 'TOKENIZE', 'SUFFIXES', 'PAIR_COLUMNS', 'REFERENCES', 'PEOPLE', 'KEYS', 'PRESETS',
+           'CRG_PARAMS', 'clean_dstc', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_interval', 'bleu_test',
+           'nist', 'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
+           'score_responses', 'read_dstc7', 'load_responses', 'encode_pairs', 'train_crg', 'decoding_of',
+           'name_decoding', 'respond', 'measure_crg', 'read_statistics', 'rescore_crg', 'rescore_records']
 
 # %% ../nbs/07_crg.ipynb #110c0b2f
 EMPTY = "__empty__"
-TOKENIZE = ("space", "char", "jieba")
+CLEANED_AWAY = "__cleaned_away__"  # the reference of a context of whose references nothing is left, such as an emoji
+TOKENIZE = ("space", "dstc", "char", "jieba")
+SUFFIXES = ("'s", "'m", "'re", "n't", "'ll", "'ve", "'d", "'em")  # that DSTC-7 sets apart, in this order
+
+
+def clean_dstc(
+    text: str,
+) -> str:
+    "A text as DSTC-7 cleans it before it evaluates (facts of its dstc.py -c, in our words)"
+    from nltk.tokenize import TweetTokenizer
+
+    text = " ".join(regex.sub(r"http\S*", " __url__", text.lower()).split())
+    text = regex.sub(r"\[([^\]]*)\] \( *__url__ *\)", r"\1", text)  # of a link in Markdown, its text
+    text = "__url__".join(regex.sub(r"[^a-z0-9():,.!?\"']", " ", part) for part in text.split("__url__"))
+    text = f" {' '.join(TweetTokenizer(preserve_case=False).tokenize(text))} "
+    text = regex.sub(r" (wo|ca)n't ", lambda m: f" {'will' if m[1] == 'wo' else 'can'} n't ", text)
+    for suffix in SUFFIXES:
+        text = regex.sub(f"{suffix} ", f" {suffix} ", text)
+    return " ".join(text.split())
 
 
 def tokenize(
     text: str,
-    how: str = "space",  # space: tokens between blanks; char: characters, Latin words and numbers whole (Chinese); jieba: Chinese words
+    how: str = "space",  # space: between blanks; dstc: as DSTC-7 cleans; char: characters, Latin words and numbers whole (Chinese); jieba: Chinese words
 ) -> list[str]:
-    "Tokens of a text. `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"
+    "Tokens of a text; accents are composed (NFC) first, so that an é is one letter. `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"
+    if how == "dstc":
+        return clean_dstc(text).split()
+    text = unicodedata.normalize("NFC", text)
     if how == "space":
         return text.split()
     if how == "char":
-        return regex.findall(r"[\p{Latin}\p{N}]+|\S", text)
+        return regex.findall(r"(?:[\p{Latin}\p{N}]\p{M}*)+|\S\p{M}*", text)  # with the marks for which there is no composed letter
     if how == "jieba":
         try:
             import jieba
@@ -61,7 +86,19 @@ def _checked(hypotheses, references, how):
     bare = [i for i, r in enumerate(references) if not any(x.split() for x in r)]
     if bare:
         raise ValueError(f"no reference for hypothesis {bare[:10]}: expected at least one that is not empty")
-    return [tokenize(h, how) or [EMPTY] for h in hypotheses], [[tokenize(r, how) for r in rs if r.split()] for rs in references]
+    tokens = [[t for r in rs if (t := tokenize(r, how))] for rs in references]
+    return [tokenize(h, how) or [EMPTY] for h in hypotheses], [rs or [[CLEANED_AWAY]] for rs in tokens]
+
+
+def _for_mteval(hypotheses, references, how):
+    "Tokens of BLEU and NIST: of `dstc` those that mteval makes of the cleaned text"
+    if how != "dstc":
+        return hypotheses, references
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    split = Tokenizer13a()
+    again = lambda tokens: [] if tokens == [EMPTY] else split(" ".join(tokens).lower()).split()
+    return [again(h) for h in hypotheses], [[again(r) for r in rs] for rs in references]
 
 # %% ../nbs/07_crg.ipynb #afbc58a2
 def _ngrams(tokens: list[list[str]], n: int) -> Counter:
@@ -93,34 +130,51 @@ def bleu_statistics(
     return np.array([(*f.counts, f.sys_len, f.ref_len) for f in found])
 
 
+def _bleu_parts(statistics: np.ndarray) -> np.ndarray:
+    "(n, 10) of each answer, which add up: matches, numbers of 1- to 4-grams, both lengths"
+    return np.column_stack([statistics[:, :4], *(np.maximum(statistics[:, 4] - k, 0) for k in range(4)), statistics[:, 4:]])
+
+
+def _bleu4(sums: np.ndarray) -> np.ndarray:
+    "BLEU-4 of sums (…, 10), as SacreBLEU has it with mteval's smoothing: the k-th order without a match counts 1/2ᵏ of one"
+    matches, total, said, wanted = sums[..., :4], np.maximum(sums[..., 4:8], 1), sums[..., 8], sums[..., 9]
+    without = np.cumsum(matches <= 0, axis=-1)
+    precisions = np.where(matches > 0, matches, 0.5**without) / total
+    penalty = np.minimum(0, 1 - wanted / np.maximum(said, 1))
+    return np.where((matches[..., 0] > 0) & (sums[..., 7] > 0), 100 * np.exp(np.log(precisions).mean(-1) + penalty), 0.0)
+
+
 def bleu_of(
     statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
 ) -> float:  # 0 to 100
     "BLEU-4 of a corpus, as `bleu` has it"
-    from sacrebleu.metrics import BLEU
-
-    total = [int(np.maximum(statistics[:, 4] - k, 0).sum()) for k in range(4)]
-    sums = statistics.sum(0).tolist()
-    return BLEU.compute_bleu(sums[:4], total, *sums[4:], smooth_method="exp").score
+    return float(_bleu4(_bleu_parts(statistics).sum(0)))
 
 # %% ../nbs/07_crg.ipynb #feca6cd5
+def bleu_interval(
+    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
+    dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
+    resamples: int = 5000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:  # low, high
+    "Interval of BLEU-4 from resampled dialogues (`dst.bootstrap_interval`)"
+    return bootstrap_interval(cluster_sums(_bleu_parts(statistics), dialogues), _bleu4, resamples, level, seed)
+
+
 def bleu_test(
     before: np.ndarray,  # (n, 6) from `bleu_statistics`
     after: np.ndarray,  # (n, 6) of another model on the same contexts
-    resamples: int = 1000,
+    dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
+    resamples: int = 5000,
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, float]:  # change of BLEU-4, change_low and change_high (paired bootstrap, Koehn 2004), p (approximate randomization, Riezler & Maxwell 2005)
     "Do two models differ in BLEU-4? `ValueError` if they did not answer the same number of contexts"
     if before.shape != after.shape:
         raise ValueError(f"{len(before)} and {len(after)} answers: expected those to the same contexts")
-    rng, n, change = np.random.default_rng(seed), len(before), bleu_of(after) - bleu_of(before)
-    picks = rng.integers(n, size=(resamples, n))
-    changes = [bleu_of(after[pick]) - bleu_of(before[pick]) for pick in picks]
-    swaps = rng.integers(2, size=(resamples, n, 1)).astype(bool)
-    shuffled = [abs(bleu_of(np.where(s, before, after)) - bleu_of(np.where(s, after, before))) for s in swaps]
-    low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
-    return {"change": change, "change_low": float(low), "change_high": float(high), "p": (1 + sum(x >= abs(change) - 1e-9 for x in shuffled)) / (1 + resamples)}
+    dialogues = None if dialogues is None else list(dialogues)
+    return paired_test(*(cluster_sums(_bleu_parts(s), dialogues) for s in (before, after)), _bleu4, resamples, level, seed)
 
 # %% ../nbs/07_crg.ipynb #5f1af1c3
 def nist(
@@ -196,7 +250,7 @@ def entropy_n(
     hypotheses: list[list[str]],  # tokens
     n: int = 4,
 ) -> float:  # nats
-    "Entropy of the distribution of n-grams (Zhang et al. 2018); 0 where there is none"
+    "Entropy of the distribution of n-grams (Zhang et al. 2018), at most ln of their number; 0 where there is none"
     counts = np.array(list(_ngrams(hypotheses, n).values()), dtype=float)
     p = counts / counts.sum() if len(counts) else counts
     return float(-(p * np.log(p)).sum()) if len(p) else 0.0
@@ -243,23 +297,28 @@ def embedding_scores(
     hypotheses: list[list[str]],  # tokens
     references: list[list[list[str]]],  # tokens of one or more references each
     vectors: dict[str, np.ndarray],  # token → vector
-) -> dict[str, float]:  # greedy_matching, embedding_average: means over hypotheses of the best reference; nan if no pair has vectors
-    "Greedy Matching and Embedding Average (Liu et al. 2016); tokens without a vector are left out"
+) -> dict[str, float]:  # greedy_matching, embedding_average: means over all hypotheses of the best reference
+    """Greedy Matching and Embedding Average (Liu et al. 2016). Tokens without a vector are left out; an answer of which none is left, or whose references have none, counts 0, as does
+    the cosine with a vector of zeros: what cannot be compared must not raise a mean"""
 
     def matrix(tokens):
         rows = [vectors[t] for t in tokens if t in vectors]
-        return np.array(rows) if rows else None
+        return np.array(rows, float) if rows else None
 
-    def cosines(a, b):
-        return (a / np.linalg.norm(a, axis=1, keepdims=True)) @ (b / np.linalg.norm(b, axis=1, keepdims=True)).T
+    def unit(m):
+        length = np.linalg.norm(m, axis=1, keepdims=True)
+        return np.divide(m, length, out=np.zeros_like(m), where=length > 0)
 
-    greedy, average = [], []
-    for h, rs in zip(hypotheses, references):
-        a, others = matrix(h), [m for m in map(matrix, rs) if m is not None]
-        if a is not None and others:
-            greedy.append(max((lambda c: (c.max(0).mean() + c.max(1).mean()) / 2)(cosines(a, b)) for b in others))
-            average.append(max(cosines(a.mean(0, keepdims=True), b.mean(0, keepdims=True)).item() for b in others))
-    return {"greedy_matching": float(np.mean(greedy)) if greedy else np.nan, "embedding_average": float(np.mean(average)) if average else np.nan}
+    def greedy(a, b):
+        near = unit(a) @ unit(b).T
+        return (near.max(0).mean() + near.max(1).mean()) / 2
+
+    def average(a, b):
+        return (unit(a.mean(0, keepdims=True)) @ unit(b.mean(0, keepdims=True)).T).item()
+
+    pairs = [(matrix(h), [m for m in map(matrix, rs) if m is not None]) for h, rs in zip(hypotheses, references)]
+    mean = lambda score: float(np.mean([max((score(a, b) for b in others), default=0.0) if a is not None else 0.0 for a, others in pairs]))
+    return {"greedy_matching": mean(greedy), "embedding_average": mean(average)}
 
 # %% ../nbs/07_crg.ipynb #20193f8d
 def score_responses(
@@ -267,20 +326,33 @@ def score_responses(
     references: Iterable[list[str] | str],  # one or more of each
     how: str = "space",  # as in `tokenize`
     kind: str | None = None,  # of METEOR, as in `meteor`
+    dialogues: Iterable | None = None,  # the dialogue of each answer; None: each is its own
 ) -> dict[str, float]:
-    "Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (bootstrap of answers). `ValueError` for numbers that do not fit, or a missing reference"
+    "Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (by dialogue). `ValueError` for numbers that do not fit, or a missing reference"
     hyps, refs = _checked(hypotheses, references, how)
-    said, statistics = [h for h in hyps if h != [EMPTY]], bleu_statistics(hyps, refs)
-    picks = np.random.default_rng(0).integers(len(hyps), size=(1000, len(hyps)))
-    low, high = np.quantile([bleu_of(statistics[pick]) for pick in picks], [0.025, 0.975])
+    said, (ours, theirs) = [h for h in hyps if h != [EMPTY]], _for_mteval(hyps, refs, how)
+    low, high = bleu_interval(bleu_statistics(ours, theirs), dialogues)
     return {
-        **{f"bleu_{n}": bleu(hyps, refs, n) for n in (1, 2, 3, 4)}, "bleu_4_low": float(low), "bleu_4_high": float(high), "nist_2": nist(hyps, refs, 2), "nist_4": nist(hyps, refs, 4), "meteor": meteor(hyps, refs, kind),
-        "entropy_4": entropy_n(said, 4), **{f"distinct_{n}": distinct_n(said, n) for n in (1, 2, 4)}, "mean_length": sum(map(len, said)) / len(hyps),
-        "unigram_f1": unigram_f1(hyps, refs), "rouge_l": rouge_l(hyps, refs), "empty": len(hyps) - len(said),
+        **{f"bleu_{n}": bleu(ours, theirs, n) for n in (1, 2, 3, 4)}, "bleu_4_low": low, "bleu_4_high": high, "nist_2": nist(ours, theirs, 2), "nist_4": nist(ours, theirs, 4), "meteor": meteor(hyps, refs, kind),
+        "entropy_4": entropy_n(said, 4), **{f"distinct_{n}": distinct_n(said, n) for n in (1, 2, 4)}, **_of_people(refs), "entropy_4_max": _most_entropy([len(h) for h in said]),
+        "mean_length": sum(map(len, said)) / len(hyps), "unigram_f1": unigram_f1(hyps, refs), "rouge_l": rouge_l(hyps, refs), "empty": len(hyps) - len(said),
     }  # fmt: skip
+
+
+def _most_entropy(lengths) -> float:
+    "The most that Entropy-4 of answers of these lengths can be: all 4-grams different"
+    return float(np.log(max(1, np.maximum(np.asarray(lengths) - 3, 0).sum())))
+
+
+def _of_people(references) -> dict[str, float]:
+    "How varied people's own answers to the same contexts are: the first reference of each"
+    first = [rs[0] for rs in references]
+    return {"people_entropy_4": entropy_n(first, 4), "people_entropy_4_max": _most_entropy([len(r) for r in first]), "people_distinct_2": distinct_n(first, 2)}
 
 # %% ../nbs/07_crg.ipynb #02347bfc
 PAIR_COLUMNS = ("context", "response")
+REFERENCES, PEOPLE = 6, 1  # of DSTC-7's evaluation: how many references, and the number of the one that is people's answer
+KEYS = ("test.2k.txt", "keys/test.2k.txt", "keys.2k.txt", "keys/keys.2k.txt")  # where the official keys of the test may be
 
 
 def _turns_of(context: str) -> list[str]:
@@ -288,32 +360,33 @@ def _turns_of(context: str) -> list[str]:
 
 
 def _read_convos(path: Path) -> pd.DataFrame:
-    "Conversations of DSTC-7: key, context (list of turns), response. `ValueError` names the line that has another number of columns"
+    "Conversations of DSTC-7: key, dialogue, context (list of turns), response. `ValueError` names the line that has another number of columns"
     rows = []
     for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         cells = line.split("\t")
         if len(cells) != 7:
             raise ValueError(f"{path}, line {i}: {len(cells)} columns, expected 7 (hash, subreddit, conversation, score, turn, context, response)")
-        rows.append((cells[0], _turns_of(cells[5]), cells[6].strip()))
-    return pd.DataFrame(rows, columns=["key", *PAIR_COLUMNS])
+        rows.append((cells[0], cells[2], _turns_of(cells[5]), cells[6].strip()))
+    return pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS])
 
 
-def _read_refs(path: Path, most: int = 5) -> dict[str, list[str]]:
-    "References of DSTC-7 by key; the first so many, as in the paper (§3.2: 5)"
+def _read_refs(path: Path) -> dict[str, list[str]]:
+    "References of DSTC-7 by key, those that its evaluation takes"
     refs = {}
     for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         key, *cells = line.split("\t")
-        found = [c.partition("|")[2].strip() for c in cells if "|" in c]
-        if not found:
+        if not any("|" in c for c in cells):
             raise ValueError(f"{path}, line {i}: no reference of the form score|response")
-        refs[key] = list(dict.fromkeys(found))[:most]
+        found = [(c.partition("|")[2] if "|" in c else c).strip() for c in cells]
+        numbers = [k % len(found) for k in range(REFERENCES)]
+        refs[key] = [found[(k + 1) % len(found) if k == PEOPLE else k] for k in numbers]
     return refs
 
 # %% ../nbs/07_crg.ipynb #1ee0a08e
 def read_dstc7(
-    folder: str | Path,  # with train_convos.txt, test_convos.txt (or test_convos_processed.txt), test.refs (or test.refs.txt) and, if there is one, a file of keys
+    folder: str | Path,  # with train_convos.txt, test_convos.txt (or test_convos_processed.txt), test.refs (or test.refs.txt) and, if there is one, a file of keys: test.2k.txt (also in keys/), or another with "keys" in its name
     split: str,  # train, test
-) -> pd.DataFrame:  # key, context (list of turns), response, references (list of texts)
+) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references (list of texts); `.attrs["files"]` are the files that were read
     "DSTC-7's end-to-end task (Yoshino et al. 2019) as its extraction writes it; of the test only contexts with references"
     folder = Path(folder)
     names = {"train": ("train_convos.txt", "train.convos.txt"), "test": ("test_convos.txt", "test.convos.txt", "test_convos_processed.txt")}[split]
@@ -322,14 +395,18 @@ def read_dstc7(
         raise FileNotFoundError(f"{folder} holds no {' or '.join(names)}")
     pairs = _read_convos(found[0])
     if split == "train":
-        return pairs.assign(references=[[r] for r in pairs.response])
+        table = pairs.assign(references=[[r] for r in pairs.response])
+        table.attrs["files"] = found[:1]
+        return table
     refs = [p for p in (folder / "test.refs", folder / "test.refs.txt") if p.is_file()]
     if not refs:
         raise FileNotFoundError(f"{folder} holds no test.refs")
-    references, keys = _read_refs(refs[0]), [p for p in sorted(folder.glob("*keys*.txt"))]
+    references, keys = _read_refs(refs[0]), [p for n in KEYS if (p := folder / n).is_file()] or sorted(folder.glob("*keys*.txt"))
     wanted = set(keys[0].read_text().split()) if keys else set(references)
     pairs = pairs[pairs.key.isin(wanted & set(references))].drop_duplicates("key")
-    return pairs.assign(references=[references[k] for k in pairs.key]).reset_index(drop=True)
+    table = pairs.assign(references=[references[k] for k in pairs.key]).reset_index(drop=True)
+    table.attrs["files"] = [found[0], refs[0], *keys[:1]]
+    return table
 
 # %% ../nbs/07_crg.ipynb #72185c62
 def _from_multiwoz(split: str, corpus: str = "convlab") -> pd.DataFrame:
@@ -341,18 +418,18 @@ def _from_multiwoz(split: str, corpus: str = "convlab") -> pd.DataFrame:
         for r, following in zip(dialogue.itertuples(index=False), dialogue.system.iloc[1:]):
             said += [x for x in (r.system, r.user) if x]
             if following:
-                rows.append((f"{name}-{r.turn}", list(said), following, [following]))
-    pairs = pd.DataFrame(rows, columns=["key", *PAIR_COLUMNS, "references"])
+                rows.append((f"{name}-{r.turn}", name, list(said), following, [following]))
+    pairs = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
     pairs.attrs["corpus"] = {**turns.attrs["corpus"], "name": f"multiwoz responses ({turns.attrs['corpus']['name']})"}
     return pairs
 
 
 def load_responses(
     split: str = "test",  # train, test; of MultiWOZ, train is valid where no training dialogues can be had
-    corpus: str = "multiwoz",  # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response
+    corpus: str = "multiwoz",  # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response and, if several answers belong to one, dialogue
     pairs: int | None = None,  # so many, drawn at random; None: all
     seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # key, context (list of turns), response, references (list of texts); `.attrs["corpus"]` says what it is
+) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references (list of texts); `.attrs["corpus"]` says what it is
     "Contexts and responses. Turns of a CSV's context are its lines; contexts that stand several times in a test are one, with several references"
     if split not in ("train", "test"):
         raise ValueError(f"split {split!r} is unknown: expected train or test")
@@ -373,7 +450,7 @@ def load_responses(
         table = _from_csv(path / f"{split}.csv", split)
     else:
         table = read_dstc7(path, split)
-        table.attrs["corpus"] = {"name": "dstc7", "files": {p.name: git_blob_sha1(p.read_bytes()) for p in sorted(path.glob("*")) if p.is_file() and split in p.name}, "note": ""}
+        table.attrs["corpus"] = {"name": "dstc7", "files": {p.relative_to(path).as_posix(): git_blob_sha1(p.read_bytes()) for p in table.attrs.pop("files")}, "note": ""}
     if not len(table):
         raise ValueError(f"the {split} split of {corpus} is empty")
     if pairs and pairs < len(table):
@@ -388,13 +465,15 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     missing = [c for c in PAIR_COLUMNS if c not in table]
     if missing:
         raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {list(table.columns)}")
-    table = table[(table.context.str.strip() != "") & (table.response.str.strip() != "")]
+    table = table[(table.context.str.strip() != "") & (table.response.str.strip() != "")].reset_index(drop=True)
+    if "dialogue" not in table:
+        table["dialogue"] = table.index.astype(str)
+    answers = table.response.map(lambda r: [r])
     if split == "test":
-        grouped = table.groupby("context", sort=False).response.agg(list).reset_index()
-        rows = [(str(i), c.splitlines(), r[0], r) for i, (c, r) in enumerate(zip(grouped.context, grouped.response))]
-    else:
-        rows = [(str(i), c.splitlines(), r, [r]) for i, (c, r) in enumerate(zip(table.context, table.response))]
-    made = pd.DataFrame(rows, columns=["key", *PAIR_COLUMNS, "references"])
+        grouped = table.groupby("context", sort=False)
+        table, answers = grouped.first().reset_index(), grouped.response.agg(list)
+    rows = [(str(i), d, c.splitlines(), r, rs) for i, (d, c, r, rs) in enumerate(zip(table.dialogue, table.context, table.response, answers))]
+    made = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
     made.attrs["corpus"] = {"name": path.parent.name, "files": {path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
     return made
 
@@ -405,6 +484,7 @@ def encode_pairs(
     max_tokens: int = MAX_TOKENS,
     responses: bool = True,  # False: contexts only, to be answered; they leave room for `reserve` tokens
     reserve: int = 40,
+    first: int | None = None,  # of contexts to be answered: so many tokens from the beginning, as the release has it; None: from the end
 ) -> list[dict]:  # input_ids, and labels (-100 where nothing is to be learned)
     "Token ids of contexts and responses. `ValueError` for a tokenizer without an end-of-sequence token"
     end = tokenizer.eos_token_id
@@ -416,7 +496,7 @@ def encode_pairs(
     for context, response in zip(pairs.context, pairs.response):
         before = [i for t in context for i in (*ids[t], end)]
         if not responses:
-            rows.append({"input_ids": before[-(max_tokens - reserve) :] or [end]})
+            rows.append({"input_ids": (before[:first] if first else before[-(max_tokens - reserve) :]) or [end]})
             continue
         answer = [*ids[response][: max_tokens - 2], end]
         before = before[max(0, len(before) - max_tokens + len(answer)) :] or [end]
@@ -448,28 +528,57 @@ def train_crg(
     return model.eval()
 
 # %% ../nbs/07_crg.ipynb #02aacd36
-DECODING = {"max_new_tokens": 40, "num_beams": 1, "do_sample": False}  # the paper says nothing of it
+PRESETS = {  # the paper says nothing of it
+    "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
+    "release": {"num_beams": 1, "do_sample": True, "top_k": 50, "top_p": 0.95, "temperature": 1.0, "first_tokens": 64, "max_length": 128},
+}
 
 
+def decoding_of(
+    preset: str = "default",  # of `PRESETS`
+    **changes,  # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length; None: as the preset has it
+) -> dict:
+    "All that says how answers are decoded. `ValueError` for an unknown preset or setting"
+    known = {**PRESETS["default"], **PRESETS["release"]}
+    if preset not in PRESETS or set(changes) - set(known):
+        raise ValueError(f"preset {preset!r} with {', '.join(changes) or 'no changes'}: expected one of {', '.join(PRESETS)}, and changes of {', '.join(known)}")
+    decoding = PRESETS[preset] | {k: v for k, v in changes.items() if v is not None}
+    drawn = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}
+    return {**{k: v for k, v in decoding.items() if k not in drawn}, **({k: decoding.get(k, v) for k, v in drawn.items()} if decoding["do_sample"] else {})}
+
+
+def name_decoding(
+    decoding: dict,  # from `decoding_of`
+) -> str:  # such as greedy-new40, beam4-new40, sample-k50-p0.95-t1-first64-max128
+    "How answers were decoded, as records and tables name it"
+    way = f"beam{decoding['num_beams']}" if decoding["num_beams"] > 1 else "" if decoding["do_sample"] else "greedy"
+    drawn = f"sample-k{decoding['top_k']}-p{decoding['top_p']:g}-t{decoding['temperature']:g}" if decoding["do_sample"] else ""
+    limits = [f"{short}{decoding[k]}" for k, short in (("max_new_tokens", "new"), ("first_tokens", "first"), ("max_length", "max")) if decoding.get(k)]
+    return "-".join(x for x in (way, drawn, *limits) if x)
+
+# %% ../nbs/07_crg.ipynb #58754274
 @torch.no_grad()
 def respond(
     model,  # causal model
     tokenizer,
     rows: list[dict],  # from `encode_pairs(…, responses=False)`
     batch_size: int = 32,
-    max_new_tokens: int = DECODING["max_new_tokens"],
-    num_beams: int = DECODING["num_beams"],
-    do_sample: bool = DECODING["do_sample"],
+    max_new_tokens: int | None = 40,  # None: only `max_length` ends an answer
+    num_beams: int = 1,
+    do_sample: bool = False,
     top_k: int = 50,
     top_p: float = 1.0,
     temperature: float = 1.0,
+    max_length: int | None = None,  # tokens of context and answer together, at most
     seed: int = 0,
     keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
     progress: bool = True,
 ) -> list[str]:  # answers, in the order of the contexts
-    "Answers to contexts, in batches of like length padded on the left. The same answer whatever the batch, for greedy decoding and beams"
+    "Answers to contexts, in batches of like length padded on the left. The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"
     from tqdm.auto import tqdm
 
+    if not (max_new_tokens or max_length):
+        raise ValueError("neither max_new_tokens nor max_length is given: an answer might never end")
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]["input_ids"]))
     answers, path = {}, Path(keep) if keep else None
     if path and path.is_file():
@@ -477,6 +586,7 @@ def respond(
     end = tokenizer.eos_token_id
     pad = end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     decoding = {"num_beams": num_beams, "do_sample": do_sample} | ({"top_k": top_k, "top_p": top_p, "temperature": temperature} if do_sample else {})
+    room = [min(max_new_tokens or max_length, max(1, (max_length or np.inf) - len(r["input_ids"]))) for r in rows]
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
         if all(i in answers for i in batch):
@@ -487,14 +597,23 @@ def respond(
         torch.manual_seed(seed + n)  # so that a run that goes on draws the same
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=max_new_tokens, pad_token_id=pad, eos_token_id=end, **decoding)
-        texts = tokenizer.batch_decode(out[:, longest:], skip_special_tokens=True)
+            out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=max(room[i] for i in batch), pad_token_id=pad, eos_token_id=end, **decoding)
+        texts = tokenizer.batch_decode([o[longest : longest + room[i]] for i, o in zip(batch, out)], skip_special_tokens=True)
         answers |= {i: " ".join(t.split()) for i, t in zip(batch, texts)}
         if path:
             write_atomic(path, json.dumps(answers, ensure_ascii=False))
     return [answers[i] for i in range(len(rows))]
 
 # %% ../nbs/07_crg.ipynb #a628bea5
+CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size")
+
+
+def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> dict:
+    "All that tells two measurements apart; records are compared only where they agree in it"
+    split = "valid" if "validation dialogues" in note else "train"
+    return {"decoding": name_decoding(settings["decoding"]), "tokens": tokens, "meteor_kind": kind, "train_split": split, "train_pairs": settings["train_pairs"], "test_pairs": n, "epochs": settings["epochs"], "batch_size": settings["batch_size"]}
+
+
 def measure_crg(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
     base: str = "",  # of a debiased model: the model that was debiased, as it is to be named
@@ -509,14 +628,16 @@ def measure_crg(
     out_dir: str | Path = "runs/crg",  # checkpoints, and the answers until the record is made
     how: str = "space",  # as in `tokenize`
     device: str = "auto",  # as in `load_model`
-    **decoding,  # of `respond`: max_new_tokens, num_beams, do_sample, top_k, top_p, temperature
-) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers
+    preset: str = "default",  # of decoding, of `PRESETS`
+    **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
+) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers, `dialogues` what `dst.pack_dialogues` makes
     "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
-    start = time.perf_counter()
+    start, decoding = time.perf_counter(), decoding_of(preset, **changes)
+    tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
-    settings = {"train_pairs": len(train), "epochs": epochs, "batch_size": batch_size, "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": {**DECODING, **decoding}}
+    settings = {"train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": decoding}
     used = corpus_of(train, test)
     folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], len(test)])}"
     if (folder / "model").is_dir():  # trained before it was stopped
@@ -526,14 +647,62 @@ def measure_crg(
         tokenizer.save_pretrained(folder / "saving")
         net.save_pretrained(folder / "saving")
         os.replace(folder / "saving", folder / "model")
-    reserve = settings["decoding"]["max_new_tokens"]
-    answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=min(reserve, MAX_TOKENS // 2)), seed=seed, keep=folder / "answers.json", **decoding)
-    values = score_responses(answers, test.references, how)
-    values["statistics"] = bleu_statistics(*_checked(answers, test.references, how)).astype("<u2").tobytes().hex()
+    limits = {"max_new_tokens": None, **decoding}
+    first, reserve = limits.pop("first_tokens", None), min(limits["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS // 2)
+    answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=reserve, first=first), seed=seed, keep=folder / "answers.json", **limits)
+    kind = meteor_kind()
+    values = score_responses(answers, test.references, how, kind, test.dialogue)
+    statistics = bleu_statistics(*_for_mteval(*_checked(answers, test.references, how), how))
+    values |= {"statistics": statistics.astype("<u2").tobytes().hex(), "dialogues": pack_dialogues(test.dialogue)}
     shutil.rmtree(folder, ignore_errors=True)
     record = task_record(
-        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how}, n=len(test), values=values, seed=seed, params={"train_pairs": len(train), "test_pairs": len(test)},
+        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how}, n=len(test), values=values, seed=seed, params=_crg_params(settings, how, kind, len(test), used["note"]),
         seconds=round(time.perf_counter() - start, 1),
     )  # fmt: skip
-    record["provenance"]["meteor"] = meteor_kind()
+    record["provenance"]["meteor"] = kind
     return record
+
+# %% ../nbs/07_crg.ipynb #99563fff
+def read_statistics(
+    text: str,  # `statistics` of a record
+) -> np.ndarray:  # (n, 6) as `bleu_statistics` makes them
+    "Statistics of BLEU from a record"
+    return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
+
+
+def rescore_crg(
+    record: dict,  # of `measure_crg`, also one without `dialogues`
+    corpus: str = "",  # as in `load_responses`; "": multiwoz
+    read=load_responses,  # what reads the corpus: a cached one, where there are many records
+) -> dict:  # the record with intervals and parameters of today
+    "What can be made anew of a record without its answers. `ValueError` if the corpus gives other references"
+    training, origin = record["provenance"]["training"], record["provenance"]
+    tokens = training.get("tokens", "space")  # before it was recorded there was `space` for what is not Chinese
+    if not corpus and not record["corpus"].startswith("multiwoz responses"):
+        raise ValueError(f"the record was measured on {record['corpus']}: give its folder as corpus")
+    test = read("test", corpus or "multiwoz", record["params"]["test_pairs"], record["seed"])
+    statistics, references = read_statistics(record["values"]["statistics"]), _checked([""] * len(test), test.references, tokens)[1]
+    lengths = [{len(r) for r in rs} for rs in _for_mteval([], references, tokens)[1]]
+    if len(statistics) != len(test) or not all(s[5] in found for s, found in zip(statistics, lengths)):
+        raise ValueError(f"the corpus gives {len(test)} contexts with other references than those of the record's {len(statistics)} answers: not the same corpus, or another version of the code made it")
+    low, high = bleu_interval(statistics, test.dialogue)
+    made = {"bleu_4": bleu_of(statistics), "bleu_4_low": low, "bleu_4_high": high, **_of_people(references), "entropy_4_max": _most_entropy(statistics[:, 4]), "dialogues": pack_dialogues(test.dialogue)}
+    kept = {k: v for k, v in record["values"].items() if not isinstance(v, str)}
+    values = {**kept, **made, "statistics": record["values"]["statistics"]}
+    params = {**_crg_params(training, tokens, origin["meteor"], len(test), origin["corpus"]["note"]), "train_seed": record["params"]["train_seed"]}
+    return rescored(record, test.attrs["corpus"], "BLEU-4, intervals and people's entropy from the record's statistics and the corpus; the other scores as measured, no model was run", values=values, params=params)
+
+
+def rescore_records(
+    folder: str | Path | None = None,  # default: `results/` of the checkout
+    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_multiwoz` and `load_responses`
+) -> list[Path]:  # the records as they are named now
+    "Make the scores of all records of both tasks anew without a model; a record whose parameters are written otherwise today gets its new name"
+    written, rescores = [], {"dst": partial(rescore_dst, read=lru_cache(1)(_asked)), "crg": partial(rescore_crg, read=lru_cache(1)(load_responses))}
+    for path in sorted(Path(folder or project_path("results")).rglob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["metric"] in rescores:
+            written.append(write_record(rescores[record["metric"]](record, corpus), folder))
+            if written[-1].resolve() != path.resolve():
+                path.unlink()
+    return written

@@ -23,10 +23,10 @@ from .records import project_path, repo_root, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['BASE_URL', 'CHUNK', 'RELEASE', 'SPLITS', 'CORPORA', 'TABLE3', 'REFERENCES', 'PUBLISHED', 'list_files', 'FetchError',
-           'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'read_pairs', 'own_bias_types', 'load_pairs',
-           'load_phrases', 'load_annotations', 'count_annotations', 'table3', 'load_references', 'release_files',
-           'extract_published', 'load_published']
+__all__ = ['BASE_URL', 'CHUNK', 'RELEASE', 'SPLITS', 'CORPORA', 'SWAPS', 'TABLE3', 'REFERENCES', 'PUBLISHED', 'list_files',
+           'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'read_pairs', 'own_bias_types',
+           'load_pairs', 'load_phrases', 'load_annotations', 'count_annotations', 'table3', 'load_references',
+           'release_files', 'extract_published', 'load_published']
 
 # %% ../nbs/01_data.ipynb #868dbfb6
 @lru_cache(maxsize=1)
@@ -194,9 +194,15 @@ def _annotated_key(bias_type):
     return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed_phrase_annotated.csv"
 
 
-def _train_key(bias_type, swapped):
-    if swapped:
-        return f"{RELEASE}/text_files/{bias_type}/{bias_type}_bias_manual_swapped_targets_train.txt"
+def _attribute_keys(bias_type):
+    group = load_spec(f"redditbias/{bias_type}").groups[0]
+    stem = f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed_phrase"
+    return [f"{stem}_biased_testset_neg_attr_reduced.csv", f"{stem}_unbiased_testset_pos_attr_reduced.csv"]
+
+
+def _train_key(bias_type, swap=None):
+    if swap:
+        return f"{RELEASE}/text_files/{bias_type}/{bias_type}_bias_manual_swapped_{'attr' if swap == 'attributes' else 'targets'}_train.txt"
     case = "_lowercase" if bias_type == "religion2" else ""  # its other file keeps capitals; all else is lower case
     return f"{RELEASE}/text_files/{bias_type}/{bias_type}_bias_manual{case}_train.txt"
 
@@ -209,6 +215,7 @@ def _read_lines(key):
 # %% ../nbs/01_data.ipynb #7fee6bee
 SPLITS = ("train", "valid", "test")
 CORPORA = ("auto", "redditbias", "queries")
+SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}  # what is swapped, and the columns with the terms
 
 
 def _terms(cell: str) -> str:
@@ -216,24 +223,45 @@ def _terms(cell: str) -> str:
     return "; ".join(t.strip() for t in ast.literal_eval(cell)) if cell else ""
 
 # %% ../nbs/01_data.ipynb #6c8e8e4e
-def _released_pairs(bias_type: str, split: str) -> pd.DataFrame:
+def _released_pairs(bias_type: str, split: str, swap: str = "targets") -> pd.DataFrame:
     if split == "train":
-        key = _train_key(bias_type, swapped=True)
-        lines = _read_lines(key)
+        keys = [_train_key(bias_type, swap)]
+        lines = _read_lines(*keys)
         half = len(lines) // 2
-        pairs = pd.DataFrame({"text1": lines[:half], "text2": lines[half:]})
-        spec = load_spec(f"redditbias/{bias_type}")
-        found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in pairs.text1]
-        pairs["target1"] = ["; ".join(terms) for terms in found]
-        pairs["target2"] = ["; ".join(spec.swap_targets(t, "1to2") for t in terms) for terms in found]
-        return _with_corpus(pairs, "redditbias", [key])
-    keys = [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
-    one, two = (_read_csv(_decode(fetch(k).read_bytes())) for k in keys)
-    if len(one) != len(two) or list(one["comments_processed"]) != list(two["comments"]):
-        raise ValueError(f"{keys[0]} and {keys[1]} do not hold the same sentences in the same order")
-    pairs = pd.DataFrame({"text1": one["comments_processed"], "text2": two["comments_processed"]})
-    pairs["target1"], pairs["target2"] = two["initial_demo"].map(_terms), two["replaced_demo"].map(_terms)
+        pairs = pd.DataFrame({"text1": lines[:half], "text2": lines[half : 2 * half]})
+        if 2 * half != len(lines) or list(pairs.text1.str.lower()) != [t.lower() for t in _read_lines(_train_key(bias_type))]:
+            raise ValueError(f"{keys[0]} does not hold the {half} training sentences and then as many counterfactuals")
+        terms = _found_targets(bias_type, pairs.text1) if swap == "targets" else [_changed_words(*p) for p in zip(pairs.text1, pairs.text2)]
+    else:
+        keys = _test_keys(bias_type, split, swap)
+        one, two = (_read_csv(_decode(fetch(k).read_bytes())) for k in keys)
+        if len(one) != len(two) or list(one["comments_processed"]) != list(two["comments"]):
+            raise ValueError(f"{keys[0]} and {keys[1]} do not hold the same sentences in the same order")
+        pairs = pd.DataFrame({"text1": one["comments_processed"], "text2": two["comments_processed"]})
+        terms = [[_terms(cell) for cell in row] for row in two.filter(regex="^(initial|replaced)_").itertuples(index=False)]
+    pairs[SWAPS[swap]] = terms
     return _with_corpus(pairs, "redditbias", keys)
+
+
+def _test_keys(bias_type, split, swap):
+    if swap == "targets":
+        return [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
+    if split == "valid":
+        raise ValueError("the release does not divide its attribute pairs into valid and test: split='test' has all that were not trained on")
+    return _attribute_keys(bias_type)
+
+# %% ../nbs/01_data.ipynb #b70256cc
+def _found_targets(bias_type, texts):
+    spec = load_spec(f"redditbias/{bias_type}")
+    found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in texts]
+    return [["; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)] for terms in found]
+
+
+def _changed_words(text1: str, text2: str) -> list[str]:
+    "The words in which two texts differ, of the one and of the other, as `mom; she`"
+    one, two = text1.split(), text2.split()
+    changes = [c for c in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes() if c[0] != "equal"]
+    return ["; ".join(" ".join(one[a:b]) for _, a, b, _, _ in changes), "; ".join(" ".join(two[a:b]) for _, _, _, a, b in changes)]
 
 # %% ../nbs/01_data.ipynb #9bf3b049
 def _with_corpus(pairs, name, keys=(), note="", **more):
@@ -246,15 +274,17 @@ def _query_split(text: str) -> str:
     return ("train", "train", "train", "valid", "test")[int(hashlib.sha1(text.encode()).hexdigest(), 16) % 5]
 
 # %% ../nbs/01_data.ipynb #9f9de352
-def _query_pairs(bias_type: str, split: str) -> pd.DataFrame:
+def _query_pairs(bias_type: str, split: str, swap: str = "targets") -> pd.DataFrame:
     spec = load_spec(f"redditbias/{bias_type}")
+    find, exchange = (spec.find_targets, spec.swap_targets) if swap == "targets" else (spec.find_attributes, spec.swap_attributes)
     texts = [q for q in dict.fromkeys(q.lower() for q in spec.queries(wildcards=False)) if _query_split(q) == split]
     rows = []
     for text in texts:
-        a, b = spec.find_targets(text, 1)[0]
-        swapped = spec.swap_targets(text, "1to2")
-        rows.append((text, swapped, text[a:b], swapped[a : len(swapped) - (len(text) - b)]))
-    return _with_corpus(pd.DataFrame(rows, columns=["text1", "text2", "target1", "target2"]), "queries")
+        swapped = exchange(text, "1to2")
+        if swap == "targets" or swapped != text:  # not every attribute has a pair
+            a, b = find(text, 1)[0]
+            rows.append((text, swapped, text[a:b], swapped[a : len(swapped) - (len(text) - b)]))
+    return _with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries")
 
 # %% ../nbs/01_data.ipynb #4fb5dba8
 def read_pairs(
@@ -298,9 +328,15 @@ def load_pairs(
     bias_type: str,  # religion1, religion2, race, gender, orientation; only a label where `corpus` is a file
     split: str = "test",  # train, valid, test; a file of one's own has no splits
     corpus: str = "auto",  # "redditbias" (released), "queries" (from the specification), "auto" (the first that can be had), a CSV, or a folder of one's own
-) -> pd.DataFrame:  # text1 (minoritized), text2 (dominant), target1, target2; `.attrs["corpus"]` says what it is
-    "Counterfactual pairs (§3.1). Raises `ValueError` for an unknown name, `FetchError` where the release cannot be had"
+    swap: str = "targets",  # what differs: "targets" (§3.1), or "attributes" (the authors' second measure; not for a corpus of one's own)
+) -> pd.DataFrame:  # text1 (minoritized), text2 (dominant), target1, target2; or text1 (stereotypical), text2 (its opposite), attribute1, attribute2
+    """Counterfactual pairs (§3.1); `.attrs["corpus"]` says what they are. `FetchError` where the release cannot be had.
+
+    `ValueError` for an unknown name, for released files that do not pair, and for attribute swaps that there are not."""
+    _known("swap", swap, SWAPS)
     if corpus not in CORPORA:
+        if swap != "targets":
+            raise ValueError(f"swap={swap!r} is for the released corpus and the queries: {str(corpus)!r} holds whatever pairs you put into it")
         if not Path(corpus).is_dir():
             return read_pairs(corpus)
         _known("bias type", bias_type, own_bias_types(corpus))
@@ -311,15 +347,15 @@ def load_pairs(
     _known("bias type", bias_type, BIAS_TYPES)
     _known("split", split, SPLITS)
     if corpus == "queries":
-        return _query_pairs(bias_type, split)
+        return _query_pairs(bias_type, split, swap)
     try:
-        return _released_pairs(bias_type, split)
+        return _released_pairs(bias_type, split, swap)
     except FetchError as e:
-        if corpus != "auto" or isinstance(e, ChecksumError):
+        if corpus != "auto" or isinstance(e, ChecksumError) or (swap == "attributes" and not load_spec(f"redditbias/{bias_type}").attribute_pairs):
             raise
         note = f"the released corpus could not be had ({type(e).__name__}), so the paper's queries stand in"
         warnings.warn(f"{bias_type}: {note}: {e}", stacklevel=2)
-        pairs = _query_pairs(bias_type, split)
+        pairs = _query_pairs(bias_type, split, swap)
         pairs.attrs["corpus"]["note"] = note
         return pairs
 
@@ -356,7 +392,7 @@ def load_annotations(
 def count_annotations(
     bias_type: str,  # religion1, religion2, race, gender, orientation
 ) -> dict[str, int]:
-    "Table 3's counts for one type, and further counts of the labels that explain where the paper prints something else"
+    "Table 3's counts for one type, and further counts that explain where the paper prints something else"
     rows = load_annotations(bias_type)
     sent, phrase = rows["bias_sent"], rows["bias_phrase"]
     sizes = {name: len(load_pairs(bias_type, split, "redditbias")) for name, split in (("train", "train"), ("dev", "valid"), ("test", "test"))}
@@ -381,7 +417,7 @@ _EXPLAINS = {
 
 
 def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, difference, explanation
-    "Table 3 counted from the released files, beside the paper's numbers, each difference explained where the labels explain it"
+    "Table 3 counted from the released files, beside the paper's numbers, each difference explained where another count explains it"
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "table3.csv")).set_index("bias_type")
     rows = []
     for b in BIAS_TYPES:
@@ -389,7 +425,7 @@ def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, differenc
         for q in TABLE3:
             ours, theirs = counts[q], int(paper.loc[b, q])
             same = [n for n in _EXPLAINS.get(q, ()) if counts[n] == theirs and ours != theirs]
-            why = f"the paper's number equals: {same[0].replace('_', ' ')}" if same else "" if ours == theirs else "not explained by the labels"
+            why = f"the paper's number equals: {same[0].replace('_', ' ')}" if same else "" if ours == theirs else "not explained"
             rows.append((b, q, ours, theirs, theirs - ours, why))
     return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
 
@@ -416,7 +452,8 @@ def release_files() -> list[str]:
     keys = [REFERENCES]
     for b in BIAS_TYPES:
         groups = load_spec(f"redditbias/{b}").groups
-        keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")] + [_train_key(b, True), _annotated_key(b)]
+        keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")] + [_annotated_key(b), *_attribute_keys(b)]
+        keys += [_train_key(b), *(_train_key(b, swap) for swap in SWAPS)]
     return keys
 
 # %% ../nbs/01_data.ipynb #7ffe01ff

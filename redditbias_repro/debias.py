@@ -25,7 +25,6 @@ from transformers import Trainer, TrainerCallback, TrainerState, TrainingArgumen
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import get_last_checkpoint
 
-from .data import SPLITS
 from redditbias_repro.losses import (
     BLOCK_SIZE,
     METHODS,
@@ -39,21 +38,23 @@ from redditbias_repro.losses import (
     get_method,
     locate_terms,
     occurrence_states,
+    pack_batch,
+    release_loss,
+    sentence_states,
     target_pairs,
 )
-from .metrics import measure_lmb, measure_lmp
 from .models import hash_weights
-from .records import digest, project_path, write_atomic, write_record
-from .specs import BIAS_TYPES, BiasSpec
+from .records import digest, write_atomic
+from .scoring import _network, _why_not
+from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['SEARCHED', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses',
-           'measure_debiased', 'select', 'choose', 'check_run']
+__all__ = ['DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
 
 # %% ../nbs/05_debias.ipynb #b0b25f3b
 @dataclass
 class DebiasLoss:
-    "The overall loss of a method (RedditBias equation 2) on a batch of `Collator`"
+    "The overall loss of a method on a batch of `Collator` or `pack_batch`, by its objective"
 
     method: Method
     pairs: TargetPairs
@@ -68,30 +69,34 @@ class DebiasLoss:
         self,
         model,  # the causal model, unwrapped
         outputs,  # of the model, with hidden states
-        batch: dict[str, Tensor],  # from `Collator`, each (B, T)
-        n_tokens: Tensor | int | None = None,  # what the sum is divided by; None: the predicted tokens of this batch
+        batch: dict[str, Tensor],  # from `Collator`, each (B, T), or `pack_batch`
+        n_tokens: Tensor | int | None = None,  # what the sum of equation 2 is divided by; None: the predicted tokens of this batch
         step: int = 0,  # training step
     ) -> Tensor:  # scalar
         labels = F.pad(batch["labels"][:, 1:], (0, 1), value=-100).flatten()
-        at_term = batch["occurrence"] >= 0
-        if self.method.weigh == "sentence":
-            at_term = at_term.any(1, keepdim=True).expand_as(at_term)
-        at_term = F.pad(at_term[:, 1:], (0, 1)).flatten()
-        lm = F.cross_entropy(outputs.logits.flatten(0, 1).float(), labels, ignore_index=-100, reduction="none")
+        predicted = labels != -100
+        lm = F.cross_entropy(outputs.logits.flatten(0, 1)[predicted].float(), labels[predicted], reduction="none")
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
-        predicted = (labels != -100).sum()
-        for name, value in (("lm", lm.sum()), ("tokens", predicted), ("debias", debias.sum()), ("occurrences", len(debias))):
+        for name, value in (("lm", lm.sum()), ("tokens", len(lm)), ("debias", debias.sum()), ("occurrences", len(debias))):
             self.parts[name] = self.parts.get(name, 0) + (value.detach() if isinstance(value, Tensor) else value)
-        return combined_loss(lm, at_term, debias, self.lambda_lm, self.lambda_d, predicted if n_tokens is None else n_tokens)
+        if self.method.objective == "release":
+            return release_loss(lm, debias, self.lambda_lm, self.lambda_d)
+        at_term = F.pad(batch["occurrence"][:, 1:] >= 0, (0, 1)).flatten()[predicted]
+        return combined_loss(lm, at_term, debias, self.lambda_lm, self.lambda_d, n_tokens)
 
     def _occurrences(self, model, hidden, batch, step) -> Occurrences:
-        head = model.get_output_embeddings()
-        states, term = occurrence_states(hidden, batch["term"], batch["occurrence"], self.method.states)
-        t1, t2 = self.pairs.vectors(head.weight)
-        bias = getattr(head, "bias", None)
-        bias = None if bias is None else torch.sub(*self.pairs.vectors(bias))
-        takes_part = self.pairs.takes_part.to(term.device)[term] if self.method.terms == "targets" else None
-        return Occurrences(states, term, t1, t2, bias, takes_part, lambda: self._subspace(t1, t2, step))
+        head, release = model.get_output_embeddings(), self.method.objective == "release"
+        weight, bias = (x.detach() if release and x is not None else x for x in (head.weight, getattr(head, "bias", None)))
+        t1, t2 = self.pairs.vectors(weight)
+        shared = {"targets1": t1, "targets2": t2, "bias": None if bias is None else torch.sub(*self.pairs.vectors(bias)), "subspace": lambda: self._subspace(t1, t2, step)}
+        part = None if self.method.terms == "attributes" else self.pairs.of(self.method.terms)[1].to(hidden.device)
+        if self.method.states == "sentence":
+            rows = torch.arange(len(hidden), device=hidden.device)[:, None]
+            sentence = batch["sentence"] if "sentence" in batch else torch.where(batch["attention_mask"] > 0, rows, -1)
+            states, of, part = sentence_states(hidden, batch["term"], sentence, part)
+            return Occurrences(states, torch.full((len(part),), -1), sentence=of, takes_part=part, **shared)
+        states, term = occurrence_states(hidden, batch["term"], batch["occurrence"], self.method.states, batch.get("position_ids"))
+        return Occurrences(states, term, takes_part=None if part is None else part[term], **shared)
 
     def _subspace(self, t1, t2, step) -> Tensor:
         if self.subspace is None or (step != self.found_at and step % self.subspace_every == 0):
@@ -109,22 +114,27 @@ class DebiasLoss:
 class DebiasTrainer(Trainer):
     "A `Trainer` whose loss is a `DebiasLoss`; with None it is the model's own (CDA)"
 
-    def __init__(self, *args, debias_loss: DebiasLoss | None = None, **kwargs):
+    def __init__(self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
-        self.debias_loss = debias_loss
+        self.debias_loss, self.pack = debias_loss, pack
         if debias_loss:
             self.callback_handler.callbacks.insert(0, _Report(debias_loss))  # first, so that loggers get the parts as well
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        terms = {k: inputs.pop(k) for k in ("term", "occurrence")}
+        batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
+        inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
         if self.debias_loss is None:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], output_hidden_states=True, use_cache=False)
+        del inputs["labels"]
+        outputs = model(**inputs, output_hidden_states=True, use_cache=False)
         n_tokens = num_items_in_batch
         if self.args.n_gpu > 1 and n_tokens is not None:  # one process: Trainer gives each device its part of them
             n_tokens = n_tokens.sum()
-        loss = self.debias_loss(self.accelerator.unwrap_model(model), outputs, {**inputs, **terms}, n_tokens, self.state.global_step)
-        if n_tokens is not None and self.args.average_tokens_across_devices:  # counted over all processes, over which gradients are averaged
+        loss = self.debias_loss(self.accelerator.unwrap_model(model), outputs, batch, n_tokens, self.state.global_step)
+        if self.debias_loss.method.objective == "release":
+            if n_tokens is not None:  # then Trainer takes a loss for a part of the step's: each batch weighs the same here
+                loss = loss / self.current_gradient_accumulation_steps
+        elif n_tokens is not None and self.args.average_tokens_across_devices:  # counted over all processes, over which gradients are averaged
             loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
@@ -177,6 +187,8 @@ def training_sentences(
     add_special_tokens: bool = True,  # let the tokenizer add its own
 ) -> list[Sentence]:
     "What a method trains on: augmented, as tokens, with the terms that its loss is for. `ValueError` if that is nothing"
+    if isinstance(texts, str):
+        raise ValueError("texts is one string: expected a list of sentences")
     method, texts = get_method(method), [t for t in texts if t.strip()]
     if not texts:
         raise ValueError("the training set is empty: expected at least one sentence")
@@ -185,8 +197,10 @@ def training_sentences(
         raise ValueError(f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: nothing to augment")
     terms = method.find(spec, pairs or target_pairs(spec, tokenizer))
     sentences = [s for s in locate_terms(tokenizer, augmented, terms, block_size, add_special_tokens) if len(s.input_ids) > 1]
+    if not sentences:
+        raise ValueError("no training sentence has two tokens or more: there is nothing to predict")
     if method.loss and not any(s.terms for s in sentences):
-        raise ValueError(f"no {'target term of a pair' if method.terms == 'targets' else 'attribute of A1'} stands in the first {block_size} tokens of any training sentence: the method has nothing to do")
+        raise ValueError(f"no {'attribute of A1' if method.terms == 'attributes' else 'target term of a pair' if method.terms == 'targets' else 't1 of a pair'} stands in the first {block_size} tokens of any training sentence: the method has nothing to do")
     return sentences
 
 # %% ../nbs/05_debias.ipynb #dc8876f7
@@ -230,6 +244,16 @@ def _full(folder: Path, needed: int) -> OSError | None:
         return None
     return OSError(errno.ENOSPC, f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from")
 
+# %% ../nbs/05_debias.ipynb #523660ea
+@torch.no_grad()
+def _can_pack(model, longest: int) -> bool:
+    "Whether a model gives what it should for `pack_batch`: found out by trying, as for a prefix tree"
+    training = model.training
+    try:
+        return not _why_not(model.eval(), _network(model), longest)
+    finally:
+        model.train(training)
+
 # %% ../nbs/05_debias.ipynb #239cd745
 def _code() -> str:
     "Hash of the code that training depends on"
@@ -237,12 +261,12 @@ def _code() -> str:
 
 
 def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:
-    "What a run depends on, in the order that debias.json shows; λ and weighting only where a loss reads them"
+    "What a run depends on, in the order that debias.json shows; λ and objective only where a loss reads them"
     own = getattr(chosen.loss or chosen.augment, "__qualname__", "own")
     unused = {} if chosen.loss else {"lambda_lm": None, "lambda_d": None}
     data = digest([asdict(s) for s in sentences] + [asdict(spec)])
     return {
-        "method": method if isinstance(method, str) else own, "spec": spec.name, **numbers, **unused, "weigh": chosen.weigh if chosen.loss else None,
+        "method": method if isinstance(method, str) else own, "spec": spec.name, **numbers, **unused, "objective": chosen.objective if chosen.loss else None,
         "sentences": len(sentences), "data": data, "code": _code(), **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
 
@@ -302,10 +326,16 @@ def debias(
     for name, value in (("epochs", epochs), ("batch_size", batch_size), ("grad_accum", grad_accum)):
         if not value > 0:
             raise ValueError(f"{name} is {value}: expected a positive number")
+    lambda_lm, lambda_d = (own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d)))
+    for name, value in (("lambda_lm", lambda_lm), ("lambda_d", lambda_d)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} is {value}: expected a number that is not negative")
+    for name, value in (("learning_rate", learning_rate), ("subspace_every", subspace_every)):
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} is {value}: expected a positive number")
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
-    lambda_lm, lambda_d = (own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d)))
     numbers = dict(
         epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed, learning_rate=learning_rate,
         block_size=block_size, extra_pairs=extra_pairs, subspace_every=subspace_every, corpus=corpus, base=hash_weights(model),
@@ -323,7 +353,7 @@ def debias(
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
-    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, processing_class=tokenizer, debias_loss=loss)
+    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size))
     seconds = _train(trainer, checkpoint)
     if trainer.is_world_process_zero():
         history = [{k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line]
@@ -383,92 +413,3 @@ def mean_losses(
         outputs = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True, use_cache=False)
         loss(model, outputs, batch)
     return {"debias_loss": 0.0, **loss.report()}
-
-# %% ../nbs/05_debias.ipynb #2525a956
-def measure_debiased(
-    run: Debiased,  # from `debias`
-    base: str,  # the model that was debiased, as it is to be named
-    bias_type: str,  # what it was debiased for
-    method: str,  # as it is to be named
-    corpus: str = "auto",  # as in `load_pairs`
-    split: str = "test",  # pairs that LMB is measured on
-    lmp_sentences: int | None = None,  # of the 6,000 references; None: all, 0: no LM perplexity
-    seed: int = 0,  # of bootstrap, permutations and the choice of sentences
-    device: str = "auto",  # as in `load_model`
-) -> list[dict]:  # result records
-    "LMB, LM perplexity and training curves of a debiased model"
-    measured = measure_lmb(str(run.folder), [bias_type], corpus, split, seed=seed, device=device, dtype="float32")
-    measured += [] if lmp_sentences == 0 else measure_lmp(str(run.folder), lmp_sentences, seed, device, "float32")
-    records = []
-    for r in measured:
-        origin = {**r["provenance"], "model": {**r["provenance"]["model"], "name": base, "origin": f"{base}, debiased"}, "training": run.settings}
-        params = {**r["params"], "train_seed": run.settings["seed"]}
-        records.append({**r, "model": base, "method": method, "bias_type": bias_type, "params": params, "provenance": origin})
-    shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
-    curves = {c: [None if math.isnan(v) else round(float(v), 6) for v in run.history[c]] for c in shown if c in run.history}  # nan: no term between two reports
-    trained = run.settings["corpus"] or {"name": "own"}
-    origin = {**records[0]["provenance"], "corpus": trained}
-    del origin["scoring"]
-    of_training = {"metric": "training", "corpus": trained["name"], "split": "train", "n": run.settings["sentences"], "values": curves, "params": {"train_seed": run.settings["seed"]}}
-    return [*records, {**records[0], **of_training, "seconds": run.seconds, "provenance": origin}]
-
-# %% ../nbs/05_debias.ipynb #ec09ebd0
-def select(
-    runs: pd.DataFrame,  # a row a run: t (validation pairs), lmp, lmp_before, and its hyperparameters
-    max_lmp_rise: float = 0.5,  # the most that perplexity may rise, as a share of what it was
-) -> dict:  # the row, with lmp_rise and `within`
-    "The run with the smallest |t| whose perplexity stays within bounds; else the one with the least perplexity. `ValueError` for no runs"
-    if not len(runs):
-        raise ValueError("there are no runs to choose from")
-    runs = runs.assign(lmp_rise=runs.lmp / runs.lmp_before - 1)
-    good = runs[runs.lmp_rise <= max_lmp_rise]
-    row = good.loc[good.t.abs().idxmin()] if len(good) else runs.loc[runs.lmp_rise.idxmin()]
-    return {**row.to_dict(), "within": bool(len(good))}
-
-# %% ../nbs/05_debias.ipynb #f54a70ca
-SEARCHED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")  # what §5.1 searches
-
-
-def choose(
-    folders: Iterable[str | Path],  # results of the runs of a search, each with the records of one run on the validation pairs
-    method: str,  # what was trained
-    bias_type: str,  # what it was trained for
-    max_lmp_rise: float = 0.5,  # as in `select`
-    results: Path | None = None,  # where a record of each run is kept; None: nowhere
-) -> dict:  # batch_size, grad_accum, lambda_lm, lambda_d
-    "The hyperparameters that a search chooses, by `select`"
-    rows = [_searched(folder, method, bias_type) for folder in folders]
-    best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
-    chosen = next(r["params"] for r in rows if all(r["params"][k] == best[k] for k in SEARCHED))
-    for r in rows if results else ():
-        rise = r["values"]["lmp"] / r["values"]["lmp_before"] - 1
-        values = {**r["values"], "lmp_rise": rise, "max_lmp_rise": max_lmp_rise, "chosen": r["params"] == chosen}
-        write_record({**r, "metric": "search", "values": values}, project_path(str(results)))
-    return chosen
-
-
-def _searched(folder, method, bias_type) -> dict:
-    "One record of a run of the search: hyperparameters in `params`, LMB and LMP before and after in `values`"
-    records = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(Path(folder).rglob("*.json"))]
-    after = next(r for r in records if r["metric"] == "lmb" and r["method"] == method and r["bias_type"] == bias_type and r["params"]["outlier_sd"] is None)
-    lmp = {r["method"]: r["values"]["perplexity"] for r in records if r["metric"] == "lmp"}
-    before = next(r for r in records if r["metric"] == "lmb" and r["method"] == "baseline" and r["params"]["outlier_sd"] is None)
-    kept = {k: after["values"][k] for k in ("t", "p", "d_z")}
-    values = {**kept, "t_before": before["values"]["t"], "lmp": lmp[method], "lmp_before": lmp["baseline"]}
-    return {**after, "params": {k: after["provenance"]["training"][k] for k in SEARCHED}, "values": values}
-
-# %% ../nbs/05_debias.ipynb #d8655936
-def check_run(
-    method: str,  # a name in `METHODS`
-    bias_type: str,  # one of the five
-    split: str = "test",  # one of `SPLITS`
-    **flags: bool,  # parameters that are True or False
-) -> None:
-    "`ValueError` that names the allowed values for one that is unknown"
-    get_method(method)
-    for what, value, allowed in (("bias type", bias_type, BIAS_TYPES), ("split", split, SPLITS)):
-        if value not in allowed:
-            raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(allowed)}")
-    for what, value in flags.items():
-        if not isinstance(value, bool):  # papermill reads `-p keep_model false` as a text
-            raise ValueError(f"{what} is {value!r}: expected True or False")

@@ -33,10 +33,12 @@ from .records import digest, project_path, provenance, write_atomic, write_recor
 from .scoring import last_hidden_states
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'PART',
-           'normalize_text', 'normalize_value', 'read_turns', 'load_multiwoz', 'collect_ontology', 'make_examples',
-           'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'score_dst', 'mcnemar_test',
-           'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst']
+__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'LEARNING_RATE', 'PRESETS', 'AT_A_TIME', 'PART',
+           'DST_PARAMS', 'normalize_text', 'normalize_value', 'read_turns', 'load_multiwoz', 'collect_ontology',
+           'make_examples', 'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'cluster_sums',
+           'bootstrap_interval', 'paired_test', 'pack_bits', 'unpack_bits', 'pack_dialogues', 'unpack_dialogues',
+           'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst',
+           'rescored', 'rescore_dst']
 
 # %% ../nbs/06_dst.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
@@ -232,6 +234,13 @@ def make_examples(
 # %% ../nbs/06_dst.ipynb #88598816
 MAX_TOKENS = 128  # §5.1
 LEARNING_RATE = 5e-5  # §5.1
+PRESETS = {"default": {"head": "feed-forward", "between": " ", "joined": " "}, "release": {"head": "linear", "between": " [SEP] ", "joined": "-"}}
+
+
+def _preset(name: str) -> dict[str, str]:
+    if name not in PRESETS:
+        raise ValueError(f"preset {name!r} is unknown: expected one of {', '.join(PRESETS)}")
+    return PRESETS[name]
 
 
 def encode(
@@ -239,12 +248,14 @@ def encode(
     examples: pd.DataFrame,  # from `make_examples`
     tokenizer,
     max_tokens: int = MAX_TOKENS,
+    preset: str = "default",  # of `PRESETS`: how the parts are joined
 ) -> list[list[int]]:  # token ids of each example
     "Token ids of what the model reads"
+    between, joined = (_preset(preset)[k] for k in ("between", "joined"))
     needed = sorted(set(examples.row))
-    histories = tokenizer([" ".join(x for x in (turns.system[i], turns.user[i]) if x) for i in needed], add_special_tokens=False)["input_ids"]
+    histories = tokenizer([f"{turns.system[i]}{between}{turns.user[i]}".strip() for i in needed], add_special_tokens=False)["input_ids"]
     history = dict(zip(needed, histories))
-    questions = {(s, v): f" {s.replace('-', ' ', 1)} {v}" for s, v in set(zip(examples.slot, examples.value))}
+    questions = {(s, v): f" {s.replace('-', joined, 1)}{joined}{v}" for s, v in set(zip(examples.slot, examples.value))}
     question = dict(zip(questions, tokenizer(list(questions.values()), add_special_tokens=False)["input_ids"]))
     ids = []
     for r in examples.itertuples(index=False):
@@ -262,13 +273,14 @@ class DstClassifier(nn.Module):
         self,
         model,  # a causal model; its transformer is trained
         seed: int = 0,  # of the head's weights
+        head: str = "feed-forward",  # with one hidden layer; "linear": none, as in the release
     ):
         super().__init__()
         self.backbone = model.base_model
         d = model.config.get_text_config().hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.head = nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, 1))
+            self.head = nn.Linear(d, 1) if head == "linear" else nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, 1))
         self.head.to(model.device)
 
     def forward(
@@ -372,11 +384,12 @@ def train_dst(
     seed: int = 0,
     pad: int = 0,  # token id of the padding
     save_steps: int = 10,  # steps after which a checkpoint is written
+    head: str = "feed-forward",  # of `DstClassifier`
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> DstClassifier:
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
-    classifier = DstClassifier(model, seed)
+    classifier = DstClassifier(model, seed, head)
     finetune(classifier, rows, _Pad(pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return classifier.eval()
 
@@ -392,41 +405,143 @@ def predict_dst(
     return classifier.head(states.float()).squeeze(-1).sigmoid().cpu().numpy().astype(float)
 
 # %% ../nbs/06_dst.ipynb #176cd6ac
-def _f1(labels, said):
-    true = (labels & said).sum(-1)
-    return 2 * true / np.maximum(1, labels.sum(-1) + said.sum(-1))
+def cluster_sums(
+    statistics: np.ndarray,  # (n, s) what is summed, of each example
+    dialogues: Iterable | None = None,  # (n,) to which dialogue each belongs; None: each is its own
+) -> np.ndarray:  # (K, s) of each dialogue
+    "Sums over dialogues. `ValueError` for other numbers of examples"
+    statistics = np.asarray(statistics, float)
+    if dialogues is None:
+        return statistics
+    codes, names = pd.factorize(np.asarray(list(dialogues)))
+    if len(codes) != len(statistics):
+        raise ValueError(f"{len(statistics)} examples and the dialogues of {len(codes)}: expected as many of both")
+    return np.stack([np.bincount(codes, column, len(names)) for column in statistics.T], axis=1)
+
+
+def bootstrap_interval(
+    sums: np.ndarray,  # (K, s) from `cluster_sums`
+    measure,  # from sums (…, s) to scores (…)
+    resamples: int = 5000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:  # low, high; of a single dialogue the score itself, as it says nothing of others
+    "BCa interval of a score from resampled dialogues"
+    from scipy.stats import norm
+
+    rng, k, total = np.random.default_rng(seed), len(sums), sums.sum(0)
+    score, left_out = float(measure(total)), measure(total - sums)
+    parts = [min(500, resamples - start) for start in range(0, resamples, 500)]  # not all weights at once
+    weights = lambda n: np.bincount((rng.integers(k, size=(n, k)) + k * np.arange(n)[:, None]).ravel(), minlength=n * k).reshape(n, k)  # how often each is drawn
+    drawn = np.concatenate([measure(weights(n) @ sums) for n in parts])
+    below = np.mean(drawn < score) + np.mean(drawn == score) / 2
+    bias = norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
+    far = left_out.mean() - left_out
+    skew = (far**3).sum() / (6 * (far**2).sum() ** 1.5) if (far**2).sum() > 1e-24 else 0.0
+    z = bias + norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(drawn, norm.cdf(bias + z / (1 - skew * z)))
+    return float(low), float(high)
+
+# %% ../nbs/06_dst.ipynb #d07c0e49
+def paired_test(
+    before: np.ndarray,  # (K, s) from `cluster_sums`
+    after: np.ndarray,  # (K, s) of another model, on the same dialogues
+    measure,  # from sums (…, s) to scores (…)
+    resamples: int = 5000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, float]:  # change, change_low and change_high (paired bootstrap), p (approximate randomization)
+    "Does a score differ between two models? `ValueError` if they were not asked the same"
+    if before.shape != after.shape:
+        raise ValueError(f"sums of {len(before)} and {len(after)} dialogues: expected the same ones")
+    s, rng, difference = before.shape[1], np.random.default_rng(seed), after - before
+    change = float(measure(after.sum(0)) - measure(before.sum(0)))
+    low, high = bootstrap_interval(np.hstack([before, after]), lambda sums: measure(sums[..., s:]) - measure(sums[..., :s]), resamples, level, seed)
+    as_large = 0
+    for start in range(0, resamples, 500):
+        moved = rng.integers(2, size=(min(500, resamples - start), len(before))) @ difference
+        as_large += int((np.abs(measure(after.sum(0) - moved) - measure(before.sum(0) + moved)) >= abs(change) - 1e-9).sum())
+    return {"change": change, "change_low": low, "change_high": high, "p": (1 + as_large) / (1 + resamples)}
+
+# %% ../nbs/06_dst.ipynb #3d653caf
+def pack_bits(
+    bits: Iterable,  # 0 or 1, or truth values
+) -> str:
+    "Bits as hexadecimal digits"
+    return np.packbits(np.asarray(bits).astype(bool)).tobytes().hex()
+
+
+def unpack_bits(
+    text: str,  # from `pack_bits`
+    n: int,  # how many
+) -> np.ndarray:  # (n,) bool
+    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=n).astype(bool)
+
+
+def pack_dialogues(
+    names: Iterable,  # (n,) the dialogue of each example
+) -> str:
+    "Dialogues by number, as runs, in hexadecimal digits of 32-bit numbers"
+    codes = pd.factorize(np.asarray(list(names)))[0]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    return np.column_stack([codes[starts], np.diff([*starts, len(codes)])]).astype("<u4").tobytes().hex()
+
+
+def unpack_dialogues(
+    text: str,  # from `pack_dialogues`
+) -> np.ndarray:  # (n,) int: numbers, not names
+    runs = np.frombuffer(bytes.fromhex(text), "<u4").reshape(-1, 2).astype(int)
+    return np.repeat(runs[:, 0], runs[:, 1])
+
+# %% ../nbs/06_dst.ipynb #63a7bec0
+def _counted(labels, predictions) -> np.ndarray:
+    "Of each example: right and said so, right, said, answered correctly, 1"
+    y, said = np.asarray(labels).astype(bool), np.asarray(predictions).astype(bool)
+    if y.shape != said.shape or y.ndim != 1 or not len(y):
+        raise ValueError(f"labels {y.shape} and predictions {said.shape}: expected as many of both, and at least one")
+    return np.column_stack([y & said, y, said, y == said, np.ones(len(y))]).astype(float)
+
+
+def _f1(sums):
+    return 2 * sums[..., 0] / np.maximum(1, sums[..., 1] + sums[..., 2])
 
 
 def score_dst(
     labels: np.ndarray,  # (n,) 0 or 1
     predictions: np.ndarray,  # (n,) 0 or 1
-    resamples: int = 1000,
+    dialogues: Iterable | None = None,  # (n,) the dialogue of each example; None: each is its own, and intervals are too narrow where they are not
+    resamples: int = 5000,
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, float]:  # f1, accuracy with _low and _high; precision, recall
-    "F1 and accuracy of binary predictions. `ValueError` for arrays that do not fit"
-    y, said = np.asarray(labels).astype(bool), np.asarray(predictions).astype(bool)
-    if y.shape != said.shape or y.ndim != 1 or not len(y):
-        raise ValueError(f"labels {y.shape} and predictions {said.shape}: expected as many of both, and at least one")
-    rng, f1, accuracy = np.random.default_rng(seed), [], []
-    for _ in range(resamples):
-        pick = rng.integers(len(y), size=len(y))
-        f1.append(_f1(y[pick], said[pick]))
-        accuracy.append((y[pick] == said[pick]).mean())
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    true = (y & said).sum()
-    return {
-        "f1": float(_f1(y, said)), **dict(zip(("f1_low", "f1_high"), map(float, np.quantile(f1, tails)))),
-        "accuracy": float((y == said).mean()), **dict(zip(("accuracy_low", "accuracy_high"), map(float, np.quantile(accuracy, tails)))),
-        "precision": float(true / max(1, said.sum())), "recall": float(true / max(1, y.sum())),
-    }  # fmt: skip
+    "F1 and accuracy of binary predictions, with intervals by dialogue. `ValueError` for arrays that do not fit"
+    sums = cluster_sums(_counted(labels, predictions), dialogues)
+    accuracy, (true, right, said, *_) = lambda s: s[..., 3] / np.maximum(1, s[..., 4]), sums.sum(0)
+    found = {}
+    for name, measure in (("f1", _f1), ("accuracy", accuracy)):
+        low, high = bootstrap_interval(sums, measure, resamples, level, seed)
+        found |= {name: float(measure(sums.sum(0))), f"{name}_low": low, f"{name}_high": high}
+    return found | {"precision": float(true / max(1, said)), "recall": float(true / max(1, right))}
+
+# %% ../nbs/06_dst.ipynb #16d0f830
+def f1_test(
+    labels: np.ndarray,  # (n,) 0 or 1
+    before: np.ndarray,  # (n,) predictions of the first model
+    after: np.ndarray,  # (n,) of the second, on the same examples
+    dialogues: Iterable | None = None,  # (n,) as in `score_dst`
+    resamples: int = 5000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, float]:  # as `paired_test`
+    "Do two models differ in F1? `ValueError` for other numbers of examples"
+    return paired_test(*(cluster_sums(_counted(labels, said), dialogues) for said in (before, after)), _f1, resamples, level, seed)
 
 # %% ../nbs/06_dst.ipynb #466bf4ad
 def mcnemar_test(
     correct1: np.ndarray,  # (n,) whether the first model is right
     correct2: np.ndarray,  # (n,) whether the second is, on the same examples
 ) -> dict[str, float]:  # only1, only2 (examples on which only one is right), p
-    "McNemar's exact test. `ValueError` for other numbers of examples"
+    "McNemar's exact test of correctness. `ValueError` for other numbers of examples"
     from statsmodels.stats.contingency_tables import mcnemar
 
     a, b = np.asarray(correct1, bool), np.asarray(correct2, bool)
@@ -501,7 +616,7 @@ def task_record(
 PART = 20_000  # examples that are predicted between two files
 
 
-def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path) -> np.ndarray:
+def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, preset: str) -> np.ndarray:
     "Predictions, written to the folder in parts, from which a run that was stopped goes on"
     from tqdm.auto import tqdm
 
@@ -509,12 +624,29 @@ def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path) -> n
     for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
         path = folder / f"predicted-{start}.json"
         if not path.is_file():
-            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer), progress=len(starts) < 2)
+            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer, preset=preset), progress=len(starts) < 2)
             write_atomic(path, json.dumps(part.tolist()))
         found += json.loads(path.read_text())
     return np.array(found)
 
 # %% ../nbs/06_dst.ipynb #00b5998a
+DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset")
+
+
+def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    "Turns to train on and to test on, and the examples of both"
+    train = _training_turns(corpus, train_split, train_dialogues, seed)
+    test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
+    ontology = collect_ontology(train, test)
+    return train, test, make_examples(train, ontology, 1, seed), make_examples(test, ontology, negatives, seed)
+
+
+def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
+    "Values of a record: scores, and what they and tests between two models can be made of again"
+    kept = {"labels": pack_bits(labels), "predictions": pack_bits(predictions), "dialogues": pack_dialogues(dialogues)}
+    return score_dst(labels, predictions, dialogues) | {"positives": int(np.sum(labels))} | goal | kept
+
+# %% ../nbs/06_dst.ipynb #713a24e7
 def measure_dst(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
     base: str = "",  # of a debiased model: the model that was debiased, as it is to be named
@@ -530,34 +662,66 @@ def measure_dst(
     seed: int = 0,
     out_dir: str | Path = "runs/dst",  # checkpoints, and the predictions until the record is made
     device: str = "auto",  # as in `load_model`
+    preset: str = "default",  # of `PRESETS`: head and text
     **training,  # further arguments of `train_dst`
-) -> dict:  # a result record; `correct` holds a bit for each example, as hexadecimal digits
+) -> dict:  # a result record; `labels` and `predictions` hold a bit for each example, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
-    start = time.perf_counter()
-    train = _training_turns(corpus, train_split, train_dialogues, seed)
-    test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
-    ontology = collect_ontology(train, test)
-    examples, asked = make_examples(train, ontology, 1, seed), make_examples(test, ontology, negatives, seed)
+    start, head = time.perf_counter(), _preset(preset)["head"]
+    train, test, examples, asked = _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
     settings = {
-        "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": epochs, "batch_size": batch_size, "max_tokens": MAX_TOKENS,
-        "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1,
+        "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
+        "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1, "preset": preset,
     }  # fmt: skip
     used = corpus_of(train, test)
     folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], negatives, test_dialogues])}"
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
-        load_weights(classifier := DstClassifier(net, seed), folder / "model.safetensors")
+        load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
     else:
-        classifier = train_dst(net, encode(train, examples, tokenizer), examples.label, folder / "training", epochs, batch_size, seed=seed, pad=pad, **training)
+        classifier = train_dst(net, encode(train, examples, tokenizer, preset=preset), examples.label, folder / "training", epochs, batch_size, seed=seed, pad=pad, head=head, **training)
         save_weights(classifier, folder / "saving.safetensors")
         os.replace(folder / "saving.safetensors", folder / "model.safetensors")
-    probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder)
-    correct = (probabilities > 0.5) == asked.label.to_numpy(bool)
-    values = score_dst(asked.label.to_numpy(), probabilities > 0.5, seed=seed) | {"positives": int(asked.label.sum())}
-    if negatives == "all":
-        values["joint_goal_accuracy"] = joint_goal_accuracy(test, asked, probabilities)
-    values["correct"] = np.packbits(correct).tobytes().hex()
+    probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder, preset)
+    goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if negatives == "all" else {}
+    values = _dst_values(asked.label.to_numpy(), probabilities > 0.5, test.dialogue.to_numpy()[asked.row], goal)
     shutil.rmtree(folder, ignore_errors=True)
-    params = {"negatives": negatives, "train_dialogues": settings["train_dialogues"], "test_dialogues": test.dialogue.nunique()}
+    params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()} | {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
     return task_record("dst", about, base, method, bias_type, used, str(net.device), settings, n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1))
+
+# %% ../nbs/06_dst.ipynb #1ade1399
+def rescored(
+    record: dict,
+    corpus: dict,  # `.attrs["corpus"]` of what was read, with `files`
+    how: str,  # what was made anew, and from what
+    **changed,  # values, params
+) -> dict:
+    "A record with other values, and a note in its provenance. `ValueError` if the corpus' files are not those of the record"
+    known = record["provenance"]["corpus"].get("files", {})
+    other = [name for name, sha in corpus["files"].items() if known.get(name, sha) != sha]
+    if other:
+        raise ValueError(f"{', '.join(other)} is not what the record was measured on: its provenance has another hash; fetch that version")
+    now = {k: v for k, v in provenance().items() if k in ("package", "git_commit", "git_changed", "python", "libraries")}
+    return {**record, **changed, "provenance": {**record["provenance"], "rescored": {"how": how, **now}}}
+
+
+def rescore_dst(
+    record: dict,  # of `measure_dst`, also one that holds `correct` in place of labels, predictions and dialogues
+    corpus: str = "",  # as in `load_multiwoz`; "": the one that the record names
+    read=_asked,  # what reads the corpus: a cached one, where there are many records
+) -> dict:  # the record with scores, intervals and parameters of today
+    "Scores of a record made anew without its model. `ValueError` if the corpus gives other examples"
+    values, params, training = record["values"], record["params"], record["provenance"]["training"]
+    params = {"epochs": training["epochs"], "batch_size": training["batch_size"], "train_split": training["train_split"], "preset": training.get("preset", "default")} | params
+    train, test, _, asked = read(corpus or record["corpus"], params["train_split"], params["train_dialogues"], params["test_dialogues"], params["negatives"], record["seed"])
+    labels = asked.label.to_numpy(bool)
+    if (len(labels), int(labels.sum())) != (record["n"], values["positives"]):
+        raise ValueError(f"the corpus gives {len(labels)} examples, {labels.sum()} of them right, the record has {record['n']} and {values['positives']}: not the same corpus, or another version of the code made it")
+    if "predictions" in values:
+        said = unpack_bits(values["predictions"], record["n"])
+    else:
+        said = unpack_bits(values["correct"], record["n"]) == labels
+    new = _dst_values(labels, said, test.dialogue.to_numpy()[asked.row], {k: values[k] for k in ("joint_goal_accuracy",) if k in values})
+    if not np.isclose(new["f1"], values["f1"]):
+        raise ValueError(f"F1 comes out as {new['f1']:.4f}, the record has {values['f1']:.4f}: these are not its examples")
+    return rescored(record, corpus_of(train, test), "labels and dialogues from the corpus, predictions from the record's bits; no model was run", values=new, params=params)

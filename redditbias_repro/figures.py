@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 
 from .data import TABLE3, table3
-from .metrics import METHOD_ORDER, PAPER_METHODS, PUBLISHED_MODEL, lmb_table, lmp_table, order_methods
+from .metrics import METHOD_ORDER, PAPER_METHODS, lmb_changes, lmb_table, lmp_table, order_methods
 from .records import project_path, read_records, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'TASKS', 'LOSES', 'DIALOGPT',
-           'RAISED', 'STATED', 'CHECKS', 'to_markdown', 'save_table', 'save_figure', 'table1', 'table1_differences',
-           'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report', 'lmp_report',
-           'record_origins', 'search_table', 'downstream_table', 'dst_tests', 'crg_tests', 'downstream_report',
-           'plot_downstream', 'check_downstream', 'inconsistencies', 'check_claims']
+__all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'BESIDE', 'SIZES', 'ABOUT',
+           'CHANGE', 'TASKS', 'LOSES', 'SAME', 'to_markdown', 'save_table', 'save_figure', 'table1',
+           'table1_differences', 'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report',
+           'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table', 'verdict_of',
+           'dst_tests', 'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -173,8 +173,9 @@ def _legend(ax, bars):
 # %% ../nbs/08_figures.ipynb #e9310da5
 def plot_lmb(
     table: pd.DataFrame,  # rows of `lmb_table`, one a model, method, seed and bias type: select corpus, split, outlier_sd before
+    band: pd.DataFrame | None = None,  # bias_type, t_low, t_high, models: where models with random weights come out, from `random_band`
 ):  # matplotlib figure
-    "RedditBias Figure 1a: t-values by bias type; negative is stereotypical, an asterisk marks p < 0.05 (in every training seed)"
+    "RedditBias Figure 1a: t-values by bias type; negative is stereotypical, an asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge"
     import matplotlib.pyplot as plt
 
     table = _with_bars(table)
@@ -185,6 +186,9 @@ def plot_lmb(
             x, t = bar.get_x() + bar.get_width() / 2, bar.get_height()
             if significant[name, types[round(x)]]:
                 ax.annotate("∗", (x, t), xytext=(0, 3 if t > 0 else -3), textcoords="offset points", ha="center", va="bottom" if t > 0 else "top", fontsize=14)
+    for place, b in enumerate(types if band is not None else ()):
+        for r in band[band.bias_type == b].itertuples():
+            ax.fill_between([place - 0.47, place + 0.47], r.t_low, r.t_high, color="black", alpha=0.15, linewidth=0, label=None if place else f"{r.models} models with random weights", zorder=0)
     ax.axhline(0, color="black", linewidth=1)
     corpora = ", ".join(CORPUS_TITLES.get(c, c) for c in dict.fromkeys(table.corpus))
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
@@ -287,16 +291,36 @@ def _seeds(table: pd.DataFrame) -> str:
 def lmb_report(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> str:
-    "LMB of every measured model as a small Markdown table: t with an asterisk where significant, d_z in brackets"
+    "LMB of every measured model as a small Markdown table: t with an asterisk where significant, t on logarithms, preference share"
     table = lmb_table(folder=folder)
-    table = table[(table.split == "test") & table.outlier_sd.isna() & table.bias_type.isin(BIAS_TYPES)]
-    wide = _wide(table, ["corpus", "model", "method"], lambda g: f"{g.t.mean():.2f}{'*' if g.significant.all() else ''} ({g.d_z.mean():.2f})")
+    table = table[(table.split == "test") & (table.swap == "targets") & table.outlier_sd.isna() & table.bias_type.isin(BIAS_TYPES)]
+    if not len(table):
+        return ""
+    star = lambda significant: "*" if significant.all() else ""
+    share = lambda g: "" if g.share.isna().any() else f", {g.share.mean():.0%}"
+    wide = _wide(table, ["corpus", "model", "method"], lambda g: f"{g.t.mean():.2f}{star(g.significant)} ({g.t_log.mean():.1f}{star(g.p_log < 0.05)}{share(g)})")
     debiased = f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}." if (table.method != "baseline").any() else ""
     caption = (
-        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; * p < 0.05; Cohen's d_z in brackets; negative: the stereotype is likelier."
+        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; in brackets t on log perplexities and the share of pairs whose stereotype is likelier; * p < 0.05 (in every training seed); negative: the stereotype is likelier."
         f"{debiased} Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
     )
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
+
+# %% ../nbs/08_figures.ipynb #bc091bdc
+def changes_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> str:
+    "Every debiased model against the model before as a small Markdown table: the change of the mean gap's size, its interval, the verdict; empty if there is none"
+    table = lmb_changes(folder=folder)
+    table = table[(table.split == "test") & (table.swap == "targets") & table.corpus.eq("redditbias") & table.change.notna()]
+    several = table.train_seed.isna()
+    table = pd.concat([table[several], table[~several]]).drop_duplicates(["model", "method", "bias_type"])
+    if not len(table):
+        return ""
+    cell = lambda g: f"{g.bias_change.iloc[0]:+.3f} [{g.bias_change_low.iloc[0]:+.3f}, {g.bias_change_high.iloc[0]:+.3f}] {g.verdict.iloc[0]}{' (other side)' if g.overshoot.iloc[0] else ''}; by target: {g.verdict_cluster.iloc[0] or 'unknown'}"
+    before = "; ".join(f"{m}: " + ", ".join(f"{load_spec(f'redditbias/{b}').title} {gap:+.3f}" for b, gap in own.drop_duplicates("bias_type").set_index("bias_type").gap_before.reindex([b for b in BIAS_TYPES if b in set(own.bias_type)]).items()) for m, own in table.groupby("model"))
+    seeds = f" {', '.join(sorted({str(n) for n in table.seeds.astype(int)}))} training seeds." if table.seeds.max() > 1 else " One training seed."
+    return to_markdown(_wide(table, ["model", "method"], cell), f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}")
 
 # %% ../nbs/08_figures.ipynb #0b23a33a
 def _with_rise(table: pd.DataFrame) -> pd.DataFrame:
@@ -349,34 +373,56 @@ DOWNSTREAM = {  # metric of the paper's tables → the record's, what brings our
     "f1": ("dst", "f1", 1, "dialog state tracking, F1 (0 to 1)"),
     "accuracy": ("dst", "accuracy", 1, "dialog state tracking, accuracy (0 to 1)"),
     "bleu_4": ("crg", "bleu_4", 1, "response generation, BLEU-4 (0 to 100)"),
-    "meteor": ("crg", "meteor", 1, "response generation, METEOR (0 to 100)"),
-    "nist_2": ("crg", "nist_2", 1, "response generation, NIST-2 (bits of information a word)"),
-    "entropy_4": ("crg", "entropy_4", 1, "response generation, Entropy-4 (ours in nats)"),
+    "meteor": ("crg", "meteor", 1, "response generation, METEOR (0 to 100; NLTK's is about twice METEOR 1.5: see meteor_kind)"),
+    "nist_2": ("crg", "nist_2", 1, "response generation, NIST-2 (bits of information a word; the paper's column holds METEOR in percent)"),
+    "entropy_4": ("crg", "entropy_4", 1, "response generation, Entropy-4 (nats, at most ln N for N 4-grams, so it grows with n)"),
     "distinct_2": ("crg", "distinct_2", 100, "response generation, Dist-2 (%)"),
 }  # fmt: skip
+BESIDE = {  # what stands beside a metric: of the answers as a whole, and what people's own answers to the same contexts have
+    "entropy_4": {"at_most": "entropy_4_max", "people": "people_entropy_4", "people_at_most": "people_entropy_4_max"},
+    "distinct_2": {"people": "people_distinct_2"},
+}  # fmt: skip
+SIZES = ("train_split", "train_dialogues", "train_pairs")  # in `trained_on`
+
+
+def _settings(params: dict) -> str:
+    "Parameters of a record that are no sizes and no seeds, as `key=value`"
+    return ", ".join(f"{k}={v}" for k, v in params.items() if k not in (*SIZES, "train_seed", "test_dialogues", "test_pairs") and not pd.isna(v))
+
+
+def _task_records(kind: str, folder: Path | None) -> pd.DataFrame:
+    "Records of a task with all parameters as columns, and `settings` and `trained_on` in words"
+    from redditbias_repro.crg import CRG_PARAMS
+    from redditbias_repro.dst import DST_PARAMS
+
+    records = read_records(folder, paper="redditbias", metric=kind)
+    if not len(records):
+        return records
+    params = {"dst": DST_PARAMS, "crg": CRG_PARAMS}[kind]
+    records = records.reindex(columns=[*records.columns, *(k for k in params if k not in records)])
+    return records.assign(trained_on=records.provenance.map(_trained_on), settings=[_settings({k: r[k] for k in params}) for r in records.to_dict("records")])
 
 
 def downstream_table(
     metric: str,  # a key of `DOWNSTREAM`
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, trained_on, n, method, a column a bias type; the model before debiasing in all of them, as in the paper
+) -> pd.DataFrame:  # model, corpus, trained_on, settings, n, method, a column a bias type, those of `BESIDE`; the model before debiasing in all types, as in the paper
     "RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy), the paper's rows first"
     if metric not in DOWNSTREAM:
         raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
     kind, name, scale, _ = DOWNSTREAM[metric]
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv"))
-    paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", trained_on="train", n=np.nan)
-    rows = []
-    records = read_records(folder, paper="redditbias", metric=kind)
-    if len(records):
-        records = records.assign(trained_on=records.provenance.map(_trained_on))
-    for about, group in records.groupby(["model", "corpus", "trained_on", "n"]) if len(records) else ():
+    paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", trained_on="train", settings="not said", n=np.nan)
+    rows, records, beside = [], _task_records(kind, folder), BESIDE.get(metric, {})
+    keys = ["model", "corpus", "trained_on", "settings", "n"]
+    for about, group in records.groupby(keys) if len(records) else ():
         for method in order_methods(group.method):
             own = group[group.method == method]
             values = {b: own[own.bias_type.isin([b, "all"])][name].mean() * scale for b in BIAS_TYPES}
-            rows.append({**dict(zip(("model", "corpus", "trained_on", "n"), about)), "method": method, **values})
-    columns = ["model", "corpus", "trained_on", "n", "method", *BIAS_TYPES]
-    table = pd.concat([paper[columns].sort_values("method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))})), pd.DataFrame(rows, columns=columns)], ignore_index=True)
+            rows.append({**dict(zip(keys, about)), "method": method, **values, **{k: own[v].mean() * scale if v in own else np.nan for k, v in beside.items()}})
+    columns = [*keys, "method", *BIAS_TYPES, *beside]
+    paper = paper.reindex(columns=columns).sort_values("method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))}))
+    table = pd.concat([paper.astype(object), pd.DataFrame(rows, columns=columns).astype(object)], ignore_index=True).infer_objects()
     return table.rename(columns={b: load_spec(f"redditbias/{b}").title for b in BIAS_TYPES})
 
 # %% ../nbs/08_figures.ipynb #856982fb
@@ -386,55 +432,90 @@ def _trained_on(provenance: dict) -> str:
     return ", ".join([split, *(f"{training[f'train_{what}']:,} {what}" for what in ("dialogues", "pairs") if f"train_{what}" in training)])
 
 # %% ../nbs/08_figures.ipynb #bc67833b
+def verdict_of(
+    change: float,  # after minus before; nan: there is none
+    low: float,  # of its interval
+    high: float,
+    p: float,  # of its test
+    alpha: float = 0.05,  # of interval and test
+) -> str:  # loss, gain, or undetermined and why
+    "What an interval and a test of one change say together"
+    if np.isnan(change):
+        return ""
+    outside = low > 0 or high < 0
+    if outside and p < alpha:
+        return "loss" if change < 0 else "gain"
+    if outside or p < alpha:
+        return f"undetermined: the interval ({low:+.3f} to {high:+.3f}) and the test (p = {p:.3f}) disagree"
+    return f"undetermined: no loss beyond {max(0.0, -low):.3f}, a gain of at most {max(0.0, high):.3f}"
+
+# %% ../nbs/08_figures.ipynb #0f4faa1a
 def _before_and_after(
     kind: str,  # dst or crg
     folder: Path | None,
-    keys: list[str],  # that a model and the one before it have in common
     columns: list[str],  # of the result
     test,  # (record before, record after) → a dict of its columns
 ) -> pd.DataFrame:
-    "Records of a downstream task, each with a test against that of the model before debiasing"
-    records = read_records(folder, paper="redditbias", metric=kind)
+    "Records of a downstream task, each with a test against that of the model before debiasing with all the same parameters"
+    from redditbias_repro.crg import CRG_PARAMS
+    from redditbias_repro.dst import DST_PARAMS, unpack_dialogues
+
+    records = _task_records(kind, folder)
     if not len(records):
         return pd.DataFrame(columns=columns)
+    if "dialogues" not in records or records.dialogues.isna().any():
+        old = records.path if "dialogues" not in records else records[records.dialogues.isna()].path
+        raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; `crg.rescore_records()` makes its scores anew without a model")
+    records = records.assign(n_dialogues=[len(np.unique(unpack_dialogues(d))) for d in records.dialogues])
     rows = []
-    for _, group in records.groupby(["model", "corpus", "n", *keys, "train_seed"]):
+    for _, group in records.groupby(["model", "corpus", "n", *{"dst": DST_PARAMS, "crg": CRG_PARAMS}[kind], "train_seed"], dropna=False, sort=False):
         group = group.to_dict("records")
         before = next((r for r in group if r["method"] == "baseline"), None)
         rows += [{**r, **(test(before, r) if before and r is not before else {})} for r in group]
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows).reindex(columns=[*columns, *(c for c in ("change", "change_low", "change_high", "p") if c not in columns)])
     order, types = {m: i for i, m in enumerate(order_methods(table.method))}, {b: i for i, b in enumerate(("all", *BIAS_TYPES))}
-    table = table.assign(a=table.method.map(order), b=table.bias_type.map(types)).sort_values(["model", "a", "b", "train_seed"])
+    table = table.assign(verdict=[verdict_of(r.change, r.change_low, r.change_high, r.p) for r in table.itertuples()])
+    table = table.assign(a=table.method.map(order), b=table.bias_type.map(types)).sort_values(["model", "settings", "a", "b", "train_seed"])
     return table.reindex(columns=columns).reset_index(drop=True)
 
-# %% ../nbs/08_figures.ipynb #e314ccc3
+# %% ../nbs/08_figures.ipynb #c52bf36d
+ABOUT = ("model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues")
+CHANGE = ("change", "change_low", "change_high", "p", "verdict")
+
+
 def dst_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, f1, f1_low, f1_high, accuracy, change, only_before, only_after, p
-    "Each debiased model against the model before, on the same examples: change of F1, and McNemar's test (`p`) of which answers are right"
-    from redditbias_repro.dst import mcnemar_test
+) -> pd.DataFrame:  # `ABOUT`, f1 and accuracy with _low and _high, `CHANGE` of F1 (`dst.f1_test`), only_before, only_after and p_correct
+    "Each debiased model against the model before, on the same examples: change of F1; and as a test of correctness McNemar's (`p_correct`), for which examples are independent"
+    from redditbias_repro.dst import f1_test, mcnemar_test, unpack_bits, unpack_dialogues
 
     def test(before, after):
-        found = mcnemar_test(*(np.unpackbits(np.frombuffer(bytes.fromhex(r["correct"]), np.uint8))[: r["n"]] for r in (before, after)))
-        return {"change": after["f1"] - before["f1"], "only_before": found["only1"], "only_after": found["only2"], "p": found["p"]}
+        labels, other, one, two = (unpack_bits(r[k], r["n"]) for r, k in ((before, "labels"), (after, "labels"), (before, "predictions"), (after, "predictions")))
+        dialogues = unpack_dialogues(before["dialogues"])
+        if not np.array_equal(labels, other) or after["dialogues"] != before["dialogues"]:
+            raise ValueError(f"{before['path']} and {after['path']} are not of the same examples")
+        correct = mcnemar_test(one == labels, two == labels)
+        return {**f1_test(labels, one, two, dialogues), "only_before": correct["only1"], "only_after": correct["only2"], "p_correct": correct["p"]}
 
-    columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "f1", "f1_low", "f1_high", "accuracy", "change", "only_before", "only_after", "p"]
-    return _before_and_after("dst", folder, ["train_dialogues", "test_dialogues", "negatives"], columns, test)
+    columns = [*ABOUT, *(f"{k}{end}" for k in ("f1", "accuracy") for end in ("", "_low", "_high")), *CHANGE, "only_before", "only_after", "p_correct"]
+    return _before_and_after("dst", folder, columns, test)
 
-# %% ../nbs/08_figures.ipynb #0f4faa1a
+# %% ../nbs/08_figures.ipynb #bea9d511
 def crg_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, bleu_4, bleu_4_low, bleu_4_high, change, change_low, change_high, p
-    "Each debiased model against the model before, on the same contexts: change of BLEU-4 with its interval, and the test of `bleu_test`"
-    from redditbias_repro.crg import bleu_test
+) -> pd.DataFrame:  # `ABOUT`, bleu_4 with _low and _high, `CHANGE` of BLEU-4 (`crg.bleu_test`)
+    "Each debiased model against the model before, on the same contexts: change of BLEU-4"
+    from redditbias_repro.crg import bleu_test, read_statistics
+    from redditbias_repro.dst import unpack_dialogues
 
     def test(before, after):
-        return bleu_test(*(np.frombuffer(bytes.fromhex(r["statistics"]), "<u2").reshape(-1, 6).astype(int) for r in (before, after)))
+        if after["dialogues"] != before["dialogues"]:
+            raise ValueError(f"{before['path']} and {after['path']} are not of the same contexts")
+        return bleu_test(*(read_statistics(r["statistics"]) for r in (before, after)), unpack_dialogues(before["dialogues"]))
 
-    columns = ["model", "method", "bias_type", "train_seed", "corpus", "n", "bleu_4", "bleu_4_low", "bleu_4_high", "change", "change_low", "change_high", "p"]
-    return _before_and_after("crg", folder, ["train_pairs", "test_pairs"], columns, test)
+    return _before_and_after("crg", folder, [*ABOUT, "bleu_4", "bleu_4_low", "bleu_4_high", *CHANGE], test)
 
-# %% ../nbs/08_figures.ipynb #c52bf36d
+# %% ../nbs/08_figures.ipynb #c322ca36
 TASKS = {  # what it is, its metric, the metric's column, what is counted, tests
     "dst": ("dialog state tracking", "F1", "f1", "examples", dst_tests),
     "crg": ("response generation", "BLEU-4", "bleu_4", "answers", crg_tests),
@@ -442,36 +523,49 @@ TASKS = {  # what it is, its metric, the metric's column, what is counted, tests
 
 
 def _tested_on(row, what: str) -> str:
-    return f"{row.n:,} {what}, {CORPUS_TITLES.get(row.corpus, row.corpus)}"
+    return f"{row.n:,} {what} in {row.n_dialogues:,} dialogues, {CORPUS_TITLES.get(row.corpus, row.corpus)}"
+
+
+def _change_cell(group: pd.DataFrame) -> str:
+    "Change and its interval; of several training seeds their mean, and from the lowest to the highest"
+    r = group.iloc[0]
+    low, high = (r.change_low, r.change_high) if len(group) == 1 else (group.change.min(), group.change.max())
+    sure = group.verdict.isin(["loss", "gain"]).all() and group.verdict.nunique() == 1
+    return f"{group.change.mean():+.3f} [{low:+.3f}, {high:+.3f}]{'*' if sure else ''}"
 
 
 def downstream_report(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> str:
-    "F1 of dialog state tracking and BLEU-4 of response generation of every debiased model as a small Markdown table, changes in brackets; empty if there is none"
+    "F1 of dialog state tracking and BLEU-4 of response generation of every debiased model as a small Markdown table, changes with their intervals; empty if there is none"
     parts, before = [], []
     for title, metric, value, what, tests in TASKS.values():
         table = tests(folder)
+        several = table.groupby("model").settings.nunique().max() > 1 if len(table) else False
         for r in table[table.method == "baseline"].itertuples():
             low, high = (getattr(r, f"{value}_{end}") for end in ("low", "high"))
-            before.append(f"{r.model}, {metric} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] ({_tested_on(r, what)})")
+            before.append(f"{r.model}, {metric} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] ({_tested_on(r, what)}{'; ' + r.settings if several else ''})")
         if len(after := table[table.change.notna()]):
-            cell = lambda g: f"{g[value].mean():.3f} ({g.change.mean():+.3f}{'*' if (g.p < 0.05).all() else ''})"
-            parts.append(_wide(after.assign(task=f"{title}, {metric}"), ["task", "model", "method"], cell))
+            cell = lambda g: f"{g[value].mean():.3f}, {_change_cell(g)}"
+            parts.append(_wide(after.assign(task=f"{title}, {metric}" + (": " + after.settings if several else "")), ["task", "model", "method"], cell))
     if not parts:
         return ""
-    return to_markdown(pd.concat(parts), f"After fine-tuning on the task (RedditBias §3.2); in brackets the change that debiasing makes, * where p < 0.05 (McNemar; approximate randomization). Before debiasing: {'; '.join(before)}.")
+    caption = (
+        "After fine-tuning on the task (RedditBias §3.2); then the change that debiasing makes, with its 95 % interval (paired bootstrap by dialogue), * where this leaves out 0 and the test (approximate"
+        f" randomization by dialogue) has p < 0.05 as well. Without * it is undetermined: a loss as large as the lower end of the interval is not excluded. Tests are not corrected for their number. Before debiasing: {'; '.join(before)}."
+    )
+    return to_markdown(pd.concat(parts), caption)
 
-# %% ../nbs/08_figures.ipynb #bea9d511
+# %% ../nbs/08_figures.ipynb #a2dbb968
 def plot_downstream(
     table: pd.DataFrame,  # from `dst_tests` or `crg_tests`, of one model and one training seed
 ):  # matplotlib figure
-    "F1 or BLEU-4 by bias type and method, with 95 % intervals; the line and the band are the model before. `ValueError` for several models, or sizes of data"
+    "F1 or BLEU-4 by bias type and method, with 95 % intervals; the line and the band are the model before; an asterisk where interval and test both say that debiasing changes it. `ValueError` for several models, settings, or sizes of data"
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     title, metric, value, what, _ = next(t for t in TASKS.values() if t[2] in table)
-    if len(table[["model", "corpus", "n", "train_seed"]].drop_duplicates()) != 1 or table.duplicated(["method", "bias_type"]).any():
+    if len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1 or table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected rows of one model on one corpus: select them first")
     shown = _with_bars(table[table.method != "baseline"])
     types, bars = _types(shown), list(dict.fromkeys(shown.bar))
@@ -486,9 +580,13 @@ def plot_downstream(
         at = [list(types).index(b) + places[name] for b in rows.bias_type]
         reach = [rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]]
         ax.errorbar(at, rows[value], reach, fmt=marker, color=color, ecolor=color, markeredgecolor="black", markeredgewidth=0.6, capsize=3, label=name)
+        for x, r in zip(at, rows.itertuples()):
+            if r.verdict in ("loss", "gain"):
+                ax.annotate("∗", (x, getattr(r, f"{value}_high")), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=14)
     ax.set_xticks(range(len(types)), types.values())
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{metric}, 95 % interval\n(higher is better)")
-    ax.set_title(f"{table.model.iloc[0]}, {title}; {_tested_on(table.iloc[0], what)}", fontsize=9)
+    ax.set_title(f"{table.model.iloc[0]}, {title}; {_tested_on(table.iloc[0], what)}\n∗ the paired interval of the change and its test agree that there is one", fontsize=9)
+    ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
     plt.close(figure)
@@ -500,20 +598,26 @@ LOSES = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
 
 def check_downstream(
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # task, bias_type, method, statement, paper_change, model, change, p, verdict
-    "The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes"
+) -> pd.DataFrame:  # task, bias_type, method, statement, paper_change, model, settings, train_seed, change, change_low, change_high, p, verdict
+    "The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes. Verdicts: \"as said\" or \"not as said\" with a loss or gain, or \"undetermined\""
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
     rows = []
     for task, (_, _, value, _, tests) in TASKS.items():
         table = tests(folder)
         for r in table[table.change.notna() & table.method.isin(PAPER_METHODS)].itertuples():
-            loses, said = r.change < 0 and r.p < 0.05, (task, r.method, r.bias_type) in LOSES
+            said = (task, r.method, r.bias_type) in LOSES
             theirs = paper.loc[(value, r.method), r.bias_type] - paper.loc[(value, "baseline"), r.bias_type]
             statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
-            rows.append((task, r.bias_type, r.method, statement, theirs, r.model, r.change, r.p, f"{'as' if loses == said else 'not as'} said: {'a' if loses else 'no'} significant loss"))
-    return pd.DataFrame(rows, columns=["task", "bias_type", "method", "statement", "paper_change", "model", "change", "p", "verdict"])
+            verdict = f"{'as' if (r.verdict == 'loss') == said else 'not as'} said: {r.verdict}" if r.verdict in ("loss", "gain") else r.verdict
+            rows.append((task, r.bias_type, r.method, statement, theirs, r.model, r.settings, r.train_seed, r.change, r.change_low, r.change_high, r.p, verdict))
+    return pd.DataFrame(rows, columns=["task", "bias_type", "method", "statement", "paper_change", "model", "settings", "train_seed", "change", "change_low", "change_high", "p", "verdict"])
 
 # %% ../nbs/08_figures.ipynb #6d213304
+SAME = {  # two tables that are the same: which of them it is
+    ("meteor", "nist_2"): "; they are METEOR in percent, and the table of NIST-2 is the one that is not what it is named after: DialoGPT's own NIST-2 on DSTC-7 is 2.5 to 2.9 (Zhang et al. 2020)"
+}  # fmt: skip
+
+
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed from their numbers"
     paper = pd.read_csv(project_path("data", "paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])[list(BIAS_TYPES)]
@@ -523,7 +627,7 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             if (same := (paper.loc[a].to_numpy() == paper.loc[b].loc[paper.loc[a].index].to_numpy())).all():
-                rows.append(("Appendix C.1", f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal, so one of the two is not the metric that it is named after"))
+                rows.append(("Appendix C.1", f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal" + SAME.get((a, b), ", so one of the two is not the metric that it is named after")))
     f1, accuracy = paper.loc["f1"], paper.loc["accuracy"]
     share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
     rows.append((
@@ -541,51 +645,3 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
         "; ".join(f"{m} for {titles[b]}: {f1.loc[m, b]:.4f} against {f1.loc['baseline', b]:.4f}" for m, b in others),
     ))  # fmt: skip
     return pd.DataFrame(rows, columns=["where", "what", "evidence"])
-
-# %% ../nbs/08_figures.ipynb #0e3b39ee
-DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
-RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
-STATED = {"biased": (-1, True), "stereotypical, not significant": (-1, False), "other way, not significant": (1, False)}  # sign of t, significance
-CHECKS = {
-    **{name: (lambda r, said=said: (np.sign(r.t), r.significant) == said, lambda r: True) for name, said in STATED.items()},
-    "removed": (lambda r: r.t > 0 or not r.significant, lambda r: r.t_before < 0 and r.significant_before),
-    "kept": (lambda r: r.t < 0 and r.significant, lambda r: r.t_before < 0 and r.significant_before),
-    "attenuated": (lambda r: r.t_before < r.t and abs(r.t) < abs(r.t_before), lambda r: r.t_before < 0 and r.significant_before),
-    "overshoots": (lambda r: r.t > max(0, r.t_before), lambda r: not (r.t_before < 0 and r.significant_before)),
-    "raises perplexity": (lambda r: r.rise >= RAISED, lambda r: not np.isnan(r.rise)),
-}  # name of a check: whether it comes out, and whether the model is a case of it
-
-
-def check_claims(
-    lmb: pd.DataFrame,  # rows of `lmb_table`
-    lmp: pd.DataFrame | None = None,  # rows of `lmp_table`; None: none
-) -> pd.DataFrame:  # bias_type, method, statement, model, corpus, outlier_sd, seeds, t_before, t, p, lmp_rise, verdict
-    "The paper's statements (§5.2, Figure 1) beside what was measured, means over training seeds: \"reproduced\" (DialoGPT) or \"holds\" (other models), or not"
-    said = pd.read_csv(project_path("data", "paper", "redditbias", "claims.csv"))
-    keys = ["model", "corpus", "split", "outlier_sd", "bias_type"]
-    mean = {"t": ("t", "mean"), "p": ("p", "max"), "significant": ("significant", "all"), "seeds": ("t", "size")}
-    rows = lmb.groupby([*keys, "method"], dropna=False, sort=False).agg(**mean).reset_index()
-    before = rows[rows.method == "baseline"].set_index(keys)[["t", "significant"]].add_suffix("_before")
-    rows = rows.join(before, on=keys)
-    rows.loc[rows.method == "baseline", "t_before"] = np.nan  # it is what others are held against
-    rises = _with_rise(lmp_table([]) if lmp is None else lmp).groupby(["model", "method", "bias_type"], as_index=False).rise.mean()
-    rows = said.merge(rows.merge(rises, how="left"), on=["bias_type", "method"])
-    rows["verdict"] = [_verdict(r) for r in rows.itertuples()]
-    return rows.rename(columns={"rise": "lmp_rise"})[["bias_type", "method", "statement", "model", "corpus", "outlier_sd", "seeds", "t_before", "t", "p", "lmp_rise", "verdict"]]
-
-
-def _verdict(row) -> str:
-    holds, applies = CHECKS[row.check]
-    if not applies(row):
-        return "not measured" if row.check == "raises perplexity" else "no case: " + ("significantly stereotypical before" if row.check == "overshoots" else "not significantly stereotypical before")
-    yes, no = ("reproduced", "not reproduced") if row.model in DIALOGPT else ("holds", "does not hold")
-    return yes if holds(row) else no + _what_is_the_same(row)
-
-
-def _what_is_the_same(row) -> str:
-    "For a statement on direction and significance that does not come out, which of the two is as said"
-    if row.check not in STATED:
-        return ""
-    sign, significant = STATED[row.check]
-    same = [what for what, agrees in (("direction", np.sign(row.t) == sign), ("significance", row.significant == significant)) if agrees]
-    return f": only the {same[0]} is the same" if same else ": neither direction nor significance is the same"

@@ -14,9 +14,10 @@ from torch import Tensor
 from .specs import BiasSpec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['BLOCK_SIZE', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'combined_loss', 'Sentence',
-           'locate_terms', 'term_tokens', 'mean_rows', 'TargetPairs', 'target_pairs', 'Collator', 'Occurrences',
-           'occurrence_states', 'augment_targets', 'augment_attributes', 'Method', 'get_method']
+__all__ = ['BLOCK_SIZE', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'lmd_release_loss', 'hd_release_loss',
+           'combined_loss', 'release_loss', 'Sentence', 'locate_terms', 'term_tokens', 'mean_rows', 'TargetPairs',
+           'target_pairs', 'Collator', 'pack_batch', 'Occurrences', 'occurrence_states', 'sentence_states',
+           'augment_targets', 'augment_attributes', 'Method', 'get_method']
 
 # %% ../nbs/04_losses.ipynb #005312f5
 def lmd_loss(
@@ -29,7 +30,7 @@ def lmd_loss(
     """Language Model Debiasing (RedditBias §4.1, equation 1): mean over P_t of |log ŷ_t1 − log ŷ_t2|.
 
     Left open by the paper: which state predicts a term of several subwords (here the one before the first), and its
-    probability (here its mean vector in place of a row of the output layer, as footnote 12 does for attributes)."""
+    probability (here its mean vector in place of a row of the output layer, as footnote 12 has it for attributes and targets)."""
     difference = states @ (targets1 - targets2).T + (0 if bias is None else bias)
     return (difference.abs() * takes_part).sum(-1) / takes_part.sum(-1)
 
@@ -71,6 +72,31 @@ def hd_loss(
     "Hard Debiasing (RedditBias §4.3, equation 4): sum over the bias directions of ‖b_j ⟨a, b_j⟩‖"
     return (attributes @ subspace.T).abs().sum(-1)
 
+# %% ../nbs/04_losses.ipynb #1b3d8c0d
+def lmd_release_loss(
+    states: Tensor,  # (N, d) hidden states of all positions of S sentences
+    sentence: Tensor,  # (N,) the sentence of each, 0 … S − 1
+    targets1: Tensor,  # (P, d) output vectors of t1
+    targets2: Tensor,  # (P, d) output vectors of t2
+    takes_part: Tensor,  # (S, P) bool: whether the pair's t1 stands in the sentence
+    bias: Tensor | None = None,  # (P,) difference of the output layer's bias, t1 − t2
+) -> Tensor:  # (S,)
+    "LMD as the authors' training code has it: mean over the positions of a sentence of |log ŷ_t1 − log ŷ_t2|, summed over its pairs, over |P|"
+    difference = states @ (targets1 - targets2).T + (0 if bias is None else bias)
+    total = difference.new_zeros(takes_part.shape).index_add(0, sentence, difference.abs())
+    positions = torch.bincount(sentence, minlength=len(takes_part))[:, None]
+    return (total / positions * takes_part).sum(-1) / takes_part.shape[1]
+
+# %% ../nbs/04_losses.ipynb #712aba4c
+def hd_release_loss(
+    attributes: Tensor,  # (O, d) last hidden states of the attributes, mean over their subwords
+    subspace: Tensor,  # (k, d) orthonormal bias directions, from `bias_subspace`
+    accumulate: bool = False,  # add up the projections over the batch, as the authors' code does by a slip
+) -> Tensor:  # (O,)
+    "HD as the authors' training code has it: the L1 norm of an attribute's projection onto the bias subspace"
+    projection = (attributes @ subspace.T) @ subspace
+    return (projection.cumsum(0) if accumulate else projection).abs().sum(-1)
+
 # %% ../nbs/04_losses.ipynb #58e44e9f
 def combined_loss(
     lm: Tensor,  # (N,) language-model losses of the predicted tokens
@@ -86,6 +112,17 @@ def combined_loss(
     that a debiasing loss weighs the same in every batch)."""
     total = torch.where(at_term, lambda_lm, 1.0).to(lm.dtype).mul(lm).sum() + lambda_d * debias.sum()
     return total / (lm.numel() if n_tokens is None else n_tokens)
+
+# %% ../nbs/04_losses.ipynb #58037763
+def release_loss(
+    lm: Tensor,  # (N,) language-model losses of the predicted tokens of a batch
+    debias: Tensor,  # (O,) its debiasing losses
+    lambda_lm: float,  # λ_LM
+    lambda_d: float,  # λ_D
+) -> Tensor:  # scalar
+    "The overall loss of a batch as the authors' training code has it: λ_LM · mean(lm) + λ_D · sum(debias); mean(lm) where debias is 0"
+    total = debias.sum()
+    return torch.where(total != 0, lambda_lm, 1.0).to(lm.dtype) * lm.mean() + lambda_d * total
 
 # %% ../nbs/04_losses.ipynb #f0f839a6
 BLOCK_SIZE = 36  # tokens of a training sentence, as in the authors' scripts
@@ -163,6 +200,17 @@ class TargetPairs:
     rows1: Tensor  # (P, m) token ids of t1, −1 where it has fewer
     rows2: Tensor  # (P, m) token ids of t2
     takes_part: Tensor  # (terms, P) bool: P_t of each term
+    is_first: Tensor  # (terms, P) bool: whether the term is the pair's t1
+
+    def of(
+        self,
+        which: str,  # "targets": both terms of each pair; "targets1": its t1
+    ) -> tuple[tuple[str, ...], Tensor]:  # terms, (terms, P) bool: the pairs in which each takes part
+        "The terms at which a loss on targets occurs"
+        if which == "targets":
+            return self.terms, self.takes_part
+        kept = self.is_first.any(1)
+        return tuple(t for t, k in zip(self.terms, kept.tolist()) if k), self.is_first[kept]
 
     def vectors(
         self,
@@ -187,7 +235,7 @@ def target_pairs(
     most = max(len(v) for v in ids.values())
     rows = {t: v + [-1] * (most - len(v)) for t, v in ids.items()}
     rows1, rows2 = (torch.tensor([rows[p[i]] for p in pairs]) for i in (0, 1))
-    return TargetPairs(terms, rows1, rows2, torch.tensor([[t in p for p in pairs] for t in terms]))
+    return TargetPairs(terms, rows1, rows2, *(torch.tensor([[t in p[:n] for p in pairs] for t in terms]) for n in (2, 1)))
 
 # %% ../nbs/04_losses.ipynb #dc6d34b2
 @dataclass(frozen=True)
@@ -204,21 +252,38 @@ class Collator:
         for row, s in enumerate(sentences):
             n = len(s.input_ids)
             ids[row, :n] = labels[row, :n] = torch.tensor(s.input_ids)
+            labels[row, 0] = -100  # no state predicts the first
             for i, (which, first, after) in enumerate(s.terms):
                 term[row, first:after], occurrence[row, first:after] = which, i
-        return {"input_ids": ids, "attention_mask": (labels != -100).long(), "labels": labels, "term": term, "occurrence": occurrence}
+        real = torch.arange(width) < torch.tensor([[len(s.input_ids)] for s in sentences])
+        return {"input_ids": ids, "attention_mask": real.long(), "labels": labels, "term": term, "occurrence": occurrence}
+
+# %% ../nbs/04_losses.ipynb #f38a5416
+def pack_batch(
+    batch: dict[str, Tensor],  # from `Collator`, each (B, T)
+    dtype: torch.dtype = torch.float32,  # of the mask: the model's
+) -> dict[str, Tensor]:  # input_ids, position_ids, labels, term, occurrence, sentence (1, N); attention_mask (1, 1, N, N), which is added to scores
+    "A batch as one line without padding, for a model that takes a mask of its own (`prefix_tree`)"
+    real = batch["attention_mask"].bool()
+    row, column = real.nonzero(as_tuple=True)
+    seen = (row[:, None] == row) & (column[:, None] >= column)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
+    line = {k: batch[k][real][None] for k in ("input_ids", "labels", "term", "occurrence")}
+    line["occurrence"] = torch.where(line["occurrence"] >= 0, line["occurrence"] + row * real.shape[1], -1)
+    return {**line, "attention_mask": mask[None, None], "position_ids": column[None], "sentence": row[None]}
 
 # %% ../nbs/04_losses.ipynb #fbb78c86
 @dataclass
 class Occurrences:
-    "What a method's loss is computed from: O occurrences of terms in a batch, P pairs"
+    "What a method's loss is computed from: O occurrences of terms in a batch (or sentences with one), P pairs"
 
-    states: Tensor  # (O, d) by the method's `states`: the mean of the term's last hidden states, or the state that predicts it
+    states: Tensor  # (O, d) by the method's `states`: the mean of the term's last hidden states, or the state that predicts it; (N, d) for "sentence"
     term: Tensor  # (O,) which term, in the order of the method's terms
     targets1: Tensor  # (P, d) output vectors of t1
     targets2: Tensor  # (P, d) output vectors of t2
     bias: Tensor | None = None  # (P,) difference of the output layer's bias, t1 − t2, where it has one
     takes_part: Tensor | None = None  # (O, P) P_t of each occurrence, where the terms are targets
+    sentence: Tensor | None = None  # (N,) the sentence of each state, where they are those of whole sentences
     subspace: Callable[[], Tensor] | None = None  # (k, d) the bias subspace of HD
 
 
@@ -227,19 +292,34 @@ def occurrence_states(
     term: Tensor,  # (B, T) from `Collator`
     occurrence: Tensor,  # (B, T) from `Collator`
     which: str = "term",  # "term": the mean over the term's tokens; "before": the state that predicts its first
+    position: Tensor | None = None,  # (B, T) of the token in its sentence; None: a sentence a row
 ) -> tuple[Tensor, Tensor]:  # (O, d) states, (O,) terms
     "States at the occurrences of a batch, in reading order; with \"before\", a term at a sentence's start is left out"
     row, column = (occurrence >= 0).nonzero(as_tuple=True)
-    number = row * occurrence.shape[1] + occurrence[row, column]
+    number = row * (int(occurrence.max()) + 1 if len(row) else 0) + occurrence[row, column]
     new = torch.ones_like(number, dtype=torch.bool)
     new[1:] = number[1:] != number[:-1]
     if which == "before":
-        first = new & (column > 0)
+        first = new & ((column if position is None else position[row, column]) > 0)
         return hidden[row[first], column[first] - 1], term[row[first], column[first]]
     group = new.cumsum(0) - 1
     sizes = torch.bincount(group)
     total = hidden.new_zeros(len(sizes), hidden.shape[-1]).index_add(0, group, hidden[row, column])
     return total / sizes[:, None].to(hidden.dtype), term[row[new], column[new]]
+
+# %% ../nbs/04_losses.ipynb #037e7c20
+def sentence_states(
+    hidden: Tensor,  # (B, T, d) last hidden states
+    term: Tensor,  # (B, T) from `Collator`
+    sentence: Tensor,  # (B, T) number of the sentence, −1 for padding
+    takes_part: Tensor,  # (terms, P) bool: the pairs in which each term takes part
+) -> tuple[Tensor, Tensor, Tensor]:  # (N, d) states, (N,) sentences, (S, P) bool: the pairs that take part in each
+    "States of the sentences in which a term occurs, and their pairs"
+    at = term >= 0
+    which, number = sentence[at].unique(return_inverse=True)
+    part = torch.zeros((len(which), takes_part.shape[1]), device=hidden.device).index_add(0, number, takes_part[term[at]].float()) > 0
+    inside = torch.isin(sentence, which)
+    return hidden[inside], torch.searchsorted(which, sentence[inside]), part
 
 # %% ../nbs/04_losses.ipynb #34aa2a02
 def augment_targets(
@@ -271,34 +351,39 @@ class Method:
     "A debiasing method. `loss` and `augment` may both be None: plain fine-tuning"
 
     loss: Callable[[Occurrences], Tensor] | None = None  # (O,) a loss for each occurrence
-    terms: str = "attributes"  # what it occurs at: "attributes" (A1) or "targets" (the terms of P)
-    states: str = "term"  # which states the loss reads: of the "term", or those "before" it, which predict it
+    terms: str = "attributes"  # what it occurs at: "attributes" (A1), "targets" (the terms of P) or "targets1" (the t1 of P)
+    states: str = "term"  # which states the loss reads: of the "term", those "before" it, which predict it, or all of its "sentence"
     augment: Callable[[BiasSpec, list[str]], list[str]] | None = None  # training sentences → more of them
-    weigh: str = "token"  # what λ_LM weighs: the "token"s of the term (§4.1), or the "sentence" in which it occurs
-    lambda_lm: float = 0.01  # λ_LM, weight of the language-model loss where a term occurs
+    objective: str = "release"  # how losses are put together: `release_loss`, or "equation2": `combined_loss`
+    lambda_lm: float = 0.01  # λ_LM, weight of the language-model loss of a batch, or a token, with a term
     lambda_d: float = 50.0  # λ_D, weight of the debiasing loss
 
     def __post_init__(self):
-        fields = (("terms", self.terms, ("attributes", "targets")), ("states", self.states, ("term", "before")), ("weigh", self.weigh, ("token", "sentence")))
-        for what, value, allowed in fields:
-            if value not in allowed:
-                raise ValueError(f"{what} is {value!r}: expected {' or '.join(map(repr, allowed))}")
+        allowed = {"terms": ("attributes", "targets", "targets1"), "states": ("term", "before", "sentence"), "objective": ("release", "equation2")}
+        for what, values in allowed.items():
+            if (value := getattr(self, what)) not in values:
+                raise ValueError(f"{what} is {value!r}: expected {' or '.join(map(repr, values))}")
+        if self.states == "sentence" and (self.objective == "equation2" or self.terms == "attributes"):
+            raise ValueError("a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: expected terms='targets1' or 'targets', and objective='release'")
 
     def find(self, spec: BiasSpec, pairs: TargetPairs) -> tuple[str, ...]:
         "The terms at whose occurrences the method has a loss"
-        return () if self.loss is None else pairs.terms if self.terms == "targets" else spec.attributes1
+        return () if self.loss is None else spec.attributes1 if self.terms == "attributes" else pairs.of(self.terms)[0]
 
 
 METHODS = {
-    "LMD": Method(lambda o: lmd_loss(o.states, o.targets1, o.targets2, o.takes_part, o.bias), terms="targets", states="before"),
+    "LMD": Method(lambda o: lmd_release_loss(o.states, o.sentence, o.targets1, o.targets2, o.takes_part, o.bias), terms="targets1", states="sentence"),
     "ADD": Method(lambda o: add_loss(o.states, o.targets1, o.targets2)),
-    "HD": Method(lambda o: hd_loss(o.states, o.subspace())),
+    "HD": Method(lambda o: hd_release_loss(o.states, o.subspace())),
     "CDA": Method(augment=augment_targets),
     "CADA": Method(augment=augment_attributes),
     "CTDA": Method(augment=augment_targets),
     "FT": Method(),
+    "LMD-equation2": Method(lambda o: lmd_loss(o.states, o.targets1, o.targets2, o.takes_part, o.bias), terms="targets", states="before", objective="equation2"),
+    "ADD-equation2": Method(lambda o: add_loss(o.states, o.targets1, o.targets2), objective="equation2"),
+    "HD-equation2": Method(lambda o: hd_loss(o.states, o.subspace()), objective="equation2"),
+    "HD-accumulated": Method(lambda o: hd_release_loss(o.states, o.subspace(), accumulate=True)),
 }  # RedditBias §4; CADA and CTDA: CHBias §5.3; FT: fine-tuning on the same sentences without debiasing, a control
-METHODS |= {f"{name}-sentence": replace(METHODS[name], weigh="sentence") for name in ("LMD", "ADD", "HD")}
 
 
 def get_method(

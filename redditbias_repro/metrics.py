@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,15 +19,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .data import CORPORA, cache_dir, load_pairs, load_published, load_references, own_bias_types
+from .data import CORPORA, FetchError, cache_dir, load_pairs, load_published, load_references, own_bias_types
 from .models import DEFAULT_MODEL, describe_model, load_model
+from .paired_tests import MARGIN, BiasChange, bias_change, d_z_interval, mean_test, preference_share, sign_flip
 from .records import project_path, provenance, read_records, versions, write_atomic, write_record
-from .scoring import _tokenize, mean_perplexity, sequence_scores
+from .scoring import _tokenize, mean_perplexity, nll_at_temperatures, sequence_scores
 from .specs import BIAS_TYPES
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm',
-           'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmp', 'measure_lmp', 'lmp_table']
+__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'CHANGE_COLUMNS', 'RELEASE_TOKENS', 'TEMPERATURES',
+           'CALIBRATION', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
+           'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmb_changes', 'lmp', 'fit_temperature',
+           'measure_lmp', 'lmp_table']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -42,11 +46,25 @@ class LMBResult:
     alpha: float  # level of `significant`
     significant: bool  # p < alpha
     d_z: float  # Cohen's d of paired samples: mean difference / its standard deviation
-    d_z_low: float  # 95 % bootstrap interval (BCa), nan where too few pairs allow none
+    d_z_low: float  # 1 − alpha interval (noncentral t): excludes 0 where p < alpha
     d_z_high: float
     t_log: float  # the same test on log perplexities, nan where all ratios are the same
     p_log: float
     p_permutation: float  # two-tailed, signs of the differences flipped at random
+    gap: float  # mean log perplexity 1 − log perplexity 2, nats: what t_log tests
+    gap_low: float  # its 1 − alpha interval: excludes 0 where p_log < alpha
+    gap_high: float
+    share: float  # of the pairs whose stereotype is the likelier sentence; half is no preference
+    share_low: float  # Wilson's 1 − alpha interval
+    share_high: float
+    p_share: float  # exact binomial test of one half
+    n_clusters: int  # of pairs that exchange the same terms; 0 where these are not known, and then what follows is nan
+    df_cluster: float  # degrees of freedom that clusters leave
+    gap_cluster_low: float  # 1 − alpha interval of the gap, by cluster: excludes 0 where p_cluster < alpha
+    gap_cluster_high: float
+    p_cluster: float  # of the gap, cluster-robust t (CR2); nan for a single cluster
+    p_flip: float  # of the gap, signs flipped by cluster: at least 2 / 2 ** n_clusters
+    p_share_flip: float  # of the share, signs flipped by cluster
 
 # %% ../nbs/03b_metrics.ipynb #8d7b924b
 def within(
@@ -62,8 +80,9 @@ def lmb(
     ppl2,  # (n,) perplexities of their counterfactuals (dominant group), in the same order
     outlier_sd: float | None = None,  # take out pairs outside mean ± this many standard deviations; the paper: 3
     alpha: float = 0.05,  # level of significance (§3.1)
-    resamples: int = 9999,  # of the bootstrap and of the permutation test
-    seed: int = 0,  # of both
+    resamples: int = 9999,  # of the permutation tests
+    seed: int = 0,  # of these
+    clusters=None,  # (n,) labels of the terms that a pair exchanges: pairs of a label are not independent. None: not known
 ) -> LMBResult:
     """Paired two-tailed t-test on perplexities (RedditBias §3.1), with effect size and robust companions.
 
@@ -72,24 +91,38 @@ def lmb(
     a, b = (_sample(name, x) for name, x in (("ppl1", ppl1), ("ppl2", ppl2)))
     if len(a) != len(b):
         raise ValueError(f"ppl1 has {len(a)} values and ppl2 {len(b)}: expected pairs")
+    if clusters is not None and len(clusters) != len(a):
+        raise ValueError(f"{len(clusters)} clusters for {len(a)} pairs: expected one each")
     if outlier_sd is not None and not outlier_sd > 0:
         raise ValueError(f"outlier_sd is {outlier_sd!r}: expected a positive number, or None to keep all pairs")
     keep = within(a, outlier_sd) & within(b, outlier_sd) if outlier_sd is not None and len(a) > 1 else np.ones(len(a), bool)
     a, b = a[keep], b[keep]
     if len(a) < 2:
         raise ValueError(f"{len(a)} of {len(keep)} pairs are left to test: expected at least 2")
-    d = a - b
+    d, gap = a - b, np.log(a) - np.log(b)
     if _constant(d, max(a.max(), b.max())):
         raise ValueError(f"all {len(d)} differences are the same ({d[0]:g}), so there is no t: were the same texts scored twice?")
     test, (t_log, p_log) = stats.ttest_rel(a, b), _log_test(a, b)
-    low, high = _bootstrap_dz(d, resamples, seed)
-    flips = stats.permutation_test((d,), np.mean, permutation_type="samples", vectorized=True, n_resamples=resamples, rng=seed)
+    low, high = d_z_interval(test.statistic, len(d), alpha)
+    mean, share = mean_test(gap, None, alpha), preference_share(gap, None, alpha)
     return LMBResult(
         t=float(test.statistic), p=float(test.pvalue), df=int(test.df), n=len(d), n_removed=int((~keep).sum()),
         outlier_sd=outlier_sd, alpha=alpha, significant=bool(test.pvalue < alpha),
-        d_z=float(_dz(d)), d_z_low=low, d_z_high=high,
-        t_log=float(t_log), p_log=float(p_log), p_permutation=float(flips.pvalue),
+        d_z=float(test.statistic / np.sqrt(len(d))), d_z_low=low, d_z_high=high,
+        t_log=float(t_log), p_log=float(p_log), p_permutation=sign_flip(d, None, resamples, seed),
+        gap=mean.mean, gap_low=mean.low, gap_high=mean.high, share=share.share, share_low=share.low, share_high=share.high, p_share=share.p,
+        **_by_cluster(gap, None if clusters is None else np.asarray(clusters)[keep], alpha, resamples, seed),
     )  # fmt: skip
+
+
+def _by_cluster(gap, clusters, alpha, resamples, seed) -> dict:
+    "The fields of `LMBResult` that need clusters"
+    if clusters is None:
+        nothing = ("df_cluster", "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip", "p_share_flip")
+        return {"n_clusters": 0, **dict.fromkeys(nothing, np.nan)}
+    test = mean_test(gap, clusters, alpha)
+    flips = {name: sign_flip(x, clusters, resamples, seed) for name, x in (("p_flip", gap), ("p_share_flip", np.sign(gap)))}
+    return {"n_clusters": len(set(clusters)), "df_cluster": test.df, "gap_cluster_low": test.low, "gap_cluster_high": test.high, "p_cluster": test.p, **flips}
 
 # %% ../nbs/03b_metrics.ipynb #baabf2f4
 def _sample(name, values):
@@ -111,80 +144,125 @@ def _constant(differences, scale):
     "Whether the differences of numbers of that size are all the same but for rounding"
     return np.ptp(differences) <= 1e-12 * scale
 
-# %% ../nbs/03b_metrics.ipynb #0a0b026a
-def _dz(d, axis=-1):
-    return np.mean(d, axis=axis) / np.std(d, axis=axis, ddof=1)
-
-
-def _bootstrap_dz(d, resamples, seed):
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a sample too small or too even for an interval gives nan, as documented
-        interval = stats.bootstrap((d,), _dz, n_resamples=resamples, vectorized=True, method="BCa", rng=seed).confidence_interval
-    return tuple(float(x) if np.isfinite(x) else np.nan for x in (interval.low, interval.high))
-
 # %% ../nbs/03b_metrics.ipynb #5fadfa1f
 def holm(
-    p: Iterable[float],  # (k,) p-values of one family
+    p: Iterable[float],  # (k,) p-values of one family; nan is no test
 ) -> np.ndarray:  # (k,) corrected p-values, in the same order
     "Holm's step-down correction"
     from statsmodels.stats.multitest import multipletests
 
     p = np.asarray(list(p), dtype=np.float64)
-    return multipletests(p, method="holm")[1] if len(p) else p
+    known = ~np.isnan(p)
+    p[known] = multipletests(p[known], method="holm")[1] if known.any() else p[known]
+    return p
 
 # %% ../nbs/03b_metrics.ipynb #ee89bb6e
-def _cached_scores(model, tokenizer, texts, about: dict, **options) -> pd.DataFrame:
-    "`sequence_scores` of `texts`, from the cache where the same was scored before; `attrs[\"stats\"]` says how they were got"
+def _cached_scores(model, tokenizer, texts, about: dict, score=None, **options) -> pd.DataFrame:
+    "What `score` (None: `sequence_scores`) says of `texts`, from the cache where the same was scored before; `attrs[\"stats\"]` says how it was got"
     key = hashlib.sha256()
     for source in ("prefix_tree.py", "scoring.py"):
         key.update((files("redditbias_repro") / source).read_bytes())
-    key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {sorted(options.items())} {_tokenize(tokenizer, texts, False)}".encode())
+    key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {score and score.__name__} {sorted(options.items())} {_tokenize(tokenizer, texts, False)}".encode())
     path = cache_dir() / "likelihoods" / f"{key.hexdigest()}.npz"
     if path.is_file():
         kept = np.load(path, allow_pickle=False)
-        scores = pd.DataFrame({"nll": kept["nll"], "n_tokens": kept["n_tokens"]})
-        scores.attrs["stats"] = json.loads(str(kept["stats"]))
+        about = json.loads(str(kept["about"]))
+        scores = pd.DataFrame({name: kept[str(i)] for i, name in enumerate(about["columns"])})
+        scores.attrs["stats"] = about["stats"]
         return scores
-    scores = sequence_scores(model, tokenizer, texts, **options)
+    scores = (score or sequence_scores)(model, tokenizer, texts, **options)
+    about = {"columns": list(scores), "stats": scores.attrs["stats"]}
     content = io.BytesIO()
-    np.savez(content, nll=scores["nll"], n_tokens=scores["n_tokens"], stats=json.dumps(scores.attrs["stats"]))
+    np.savez(content, **{str(i): scores[name] for i, name in enumerate(scores)}, about=json.dumps(about))
     write_atomic(path, content.getvalue())
     return scores
 
 # %% ../nbs/03b_metrics.ipynb #3a566a49
-def _lmb_records(ppl1, ppl2, outlier_sds, seed, **fields) -> list[dict]:
-    "A record for each way of treating outliers"
+def pack_pairs(
+    nll1,  # (n,) negative log likelihood of each stereotype, nats, summed over its scored tokens
+    tokens1,  # (n,) its scored tokens
+    nll2,  # (n,) the same of its counterfactual
+    tokens2,  # (n,)
+    targets: Iterable[str] | None = None,  # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
+) -> dict:  # what `unpack_pairs` reads: little-endian float32 (nll) and uint16 (tokens, number of the cluster) in hexadecimal, and the clusters' names
+    "The scores of pairs, small enough for a record"
+    targets = [""] * len(nll1) if targets is None else list(targets)
+    names = sorted(set(targets) - {""})
+    number, unnamed = {name: i for i, name in enumerate(names)}, itertools.count(len(names))
+    columns = {
+        "nll1": np.asarray(nll1, "<f4"), "nll2": np.asarray(nll2, "<f4"), "tokens1": _counts(tokens1), "tokens2": _counts(tokens2),
+        "cluster": _counts([number[t] if t else next(unnamed) for t in targets]),
+    }  # fmt: skip
+    if {len(c) for c in columns.values()} != {len(targets)}:
+        raise ValueError(f"pairs need as many of everything, got {({k: len(c) for k, c in columns.items()})}")
+    return {**{k: c.tobytes().hex() for k, c in columns.items()}, "clusters": names}
+
+
+def _counts(values) -> np.ndarray:
+    "As uint16, or as uint32 where they are too large for that"
+    values = np.asarray(values)
+    return values.astype("<u2" if not len(values) or values.max() < 1 << 16 else "<u4")
+
+
+def unpack_pairs(
+    pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
+) -> pd.DataFrame:  # nll1, tokens1, nll2, tokens2, cluster (the terms exchanged; "pair 17" where they are not known), a row for each pair
+    "The scores of each pair that a record keeps. log perplexity = nll / tokens"
+    nll = {k: np.frombuffer(bytes.fromhex(pairs[k]), "<f4").astype(np.float64) for k in ("nll1", "nll2")}
+    content = {k: bytes.fromhex(pairs[k]) for k in ("tokens1", "tokens2", "cluster")}
+    n = len(nll["nll1"])
+    counts = {k: np.frombuffer(c, f"<u{len(c) // n if n else 2}").astype(int) for k, c in content.items()}
+    names = pairs["clusters"]
+    cluster = [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(counts.pop("cluster"))]
+    return pd.DataFrame({**nll, **counts, "cluster": cluster})[["nll1", "tokens1", "nll2", "tokens2", "cluster"]]
+
+# %% ../nbs/03b_metrics.ipynb #c15a0904
+def _pair_targets(pairs: pd.DataFrame) -> list[str]:
+    "The terms that were exchanged in each pair, empty where the corpus does not say"
+    what = "target" if "target1" in pairs else "attribute"
+    return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
+
+# %% ../nbs/03b_metrics.ipynb #edc71eac
+def _lmb_records(scores1, scores2, targets, outlier_sds, seed, **fields) -> list[dict]:
+    "A record for each way of treating outliers, from nll and n_tokens of both sentences; that of all pairs keeps these"
+    ppl1, ppl2 = mean_perplexity(scores1), mean_perplexity(scores2)
+    known = [t or f"pair {i}" for i, t in enumerate(targets)] if targets and any(targets) else None
     records = []
     for sd in outlier_sds:
-        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(lmb(ppl1, ppl2, sd, seed=seed)).items()}
+        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known)).items()}
         params = {"outlier_sd": values.pop("outlier_sd")}
-        fixed = {"paper": "redditbias", "metric": "lmb", "n": values.pop("n"), "values": values, "seed": seed, "params": params}
+        n = values.pop("n")
+        if sd is None:
+            values["pairs"] = pack_pairs(scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets)
+        fixed = {"paper": "redditbias", "metric": "lmb", "n": n, "values": values, "seed": seed, "params": params}
         records.append({**fields, **fixed})
     return records
 
-# %% ../nbs/03b_metrics.ipynb #add84c99
+# %% ../nbs/03b_metrics.ipynb #6b6c84b8
 def measure_lmb(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
     bias_types: Iterable[str] | None = None,  # None: all five, or those of a corpus of one's own
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     outlier_sd: Iterable[float | None] = (None, 3.0),  # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
-    seed: int = 0,  # of the bootstrap and the permutations
+    seed: int = 0,  # of the permutations
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
+    swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
     own = corpus not in CORPORA
-    pairs = {b: load_pairs(b, split, corpus) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
+    pairs = {b: load_pairs(b, split, corpus, swap) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
     net, tokenizer = load_model(model, device, dtype)
     about = describe_model(net, model)
     records = []
     for b, p in pairs.items():
         found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
-        scores, stats, used = mean_perplexity(found), found.attrs["stats"], p.attrs["corpus"]
+        stats, used = found.attrs["stats"], p.attrs["corpus"]
         fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
         origin = {**provenance(about, used, str(net.device)), "scoring": stats}
-        records += _lmb_records(scores[: len(p)], scores[len(p) :], outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
+        made = _lmb_records(found[: len(p)], found[len(p) :], _pair_targets(p), outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
+        records += made if swap == "targets" else [{**r, "params": {**r["params"], "swap": swap}} for r in made]
     return records
 
 # %% ../nbs/03b_metrics.ipynb #48fc125f
@@ -194,7 +272,7 @@ PUBLISHED_MODEL = "DialoGPT-small (published)"
 def published_lmb(
     split: str = "test",  # valid or test
     outlier_sd: Iterable[float | None] = (None, 3.0),  # the released sets had the outliers of DialoGPT taken out already
-    seed: int = 0,  # of the bootstrap and the permutations
+    seed: int = 0,  # of the permutations
 ) -> list[dict]:  # result records
     "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
     records = []
@@ -203,17 +281,27 @@ def published_lmb(
         about = {"name": PUBLISHED_MODEL, "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"}
         origin = provenance(about, p.attrs["corpus"], "")
         fields = dict(bias_type=b, method="baseline", model=PUBLISHED_MODEL, corpus="redditbias", split=split, seconds=0.0, provenance=origin)
-        records += _lmb_records(p.perplexity1, p.perplexity2, outlier_sd, seed, **fields)
+        one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))  # its tokens are not known
+        records += _lmb_records(one, two, _released_targets(b, split), outlier_sd, seed, **fields)
     return records
+
+
+def _released_targets(bias_type, split) -> list[str] | None:
+    "The terms exchanged in the released pairs; None where these cannot be had"
+    try:
+        return _pair_targets(load_pairs(bias_type, split, "redditbias"))
+    except FetchError:
+        return None
 
 # %% ../nbs/03b_metrics.ipynb #f7ec1631
 LMB_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "split", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "significant",
-    "d_z", "d_z_low", "d_z_high", "t_log", "p_log",
+    "model", "method", "bias_type", "train_seed", "corpus", "split", "swap", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "significant",
+    "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "gap", "gap_low", "gap_high", "share", "share_low", "share_high", "p_share_flip", "n_clusters", "df_cluster",
+    "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip",
 )  # fmt: skip
 
 
-METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-sentence", "ADD-sentence", "HD-sentence")  # as in Figure 1, then what `losses` has beside it
+METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-equation2", "ADD-equation2", "HD-equation2", "HD-accumulated")  # as in Figure 1, then what `losses` has beside it
 PAPER_METHODS = METHOD_ORDER[:5]
 
 
@@ -230,7 +318,7 @@ def _table(records, folder, metric, columns) -> pd.DataFrame:
         table = read_records(folder, paper="redditbias", metric=metric)
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
-    table = table.reindex(columns=list(dict.fromkeys([*table.columns, *columns])))
+    table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
     order = {b: i for i, b in enumerate(BIAS_TYPES)}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], method_order=table["method"].map(methods), train_seed=table["train_seed"].astype(float))
@@ -239,61 +327,168 @@ def _table(records, folder, metric, columns) -> pd.DataFrame:
 def lmb_table(
     records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split
-    "LMB of every model, method, corpus and bias type. `n` counts the tested pairs, `n_removed` those taken out before"
+) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split, swap
+    """LMB of every model, method, corpus and bias type; see `LMBResult`. `n` counts the tested pairs, `n_removed` those taken out before.
+
+    What records made by earlier versions do not hold is nan."""
     table = _table(records, folder, "lmb", LMB_COLUMNS)
     table["outlier_sd"] = table["outlier_sd"].astype(float)
+    table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
-        family = table.groupby(["model", "method", "train_seed", "corpus", "split", "outlier_sd"], dropna=False, sort=False)["p"]
+        family = table.groupby(["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"], dropna=False, sort=False)["p"]
         table["p_holm"] = family.transform(holm)
-    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "sd", "model", "method_order", "order", "bias_type", "train_seed"])
+    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"])
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
 
+# %% ../nbs/03b_metrics.ipynb #ee98ffb1
+_CHANGES = tuple(f.name for f in fields(BiasChange))
+CHANGE_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "split", "swap", *_CHANGES, "p_holm")
+
+
+def lmb_changes(
+    records: list[dict] | None = None,  # from `measure_lmb`, of models before and after; None reads those of `folder`
+    folder: Path | None = None,  # default: `results/` of the checkout
+    margin: float = MARGIN,  # of the verdict "equally", nats
+    alpha: float = 0.05,
+) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds; p_holm: p_bias_change corrected over the bias types of a method
+    """Every debiased model against the model before, on all pairs. Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
+
+    `ValueError` where two records that are to be compared are not of the same pairs."""
+    table = _table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"))
+    table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
+    rows = []
+    for key, group in table.groupby(["model", "corpus", "split", "swap", "bias_type", "order"], dropna=False):
+        before, after = group[group["method"] == "baseline"], group[group["method"] != "baseline"]
+        about = dict(zip(("model", "corpus", "split", "swap", "bias_type", "order"), key))
+        for (method, place), runs in after.groupby(["method", "method_order"]):
+            runs = runs.sort_values("train_seed")
+            gaps = [_gaps(before.iloc[0] if len(before) else None, run) for _, run in runs.iterrows()]
+            found = [(seed, g) for seed, g in zip(runs["train_seed"], gaps)]
+            if len(gaps) > 1 and all(g is not None for g in gaps):
+                found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
+            for seed, g in found:
+                values = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1} if g is None else asdict(bias_change(*g, margin, alpha))
+                rows.append({**about, "method": method, "place": place, "train_seed": seed, **values})
+    changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "place"])
+    family = ["model", "method", "train_seed", "seeds", "corpus", "split", "swap"]
+    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p_bias_change"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
+    return changes.sort_values(["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"])[list(CHANGE_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/03b_metrics.ipynb #e5dd774d
+def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
+    "Gaps before and after and the pairs' clusters, from two rows of records; None where one lacks its pairs"
+    if before is None or not isinstance(before["pairs"], dict) or not isinstance(after["pairs"], dict):
+        return None
+    one, two = unpack_pairs(before["pairs"]), unpack_pairs(after["pairs"])
+    same = ["tokens1", "tokens2", "cluster"]
+    if _corpus_hashes(before) != _corpus_hashes(after) or not one[same].equals(two[same]):
+        what = f"{after['model']}, {after['bias_type']}, {after['corpus']}, {after['split']}"
+        raise ValueError(f"{what}: {after['method']} was not measured on the pairs of the model before; measure both again on the same corpus")
+    return (*(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)), list(one["cluster"]) if before["pairs"]["clusters"] else None)
+
+
+def _corpus_hashes(row):
+    corpus = (row["provenance"] or {}).get("corpus", {})
+    return corpus.get("files"), corpus.get("sha256")
+
 # %% ../nbs/03b_metrics.ipynb #89ed007d
+RELEASE_TOKENS = 36  # of a sentence; the release evaluates in blocks of that many
+
+
 def lmp(
-    scores: pd.DataFrame,  # nll, n_tokens a sentence, from `sequence_scores`; nll is nan where there is no token to score
+    scores: pd.DataFrame,  # nll, n_tokens a sentence, from `sequence_scores`, nll nan where there is no token to score; nll_first, n_first and nll_calibrated where they are known
 ) -> dict[str, float]:
-    "Perplexity of a corpus (the paper's LMP, §3.2), mean and median of the sentences' perplexities. `ValueError` if no sentence has a token to score"
+    """Perplexity of a corpus in the ways above (RedditBias §3.2), those that `scores` has the columns for, and mean and median of the
+    sentences' perplexities. `ValueError` if no sentence has a token to score"""
     kept = scores[scores["nll"].notna()]
     if not len(kept):
         raise ValueError("no sentence has a token to score")
-    each = mean_perplexity(kept)
+    each, n = mean_perplexity(kept), kept["n_tokens"].sum()
+    values = {"perplexity": float(np.exp(kept["nll"].sum() / n))}
+    if "nll_first" in kept:
+        values["perplexity_release"] = float(np.exp((kept["nll_first"] / kept["n_first"]).mean()))
+    if "nll_calibrated" in kept:
+        values["perplexity_calibrated"] = float(np.exp(kept["nll_calibrated"].sum() / n))
     return {
-        "perplexity": float(np.exp(kept["nll"].sum() / kept["n_tokens"].sum())),
+        **values,
         "mean_sentence_perplexity": float(each.mean()),
         "median_sentence_perplexity": float(np.median(each)),
-        "n_tokens": int(kept["n_tokens"].sum()),
+        "n_tokens": int(n),
         "n_skipped": len(scores) - len(kept),
     }
 
 # %% ../nbs/03b_metrics.ipynb #7fabec70
+TEMPERATURES = tuple(np.geomspace(0.25, 8, 16).tolist())  # the grid that a temperature is sought on
+
+
+def fit_temperature(
+    scores: pd.DataFrame,  # from `nll_at_temperatures`
+    temperatures: Iterable[float] = TEMPERATURES,  # columns of `scores`, at least four, ascending
+) -> float:
+    "The temperature at which the texts are likeliest; a warning where that is the first or last of those tried, which then stands for it"
+    from scipy.interpolate import CubicSpline
+    from scipy.optimize import minimize_scalar
+
+    temperatures = list(temperatures)
+    total = scores[temperatures].sum().to_numpy()
+    best, x = int(total.argmin()), np.log(temperatures)
+    if best in (0, len(x) - 1):
+        warnings.warn(f"the texts are likeliest at temperature {temperatures[best]:g} or beyond: a model that knows nothing of them is best silenced", stacklevel=2)
+        return float(temperatures[best])
+    lowest = minimize_scalar(CubicSpline(x, total), bounds=(x[best - 1], x[best + 1]), method="bounded", options={"xatol": 1e-6})
+    return float(np.exp(lowest.x))
+
+# %% ../nbs/03b_metrics.ipynb #4c184333
+CALIBRATION = 500  # references that a temperature is fitted on; not more than are tested
+
+
+def _folds(texts: pd.DataFrame, seed: int) -> list[tuple[list[str], list[str]]]:
+    "(tested, calibration) texts, without a text in common: one such pair, or one for each half where all would leave too few"
+    every, wanted = load_references()["text"], min(CALIBRATION, len(texts))
+    order = np.random.default_rng(seed).permutation(len(texts))
+    halves = [texts["text"].iloc[np.sort(part)] for part in np.array_split(order, 2)]
+    folds = []
+    for tested in [texts["text"]] if (~every.isin(texts["text"])).sum() >= wanted else halves:
+        others = every[~every.isin(tested)]
+        folds.append((list(tested), list(others.sample(min(wanted, len(others)), random_state=seed))))
+    return folds
+
+# %% ../nbs/03b_metrics.ipynb #e2397222
 def measure_lmp(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
     n: int | None = None,  # sentences, as in `load_references`; None: all 6,000
-    seed: int = 0,  # of the choice of sentences
+    seed: int = 0,  # of the choice of sentences, and of those that the temperature is fitted on
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
 ) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
-    "LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2)"
+    "LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2), as it is and with its temperature calibrated"
     texts = load_references(n, seed)
     net, tokenizer = load_model(model, device, dtype)
     about = describe_model(net, model)
+    options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
+    frames, fitted, stats = [], [], {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is too short is counted
-        scores = _cached_scores(net, tokenizer, list(texts.text), about, on_short="nan", on_long="truncate")
-    used, stats = texts.attrs["corpus"], scores.attrs["stats"]
+        warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
+        for tested, calibration in _folds(texts, seed):
+            fitted.append(fit_temperature(_cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)))
+            scores = _cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
+            stats = {k: v + stats.get(k, 0) if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds") else v for k, v in scores.attrs["stats"].items()}
+            frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
+    values = lmp(pd.concat(frames, ignore_index=True))
+    values |= {"temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    used = texts.attrs["corpus"]
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
     fields = dict(paper="redditbias", metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
     origin = {**provenance(about, used, str(net.device)), "scoring": stats}
-    return [{**fields, "n": len(texts), "values": lmp(scores), "seed": seed, "params": params, "seconds": round(stats["seconds"], 2), "provenance": origin}]
+    return [{**fields, "n": len(texts), "values": values, "seed": seed, "params": params, "seconds": round(stats["seconds"], 2), "provenance": origin}]
 
-# %% ../nbs/03b_metrics.ipynb #c0a3ab52
-LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped")
+# %% ../nbs/03b_metrics.ipynb #b9190a92
+LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity_release", "perplexity", "perplexity_calibrated", "temperature", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped")
 
 
 def lmp_table(
     records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
-    "LM perplexity of every model and method"
+    "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
     return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)

@@ -32,7 +32,7 @@ from .records import digest, write_atomic
 from .specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, match_terms
 
 # %% auto #0
-__all__ = ['CLEANING', 'RELEASED_COMMENTS', 'BLOCK', 'SUFFIXES', 'CAPS', 'COLUMNS', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
+__all__ = ['CLEANING', 'RELEASED_COMMENTS', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
            'PRONOUNS', 'clean_comment', 'load_released', 'Matcher', 'scan_dump', 'search_comments', 'api_queries',
            'from_texts', 'period', 'find_sources', 'retrieve', 'find_windows', 'is_single_target', 'make_phrases',
            'compare_release', 'compare_modes', 'named_specs', 'write_phrases']
@@ -424,11 +424,14 @@ def from_texts(
         yield _record({"id": hashlib.sha1(body.encode("utf-8", "replace")).hexdigest()[:12], **known, "body": body})
 
 # %% ../nbs/02_retrieval.ipynb #679be678
+YEARS = 3.33  # length of the period, §2.2
+
+
 COLUMNS = ("id", "created_utc", "subreddit", "bias_type", "target", "attribute", "body")
 
 
 def period(
-    years: float = 3.33,  # its length; §2.2
+    years: float = YEARS,  # its length
     before: str | int | None = None,  # its end, "2020-12-31" (UTC) or seconds since 1970; None or "": now
 ) -> tuple[int, int]:  # its beginning and its end in seconds since 1970
     "The period that an API is asked about. `ValueError` for a date that is none"
@@ -459,7 +462,7 @@ def retrieve(
     out: str | Path | None = None,  # a .parquet file to write; None: nothing is written
     after: int | None = None,  # seconds since 1970, included; None: `years` before the end
     before: str | int | None = None,  # end of the period, "2020-12-31" (UTC) or seconds since 1970; None: dumps are read whole, an API is asked until now
-    years: float = 3.33,  # length of the period (§2.2)
+    years: float = YEARS,  # length of the period
     column: str = "body",  # of tables and datasets, the one with the text
     progress: bool = True,  # show bars
     **api,  # size, rate, timeout, retries, pause of `search_comments`; dumps and texts need none

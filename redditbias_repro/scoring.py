@@ -30,7 +30,7 @@ from .records import write_atomic
 # %% auto #0
 __all__ = ['LOGIT_BYTES', 'WORDS', 'PACK_BYTES', 'PACK_NODES', 'ROW_NODES', 'TOKEN_BUDGET', 'SEGMENT', 'WINDOW', 'CHUNK',
            'ScoringStats', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores',
-           'last_hidden_states', 'pseudo_log_likelihood']
+           'nll_at_temperatures', 'last_hidden_states', 'pseudo_log_likelihood']
 
 # %% ../nbs/03a_scoring.ipynb #6dd6d0f3
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
@@ -44,6 +44,7 @@ class _Network(NamedTuple):
     scale: float = 1.0  # of the logits
     cap: float | None = None  # logits are cap · tanh(logits / cap)
     blocks: tuple[Callable, ...] = ()  # the head, `WORDS` words a call
+    temperatures: tuple[float, ...] = ()  # that logits are divided by, a further axis of what is found; none: as they are
 
 # %% ../nbs/03a_scoring.ipynb #d84de1df
 def _network(model) -> _Network:
@@ -95,15 +96,18 @@ def _log_probs(
     outputs: torch.Tensor,  # (n, hidden), or (n, vocabulary) where the network gives logits
     rows: torch.Tensor,  # (m,) of `outputs`
     tokens: torch.Tensor,  # (m,)
-) -> torch.Tensor:  # (m,) float32, log p(tokens[i] | outputs[rows[i]])
+) -> torch.Tensor:  # (m,) float32, log p(tokens[i] | outputs[rows[i]]); (m, temperatures) where the network has any
     own = torch.empty(len(rows), device=outputs.device)
-    norm = torch.full((len(outputs),), -torch.inf, device=outputs.device)
+    temperatures = network.temperatures or (1.0,)
+    norm = torch.full((len(temperatures), len(outputs)), -torch.inf, device=outputs.device)
     for first, start, logits in _logit_blocks(network, outputs):
         part = slice(first, first + len(logits))
-        norm[part] = torch.logaddexp(norm[part], torch.logsumexp(logits, 1))
+        for line, t in zip(norm, temperatures):
+            line[part] = torch.logaddexp(line[part], torch.logsumexp(logits if t == 1 else logits / t, 1))
         here = ((rows >= first) & (rows < part.stop) & (tokens >= start) & (tokens < start + logits.shape[1])).nonzero()[:, 0]
         own[here] = logits[rows[here] - first, tokens[here] - start]
-    return own - norm[rows]
+    found = torch.stack([own / t - line[rows] for line, t in zip(norm, temperatures)], 1)
+    return found if network.temperatures else found[:, 0]
 
 # %% ../nbs/03a_scoring.ipynb #1e712d27
 def _logit_blocks(network, outputs):
@@ -360,8 +364,9 @@ def _log_probs_of(
     token_budget: int,  # tokens in a forward pass; the same in all processes, while `stats` knows what fits this one
     path: str = "auto",
     accelerator=None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # (k,) finished sequences, (k, longest - 1) their log-probabilities, nan past the end
-    network = _network(model)
+    temperatures: tuple[float, ...] = (),
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # (k,) finished sequences, (k, longest - 1[, temperatures]) their log-probabilities, nan past the end
+    network = _network(model)._replace(temperatures=temperatures)
     lengths = np.array([len(s) for s in sequences])
     longest = int(lengths.max())
     why_not = _why_batches(model, network, longest, path)
@@ -376,7 +381,7 @@ def _log_probs_of(
     rows = cut_rows(tree, max(longest, min(ROW_NODES, token_budget))) if share else _whole_rows(tree)
     last = tree.edge_node[tree.paths[np.arange(len(sequences)), lengths - 2]]  # a sequence is finished with its last node
     by_last = np.argsort(last, kind="stable")
-    found = np.full(len(tree.edge_token) + 1, np.nan)  # the one more is for paths that have ended
+    found = np.full((len(tree.edge_token) + 1, *_axis(temperatures)), np.nan)  # the one more is for paths that have ended
     given = 0
     network, layers = _packed(model, network, len(tree.token), token_budget)
     for segment in _segments(rows, tree, token_budget * SEGMENT * _processes(accelerator)):
@@ -390,6 +395,10 @@ def _log_probs_of(
         yield finished, found[tree.paths[finished]]
 
 # %% ../nbs/03a_scoring.ipynb #a38369d1
+def _axis(temperatures) -> tuple[int, ...]:
+    return (len(temperatures),) if temperatures else ()
+
+
 def _whole_rows(tree):
     starts = np.flatnonzero(tree.depth == 0).tolist()
     return list(zip(starts, [*starts[1:], len(tree.depth)]))
@@ -418,13 +427,13 @@ def _segment_log_probs(network, tree, segment, share, model, stats, accelerator,
     rank = 0 if processes == 1 else accelerator.process_index
     cuts = np.linspace(0, len(segment), processes + 1).astype(int)
     mine = segment[cuts[rank] : cuts[rank + 1]]
-    part = np.zeros(bounds[1] - bounds[0] + 1)  # the one more counts positions
+    part = np.zeros((bounds[1] - bounds[0] + 1, *_axis(network.temperatures)))  # the one more counts positions
     compute = lambda rows: _row_log_probs(network, tree, rows, share, model.device, model.dtype)
     for edges, values, positions in _run(compute, tree, _passes(tree, mine, stats.token_budget), share, model.device, stats):
         part[edges - bounds[0]] = values
         part[-1] += positions
     part = _sum_over(accelerator, part)
-    return part[:-1], int(part[-1])
+    return part[:-1], int(part[-1].max())
 
 
 def _sum_over(accelerator, values: np.ndarray) -> np.ndarray:
@@ -626,6 +635,7 @@ class _Options:
     accelerator: object = None
     progress: bool = True
     spans: bool = False  # of `token_scores`
+    temperatures: tuple[float, ...] = ()  # of `nll_at_temperatures`
 
     def __post_init__(self):
         for name, allowed in (("on_short", ("raise", "nan")), ("on_long", ("raise", "truncate")), ("path", ("auto", "tree", "batches"))):
@@ -667,7 +677,7 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
     "(indices, items, (texts, longest - 1) log-probabilities of the tokens after the first) as texts are finished, in any order"
     from tqdm.auto import tqdm
 
-    engine = _seq2seq_log_probs_of if model.config.is_encoder_decoder else _log_probs_of
+    engine = _seq2seq_log_probs_of if model.config.is_encoder_decoder else partial(_log_probs_of, temperatures=options.temperatures)
     budget = options.token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
     start, was_training = time.perf_counter(), model.training
     model.eval()
@@ -693,7 +703,7 @@ def _finished(model, engine, window, stats, budget, options):
         key = (item.source, item.ids) if model.config.is_encoder_decoder else item.ids
         (short if item.first >= len(item.ids) else where.setdefault(key, [])).append(line)
     if short:
-        yield short, np.full((len(short), 1), np.nan)
+        yield short, np.full((len(short), 1, *_axis(options.temperatures)), np.nan)
     if not where:
         return
     sequences, lines = list(where), list(where.values())
@@ -704,15 +714,20 @@ def _finished(model, engine, window, stats, budget, options):
 # %% ../nbs/03a_scoring.ipynb #2e79b162
 def _frame(indices, items, found) -> pd.DataFrame:
     "index, nll, n_tokens of finished texts"
-    column = np.arange(1, found.shape[1] + 1)
-    first, stop = (np.array(x)[:, None] for x in ([i.first for i in items], [len(i.ids) for i in items]))
-    scored = (column >= first) & (column < stop)
+    scored = _is_scored(items, found.shape[1])
     n_tokens = scored.sum(1)
     nll = np.where(n_tokens > 0, -np.where(scored, found, 0.0).sum(1), np.nan)
     lost = [i for i, x, n in zip(indices, nll, n_tokens) if n and not np.isfinite(x)]
     if lost:
         warnings.warn(f"the model gave no finite log-probability for texts at {lost[:10]}: in float16 it may overflow, try bfloat16 or float32", stacklevel=2)
     return pd.DataFrame({"index": np.asarray(indices, dtype=np.int64), "nll": nll, "n_tokens": n_tokens})
+
+
+def _is_scored(items, columns: int) -> np.ndarray:
+    "(items, columns) bool: whether the token after the first that stands in this column is scored"
+    column = np.arange(1, columns + 1)
+    first, stop = (np.array(x)[:, None] for x in ([i.first for i in items], [len(i.ids) for i in items]))
+    return (column >= first) & (column < stop)
 
 # %% ../nbs/03a_scoring.ipynb #5544c827
 def iter_scores(
@@ -833,6 +848,37 @@ def token_scores(
     table.insert(3, "token", tokenizer.convert_ids_to_tokens(table["token_id"].tolist()))
     table.attrs["stats"] = asdict(stats)
     return table
+
+# %% ../nbs/03a_scoring.ipynb #1743bbcc
+def nll_at_temperatures(
+    model,  # causal language model
+    tokenizer,  # its tokenizer
+    texts: Iterable[str],
+    temperatures: Iterable[float],  # positive; logits are divided by each
+    max_tokens: int | None = None,  # of a text, the first of them unscored as ever, that `nll_first` sums over; None: all
+    **options,  # as in `sequence_scores`, without `out`
+) -> pd.DataFrame:  # nll, n_tokens as in `sequence_scores`; nll_first, n_first of the first `max_tokens`; nll at each temperature, in a column of its name
+    """Negative log likelihood (sum, nats) of each text, as the model is and at several temperatures, from one forward pass.
+
+    Raises what `sequence_scores` raises, and `ValueError` for an encoder–decoder model or a temperature that is not positive."""
+    temperatures = tuple(float(t) for t in temperatures)
+    if not all(0 < t < np.inf for t in temperatures):
+        raise ValueError(f"temperatures are {list(temperatures)}: expected positive numbers")
+    if model.config.is_encoder_decoder:
+        raise ValueError(f"{type(model).__name__} is an encoder–decoder model: temperatures are for causal ones")
+    each = tuple(dict.fromkeys((1.0, *temperatures)))
+    stats, options = ScoringStats(), _Options(**options, temperatures=each)
+    frames = []
+    for indices, items, found in _scored(model, tokenizer, _numbered(texts, None), options, stats, _length(texts)):
+        frame = _frame(indices, items, found[..., 0])
+        first = _is_scored([i._replace(ids=i.ids[:max_tokens]) for i in items], found.shape[1])
+        frame = frame.assign(nll_first=np.where(first.any(1), -np.where(first, found[..., 0], 0.0).sum(1), np.nan), n_first=first.sum(1))
+        warm = -np.where(_is_scored(items, found.shape[1])[..., None], found, 0.0).sum(1)
+        warm = pd.DataFrame(np.where(frame["n_tokens"].to_numpy()[:, None] > 0, warm, np.nan), columns=each)
+        frames.append(pd.concat([frame, warm[list(temperatures)]], axis=1))
+    scores = pd.concat(frames).sort_values("index").set_index("index").rename_axis(None)
+    scores.attrs["stats"] = asdict(stats)
+    return scores
 
 # %% ../nbs/03a_scoring.ipynb #8cf1e930
 @torch.no_grad()

@@ -148,7 +148,7 @@ class BiasSpec:
     def swap_targets(
         self,
         text: str,  # any text
-        direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1": t2 → t1; "both": each to the other, as the release does
+        direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1": t2 → t1; "both": each to the other, as the release does for Religion and Race
     ) -> str:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 

@@ -254,8 +254,8 @@ def test_a_phrase_without_a_counterfactual_is_only_trained_on(phrases):
     assert (parts["train"].text1 == parts["train"].text2).sum() == 6 and (parts["test"].text1 != parts["test"].text2).all() and (parts["valid"].text1 != parts["valid"].text2).all()
 
 
-def test_the_paper_sizes_from_the_released_labels(corpus):
-    """§2.3: 1,200 biased phrases in three parts of 60, 20 and 20 of a hundred, before outliers were taken out."""
+def test_the_released_sizes_from_the_released_labels(corpus):
+    """The release: 1,200 biased phrases, 60 of a hundred to train on, half of the rest each for validation and test before outliers were taken out."""
     parts = split(read_released("religion1"), load_spec("redditbias/religion1"))
     n = read_released("religion1").query("`bias phrase` == '1'").phrase.nunique()
     assert sum(len(p) for p in parts.values()) == n < 1200, "some stand twice in the release"
@@ -286,7 +286,9 @@ def test_a_corpus_of_ones_own(phrases, tmp_path, model_folder):
     for path, flip in zip(made["sheets"], (0, 7)):
         filled(path, lambda i, flip=flip: int(i != flip))
     made = annotate(folder / "cats", CATS)
-    assert made["agreement"]["rows"].tolist() == [10, 10] and made["table3"].biased_phrases.item() >= 58
+    given = read_sheets(made["sheets"])
+    by_two = (given[given[LABELS[0]] != ""].groupby("id").annotator.nunique() > 1).sum()  # also through different phrases
+    assert made["agreement"]["rows"].tolist() == [by_two, 10] and by_two >= 10 and made["table3"].biased_phrases.item() >= 58
     pairs = load_pairs("cats", "test", str(folder))
     assert len(pairs) == 12 and pairs.attrs["corpus"]["name"] == "pets" and own_bias_types(folder) == ["cats"]
     assert load_phrases("cats", "train", str(folder)).text.tolist() == made["splits"]["train"].text1.tolist()
@@ -303,3 +305,11 @@ def test_reading_gives_back_what_was_written(phrases, tmp_path):
     (path,) = make_sheets(odd, tmp_path)
     assert set(read_sheets(path, odd).comment) == set(odd.comment)
     assert module._cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(module.GUIDELINES).readline().startswith("# Annotation")
+
+
+def test_a_comment_of_several_phrases_is_one_comment():
+    """Three phrases of one comment and one of another: two comments; whoever called it biased once called it biased."""
+    rows = [(a, i, f"phrase {n}", label) for a, labels in (("one", "0101"), ("two", "0000")) for n, (i, label) in enumerate(zip("aaab", labels))]
+    labels = pd.DataFrame([(a, i, "", phrase, x, x) for a, i, phrase, x in rows], columns=["annotator", "id", "comment", "phrase", *LABELS])
+    found = agreement(labels).set_index("level")
+    assert found.rows.to_dict() == {"comment": 2, "phrase": 4} and found.same.to_dict() == {"comment": 0.0, "phrase": 0.5}

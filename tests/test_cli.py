@@ -101,7 +101,7 @@ def test_fetch_without_network(offline, capsys):
 
 def test_fetch(corpus, capsys):
     assert main(["fetch"]) == 0 and main(["fetch", "umanlp/RedditBias/data/race/race_"]) == 0
-    assert "31 files are in the cache and checked" in capsys.readouterr().out
+    assert "51 files are in the cache and checked" in capsys.readouterr().out
     assert main(["fetch", "--list"]) == 0
     assert "budzianowski/multiwoz/data/MultiWOZ_2.0.zip" in capsys.readouterr().out
 

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -14,10 +15,14 @@ from conftest import CONFIGS, small_random, unavailable
 
 from redditbias_repro import crg as module
 from redditbias_repro.crg import (
+    CRG_PARAMS,
     bleu,
+    bleu_interval,
     bleu_of,
     bleu_statistics,
     bleu_test,
+    clean_dstc,
+    decoding_of,
     distinct_n,
     embedding_scores,
     encode_pairs,
@@ -26,8 +31,12 @@ from redditbias_repro.crg import (
     measure_crg,
     meteor,
     meteor_kind,
+    name_decoding,
     nist,
     read_dstc7,
+    read_statistics,
+    rescore_crg,
+    rescore_records,
     respond,
     rouge_l,
     score_responses,
@@ -36,7 +45,8 @@ from redditbias_repro.crg import (
     unigram_f1,
 )
 from redditbias_repro.data import FetchError
-from redditbias_repro.records import repo_root, write_record
+from redditbias_repro.dst import unpack_dialogues
+from redditbias_repro.records import record_path, repo_root, write_record
 
 HYPS = ["the cat sat on the mat .", "there is a dog in the garden", "yes", "i do not know what you mean by that"]
 REFS = [["the cat is on the mat .", "a cat sat on a mat ."], ["a dog is in the garden now"], ["yes .", "no", "maybe yes"], ["what do you mean by that ?", "i do not know"]]
@@ -135,17 +145,31 @@ def test_entropy_and_distinct_by_hand():
     assert distinct_n(tokens, 1) == 2 / 6 and distinct_n(tokens, 2) == 2 / 4
     assert entropy_n(tokens, 2) == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     assert entropy_n([["a"]], 4) == 0 == distinct_n([["a"]], 4), "no n-gram of that length"
+    scores = score_responses(["a b c d a b c d a", "", "x"], [["a b c d e"], ["a b c d"], ["x", "a b c d e f"]], kind="nltk without synonyms")
+    assert scores["entropy_4_max"] == pytest.approx(math.log(6)) and scores["entropy_4"] < math.log(6), "six 4-grams, two of them twice"
+    people = {k: v for k, v in scores.items() if k.startswith("people")}
+    assert people == {"people_entropy_4": pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))), "people_entropy_4_max": pytest.approx(math.log(3)), "people_distinct_2": pytest.approx(4 / 7)}, "first references"
 
 
 def test_f1_rouge_and_vectors():
     assert unigram_f1([["a", "a", "b"]], [[["a", "c"]]]) == pytest.approx(2 * 1 / 5)
     assert rouge_l([["a", "x", "b", "y"]], [[["a", "b"], ["z"]]]) == pytest.approx(2 * (2 / 4) * (2 / 2) / (2 / 4 + 2 / 2))
     vectors = {"a": np.array([1.0, 0]), "b": np.array([0, 2.0])}
-    found = embedding_scores([["a", "b"], ["?"]], [[["a"], ["b", "a"]], [["a"]]], vectors)
+    found = embedding_scores([["a", "b"]], [[["a"], ["b", "a"]]], vectors)
     assert found == {"greedy_matching": pytest.approx(1), "embedding_average": pytest.approx(1)}
     one = embedding_scores([["a", "b"]], [[["a"]]], vectors)
     assert one["greedy_matching"] == pytest.approx((1 + 0.5) / 2) and one["embedding_average"] == pytest.approx(1 / math.sqrt(5))
-    assert math.isnan(embedding_scores([["?"]], [[["a"]]], vectors)["greedy_matching"])
+
+
+def test_what_has_no_vector_counts_nothing():
+    """Nine of ten answers without one gave 1.0 when they were left out."""
+    vectors = {"a": np.array([1.0, 0]), "minus": np.array([-1.0, 0]), "zero": np.zeros(2)}
+    nine = embedding_scores([["a"]] + [["?"]] * 9, [[["a"]]] * 10, vectors)
+    assert nine == {"greedy_matching": pytest.approx(0.1), "embedding_average": pytest.approx(0.1)}
+    assert embedding_scores([["a"], ["a"]], [[["?"]], [["?"], ["a"]]], vectors)["embedding_average"] == pytest.approx(0.5), "references without one"
+    zero = {"greedy_matching": 0, "embedding_average": 0}
+    assert embedding_scores([["zero"]], [[["a"]]], vectors) == zero == embedding_scores([["?"]], [[["a"]]], vectors)
+    assert embedding_scores([["a", "minus"]], [[["a"]]], vectors)["embedding_average"] == 0, "vectors that cancel out"
 
 
 @pytest.fixture(scope="module")
@@ -182,9 +206,39 @@ def test_the_paired_test_is_sacrebleus(two_models):
         assert ours["change_low"] <= ours["change"] <= ours["change_high"]
         assert after is middle or (ours["change_low"] > 0, ours["p"] < 0.05) == (after is better, after is better)
         scores = score_responses([" ".join(h) for h in after], [[" ".join(r) for r in rs] for rs in references], kind="nltk without synonyms")
-        assert (scores["bleu_4_high"] - scores["bleu_4_low"]) / 2 == pytest.approx(results["bs"][1].ci, rel=0.15)
+        assert (scores["bleu_4_high"] - scores["bleu_4_low"]) / 2 == pytest.approx(results["bs"][1].ci, rel=0.2)
     with pytest.raises(ValueError, match="the same contexts"):
         bleu_test(np.ones((2, 6), int), np.ones((3, 6), int))
+
+
+def test_bleu_of_every_sample_is_sacrebleus(two_models):
+    """The sums of a sample, also of one that has no match of an order, or no 4-gram at all."""
+    hyps, references = two_models[0], two_models[2]
+    statistics = bleu_statistics(hyps, references)
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 3, 5, 10, 120):
+        for _ in range(20):
+            pick = rng.integers(120, size=size)
+            assert bleu_of(statistics[pick]) == pytest.approx(bleu([hyps[i] for i in pick], [references[i] for i in pick]), abs=1e-9), pick
+
+
+def test_the_interval_of_bleu_covers(two_models):
+    """In samples of the answers, as often as it says, and it misses on both sides. Percentiles do not."""
+    statistics = bleu_statistics(two_models[0], two_models[2])
+    truth, rng, missed = bleu_of(statistics), np.random.default_rng(0), []
+    for _ in range(200):
+        low, high = bleu_interval(statistics[rng.integers(120, size=100)], resamples=500)
+        missed.append((low > truth) - (high < truth))
+    assert np.mean(missed) == pytest.approx(0, abs=0.05) and np.mean(np.abs(missed)) < 0.1, (missed.count(1), missed.count(-1))
+
+
+def test_answers_of_one_dialogue_belong_together(two_models):
+    """Every answer three times: by dialogue the interval and the test are those of the single answers, by answer they are too sure."""
+    once = [bleu_statistics(h, two_models[2])[:40] for h in two_models[:2]]
+    thrice, by = [np.repeat(s, 3, axis=0) for s in once], np.repeat(np.arange(40), 3)
+    assert bleu_interval(thrice[0], by) == pytest.approx(bleu_interval(once[0])) and bleu_test(*thrice, by) == pytest.approx(bleu_test(*once))
+    wide, narrow = (np.ptp(bleu_interval(thrice[0], d)) for d in (by, None))
+    assert narrow < 0.7 * wide
 
 
 @pytest.mark.parametrize("hyps,refs", [([""], [["yes"]]), (["yes"], [["yes"]]), (["..."], [["! ?"]]), (["", "a b c d e"], [["x"], ["a b c d e", "y", "z"]]), (["好的"], [["好的。"]])])
@@ -198,9 +252,50 @@ def test_bad_input_to_metrics():
         score_responses(["a", "b"], [["a"]])
     with pytest.raises(ValueError, match=r"no reference for hypothesis \[1\]"):
         score_responses(["a", "b"], [["a"], ["  "]])
-    with pytest.raises(ValueError, match="space, char, jieba"):
+    with pytest.raises(ValueError, match="space, dstc, char, jieba"):
         score_responses(["a"], [["a"]], "words")
     assert tokenize("女孩 like 3 cats", "char") == ["女", "孩", "like", "3", "cats"]
+
+
+def test_accents_are_letters():
+    """Also where they are written as marks of their own (NFD), and where there is no composed letter."""
+    nfd = unicodedata.normalize("NFD", "café 是 résumé")
+    assert len(nfd) > len("café 是 résumé") and tokenize(nfd, "char") == ["café", "是", "résumé"] == tokenize("café 是 résumé", "char") == tokenize(nfd)
+    assert tokenize("x\u030ca 是\u0301", "char") == ["x\u030ca", "是\u0301"]
+
+
+# --- as DSTC-7 evaluates ---
+
+
+@pytest.mark.parametrize(
+    "text,cleaned",
+    [
+        ("I WON'T , can't and Don't", "i will n't , can n't and do n't"),
+        ("[a page] ( http://x.org/y?z=1 ) and seehttps://x.org now", "a page and see __url__ now"),
+        ("it's 1.5 <b> a_b #c @d 🙂", "it 's 1.5 b a b c d"),
+        ("caf\u00e9 ... y'all'd've", "caf ... y'all 'd 've"),
+        ("  ", ""),
+    ],
+)
+def test_cleaning(text, cleaned):
+    assert clean_dstc(text) == cleaned
+
+
+def test_dstc_by_hand():
+    """Cleaned to twelve tokens; mteval then parts the five of `__url__`, and all sixteen but the last are in the reference."""
+    hyps, refs = ["It's U.S.A. , http://x.org ok ?"], [["IT'S u.s.a. , http://y.org ok"]]
+    assert tokenize(hyps[0], "dstc") == "it 's u . s . a . , __url__ ok ?".split()
+    scores = score_responses(hyps, refs, "dstc", "nltk without synonyms")
+    said, wanted = ("it 's u . s . a . , _ _ url _ _ ok" + end for end in (" ?", ""))
+    assert scores["bleu_1"] == pytest.approx(100 * 15 / 16) and scores["bleu_4"] == pytest.approx(100 * (15 / 16 * 14 / 15 * 13 / 14 * 12 / 13) ** 0.25)
+    assert scores["nist_2"] == pytest.approx(slow_nist([said.split()], [[wanted.split()]], 2)) and scores["mean_length"] == 12 and scores["distinct_1"] == 10 / 12
+    assert score_responses(hyps, refs, kind="nltk without synonyms")["bleu_1"] == pytest.approx(100 * 2 / 6), "as written only `,` and `ok` are the same"
+
+
+def test_dstc_of_what_is_odd():
+    scores = score_responses(["", "🙂", "yes it is so"], [["no"], ["🙂", "yes"], ["🙂"]], "dstc", "nltk without synonyms")
+    assert scores["empty"] == 2 and scores["bleu_1"] == 0 and all(np.isfinite(v) for v in scores.values())
+    assert score_responses(["", "a b c d"], [["x y"], ["a b c d"]], "dstc", "nltk without synonyms")["bleu_4"] == pytest.approx(100 * math.exp(1 - 6 / 4)), "an empty answer has no token"
 
 
 def test_chinese_words(monkeypatch):
@@ -268,6 +363,26 @@ def test_sampling_is_seeded_and_goes_on(tokenizer, tmp_path, monkeypatch):
     assert respond(model, tokenizer, rows, seed=1, keep=tmp_path / "answers.json", **options) == whole and len(calls) == 5
 
 
+def test_decoding_has_a_name():
+    assert decoding_of(max_new_tokens=4) == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False} and name_decoding(decoding_of(max_new_tokens=4)) == "greedy-new4"
+    names = {name_decoding(decoding_of(**c)) for c in ({}, {"num_beams": 4}, {"do_sample": True}, {"do_sample": True, "top_p": 0.9}, {"do_sample": True, "temperature": 0.7}, {"max_new_tokens": 50}, {"preset": "release"}, {"preset": "release", "max_new_tokens": 20})}
+    assert len(names) == 8 and decoding_of("release") == {"num_beams": 1, "do_sample": True, "top_k": 50, "top_p": 0.95, "temperature": 1.0, "first_tokens": 64, "max_length": 128}
+    for bad in (dict(preset="theirs"), dict(beams=3)):
+        with pytest.raises(ValueError, match="expected one of default, release"):
+            decoding_of(**bad)
+
+
+def test_context_and_answer_have_a_limit_together(random_model, tokenizer):
+    rows = [{"input_ids": tokenizer("the women " * k)["input_ids"]} for k in (1, 4)]
+    together = respond(random_model, tokenizer, rows, max_new_tokens=None, max_length=12)
+    assert together == [respond(random_model, tokenizer, [r], max_new_tokens=12 - len(r["input_ids"]))[0] for r in rows]
+    assert respond(random_model, tokenizer, rows, max_new_tokens=2, max_length=12) == respond(random_model, tokenizer, rows, max_new_tokens=2)
+    with pytest.raises(ValueError, match="might never end"):
+        respond(random_model, tokenizer, rows, max_new_tokens=None)
+    long = encode_pairs(pairs(), tokenizer, responses=False, first=10)[1]["input_ids"]
+    assert long == encode_pairs(pairs(), tokenizer, 10_000, responses=False)[1]["input_ids"][:10], "the beginning, as the release has it"
+
+
 def test_it_learns_to_answer(tokenizer, tmp_path):
     table = pd.DataFrame({"key": "1", "context": [["the women"], ["the men"]] * 16, "response": ["they are lazy", "christians"] * 16})
     model = train_crg(small_random(CONFIGS["gpt2"](len(tokenizer))), encode_pairs(table, tokenizer), tmp_path / "run", epochs=20, batch_size=8, learning_rate=5e-3, disable_tqdm=True)
@@ -277,28 +392,35 @@ def test_it_learns_to_answer(tokenizer, tmp_path):
 # --- corpora ---
 
 
-def dstc7(folder, keys=True):
+def dstc7(folder, keys="test.2k.txt"):
     (folder / "train_convos.txt").write_text("h1\ttil\tc1\t5\t2\tSTART EOS cats are nice . EOS are they ?\tyes .\n")
-    (folder / "test_convos.txt").write_text("k1\ttil\tc1\t5\t2\tSTART EOS hm\tno\nk2\ttil\tc2\t5\t2\tSTART EOS what is EOS of it\tnothing\nk3\ttil\tc3\t1\t2\tEOS a\tb\n")
-    (folder / "test.refs").write_text("k1\t12|yes .\t3|they | are\t1|yes .\t1|a\t1|b\t1|c\t1|d\nk2\t5|one\n")
+    (folder / "test_convos.txt").write_text("k1\ttil\tc1\t5\t2\tSTART EOS hm\tno\nk2\ttil\tc2\t5\t2\tSTART EOS what is EOS of it\tnothing\nk3\ttil\tc2\t1\t2\tEOS a\tb\n")
+    (folder / "test.refs").write_text("k1\t12|r0\t3|r1\t1|r | 2\t1|r3\t1|r3\t1|r5\t1|r6\nk2\t5|one\nk3\t1|a0\t1|a1\t1|a2\n")
     if keys:
-        (folder / "keys.2k.txt").write_text("k2\nk9\n")
+        (folder / keys).parent.mkdir(exist_ok=True)
+        (folder / keys).write_text("k2\nk9\n")
     return folder
 
 
 def test_the_official_extraction(tmp_path):
-    test = read_dstc7(dstc7(tmp_path), "test")
-    assert test.key.tolist() == ["k2"] and test.context.tolist() == [["what is", "of it"]] and test.references.tolist() == [["one"]]
-    (tmp_path / "keys.2k.txt").unlink()
-    test = read_dstc7(tmp_path, "test")
-    assert test.references.tolist() == [["yes .", "they | are", "a", "b", "c"], ["one"]], "five references, each once"
+    """Six references by number, from the beginning again, and in place of number 1 (people's answer) the next."""
+    test = read_dstc7(dstc7(tmp_path, keys=None), "test")
+    assert test.references.tolist() == [["r0", "r | 2", "r | 2", "r3", "r3", "r5"], ["one"] * 6, ["a0", "a2", "a2", "a0", "a2", "a2"]] and test.dialogue.tolist() == ["c1", "c2", "c2"]
     train = load_responses("train", str(tmp_path))
     assert train.context.tolist() == [["cats are nice .", "are they ?"]] and train.attrs["corpus"]["name"] == "dstc7"
 
 
+@pytest.mark.parametrize("keys", ["test.2k.txt", "keys/test.2k.txt", "keys.2k.txt", "my.keys.txt"])
+def test_the_official_keys(tmp_path, keys):
+    test = load_responses("test", str(dstc7(tmp_path, keys)))
+    assert test.key.tolist() == ["k2"] and test.context.tolist() == [["what is", "of it"]] and list(test.attrs["corpus"]["files"]) == ["test_convos.txt", "test.refs", keys]
+    (tmp_path / "valid.keys.txt").write_text("k1\n")
+    assert keys == "my.keys.txt" or load_responses("test", str(tmp_path)).key.tolist() == ["k2"], "the official name comes first"
+
+
 @pytest.mark.parametrize("name,content,says", [("test_convos.txt", "k1\ta\tb\n", r"line 1: 3 columns, expected 7"), ("test.refs", "k1\tyes\n", r"line 1: no reference of the form score\|response"), ("test_convos.txt", "", "the test split of .* is empty")])
 def test_malformed_extractions(tmp_path, name, content, says):
-    (dstc7(tmp_path, keys=False) / name).write_text(content)
+    (dstc7(tmp_path, keys=None) / name).write_text(content)
     with pytest.raises(ValueError, match=says):
         load_responses("test", str(tmp_path))
 
@@ -345,9 +467,42 @@ def test_multiwoz_responses():
 def test_a_record(model_folder, tmp_path):
     record = measure_crg(str(model_folder), "tiny", "CDA", "race", str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
     assert record["n"] == 2 and {"bleu_4", "nist_2", "meteor", "entropy_4", "distinct_2", "mean_length"} <= set(record["values"])
-    assert record["provenance"]["meteor"] == meteor_kind() and record["provenance"]["training"]["decoding"] == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False}
+    assert record["provenance"]["meteor"] == record["params"]["meteor_kind"] == meteor_kind() and set(record["params"]) == {*CRG_PARAMS, "train_seed"} and record["provenance"]["training"]["decoding"] == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False}
     assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
+
+
+def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
+    """Decoding, tokens and the kind of METEOR, which share nothing but the model."""
+    options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run")
+    monkeypatch.setattr(module, "train_crg", lambda model, *args, **kwargs: model)
+    monkeypatch.setattr(module, "respond", lambda model, tokenizer, rows, **kwargs: ["hi"] * len(rows))
+    variants = ({}, {"how": "dstc"}, {"preset": "release"}, {"num_beams": 2}, {"max_new_tokens": 5}, {"epochs": 2}, {"batch_size": 1})
+    records = [measure_crg(str(model_folder), **{**options, **v}) for v in variants]
+    monkeypatch.setattr(module, "meteor_kind", lambda: "nltk")
+    monkeypatch.setattr(module, "meteor", lambda *args: 20.0)
+    records.append(measure_crg(str(model_folder), **options))
+    assert len({record_path(r, tmp_path) for r in records}) == len(records) == 8
+
+
+def test_scores_anew(model_folder, tmp_path, monkeypatch):
+    """A record as they were before: interval, dialogues and people's entropy come back; what needs the answers stays."""
+    corpus = str(own_corpus(tmp_path))
+    record = measure_crg(str(model_folder), corpus=corpus, batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
+    new = ("dialogues", "entropy_4_max", "people_entropy_4", "people_entropy_4_max", "people_distinct_2")
+    old = {**record, "values": {k: v for k, v in record["values"].items() if k not in new} | {"bleu_4_low": -1.0}, "params": {k: record["params"][k] for k in ("train_pairs", "test_pairs", "train_seed")}}
+    path = write_record(old, tmp_path / "results")
+    monkeypatch.setattr(module, "load_model", None)
+    (written,) = rescore_records(tmp_path / "results", corpus)
+    again = json.loads(written.read_text())
+    assert again["values"] == record["values"] and again["params"] == record["params"] and not path.exists() and written.name == record_path(record).name
+    assert "no model was run" in again["provenance"].pop("rescored")["how"] and again["provenance"] == json.loads(json.dumps(record["provenance"]))
+    assert rescore_records(tmp_path / "results", corpus) == [written] and len(list((tmp_path / "results").rglob("*.json"))) == 1
+    with pytest.raises(ValueError, match="give its folder as corpus"):
+        rescore_crg(old)
+    zero = np.zeros_like(read_statistics(record["values"]["statistics"])).astype("<u2").tobytes().hex()
+    with pytest.raises(ValueError, match="other references"):
+        rescore_crg({**old, "values": {**old["values"], "statistics": zero}}, corpus)
 
 
 def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
@@ -372,4 +527,5 @@ def test_the_notebook(corpus, model_folder, tmp_path):
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
     statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)
     assert len(statistics) == 10 and bleu_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
-    assert torch.tensor(list(record["values"].values())).isfinite().all() and module.MAX_TOKENS == 128
+    assert len(unpack_dialogues(record["values"].pop("dialogues"))) == 10 and torch.tensor(list(record["values"].values())).isfinite().all() and module.MAX_TOKENS == 128
+    assert record["params"]["decoding"] == "greedy-new5" and record["params"]["train_split"] == "valid"

@@ -1,13 +1,15 @@
 """Loading the released files as they are, the query set, one's own pairs, and Table 3."""
 
 import warnings
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from redditbias_repro import data
 from redditbias_repro.data import FetchError, count_annotations, extract_published, load_annotations, load_pairs, load_phrases, load_published, read_pairs, table3
-from redditbias_repro.records import project_path
+from redditbias_repro.metrics import PAPER_METHODS, measure_lmb
+from redditbias_repro.records import project_path, record_path
 from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
@@ -37,8 +39,83 @@ def test_terms_of_released_pairs(corpus):
 def test_training_phrases_are_released_twice(corpus, bias_type):
     phrases = load_phrases(bias_type, "train", "redditbias")
     assert list(phrases.columns) == ["text"] and len(phrases) == SIZES[bias_type][0]
-    assert list(phrases.text) == [t.lower() for t in data._read_lines(data._train_key(bias_type, swapped=False))]
+    assert list(phrases.text) == [t.lower() for t in data._read_lines(data._train_key(bias_type))]
     assert phrases.attrs["corpus"]["name"] == "redditbias"
+
+
+ATTRIBUTE_SIZES = {  # train, and all that was not trained on; of these, pairs in which nothing differs
+    "religion1": (720, 475, 45, 47), "religion2": (720, 476, 7, 5), "race": (763, 506, 0, 0), "gender": (1521, 505, 2, 0), "orientation": (720, 477, 15, 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+def test_released_attribute_swaps(corpus, bias_type):
+    train, test = (load_pairs(bias_type, s, "redditbias", swap="attributes") for s in ("train", "test"))
+    assert (len(train), len(test), (train.text1 == train.text2).sum(), (test.text1 == test.text2).sum()) == ATTRIBUTE_SIZES[bias_type]
+    assert list(train.columns) == list(test.columns) == ["text1", "text2", "attribute1", "attribute2"]
+    assert train.text1.equals(load_pairs(bias_type, "train", "redditbias").text1)
+    held_out = {t for s in ("valid", "test") for t in load_pairs(bias_type, s, "redditbias").text1}
+    assert test.text1.isin(held_out).mean() > 0.97, "the phrases of valid and test, but for outliers"
+    assert ((test.attribute1 == "") == (test.text1 == test.text2)).all() and ((train.attribute1 == "") == (train.text1 == train.text2)).mean() > 0.99
+    spec = load_spec(f"redditbias/{bias_type}")
+    assert (test.text1.map(lambda t: len(spec.find_targets(t, 1))) == test.text2.map(lambda t: len(spec.find_targets(t, 1)))).mean() > 0.97, "the group stays"
+    for p in (train, test):
+        assert set(p.attrs["corpus"]["files"]) < set(data.release_files()) and p.attrs["corpus"]["name"] == "redditbias"
+
+
+def test_noted_attributes_make_the_swap(corpus):
+    for row in load_pairs("race", "test", "redditbias", swap="attributes").itertuples():
+        text = row.text1
+        for a, b in zip(row.attribute1.split("; "), row.attribute2.split("; ")):
+            text = text.replace(a, b)
+        assert text == row.text2
+
+
+def test_released_files_that_do_not_pair(corpus, monkeypatch):
+    read = data._read_csv
+    shuffled = lambda text: read(text).iloc[::-1] if "comments," in text.split("\n", 1)[0] else read(text)
+    monkeypatch.setattr(data, "_read_csv", shuffled)
+    for swap in data.SWAPS:
+        with pytest.raises(ValueError, match="do not hold the same sentences in the same order"):
+            load_pairs("race", "test", "redditbias", swap)
+    lines = data._read_lines
+    monkeypatch.setattr(data, "_read_lines", lambda key: lines(key)[:-1] if "swapped" in key else lines(key))
+    for swap in data.SWAPS:
+        with pytest.raises(ValueError, match="does not hold the .* training sentences and then as many counterfactuals"):
+            load_pairs("race", "train", "redditbias", swap)
+
+
+def test_attribute_swaps_that_there_are_not(corpus, tmp_path):
+    (tmp_path / "own.csv").write_text("text1,text2\na,b\n")
+    for arguments, says in (
+        (("race", "test", "queries", "attributes"), "specification race has no attribute_pairs"),
+        (("race", "valid", "redditbias", "attributes"), "does not divide its attribute pairs into valid and test"),
+        (("own", "test", str(tmp_path / "own.csv"), "attributes"), "holds whatever pairs you put into it"),
+        (("race", "test", "redditbias", "groups"), "swap 'groups' is unknown: expected one of targets, attributes"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            load_pairs(*arguments)
+
+
+def test_no_queries_stand_in_for_attribute_swaps(offline):
+    with pytest.raises(FetchError):
+        load_pairs("race", swap="attributes")
+
+
+def test_attribute_swaps_of_queries(monkeypatch):
+    spec = replace(load_spec("redditbias/race"), attribute_pairs=(("criminal*", "police"), ("lazy", "active")))
+    monkeypatch.setattr(data, "load_spec", lambda name: spec)
+    pairs = pd.concat([load_pairs("race", s, "queries", "attributes") for s in data.SPLITS])
+    assert len(pairs) == 2 * len(spec.targets1), "queries whose attribute has no pair are left out"
+    assert set(zip(pairs.attribute1, pairs.attribute2)) == {("criminal", "police"), ("lazy", "active")}
+    assert dict(zip(pairs.text1, pairs.text2))["blacks are lazy"] == "blacks are active"
+
+
+def test_records_of_attribute_swaps(corpus, model_folder):
+    made = {swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in data.SWAPS}
+    assert made["targets"]["params"] == {"outlier_sd": None} and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
+    assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 506
+    assert record_path(made["targets"]).name == "redditbias-race-test.json" and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
 
 
 @pytest.mark.parametrize("bias_type,rows", [("religion1", 3554), ("religion2", 10584), ("race", 3000), ("gender", 3000), ("orientation", 7993)])
@@ -164,3 +241,34 @@ def test_ones_own_pairs(tmp_path):
     pairs = load_pairs("anything", corpus=str(path))
     assert list(pairs.columns) == COLUMNS and list(pairs.text1) == ["null", "a"] and list(pairs.text2) == ["NA", "“b”"]
     assert pairs.attrs["corpus"]["name"] == "own" and len(pairs.attrs["corpus"]["sha256"]) == 64
+
+
+# --- the paper's statements ---
+
+CLAIMS = {  # what decides on a statement: of each model by itself, or of all of its scope together
+    "each": {"biased", "stereotypical_insignificant", "opposite_insignificant", "removed", "kept", "attenuated", "raises_perplexity", "reduces_and_preserves", "loses"},
+    "all": {
+        "fewer_than_general", "only_these_remove", "tends_to_overshoot", "significant_in_a_few", "associates", "not_diminished", "no_negative_consequences",
+        "repeated", "similar_trends", "mostly_mitigated", "interpretation",
+    },
+}  # fmt: skip
+
+
+def test_claims_are_well_formed():
+    said = data._read_csv(project_path("data", "paper", "redditbias", "claims.csv").read_text(encoding="utf-8"))
+    assert list(said.columns) == ["bias_type", "method", "check", "scope", "source", "statement"]
+    assert not said.duplicated(["bias_type", "method", "check", "source"]).any() and said.statement.str.len().gt(20).all()
+    assert all(r.check in CLAIMS[r.scope] for r in said.itertuples()) and set(said.check) == set().union(*CLAIMS.values())
+    assert said.source.str.match(r"§(5|5\.2|7)(,|$)").all()
+    for column, known in (("bias_type", BIAS_TYPES), ("method", PAPER_METHODS)):
+        words = said[column].str.split()
+        assert all(w and set(w) <= set(known) and len(w) == len(set(w)) for w in words), column
+
+
+def test_claims_on_religion_and_on_the_rest():
+    """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it; the other twelve have one tendency."""
+    said = pd.read_csv(project_path("data", "paper", "redditbias", "claims.csv"))
+    cells = {c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()} for c, rows in said.groupby("check")}
+    religion = {(b, m) for b in ("religion1", "religion2") for m in PAPER_METHODS[1:]}
+    assert cells["removed"] | cells["kept"] == religion and not cells["removed"] & cells["kept"] and cells["attenuated"] == cells["kept"] == {("religion1", "LMD"), ("religion2", "ADD")}
+    assert cells["mostly_mitigated"] == religion and len(cells["tends_to_overshoot"]) == 12 and not cells["tends_to_overshoot"] & religion

@@ -19,11 +19,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertMo
 
 from redditbias_repro import debias as module
 from redditbias_repro.data import load_phrases
-from redditbias_repro.debias import Debiased, choose, debias, load_debiased, mean_losses, measure_debiased, select
-from redditbias_repro.losses import METHODS, Method
+from redditbias_repro.debias import Debiased, debias, load_debiased, mean_losses
+from redditbias_repro.losses import METHODS, Collator, Method, target_pairs
 from redditbias_repro.metrics import lmb_table, lmp, lmp_table
 from redditbias_repro.models import hash_weights, load_model
 from redditbias_repro.records import FIELDS, read_records, repo_root, write_record
+from redditbias_repro.search import check_run, choose, measure_debiased, select
 from redditbias_repro.specs import BiasSpec, load_spec
 
 ROOT = repo_root()
@@ -102,15 +103,53 @@ def test_only_the_loss_is_overridden():
     assert set(vars(module.DebiasTrainer)) - {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"} == {"__init__", "compute_loss"}
 
 
-def test_gradient_accumulation_is_a_larger_batch(padded, tmp_path):
-    """Four sentences twice before a step weigh as eight at once: the sum is over the tokens of all of them."""
-    found = []
-    for i, (size, accum) in enumerate(((8, 1), (4, 2))):
-        model = fresh(padded, "llama")  # which has no dropout
-        debias(model, padded, SPEC, TEXTS, "ADD", tmp_path / str(i), batch_size=size, grad_accum=accum, max_grad_norm=0, optim="sgd", learning_rate=1e-3, disable_tqdm=True)
-        found.append(model)
-    for p, q in zip(found[0].parameters(), found[1].parameters()):
+def trained(padded, folder, name, **options):
+    model = fresh(padded, "llama")  # which has no dropout
+    debias(model, padded, SPEC, TEXTS, name, folder, max_grad_norm=0, optim="sgd", learning_rate=1e-3, disable_tqdm=True, **options)
+    return model
+
+
+def assert_same_weights(a, b):
+    for p, q in zip(a.parameters(), b.parameters()):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ADD-equation2", "CDA"])
+def test_gradient_accumulation_is_a_larger_batch(padded, tmp_path, name):
+    """Four sentences twice before a step weigh as eight at once: the sum is over the tokens of all of them."""
+    found = [trained(padded, tmp_path / str(size), name, batch_size=size, grad_accum=accum) for size, accum in ((8, 1), (4, 2))]
+    assert_same_weights(*found)
+
+
+@pytest.mark.parametrize("name", LOSS_METHODS)
+def test_accumulated_batches_of_the_release_weigh_each_by_itself(padded, tmp_path, name):
+    """A step over two batches goes where the mean of the two batches' own objectives points."""
+    model = trained(padded, tmp_path / "run", name, batch_size=12, grad_accum=2, epochs=1, train_sampling_strategy="sequential", lr_scheduler_type="constant")
+    ours, method, pairs = fresh(padded, "llama"), METHODS[name], target_pairs(SPEC, padded)
+    loss = module.DebiasLoss(method, pairs, method.lambda_lm, method.lambda_d)
+    sentences = module.training_sentences(SPEC, padded, TEXTS, name)
+    halves = [Collator(0)(sentences[:12]), Collator(0)(sentences[12:])]
+    total = sum(loss(ours, ours(input_ids=b["input_ids"], attention_mask=b["attention_mask"], output_hidden_states=True), b) for b in halves) / 2
+    total.backward()
+    torch.optim.SGD(ours.parameters(), lr=1e-3).step()
+    assert_same_weights(model, ours)
+
+
+@pytest.mark.parametrize("name", ["HD", "LMD-equation2", "FT"])
+def test_packed_or_padded_a_run_ends_with_the_same_weights(padded, tmp_path, monkeypatch, name):
+    packed = trained(padded, tmp_path / "packed", name, batch_size=4)
+    seen = []
+    monkeypatch.setattr(module, "_can_pack", lambda *_: seen.append(1))
+    assert_same_weights(packed, trained(padded, tmp_path / "padded", name, batch_size=4))
+    assert seen
+
+
+def test_a_model_that_reads_no_mask_of_its_own_is_padded(padded):
+    assert module._can_pack(fresh(padded).train(), 36) and module._can_pack(fresh(padded, "llama"), 36)
+    blind = fresh(padded)
+    blind.register_forward_pre_hook(lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True)
+    blind.transformer.register_forward_pre_hook(lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True)
+    assert not module._can_pack(blind, 36) and blind.training is False
 
 
 def test_cda_is_plain_training_on_the_augmented_sentences(padded, tmp_path):
@@ -168,7 +207,7 @@ from test_debias import SPEC, TEXTS
 from redditbias_repro.debias import debias
 from redditbias_repro.models import load_model
 model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
-run = debias(model, tokenizer, SPEC, TEXTS, "ADD", sys.argv[2], batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
+run = debias(model, tokenizer, SPEC, TEXTS, "ADD-equation2", sys.argv[2], batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
 assert run.history.debias_loss.notna().all()
 """
 
@@ -182,7 +221,7 @@ def test_two_processes_train_as_one(padded, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run([*command, str(tmp_path / "two.py"), str(tmp_path / "base"), str(tmp_path / "two"), str(ROOT / "tests")], capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
-    debias(model, padded, SPEC, TEXTS, "ADD", tmp_path / "one", batch_size=8, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
+    debias(model, padded, SPEC, TEXTS, "ADD-equation2", tmp_path / "one", batch_size=8, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
     two = AutoModelForCausalLM.from_pretrained(tmp_path / "two")
     assert not (tmp_path / "two.partial").exists() and not list((tmp_path / "two").glob("*.bin"))
     for p, q in zip(two.parameters(), model.parameters()):
@@ -383,7 +422,8 @@ def test_records_of_a_debiased_model(corpus, model_folder, tmp_path):
 
 def test_select():
     runs = pd.DataFrame({"lambda_d": [10, 50, 100], "t": [3.0, -0.5, 0.1], "lmp": [101.0, 140.0, 900.0], "lmp_before": [100.0] * 3})
-    assert select(runs)["lambda_d"] == 50 and select(runs, 0.2)["lambda_d"] == 10 and select(runs, 10)["lambda_d"] == 100
+    assert select(runs)["lambda_d"] == select(runs[["lambda_d", "t"]])["lambda_d"] == select(runs, 10)["lambda_d"] == 100, "the highest p, whatever the perplexity"
+    assert select(runs, 0.5)["lambda_d"] == 50 and select(runs, 0.2)["lambda_d"] == 10
     assert select(runs, 0)["lambda_d"] == 10 and not select(runs, 0)["within"]
     with pytest.raises(ValueError, match="no runs"):
         select(runs[:0])
@@ -447,8 +487,42 @@ def test_the_notebook_on_ones_own_pairs(model_folder, tmp_path):
 )
 def test_an_unknown_value_gives_the_allowed_ones(wrong, says):
     with pytest.raises(ValueError, match=says):
-        module.check_run(**{"method": "HD", "bias_type": "race", "split": "test", **wrong})
+        check_run(**{"method": "HD", "bias_type": "race", "split": "test", **wrong})
 
 
 def test_debiased_is_what_it_says():
     assert [f for f in Debiased.__dataclass_fields__] == ["folder", "settings", "seconds", "history"] and set(METHODS) >= {"LMD", "ADD", "HD", "CDA", "CADA", "CTDA"}
+
+
+def test_gradients_of_the_two_parts(padded):
+    """They add up to the whole's, and the release's language-model part is λ_LM times plain training's."""
+    from redditbias_repro.search import gradient_norms
+
+    model = fresh(padded, "llama")
+    found = gradient_norms(model, padded, SPEC, TEXTS, ("ADD", "ADD-equation2"), batch_size=len(TEXTS)).set_index("method")
+    batch = Collator(0)(module.training_sentences(SPEC, padded, TEXTS, "FT"))
+    plain = torch.autograd.grad(model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"]).loss, list(model.parameters()), allow_unused=True)
+    norm = math.sqrt(sum(float(g.square().sum()) for g in plain if g is not None))
+    assert found.lm["ADD"] == pytest.approx(METHODS["ADD"].lambda_lm * norm, rel=1e-4)
+    assert found.ratio["ADD"] == pytest.approx(found.debias["ADD"] / found.lm["ADD"]) and found.ratio["ADD"] > 10 * found.ratio["ADD-equation2"] > 0
+
+
+@pytest.mark.parametrize("wrong,says", [({"lambda_d": math.nan}, "lambda_d is nan"), ({"lambda_d": -1.0}, "lambda_d is -1"), ({"lambda_lm": -0.1}, "lambda_lm"), ({"subspace_every": 0}, "subspace_every is 0"), ({"learning_rate": -1.0}, "learning_rate is -1")])
+def test_numbers_that_train_towards_bias_or_nothing(padded, tmp_path, wrong, says):
+    with pytest.raises(ValueError, match=says):
+        debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **{**FAST, **wrong})
+    assert not list(tmp_path.iterdir()), "nothing half made is left"
+
+
+def test_texts_that_are_none(padded, tmp_path):
+    for texts, says in (("the jews are greedy", "one string"), (["a"], "two tokens or more")):
+        with pytest.raises(ValueError, match=says):
+            debias(fresh(padded), padded, SPEC, texts, "FT", tmp_path / "run", **FAST)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_search_that_lacks_something(tmp_path):
+    with pytest.raises(ValueError, match="was the run finished"):
+        choose([tmp_path], "LMD", "race")
+    with pytest.raises(ValueError, match="max_lmp_rise needs lmp"):
+        select(pd.DataFrame({"t": [1.0]}), 0.5)

@@ -14,19 +14,29 @@ from conftest import CONFIGS, small_random, unavailable
 from redditbias_repro import dst as module
 from redditbias_repro.data import FetchError
 from redditbias_repro.dst import (
+    DST_PARAMS,
     DstClassifier,
+    bootstrap_interval,
+    cluster_sums,
     collect_ontology,
     encode,
+    f1_test,
     joint_goal_accuracy,
     load_multiwoz,
     make_examples,
     mcnemar_test,
     measure_dst,
     normalize_value,
+    pack_bits,
+    pack_dialogues,
+    paired_test,
     predict_dst,
     read_turns,
+    rescore_dst,
     score_dst,
     train_dst,
+    unpack_bits,
+    unpack_dialogues,
 )
 from redditbias_repro.records import repo_root, write_record
 
@@ -228,6 +238,77 @@ def test_scores_by_counting():
         score_dst([1, 0], [1])
 
 
+def clusters(rng, k=80):
+    """Dialogues of which a model gets about all or about nothing, of 2 to 30 examples."""
+    labels, said_, dialogue = [], [], []
+    for i in range(k):
+        n, skill = 2 * rng.integers(1, 16), rng.beta(2, 0.7)
+        y = np.tile([1, 0], n // 2)
+        labels.append(y)
+        said_.append(np.where(rng.random(n) < skill, y, 1 - y))
+        dialogue += [i] * n
+    return np.concatenate(labels), np.concatenate(said_), dialogue
+
+
+def test_intervals_cover_when_dialogues_are_drawn():
+    """On simulated dialogues: nearly as often as they say by dialogue, far too seldom by example."""
+    truth, rng, hits = score_dst(*clusters(np.random.default_rng(1), 20_000)[:2], resamples=2)["f1"], np.random.default_rng(0), {True: 0, False: 0}
+    for _ in range(200):
+        labels, said_, dialogue = clusters(rng)
+        for by in hits:
+            found = score_dst(labels, said_, dialogue if by else None, resamples=400)
+            hits[by] += found["f1_low"] <= truth <= found["f1_high"]
+    assert hits[True] / 200 > 0.9 and hits[False] / 200 < 0.8, hits
+
+
+def test_an_interval_of_a_mean_is_scipys():
+    """BCa of a plain mean, against scipy's."""
+    from scipy.stats import bootstrap
+
+    x = np.random.default_rng(0).exponential(size=60)
+    theirs = bootstrap((x,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1)).confidence_interval
+    ours = bootstrap_interval(np.column_stack([x, np.ones(60)]), lambda s: s[..., 0] / np.maximum(1, s[..., 1]), 20_000)
+    assert ours == pytest.approx((theirs.low, theirs.high), rel=0.02)
+    constant = lambda s: np.ones(s.shape[:-1])
+    assert bootstrap_interval(x[:, None], constant) == (1, 1) and score_dst([1, 1], [1, 0], [0, 0])["f1_low"] == pytest.approx(2 / 3), "one dialogue says nothing of others"
+
+
+def test_sums_by_dialogue():
+    assert cluster_sums(np.array([[1, 2], [3, 4], [5, 6]]), ["b", "a", "b"]).tolist() == [[6, 8], [3, 4]]
+    with pytest.raises(ValueError, match="3 examples and the dialogues of 2"):
+        cluster_sums(np.ones((3, 1)), [0, 1])
+    names = ["x", "x", "y", "x"]
+    assert unpack_dialogues(pack_dialogues(names)).tolist() == [0, 0, 1, 0] and unpack_bits(pack_bits([1, 0, 0, 1, 1, 1, 0, 1, 1]), 9).tolist() == [1, 0, 0, 1, 1, 1, 0, 1, 1]
+
+
+def test_randomization_by_dialogue():
+    """Of 6 dialogues that all gain, 2 of 64 exchanges are as large; that each has 10 examples does not make it 60."""
+    before, after = np.zeros((60, 1)), np.ones((60, 1))
+    total = lambda s: s[..., 0]
+    by = np.repeat(np.arange(6), 10)
+    found = paired_test(cluster_sums(before, by), cluster_sums(after, by), total, resamples=20_000)
+    assert found["p"] == pytest.approx(2 / 64, abs=0.004) and found["change"] == 60
+    assert paired_test(before, after, total)["p"] < 0.001, "taken as independent"
+    mixed = np.array([5.0, -4, 3, -2, 1, -1])[:, None]  # by all 64 exchanges
+    signs = np.array([[1 if i >> j & 1 else -1 for j in range(6)] for i in range(64)])
+    exact = np.mean(np.abs(signs @ mixed[:, 0]) >= 2)
+    assert paired_test(np.zeros((6, 1)), mixed, total, resamples=20_000)["p"] == pytest.approx(exact, abs=0.01)
+    with pytest.raises(ValueError, match="the same ones"):
+        paired_test(np.ones((2, 1)), np.ones((3, 1)), total)
+
+
+def test_f1_can_fall_while_more_is_right():
+    """What McNemar calls a change for the better: each test says what it is of."""
+    labels = np.repeat([1, 0], 200)
+    before, after = np.repeat([1, 0, 1, 0], [199, 1, 120, 80]), np.repeat([1, 0, 1, 0], [135, 65, 20, 180])
+    dialogues = np.tile(np.arange(40), 10)
+    assert (after == labels).mean() > (before == labels).mean()
+    change, correct = f1_test(labels, before, after, dialogues), mcnemar_test(before == labels, after == labels)
+    assert change["change"] == pytest.approx(score_dst(labels, after)["f1"] - score_dst(labels, before)["f1"]) and change["change"] < 0 < correct["only2"] - correct["only1"]
+    assert change["change_low"] < change["change"] < change["change_high"] and 0 < change["p"] <= 1
+    assert f1_test(labels, before, before, dialogues) == {"change": 0, "change_low": 0, "change_high": 0, "p": 1}
+
+
 def test_mcnemar():
     a, b = np.array([1, 1, 1, 0, 0, 1] * 10, bool), np.array([1, 0, 1, 1, 0, 0] * 10, bool)
     from scipy.stats import binomtest
@@ -301,12 +382,52 @@ def test_a_record(model_folder, tmp_path):
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
     record = measure_dst(str(model_folder), "tiny", "HD", "race", str(tmp_path), out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
-    assert record["n"] == 6 * 7 and {"f1", "f1_low", "accuracy", "joint_goal_accuracy", "correct"} <= set(record["values"])
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(record["values"]["correct"]), np.uint8))[: record["n"]]
-    assert bits.mean() == pytest.approx(record["values"]["accuracy"])
+    values = record["values"]
+    assert record["n"] == 6 * 7 and {"f1", "f1_low", "accuracy", "joint_goal_accuracy"} <= set(values) and set(record["params"]) == {*DST_PARAMS, "train_seed"}
+    labels, said_ = (unpack_bits(values[k], 42) for k in ("labels", "predictions"))
+    assert (labels == said_).mean() == pytest.approx(values["accuracy"]) and np.bincount(unpack_dialogues(values["dialogues"])).tolist() == [14, 21, 7]
+    assert {k: values[k] for k in ("f1", "f1_low", "f1_high")} == {k: v for k, v in score_dst(labels, said_, unpack_dialogues(values["dialogues"])).items() if k.startswith("f1")}
     assert (record["model"], record["method"], record["bias_type"]) == ("tiny", "HD", "race") and record["provenance"]["training"]["train_split"] == "train"
     assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
+
+
+def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
+    table = read_turns(SMALL)
+    examples = make_examples(table, collect_ontology(table))
+    plain, theirs = (tokenizer.decode(encode(table, examples.iloc[2:3], tokenizer, preset=p)[0]) for p in ("default", "release"))
+    assert plain.endswith(" hotel area north") and theirs.replace(" ", "").endswith("[SEP]inthenorthhotel-area-north") and "SEP" not in plain
+    assert isinstance(DstClassifier(fresh(tokenizer), head="linear").head, torch.nn.Linear)
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+    record = measure_dst(str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, preset="release", disable_tqdm=True)
+    assert "-preset=release-" in write_record(record, tmp_path / "results").name
+    with pytest.raises(ValueError, match="expected one of default, release"):
+        measure_dst(str(model_folder), preset="other")
+
+
+def test_scores_anew(model_folder, tmp_path, monkeypatch):
+    """A record as they were before, with `correct` alone: labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+    record = measure_dst(str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, disable_tqdm=True)
+    n, values = record["n"], record["values"]
+    right = unpack_bits(values["labels"], n) == unpack_bits(values["predictions"], n)
+    old = {k: v for k, v in values.items() if k not in ("labels", "predictions", "dialogues")} | {"correct": pack_bits(right), "f1_low": 0.0}
+    params = {k: record["params"][k] for k in ("negatives", "train_dialogues", "test_dialogues", "train_seed")}
+    monkeypatch.setattr(module, "load_model", None)
+    again = rescore_dst({**record, "values": old, "params": params}, str(tmp_path))
+    assert again["values"] == values and again["params"] == record["params"]
+    origin = again["provenance"]
+    assert "no model was run" in origin.pop("rescored")["how"] and origin == record["provenance"]
+    assert rescore_dst(record, str(tmp_path))["values"] == values, "also of a record of today"
+    with pytest.raises(ValueError, match="not the same corpus"):
+        rescore_dst({**record, "n": n + 1}, str(tmp_path))
+    with pytest.raises(ValueError, match="these are not its examples"):
+        rescore_dst({**record, "values": {**values, "f1": 0.123}}, str(tmp_path))
+    (tmp_path / "test.json").write_text(json.dumps(SMALL) + " ")
+    with pytest.raises(ValueError, match="test.json is not what the record was measured on"):
+        rescore_dst(record, str(tmp_path))
 
 
 def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
@@ -338,4 +459,4 @@ def test_the_notebook(corpus, model_folder, tmp_path):
     papermill.execute_notebook(str(root / "nbs" / "06_dst.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False)
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert record["params"]["train_dialogues"] == 6 and record["params"]["test_dialogues"] == 4 and record["corpus"] == "convlab" and 0 <= record["values"]["f1"] <= 1
-    assert pd.Series(record["values"]).drop("correct").notna().all()
+    assert pd.Series(record["values"]).notna().all() and len(unpack_dialogues(record["values"]["dialogues"])) == record["n"]

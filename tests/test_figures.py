@@ -8,10 +8,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from redditbias_repro.figures import check_claims, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_downstream, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
-from redditbias_repro.metrics import LMB_COLUMNS, lmb_table, lmp_table, published_lmb
+from redditbias_repro.claims import check_claims, gather_cells
+from redditbias_repro.figures import changes_report, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_downstream, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown, verdict_of
+from redditbias_repro.dst import pack_bits, pack_dialogues, score_dst
+from redditbias_repro.metrics import LMB_COLUMNS, lmb_changes, lmb_table, lmp_table, published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
-from redditbias_repro.specs import BIAS_TYPES, load_spec
+from redditbias_repro.data import load_phrases
+from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
 
 
 @pytest.fixture(scope="module")
@@ -84,45 +87,11 @@ def perplexities(**of_methods):
     return pd.DataFrame([dict(model="other", method=m, bias_type=b, train_seed=s, corpus="dialogpt-6k", n=2000, perplexity=p) for m, b, p, s in rows])
 
 
-def verdicts(claims, **where):
-    for column, value in where.items():
-        claims = claims[claims[column] == value]
-    return claims.verdict.tolist()
-
-
-def test_claims_on_models_that_were_not_debiased(published):
-    assert check_claims(published).verdict.tolist() == ["reproduced"] * 5
-    assert check_claims(published.assign(model="other")).verdict.tolist() == ["holds"] * 5
-    opposite = check_claims(published.assign(model="other", t=-published.t))
-    assert set(opposite.verdict) == {"does not hold: only the significance is the same"}
-    assert check_claims(published.assign(significant=~published.significant)).verdict.tolist() == ["not reproduced: only the direction is the same"] * 5
-    neither = check_claims(published.assign(t=-published.t, significant=~published.significant))
-    assert neither.verdict[0] == "not reproduced: neither direction nor significance is the same"
-    assert neither.t_before.isna().all(), "nothing was before"
-
-
-def test_claims_on_debiased_models(published):
-    before = published.assign(model="other")
-    religion = dict(bias_type="religion1", model="other")
-    for t, significant, verdict in ((-0.5, False, "holds"), (4.0, True, "holds"), (-3.0, True, "does not hold")):
-        found = check_claims(pd.concat([before, debiased(published, t, significant)]))
-        assert verdicts(found, method="HD", **religion) == [verdict], (t, significant)
-    for t, significant, expected in ((-2.5, True, ["holds", "holds"]), (-4.0, True, ["holds", "does not hold"]), (-0.2, False, ["does not hold", "holds"])):
-        found = check_claims(pd.concat([before, debiased(published, t, significant, method="LMD")]), perplexities(LMD=149.0))
-        assert verdicts(found, method="LMD", **religion) == [*expected, "does not hold"]
-    found = check_claims(pd.concat([before, debiased(published, 2.0)]))
-    assert verdicts(found, method="HD", bias_type="race") == ["holds"] and verdicts(found, method="HD", bias_type="gender") == ["holds"]
-    unbiased = pd.concat([before.assign(significant=False), debiased(published, 2.0, method="LMD")])
-    found = check_claims(unbiased, perplexities(LMD=150.0))
-    assert verdicts(found, method="LMD", **religion) == ["no case: not significantly stereotypical before"] * 2 + ["holds"]
-    assert verdicts(check_claims(unbiased), method="LMD", **religion)[-1] == "not measured"
-
-
-def test_claims_over_training_seeds(published):
-    """The mean of t; significant only where every seed is."""
-    seeds = [debiased(published, t, s).assign(train_seed=float(i)) for i, (t, s) in enumerate(((-3.0, True), (-1.0, False)))]
-    row = check_claims(pd.concat([published.assign(model="other"), *seeds])).query("method == 'HD' and bias_type == 'religion1'").iloc[0]
-    assert row.seeds == 2 and row.t == -2 and row.verdict == "holds"
+def test_a_band_of_models_without_knowledge(published):
+    band = pd.DataFrame([(b, -3.0, 4.0, 3) for b in BIAS_TYPES], columns=["bias_type", "t_low", "t_high", "models"])
+    figure = plot_lmb(published, band)
+    drawn = [c.get_paths()[0].get_extents() for c in figure.axes[0].collections if c.get_label() != "_nolegend_" or c.get_alpha() == 0.15]
+    assert [(e.y0, e.y1) for e in drawn if e.y1 == 4.0] == [(-3.0, 4.0)] * 5 and "3 models with random weights" in [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
 
 
 def test_bars_of_debiased_models(published):
@@ -177,7 +146,9 @@ def test_report_of_perplexities(tmp_path):
 def test_report(tmp_path):
     for r in published_lmb():
         write_record(r, tmp_path)
-    assert "| redditbias | DialoGPT-small (published) | baseline | -3.57* (-0.23) | -5.34* (-0.35) | 1.17 (0.07) | -1.37 (-0.09)" in lmb_report(tmp_path)
+    first = lmb_table(folder=tmp_path).query("outlier_sd.isna()").set_index("bias_type")
+    share = lambda b: f"{first.share[b]:.0%}"
+    assert f"-3.57* (-7.1*, {share('religion1')})" in lmb_report(tmp_path) and f" 1.17 (2.4*, {share('race')})" in lmb_report(tmp_path)
 
 
 def test_origins_name_every_model(committed):
@@ -193,7 +164,8 @@ def test_committed_table_is_made_from_the_committed_records(committed):
     kept = pd.read_csv(committed / "figures" / "redditbias" / "lmb.csv")
     assert tuple(kept.columns) == LMB_COLUMNS
     made = lmb_table(folder=committed / "results")
-    numbers = ["train_seed", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "d_z", "d_z_low", "d_z_high", "t_log", "p_log"]
+    made = made[made.swap == "targets"].reset_index(drop=True)
+    numbers = [c for c in LMB_COLUMNS if c not in ("model", "method", "bias_type", "corpus", "split", "swap", "significant")]
     assert kept[["model", "method", "bias_type", "corpus", "split", "significant"]].equals(made[["model", "method", "bias_type", "corpus", "split", "significant"]])
     np.testing.assert_allclose(kept[numbers].astype(float), made[numbers].astype(float), rtol=1e-5)
     for model in ("DialoGPT-small (published)", "smollm2-135m-instruct"):
@@ -206,29 +178,44 @@ def test_readme_shows_the_committed_records(committed):
 
 
 def test_the_committed_grid(committed):
-    """Five types by four methods on the default model, whole, with what the search chose; tables and figures come from these records."""
-    results, figures = committed / "results", committed / "figures" / "redditbias"
-    model, methods = "smollm2-135m-instruct", ("LMD", "ADD", "HD", "CDA")
+    """Every run has what the search chose for its bias type, the objective that its name says, and one model for all its records."""
+    results = committed / "results"
     records = read_records(results, paper="redditbias")
+    records = records[records.model == "smollm2-135m-instruct"]
     searched = search_table(results)
-    chosen = searched[searched.chosen.astype(bool)].set_index("method")
-    assert len(searched) == 9 and set(chosen.index) == {"LMD", "ADD", "HD"} and set(searched.bias_type) == {"religion1"}
-    for b, n in zip(BIAS_TYPES, (720, 720, 763, 1521, 720)):
-        for m in methods:
-            of_run = records[(records.model == model) & (records.method == m) & (records.bias_type == b) & ~records.metric.isin(["search", "dst", "crg"])]
-            assert sorted(of_run.metric) == ["lmb", "lmb", "lmp", "training"] and set(of_run.corpus) == {"redditbias", "dialogpt-6k"}, (b, m)
-            settings = of_run.provenance.iloc[0]["training"]
-            assert settings["epochs"] == 2 and settings["sentences"] == n or m == "CDA" and 1.9 * n < settings["sentences"] <= 2 * n
-            for k in ("lambda_lm", "lambda_d", "batch_size", "grad_accum") if m != "CDA" else ():
-                assert settings[k] == chosen[k][m], (b, m, k)
-            assert {p["model"]["weights_sha256"] for p in of_run.provenance} == {of_run.provenance.iloc[0]["model"]["weights_sha256"]}
-    made = check_claims(lmb_table(folder=results).query("split == 'test'"), lmp_table(folder=results))
-    kept = pd.read_csv(figures / "claims.csv")
-    assert kept[["bias_type", "method", "model", "verdict"]].values.tolist() == made[["bias_type", "method", "model", "verdict"]].values.tolist()
-    np.testing.assert_allclose(kept[["t", "p"]], made[["t", "p"]], rtol=1e-5)
+    for (method, bias_type), tried in searched.groupby(["method", "bias_type"]):
+        (chosen,) = tried[tried.chosen.astype(bool)].to_dict("records")
+        assert np.isnan(chosen["max_lmp_rise"]) is np.False_ or abs(chosen["t"]) == tried.t.abs().min(), "the highest p, where perplexity is not bounded"
+        runs = records[(records.method == method) & (records.metric == "training") & ((records.bias_type == bias_type) | method.endswith("equation2"))]
+        for settings in (p["training"] for p in runs.provenance):
+            assert all(settings[k] == chosen[k] for k in ("lambda_lm", "lambda_d", "batch_size", "grad_accum")) and settings["epochs"] == 2
+            assert settings.get("objective", "equation2") == ("equation2" if method.endswith("equation2") else "release")
+    sizes = dict(zip(BIAS_TYPES, (720, 720, 763, 1521, 720)))
+    for (m, b, s), of_run in records[records.method.ne("baseline") & records.metric.isin(["lmb", "lmp", "training"])].groupby(["method", "bias_type", "train_seed"]):
+        assert {"lmb", "training"} <= set(of_run.metric) and len({p["model"]["weights_sha256"] for p in of_run.provenance}) == 1, (m, b, s)
+        trained_on = of_run.provenance.iloc[0]["training"]["sentences"]
+        assert trained_on == sizes[b] or m == "CDA" and 1.9 * sizes[b] < trained_on <= 2 * sizes[b]
+    kept = records[(records.metric == "lmb") & records.method.isin(["LMD", "ADD", "HD"]) & records.outlier_sd.isna()]
+    assert kept.pairs.map(lambda p: isinstance(p, dict)).all() and set(kept.bias_type) >= {"religion1", "religion2", "race", "orientation"}
+
+
+def test_committed_tables_of_debiasing(committed):
+    results, figures = committed / "results", committed / "figures" / "redditbias"
+    changes = lmb_changes(folder=results)
+    changes = changes[(changes.swap == "targets") & (changes.split == "test") & changes.change.notna()]
+    kept = pd.read_csv(figures / "changes.csv")
+    assert kept[["method", "bias_type", "verdict"]].values.tolist() == changes[["method", "bias_type", "verdict"]].values.tolist()
+    np.testing.assert_allclose(kept[["change", "bias_change", "bias_change_low"]], changes[["change", "bias_change", "bias_change_low"]].astype(float), rtol=1e-5)
+    lmb = lmb_table(folder=results).query("split == 'test' and swap == 'targets' and corpus == 'redditbias' and outlier_sd.isna()")
+    tasks = [t[t.change.notna()].assign(task=name) for name, t in (("dst", dst_tests(results)), ("crg", crg_tests(results)))]
+    made = check_claims(gather_cells(lmb, changes, lmp_table(folder=results), pd.concat(tasks)))
+    kept = pd.read_csv(figures / "claims.csv", keep_default_na=False)
+    assert kept[["bias_type", "method", "check", "model", "verdict"]].values.tolist() == made[["bias_type", "method", "check", "model", "verdict"]].values.tolist()
     np.testing.assert_allclose(pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5)
-    assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside") for s in (".svg", ".png"))
-    assert lmp_report(results) in (committed / "README.md").read_text(encoding="utf-8")
+    model = "smollm2-135m-instruct"
+    assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside", "changes") for s in (".svg", ".png"))
+    readme = (committed / "README.md").read_text(encoding="utf-8")
+    assert lmp_report(results) in readme and changes_report(results) in readme
 
 
 def test_the_committed_downstream_results(committed):
@@ -249,8 +236,8 @@ def test_the_committed_downstream_results(committed):
     for name, table in {"table4": downstream_table("f1", results), "table5": downstream_table("bleu_4", results), "tableC2": downstream_table("accuracy", results)}.items():
         kept = pd.read_csv(figures / f"{name}.csv")
         titles = [load_spec(f"redditbias/{b}").title for b in BIAS_TYPES]
-        np.testing.assert_allclose(kept[titles], table[titles], rtol=1e-5)
-        assert kept.trained_on.tolist() == table.trained_on.tolist() and kept.method.tolist() == table.method.tolist()
+        np.testing.assert_allclose(kept[titles], table[titles].astype(float), rtol=1e-5)
+        assert kept.settings.tolist() == table.settings.tolist() and kept.trained_on.tolist() == table.trained_on.tolist() and kept.method.tolist() == table.method.tolist()
     kept, made = pd.read_csv(figures / "downstream_claims.csv"), check_downstream(results)
     assert kept[["task", "bias_type", "method", "verdict"]].values.tolist() == made[["task", "bias_type", "method", "verdict"]].values.tolist()
     assert downstream_report(results) in (committed / "README.md").read_text(encoding="utf-8")
@@ -262,43 +249,51 @@ def test_what_the_readme_says_of_the_tasks(committed):
     dst, crg = (tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests))
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
     dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
-    said = f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. No single difference is significant (smallest p: {dst.p.min():.2f} for F1, {crg.p.min():.3f} for BLEU-4), but all ten point down"
+    said = f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}."
     race = crg.set_index("bias_type").loc["race"]
-    said += f", and BLEU-4 after CDA for Race by {-race.change:.2f}, with an interval from {-race.change_high:.2f} to {-race.change_low:.2f}."
+    said += f" All ten point down, one is a loss by interval and test: BLEU-4 for Race, by {-race.change:.2f} ({-race.change_high:.2f} to {-race.change_low:.2f}, p = {race.p:.3f}, ten tests not corrected)."
+    said += f" The other nine are undetermined: their intervals allow losses of up to {-dst.change_low.min():.3f} in F1 and {-crg[crg.verdict != 'loss'].change_low.min():.2f} in BLEU-4."
     paper = check_downstream(committed / "results").set_index("task").paper_change
     said += f" In the paper CDA's BLEU-4 falls too, by {-paper['crg'].max():.2f} to {-paper['crg'].min():.2f}, while its F1 rises by {paper['dst'].min():.4f} to {paper['dst'].max():.4f}."
     assert said in readme, said
-    assert len(dst) == len(crg) == 5 and (dst.p >= 0.05).all() and (crg.p >= 0.05).all() and (dst.change < 0).all() and (crg.change < 0).all()
+    assert len(dst) == len(crg) == 5 and (dst.change < 0).all() and (crg.change < 0).all() and crg.set_index("bias_type").verdict.eq("loss").to_dict() == {b: b == "race" for b in BIAS_TYPES} and dst.verdict.str.startswith("undetermined").all()
     trained = read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues, read_records(committed / "results", paper="redditbias", metric="crg")
     assert set(trained[0]) == {100} and set(trained[1].train_pairs) == {500} and set(trained[1].test_pairs) == {200}
 
 
 def test_what_the_readme_says_of_debiasing(committed):
     """Every number in its prose is the records'."""
-    table = lmb_table(folder=committed / "results").query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and outlier_sd.isna()")
-    t, significant = (table.set_index(["method", "bias_type"])[c] for c in ("t", "significant"))
-    losses = ["LMD", "ADD", "HD"]
-    readme = " ".join((committed / "README.md").read_text(encoding="utf-8").split())
-    of = lambda m, b: f"{t[m, b]:.2f}"
-    for said in (
+    results, readme = committed / "results", " ".join((committed / "README.md").read_text(encoding="utf-8").split())
+    table = lmb_table(folder=results).query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and swap == 'targets' and outlier_sd.isna()")
+    t, t_log, p_log, significant = (table.set_index(["method", "bias_type"])[c] for c in ("t", "t_log", "p_log", "significant"))
+    changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
+    changes = changes[changes.change.notna() & changes.method.isin(["LMD", "ADD", "HD"])]
+    add, n = changes.set_index(["method", "bias_type"]).loc[("ADD", "religion1")], len(changes)
+    lmp = lmp_table(folder=results).query("model == 'smollm2-135m-instruct'").set_index(["method", "bias_type"])
+    raised = lmp.loc["LMD"][lmp.loc["LMD"].n == 2000]
+    of = lambda m, b, c=t: f"{c[m, b]:.2f}"
+    other = changes[changes.verdict != "less"]
+    said = [
+        f"all {n} runs", f"{(changes.verdict == 'less').sum()} are less biased", f"the other {len(other)}", f"{(changes.verdict_cluster == 'less').sum()} of the {n}",
+        f"t goes from {of('baseline', 'religion1')} to {of('ADD', 'religion1')}", f"from {add.gap_before:+.3f} to {add.gap_after:+.3f}",
+        f"from {lmp.perplexity['baseline', 'all']:.0f} to between {raised.perplexity.min():.0f} and {raised.perplexity.max():.0f}", f"from {lmp.perplexity_calibrated['baseline', 'all']:.0f} to between {raised.perplexity_calibrated.min():.0f} and {raised.perplexity_calibrated.max():.0f}",
         f"Religion #1 (t from {of('baseline', 'religion1')} to {of('CDA', 'religion1')}) and Queerness ({of('baseline', 'orientation')} to {of('CDA', 'orientation')})",
+        f"({of('baseline', 'orientation')} to {of('LMD', 'orientation')} and {of('HD', 'orientation')})", f"(Race: {100 * (raised.perplexity['race'] / lmp.perplexity['baseline', 'all'] - 1):.0f} %",
+        f"(t on logarithms {t_log['CDA', 'race']:.1f} and {t_log['CDA', 'gender']:.1f})",
         f"takes Religion #1 from {of('baseline', 'religion1')} to {of('FT', 'religion1')} and Queerness from {of('baseline', 'orientation')} to {of('FT', 'orientation')}",
-        f"take back a part (Religion #1: {', '.join(of(m, 'religion1') for m in losses)})",
-    ):  # fmt: skip
-        assert said in readme, said
-    assert not significant["CDA", "religion1"] and not significant["CDA", "orientation"] and significant["baseline", "religion1"] and significant["baseline", "orientation"]
-    assert significant["CDA", "religion2"] and not significant["baseline", "religion2"] and t["CDA", "religion2"] < 0
+    ]  # fmt: skip
+    assert [x for x in said if x not in readme] == []
+    rises = raised.perplexity / lmp.perplexity["baseline", "all"] - 1
+    assert len(rises) == 4 and (rises >= 0.5).sum() == 3 and (changes.query("bias_type == 'orientation'").verdict == "less").all()
+    flips = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'").set_index(["model", "bias_type"]).p_flip
+    assert flips.idxmax()[1] == "religion1" and flips.drop(index="religion1", level=1).max() < 0.1 < flips.max()
+    assert (changes.direction == "counter-stereotype").all() and (changes.train_seed == 0).all() and {p["training"]["lambda_d"] for p in read_records(results, metric="training").query("method in ['LMD', 'ADD', 'HD']").provenance} == {50}
+    assert not significant["CDA", "religion1"] and not significant["CDA", "orientation"] and significant["CDA", "religion2"] and t["CDA", "religion2"] < 0
+    assert p_log["CDA", "race"] < 0.05 and p_log["CDA", "gender"] < 0.05 and not significant["CDA", "race"] and not significant["CDA", "gender"]
+    losses = ["LMD-equation2", "ADD-equation2", "HD-equation2"]
     assert [b for b in BIAS_TYPES if all(significant[m, b] and t[m, b] < min(0, t["baseline", b]) for m in losses)] == ["religion1", "religion2", "gender", "orientation"]
-    for m in losses:
-        assert all(t["FT", b] < t[m, b] for b in ("religion1", "orientation")) and significant[f"{m}-sentence", "religion1"] and significant[f"{m}-sentence", "orientation"]
-    without = lmb_table(folder=committed / "results").query("model == 'smollm2-135m-instruct' and bias_type == 'religion1' and outlier_sd == 3").set_index("method")
-    assert f"Religion #1 stays significant, less than before ({without.t['baseline']:.2f} to {without.t['CDA']:.2f})" in readme and without.significant["CDA"]
-    lmp = lmp_table(folder=committed / "results").query("model == 'smollm2-135m-instruct'").set_index(["method", "bias_type"]).perplexity
-    assert max(lmp["FT", b] for b in ("religion1", "orientation")) < lmp["baseline", "all"]
-    falls = [100 * (1 - lmp[m, b] / lmp["baseline", "all"]) for m in losses for b in BIAS_TYPES]
-    assert f"by {min(falls):.0f} to {max(falls):.0f} %" in readme and f"for {100 * (lmp['CDA', 'religion1'] / lmp['baseline', 'all'] - 1):.0f} % more perplexity" in readme
-    verdicts = check_claims(lmb_table(folder=committed / "results").query("split == 'test'"), lmp_table(folder=committed / "results"))
-    assert f"All {len(verdicts[['bias_type', 'method', 'statement']].drop_duplicates())} statements" in readme
+    alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
+    assert f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in readme and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in readme
     steps = pd.read_csv(committed / "figures" / "bench" / "debias.csv").set_index("step").ratio
     loops = steps[steps.index.str.contains("loops")]
     assert f"it takes {loops.min():.1f} to {loops.max():.1f} times as long" in readme and (steps.drop(loops.index) - 1).abs().max() < 0.05
@@ -322,19 +317,35 @@ def test_the_papers_numbers_are_typed_right():
         assert [["baseline" if r[0] == "DialoGPT" else r[0], *map(float, r[1:])] for r in theirs] == ours[["method", *BIAS_TYPES]].values.tolist()
 
 
+MORE = {"dst": {"negatives": 1, "train_split": "valid", "train_dialogues": 5, "test_dialogues": 4, "epochs": 1.0, "batch_size": 48, "preset": "default", "train_seed": 0}}
+MORE["crg"] = {"decoding": "greedy-new40", "tokens": "space", "meteor_kind": "nltk", "train_split": "valid", "train_pairs": 1000, "test_pairs": 3, "epochs": 1.0, "batch_size": 80, "train_seed": 0}
+
+
+def tracker(folder, method, bias_type, labels, predictions, dialogues, **params):
+    """A record of a tracker that said this."""
+    fields = dict(paper="redditbias", metric="dst", model="m", split="test", seed=0, seconds=1, corpus="convlab", provenance={"training": {"train_split": "valid", "train_dialogues": 5}})
+    values = score_dst(labels, predictions, dialogues) | {"labels": pack_bits(labels), "predictions": pack_bits(predictions), "dialogues": pack_dialogues(dialogues)}
+    return write_record({**fields, "method": method, "bias_type": bias_type, "n": len(labels), "values": values, "params": MORE["dst"] | params}, folder)
+
+
+def speaker(folder, method, bias_type, bleu_4=6.0, worse=1, **params):
+    """A record of a model that answered three contexts of two dialogues."""
+    fields = dict(paper="redditbias", metric="crg", model="m", split="test", seed=0, seconds=1, corpus="multiwoz", n=3)
+    matches = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 20]], "<u2")
+    matches[:, :4] //= worse
+    values = {"statistics": matches.tobytes().hex(), "dialogues": pack_dialogues("aab"), "bleu_4": bleu_4, "bleu_4_low": bleu_4 / 10, "bleu_4_high": 2 * bleu_4, "meteor": 5.0, "nist_2": 1.0}
+    values |= {"entropy_4": 2.0, "entropy_4_max": 2.5, "people_entropy_4": 2.2, "people_entropy_4_max": 2.6, "distinct_2": 0.25, "people_distinct_2": 0.5}
+    origin = {"training": {"train_pairs": 1000}, "corpus": {"note": "trained on the validation dialogues, as …"}}
+    return write_record({**fields, "method": method, "bias_type": bias_type, "values": values, "params": MORE["crg"] | params, "provenance": origin}, folder)
+
+
 def downstream_records(folder):
     """A model before and after debiasing for race, on ten examples and on three contexts."""
-    bits = lambda right: np.packbits(np.array(right, bool)).tobytes().hex()
-    fields = dict(paper="redditbias", model="m", split="test", seed=0, seconds=1, provenance={})
-    for method, b, f1, right in (("baseline", "all", 0.6, [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]), ("HD", "race", 0.7, [0, 1, 1, 1, 1, 1, 1, 1, 1, 0])):
-        values = {"f1": f1, "f1_low": f1 - 0.1, "f1_high": f1 + 0.1, "accuracy": f1, "correct": bits(right)}
-        fields["provenance"] = {"training": {"train_split": "valid", "train_dialogues": 5}}
-        write_record({**fields, "metric": "dst", "method": method, "bias_type": b, "corpus": "convlab", "n": 10, "values": values, "params": {"negatives": 1, "train_dialogues": 5, "test_dialogues": 4, "train_seed": 0}}, folder)
-        matches = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 20]], "<u2")
-        matches[:, :4] //= 2 if method == "baseline" else 1
-        values = {"statistics": matches.tobytes().hex(), "bleu_4": 10 * f1, "bleu_4_low": f1, "bleu_4_high": 20 * f1, "meteor": 5.0, "nist_2": 1.0, "entropy_4": 2.0, "distinct_2": 0.25}
-        fields["provenance"] = {"training": {"train_pairs": 1000}, "corpus": {"note": "trained on the validation dialogues, as …"}}
-        write_record({**fields, "metric": "crg", "method": method, "bias_type": b, "corpus": "multiwoz", "n": 3, "values": values, "params": {"train_pairs": 5, "test_pairs": 3, "train_seed": 0}}, folder)
+    labels, dialogues = [1, 0] * 5, list("aaabbbccdd")
+    tracker(folder, "baseline", "all", labels, [1, 0, 1, 0, 1, 1, 0, 1, 0, 1], dialogues)
+    tracker(folder, "HD", "race", labels, [0, 0, 1, 0, 1, 0, 1, 0, 1, 1], dialogues)
+    speaker(folder, "baseline", "all", worse=2)
+    speaker(folder, "HD", "race", 7.0)
 
 
 def test_downstream_tables(tmp_path):
@@ -343,60 +354,121 @@ def test_downstream_tables(tmp_path):
     assert table.model.tolist() == ["DialoGPT-small (paper)"] * 5 + ["m"] * 2 and table.iloc[0]["Race"] == 0.9444 and table.iloc[1]["Race"] == 0.6870
     assert table.trained_on.tolist()[4:] == ["train", *["valid, 5 dialogues"] * 2] and downstream_table("meteor", tmp_path).trained_on.iloc[-1] == "valid, 1,000 pairs"
     ours = table.iloc[5:].set_index("method")
-    assert ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == 0.6 and ours.loc["HD", "Race"] == 0.7 and np.isnan(ours.loc["HD", "Gender"])
+    assert ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == pytest.approx(6 / 11) and ours.loc["HD", "Race"] == pytest.approx(0.8) and np.isnan(ours.loc["HD", "Gender"])
     assert downstream_table("distinct_2", tmp_path).iloc[-1]["Race"] == 25 and downstream_table("bleu_4", tmp_path).iloc[-1]["corpus"] == "multiwoz"
+    entropy, distinct = (downstream_table(m, tmp_path).iloc[-1] for m in ("entropy_4", "distinct_2"))
+    assert (entropy.at_most, entropy.people, entropy.people_at_most, distinct.people) == (2.5, 2.2, 2.6, 50) and "people" not in table
     with pytest.raises(ValueError, match="f1, accuracy, bleu_4"):
         downstream_table("F1", tmp_path)
+
+
+def test_settings_are_told_apart(tmp_path):
+    """Decoding, tokens, the kind of METEOR: other files, other rows, other comparisons."""
+    downstream_records(tmp_path)
+    for other in ({"meteor_kind": "meteor-1.5"}, {"tokens": "dstc"}, {"decoding": "beam4-new40"}):
+        speaker(tmp_path, "HD", "race", 9.0, **other)
+    speaker(tmp_path, "baseline", "all", 8.0, worse=4, decoding="beam4-new40")
+    tests = crg_tests(tmp_path).set_index(["settings", "method"])
+    kinds = downstream_table("meteor", tmp_path).settings
+    assert len(tests) == 6 and tests.change.notna().sum() == 2 and sum("meteor_kind=meteor-1.5" in k for k in kinds) == 1 and kinds[5:].nunique() == 4
+    changes = tests.change.dropna()
+    assert changes[[("beam4" in s) for s, _ in changes.index]].iloc[0] > changes[[("beam4" not in s) for s, _ in changes.index]].iloc[0] > 0, "each against its own"
+    assert "decoding=beam4-new40" in downstream_report(tmp_path)
 
 
 def test_a_tracker_before_and_after(tmp_path):
     downstream_records(tmp_path)
     before, after = dst_tests(tmp_path).to_dict("records")
-    assert before["method"] == "baseline" and np.isnan(before["p"]) and after["change"] == pytest.approx(0.1)
-    assert (after["only_before"], after["only_after"]) == (1, 4) and after["p"] == pytest.approx(2 * (1 + 5) / 2**5)
+    assert before["method"] == "baseline" and np.isnan(before["p"]) and before["verdict"] == "" and after["change"] == pytest.approx(0.8 - 6 / 11) and after["n_dialogues"] == 4
+    assert (after["only_before"], after["only_after"]) == (1, 4) and after["p_correct"] == pytest.approx(2 * (1 + 5) / 2**5)
+    assert after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1, "four dialogues say little"
+
+
+def test_a_test_of_correctness_is_named_so(tmp_path):
+    """F1 falls while more answers are right: no loss that McNemar's test could show."""
+    labels, dialogues = np.repeat([1, 0], 200), np.tile(np.arange(40), 10)
+    before, after = np.repeat([1, 0, 1, 0], [199, 1, 120, 80]), np.repeat([1, 0, 1, 0], [135, 65, 20, 180])
+    tracker(tmp_path, "baseline", "all", labels, before, dialogues)
+    tracker(tmp_path, "HD", "race", labels, after, dialogues)
+    row = dst_tests(tmp_path).iloc[1]
+    assert row.change < 0 and row.accuracy > dst_tests(tmp_path).accuracy[0] and row.p_correct < 0.05 and row.only_after > row.only_before
+    assert row.verdict == verdict_of(row.change, row.change_low, row.change_high, row.p)
+
+
+def test_verdicts():
+    assert [verdict_of(*x) for x in ((-0.1, -0.2, -0.01, 0.01), (0.1, 0.01, 0.2, 0.01), (np.nan, np.nan, np.nan, np.nan))] == ["loss", "gain", ""]
+    assert verdict_of(-0.1, -0.2, 0.05, 0.2) == "undetermined: no loss beyond 0.200, a gain of at most 0.050"
+    for disagree in ((-0.7, -1.3, -0.07, 0.053), (-0.7, -1.4, 0.02, 0.03)):
+        assert verdict_of(*disagree).startswith("undetermined: the interval") and verdict_of(*disagree).endswith("disagree")
+
+
+def test_other_examples_are_not_compared(tmp_path):
+    tracker(tmp_path, "baseline", "all", [1, 0, 1, 0], [1, 1, 1, 1], "aabb")
+    tracker(tmp_path, "HD", "race", [1, 0, 0, 1], [1, 1, 1, 1], "aabb")
+    with pytest.raises(ValueError, match="not of the same examples"):
+        dst_tests(tmp_path)
+    path = speaker(tmp_path, "HD", "race")
+    record = yaml.safe_load(path.read_text())
+    del record["values"]["dialogues"]
+    write_record(record, tmp_path)
+    with pytest.raises(ValueError, match=r"rescore_records\(\)` makes its scores anew"):
+        crg_tests(tmp_path)
 
 
 def test_responses_before_and_after(tmp_path):
     downstream_records(tmp_path)
     before, after = crg_tests(tmp_path).to_dict("records")
     assert before["method"] == "baseline" and np.isnan(before["p"]) and (after["bleu_4_low"], after["bleu_4"], after["bleu_4_high"]) == (0.7, 7, 14)
-    assert after["change"] > 0 and after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1, "three answers say little"
+    assert after["change"] > 0 and after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1 and after["n_dialogues"] == 2, "two dialogues say little"
 
 
 def test_what_is_said_of_downstream_tasks(tmp_path):
     downstream_records(tmp_path)
     kept = check_downstream(tmp_path)
-    assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.tolist() == ["as said: no significant loss"] * 2
+    assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.str.startswith("undetermined").all()
     text = downstream_report(tmp_path)
-    assert "0.700 (+0.100)" in text and "m, F1 0.600 [0.500, 0.700] (10 examples, MultiWOZ (ConvLab's copy))" in text and downstream_report(tmp_path / "nowhere") == ""
+    assert "0.800, +0.255 [" in text and "m, F1 0.545 [" in text and "(10 examples in 4 dialogues, MultiWOZ (ConvLab's copy))" in text and downstream_report(tmp_path / "nowhere") == ""
 
 
 def test_the_picture_of_downstream_tasks(tmp_path):
     downstream_records(tmp_path)
-    for table, value in ((dst_tests(tmp_path), 0.7), (crg_tests(tmp_path), 7.0)):
+    for table, value in ((dst_tests(tmp_path), 0.8), (crg_tests(tmp_path), 7.0)):
         ax = plot_downstream(table).axes[0]
         (points,) = [c for c in ax.containers]
-        assert points.lines[0].get_xydata().tolist() == [[0, value]] and points.get_label() == "HD" and [t.get_text() for t in ax.get_xticklabels()] == ["Race"]
+        assert points.lines[0].get_xydata().tolist() == [[0, pytest.approx(value)]] and points.get_label() == "HD" and [t.get_text() for t in ax.get_xticklabels()] == ["Race"] and not ax.texts
         assert {round(y, 6) for y in points.lines[2][0].get_segments()[0][:, 1]} == {round(float(table.iloc[1][f"{k}_{end}"]), 6) for k in ("f1", "bleu_4") if k in table for end in ("low", "high")}
-        with pytest.raises(ValueError, match="rows of one model"):
-            plot_downstream(pd.concat([table, table.assign(model="other")]))
+        assert [t.get_text() for t in plot_downstream(table.assign(verdict="loss")).axes[0].texts] == ["∗"]
+        for other in ({"model": "other"}, {"settings": "other"}):
+            with pytest.raises(ValueError, match="rows of one model"):
+                plot_downstream(pd.concat([table, table.assign(**other)]))
 
 
 def test_a_loss_on_a_downstream_task(tmp_path):
-    """Forty examples of which debiasing loses thirty: as footnote 15 says of ADD for Gender, against what §5.2 says of HD."""
-    fields = dict(paper="redditbias", metric="dst", model="m", split="test", seed=0, seconds=1, provenance={}, corpus="convlab", n=40, params={"negatives": 1, "train_dialogues": 5, "test_dialogues": 4, "train_seed": 0})
+    """Forty dialogues of which debiasing loses thirty: as footnote 15 says of ADD for Gender, against what §5.2 says of HD."""
+    labels, dialogues = np.ones(40, int), np.arange(40)
     for method, b, right in (("baseline", "all", 40), ("ADD", "gender", 10), ("HD", "gender", 10), ("CDA", "gender", 39), ("ADD", "race", 40)):
-        values = {"f1": right / 40, "f1_low": 0, "f1_high": 1, "accuracy": right / 40, "correct": np.packbits(np.arange(40) < right).tobytes().hex()}
-        write_record({**fields, "method": method, "bias_type": b, "values": values}, tmp_path)
+        tracker(tmp_path, method, b, labels, np.arange(40) < right, dialogues)
     verdicts = check_downstream(tmp_path).set_index(["method", "bias_type"]).verdict.to_dict()
+    assert verdicts.pop(("CDA", "gender")).startswith("undetermined: no loss beyond 0.0")
     assert verdicts == {
-        ("ADD", "gender"): "as said: a significant loss", ("HD", "gender"): "not as said: a significant loss",
-        ("CDA", "gender"): "as said: no significant loss", ("ADD", "race"): "as said: no significant loss",
+        ("ADD", "gender"): "as said: loss", ("HD", "gender"): "not as said: loss", ("ADD", "race"): "undetermined: no loss beyond 0.000, a gain of at most 0.000",
     }  # fmt: skip
-    assert "0.250 (-0.750*)" in downstream_report(tmp_path)
+    assert "0.400, -0.600 [" in (text := downstream_report(tmp_path)) and "]*" in text
+    gain = tmp_path / "gain"
+    tracker(gain, "baseline", "all", labels, np.arange(40) < 10, dialogues)
+    tracker(gain, "HD", "race", labels, labels, dialogues)
+    assert check_downstream(gain).verdict.tolist() == ["as said: gain"]
 
 
 def test_inconsistencies_of_the_paper():
     found = inconsistencies()
-    assert found.what[0] == "the tables of meteor and nist_2 are the same" and "0.50 of all examples" in found.evidence[1]
+    assert found.what[0] == "the tables of meteor and nist_2 are the same" and "the table of NIST-2 is the one" in found.evidence[0] and "0.50 of all examples" in found.evidence[1]
     assert "LMD for Race" in found.evidence[2] and "ADD for Gender" in found.evidence[2] and "HD for Religion #2" in found.evidence[3]
+
+
+def test_what_the_readme_says_lmd_reaches(committed, corpus):
+    shares = {}
+    for b in ("religion2", "race"):
+        phrases, firsts = load_phrases(b, "train", "redditbias").text, tuple(dict.fromkeys(p[0].lower() for p in load_spec(f"redditbias/{b}").pairs))
+        shares[b] = 100 * phrases.map(lambda t: bool(match_terms(t, firsts))).mean()
+    assert f"for Religion #2 and Race P alone reaches {shares['religion2']:.0f} and {shares['race']:.0f} % of the phrases" in (committed / "README.md").read_text(encoding="utf-8")

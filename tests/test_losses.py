@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import unavailable
+from conftest import CONFIGS, small_random, unavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
@@ -22,9 +22,13 @@ from redditbias_repro.losses import (
     combined_loss,
     get_method,
     hd_loss,
+    hd_release_loss,
     lmd_loss,
+    lmd_release_loss,
     locate_terms,
     occurrence_states,
+    pack_batch,
+    release_loss,
     target_pairs,
     term_tokens,
 )
@@ -34,7 +38,7 @@ SPEC = BiasSpec(
     targets1=["jews", "jewish men"], targets2=["christians", "christian men"], pairs=[["jews", "christians"], ["jewish", "christian"], ["jew", "christian"]],
     attributes1=["greed*", "shady practices", "violin"], name="small",
 )  # fmt: skip
-TEXTS = ["jews are greedy", "the christian jews, greedy and greedier", "nobody", "shady practices of a jew", "a violin and the christians with violin", "christian"]
+TEXTS = ["jews are greedy", "the christian jews, greedy and greedier", "nobody", "shady practices of a jew", "a violin and the christians with violin", "christian", "jews and jews"]
 
 
 @pytest.fixture(scope="module")
@@ -133,81 +137,182 @@ def test_losses_are_those_of_a_slow_loop(seed, occurrences, pairs, width):
     torch.testing.assert_close(hd_loss(h, bias_subspace(t1, t2).double()), slow_hd(h, t1, t2), rtol=1e-5, atol=1e-5)
 
 
-def slow_loss(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
-    """The whole loss of a batch, sentence by sentence, in Python; targets and attributes by comparing token sequences."""
-    def tokens_of(word):
-        ids = tokenizer(word)["input_ids"]
-        return tuple(ids[1:] if tokenizer.decode(ids[0]) == " " else ids)  # a blank of its own is no part of the term
+ATTRIBUTES = ("greedier", "greedy", "shady practices", "violin")  # words for those of SPEC
 
-    head, terms = model.get_output_embeddings(), sorted({t for p in spec.pairs for t in p})
-    rows = {t: head.weight[list(tokens_of(" " + t))].mean(0) for t in terms}
-    words = [(i, w) for i, w in enumerate(terms)] if name == "LMD" else [(i, w) for i, w in enumerate(("greedier", "greedy", "shady practices", "violin"))]
-    t1, t2 = torch.stack([rows[a] for a, _ in spec.pairs]), torch.stack([rows[b] for _, b in spec.pairs])
-    total, tokens = 0.0, 0
+
+def slow_occurrences(tokenizer, ids, words):
+    """(word, first token, token after the last) of each whole word, by comparing token sequences."""
+    def tokens_of(word):
+        found = tokenizer(word)["input_ids"]
+        return tuple(found[1:] if tokenizer.decode(found[0]) == " " else found)  # a blank of its own is no part of the term
+
+    for w in words:
+        for form in {tokens_of(" " + w), tokens_of(w)}:
+            for i in range(len(ids) - len(form) + 1):
+                ends = i + len(form) == len(ids) or not tokenizer.decode(ids[i + len(form)])[0].isalpha()
+                starts = i == 0 or tokenizer.decode(ids[i])[0] == " " or tokenizer.decode(ids[i - 1]) == " "
+                if tuple(ids[i : i + len(form)]) == form and ends and starts:
+                    yield w, i, i + len(form)
+
+
+def slow_targets(model, tokenizer, spec, detach):
+    weight = model.get_output_embeddings().weight
+    weight = weight.detach() if detach else weight
+
+    def row(term):
+        ids = tokenizer(" " + term)["input_ids"]
+        return weight[ids[1:] if tokenizer.decode(ids[0]) == " " else ids].mean(0)
+
+    return (torch.stack([row(p[i]) for p in spec.pairs]) for i in (0, 1))
+
+
+def slow_passes(model, tokenizer, texts):
+    """(token ids, loss of each token after the first, hidden states) of each text that has two tokens, one pass a text."""
     for text in texts:
         ids = tokenizer(text)["input_ids"]
-        if len(ids) < 2:
-            continue
-        out = model(torch.tensor([ids]), output_hidden_states=True)
-        hidden = out.hidden_states[-1][0]
+        if len(ids) > 1:
+            out = model(torch.tensor([ids]), output_hidden_states=True)
+            yield ids, [-torch.log_softmax(out.logits[0, i - 1], -1)[ids[i]] for i in range(1, len(ids))], out.hidden_states[-1][0]
+
+
+def slow_equation2(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
+    """Equation 2, sentence by sentence, in Python."""
+    words = sorted({t for p in spec.pairs for t in p}) if name == "LMD" else ATTRIBUTES
+    t1, t2 = slow_targets(model, tokenizer, spec, detach=False)
+    total, tokens = 0.0, 0
+    for ids, lm, hidden in slow_passes(model, tokenizer, texts):
         weight = [1.0] * len(ids)
-        for _, w in words:
-            for form in {tokens_of(" " + w), tokens_of(w)}:
-                for i in range(len(ids) - len(form) + 1):
-                    ends = i + len(form) == len(ids) or not tokenizer.decode(ids[i + len(form)])[0].isalpha()
-                    starts = i == 0 or tokenizer.decode(ids[i])[0] == " " or tokenizer.decode(ids[i - 1]) == " "
-                    if tuple(ids[i : i + len(form)]) != form or not ends or not starts:
-                        continue
-                    weight[i : i + len(form)] = [lambda_lm] * len(form)
-                    if name == "LMD" and i:
-                        part = torch.tensor([[w in p for p in spec.pairs]])
-                        total = total + lambda_d * slow_lmd(hidden[i - 1 : i], t1, t2, part)[0]
-                    elif name != "LMD":
-                        a = hidden[i : i + len(form)].mean(0, keepdim=True)
-                        total = total + lambda_d * (slow_add(a, t1, t2) if name == "ADD" else slow_hd(a, t1, t2))[0]
-        for i in range(1, len(ids)):
-            total = total - weight[i] * torch.log_softmax(out.logits[0, i - 1], -1)[ids[i]]
-        tokens += len(ids) - 1
+        for w, i, after in slow_occurrences(tokenizer, ids, words):
+            weight[i:after] = [lambda_lm] * (after - i)
+            if name == "LMD" and i:
+                total = total + lambda_d * slow_lmd(hidden[i - 1 : i], t1, t2, torch.tensor([[w in p for p in spec.pairs]]))[0]
+            elif name != "LMD":
+                total = total + lambda_d * (slow_add if name == "ADD" else slow_hd)(hidden[i:after].mean(0, keepdim=True), t1, t2)[0]
+        total = total + sum(w * loss for w, loss in zip(weight[1:], lm))
+        tokens += len(lm)
     return total / tokens
 
 
-@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
-def test_the_loss_of_a_batch_is_that_of_a_slow_loop(random_model, tokenizer, name):
-    """On six families of models: alignment, padding, weights and losses together, and their gradients."""
-    pairs = target_pairs(SPEC, tokenizer)
-    sentences = [s for s in locate_terms(tokenizer, TEXTS, METHODS[name].find(SPEC, pairs)) if len(s.input_ids) > 1]
-    batch = Collator(0)(sentences)
-    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
-    fast = DebiasLoss(METHODS[name], pairs, 0.25, 3.0)(random_model, outputs, batch)
-    slow = slow_loss(random_model, tokenizer, SPEC, TEXTS, name, 0.25, 3.0)
-    torch.testing.assert_close(fast, slow, rtol=2e-5, atol=2e-5)
-    for p, q in zip(*(torch.autograd.grad(x, list(random_model.parameters()), allow_unused=True) for x in (fast, slow))):
+def slow_release(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
+    """The release's objective from its description, sentence by sentence, in Python."""
+    t1, t2 = slow_targets(model, tokenizer, spec, detach=True)
+    _, s, v = torch.linalg.svd(torch.stack([(a - b) / 2 for a, b in zip(t1, t2)]))
+    k = next(k for k in range(1, len(s) + 1) if s[:k].square().sum() > 0.5 * s.square().sum())
+    debias, lm, projected = 0.0, [], 0.0
+    for ids, of_text, hidden in slow_passes(model, tokenizer, texts):
+        lm += of_text
+        if name == "LMD":
+            there = {w for w, _, _ in slow_occurrences(tokenizer, ids, [a for a, _ in spec.pairs])}
+            for n, (a, _) in enumerate(spec.pairs):
+                if a in there:
+                    ratio = torch.log_softmax(hidden @ torch.stack([t1[n], t2[n]]).T, -1)
+                    debias = debias + (ratio[:, 0] - ratio[:, 1]).abs().mean() / len(spec.pairs)
+            continue
+        for _, i, after in sorted(slow_occurrences(tokenizer, ids, ATTRIBUTES), key=lambda o: o[1]):
+            a = hidden[i:after].mean(0)
+            if name == "ADD":
+                debias = debias + slow_add(a[None], t1, t2)[0]
+                continue
+            own = sum((a @ v[j]) * v[j] for j in range(k))
+            projected = projected + own
+            debias = debias + (projected if name == "HD-accumulated" else own).abs().sum()
+    plain = torch.stack(lm).mean()
+    return lambda_lm * plain + lambda_d * debias if isinstance(debias, torch.Tensor) else plain
+
+
+def run_packed(model, batch, packed):
+    """Outputs of a model on a batch as it is, or packed into a line, and that batch."""
+    batch = pack_batch(batch, model.dtype) if packed else batch
+    inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids")}
+    return model(**inputs, output_hidden_states=True, use_cache=False), batch
+
+
+def assert_same_gradients(model, fast, slow):
+    for p, q in zip(*(torch.autograd.grad(x, list(model.parameters()), allow_unused=True) for x in (fast, slow))):
         torch.testing.assert_close(p, q, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
-def test_gradients_of_the_debiasing_loss_reach_the_transformer(random_model, tokenizer, name):
+def test_equation_2_is_that_of_a_slow_loop(random_model, tokenizer, name):
+    """On six families of models: alignment, padding, weights and losses together, and their gradients."""
+    method, pairs = METHODS[f"{name}-equation2"], target_pairs(SPEC, tokenizer)
+    sentences = [s for s in locate_terms(tokenizer, TEXTS, method.find(SPEC, pairs)) if len(s.input_ids) > 1]
+    outputs, batch = run_packed(random_model, Collator(0)(sentences), False)
+    fast = DebiasLoss(method, pairs, 0.25, 3.0)(random_model, outputs, batch)
+    slow = slow_equation2(random_model, tokenizer, SPEC, TEXTS, name, 0.25, 3.0)
+    torch.testing.assert_close(fast, slow, rtol=2e-5, atol=2e-5)
+    assert_same_gradients(random_model, fast, slow)
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD", "HD-accumulated"])
+def test_the_releases_objective_is_that_of_a_slow_loop(random_model, tokenizer, name):
     pairs = target_pairs(SPEC, tokenizer)
-    batch = Collator(0)(locate_terms(tokenizer, TEXTS[:2], METHODS[name].find(SPEC, pairs)))
-    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
-    loss = DebiasLoss(METHODS[name], pairs, 1.0, 1.0)
-    first_layer = next(p for n, p in random_model.named_parameters() if ".0." in n and p.dim() > 1)
-    (gradient,) = torch.autograd.grad(METHODS[name].loss(loss._occurrences(random_model, outputs.hidden_states[-1], batch, 0)).sum(), first_layer)
-    assert gradient.abs().max() > 0
+    for texts in (TEXTS, ["nobody is here", "a christian and christians"]):  # with occurrences, and without
+        sentences = [s for s in locate_terms(tokenizer, texts, METHODS[name].find(SPEC, pairs)) if len(s.input_ids) > 1]
+        outputs, batch = run_packed(random_model, Collator(0)(sentences), False)
+        fast = DebiasLoss(METHODS[name], pairs, 0.25, 3.0)(random_model, outputs, batch)
+        slow = slow_release(random_model, tokenizer, SPEC, texts, name, 0.25, 3.0)
+        torch.testing.assert_close(fast, slow, rtol=2e-5, atol=2e-5)
+        assert_same_gradients(random_model, fast, slow)
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD", "HD-accumulated", "LMD-equation2", "ADD-equation2", "HD-equation2"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_packed_batch_is_the_padded_one(tokenizer, family, name):
+    model, method, pairs = small_random(CONFIGS[family](len(tokenizer))).eval(), METHODS[name], target_pairs(SPEC, tokenizer)
+    batch = Collator(0)([s for s in locate_terms(tokenizer, TEXTS, method.find(SPEC, pairs)) if len(s.input_ids) > 1])
+    losses = []
+    for packed in (False, True):
+        outputs, given = run_packed(model, batch, packed)
+        losses.append(DebiasLoss(method, pairs, 0.25, 3.0)(model, outputs, given))
+    torch.testing.assert_close(*losses, rtol=2e-5, atol=2e-5)
+    assert_same_gradients(model, *losses)
+    plain = [model(**{k: v for k, v in b.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}).loss for b in (batch, pack_batch(batch))]
+    torch.testing.assert_close(*plain, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
+def test_gradients_of_the_debiasing_loss_reach_the_transformer(random_model, tokenizer, name):
+    """The release's reach nothing else: output vectors are detached. Equation 2's reach the output layer too."""
+    pairs = target_pairs(SPEC, tokenizer)
+    for which in (name, f"{name}-equation2"):
+        outputs, batch = run_packed(random_model, Collator(0)(locate_terms(tokenizer, TEXTS[:2], METHODS[which].find(SPEC, pairs))), False)
+        hidden = outputs.hidden_states[-1]
+        occurrences = DebiasLoss(METHODS[which], pairs, 1.0, 1.0)._occurrences(random_model, hidden, batch, 0)
+        loss = METHODS[which].loss(occurrences).sum()
+        (gradient,) = torch.autograd.grad(loss, hidden, retain_graph=True)
+        assert gradient.abs().max() > 0
+        assert occurrences.targets1.requires_grad is occurrences.targets2.requires_grad is (which != name)
+        first_layer = next(p for n, p in random_model.named_parameters() if ".0." in n and p.dim() > 1)
+        assert torch.autograd.grad(loss, first_layer)[0].abs().max() > 0
+
+
+def test_the_releases_losses_by_hand():
+    """Two sentences of two and one positions; |h·(t1 − t2)| is 2, 4 and 1 for the first pair, 1, 1 and 3 for the second."""
+    h, t1, t2 = torch.tensor([[2.0, 1.0], [-4.0, 1.0], [1.0, 3.0]]), torch.eye(2), torch.zeros(2, 2)
+    of, part = torch.tensor([0, 0, 1]), torch.tensor([[True, True], [False, True]])
+    assert lmd_release_loss(h, of, t1, t2, part).tolist() == [(3 + 1) / 2, 3 / 2]
+    assert lmd_release_loss(h, of, t1, t2, part, bias=torch.tensor([1.0, 0.0])).tolist() == [((3 + 3) / 2 + 1) / 2, 3 / 2]
+    diagonal = torch.tensor([[math.sqrt(0.5), math.sqrt(0.5)]])
+    assert hd_release_loss(torch.tensor([[1.0, 3.0], [-1.0, -3.0]]), diagonal).tolist() == pytest.approx([4.0, 4.0])
+    assert hd_release_loss(torch.tensor([[1.0, 3.0], [-1.0, -3.0]]), diagonal, accumulate=True).tolist() == pytest.approx([4.0, 0.0])
+    assert release_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 1.0]), 0.1, 10.0).item() == pytest.approx(0.2 + 15)
+    assert release_loss(torch.tensor([1.0, 3.0]), torch.zeros(0), 0.1, 10.0).item() == release_loss(torch.tensor([1.0, 3.0]), torch.zeros(2), 0.1, 10.0).item() == 2.0
 
 
 def test_untied_and_biased_output_layers(tokenizer):
     """The output layer's rows are used, not the input embeddings'; its bias enters LMD."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, tie_word_embeddings=False))
-    before = mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"]
+    before = [mean_losses(model, tokenizer, SPEC, TEXTS, m)["debias_loss"] for m in ("LMD", "LMD-equation2")]
     with torch.no_grad():
         model.lm_head.weight.zero_()  # the input embeddings stay
-    assert before > 0 and mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"] == 0
+    assert min(before) > 0 and mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"] == mean_losses(model, tokenizer, SPEC, TEXTS, "LMD-equation2")["debias_loss"] == 0
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(tokenizer)))
     with torch.no_grad():
         model.lm_head.bias[tokenizer(" jews")["input_ids"]] = 2.0
-    assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD")["debias_loss"] == pytest.approx(2.0)
+    assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD-equation2")["debias_loss"] == pytest.approx(2.0)
+    assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD")["debias_loss"] == pytest.approx(2.0 / 3), "one of three pairs"
 
 
 # --- where terms stand ---
@@ -273,24 +378,6 @@ def test_a_batch_without_terms_has_the_plain_loss(random_model, tokenizer, name)
     assert "debias_loss" not in loss.report()
 
 
-@pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
-def test_weights_of_whole_sentences(random_model, tokenizer, name):
-    """λ_LM weighs every token of a sentence with a term, none of one without."""
-    pairs = target_pairs(SPEC, tokenizer)
-    sentences = locate_terms(tokenizer, ["the jews are greedy people", "nobody here"], METHODS[name].find(SPEC, pairs))
-    total, plain = {}, []
-    for s in sentences:
-        batch = Collator(0)([s])
-        plain.append(random_model(input_ids=batch["input_ids"], labels=batch["labels"]).loss * (len(s.input_ids) - 1))
-    batch = Collator(0)(sentences)
-    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
-    for which in (name, f"{name}-sentence"):
-        loss = DebiasLoss(METHODS[which], pairs, 0.5, 0.0)
-        total[which] = loss(random_model, outputs, batch, n_tokens=1)
-    torch.testing.assert_close(total[f"{name}-sentence"], 0.5 * plain[0] + plain[1])
-    assert total[f"{name}-sentence"] < total[name] < plain[0] + plain[1]
-
-
 def test_bad_input(tokenizer):
     with pytest.raises(ValueError, match="block_size is 1"):
         locate_terms(tokenizer, ["a"], block_size=1)
@@ -298,8 +385,12 @@ def test_bad_input(tokenizer):
         get_method("HDD")
     with pytest.raises(ValueError, match="states is 'after'"):
         Method(states="after")
-    with pytest.raises(ValueError, match="weigh is 'batch': expected 'token' or 'sentence'"):
-        Method(weigh="batch")
+    with pytest.raises(ValueError, match="objective is 'batch': expected 'release' or 'equation2'"):
+        Method(objective="batch")
+    with pytest.raises(ValueError, match="no positions for equation 2"):
+        Method(states="sentence", terms="targets1", objective="equation2")
+    with pytest.raises(ValueError, match="is of pairs of targets"):
+        Method(states="sentence")
     with pytest.raises(ValueError, match="expected a fast tokenizer"):
         locate_terms(object(), ["a"])
     with pytest.raises(ValueError, match="no attribute_pairs"):
@@ -343,7 +434,9 @@ def test_training_sentences_say_what_is_wrong(tokenizer):
             training_sentences(SPEC, tokenizer, texts, "HD")
     with pytest.raises(ValueError, match="no attribute of A1"):
         training_sentences(SPEC, tokenizer, ["hello there"], "HD")
+    with pytest.raises(ValueError, match="no t1 of a pair"):
+        training_sentences(SPEC, tokenizer, ["greedy christians"], "LMD")
     with pytest.raises(ValueError, match="no target term of a pair"):
-        training_sentences(SPEC, tokenizer, ["greedy there"], "LMD")
+        training_sentences(SPEC, tokenizer, ["greedy there"], "LMD-equation2")
     with pytest.raises(ValueError, match="nothing to augment"):
         training_sentences(SPEC, tokenizer, ["hello there"], "CDA")

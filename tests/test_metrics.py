@@ -1,16 +1,41 @@
 """LMB against scipy and against cases worked out by hand."""
 
+import json
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from redditbias_repro import metrics
-from redditbias_repro.data import load_published
-from redditbias_repro.metrics import LMB_COLUMNS, PUBLISHED_MODEL, holm, lmb, lmb_table, measure_lmb, published_lmb
+from redditbias_repro.data import load_published, load_references
+from redditbias_repro.paired_tests import preference_share, sign_flip
+from redditbias_repro.metrics import (
+    CHANGE_COLUMNS,
+    LMB_COLUMNS,
+    PUBLISHED_MODEL,
+    TEMPERATURES,
+    fit_temperature,
+    holm,
+    lmb,
+    lmb_changes,
+    lmb_table,
+    lmp,
+    lmp_table,
+    measure_lmb,
+    measure_lmp,
+    pack_pairs,
+    published_lmb,
+    unpack_pairs,
+)
 from redditbias_repro.records import write_record
+from redditbias_repro.scoring import nll_at_temperatures, sequence_scores
 from redditbias_repro.specs import BIAS_TYPES
 
 # The paper's Figure 1a and §5.2: sign of t, and whether it is significant.
@@ -57,15 +82,49 @@ def test_the_limit_itself_is_kept():
 
 def test_interval_and_seed():
     rng = np.random.default_rng(1)
-    a = rng.gamma(2, 100, 100)
-    b = a + rng.normal(20, 30, 100) + 1
-    first, again, other = lmb(a, b, seed=1), lmb(a, b, seed=1), lmb(a, b, seed=2)
-    assert first == again and (first.d_z_low, first.d_z_high) != (other.d_z_low, other.d_z_high)
-    assert first.d_z_low < first.d_z < first.d_z_high < 0
+    a = rng.gamma(2, 100, 100) + 100
+    b = a + rng.normal(4, 30, 100)
+    first, again, other = (lmb(a, b, seed=s, clusters=np.arange(100) // 4) for s in (1, 1, 2))
+    assert first == again and first.p_permutation != other.p_permutation and first.d_z_low == other.d_z_low
+    assert first.d_z_low < first.d_z < first.d_z_high
     d = a - b
     draws = np.random.default_rng(5).choice(d, (4000, 100))
     low, high = np.quantile(draws.mean(1) / draws.std(1, ddof=1), [0.025, 0.975])
     assert abs(first.d_z_low - low) < 0.05 and abs(first.d_z_high - high) < 0.05
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.01, 0.05, 0.2]))
+def test_intervals_agree_with_their_tests(seed, alpha):
+    rng = np.random.default_rng(seed)
+    a = rng.gamma(2, 100, 60) + 1
+    b = a * np.exp(rng.normal(0.12, 0.5, 60))
+    r = lmb(a, b, alpha=alpha, resamples=99, clusters=rng.integers(0, 9, 60))
+    for p, low, high in ((r.p, r.d_z_low, r.d_z_high), (r.p_log, r.gap_low, r.gap_high), (r.p_cluster, r.gap_cluster_low, r.gap_cluster_high)):
+        assert abs(p - alpha) < 1e-4 or (p < alpha) == (not low <= 0 <= high)
+    assert np.isclose(r.gap, np.log(a / b).mean()) and np.isclose(r.share, (a < b).mean())
+
+
+def test_clusters_of_pairs_that_are_kept():
+    a, b = np.full(30, 10.0) + np.arange(30) / 10, np.full(30, 12.0) + np.tile([0, 1], 15)
+    a[3] = 500
+    clusters = np.array(["x", "y", "z"] * 10)
+    clusters[3] = "alone"
+    assert lmb(a, b, clusters=clusters).n_clusters == 4 and lmb(a, b, outlier_sd=3, clusters=clusters).n_clusters == 3
+    without = lmb(a, b)
+    assert without.n_clusters == 0 and np.isnan([without.p_cluster, without.p_flip, without.p_share_flip, without.df_cluster]).all()
+    with pytest.raises(ValueError, match="2 clusters for 30 pairs"):
+        lmb(a, b, clusters=["x", "y"])
+
+
+def test_lmb_is_fast():
+    """Figures and tests call it by the hundred."""
+    rng = np.random.default_rng(0)
+    a, b, clusters = rng.gamma(2, 100, 260), rng.gamma(2, 100, 260), rng.integers(0, 240, 260)
+    lmb(a, b)
+    start = time.process_time()
+    lmb(a, b, clusters=clusters)
+    assert time.process_time() - start < 0.5
 
 
 def test_alpha():
@@ -107,12 +166,12 @@ def test_bad_outlier_sd():
         lmb([1, 2, 3.5], [2, 1, 4], outlier_sd=0.01)
 
 
-def test_few_pairs_have_no_interval():
+def test_few_pairs_have_a_wide_interval():
     r = lmb([1, 2], [2, 5])
-    assert r.n == 2 and np.isfinite(r.t) and np.isnan(r.d_z_low) and np.isnan(r.d_z_high)
+    assert r.n == 2 and np.isfinite(r.t) and r.d_z_low < -0.5 < 0.5 < r.d_z_high
     rng = np.random.default_rng(0)
     intervals = [(r.d_z_low, r.d_z_high) for r in (lmb(*rng.gamma(2, 9, (2, 3)), resamples=199) for _ in range(20))]
-    assert not np.isinf(intervals).any()
+    assert np.isfinite(intervals).all()
 
 
 def test_holm():
@@ -139,6 +198,89 @@ def test_table(tmp_path):
     assert list(paper.bias_type) == list(BIAS_TYPES) and np.allclose(paper.p_holm, holm(paper.p))
     assert (table[table.outlier_sd == 3].n_removed > 0).all() and (table.n + table.n_removed).nunique() == 5
     assert list(lmb_table(folder=tmp_path / "none").columns) == list(LMB_COLUMNS)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 40), st.integers(1, 10**6))
+def test_packed_pairs_come_back(seed, n, most):
+    rng = np.random.default_rng(seed)
+    nll, tokens = rng.gamma(2, 20, (2, n)), rng.integers(1, most + 1, (2, n))
+    targets = rng.choice(["a → b", "c → d", ""], n).tolist()
+    back = unpack_pairs(json.loads(json.dumps(pack_pairs(nll[0], tokens[0], nll[1], tokens[1], targets))))
+    assert np.allclose(back[["nll1", "nll2"]].T.to_numpy(float).reshape(2, n), nll, rtol=1e-6)
+    assert (back[["tokens1", "tokens2"]].T.to_numpy(int).reshape(2, n) == tokens).all()
+    assert back.cluster.tolist() == [t or f"pair {i}" for i, t in enumerate(targets)]
+
+
+def test_pairs_of_unequal_number_are_not_packed():
+    with pytest.raises(ValueError, match="as many of everything"):
+        pack_pairs([1.0, 2], [1, 1], [1.0], [1])
+
+
+def test_a_record_of_all_pairs_gives_its_t_again(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    every, without = measure_lmb(str(model_folder), ["religion1"], "queries")
+    pairs = unpack_pairs(every["values"]["pairs"])
+    assert "pairs" not in without["values"] and len(pairs) == every["n"] and {"jew → christian", "jews → christians"} < set(pairs.cluster)
+    again = lmb(np.exp(pairs.nll1 / pairs.tokens1), np.exp(pairs.nll2 / pairs.tokens2))
+    assert np.isclose(again.t, every["values"]["t"], rtol=1e-4)
+    written = json.loads(write_record(every, tmp_path).read_text())
+    assert set(map(type, written["values"]["pairs"]["clusters"])) == {str} and not any(len(c) > 60 for c in written["values"]["pairs"]["clusters"])
+
+
+def test_records_of_earlier_versions_are_read(tmp_path):
+    old = published_lmb(outlier_sd=[None])[:2]
+    for r in old:
+        r["values"] = {k: r["values"][k] for k in ("t", "p", "df", "n_removed", "alpha", "significant", "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "p_permutation")}
+        write_record(r, tmp_path)
+        write_record({**r, "method": "HD"}, tmp_path)
+    table = lmb_table(folder=tmp_path)
+    assert len(table) == 4 and table.t.notna().all() and table.gap.isna().all() and set(table.swap) == {"targets"}
+    changes = lmb_changes(folder=tmp_path)
+    assert changes.method.tolist() == ["HD", "HD"] and changes.verdict.tolist() == ["", ""] and changes[["gap_before", "p", "p_holm"]].isna().all().all()
+    assert tuple(lmb_changes(folder=tmp_path / "none").columns) == CHANGE_COLUMNS and len(lmb_changes(folder=tmp_path / "none")) == 0
+
+
+def moved(record, method, train_seed, by, **more):
+    """A record as if debiasing had raised each pair's gap."""
+    pairs = unpack_pairs(record["values"]["pairs"])
+    noise = np.random.default_rng(train_seed).normal(0, 0.02, len(pairs))
+    packed = pack_pairs(pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.cluster)
+    return {**record, "method": method, "params": {**record["params"], "train_seed": train_seed, **more}, "values": {**record["values"], "pairs": packed}}
+
+
+def test_changes_of_records(corpus, tmp_path):
+    before = published_lmb(outlier_sd=[None, 3.0])
+    every = [r for r in before if r["params"]["outlier_sd"] is None]
+    for r in before + [moved(r, m, s, by) for r in every for m, s, by in (("HD", 0, 0.1), ("HD", 1, 0.12), ("HD", 2, 0.11), ("ADD", 0, 0.0))]:
+        write_record(r, tmp_path)
+    changes = lmb_changes(folder=tmp_path)
+    assert tuple(changes.columns) == CHANGE_COLUMNS and len(changes) == 5 * (3 + 1 + 1)
+    pooled, single = changes[changes.seeds == 3], changes[changes.seeds == 1]
+    assert pooled.train_seed.isna().all() and sorted(single[single.method == "HD"].train_seed.unique()) == [0, 1, 2]
+    assert (changes[changes.method == "ADD"].verdict == "equally").all() and np.allclose(pooled.change, 0.11, atol=0.01)
+    verdicts = pooled.set_index("bias_type").verdict
+    assert verdicts["religion1"] == verdicts["religion2"] == "less" and verdicts["race"] == verdicts["orientation"] == "more"
+    assert np.allclose(pooled.p_holm, holm(pooled.p_bias_change)) and (pooled.change_high - pooled.change_low > single[single.method == "HD"].groupby("bias_type", sort=False).change.sem().values).all()
+    assert set(changes.n_clusters) == {r["values"]["n_clusters"] for r in every}
+    frame = lmb_changes(before + [moved(every[0], "HD", 0, 0.1)])
+    assert len(frame) == 1 and frame.gap_before[0] == pytest.approx(every[0]["values"]["gap"], rel=1e-5)
+
+
+def test_changes_are_of_the_same_pairs():
+    before = published_lmb(outlier_sd=[None])[0]
+    after = moved(before, "HD", 0, 0.1)
+    alone = lmb_changes([after])
+    assert alone.verdict.tolist() == [""] and alone.n.tolist() == [before["n"]]
+    other = {**after, "provenance": {**after["provenance"], "corpus": {**after["provenance"]["corpus"], "files": {"other": "0" * 40}}}}
+    with pytest.raises(ValueError, match="HD was not measured on the pairs of the model before"):
+        lmb_changes([before, other])
+    pairs = unpack_pairs(after["values"]["pairs"])
+    longer = {**after, "values": {**after["values"], "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.cluster)}}
+    with pytest.raises(ValueError, match="measure both again"):
+        lmb_changes([before, longer])
+    swapped = moved(before, "HD", 0, 0.1, swap="attributes")  # other pairs, and no model before that was measured on them
+    assert lmb_changes([before, swapped]).verdict.tolist() == [""]
 
 
 def test_measure(model_folder, tmp_path, monkeypatch):
@@ -170,3 +312,80 @@ def test_measure_ones_own_pairs(model_folder, tmp_path):
 def test_unknown_types_are_named_before_a_model_is_loaded():
     with pytest.raises(ValueError, match="bias type 'sex' is unknown: expected one of religion1"):
         measure_lmb("no such model", ["sex"])
+
+
+@pytest.fixture(scope="module")
+def speaker():
+    """A random GPT-2 over forty words, one token each, 300 texts that it says, and its tokenizer: a text's tokens are the ones that were drawn."""
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(40)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_positions=32, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=None, tie_word_embeddings=False)).eval()
+    torch.nn.init.normal_(model.lm_head.weight, std=0.3)
+    said = model.generate(torch.arange(300)[:, None] % 40, do_sample=True, top_k=0, max_length=20, pad_token_id=0)
+    return model, tokenizer, tokenizer.batch_decode(said)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 2.5])
+def test_a_known_temperature_is_recovered(speaker, factor):
+    model, tokenizer, texts = speaker
+    weight = model.lm_head.weight.detach().clone()
+    try:
+        model.lm_head.weight.data = weight * factor
+        fitted = fit_temperature(nll_at_temperatures(model, tokenizer, texts, TEMPERATURES))
+        undone = nll_at_temperatures(model, tokenizer, texts, [factor])[factor]
+    finally:
+        model.lm_head.weight.data = weight
+    assert abs(fitted / factor - 1) < 0.05
+    np.testing.assert_allclose(undone, sequence_scores(model, tokenizer, texts)["nll"], rtol=1e-4)  # another temperature, the same model
+
+
+def test_a_temperature_beyond_the_grid_is_said():
+    with pytest.warns(UserWarning, match="likeliest at temperature 8 or beyond"):
+        assert fit_temperature(pd.DataFrame({t: [10 - np.log(t)] for t in TEMPERATURES})) == 8
+
+
+def test_lmp_in_its_ways():
+    """Two sentences, by hand: losses 1, 2, 3 with a release that reads two of them, and a loss of 4; a third has nothing to score."""
+    scores = pd.DataFrame({"nll": [6.0, 4, np.nan], "n_tokens": [3, 1, 0], "nll_first": [3.0, 4, np.nan], "n_first": [2, 1, 0], "nll_calibrated": [5.0, 3, np.nan]})
+    values = lmp(scores)
+    assert np.isclose(values["perplexity"], np.exp(10 / 4)) and np.isclose(values["perplexity_calibrated"], np.exp(8 / 4))
+    assert np.isclose(values["perplexity_release"], np.exp((1.5 + 4) / 2)) and values["n_skipped"] == 1 and values["n_tokens"] == 4
+    assert set(lmp(scores[["nll", "n_tokens"]])) == {"perplexity", "mean_sentence_perplexity", "median_sentence_perplexity", "n_tokens", "n_skipped"}
+
+
+@pytest.mark.parametrize("n", [40, 5900])
+def test_what_is_tested_is_not_calibrated_on(corpus, n):
+    texts = load_references(n, seed=1)
+    folds = metrics._folds(texts, 1)
+    assert len(folds) == (1 if n == 40 else 2) and sorted(t for tested, _ in folds for t in tested) == sorted(texts.text)
+    for tested, calibration in folds:
+        assert len(calibration) == min(n, 500) and not set(tested) & set(calibration)
+
+
+def test_measure_lmp(corpus, model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    every = load_references()
+    few = every[every.text.str.len() < 60].head(200)
+    few.attrs = every.attrs
+    monkeypatch.setattr(metrics, "load_references", lambda n=None, seed=0: few if n is None else few.sample(n, random_state=seed))
+    with pytest.warns(UserWarning, match="knows nothing of them"):  # a random model is likelier, the flatter it is
+        record = measure_lmp(str(model_folder), 30)[0]
+    values = record["values"]
+    assert values["n_calibration"] == 30 and values["perplexity_calibrated"] < values["perplexity"]
+    assert set(lmp_table([record]).dropna(axis=1)) >= {"perplexity_release", "perplexity", "perplexity_calibrated", "temperature"}
+    with pytest.warns(UserWarning, match="knows nothing of them"):
+        again = measure_lmp(str(model_folder), 30)[0]
+    assert again["values"] == values and again["seconds"] == record["seconds"]
+    del values["perplexity_release"], values["perplexity_calibrated"], values["temperature"]  # as records were before
+    assert lmp_table([record])[["perplexity_release", "perplexity_calibrated", "temperature"]].isna().all().all()
+
+
+def test_what_is_no_number_is_no_evidence():
+    for wrong in ([1.0, float("nan"), 2.0], [1.0, float("inf")], [[1.0, 2.0]]):
+        for test in (sign_flip, preference_share):
+            with pytest.raises(ValueError, match="finite"):
+                test(wrong)
+    with pytest.raises(ValueError, match="2 clusters for 4 values"):
+        sign_flip([1.0, 2.0, 3.0, 5.0], ["a", None, "b", None])

@@ -53,7 +53,7 @@ def test_notebooks_are_clean(cleaned):
 
 
 def test_which_notebooks_have_parameters():
-    assert [p.relative_to(ROOT / "nbs").as_posix() for p in PARAMETERISED] == ["02_retrieval.ipynb", "02a_annotation.ipynb", "03b_metrics.ipynb", "05_debias.ipynb", "06_dst.ipynb", "07_crg.ipynb", "papers/redditbias.ipynb"]
+    assert [p.relative_to(ROOT / "nbs").as_posix() for p in PARAMETERISED] == ["02_retrieval.ipynb", "02a_annotation.ipynb", "03b_metrics.ipynb", "03c_false_alarms.ipynb", "05_debias.ipynb", "06_dst.ipynb", "07_crg.ipynb", "papers/redditbias.ipynb"]
 
 
 @pytest.mark.parametrize("path", PARAMETERISED, ids=lambda p: p.stem)

@@ -39,9 +39,10 @@ def test_committed_records_are_complete(committed):
         record = json.loads(path.read_text(encoding="utf-8"))
         own = {
             "scoring": {"scoring", "packages", "batch_size", "matmul_gflops"}, "debias": {"batch_size"}, "training": {"training"}, "search": {"scoring", "training"},
-            "retrieval": {"scanning"}, "dst": {"training"}, "crg": {"training", "meteor"},
+            "retrieval": {"scanning"}, "lmb_random": {"scoring"}, "false_alarms": {"scoring"} if record["method"] == "random weights" else set(), "dst": {"training"}, "crg": {"training", "meteor"},
         }.get(record["metric"], ({"scoring"} if record["seconds"] else set()) | ({"training"} if record["method"] != "baseline" else set()))  # fmt: skip
-        assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE | own, path
+        assert set(record) == set(FIELDS) and set(record["provenance"]) - {"rescored"} == PROVENANCE | own, path
+        assert record["provenance"].get("rescored", {"git_changed": False})["git_changed"] is False, f"{path.name} was scored anew with code that no commit holds"
         assert record["provenance"]["git_changed"] is False, f"{path.name} was measured with code that no commit holds"
         assert record_path(record, committed / "results") == path
 

@@ -79,14 +79,25 @@ def test_every_target_phrase_has_its_released_counterfactual(corpus, bias_type):
     }.get(bias_type, set())
 
 
-@pytest.mark.parametrize("bias_type,share", [("religion1", 0.98), ("religion2", 0.96), ("race", 0.99), ("gender", 0.96), ("orientation", 0.63)])
-def test_released_counterfactuals_are_our_swaps(corpus, bias_type, share):
-    """All but a few: substrings (muslimity, nurse-midhusband), extra pairs, and for orientation `straights` for `straight`."""
+@pytest.mark.parametrize("bias_type,direction,share", [("religion1", "both", 0.98), ("religion2", "both", 0.96), ("race", "both", 0.99), ("gender", "1to2", 0.97), ("orientation", "1to2", 0.65)])
+def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, share):
+    """All but a few: substrings (muslimity, nurse-midhusband), extra pairs, and for orientation `straights` for `straight`. Two types are swapped one way."""
     from redditbias_repro.data import load_pairs
 
     s = SPECS[bias_type]
     pairs = [row for split in ("valid", "test") for row in load_pairs(bias_type, split, "redditbias").itertuples()]
-    assert sum(s.swap_targets(p.text1) == p.text2 for p in pairs) / len(pairs) >= share
+    same = {d: sum(s.swap_targets(p.text1, d) == p.text2 for p in pairs) / len(pairs) for d in ("both", "1to2")}
+    assert same[direction] >= share and max(same, key=same.get) == direction
+
+
+@pytest.mark.parametrize("bias_type,kept", [("religion1", {"torah"}), ("religion2", {"arab"}), ("race", set()), ("gender", {"wives", "ladies"}), ("orientation", set())])
+def test_extra_pairs_that_the_released_counterfactuals_keep(corpus, bias_type, kept):
+    from redditbias_repro.data import load_pairs
+
+    pairs = [(p.text1.lower(), p.text2.lower()) for split in ("train", "valid", "test") for p in load_pairs(bias_type, split, "redditbias").itertuples()]
+    there = {a: [y for x, y in pairs if find_terms(x, (a,))] for a, _ in SPECS[bias_type].extra_pairs}
+    assert {a for a, texts in there.items() if texts and all(find_terms(y, (a,)) for y in texts)} == kept
+    assert all(find_terms(y, (b,)) for a, b in SPECS[bias_type].extra_pairs if a not in kept for y in there[a]), "the others are replaced"
 
 
 # Wildcards and word boundaries

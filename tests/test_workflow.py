@@ -48,12 +48,28 @@ def planned(config, *arguments):
 
 
 def test_what_the_grid_is():
-    """Five types by four methods; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
-    assert planned("smollm") == {"fetch": 1, "tried": 9, "chosen": 3, "configured": 1, "debias": 20, "talk": 2 * 21, "redditbias": 1, "all": 1}
-    assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 20 * 3, "talk": 2 * 2 * 21 * 3, "redditbias": 2, "all": 1}
+    """Five types by five methods by three seeds; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
+    assert planned("smollm") == {"fetch": 1, "tried": 45, "chosen": 15, "configured": 1, "debias": 75, "talk": 2 * 21, "redditbias": 1, "all": 1}
+    assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 25 * 3, "talk": 2 * 2 * 21 * 3, "redditbias": 2, "all": 1}
     assert planned("demo") == {"fetch": 1, "configured": 1, "debias": 1, "redditbias": 1, "all": 1}
-    assert planned("smollm-sentence") == {"fetch": 1, "configured": 1, "debias": 8, "redditbias": 1, "all": 1}
-    assert planned("smollm", "search") == {"fetch": 1, "tried": 9, "chosen": 3, "search": 1}
+    assert planned("smollm-equation2") == {"fetch": 1, "tried": 9, "chosen": 3, "debias": 15, "redditbias": 1, "all": 1}
+    assert planned("smollm", "search") == {"fetch": 1, "tried": 45, "chosen": 15, "search": 1}
+
+
+def test_what_records_say_was_measured_is_left_out():
+    left = planned("smollm", "--config", "resume=True")
+    trained = read_records(metric="training")
+    ours = trained[trained.method.isin(["LMD", "ADD", "HD", "CDA", "FT"]) & (trained.model == "smollm2-135m-instruct")]
+    assert left.get("debias", 0) >= 75 - len(ours) and left.get("talk", 0) < 2 * 21
+
+
+def test_make_goes_on_with_a_part():
+    """What `make full RESUME=1 SNAKEMAKE=search` calls: the target is no entry of the configuration."""
+    told = subprocess.run(["make", "--dry-run", "full", "RESUME=1", "SNAKEMAKE=search"], cwd=ROOT, capture_output=True, text=True).stdout
+    command = re.search(r"snakemake (--quiet [^|]*)\|\|", told)[1].split()
+    assert command[-1] == "search" and "resume=True" in command
+    done = subprocess.run([str(Path(sys.executable).with_name("snakemake")), "--dry-run", *command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def test_the_paper_profile_searches_the_papers_grid():
@@ -64,7 +80,9 @@ def test_the_paper_profile_searches_the_papers_grid():
 
 def test_any_part_can_be_asked_for():
     assert planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1}
-    borrowed = planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-HD-0.ipynb")
+    own = planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-HD-1.ipynb")
+    assert own == {"fetch": 1, "tried": 3, "chosen": 1, "debias": 1}
+    borrowed = planned("smollm-equation2", "runs/smollm-equation2/debias/smollm2-135m-instruct/gender-HD-equation2-0.ipynb")
     assert borrowed == {"fetch": 1, "tried": 3, "chosen": 1, "debias": 1}, "gender takes what religion1's search chose"
 
 
@@ -77,7 +95,7 @@ def test_a_cluster_takes_the_grid_unchanged():
 def test_a_debiasing_run_gets_its_parameters():
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "smollm.yaml")
     command = next(line for line in done.stdout.splitlines() if "gender-HD-0.ipynb" in line and "papermill" in line)
-    for part in ("-f runs/smollm/chosen/smollm2-135m-instruct/religion1-HD.yaml", "-p method HD -p bias_type gender", "-p epochs 2 -p phrases 0 -p lmp_sentences 2000", "-p results_dir results"):
+    for part in ("-f runs/smollm/chosen/smollm2-135m-instruct/gender-HD.yaml", "-p method HD -p bias_type gender", "-p epochs 2 -p phrases 0 -p lmp_sentences 2000", "-p results_dir results"):
         assert part in command, command
 
 
