@@ -149,11 +149,9 @@ def holm(
     p: Iterable[float],  # (k,) p-values of one family; nan is no test
 ) -> np.ndarray:  # (k,) corrected p-values, in the same order
     "Holm's step-down correction"
-    from statsmodels.stats.multitest import multipletests
-
     p = np.asarray(list(p), dtype=np.float64)
-    known = ~np.isnan(p)
-    p[known] = multipletests(p[known], method="holm")[1] if known.any() else p[known]
+    order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]  # nan sorts last
+    p[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return p
 
 # %% ../nbs/03b_metrics.ipynb #ee89bb6e

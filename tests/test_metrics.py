@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -178,6 +179,11 @@ def test_holm():
     """By hand: sorted p times 5, 4, 3, 2, 1, never falling, at most 1."""
     assert np.allclose(holm([0.04, 0.001, 0.9, 0.03, 0.012]), [0.09, 0.005, 0.9, 0.09, 0.048])
     assert len(holm([])) == 0
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 7, 40):
+        p = rng.uniform(size=n) ** 4
+        p[n // 2 :] = np.round(p[n // 2 :], 1)  # ties
+        np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-14)
 
 
 @pytest.mark.parametrize("bias_type", BIAS_TYPES)
