@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .data import TABLE3, table3
-from .metrics import METHOD_ORDER, PAPER_METHODS, lmb_changes, lmb_table, lmp_table, order_methods
+from .metrics import METHOD_ORDER, PAPER_METHODS, lmb_changes, lmb_table, lmp_changes, order_methods
 from .records import project_path, read_records, write_atomic
 from .specs import BIAS_TYPES, load_spec
 
@@ -323,23 +323,21 @@ def changes_report(
     return to_markdown(_wide(table, ["model", "method"], cell), f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}")
 
 # %% ../nbs/08_figures.ipynb #0b23a33a
-def _with_rise(table: pd.DataFrame) -> pd.DataFrame:
-    "Debiased models of an `lmp_table` with `before`, their model's own perplexity on as many references, and `rise`, the change as a share"
-    before = table[table.method == "baseline"][["model", "n", "perplexity"]].rename(columns={"perplexity": "before"})
-    after = table[table.method != "baseline"].merge(before, on=["model", "n"])
-    return after.assign(rise=after.perplexity / after.before - 1)
-
-
 def lmp_report(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> str:
-    "LM perplexity of every debiased model as a small Markdown table, its change in brackets; empty if there is none"
-    after = _with_rise(lmp_table(folder=folder))
+    "LM perplexity of every debiased model as a small Markdown table, its change in brackets with its interval; empty if there is none"
+    after = lmp_changes(folder=folder)
+    several = after.seeds > 1
+    after = pd.concat([after[several], after[~several]]).drop_duplicates(["model", "n", "method", "bias_type"])
     if not len(after):
         return ""
-    wide = _wide(after, ["model", "method"], lambda g: f"{g.perplexity.mean():.1f} ({g.rise.mean():+.0%})")
+    interval = lambda r: "" if np.isnan(r.rise_low) else f", {r.rise_low:+.0%} to {r.rise_high:+.0%}"
+    wide = _wide(after, ["model", "method"], lambda g: "; ".join(f"{r.after:.1f} ({r.rise:+.0%}{interval(r)})" for r in g.itertuples()))
     known = "; ".join(f"{m}: {p:.1f} on {n:,} references" for m, p, n in dict.fromkeys(zip(after.model, after.before, after.n)))
-    return to_markdown(wide, f"LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change. Before debiasing: {known}{_seeds(after)}.")
+    seeds = f" Geometric means of {', '.join(sorted({str(n) for n in after.seeds[after.seeds > 1]}))} training seeds where there are several." if several.any() else ""
+    caption = "LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change with its 95 % interval (paired by sentence), where the record keeps its sentences."
+    return to_markdown(wide, f"{caption} Before debiasing: {known}.{seeds}")
 
 # %% ../nbs/08_figures.ipynb #2a794d87
 def record_origins(

@@ -28,9 +28,9 @@ from .specs import BIAS_TYPES
 
 # %% auto #0
 __all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'CHANGE_COLUMNS', 'RELEASE_TOKENS', 'TEMPERATURES',
-           'CALIBRATION', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
-           'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmb_changes', 'lmp', 'fit_temperature',
-           'measure_lmp', 'lmp_table']
+           'CALIBRATION', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs',
+           'unpack_pairs', 'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmb_changes', 'lmp',
+           'fit_temperature', 'measure_lmp', 'lmp_table', 'lmp_changes']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -202,14 +202,23 @@ def _counts(values) -> np.ndarray:
     return values.astype("<u2" if not len(values) or values.max() < 1 << 16 else "<u4")
 
 
+def _floats(text: str) -> np.ndarray:
+    "Little-endian float32 in hexadecimal"
+    return np.frombuffer(bytes.fromhex(text), "<f4").astype(np.float64)
+
+
+def _whole(text: str, n: int) -> np.ndarray:
+    "n whole numbers in hexadecimal, uint16 or uint32"
+    content = bytes.fromhex(text)
+    return np.frombuffer(content, f"<u{len(content) // n if n else 2}").astype(int)
+
+
 def unpack_pairs(
     pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
 ) -> pd.DataFrame:  # nll1, tokens1, nll2, tokens2, cluster (the terms exchanged; "pair 17" where they are not known), a row for each pair
     "The scores of each pair that a record keeps. log perplexity = nll / tokens"
-    nll = {k: np.frombuffer(bytes.fromhex(pairs[k]), "<f4").astype(np.float64) for k in ("nll1", "nll2")}
-    content = {k: bytes.fromhex(pairs[k]) for k in ("tokens1", "tokens2", "cluster")}
-    n = len(nll["nll1"])
-    counts = {k: np.frombuffer(c, f"<u{len(c) // n if n else 2}").astype(int) for k, c in content.items()}
+    nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
+    counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
     names = pairs["clusters"]
     cluster = [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(counts.pop("cluster"))]
     return pd.DataFrame({**nll, **counts, "cluster": cluster})[["nll1", "tokens1", "nll2", "tokens2", "cluster"]]
@@ -472,8 +481,9 @@ def measure_lmp(
             scores = _cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
             stats = {k: v + stats.get(k, 0) if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds") else v for k, v in scores.attrs["stats"].items()}
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
-    values = lmp(pd.concat(frames, ignore_index=True))
-    values |= {"temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    scores = pd.concat(frames, ignore_index=True)
+    values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    values["sentences"] = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
     used = texts.attrs["corpus"]
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
     fields = dict(paper="redditbias", metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
@@ -490,3 +500,68 @@ def lmp_table(
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
     "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
     return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/03b_metrics.ipynb #b4ba0d11
+def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
+    "(sentences,) linearised changes of log perplexity: their mean is the change, their spread over sentences its uncertainty"
+    n = before["tokens"].to_numpy(dtype=float)
+    d = (after[nll] - before[nll]).to_numpy()
+    change = d.sum() / n.sum()
+    return change + (d - change * n) / n.mean()
+
+
+def _unpack_sentences(record) -> pd.DataFrame | None:
+    "nll, nll_calibrated and tokens of each sentence that a row of a record keeps, those without a token to score left out"
+    kept = record["sentences"]
+    if not isinstance(kept, dict):
+        return None
+    nll = {k: _floats(kept[k]) for k in ("nll", "nll_calibrated")}
+    scores = pd.DataFrame({**nll, "tokens": _whole(kept["tokens"], len(nll["nll"]))})
+    return scores[scores["nll"].notna()]
+
+
+LMP_CHANGE_COLUMNS = (
+    "model", "method", "bias_type", "train_seed", "corpus", "n", "seeds", "before", "after", "rise", "rise_low", "rise_high", "p", "p_holm",
+    "before_calibrated", "after_calibrated", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
+)  # fmt: skip
+
+
+def lmp_changes(
+    records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
+    folder: Path | None = None,  # default: `results/` of the checkout
+    alpha: float = 0.05,
+) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`; rise: a share of the perplexity before; train_seed is nan in rows of several seeds
+    """The perplexity of every debiased model against that of the model before, on the same sentences, with 1 − alpha intervals and p of a paired
+    t-test of log perplexity; nan where a record keeps no sentences. After several trainings: the geometric mean. p_holm: over a method's bias types.
+
+    `ValueError` where two records that are to be compared are not of the same sentences."""
+    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "sentences", "provenance")), []
+    for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
+        before = group[group["method"] == "baseline"]
+        if not len(before):
+            continue
+        before = before.iloc[0]
+        for (_, method, order, bias_type), runs in group[group["method"] != "baseline"].groupby(["method_order", "method", "order", "bias_type"]):
+            each = [(seed, [run]) for seed, (_, run) in zip(runs["train_seed"], runs.iterrows())]
+            for seed, of in [*each, (np.nan, [run for _, (run,) in each])] if len(each) > 1 else each:
+                about = dict(model=model, method=method, bias_type=bias_type, train_seed=seed, corpus=corpus, n=n, seeds=len(of))
+                rows.append({**about, **_lmp_change(before, of, "", alpha), **_lmp_change(before, of, "_calibrated", alpha)})
+    changes = pd.DataFrame(rows).reindex(columns=list(LMP_CHANGE_COLUMNS))
+    family = ["model", "method", "train_seed", "seeds", "corpus", "n"]
+    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
+    return changes
+
+
+def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
+    "The columns of one kind of perplexity, from rows of records"
+    values = np.array([float(run["perplexity" + kind]) for run in runs])
+    found = {f"before{kind}": before["perplexity" + kind], f"after{kind}": float(np.exp(np.log(values).mean()))}
+    found[f"rise{kind}"] = found[f"after{kind}"] / found[f"before{kind}"] - 1
+    scores = [_unpack_sentences(row) for row in (before, *runs)]
+    if any(s is None for s in scores):
+        return found
+    for run, after in zip(runs, scores[1:]):
+        if _corpus_hashes(before) != _corpus_hashes(run) or not scores[0]["tokens"].equals(after["tokens"]):
+            raise ValueError(f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences of the model before; measure both again")
+    test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1), alpha=alpha)
+    return {**found, f"rise{kind}_low": float(np.expm1(test.low)), f"rise{kind}_high": float(np.expm1(test.high)), f"p{kind}": test.p}
