@@ -19,12 +19,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .data import CORPORA, FetchError, cache_dir, load_pairs, load_published, load_references, own_bias_types
+from .corpora.redditbias import load_published, load_references
+from .data import corpora, load_pairs, own_bias_types, own_name, split_bias_type
+from .registry import FetchError, cache_dir
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .paired_tests import MARGIN, BiasChange, bias_change, d_z_interval, mean_test, preference_share, sign_flip
 from .records import project_path, provenance, read_records, versions, write_atomic, write_record
 from .scoring import _tokenize, mean_perplexity, nll_at_temperatures, sequence_scores
-from .specs import BIAS_TYPES
+from .specs import BIAS_TYPES, list_specs
 
 # %% auto #0
 __all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'CHANGE_COLUMNS', 'RELEASE_TOKENS', 'TEMPERATURES',
@@ -241,8 +243,7 @@ def _lmb_records(scores1, scores2, targets, outlier_sds, seed, **fields) -> list
         n = values.pop("n")
         if sd is None:
             values["pairs"] = pack_pairs(scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets)
-        fixed = {"paper": "redditbias", "metric": "lmb", "n": n, "values": values, "seed": seed, "params": params}
-        records.append({**fields, **fixed})
+        records.append({**fields, "metric": "lmb", "n": n, "values": values, "seed": seed, "params": params})
     return records
 
 # %% ../nbs/03b_metrics.ipynb #6b6c84b8
@@ -258,7 +259,7 @@ def measure_lmb(
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
-    own = corpus not in CORPORA
+    own = str(corpus) not in corpora()
     pairs = {b: load_pairs(b, split, corpus, swap) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
     net, tokenizer = load_model(model, device, dtype)
     about = describe_model(net, model)
@@ -266,11 +267,19 @@ def measure_lmb(
     for b, p in pairs.items():
         found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
         stats, used = found.attrs["stats"], p.attrs["corpus"]
-        fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
+        paper, name = _paper_of(b, own)
+        fields = dict(paper=paper, bias_type=name, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
         origin = {**provenance(about, used, str(net.device)), "scoring": stats}
         made = _lmb_records(found[: len(p)], found[len(p) :], _pair_targets(p), outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
         records += made if swap == "targets" else [{**r, "params": {**r["params"], "swap": swap}} for r in made]
     return records
+
+
+def _paper_of(bias_type, own: bool) -> tuple[str, str]:
+    "Paper and name of a bias type; of a corpus of one's own they are \"own\" and its label, unless a specification says otherwise"
+    if own and Path(bias_type).suffix != ".toml":
+        return "own", own_name(bias_type)
+    return split_bias_type(bias_type)
 
 # %% ../nbs/03b_metrics.ipynb #48fc125f
 PUBLISHED_MODEL = "DialoGPT-small (published)"
@@ -287,7 +296,7 @@ def published_lmb(
         p = load_published(b, split)
         about = {"name": PUBLISHED_MODEL, "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"}
         origin = provenance(about, p.attrs["corpus"], "")
-        fields = dict(bias_type=b, method="baseline", model=PUBLISHED_MODEL, corpus="redditbias", split=split, seconds=0.0, provenance=origin)
+        fields = dict(paper="redditbias", bias_type=b, method="baseline", model=PUBLISHED_MODEL, corpus="redditbias", split=split, seconds=0.0, provenance=origin)
         one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))  # its tokens are not known
         records += _lmb_records(one, two, _released_targets(b, split), outlier_sd, seed, **fields)
     return records
@@ -319,14 +328,15 @@ def order_methods(
     return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
 
 # %% ../nbs/03b_metrics.ipynb #fc21138a
-def _table(records, folder, metric, columns) -> pd.DataFrame:
+def _table(records, folder, metric, columns, paper="redditbias") -> pd.DataFrame:
     "Records of a metric as rows; `order` and `method_order`, the places of their bias type and method"
     if records is None:
-        table = read_records(folder, paper="redditbias", metric=metric)
+        table = read_records(folder, paper=paper, metric=metric)
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
-    order = {b: i for i, b in enumerate(BIAS_TYPES)}
+    names = [n for n in list_specs() if n.startswith(f"{paper}/")]
+    order = {n.partition("/")[2]: i for i, n in enumerate(names)}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], method_order=table["method"].map(methods), train_seed=table["train_seed"].astype(float))
 
@@ -334,11 +344,12 @@ def _table(records, folder, metric, columns) -> pd.DataFrame:
 def lmb_table(
     records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split, swap
     """LMB of every model, method, corpus and bias type; see `LMBResult`. `n` counts the tested pairs, `n_removed` those taken out before.
 
     What records made by earlier versions do not hold is nan."""
-    table = _table(records, folder, "lmb", LMB_COLUMNS)
+    table = _table(records, folder, "lmb", LMB_COLUMNS, paper)
     table["outlier_sd"] = table["outlier_sd"].astype(float)
     table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
@@ -357,11 +368,12 @@ def lmb_changes(
     folder: Path | None = None,  # default: `results/` of the checkout
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds; p_holm: p_bias_change corrected over the bias types of a method
     """Every debiased model against the model before, on all pairs. Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
 
     `ValueError` where two records that are to be compared are not of the same pairs."""
-    table = _table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"))
+    table = _table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
     table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
     rows = []
     for key, group in table.groupby(["model", "corpus", "split", "swap", "bias_type", "order"], dropna=False):
@@ -497,9 +509,10 @@ LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "per
 def lmp_table(
     records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
     "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
-    return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
+    return _table(records, folder, "lmp", LMP_COLUMNS, paper).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/03b_metrics.ipynb #b4ba0d11
 def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
@@ -530,12 +543,13 @@ def lmp_changes(
     records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     alpha: float = 0.05,
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`; rise: a share of the perplexity before; train_seed is nan in rows of several seeds
     """The perplexity of every debiased model against that of the model before, on the same sentences, with 1 − alpha intervals and p of a paired
     t-test of log perplexity; nan where a record keeps no sentences. After several trainings: the geometric mean. p_holm: over a method's bias types.
 
     `ValueError` where two records that are to be compared are not of the same sentences."""
-    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "sentences", "provenance")), []
+    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "sentences", "provenance"), paper), []
     for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
         before = group[group["method"] == "baseline"]
         if not len(before):
