@@ -22,9 +22,10 @@ import regex
 import torch
 
 from .data import git_blob_sha1
-from .dst import LEARNING_RATE, MAX_TOKENS, _asked, bootstrap_interval, cluster_sums, corpus_of, finetune, load_multiwoz, pack_dialogues, paired_test, rescore_dst, rescored, task_record
+from .dst import LEARNING_RATE, MAX_TOKENS, _asked, corpus_of, finetune, load_multiwoz, rescore_dst, rescored, task_record
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import digest, project_path, write_atomic, write_record
+from .resampling import bootstrap_interval, cluster_sums, pack_dialogues, paired_test
 
 # %% auto #0
 __all__ = ['EMPTY', 'CLEANED_AWAY', 'TOKENIZE', 'SUFFIXES', 'PAIR_COLUMNS', 'REFERENCES', 'PEOPLE', 'KEYS', 'PRESETS',
@@ -158,7 +159,7 @@ def bleu_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:  # low, high
-    "Interval of BLEU-4 from resampled dialogues (`dst.bootstrap_interval`)"
+    "Interval of BLEU-4 from resampled dialogues (`resampling.bootstrap_interval`)"
     return bootstrap_interval(cluster_sums(_bleu_parts(statistics), dialogues), _bleu4, resamples, level, seed)
 
 
@@ -630,7 +631,7 @@ def measure_crg(
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of decoding, of `PRESETS`
     **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
-) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers, `dialogues` what `dst.pack_dialogues` makes
+) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers, `dialogues` what `resampling.pack_dialogues` makes
     "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
     start, decoding = time.perf_counter(), decoding_of(preset, **changes)
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training

@@ -30,15 +30,14 @@ from transformers.trainer_utils import get_last_checkpoint
 from .data import ChecksumError, FetchError, fetch, git_blob_sha1
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import digest, project_path, provenance, write_atomic, write_record
+from .resampling import bootstrap_interval, cluster_sums, pack_bits, pack_dialogues, paired_test, unpack_bits
 from .scoring import last_hidden_states
 
 # %% auto #0
 __all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'LEARNING_RATE', 'PRESETS', 'AT_A_TIME', 'PART',
            'DST_PARAMS', 'normalize_text', 'normalize_value', 'read_turns', 'load_multiwoz', 'collect_ontology',
-           'make_examples', 'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'cluster_sums',
-           'bootstrap_interval', 'paired_test', 'pack_bits', 'unpack_bits', 'pack_dialogues', 'unpack_dialogues',
-           'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst',
-           'rescored', 'rescore_dst']
+           'make_examples', 'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'score_dst', 'f1_test',
+           'mcnemar_test', 'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst', 'rescored', 'rescore_dst']
 
 # %% ../nbs/06_dst.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
@@ -403,95 +402,6 @@ def predict_dst(
     "Predictions, in the order of the examples"
     states = last_hidden_states(classifier.eval().backbone, ids, progress=progress)
     return classifier.head(states.float()).squeeze(-1).sigmoid().cpu().numpy().astype(float)
-
-# %% ../nbs/06_dst.ipynb #176cd6ac
-def cluster_sums(
-    statistics: np.ndarray,  # (n, s) what is summed, of each example
-    dialogues: Iterable | None = None,  # (n,) to which dialogue each belongs; None: each is its own
-) -> np.ndarray:  # (K, s) of each dialogue
-    "Sums over dialogues. `ValueError` for other numbers of examples"
-    statistics = np.asarray(statistics, float)
-    if dialogues is None:
-        return statistics
-    codes, names = pd.factorize(np.asarray(list(dialogues)))
-    if len(codes) != len(statistics):
-        raise ValueError(f"{len(statistics)} examples and the dialogues of {len(codes)}: expected as many of both")
-    return np.stack([np.bincount(codes, column, len(names)) for column in statistics.T], axis=1)
-
-
-def bootstrap_interval(
-    sums: np.ndarray,  # (K, s) from `cluster_sums`
-    measure,  # from sums (…, s) to scores (…)
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:  # low, high; of a single dialogue the score itself, as it says nothing of others
-    "BCa interval of a score from resampled dialogues"
-    from scipy.stats import norm
-
-    rng, k, total = np.random.default_rng(seed), len(sums), sums.sum(0)
-    score, left_out = float(measure(total)), measure(total - sums)
-    parts = [min(500, resamples - start) for start in range(0, resamples, 500)]  # not all weights at once
-    weights = lambda n: np.bincount((rng.integers(k, size=(n, k)) + k * np.arange(n)[:, None]).ravel(), minlength=n * k).reshape(n, k)  # how often each is drawn
-    drawn = np.concatenate([measure(weights(n) @ sums) for n in parts])
-    below = np.mean(drawn < score) + np.mean(drawn == score) / 2
-    bias = norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
-    far = left_out.mean() - left_out
-    skew = (far**3).sum() / (6 * (far**2).sum() ** 1.5) if (far**2).sum() > 1e-24 else 0.0
-    z = bias + norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(drawn, norm.cdf(bias + z / (1 - skew * z)))
-    return float(low), float(high)
-
-# %% ../nbs/06_dst.ipynb #d07c0e49
-def paired_test(
-    before: np.ndarray,  # (K, s) from `cluster_sums`
-    after: np.ndarray,  # (K, s) of another model, on the same dialogues
-    measure,  # from sums (…, s) to scores (…)
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, float]:  # change, change_low and change_high (paired bootstrap), p (approximate randomization)
-    "Does a score differ between two models? `ValueError` if they were not asked the same"
-    if before.shape != after.shape:
-        raise ValueError(f"sums of {len(before)} and {len(after)} dialogues: expected the same ones")
-    s, rng, difference = before.shape[1], np.random.default_rng(seed), after - before
-    change = float(measure(after.sum(0)) - measure(before.sum(0)))
-    low, high = bootstrap_interval(np.hstack([before, after]), lambda sums: measure(sums[..., s:]) - measure(sums[..., :s]), resamples, level, seed)
-    as_large = 0
-    for start in range(0, resamples, 500):
-        moved = rng.integers(2, size=(min(500, resamples - start), len(before))) @ difference
-        as_large += int((np.abs(measure(after.sum(0) - moved) - measure(before.sum(0) + moved)) >= abs(change) - 1e-9).sum())
-    return {"change": change, "change_low": low, "change_high": high, "p": (1 + as_large) / (1 + resamples)}
-
-# %% ../nbs/06_dst.ipynb #3d653caf
-def pack_bits(
-    bits: Iterable,  # 0 or 1, or truth values
-) -> str:
-    "Bits as hexadecimal digits"
-    return np.packbits(np.asarray(bits).astype(bool)).tobytes().hex()
-
-
-def unpack_bits(
-    text: str,  # from `pack_bits`
-    n: int,  # how many
-) -> np.ndarray:  # (n,) bool
-    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=n).astype(bool)
-
-
-def pack_dialogues(
-    names: Iterable,  # (n,) the dialogue of each example
-) -> str:
-    "Dialogues by number, as runs, in hexadecimal digits of 32-bit numbers"
-    codes = pd.factorize(np.asarray(list(names)))[0]
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    return np.column_stack([codes[starts], np.diff([*starts, len(codes)])]).astype("<u4").tobytes().hex()
-
-
-def unpack_dialogues(
-    text: str,  # from `pack_dialogues`
-) -> np.ndarray:  # (n,) int: numbers, not names
-    runs = np.frombuffer(bytes.fromhex(text), "<u4").reshape(-1, 2).astype(int)
-    return np.repeat(runs[:, 0], runs[:, 1])
 
 # %% ../nbs/06_dst.ipynb #63a7bec0
 def _counted(labels, predictions) -> np.ndarray:

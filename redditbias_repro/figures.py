@@ -21,8 +21,8 @@ from .specs import BIAS_TYPES, load_spec
 __all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'BESIDE', 'SIZES', 'ABOUT',
            'CHANGE', 'TASKS', 'LOSES', 'SAME', 'to_markdown', 'save_table', 'save_figure', 'table1',
            'table1_differences', 'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report',
-           'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table', 'verdict_of',
-           'dst_tests', 'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
+           'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table', 'dst_tests',
+           'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -429,24 +429,6 @@ def _trained_on(provenance: dict) -> str:
     split = "valid" if "validation dialogues" in provenance.get("corpus", {}).get("note", "") else training.get("train_split", "train")
     return ", ".join([split, *(f"{training[f'train_{what}']:,} {what}" for what in ("dialogues", "pairs") if f"train_{what}" in training)])
 
-# %% ../nbs/08_figures.ipynb #bc67833b
-def verdict_of(
-    change: float,  # after minus before; nan: there is none
-    low: float,  # of its interval
-    high: float,
-    p: float,  # of its test
-    alpha: float = 0.05,  # of interval and test
-) -> str:  # loss, gain, or undetermined and why
-    "What an interval and a test of one change say together"
-    if np.isnan(change):
-        return ""
-    outside = low > 0 or high < 0
-    if outside and p < alpha:
-        return "loss" if change < 0 else "gain"
-    if outside or p < alpha:
-        return f"undetermined: the interval ({low:+.3f} to {high:+.3f}) and the test (p = {p:.3f}) disagree"
-    return f"undetermined: no loss beyond {max(0.0, -low):.3f}, a gain of at most {max(0.0, high):.3f}"
-
 # %% ../nbs/08_figures.ipynb #0f4faa1a
 def _before_and_after(
     kind: str,  # dst or crg
@@ -456,7 +438,8 @@ def _before_and_after(
 ) -> pd.DataFrame:
     "Records of a downstream task, each with a test against that of the model before debiasing with all the same parameters"
     from redditbias_repro.crg import CRG_PARAMS
-    from redditbias_repro.dst import DST_PARAMS, unpack_dialogues
+    from redditbias_repro.dst import DST_PARAMS
+    from redditbias_repro.resampling import count_dialogues, verdict_of
 
     records = _task_records(kind, folder)
     if not len(records):
@@ -464,7 +447,7 @@ def _before_and_after(
     if "dialogues" not in records or records.dialogues.isna().any():
         old = records.path if "dialogues" not in records else records[records.dialogues.isna()].path
         raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; `crg.rescore_records()` makes its scores anew without a model")
-    records = records.assign(n_dialogues=[len(np.unique(unpack_dialogues(d))) for d in records.dialogues])
+    records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
     rows = []
     for _, group in records.groupby(["model", "corpus", "n", *{"dst": DST_PARAMS, "crg": CRG_PARAMS}[kind], "train_seed"], dropna=False, sort=False):
         group = group.to_dict("records")
@@ -485,7 +468,8 @@ def dst_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # `ABOUT`, f1 and accuracy with _low and _high, `CHANGE` of F1 (`dst.f1_test`), only_before, only_after and p_correct
     "Each debiased model against the model before, on the same examples: change of F1; and as a test of correctness McNemar's (`p_correct`), for which examples are independent"
-    from redditbias_repro.dst import f1_test, mcnemar_test, unpack_bits, unpack_dialogues
+    from redditbias_repro.dst import f1_test, mcnemar_test
+    from redditbias_repro.resampling import unpack_bits, unpack_dialogues
 
     def test(before, after):
         labels, other, one, two = (unpack_bits(r[k], r["n"]) for r, k in ((before, "labels"), (after, "labels"), (before, "predictions"), (after, "predictions")))
@@ -504,7 +488,7 @@ def crg_tests(
 ) -> pd.DataFrame:  # `ABOUT`, bleu_4 with _low and _high, `CHANGE` of BLEU-4 (`crg.bleu_test`)
     "Each debiased model against the model before, on the same contexts: change of BLEU-4"
     from redditbias_repro.crg import bleu_test, read_statistics
-    from redditbias_repro.dst import unpack_dialogues
+    from redditbias_repro.resampling import unpack_dialogues
 
     def test(before, after):
         if after["dialogues"] != before["dialogues"]:

@@ -45,8 +45,8 @@ from redditbias_repro.crg import (
     unigram_f1,
 )
 from redditbias_repro.data import FetchError
-from redditbias_repro.dst import unpack_dialogues
 from redditbias_repro.records import record_path, repo_root, write_record
+from redditbias_repro.resampling import unpack_dialogues
 
 HYPS = ["the cat sat on the mat .", "there is a dog in the garden", "yes", "i do not know what you mean by that"]
 REFS = [["the cat is on the mat .", "a cat sat on a mat ."], ["a dog is in the garden now"], ["yes .", "no", "maybe yes"], ["what do you mean by that ?", "i do not know"]]

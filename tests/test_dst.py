@@ -16,8 +16,6 @@ from redditbias_repro.data import FetchError
 from redditbias_repro.dst import (
     DST_PARAMS,
     DstClassifier,
-    bootstrap_interval,
-    cluster_sums,
     collect_ontology,
     encode,
     f1_test,
@@ -27,18 +25,14 @@ from redditbias_repro.dst import (
     mcnemar_test,
     measure_dst,
     normalize_value,
-    pack_bits,
-    pack_dialogues,
-    paired_test,
     predict_dst,
     read_turns,
     rescore_dst,
     score_dst,
     train_dst,
-    unpack_bits,
-    unpack_dialogues,
 )
 from redditbias_repro.records import repo_root, write_record
+from redditbias_repro.resampling import pack_bits, unpack_bits, unpack_dialogues
 
 
 @pytest.fixture(scope="module")
@@ -259,42 +253,6 @@ def test_intervals_cover_when_dialogues_are_drawn():
             found = score_dst(labels, said_, dialogue if by else None, resamples=400)
             hits[by] += found["f1_low"] <= truth <= found["f1_high"]
     assert hits[True] / 200 > 0.9 and hits[False] / 200 < 0.8, hits
-
-
-def test_an_interval_of_a_mean_is_scipys():
-    """BCa of a plain mean, against scipy's."""
-    from scipy.stats import bootstrap
-
-    x = np.random.default_rng(0).exponential(size=60)
-    theirs = bootstrap((x,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1)).confidence_interval
-    ours = bootstrap_interval(np.column_stack([x, np.ones(60)]), lambda s: s[..., 0] / np.maximum(1, s[..., 1]), 20_000)
-    assert ours == pytest.approx((theirs.low, theirs.high), rel=0.02)
-    constant = lambda s: np.ones(s.shape[:-1])
-    assert bootstrap_interval(x[:, None], constant) == (1, 1) and score_dst([1, 1], [1, 0], [0, 0])["f1_low"] == pytest.approx(2 / 3), "one dialogue says nothing of others"
-
-
-def test_sums_by_dialogue():
-    assert cluster_sums(np.array([[1, 2], [3, 4], [5, 6]]), ["b", "a", "b"]).tolist() == [[6, 8], [3, 4]]
-    with pytest.raises(ValueError, match="3 examples and the dialogues of 2"):
-        cluster_sums(np.ones((3, 1)), [0, 1])
-    names = ["x", "x", "y", "x"]
-    assert unpack_dialogues(pack_dialogues(names)).tolist() == [0, 0, 1, 0] and unpack_bits(pack_bits([1, 0, 0, 1, 1, 1, 0, 1, 1]), 9).tolist() == [1, 0, 0, 1, 1, 1, 0, 1, 1]
-
-
-def test_randomization_by_dialogue():
-    """Of 6 dialogues that all gain, 2 of 64 exchanges are as large; that each has 10 examples does not make it 60."""
-    before, after = np.zeros((60, 1)), np.ones((60, 1))
-    total = lambda s: s[..., 0]
-    by = np.repeat(np.arange(6), 10)
-    found = paired_test(cluster_sums(before, by), cluster_sums(after, by), total, resamples=20_000)
-    assert found["p"] == pytest.approx(2 / 64, abs=0.004) and found["change"] == 60
-    assert paired_test(before, after, total)["p"] < 0.001, "taken as independent"
-    mixed = np.array([5.0, -4, 3, -2, 1, -1])[:, None]  # by all 64 exchanges
-    signs = np.array([[1 if i >> j & 1 else -1 for j in range(6)] for i in range(64)])
-    exact = np.mean(np.abs(signs @ mixed[:, 0]) >= 2)
-    assert paired_test(np.zeros((6, 1)), mixed, total, resamples=20_000)["p"] == pytest.approx(exact, abs=0.01)
-    with pytest.raises(ValueError, match="the same ones"):
-        paired_test(np.ones((2, 1)), np.ones((3, 1)), total)
 
 
 def test_f1_can_fall_while_more_is_right():
