@@ -21,18 +21,20 @@ import pandas as pd
 import regex
 import torch
 
+from .corpora.dstc7 import read_dstc7
+from .corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
 from .data import git_blob_sha1
-from .dst import LEARNING_RATE, MAX_TOKENS, _asked, corpus_of, finetune, load_multiwoz, rescore_dst, rescored, task_record
+from .dst import LEARNING_RATE, MAX_TOKENS, _asked, corpus_of, finetune, rescore_dst, rescored, task_record
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import digest, project_path, write_atomic, write_record
 from .resampling import bootstrap_interval, cluster_sums, pack_dialogues, paired_test
 
 # %% auto #0
-__all__ = ['EMPTY', 'CLEANED_AWAY', 'TOKENIZE', 'SUFFIXES', 'PAIR_COLUMNS', 'REFERENCES', 'PEOPLE', 'KEYS', 'PRESETS',
-           'CRG_PARAMS', 'clean_dstc', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_interval', 'bleu_test',
-           'nist', 'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
-           'score_responses', 'read_dstc7', 'load_responses', 'encode_pairs', 'train_crg', 'decoding_of',
-           'name_decoding', 'respond', 'measure_crg', 'read_statistics', 'rescore_crg', 'rescore_records']
+__all__ = ['EMPTY', 'CLEANED_AWAY', 'TOKENIZE', 'SUFFIXES', 'PAIR_COLUMNS', 'PRESETS', 'CRG_PARAMS', 'clean_dstc', 'tokenize',
+           'bleu', 'bleu_statistics', 'bleu_of', 'bleu_interval', 'bleu_test', 'nist', 'meteor_kind', 'meteor',
+           'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores', 'score_responses', 'load_responses',
+           'encode_pairs', 'train_crg', 'decoding_of', 'name_decoding', 'respond', 'measure_crg', 'read_statistics',
+           'rescore_crg', 'rescore_records']
 
 # %% ../nbs/07_crg.ipynb #110c0b2f
 EMPTY = "__empty__"
@@ -350,108 +352,32 @@ def _of_people(references) -> dict[str, float]:
     first = [rs[0] for rs in references]
     return {"people_entropy_4": entropy_n(first, 4), "people_entropy_4_max": _most_entropy([len(r) for r in first]), "people_distinct_2": distinct_n(first, 2)}
 
-# %% ../nbs/07_crg.ipynb #02347bfc
-PAIR_COLUMNS = ("context", "response")
-REFERENCES, PEOPLE = 6, 1  # of DSTC-7's evaluation: how many references, and the number of the one that is people's answer
-KEYS = ("test.2k.txt", "keys/test.2k.txt", "keys.2k.txt", "keys/keys.2k.txt")  # where the official keys of the test may be
-
-
-def _turns_of(context: str) -> list[str]:
-    return [t.strip() for t in regex.split(r"(?:^|\s)EOS(?:\s|$)", context) if t.strip() and t.strip() != "START"]
-
-
-def _read_convos(path: Path) -> pd.DataFrame:
-    "Conversations of DSTC-7: key, dialogue, context (list of turns), response. `ValueError` names the line that has another number of columns"
-    rows = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        cells = line.split("\t")
-        if len(cells) != 7:
-            raise ValueError(f"{path}, line {i}: {len(cells)} columns, expected 7 (hash, subreddit, conversation, score, turn, context, response)")
-        rows.append((cells[0], cells[2], _turns_of(cells[5]), cells[6].strip()))
-    return pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS])
-
-
-def _read_refs(path: Path) -> dict[str, list[str]]:
-    "References of DSTC-7 by key, those that its evaluation takes"
-    refs = {}
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        key, *cells = line.split("\t")
-        if not any("|" in c for c in cells):
-            raise ValueError(f"{path}, line {i}: no reference of the form score|response")
-        found = [(c.partition("|")[2] if "|" in c else c).strip() for c in cells]
-        numbers = [k % len(found) for k in range(REFERENCES)]
-        refs[key] = [found[(k + 1) % len(found) if k == PEOPLE else k] for k in numbers]
-    return refs
-
-# %% ../nbs/07_crg.ipynb #1ee0a08e
-def read_dstc7(
-    folder: str | Path,  # with train_convos.txt, test_convos.txt (or test_convos_processed.txt), test.refs (or test.refs.txt) and, if there is one, a file of keys: test.2k.txt (also in keys/), or another with "keys" in its name
-    split: str,  # train, test
-) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references (list of texts); `.attrs["files"]` are the files that were read
-    "DSTC-7's end-to-end task (Yoshino et al. 2019) as its extraction writes it; of the test only contexts with references"
-    folder = Path(folder)
-    names = {"train": ("train_convos.txt", "train.convos.txt"), "test": ("test_convos.txt", "test.convos.txt", "test_convos_processed.txt")}[split]
-    found = [folder / n for n in names if (folder / n).is_file()]
-    if not found:
-        raise FileNotFoundError(f"{folder} holds no {' or '.join(names)}")
-    pairs = _read_convos(found[0])
-    if split == "train":
-        table = pairs.assign(references=[[r] for r in pairs.response])
-        table.attrs["files"] = found[:1]
-        return table
-    refs = [p for p in (folder / "test.refs", folder / "test.refs.txt") if p.is_file()]
-    if not refs:
-        raise FileNotFoundError(f"{folder} holds no test.refs")
-    references, keys = _read_refs(refs[0]), [p for n in KEYS if (p := folder / n).is_file()] or sorted(folder.glob("*keys*.txt"))
-    wanted = set(keys[0].read_text().split()) if keys else set(references)
-    pairs = pairs[pairs.key.isin(wanted & set(references))].drop_duplicates("key")
-    table = pairs.assign(references=[references[k] for k in pairs.key]).reset_index(drop=True)
-    table.attrs["files"] = [found[0], refs[0], *keys[:1]]
-    return table
-
 # %% ../nbs/07_crg.ipynb #72185c62
-def _from_multiwoz(split: str, corpus: str = "convlab") -> pd.DataFrame:
-    "System responses of MultiWOZ and all that was said before"
-    turns = load_multiwoz(split, corpus)
-    rows = []
-    for name, dialogue in turns.groupby("dialogue", sort=False):
-        said = []
-        for r, following in zip(dialogue.itertuples(index=False), dialogue.system.iloc[1:]):
-            said += [x for x in (r.system, r.user) if x]
-            if following:
-                rows.append((f"{name}-{r.turn}", name, list(said), following, [following]))
-    pairs = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
-    pairs.attrs["corpus"] = {**turns.attrs["corpus"], "name": f"multiwoz responses ({turns.attrs['corpus']['name']})"}
-    return pairs
+PAIR_COLUMNS = ("context", "response")  # of a CSV
 
 
 def load_responses(
     split: str = "test",  # train, test; of MultiWOZ, train is valid where no training dialogues can be had
-    corpus: str = "multiwoz",  # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response and, if several answers belong to one, dialogue
+    # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response and, if several
+    # answers belong to one, dialogue
+    corpus: str = "multiwoz",
     pairs: int | None = None,  # so many, drawn at random; None: all
     seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references (list of texts); `.attrs["corpus"]` says what it is
+) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references; `.attrs["corpus"]` says what it is
     "Contexts and responses. Turns of a CSV's context are its lines; contexts that stand several times in a test are one, with several references"
     if split not in ("train", "test"):
         raise ValueError(f"split {split!r} is unknown: expected train or test")
     path = Path(corpus)
     if corpus == "multiwoz":
-        from redditbias_repro.data import FetchError
-
-        try:
-            table = _from_multiwoz(split)
-        except FetchError:
-            if split != "train":
-                raise
-            table = _from_multiwoz("valid")
-            table.attrs["corpus"]["note"] = "trained on the validation dialogues, as the training ones could not be had"
+        table = collect_responses(load_training_turns("convlab") if split == "train" else load_multiwoz(split, "convlab"))
     elif not path.is_dir():
         raise FileNotFoundError(f"corpus {corpus!r} is no folder, and not multiwoz")
     elif (path / f"{split}.csv").is_file():
         table = _from_csv(path / f"{split}.csv", split)
     else:
         table = read_dstc7(path, split)
-        table.attrs["corpus"] = {"name": "dstc7", "files": {p.relative_to(path).as_posix(): git_blob_sha1(p.read_bytes()) for p in table.attrs.pop("files")}, "note": ""}
+        files = {p.relative_to(path).as_posix(): git_blob_sha1(p.read_bytes()) for p in table.attrs.pop("files")}
+        table.attrs["corpus"] = {"name": "dstc7", "files": files, "note": ""}
     if not len(table):
         raise ValueError(f"the {split} split of {corpus} is empty")
     if pairs and pairs < len(table):

@@ -11,14 +11,11 @@ import os
 import shutil
 import time
 import warnings
-import zipfile
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import regex
 import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
@@ -27,171 +24,16 @@ from torch.nn import functional as F
 from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
-from .data import ChecksumError, FetchError, fetch, git_blob_sha1
+from .corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import digest, project_path, provenance, write_atomic, write_record
 from .resampling import bootstrap_interval, cluster_sums, pack_bits, pack_dialogues, paired_test, unpack_bits
 from .scoring import last_hidden_states
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'LEARNING_RATE', 'PRESETS', 'AT_A_TIME', 'PART',
-           'DST_PARAMS', 'normalize_text', 'normalize_value', 'read_turns', 'load_multiwoz', 'collect_ontology',
-           'make_examples', 'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'score_dst', 'f1_test',
-           'mcnemar_test', 'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst', 'rescored', 'rescore_dst']
-
-# %% ../nbs/06_dst.ipynb #796e2028
-MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
-SAME = {  # what annotators wrote → the value
-    "do not care": "dont care", "dontcare": "dont care", "do nt care": "dont care", "any": "dont care", "y": "yes", "n": "no", "free": "yes",
-    "guest house": "guesthouse", "guest houses": "guesthouse", "guesthouses": "guesthouse", "center": "centre", "town centre": "centre",
-}  # fmt: skip
-NONE = ("", "not mentioned", "none", "not given", "notmentioned")
-
-
-@lru_cache(maxsize=1)
-def _replacements() -> list[tuple[regex.Pattern, str]]:
-    lines = fetch(MAPPING).read_text(encoding="utf-8").splitlines()
-    pairs = [line.split("\t") for line in lines if "\t" in line]
-    return [(regex.compile(rf"(?<!\S){regex.escape(a)}(?!\S)"), b) for a, b in pairs]
-
-
-def normalize_text(
-    text: str,  # an utterance, or a value
-) -> str:
-    "Lower case, typographic quotes, punctuation apart, `b&b`, and the replacements of MultiWOZ's mapping.pair"
-    text = text.strip().lower().replace("‘", "'").replace("’", "'").replace(";", ",").replace("/", " and ").replace("-", " ")
-    text = regex.sub(r"\bb ?(?:&|and) ?b\b", "bed and breakfast", text)
-    text = regex.sub(r'["<>@()]', "", text)
-    text = regex.sub(r"(?<![\d.])([.,?!])|([.,?!])(?!\d)", r" \1\2 ", text)
-    text = regex.sub(r"(?<=\w) ('\w|n't\b)", r"\1", text)  # some versions write "john 's" and "do n't"
-    for pattern, by in _replacements():
-        text = pattern.sub(by, text)
-    return " ".join(text.split())
-
-
-def normalize_value(
-    value: str,
-) -> str:  # "" for none
-    "The value that an annotation means; times as hh:mm"
-    value = value[0] if isinstance(value, list) and value else value
-    value = normalize_text(str(value or ""))
-    if m := regex.fullmatch(r"(\d{1,2}):(\d{2})", value):
-        return f"{int(m[1]):02}:{m[2]}"
-    value = SAME.get(value, value)
-    return "" if value in NONE else value
-
-# %% ../nbs/06_dst.ipynb #26108eea
-CORPORA = ("auto", "multiwoz-2.0", "multiwoz-2.1", "convlab")
-SPLITS = ("train", "valid", "test")
-KEYS = {
-    "multiwoz-2.0": "budzianowski/multiwoz/data/MultiWOZ_2.0.zip",
-    "multiwoz-2.1": "budzianowski/multiwoz/data/MultiWOZ_2.1.zip",
-    "convlab": "ConvLab/ConvLab/data/multiwoz/{}.json.zip",
-}
-
-
-def _official(archive: zipfile.ZipFile, split: str, where: str) -> dict:
-    "Dialogues of a split of the official zip: data.json and the lists of the other two splits"
-    names = {Path(n).stem.lower(): n for n in archive.namelist() if not Path(n).name.startswith(".") and "__MACOSX" not in n}
-    if "data" not in names:
-        raise ValueError(f"{where} holds no data.json; it holds {', '.join(sorted(names)) or 'nothing'}")
-    lists = {s: archive.read(names[f"{n}listfile"]).decode().split() for s, n in (("valid", "val"), ("test", "test")) if f"{n}listfile" in names}
-    if len(lists) < 2:
-        raise ValueError(f"{where} holds no valListFile and testListFile")
-    data = json.loads(archive.read(names["data"]))
-    if split != "train":
-        return {k: data[k] for k in lists[split] if k in data}
-    others = {k for names in lists.values() for k in names}
-    return {k: v for k, v in data.items() if k not in others}
-
-# %% ../nbs/06_dst.ipynb #7ed11ae0
-def _file_of(path: Path, split: str) -> Path:
-    "The file of a split: the path itself, or the one in that folder"
-    if not path.is_dir():
-        return path
-    names = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}[split]
-    found = [p for n in names for p in (path / f"{n}.json", path / f"{n}.json.zip") if p.is_file()]
-    if not found:
-        raise FileNotFoundError(f"{path} holds no {' or '.join(f'{n}.json' for n in names)}")
-    return found[0]
-
-
-def _read_dialogues(path: Path, split: str) -> dict:
-    "Dialogues of a split from a zip (official or ConvLab's), or a JSON file"
-    try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                inside = [n for n in archive.namelist() if n.endswith(".json") and "__MACOSX" not in n]
-                own = [n for n in inside if Path(n).stem in ("train", "val", "valid", "dev", "test")]
-                return json.loads(archive.read(own[0])) if own and len(own) == len(inside) == 1 else _official(archive, split, str(path))
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError) as e:
-        raise ValueError(f"{path} cannot be read as dialogues: {e}") from e
-
-# %% ../nbs/06_dst.ipynb #2fdc2e07
-def _belief_state(metadata: dict) -> dict[str, str]:
-    "Slots and normalised values: hotel-area, hotel-book day"
-    state = {}
-    for domain, parts in metadata.items():
-        for part in ("semi", "book"):
-            for slot, value in (parts.get(part) or {}).items():
-                if slot != "booked" and (v := normalize_value(value)):
-                    state[f"{domain}-{'book ' if part == 'book' else ''}{slot}"] = v
-    return state
-
-
-def read_turns(
-    dialogues: dict,  # name → {"log": [user, system, user, …]}, each with `text` and, in system turns, `metadata`
-) -> pd.DataFrame:  # dialogue, turn, system (what was said before), user, state (after), changed (slots and values that are new)
-    "Turns of dialogues in MultiWOZ's format. `ValueError` names the dialogue and turn that are malformed"
-    rows = []
-    for name, dialogue in dialogues.items():
-        try:
-            log, before = dialogue["log"], {}
-            for i in range(0, len(log) - 1, 2):
-                where = f"dialogue {name}, turn {i // 2}"
-                state = _belief_state(log[i + 1]["metadata"])
-                changed = {s: v for s, v in state.items() if before.get(s) != v}
-                rows.append((name, i // 2, log[i - 1]["text"].strip() if i else "", log[i]["text"].strip(), state, changed))
-                before = state
-        except (KeyError, TypeError, AttributeError) as e:
-            raise ValueError(f"{where if rows and rows[-1][0] == name else f'dialogue {name}'} is malformed ({type(e).__name__}: {e}): expected a log of turns with text, and metadata in each second one") from e
-    if not rows:
-        raise ValueError("the split is empty: there are no turns")
-    return pd.DataFrame(rows, columns=["dialogue", "turn", "system", "user", "state", "changed"])
-
-# %% ../nbs/06_dst.ipynb #56685eff
-def load_multiwoz(
-    split: str = "test",  # train, valid, test
-    corpus: str = "auto",  # multiwoz-2.0, multiwoz-2.1, convlab, auto (2.0, else convlab), or a zip, folder or JSON file
-    dialogues: int | None = None,  # so many, drawn at random; None: all
-    seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # as `read_turns`; `.attrs["corpus"]` says what it is
-    "MultiWOZ (Budzianowski et al. 2018). Raises `ValueError` for an unknown name, `FetchError` where a file cannot be had"
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is unknown: expected one of {', '.join(SPLITS)}")
-    if corpus == "auto":
-        try:
-            return load_multiwoz(split, "multiwoz-2.0", dialogues, seed)
-        except ChecksumError:
-            raise
-        except FetchError:
-            turns = load_multiwoz(split, "convlab", dialogues, seed)
-            turns.attrs["corpus"]["note"] = "MultiWOZ 2.0 could not be had, so ConvLab's copy stands in"
-            return turns
-    if corpus not in CORPORA and not Path(corpus).exists():
-        raise FileNotFoundError(f"corpus {corpus!r} is no file and no folder, and none of {', '.join(CORPORA)}")
-    key = KEYS.get(corpus, "").format({"valid": "val"}.get(split, split))
-    path = fetch(key) if key else _file_of(Path(corpus), split)
-    found = _read_dialogues(path, split)
-    if dialogues and dialogues < len(found):
-        names = np.random.default_rng(seed).choice(sorted(found), dialogues, replace=False)
-        found = {n: found[n] for n in names}
-    turns = read_turns(found)
-    whole = Path(corpus).resolve()
-    name = corpus if key else whole.name if whole.is_dir() else whole.stem
-    turns.attrs["corpus"] = {"name": name, "files": {key or path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
-    return turns
+__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'PRESETS', 'AT_A_TIME', 'PART', 'DST_PARAMS', 'collect_ontology', 'make_examples',
+           'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test',
+           'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst', 'rescored', 'rescore_dst']
 
 # %% ../nbs/06_dst.ipynb #3f2cd5f9
 def collect_ontology(
@@ -480,20 +322,6 @@ def joint_goal_accuracy(
     return right / len(turns)
 
 # %% ../nbs/06_dst.ipynb #d089289b
-def _training_turns(corpus, split, dialogues, seed) -> pd.DataFrame:
-    "Training dialogues; with split auto, validation dialogues where they cannot be had"
-    try:
-        turns = load_multiwoz("train" if split == "auto" else split, corpus, dialogues, seed)
-        turns.attrs["split"] = "train" if split == "auto" else split
-    except (FetchError, FileNotFoundError):
-        if split != "auto":
-            raise
-        turns = load_multiwoz("valid", corpus, dialogues, seed)
-        turns.attrs["split"] = "valid"
-        turns.attrs["corpus"]["note"] = (turns.attrs["corpus"]["note"] + "; " if turns.attrs["corpus"]["note"] else "") + "trained on the validation dialogues, as the training ones could not be had"
-    return turns
-
-
 def corpus_of(
     train: pd.DataFrame,  # `.attrs["corpus"]` as the loaders set it
     test: pd.DataFrame,
@@ -545,7 +373,7 @@ DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "
 
 def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     "Turns to train on and to test on, and the examples of both"
-    train = _training_turns(corpus, train_split, train_dialogues, seed)
+    train = load_training_turns(corpus, train_split, train_dialogues, seed)
     test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
     ontology = collect_ontology(train, test)
     return train, test, make_examples(train, ontology, 1, seed), make_examples(test, ontology, negatives, seed)

@@ -36,6 +36,7 @@ def test_wheel_holds_resources_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"redditbias_repro/resources/specs/redditbias/{b}.toml" for b in ("religion1", "race", "orientation")} <= set(names)
     assert "redditbias_repro/resources/sources.tsv" in names
+    assert {f"redditbias_repro/corpora/{m}.py" for m in ("__init__", "dstc7", "multiwoz")} <= set(names)
     assert {n.split("/")[0].split("-")[0] for n in names} == {"redditbias_repro"}
 
 
