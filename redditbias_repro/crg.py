@@ -24,9 +24,19 @@ import torch
 from .corpora.dstc7 import read_dstc7
 from .corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
 from .data import git_blob_sha1
-from .dst import LEARNING_RATE, MAX_TOKENS, _asked, corpus_of, finetune, rescore_dst, rescored, task_record
+from redditbias_repro.finetune import (
+    LEARNING_RATE,
+    MAX_TOKENS,
+    corpus_of,
+    finetune,
+    pad_right,
+    rescore_all,
+    rescored,
+    run_folder,
+    task_record,
+)
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import digest, project_path, write_atomic, write_record
+from .records import project_path, write_atomic, write_record
 from .resampling import bootstrap_interval, cluster_sums, pack_dialogues, paired_test
 
 # %% auto #0
@@ -430,13 +440,6 @@ def encode_pairs(
         rows.append({"input_ids": before + answer, "labels": [-100] * len(before) + answer})
     return rows
 
-
-def _pad_right(rows: list[dict], pad: int) -> dict[str, torch.Tensor]:
-    n = max(len(r["input_ids"]) for r in rows)
-    fill = lambda key, value: torch.tensor([r[key] + [value] * (n - len(r[key])) for r in rows])
-    mask = torch.tensor([[1] * len(r["input_ids"]) + [0] * (n - len(r["input_ids"])) for r in rows])
-    return {"input_ids": fill("input_ids", pad), "attention_mask": mask, "labels": fill("labels", -100)}
-
 # %% ../nbs/07_crg.ipynb #ce65bc3c
 def train_crg(
     model,  # causal model in float32; trained in place
@@ -451,7 +454,7 @@ def train_crg(
     **training,  # further arguments of `transformers.TrainingArguments`
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    finetune(model, rows, lambda batch: _pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    finetune(model, rows, lambda batch: pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return model.eval()
 
 # %% ../nbs/07_crg.ipynb #02aacd36
@@ -566,7 +569,7 @@ def measure_crg(
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
     settings = {"train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": decoding}
     used = corpus_of(train, test)
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], len(test)])}"
+    folder = run_folder(out_dir, about, settings, seed, used["files"], len(test))
     if (folder / "model").is_dir():  # trained before it was stopped
         net = load_model(str(folder / "model"), device, "float32")[0]
     else:
@@ -622,14 +625,7 @@ def rescore_crg(
 
 def rescore_records(
     folder: str | Path | None = None,  # default: `results/` of the checkout
-    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_multiwoz` and `load_responses`
+    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_responses`
 ) -> list[Path]:  # the records as they are named now
-    "Make the scores of all records of both tasks anew without a model; a record whose parameters are written otherwise today gets its new name"
-    written, rescores = [], {"dst": partial(rescore_dst, read=lru_cache(1)(_asked)), "crg": partial(rescore_crg, read=lru_cache(1)(load_responses))}
-    for path in sorted(Path(folder or project_path("results")).rglob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["metric"] in rescores:
-            written.append(write_record(rescores[record["metric"]](record, corpus), folder))
-            if written[-1].resolve() != path.resolve():
-                path.unlink()
-    return written
+    "Make the scores of all records of response generation anew, without a model"
+    return rescore_all("crg", partial(rescore_crg, corpus=corpus, read=lru_cache(1)(load_responses)), folder)

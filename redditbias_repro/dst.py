@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Iterable
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +20,28 @@ from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import nn
 from torch.nn import functional as F
-from transformers import Trainer, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 from .corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
+from redditbias_repro.finetune import (
+    LEARNING_RATE,
+    MAX_TOKENS,
+    corpus_of,
+    finetune,
+    pad_right,
+    rescore_all,
+    rescored,
+    run_folder,
+    task_record,
+)
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import digest, project_path, provenance, write_atomic, write_record
+from .records import project_path, write_atomic, write_record
 from .resampling import bootstrap_interval, cluster_sums, pack_bits, pack_dialogues, paired_test, unpack_bits
 from .scoring import last_hidden_states
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'PRESETS', 'AT_A_TIME', 'PART', 'DST_PARAMS', 'collect_ontology', 'make_examples',
-           'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test',
-           'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst', 'rescored', 'rescore_dst']
+__all__ = ['PRESETS', 'EXAMPLES_A_FILE', 'DST_PARAMS', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier',
+           'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst',
+           'rescore_dst', 'rescore_records']
 
 # %% ../nbs/06_dst.ipynb #3f2cd5f9
 def collect_ontology(
@@ -73,9 +81,10 @@ def make_examples(
     return pd.DataFrame(rows, columns=["row", "slot", "value", "label"])
 
 # %% ../nbs/06_dst.ipynb #88598816
-MAX_TOKENS = 128  # §5.1
-LEARNING_RATE = 5e-5  # §5.1
-PRESETS = {"default": {"head": "feed-forward", "between": " ", "joined": " "}, "release": {"head": "linear", "between": " [SEP] ", "joined": "-"}}
+PRESETS = {
+    "default": {"head": "feed-forward", "between": " ", "joined": " "},
+    "release": {"head": "linear", "between": " [SEP] ", "joined": "-"},
+}
 
 
 def _preset(name: str) -> dict[str, str]:
@@ -139,80 +148,6 @@ class DstClassifier(nn.Module):
         loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum") / (len(labels) if num_items_in_batch is None else num_items_in_batch)
         return {"loss": loss, "logits": logits}
 
-
-class _Pad:
-    "A batch padded on the right"
-
-    def __init__(self, pad: int):
-        self.pad = pad
-
-    def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        n = max(len(r["input_ids"]) for r in rows)
-        batch = {
-            "input_ids": torch.tensor([r["input_ids"] + [self.pad] * (n - len(r["input_ids"])) for r in rows]),
-            "attention_mask": torch.tensor([[1] * len(r["input_ids"]) + [0] * (n - len(r["input_ids"])) for r in rows]),
-        }
-        return batch | ({"labels": torch.tensor([r["labels"] for r in rows])} if "labels" in rows[0] else {})
-
-# %% ../nbs/06_dst.ipynb #472966dd
-class _AlikeSampler(torch.utils.data.Sampler):
-    "Random batches, each with its longest examples first, so that what is computed together is of like length"
-
-    def __init__(self, lengths: list[int], batch_size: int, seed: int):
-        self.lengths, self.batch_size, self.seed, self.epoch = np.asarray(lengths), batch_size, seed, 0
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self):
-        order = np.random.default_rng((self.seed, self.epoch)).permutation(len(self.lengths))
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size]
-            yield from batch[np.argsort(-self.lengths[batch], kind="stable")].tolist()
-
-
-class _AlikeTrainer(Trainer):
-    def _get_train_sampler(self, train_dataset=None) -> _AlikeSampler:
-        rows = self.train_dataset if train_dataset is None else train_dataset
-        return _AlikeSampler([len(r["input_ids"]) for r in rows], self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
-
-# %% ../nbs/06_dst.ipynb #b61e5a75
-AT_A_TIME = {"cpu": 8, "other": 40}  # by device
-
-
-def finetune(
-    module: nn.Module,  # returns its loss where it gets labels; trained in place
-    rows: list[dict],  # examples
-    collate,  # from a list of examples to a batch
-    folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    epochs: float,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
-    save_steps: int,  # steps after which a checkpoint is written
-    at_a_time: int | None = None,  # examples of a batch that are computed together, at most, those of like length; None: by device. Gradients add up to the same
-    **training,  # further arguments of `transformers.TrainingArguments`
-) -> None:
-    "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
-    device = next(module.parameters()).device
-    at_a_time = at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
-    some = max(n for n in range(1, min(at_a_time, batch_size) + 1) if batch_size % n == 0)
-    set_seed(seed)
-    steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
-    arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": some, "gradient_accumulation_steps": batch_size // some,
-        "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
-        "report_to": "none", "remove_unused_columns": False, "use_cpu": device.type == "cpu", **training,
-    })  # fmt: skip
-    trainer = _AlikeTrainer(module, arguments, collate, rows)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
-    shutil.rmtree(folder, ignore_errors=True)
-
 # %% ../nbs/06_dst.ipynb #826d7825
 def train_dst(
     model,  # causal model in float32; its transformer is trained in place
@@ -231,7 +166,7 @@ def train_dst(
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
     classifier = DstClassifier(model, seed, head)
-    finetune(classifier, rows, _Pad(pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    finetune(classifier, rows, lambda batch: pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return classifier.eval()
 
 # %% ../nbs/06_dst.ipynb #784c294b
@@ -321,48 +256,20 @@ def joint_goal_accuracy(
         right += state == truth
     return right / len(turns)
 
-# %% ../nbs/06_dst.ipynb #d089289b
-def corpus_of(
-    train: pd.DataFrame,  # `.attrs["corpus"]` as the loaders set it
-    test: pd.DataFrame,
-) -> dict:  # name, files, note
-    "What a record says of the corpus of a task: the files of both splits"
-    return {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
-
-# %% ../nbs/06_dst.ipynb #4de63395
-def task_record(
-    metric: str,  # dst, crg
-    about: dict,  # of the model, from `describe_model`
-    base: str,  # of a debiased model: the model that was debiased, as it is to be named
-    method: str,
-    bias_type: str,
-    corpus: dict,  # from `corpus_of`
-    device: str,
-    training: dict,  # settings of the fine-tuning
-    **fields,  # n, values, seed, params, seconds
-) -> dict:
-    "The record of a model on a downstream task"
-    name = base or about["name"]
-    origin = {"origin": f"{base}, debiased"} if base and method != "baseline" else {}
-    fields["params"] = {**fields["params"], "train_seed": fields["seed"]}
-    return {
-        "paper": "redditbias", "metric": metric, "bias_type": bias_type, "method": method, "model": name, "corpus": corpus["name"], "split": "test", **fields,
-        "provenance": {**provenance({**about, "name": name, **origin}, corpus, device), "training": training},
-    }  # fmt: skip
-
 # %% ../nbs/06_dst.ipynb #f5a07ce5
-PART = 20_000  # examples that are predicted between two files
+EXAMPLES_A_FILE = 20_000  # that are predicted between two files
 
 
 def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, preset: str) -> np.ndarray:
     "Predictions, written to the folder in parts, from which a run that was stopped goes on"
     from tqdm.auto import tqdm
 
-    starts, found = range(0, len(examples), PART), []
+    starts, found = range(0, len(examples), EXAMPLES_A_FILE), []
     for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
         path = folder / f"predicted-{start}.json"
         if not path.is_file():
-            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer, preset=preset), progress=len(starts) < 2)
+            ids = encode(turns, examples.iloc[start : start + EXAMPLES_A_FILE], tokenizer, preset=preset)
+            part = predict_dst(classifier, ids, progress=len(starts) < 2)
             write_atomic(path, json.dumps(part.tolist()))
         found += json.loads(path.read_text())
     return np.array(found)
@@ -413,7 +320,7 @@ def measure_dst(
         "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1, "preset": preset,
     }  # fmt: skip
     used = corpus_of(train, test)
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], negatives, test_dialogues])}"
+    folder = run_folder(out_dir, about, settings, seed, used["files"], negatives, test_dialogues)
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
     else:
@@ -428,21 +335,6 @@ def measure_dst(
     return task_record("dst", about, base, method, bias_type, used, str(net.device), settings, n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1))
 
 # %% ../nbs/06_dst.ipynb #1ade1399
-def rescored(
-    record: dict,
-    corpus: dict,  # `.attrs["corpus"]` of what was read, with `files`
-    how: str,  # what was made anew, and from what
-    **changed,  # values, params
-) -> dict:
-    "A record with other values, and a note in its provenance. `ValueError` if the corpus' files are not those of the record"
-    known = record["provenance"]["corpus"].get("files", {})
-    other = [name for name, sha in corpus["files"].items() if known.get(name, sha) != sha]
-    if other:
-        raise ValueError(f"{', '.join(other)} is not what the record was measured on: its provenance has another hash; fetch that version")
-    now = {k: v for k, v in provenance().items() if k in ("package", "git_commit", "git_changed", "python", "libraries")}
-    return {**record, **changed, "provenance": {**record["provenance"], "rescored": {"how": how, **now}}}
-
-
 def rescore_dst(
     record: dict,  # of `measure_dst`, also one that holds `correct` in place of labels, predictions and dialogues
     corpus: str = "",  # as in `load_multiwoz`; "": the one that the record names
@@ -463,3 +355,11 @@ def rescore_dst(
     if not np.isclose(new["f1"], values["f1"]):
         raise ValueError(f"F1 comes out as {new['f1']:.4f}, the record has {values['f1']:.4f}: these are not its examples")
     return rescored(record, corpus_of(train, test), "labels and dialogues from the corpus, predictions from the record's bits; no model was run", values=new, params=params)
+
+
+def rescore_records(
+    folder: str | Path | None = None,  # default: `results/` of the checkout
+    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_multiwoz`
+) -> list[Path]:  # the records as they are named now
+    "Make the scores of all records of dialog state tracking anew, without a model"
+    return rescore_all("dst", partial(rescore_dst, corpus=corpus, read=lru_cache(1)(_asked)), folder)

@@ -446,7 +446,8 @@ def _before_and_after(
         return pd.DataFrame(columns=columns)
     if "dialogues" not in records or records.dialogues.isna().any():
         old = records.path if "dialogues" not in records else records[records.dialogues.isna()].path
-        raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; `crg.rescore_records()` makes its scores anew without a model")
+        makes = f"`{kind}.rescore_records()` makes its scores anew without a model"
+        raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; {makes}")
     records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
     rows = []
     for _, group in records.groupby(["model", "corpus", "n", *{"dst": DST_PARAMS, "crg": CRG_PARAMS}[kind], "train_seed"], dropna=False, sort=False):

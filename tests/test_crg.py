@@ -44,6 +44,7 @@ from redditbias_repro.crg import (
     unigram_f1,
 )
 from redditbias_repro.data import FetchError
+from redditbias_repro.finetune import MAX_TOKENS
 from redditbias_repro.records import record_path, repo_root, write_record
 from redditbias_repro.resampling import unpack_dialogues
 
@@ -480,5 +481,5 @@ def test_the_notebook(corpus, model_folder, tmp_path):
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
     statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)
     assert len(statistics) == 10 and bleu_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
-    assert len(unpack_dialogues(record["values"].pop("dialogues"))) == 10 and torch.tensor(list(record["values"].values())).isfinite().all() and module.MAX_TOKENS == 128
+    assert len(unpack_dialogues(record["values"].pop("dialogues"))) == 10 and torch.tensor(list(record["values"].values())).isfinite().all() and MAX_TOKENS == 128
     assert record["params"]["decoding"] == "greedy-new5" and record["params"]["train_split"] == "valid"

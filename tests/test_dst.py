@@ -24,9 +24,11 @@ from redditbias_repro.dst import (
     measure_dst,
     predict_dst,
     rescore_dst,
+    rescore_records,
     score_dst,
     train_dst,
 )
+from redditbias_repro.finetune import pad_right
 from redditbias_repro.records import repo_root, write_record
 from redditbias_repro.resampling import pack_bits, unpack_bits, unpack_dialogues
 
@@ -79,7 +81,7 @@ def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokeni
     alone = np.concatenate([predict_dst(classifier, [i]) for i in ids])
     np.testing.assert_allclose(predict_dst(classifier, ids), alone, rtol=2e-4)
     for pad in (0, 5):  # as in training
-        batch = module._Pad(pad)([{"input_ids": i} for i in ids])
+        batch = pad_right([{"input_ids": i} for i in ids], pad)
         np.testing.assert_allclose(classifier(**batch)["logits"].detach().sigmoid(), alone, rtol=2e-4)
     hidden = random_model.base_model(input_ids=torch.tensor([ids[0]])).last_hidden_state[0, -1]
     np.testing.assert_allclose(classifier.head(hidden).sigmoid().item(), alone[0], rtol=2e-4)
@@ -253,6 +255,8 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
         rescore_dst({**record, "n": n + 1}, str(tmp_path))
     with pytest.raises(ValueError, match="these are not its examples"):
         rescore_dst({**record, "values": {**values, "f1": 0.123}}, str(tmp_path))
+    path = write_record({**record, "values": old}, tmp_path / "results")
+    assert rescore_records(tmp_path / "results", str(tmp_path)) == [path] and json.loads(path.read_text())["values"] == values
     (tmp_path / "test.json").write_text(json.dumps(DIALOGUES) + " ")
     with pytest.raises(ValueError, match="test.json is not what the record was measured on"):
         rescore_dst(record, str(tmp_path))
@@ -262,7 +266,7 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
     """Stopped while it predicts: it is not trained again, what was predicted is kept, and the values are the same."""
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    monkeypatch.setattr(module, "PART", 10)
+    monkeypatch.setattr(module, "EXAMPLES_A_FILE", 10)
     options = dict(corpus=str(tmp_path), batch_size=4, negatives="all", disable_tqdm=True)
     whole = measure_dst(str(model_folder), out_dir=tmp_path / "a", **options)
     real, asked = module.predict_dst, []
