@@ -31,11 +31,12 @@ from redditbias_repro.finetune import (
 from .generation import decoding_of, name_decoding, respond
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, write_record
-from .resampling import pack_dialogues
+from .resampling import pack_dialogues, shared_dialogues, verdict_of
 from redditbias_repro.text_metrics import (
     bleu_interval,
     bleu_of,
     bleu_statistics,
+    bleu_test,
     meteor_kind,
     most_entropy,
     mteval_tokens,
@@ -46,8 +47,8 @@ from redditbias_repro.text_metrics import (
 )
 
 # %% auto #0
-__all__ = ['PAIR_COLUMNS', 'CRG_PARAMS', 'load_responses', 'encode_pairs', 'train_crg', 'measure_crg', 'read_statistics',
-           'rescore_crg', 'rescore_records']
+__all__ = ['PAIR_COLUMNS', 'CRG_PARAMS', 'load_responses', 'encode_pairs', 'train_crg', 'pack_statistics', 'read_statistics',
+           'measure_crg', 'compare', 'rescore_crg', 'rescore_records']
 
 # %% ../nbs/07_crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -66,7 +67,8 @@ def load_responses(
         raise ValueError(f"split {split!r} is unknown: expected train or test")
     path = Path(corpus)
     if corpus == "multiwoz":
-        table = collect_responses(load_training_turns("convlab") if split == "train" else load_multiwoz(split, "convlab"))
+        train = split == "train"
+        table = collect_responses(load_training_turns("convlab") if train else load_multiwoz(split, "convlab"))
     elif not path.is_dir():
         raise FileNotFoundError(f"corpus {corpus!r} is no folder, and not multiwoz")
     elif (path / f"{split}.csv").is_file():
@@ -96,9 +98,11 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     if split == "test":
         grouped = table.groupby("context", sort=False)
         table, answers = grouped.first().reset_index(), grouped.response.agg(list)
-    rows = [(str(i), d, c.splitlines(), r, rs) for i, (d, c, r, rs) in enumerate(zip(table.dialogue, table.context, table.response, answers))]
+    columns = zip(table.dialogue, table.context, table.response, answers)
+    rows = [(str(i), d, c.splitlines(), r, rs) for i, (d, c, r, rs) in enumerate(columns)]
     made = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
-    made.attrs["corpus"] = {"name": path.parent.name, "files": {path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
+    files = {path.name: git_blob_sha1(path.read_bytes())}
+    made.attrs["corpus"] = {"name": path.parent.name, "files": files, "note": ""}
     return made
 
 # %% ../nbs/07_crg.ipynb #dc119a3f
@@ -142,8 +146,23 @@ def train_crg(
     **training,  # further arguments of `transformers.TrainingArguments`
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    finetune(model, rows, lambda batch: pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    collate = lambda batch: pad_right(batch, pad)
+    finetune(model, rows, collate, folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return model.eval()
+
+# %% ../nbs/07_crg.ipynb #d632c927
+def pack_statistics(
+    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
+) -> str:
+    "Statistics of BLEU as a record keeps them"
+    return statistics.astype("<u2").tobytes().hex()
+
+
+def read_statistics(
+    text: str,  # `statistics` of a record
+) -> np.ndarray:  # (n, 6) as `bleu_statistics` makes them
+    "Statistics of BLEU from a record"
+    return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
 
 # %% ../nbs/07_crg.ipynb #a628bea5
 CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size")
@@ -152,7 +171,11 @@ CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs",
 def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> dict:
     "All that tells two measurements apart; records are compared only where they agree in it"
     split = "valid" if "validation dialogues" in note else "train"
-    return {"decoding": name_decoding(settings["decoding"]), "tokens": tokens, "meteor_kind": kind, "train_split": split, "train_pairs": settings["train_pairs"], "test_pairs": n, "epochs": settings["epochs"], "batch_size": settings["batch_size"]}
+    return {
+        "decoding": name_decoding(settings["decoding"]), "tokens": tokens, "meteor_kind": kind, "train_split": split,
+        "train_pairs": settings["train_pairs"], "test_pairs": n, "epochs": settings["epochs"],
+        "batch_size": settings["batch_size"],
+    }  # fmt: skip
 
 
 def measure_crg(
@@ -171,14 +194,17 @@ def measure_crg(
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of decoding, of `PRESETS`
     **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
-) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers, `dialogues` what `resampling.pack_dialogues` makes
+) -> dict:  # a result record; `statistics` holds what `pack_statistics` makes, `dialogues` what `pack_dialogues` makes
     "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
     start, decoding = time.perf_counter(), decoding_of(preset, **changes)
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
-    settings = {"train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": decoding}
+    settings = {
+        "train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE,
+        "max_tokens": MAX_TOKENS, "decoding": decoding,
+    }  # fmt: skip
     used = corpus_of(train, test)
     folder = run_folder(out_dir, about, settings, seed, used["files"], len(test))
     if (folder / "model").is_dir():  # trained before it was stopped
@@ -190,27 +216,32 @@ def measure_crg(
         os.replace(folder / "saving", folder / "model")
     limits = {"max_new_tokens": None, **decoding}
     first, reserve = limits.pop("first_tokens", None), min(limits["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS // 2)
-    answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=reserve, first=first), seed=seed, keep=folder / "answers.json", **limits)
+    contexts = encode_pairs(test, tokenizer, responses=False, reserve=reserve, first=first)
+    answers = respond(net, tokenizer, contexts, seed=seed, keep=folder / "answers.json", **limits)
     kind = meteor_kind()
     values = score_responses(answers, test.references, how, kind, test.dialogue)
     statistics = bleu_statistics(*mteval_tokens(*tokenize_all(answers, test.references, how), how))
-    values |= {"statistics": statistics.astype("<u2").tobytes().hex(), "dialogues": pack_dialogues(test.dialogue)}
+    values |= {"statistics": pack_statistics(statistics), "dialogues": pack_dialogues(test.dialogue)}
     shutil.rmtree(folder, ignore_errors=True)
     record = task_record(
-        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how}, n=len(test), values=values, seed=seed, params=_crg_params(settings, how, kind, len(test), used["note"]),
+        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how},
+        n=len(test), values=values, seed=seed, params=_crg_params(settings, how, kind, len(test), used["note"]),
         seconds=round(time.perf_counter() - start, 1),
     )  # fmt: skip
     record["provenance"]["meteor"] = kind
     return record
 
+# %% ../nbs/07_crg.ipynb #59691aba
+def compare(
+    before: dict,  # a record of `measure_crg`
+    after: dict,  # of another model, on the same contexts
+) -> dict:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict
+    "Has a model changed from one record to another? `ValueError` if they are not of the same contexts"
+    dialogues = shared_dialogues(before, after)
+    change = bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues)
+    return {**change, "verdict": verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))}
+
 # %% ../nbs/07_crg.ipynb #99563fff
-def read_statistics(
-    text: str,  # `statistics` of a record
-) -> np.ndarray:  # (n, 6) as `bleu_statistics` makes them
-    "Statistics of BLEU from a record"
-    return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
-
-
 def rescore_crg(
     record: dict,  # of `measure_crg`, also one without `dialogues`
     corpus: str = "",  # as in `load_responses`; "": multiwoz
@@ -222,16 +253,25 @@ def rescore_crg(
     if not corpus and not record["corpus"].startswith("multiwoz responses"):
         raise ValueError(f"the record was measured on {record['corpus']}: give its folder as corpus")
     test = read("test", corpus or "multiwoz", record["params"]["test_pairs"], record["seed"])
-    statistics, references = read_statistics(record["values"]["statistics"]), tokenize_all([""] * len(test), test.references, tokens)[1]
+    statistics = read_statistics(record["values"]["statistics"])
+    references = tokenize_all([""] * len(test), test.references, tokens)[1]
     lengths = [{len(r) for r in rs} for rs in mteval_tokens([], references, tokens)[1]]
     if len(statistics) != len(test) or not all(s[5] in found for s, found in zip(statistics, lengths)):
-        raise ValueError(f"the corpus gives {len(test)} contexts with other references than those of the record's {len(statistics)} answers: not the same corpus, or another version of the code made it")
+        found = f"the corpus gives {len(test)} contexts with other references"
+        kept = f"than those of the record's {len(statistics)} answers"
+        raise ValueError(f"{found} {kept}: not the same corpus, or another version of the code made it")
     low, high = bleu_interval(statistics, test.dialogue)
-    made = {"bleu_4": bleu_of(statistics), "bleu_4_low": low, "bleu_4_high": high, **people_variety(references), "entropy_4_max": most_entropy(statistics[:, 4]), "dialogues": pack_dialogues(test.dialogue)}
+    made = {
+        "bleu_4": bleu_of(statistics), "bleu_4_low": low, "bleu_4_high": high, **people_variety(references),
+        "entropy_4_max": most_entropy(statistics[:, 4]), "dialogues": pack_dialogues(test.dialogue),
+    }  # fmt: skip
     kept = {k: v for k, v in record["values"].items() if not isinstance(v, str)}
     values = {**kept, **made, "statistics": record["values"]["statistics"]}
-    params = {**_crg_params(training, tokens, origin["meteor"], len(test), origin["corpus"]["note"]), "train_seed": record["params"]["train_seed"]}
-    return rescored(record, test.attrs["corpus"], "BLEU-4, intervals and people's entropy from the record's statistics and the corpus; the other scores as measured, no model was run", values=values, params=params)
+    params = _crg_params(training, tokens, origin["meteor"], len(test), origin["corpus"]["note"])
+    params["train_seed"] = record["params"]["train_seed"]
+    made_of = "BLEU-4, intervals and people's entropy from the record's statistics and the corpus"
+    how = f"{made_of}; the other scores as measured, no model was run"
+    return rescored(record, test.attrs["corpus"], how, values=values, params=params)
 
 
 def rescore_records(

@@ -35,13 +35,22 @@ from redditbias_repro.finetune import (
 )
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .records import project_path, write_atomic, write_record
-from .resampling import bootstrap_interval, cluster_sums, pack_bits, pack_dialogues, paired_test, unpack_bits
+from redditbias_repro.resampling import (
+    bootstrap_interval,
+    cluster_sums,
+    pack_bits,
+    pack_dialogues,
+    paired_test,
+    shared_dialogues,
+    unpack_bits,
+    verdict_of,
+)
 from .scoring import last_hidden_states
 
 # %% auto #0
 __all__ = ['PRESETS', 'EXAMPLES_A_FILE', 'DST_PARAMS', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier',
            'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst',
-           'rescore_dst', 'rescore_records']
+           'compare', 'rescore_dst', 'rescore_records']
 
 # %% ../nbs/06_dst.ipynb #3f2cd5f9
 def collect_ontology(
@@ -69,7 +78,8 @@ def make_examples(
         pairs = [(s, v) for s, values in ontology.items() for v in values]
         table = pd.DataFrame(pairs * len(turns), columns=["slot", "value"])
         table.insert(0, "row", np.repeat(np.arange(len(turns)), len(pairs)))
-        return table.assign(label=np.fromiter((changed.get(s) == v for changed in turns.changed for s, v in pairs), np.int64, len(table)))
+        right = (changed.get(s) == v for changed in turns.changed for s, v in pairs)
+        return table.assign(label=np.fromiter(right, np.int64, len(table)))
     rng, rows = np.random.default_rng(seed), []
     for i, changed in enumerate(turns.changed):
         for slot, value in changed.items():
@@ -103,7 +113,8 @@ def encode(
     "Token ids of what the model reads"
     between, joined = (_preset(preset)[k] for k in ("between", "joined"))
     needed = sorted(set(examples.row))
-    histories = tokenizer([f"{turns.system[i]}{between}{turns.user[i]}".strip() for i in needed], add_special_tokens=False)["input_ids"]
+    said = [f"{turns.system[i]}{between}{turns.user[i]}".strip() for i in needed]
+    histories = tokenizer(said, add_special_tokens=False)["input_ids"]
     history = dict(zip(needed, histories))
     questions = {(s, v): f" {s.replace('-', joined, 1)}{joined}{v}" for s, v in set(zip(examples.slot, examples.value))}
     question = dict(zip(questions, tokenizer(list(questions.values()), add_special_tokens=False)["input_ids"]))
@@ -145,8 +156,8 @@ class DstClassifier(nn.Module):
         logits = self.head(hidden[torch.arange(len(hidden), device=hidden.device), last].float()).squeeze(-1)
         if labels is None:
             return {"logits": logits}
-        loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum") / (len(labels) if num_items_in_batch is None else num_items_in_batch)
-        return {"loss": loss, "logits": logits}
+        loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum")
+        return {"loss": loss / (len(labels) if num_items_in_batch is None else num_items_in_batch), "logits": logits}
 
 # %% ../nbs/06_dst.ipynb #826d7825
 def train_dst(
@@ -166,7 +177,8 @@ def train_dst(
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
     classifier = DstClassifier(model, seed, head)
-    finetune(classifier, rows, lambda batch: pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    collate = lambda batch: pad_right(batch, pad)
+    finetune(classifier, rows, collate, folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return classifier.eval()
 
 # %% ../nbs/06_dst.ipynb #784c294b
@@ -221,7 +233,8 @@ def f1_test(
     seed: int = 0,
 ) -> dict[str, float]:  # as `paired_test`
     "Do two models differ in F1? `ValueError` for other numbers of examples"
-    return paired_test(*(cluster_sums(_counted(labels, said), dialogues) for said in (before, after)), _f1, resamples, level, seed)
+    sums = [cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
+    return paired_test(*sums, _f1, resamples, level, seed)
 
 # %% ../nbs/06_dst.ipynb #466bf4ad
 def mcnemar_test(
@@ -235,7 +248,9 @@ def mcnemar_test(
     if a.shape != b.shape:
         raise ValueError(f"{a.shape} and {b.shape} answers: expected the same examples")
     only1, only2 = int((a & ~b).sum()), int((~a & b).sum())
-    return {"only1": only1, "only2": only2, "p": float(mcnemar([[int((a & b).sum()), only1], [only2, int((~a & ~b).sum())]], exact=True).pvalue) if only1 + only2 else 1.0}
+    table = [[int((a & b).sum()), only1], [only2, int((~a & ~b).sum())]]
+    p = float(mcnemar(table, exact=True).pvalue) if only1 + only2 else 1.0
+    return {"only1": only1, "only2": only2, "p": p}
 
 # %% ../nbs/06_dst.ipynb #6d4294b5
 def joint_goal_accuracy(
@@ -278,7 +293,7 @@ def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, pres
 DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset")
 
 
-def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, ...]:
     "Turns to train on and to test on, and the examples of both"
     train = load_training_turns(corpus, train_split, train_dialogues, seed)
     test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
@@ -288,7 +303,8 @@ def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed
 
 def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
     "Values of a record: scores, and what they and tests between two models can be made of again"
-    kept = {"labels": pack_bits(labels), "predictions": pack_bits(predictions), "dialogues": pack_dialogues(dialogues)}
+    bits = {"labels": pack_bits(labels), "predictions": pack_bits(predictions)}
+    kept = {**bits, "dialogues": pack_dialogues(dialogues)}
     return score_dst(labels, predictions, dialogues) | {"positives": int(np.sum(labels))} | goal | kept
 
 # %% ../nbs/06_dst.ipynb #713a24e7
@@ -309,14 +325,15 @@ def measure_dst(
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of `PRESETS`: head and text
     **training,  # further arguments of `train_dst`
-) -> dict:  # a result record; `labels` and `predictions` hold a bit for each example, `dialogues` what `pack_dialogues` makes
+) -> dict:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
     start, head = time.perf_counter(), _preset(preset)["head"]
     train, test, examples, asked = _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
     settings = {
-        "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
+        "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(),
+        "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
         "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1, "preset": preset,
     }  # fmt: skip
     used = corpus_of(train, test)
@@ -324,15 +341,40 @@ def measure_dst(
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
     else:
-        classifier = train_dst(net, encode(train, examples, tokenizer, preset=preset), examples.label, folder / "training", epochs, batch_size, seed=seed, pad=pad, head=head, **training)
+        ids, options = encode(train, examples, tokenizer, preset=preset), dict(seed=seed, pad=pad, head=head, **training)
+        classifier = train_dst(net, ids, examples.label, folder / "training", epochs, batch_size, **options)
         save_weights(classifier, folder / "saving.safetensors")
         os.replace(folder / "saving.safetensors", folder / "model.safetensors")
     probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder, preset)
     goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if negatives == "all" else {}
     values = _dst_values(asked.label.to_numpy(), probabilities > 0.5, test.dialogue.to_numpy()[asked.row], goal)
     shutil.rmtree(folder, ignore_errors=True)
-    params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()} | {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
-    return task_record("dst", about, base, method, bias_type, used, str(net.device), settings, n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1))
+    params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()}
+    params |= {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
+    return task_record(
+        "dst", about, base, method, bias_type, used, str(net.device), settings,
+        n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1),
+    )  # fmt: skip
+
+# %% ../nbs/06_dst.ipynb #cf33ea96
+def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:
+    "Labels and predictions that a record holds, (n,) each"
+    return tuple(unpack_bits(record["values"][k], record["n"]) for k in ("labels", "predictions"))
+
+
+def compare(
+    before: dict,  # a record of `measure_dst`
+    after: dict,  # of another model, on the same examples
+) -> dict:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
+    "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
+    dialogues = shared_dialogues(before, after)
+    (labels, one), (other, two) = _answers_of(before), _answers_of(after)
+    if not np.array_equal(labels, other):
+        raise ValueError("the records are not of the same examples: their labels differ")
+    change, correct = f1_test(labels, one, two, dialogues), mcnemar_test(one == labels, two == labels)
+    verdict = verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
+    right = {"only_before": correct["only1"], "only_after": correct["only2"], "p_correct": correct["p"]}
+    return {**change, "verdict": verdict, **right}
 
 # %% ../nbs/06_dst.ipynb #1ade1399
 def rescore_dst(
@@ -342,19 +384,25 @@ def rescore_dst(
 ) -> dict:  # the record with scores, intervals and parameters of today
     "Scores of a record made anew without its model. `ValueError` if the corpus gives other examples"
     values, params, training = record["values"], record["params"], record["provenance"]["training"]
-    params = {"epochs": training["epochs"], "batch_size": training["batch_size"], "train_split": training["train_split"], "preset": training.get("preset", "default")} | params
-    train, test, _, asked = read(corpus or record["corpus"], params["train_split"], params["train_dialogues"], params["test_dialogues"], params["negatives"], record["seed"])
+    trained = {k: training[k] for k in ("epochs", "batch_size", "train_split")}
+    params = {**trained, "preset": training.get("preset", "default")} | params
+    sizes = [params[k] for k in ("train_split", "train_dialogues", "test_dialogues", "negatives")]
+    train, test, _, asked = read(corpus or record["corpus"], *sizes, record["seed"])
     labels = asked.label.to_numpy(bool)
     if (len(labels), int(labels.sum())) != (record["n"], values["positives"]):
-        raise ValueError(f"the corpus gives {len(labels)} examples, {labels.sum()} of them right, the record has {record['n']} and {values['positives']}: not the same corpus, or another version of the code made it")
+        found = f"the corpus gives {len(labels)} examples, {labels.sum()} of them right"
+        kept = f"the record has {record['n']} and {values['positives']}"
+        raise ValueError(f"{found}, {kept}: not the same corpus, or another version of the code made it")
     if "predictions" in values:
         said = unpack_bits(values["predictions"], record["n"])
     else:
         said = unpack_bits(values["correct"], record["n"]) == labels
-    new = _dst_values(labels, said, test.dialogue.to_numpy()[asked.row], {k: values[k] for k in ("joint_goal_accuracy",) if k in values})
+    goal = {k: values[k] for k in ("joint_goal_accuracy",) if k in values}
+    new = _dst_values(labels, said, test.dialogue.to_numpy()[asked.row], goal)
     if not np.isclose(new["f1"], values["f1"]):
         raise ValueError(f"F1 comes out as {new['f1']:.4f}, the record has {values['f1']:.4f}: these are not its examples")
-    return rescored(record, corpus_of(train, test), "labels and dialogues from the corpus, predictions from the record's bits; no model was run", values=new, params=params)
+    how = "labels and dialogues from the corpus, predictions from the record's bits; no model was run"
+    return rescored(record, corpus_of(train, test), how, values=new, params=params)
 
 
 def rescore_records(

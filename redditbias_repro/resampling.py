@@ -12,7 +12,7 @@ import pandas as pd
 
 # %% auto #0
 __all__ = ['cluster_sums', 'bootstrap_interval', 'paired_test', 'verdict_of', 'pack_bits', 'unpack_bits', 'pack_dialogues',
-           'unpack_dialogues', 'count_dialogues']
+           'unpack_dialogues', 'count_dialogues', 'shared_dialogues']
 
 # %% ../nbs/03a_resampling.ipynb #176cd6ac
 def cluster_sums(
@@ -134,3 +134,14 @@ def count_dialogues(
 ) -> int:
     "How many dialogues there are"
     return len(np.unique(unpack_dialogues(text)))
+
+
+def shared_dialogues(
+    before: dict,  # a record whose values have `dialogues`, from `pack_dialogues`
+    after: dict,  # of another model
+) -> np.ndarray:  # (n,) int, as `unpack_dialogues`
+    "The dialogues of two records. `ValueError` if they have other ones, or do not say"
+    one, other = (record["values"].get("dialogues") for record in (before, after))
+    if not one or one != other:
+        raise ValueError("the records are not of the same examples: their dialogues differ, or are not said")
+    return unpack_dialogues(one)

@@ -13,9 +13,11 @@ from redditbias_repro import crg as module
 from redditbias_repro import text_metrics
 from redditbias_repro.crg import (
     CRG_PARAMS,
+    compare,
     encode_pairs,
     load_responses,
     measure_crg,
+    pack_statistics,
     read_statistics,
     rescore_crg,
     rescore_records,
@@ -25,8 +27,8 @@ from redditbias_repro.data import FetchError
 from redditbias_repro.finetune import MAX_TOKENS
 from redditbias_repro.generation import respond
 from redditbias_repro.records import record_path, repo_root, write_record
-from redditbias_repro.resampling import unpack_dialogues
-from redditbias_repro.text_metrics import bleu_of, meteor_kind
+from redditbias_repro.resampling import pack_dialogues, unpack_dialogues, verdict_of
+from redditbias_repro.text_metrics import bleu_of, bleu_test, meteor_kind
 
 # --- encoding ---
 
@@ -88,6 +90,22 @@ def test_multiwoz_responses():
     except FetchError as e:
         unavailable(f"MultiWOZ cannot be had: {e}")
     assert len(test) == 200 and (test.references.str.len() == 1).all() and all(c and c[-1] for c in test.context)
+
+
+# --- two records ---
+
+
+def test_two_records():
+    """BLEU-4 of what they hold, which is 16-bit numbers, lowest byte first."""
+    better = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 300]])
+    worse = better // [2, 2, 2, 2, 1, 1]
+    record = lambda counts, names="aab": {"values": {"statistics": pack_statistics(counts), "dialogues": pack_dialogues(names)}}
+    assert pack_statistics(better)[-4:] == "2c01" and np.array_equal(read_statistics(pack_statistics(better)), better)
+    found, change = compare(record(worse), record(better)), bleu_test(worse, better, "aab")
+    assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(bleu_of(better) - bleu_of(worse))
+    assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
+    with pytest.raises(ValueError, match="not of the same examples"):
+        compare(record(worse), record(better, "abb"))
 
 
 # --- from a model to a record ---

@@ -16,6 +16,7 @@ from redditbias_repro.dst import (
     DST_PARAMS,
     DstClassifier,
     collect_ontology,
+    compare,
     encode,
     f1_test,
     joint_goal_accuracy,
@@ -30,7 +31,7 @@ from redditbias_repro.dst import (
 )
 from redditbias_repro.finetune import pad_right
 from redditbias_repro.records import repo_root, write_record
-from redditbias_repro.resampling import pack_bits, unpack_bits, unpack_dialogues
+from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
 
 
 # --- examples ---
@@ -203,6 +204,23 @@ def test_mcnemar():
     assert mcnemar_test(a, a)["p"] == 1
     with pytest.raises(ValueError, match="the same examples"):
         mcnemar_test(a, b[:-1])
+
+
+def test_two_records():
+    """What their bits say, and McNemar's test beside it."""
+    labels, one, two, dialogues = [1, 0] * 5, [1, 0, 1, 0, 1, 1, 0, 1, 0, 1], [0, 0, 1, 0, 1, 0, 1, 0, 1, 1], list("aaabbbccdd")
+
+    def record(said_, labels=labels, dialogues=dialogues):
+        values = {"labels": pack_bits(labels), "predictions": pack_bits(said_), "dialogues": pack_dialogues(dialogues)}
+        return {"n": len(labels), "values": values}
+
+    found, change = compare(record(one), record(two)), f1_test(labels, one, two, dialogues)
+    assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(0.8 - 6 / 11)
+    assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
+    assert (found["only_before"], found["only_after"]) == (1, 4) and found["p_correct"] == pytest.approx(2 * (1 + 5) / 2**5)
+    for other in (record(two, labels=[0, 1] * 5), record(two, dialogues=list("aabbbbccdd"))):
+        with pytest.raises(ValueError, match="not of the same examples"):
+            compare(record(one), other)
 
 
 # --- from a model to a record ---

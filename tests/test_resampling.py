@@ -11,6 +11,7 @@ from redditbias_repro.resampling import (
     pack_bits,
     pack_dialogues,
     paired_test,
+    shared_dialogues,
     unpack_bits,
     unpack_dialogues,
     verdict_of,
@@ -36,6 +37,17 @@ def test_sums_by_dialogue():
     names = ["x", "x", "y", "x"]
     assert count_dialogues(pack_dialogues(names)) == 2
     assert unpack_dialogues(pack_dialogues(names)).tolist() == [0, 0, 1, 0] and unpack_bits(pack_bits([1, 0, 0, 1, 1, 1, 0, 1, 1]), 9).tolist() == [1, 0, 0, 1, 1, 1, 0, 1, 1]
+
+
+def test_dialogues_of_two_records():
+    aab, abb, old = {"values": {"dialogues": pack_dialogues("aab")}}, {"values": {"dialogues": pack_dialogues("abb")}}, {"values": {}}
+    assert shared_dialogues(aab, {"values": {"dialogues": pack_dialogues("xxy")}}).tolist() == [0, 0, 1]
+    for other in (abb, old):
+        for pair in ((aab, other), (other, aab)):
+            with pytest.raises(ValueError, match="not of the same examples"):
+                shared_dialogues(*pair)
+    with pytest.raises(ValueError, match="are not said"):
+        shared_dialogues(old, old)
 
 
 def test_randomization_by_dialogue():
