@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from redditbias_repro.claims import CELL_CHECKS, UNDECIDED, check_claims, gather_cells
-from redditbias_repro.figures import verdict_of
 from redditbias_repro.metrics import PUBLISHED_MODEL
 from redditbias_repro.plots import plot_changes
 from redditbias_repro.records import project_path
+from redditbias_repro.resampling import verdict_of
 from redditbias_repro.specs import BIAS_TYPES
 
 METHODS = ("LMD", "ADD", "HD", "CDA")
