@@ -23,8 +23,8 @@ from .specs import BIAS_TYPES, load_spec
 __all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'BESIDE', 'SIZES', 'ABOUT',
            'CHANGE', 'TASKS', 'LOSES', 'SAME', 'to_markdown', 'save_table', 'save_figure', 'table1',
            'table1_differences', 'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report',
-           'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table', 'dst_tests',
-           'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
+           'front_report', 'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table',
+           'dst_tests', 'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -307,6 +307,31 @@ def lmb_report(
         f"{debiased} Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
     )
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
+
+# %% ../nbs/08_figures.ipynb #83acee4a
+def front_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> str:
+    "t of every model on the released pairs, before and after the paper's methods, with the verdict on the change, as a small Markdown table"
+    table, changes = lmb_table(folder=folder), lmb_changes(folder=folder)
+    measured = lambda t: t[(t.corpus == "redditbias") & (t.split == "test") & (t.swap == "targets") & t.method.isin(PAPER_METHODS)]
+    table = measured(table[table.outlier_sd.isna()])
+    if not len(table):
+        return ""
+    changes = measured(changes).sort_values("train_seed", na_position="first").drop_duplicates(["model", "method", "bias_type"])
+    said = changes.set_index(["model", "method", "bias_type"])
+
+    def cell(group):
+        key = tuple(group[k].iloc[0] for k in ("model", "method", "bias_type"))
+        verdict = said.verdict.get(key, "") if len(said) else ""
+        turned = ", other side" if verdict and said.overshoot[key] else ""
+        return f"{group.t.mean():.1f}{'*' if group.significant.all() else ''}{f' {verdict}{turned}' if verdict else ''}"
+
+    caption = (
+        "t on all released test pairs (* p < 0.05, in every training seed), mean of the training seeds. After debiasing: whether the model is less or more biased "
+        "than before by a paired test of the mean log gap (all seeds together), and whether it now prefers the other side; blank: not tested."
+    )
+    return to_markdown(_wide(table, ["model", "method"], cell), caption)
 
 # %% ../nbs/08_figures.ipynb #bc091bdc
 def changes_report(
