@@ -155,7 +155,7 @@ def memory(field):
 def measure(contender, name, size, out, device, dtype, threads, part):
     import torch
 
-    from redditbias_repro import scoring
+    from redditbias_repro import network
     from redditbias_repro.models import load_model
 
     torch.set_num_threads(threads)
@@ -168,7 +168,7 @@ def measure(contender, name, size, out, device, dtype, threads, part):
     head = model.get_output_embeddings().weight.numel()
     run, done = RUNS[contender], {"positions": 0, "head": 0}
     run(model, tokenizer, texts[:8], size)
-    scoring._TRIED.clear()  # trying whether the model can share is part of the work
+    network._TRIED.clear()  # trying whether the model can share is part of the work
     hooks = [
         model.get_input_embeddings().register_forward_hook(lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())),
         model.get_output_embeddings().register_forward_hook(lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])),
@@ -200,7 +200,7 @@ def matmul_peak(device, dtype):
     import torch
 
     from redditbias_repro.models import _device
-    from redditbias_repro.scoring import _pack, _packs
+    from redditbias_repro.network import _pack, _packs
 
     device = _device(device)
     kind = torch.float32 if dtype in ("auto", "float32") and device == "cpu" else torch.bfloat16 if dtype == "auto" else getattr(torch, dtype)
@@ -228,8 +228,10 @@ def matmul_peak(device, dtype):
 def code():
     """What a measurement depends on."""
     digest = hashlib.sha256()
-    for path in ("redditbias_repro/scoring.py", "redditbias_repro/prefix_tree.py", "redditbias_repro/models.py"):
-        digest.update((ROOT / path).read_bytes())
+    from redditbias_repro.scoring import SCORED_BY
+
+    for path in (*SCORED_BY, "models.py"):
+        digest.update((ROOT / "redditbias_repro" / path).read_bytes())
     digest.update(json.dumps([installed(p) for p in ("torch", "transformers", "minicons", "lm_eval")]).encode())
     return digest.hexdigest()[:12]
 

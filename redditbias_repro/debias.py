@@ -45,7 +45,7 @@ from redditbias_repro.losses import (
 )
 from .models import hash_weights
 from .records import digest, write_atomic
-from .scoring import _network, _why_not
+from .network import find_network as _network, why_not_tree as _why_not
 from .specs import BiasSpec
 
 # %% auto #0

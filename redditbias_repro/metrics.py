@@ -160,7 +160,7 @@ def holm(
 def _cached_scores(model, tokenizer, texts, about: dict, score=None, **options) -> pd.DataFrame:
     "What `score` (None: `sequence_scores`) says of `texts`, from the cache where the same was scored before; `attrs[\"stats\"]` says how it was got"
     key = hashlib.sha256()
-    for source in ("prefix_tree.py", "scoring.py"):
+    for source in ("prefix_tree.py", "network.py", "passes.py", "texts.py", "masked.py", "scoring.py"):
         key.update((files("redditbias_repro") / source).read_bytes())
     key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {score and score.__name__} {sorted(options.items())} {_tokenize(tokenizer, texts, False)}".encode())
     path = cache_dir() / "likelihoods" / f"{key.hexdigest()}.npz"

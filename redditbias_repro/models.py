@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import subprocess
@@ -20,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 from .data import ChecksumError, FetchError, cache_dir
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'load_model', 'hash_weights', 'describe_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'n_vectors', 'load_model', 'hash_weights', 'describe_model']
 
 # %% ../nbs/03_models.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -111,22 +112,51 @@ def _source(name: str) -> str:
     return name
 
 # %% ../nbs/03_models.ipynb #bf564961
-def _device(device: str) -> str:
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+def _devices() -> list[str]:
+    "What this machine computes on: its CPU, and its accelerators by number"
+    if not torch.accelerator.is_available():
+        return ["cpu"]
+    kind = torch.accelerator.current_accelerator().type
+    return ["cpu", *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
 
-# %% ../nbs/03_models.ipynb #257ea4f4
+
+def _device(device: str) -> str:
+    "The device that is meant; `ValueError` where there is none of that name"
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    there, (kind, _, number) = _devices(), str(device).partition(":")
+    if f"{kind}:{number or 0}" not in [*there, "cpu:0"]:
+        raise ValueError(f"there is no device {str(device)!r} on this machine: expected auto, {' or '.join(there)}")
+    return str(device)
+
+# %% ../nbs/03_models.ipynb #dc00d2ee
 def _set_padding(model, tokenizer) -> None:
     "Pad with a token that is there already, so that the vocabulary and its scores stay as they are"
     if tokenizer.pad_token is None:
         special = (tokenizer.eos_token, tokenizer.bos_token, tokenizer.unk_token)
         tokenizer.pad_token = next((t for t in special if t), tokenizer.convert_ids_to_tokens(0))
     model.config.pad_token_id = tokenizer.pad_token_id
-    if model.generation_config is not None:
+    if getattr(model, "generation_config", None) is not None:  # masked models generate nothing and have none
         model.generation_config.pad_token_id = tokenizer.pad_token_id
 
-# %% ../nbs/03_models.ipynb #dc00d2ee
+
+def n_vectors(
+    model,  # any Transformers model
+) -> int | float:  # infinity where its embeddings do not say
+    "How many tokens a model has vectors for"
+    return getattr(model.get_input_embeddings(), "num_embeddings", math.inf)
+
+
+def _check_vocabulary(name: str, model, tokenizer) -> None:
+    "`ValueError` where the tokenizer knows more tokens than the model, those that were added to it left aside"
+    known, vectors = tokenizer.vocab_size, n_vectors(model)
+    if known > vectors:
+        raise ValueError(
+            f"model {name!r}: its tokenizer has {known} tokens and the model vectors for {vectors}: "
+            "they are of different models; save the model's own tokenizer beside it"
+        )
+
+# %% ../nbs/03_models.ipynb #a354716d
 KINDS = {
     "causal": ("causal language model", AutoModelForCausalLM),
     "seq2seq": ("encoder–decoder model", AutoModelForSeq2SeqLM),
@@ -136,19 +166,20 @@ KINDS = {
 
 def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
-    device: str = "auto",  # "auto": CUDA, else MPS, else CPU
+    device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, the checkpoint's own elsewhere; or "float32", "bfloat16", …
     kind: str = "causal",  # "causal", "seq2seq" (encoder–decoder) or "masked"
 ):  # (model, tokenizer)
     """A language model in eval mode and its tokenizer, with a padding token.
 
-    Raises `ValueError` for a name that is neither folder nor hub name, for a model that is not of this kind, and for
-    a checkpoint that is broken or lacks weights; `FetchError` where the hub or PyPI cannot be reached. Code that a
+    Raises `ValueError` for a name that is neither folder nor hub name, a device that is not there, a model that is not of
+    this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError` where the hub or PyPI cannot be reached. Code that a
     checkpoint brings along is never run; safetensors are preferred, other weights are read by torch's `weights_only` reader."""
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
     name, (what, auto) = str(name_or_path), KINDS[kind]
-    source, device = _source(name), _device(device)
+    device = _device(device)
+    source = _source(name)
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
@@ -159,6 +190,7 @@ def load_model(
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
         raise ValueError(f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random")
+    _check_vocabulary(name, model, tokenizer)
     _set_padding(model, tokenizer)
     return model.eval().to(device), tokenizer
 

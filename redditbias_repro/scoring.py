@@ -6,685 +6,72 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
-from itertools import chain, islice, repeat
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
-import torch
-from transformers.pytorch_utils import Conv1D
 
+from .data import cache_dir
+from .masked import pseudo_log_likelihood, seq2seq_log_probs
 from .models import hash_weights
-from .prefix_tree import ancestor_mask, cut_rows, prefix_tree, row_nodes
-from .records import write_atomic
+from .network import LOGIT_BYTES, PACK_BYTES, PACK_NODES, ROW_NODES, WORDS
+from redditbias_repro.passes import (
+    SEGMENT,
+    TOKEN_BUDGET,
+    ScoringStats,
+    causal_log_probs,
+    default_budget,
+    last_hidden_states,
+    temperature_axis,
+)
+from .records import versions, write_atomic
+from redditbias_repro.texts import (
+    CHUNK,
+    WINDOW,
+    Options,
+    _tokenize,
+    check_all,
+    length_of,
+    number_texts,
+    windows,
+)
 
 # %% auto #0
-__all__ = ['LOGIT_BYTES', 'WORDS', 'PACK_BYTES', 'PACK_NODES', 'ROW_NODES', 'TOKEN_BUDGET', 'SEGMENT', 'WINDOW', 'CHUNK',
-           'ScoringStats', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores',
-           'nll_at_temperatures', 'last_hidden_states', 'pseudo_log_likelihood']
+__all__ = ['SCORED_BY', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores', 'nll_at_temperatures',
+           'write_scores', 'read_scores', 'cached_scores', 'LOGIT_BYTES', 'WORDS', 'PACK_BYTES', 'PACK_NODES',
+           'ROW_NODES', 'TOKEN_BUDGET', 'SEGMENT', 'WINDOW', 'CHUNK', 'ScoringStats', 'last_hidden_states',
+           'pseudo_log_likelihood']
 
 # %% ../nbs/03a_scoring.ipynb #6dd6d0f3
-LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
-WORDS = 4096  # of the vocabulary in a block, on a CPU
-
-
-class _Network(NamedTuple):
-    decoder: torch.nn.Module  # gives hidden states, or the whole model where logits are taken from its own forward pass
-    head: torch.nn.Module | None  # from hidden states to logits; None: `decoder` gives logits
-    vocabulary: int  # logits a token
-    scale: float = 1.0  # of the logits
-    cap: float | None = None  # logits are cap · tanh(logits / cap)
-    blocks: tuple[Callable, ...] = ()  # the head, `WORDS` words a call
-    temperatures: tuple[float, ...] = ()  # that logits are divided by, a further axis of what is found; none: as they are
+_all_ = [
+    "LOGIT_BYTES", "WORDS", "PACK_BYTES", "PACK_NODES", "ROW_NODES", "TOKEN_BUDGET", "SEGMENT", "WINDOW", "CHUNK",
+    "ScoringStats", "last_hidden_states", "pseudo_log_likelihood",
+]  # fmt: skip
 
 # %% ../nbs/03a_scoring.ipynb #d84de1df
-def _network(model) -> _Network:
-    """How to get logits from this model without holding them all: found out by trying.
+def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list, np.ndarray]]:
+    """(indices, items, (texts, longest - 1) log-probabilities of the tokens after the first) as texts are finished.
 
-    `ValueError` for a masked model: its tokens see those after them, and what comes out of it is no likelihood."""
-    config = model.config.get_text_config()
-    ids = torch.arange(6, device=model.device) % config.vocab_size
-    ids = torch.stack([ids, torch.cat([ids[:-1], ids[:1]])])  # two sequences that differ in their last token
-    theirs = model(input_ids=ids).logits.float()
-    if theirs.isnan().any():
-        raise ValueError(f"{type(model).__name__} in {model.dtype} gives logits that are no number (nan): its weights are broken, or they need bfloat16 or float32")
-    close = partial(torch.allclose, **_tolerance(theirs, model.dtype))
-    if not close(theirs[0, :-1], theirs[1, :-1]):
-        raise ValueError(f"{type(model).__name__} is no causal language model: its tokens see those after them. Use pseudo_log_likelihood for a masked model")
-    whole, head = _Network(model, None, theirs.shape[-1]), model.get_output_embeddings()
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else getattr(model, "base_model", None)
-    if head is None or decoder is model or not isinstance(decoder, torch.nn.Module):
-        return whole
-    try:
-        ours = head(decoder(input_ids=ids, use_cache=False).last_hidden_state).float()
-        cap = getattr(config, "final_logit_softcapping", None)
-        before = torch.atanh((theirs / cap).clamp(-0.999, 0.999)) * cap if cap else theirs
-        scale = float((before * ours).sum() / (ours * ours).sum())
-        network = _Network(decoder, head, theirs.shape[-1], 1.0 if abs(scale - 1) < 1e-3 else scale, cap)
-        return network if close(_finish(network, ours), theirs) else whole
-    except Exception as e:  # a model of another build raises whatever it likes; its own forward pass then does it all
-        if _out_of_memory(e):
-            raise
-        return whole
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
-
-
-def _finish(network, logits):
-    logits = logits.float() if network.scale == 1 else logits.float() * network.scale
-    return network.cap * torch.tanh(logits / network.cap) if network.cap else logits
-
-
-def _tolerance(values, dtype):
-    relative = 1e-4 if dtype == torch.float32 else 2e-2
-    return {"rtol": relative, "atol": relative * values[values.isfinite()].abs().max().item()}
-
-# %% ../nbs/03a_scoring.ipynb #a1c5d788
-def _log_probs(
-    network: _Network,
-    outputs: torch.Tensor,  # (n, hidden), or (n, vocabulary) where the network gives logits
-    rows: torch.Tensor,  # (m,) of `outputs`
-    tokens: torch.Tensor,  # (m,)
-) -> torch.Tensor:  # (m,) float32, log p(tokens[i] | outputs[rows[i]]); (m, temperatures) where the network has any
-    own = torch.empty(len(rows), device=outputs.device)
-    temperatures = network.temperatures or (1.0,)
-    norm = torch.full((len(temperatures), len(outputs)), -torch.inf, device=outputs.device)
-    for first, start, logits in _logit_blocks(network, outputs):
-        part = slice(first, first + len(logits))
-        for line, t in zip(norm, temperatures):
-            line[part] = torch.logaddexp(line[part], torch.logsumexp(logits if t == 1 else logits / t, 1))
-        here = ((rows >= first) & (rows < part.stop) & (tokens >= start) & (tokens < start + logits.shape[1])).nonzero()[:, 0]
-        own[here] = logits[rows[here] - first, tokens[here] - start]
-    found = torch.stack([own / t - line[rows] for line, t in zip(norm, temperatures)], 1)
-    return found if network.temperatures else found[:, 0]
-
-# %% ../nbs/03a_scoring.ipynb #1e712d27
-def _logit_blocks(network, outputs):
-    "(first row, first token, logits): blocks that cover all rows and the whole vocabulary"
-    if network.head is None:
-        yield 0, 0, outputs.float()
-        return
-    blocks = network.blocks or (network.head,)
-    words = min(WORDS, network.vocabulary) if network.blocks else network.vocabulary
-    step = max(1, _logit_bytes(outputs.device) // (4 * words))
-    for first in range(0, len(outputs), step):
-        part = outputs[first : first + step]
-        for i, block in enumerate(blocks):
-            yield first, i * words, _finish(network, block(part)).to(outputs.device)
-
-
-def _logit_bytes(device) -> int:
-    return LOGIT_BYTES.get(device.type, LOGIT_BYTES["other"])
-
-# %% ../nbs/03a_scoring.ipynb #923f4a38
-PACK_BYTES = 1 << 32  # the most memory that matrices laid out anew may take
-PACK_NODES = 1024  # tokens from which on it pays
-
-
-def _packed(model, network: _Network, nodes: int, token_budget: int) -> tuple[_Network, dict]:
-    "The network with its head in blocks, and for its linear layers what `_in_place_of` puts there, where that is possible and pays"
-    layers = [m for m in network.decoder.modules() if type(m) in (torch.nn.Linear, Conv1D) and "forward" not in vars(m) and m is not network.head]
-    size = sum(4 * m.weight.numel() for m in {*layers, network.head} - {None})
-    usable = model.device.type == "cpu" and torch.backends.mkldnn.is_available() and all(m.weight.dtype == torch.float32 for m in layers)
-    if not usable or nodes < PACK_NODES or size > PACK_BYTES or not _packs(token_budget):
-        return network._replace(blocks=_head_blocks(network, None)), {}
-    weights = ((m, m.weight if type(m) is torch.nn.Linear else m.weight.t()) for m in layers)
-    return network._replace(blocks=_head_blocks(network, token_budget)), {m: _pack(w, m.bias, token_budget) for m, w in weights}
-
-
-@contextmanager
-def _in_place_of(layers: dict) -> Iterator[None]:
-    "While this lasts, layers compute by other functions. Between passes the model is as it was: its user may look at it there"
-    try:
-        for layer, function in layers.items():
-            layer.forward = function
-        yield
-    finally:
-        for layer in layers:
-            vars(layer).pop("forward", None)
-
-# %% ../nbs/03a_scoring.ipynb #bcbd4f9a
-def _pack(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Callable:
-    "The function x ↦ x · weightᵀ + bias, with the weight laid out for inputs of that many lines"
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), lines)
-    return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
-
-
-def _head_blocks(network, lines: int | None) -> tuple[Callable, ...]:
-    "The head in blocks of `WORDS` words, on a CPU; none if it is no plain linear layer there"
-    head = network.head
-    if type(head) is not torch.nn.Linear or head.weight.device.type != "cpu" or "forward" in vars(head):
-        return ()
-    biases = repeat(None) if head.bias is None else head.bias.split(WORDS)
-    if lines is None:
-        return tuple(partial(torch.nn.functional.linear, weight=w, bias=b) for w, b in zip(head.weight.split(WORDS), biases))
-    return tuple(_pack(w, b, lines) for w, b in zip(head.weight.split(WORDS), biases))
-
-
-@lru_cache
-def _packs(lines: int) -> bool:
-    "Whether this build of torch can do it, and does it right"
-    try:
-        x, weight, bias = torch.randn(3, 40), torch.randn(24, 40), torch.randn(24)
-        return torch.allclose(_pack(weight, bias, lines)(x), torch.nn.functional.linear(x, weight, bias), atol=1e-4)
-    except (AttributeError, RuntimeError):
-        return False
-
-# %% ../nbs/03a_scoring.ipynb #0ddf190e
-class _Rows(NamedTuple):
-    nodes: np.ndarray  # (rows, width) node numbers; -1 pads
-    ends: np.ndarray  # (rows, width) their ends; 0 where padded
-    new: np.ndarray  # (rows, width) bool: a node of this row, not an ancestor that it repeats
-
-
-def _pad_rows(tree, rows) -> _Rows:
-    runs = [row_nodes(tree, *r) for r in rows]
-    nodes = np.full((len(runs), max(map(len, runs))), -1)
-    for line, run in zip(nodes, runs):
-        line[: len(run)] = run
-    starts = np.array([[start] for start, _ in rows])
-    return _Rows(nodes, np.where(nodes >= 0, tree.end[nodes], 0), nodes >= starts)
-
-# %% ../nbs/03a_scoring.ipynb #d41add46
-def _hidden(network, tree, rows: _Rows, share: bool, device, dtype) -> torch.Tensor:
-    "(rows, width, hidden or vocabulary) what the network gives for rows of the tree"
-    padded = rows.nodes < 0
-    ids = torch.from_numpy(np.where(padded, 0, tree.token[rows.nodes])).to(device)
-    if share:
-        nodes, ends = torch.from_numpy(rows.nodes).to(device), torch.from_numpy(rows.ends).to(device)
-        seen = ancestor_mask(nodes, ends)[:, None]
-        mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, torch.finfo(dtype).min)
-        inputs = dict(position_ids=torch.from_numpy(np.where(padded, 0, tree.depth[rows.nodes])).to(device))
-    else:
-        mask, inputs = torch.from_numpy(~padded).long().to(device), {}
-    if network.head is None:
-        return network.decoder(input_ids=ids, attention_mask=mask, **inputs).logits
-    return network.decoder(input_ids=ids, attention_mask=mask, use_cache=False, **inputs).last_hidden_state
-
-# %% ../nbs/03a_scoring.ipynb #d11fc997
-def _row_log_probs(network, tree, rows: list[tuple[int, int]], share: bool, device, dtype) -> tuple[np.ndarray, np.ndarray, int]:
-    "Edges that leave the nodes of some rows, their log-probabilities (float32), and the positions that the pass computed"
-    laid = _pad_rows(tree, rows)
-    hidden = _hidden(network, tree, laid, share, device, dtype)[torch.from_numpy(laid.new).to(device)]
-    bounds = np.searchsorted(tree.edge_node, rows)
-    edges = np.concatenate([np.arange(first, last) for first, last in bounds])
-    sizes, widths = np.diff(bounds).ravel(), np.diff(rows).ravel()
-    shift = np.cumsum(widths) - widths - [start for start, _ in rows]  # from a node's number to its line in `hidden`
-    lines = tree.edge_node[edges] + np.repeat(shift, sizes)
-    tokens = torch.from_numpy(tree.edge_token[edges]).to(hidden.device)
-    found = _log_probs(network, hidden, torch.from_numpy(lines).to(hidden.device), tokens)
-    return edges, found.float().cpu().numpy(), laid.nodes.size
-
-# %% ../nbs/03a_scoring.ipynb #57f54547
-ROW_NODES = 128  # nodes in a row: wider rows cost more attention, narrower ones repeat more
-_TRIED: WeakKeyDictionary = WeakKeyDictionary()  # model: {what was tried: why it cannot share, "" if it can}
-
-
-def _why_not(model, network, longest: int) -> str:
-    "Why a model cannot score a tree of sequences up to this length; empty if it can"
-    depth = max(32, 1 << (longest - 1).bit_length())
-    depth = min(depth, _positions(model))
-    how = (depth, model.dtype, str(model.device), getattr(model.config, "_attn_implementation", None))
-    tried = _TRIED.setdefault(model, {})
-    if how not in tried:
-        try:
-            tried[how] = _try_sharing(model, network, depth)
-        except Exception as e:  # what a foreign model raises on a mask of another shape cannot be known
-            if _out_of_memory(e):
-                raise
-            tried[how] = f"{type(e).__name__} with a mask of ancestors"
-    return tried[how]
-
-# %% ../nbs/03a_scoring.ipynb #8a9c056f
-def _why_batches(model, network, longest: int, path: str) -> str:
-    "Why sequences are computed in batches; empty if in a tree. `ValueError` for a tree that was asked for and cannot be"
-    if path == "batches":
-        return "batches were asked for"
-    why_not = _why_not(model, network, longest)
-    if why_not and path == "tree":
-        raise ValueError(f"this model cannot score a tree ({why_not}): pass path='auto'")
-    return why_not
-
-# %% ../nbs/03a_scoring.ipynb #d4caae25
-def _try_sharing(model, network, depth: int) -> str:
-    words = torch.Generator().manual_seed(0)
-    token = torch.randint(min(network.vocabulary, model.config.get_text_config().vocab_size), (ROW_NODES + depth,), generator=words)
-    fork, leaf = min(2, depth - 1), min(6, depth)  # the trunk forks after `fork` tokens into branches of up to `leaf`
-    branch = np.arange(ROW_NODES) % (leaf - fork)
-    starts = np.append(np.flatnonzero(branch == 0), ROW_NODES)
-    ends = starts[np.searchsorted(starts, np.arange(ROW_NODES), side="right")] + fork
-    nodes, total = np.arange(ROW_NODES + depth), ROW_NODES + depth
-    tree = _Laid(token.numpy(), np.concatenate([np.arange(fork), fork + branch, np.arange(fork, depth)]))
-    row = _Rows(nodes[None], np.concatenate([np.full(fork, total), ends, np.full(depth - fork, total)])[None], np.ones((1, total), bool))
-    trunk = [*range(fork), *range(fork + ROW_NODES, total)]
-    alone = _Laid(tree.token[trunk], np.arange(depth))
-    alone_row = _Rows(np.arange(depth)[None], np.full((1, depth), depth), np.ones((1, depth), bool))
-    expected = _hidden(network, alone, alone_row, False, model.device, model.dtype)[0].float()
-    size = expected.norm(dim=-1).max()
-
-    def error(row):
-        found = _hidden(network, tree, row, True, model.device, model.dtype)[0, trunk].float()
-        return float((found - expected).norm(dim=-1).max() / size)
-
-    shared, unmasked = error(row), error(row._replace(ends=np.full((1, total), total)))
-    limit = 1e-4 if model.dtype == torch.float32 else 5e-2
-    if shared <= min(limit, unmasked / 10):
-        return ""
-    return f"a branch of a tree differs by {shared:.1e} from the same tokens alone, and by {unmasked:.1e} without the mask"
-
-
-class _Laid(NamedTuple):
-    token: np.ndarray
-    depth: np.ndarray
-
-# %% ../nbs/03a_scoring.ipynb #8a42895d
-def _positions(model) -> int | float:
-    "Most tokens that a model has positions for"
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None) or float("inf")
-
-# %% ../nbs/03a_scoring.ipynb #75e50887
-TOKEN_BUDGET = {"cpu": 768, "other": 16384}  # tokens in a forward pass where none is given, by device
-SEGMENT = 8  # passes after which finished sequences are given out
-
-
-@dataclass
-class ScoringStats:
-    "What scoring took. Records carry it, so that a figure says how its numbers came about"
-
-    sentences: int = 0  # texts scored
-    tokens: int = 0  # their scored tokens
-    tree_nodes: int = 0  # distinct beginnings that needed a forward pass; without sharing, all of them
-    forward_positions: int = 0  # positions computed, repeated ancestors and padding included
-    seconds: float = 0.0  # of scoring, tokenization included
-    path: str = ""  # "tree", or "batches" of one sequence a row
-    why_batches: str = ""  # what kept the model from sharing, empty if nothing did
-    token_budget: int = 0  # tokens in a forward pass, at the end
-
-# %% ../nbs/03a_scoring.ipynb #ec7a1194
-def _passes(tree, rows, token_budget: int) -> list[list[tuple[int, int]]]:
-    "Rows of similar width together, so that little is padded, as many as keep to the budget; at least one"
-    groups: list[list[tuple[int, int]]] = []
-    for row in sorted(rows, key=lambda r: tree.depth[r[0]] + r[1] - r[0]):
-        width = tree.depth[row[0]] + row[1] - row[0]
-        if not groups or (len(groups[-1]) + 1) * width > token_budget:
-            groups.append([])
-        groups[-1].append(row)
-    return groups
-
-# %% ../nbs/03a_scoring.ipynb #c4d512b7
-def _halves(rows):
-    "A pass as two smaller ones; none if it is a single node"
-    if len(rows) > 1:
-        return rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    start, stop = rows[0]
-    middle = (start + stop) // 2
-    return None if middle == start else ([(start, middle)], [(middle, stop)])
-
-# %% ../nbs/03a_scoring.ipynb #ee0f9ec0
-def _run(compute: Callable, tree, passes, share, device, stats) -> Iterator:
-    "What `compute` makes of the rows of each pass; what does not fit the memory is halved"
-    passes = passes[::-1]
-    while passes:
-        rows = passes.pop()
-        try:
-            found = compute(rows)
-        except Exception as e:
-            if not _out_of_memory(e):
-                raise
-            found, halves = None, _halves(rows) if share or len(rows) > 1 else None
-        if found is None:  # outside of `except`, which would keep the tensors of the failed pass alive
-            if torch.device(device).type == "cuda":
-                torch.cuda.empty_cache()
-            size = sum(int(tree.depth[a]) + b - a for a, b in rows)
-            if halves is None:
-                raise MemoryError(f"one sequence of {size} tokens does not fit the memory of {device}: use a smaller dtype, model or text")
-            stats.token_budget = max(1, min(stats.token_budget, size) // 2)
-            warnings.warn(f"{size} tokens in a forward pass do not fit the memory of {device}: going on with {stats.token_budget}", stacklevel=2)
-            passes += halves[::-1]
-        else:
-            yield found
-
-# %% ../nbs/03a_scoring.ipynb #dc7f28c1
-@torch.inference_mode()
-def _log_probs_of(
-    model,
-    sequences: list[tuple[int, ...]],  # distinct, at least two tokens in each
-    stats: ScoringStats,  # is counted up
-    token_budget: int,  # tokens in a forward pass; the same in all processes, while `stats` knows what fits this one
-    path: str = "auto",
-    accelerator=None,
-    temperatures: tuple[float, ...] = (),
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # (k,) finished sequences, (k, longest - 1[, temperatures]) their log-probabilities, nan past the end
-    network = _network(model)._replace(temperatures=temperatures)
-    lengths = np.array([len(s) for s in sequences])
-    longest = int(lengths.max())
-    why_not = _why_batches(model, network, longest, path)
-    share = not why_not
-    stats.path, stats.why_batches = ("tree", "") if share else ("batches", why_not)
-    tree = prefix_tree(sequences, share)
-    stats.tree_nodes += len(tree.token)
-    if network.head is None:  # a pass gives logits over the whole vocabulary
-        limit = _logit_bytes(model.device) * 8
-        token_budget = min(token_budget, max(1, limit // (4 * network.vocabulary)))
-    stats.token_budget = min(stats.token_budget or token_budget, token_budget)
-    rows = cut_rows(tree, max(longest, min(ROW_NODES, token_budget))) if share else _whole_rows(tree)
-    last = tree.edge_node[tree.paths[np.arange(len(sequences)), lengths - 2]]  # a sequence is finished with its last node
-    by_last = np.argsort(last, kind="stable")
-    found = np.full((len(tree.edge_token) + 1, *_axis(temperatures)), np.nan)  # the one more is for paths that have ended
-    given = 0
-    network, layers = _packed(model, network, len(tree.token), token_budget)
-    for segment in _segments(rows, tree, token_budget * SEGMENT * _processes(accelerator)):
-        bounds = np.searchsorted(tree.edge_node, [segment[0][0], segment[-1][1]])
-        with _in_place_of(layers):
-            part, positions = _segment_log_probs(network, tree, segment, share, model, stats, accelerator, bounds)
-        found[slice(*bounds)] = part
-        stats.forward_positions += positions
-        upto = np.searchsorted(last[by_last], segment[-1][1])
-        finished, given = by_last[given:upto], upto
-        yield finished, found[tree.paths[finished]]
-
-# %% ../nbs/03a_scoring.ipynb #a38369d1
-def _axis(temperatures) -> tuple[int, ...]:
-    return (len(temperatures),) if temperatures else ()
-
-
-def _whole_rows(tree):
-    starts = np.flatnonzero(tree.depth == 0).tolist()
-    return list(zip(starts, [*starts[1:], len(tree.depth)]))
-
-
-def _segments(rows, tree, size: int):
-    "Runs of rows that hold `size` nodes or more"
-    segment, held = [], 0
-    for row in rows:
-        segment.append(row)
-        held += row[1] - row[0]
-        if held >= size:
-            yield segment
-            segment, held = [], 0
-    if segment:
-        yield segment
-
-# %% ../nbs/03a_scoring.ipynb #b8955be4
-def _processes(accelerator) -> int:
-    return 1 if accelerator is None else accelerator.num_processes
-
-
-def _segment_log_probs(network, tree, segment, share, model, stats, accelerator, bounds) -> tuple[np.ndarray, int]:
-    "Log-probabilities of the edges of a segment, by all processes, and the positions that they computed"
-    processes = _processes(accelerator)
-    rank = 0 if processes == 1 else accelerator.process_index
-    cuts = np.linspace(0, len(segment), processes + 1).astype(int)
-    mine = segment[cuts[rank] : cuts[rank + 1]]
-    part = np.zeros((bounds[1] - bounds[0] + 1, *_axis(network.temperatures)))  # the one more counts positions
-    compute = lambda rows: _row_log_probs(network, tree, rows, share, model.device, model.dtype)
-    for edges, values, positions in _run(compute, tree, _passes(tree, mine, stats.token_budget), share, model.device, stats):
-        part[edges - bounds[0]] = values
-        part[-1] += positions
-    part = _sum_over(accelerator, part)
-    return part[:-1], int(part[-1].max())
-
-
-def _sum_over(accelerator, values: np.ndarray) -> np.ndarray:
-    "The sum over all processes"
-    if _processes(accelerator) == 1:
-        return values
-    return accelerator.reduce(torch.from_numpy(values).to(accelerator.device), "sum").cpu().numpy()
-
-# %% ../nbs/03a_scoring.ipynb #23dda17a
-class _Item(NamedTuple):
-    ids: tuple[int, ...]  # what the model reads; for an encoder–decoder model, what its decoder reads
-    first: int  # the first of them that is scored
-    source: tuple[int, ...] | None = None  # what the encoder reads, if there is one
-    spans: tuple[tuple[int, int], ...] = ()  # the characters of the text that each id stands for, where they are asked for
-
-
-def _tokenize(tokenizer, texts, add_special_tokens):
-    "Token ids of each text"
-    if not texts:
-        return []
-    return [tuple(s) for s in tokenizer(texts, add_special_tokens=add_special_tokens, verbose=False)["input_ids"]]
-
-# %% ../nbs/03a_scoring.ipynb #023bca1f
-def _with_spans(tokenizer, texts, add_special_tokens, **how) -> tuple[list, list]:
-    "Token ids, and the characters that each stands for"
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"{type(tokenizer).__name__} does not say which characters a token stands for, which contexts and token_scores need: use a fast tokenizer"
-        )
-    if not texts:
-        return [], []
-    read = tokenizer(**{"text": texts, **how}, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
-    return [tuple(s) for s in read["input_ids"]], [tuple(map(tuple, s)) for s in read["offset_mapping"]]
-
-# %% ../nbs/03a_scoring.ipynb #a8e3d014
-def _causal_items(tokenizer, texts, contexts, special: bool, spans: bool) -> list[_Item]:
-    if contexts is None and not spans:
-        return [_Item(ids, 1) for ids in _tokenize(tokenizer, texts, special)]
-    contexts = contexts or [""] * len(texts)
-    items = []
-    for ids, offsets, context in zip(*_with_spans(tokenizer, [c + t for c, t in zip(contexts, texts)], special), contexts):
-        first = next((i for i, (_, end) in enumerate(offsets) if end > len(context)), len(ids)) if context else 1
-        of_text = tuple((max(0, start - len(context)), max(0, end - len(context))) for start, end in offsets) if spans else ()
-        items.append(_Item(ids, max(first, 1), spans=of_text))
-    return items
-
-# %% ../nbs/03a_scoring.ipynb #b2afe00c
-def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool) -> list[_Item]:
-    if contexts is None:
-        raise ValueError("an encoder–decoder model scores a target given a source: pass the sources as contexts")
-    start = model.config.decoder_start_token_id
-    if start is None:
-        raise ValueError("the model's configuration names no decoder_start_token_id, with which its decoder begins: set it")
-    sources = _tokenize(tokenizer, contexts, special)
-    if spans:
-        targets, offsets = _with_spans(tokenizer, texts, special, text=None, text_target=texts)
-        return [_Item((start, *t), 1, s, ((0, 0), *o)) for s, t, o in zip(sources, targets, offsets)]
-    targets = tokenizer(text_target=texts, add_special_tokens=special, verbose=False)["input_ids"] if texts else []
-    return [_Item((start, *t), 1, s) for s, t in zip(sources, targets)]
-
-# %% ../nbs/03a_scoring.ipynb #d237d52a
-def _cut(item: _Item, limit, keep_first: bool) -> _Item:
-    "The item in `limit` tokens: its context loses its beginning first, then the text its end"
-    head = 1 if keep_first else 0
-    drop = max(0, min(len(item.ids) - limit, item.first - 1 - head))
-    ids, spans = ((x[:head] + x[head + drop :])[:limit] for x in (item.ids, item.spans))
-    return _Item(ids, item.first - drop, item.source and item.source[:limit], spans)
-
-# %% ../nbs/03a_scoring.ipynb #322d3879
-def _check(items: list[_Item], indices, limit, on_short: str, on_long: str, special: set[int]) -> list[_Item]:
-    "The items, shortened if asked for; `ValueError` names those that cannot be scored"
-    def longest(item):
-        return max(len(item.ids), len(item.source or ()))
-
-    long = [i for i, item in zip(indices, items) if longest(item) > limit]
-    if long and on_long == "raise":
-        raise ValueError(f"texts at {long[:10]} have more than the {limit} tokens that the model has positions for: shorten or split them, or pass on_long='truncate'")
-    if long:
-        items = [_cut(item, limit, item.ids[0] in special) if longest(item) > limit else item for item in items]
-    empty = [i for i, item in zip(indices, items) if item.source == ()]
-    if empty:
-        raise ValueError(f"contexts at {empty[:10]} have no token: an encoder needs one at least")
-    short = [i for i, item in zip(indices, items) if item.first >= len(item.ids)]
-    if short:
-        message = f"{len(short)} texts have no token to score (the first one needs a token before it), at {short[:10]}"
-        if on_short == "raise":
-            raise ValueError(f"{message}: leave them out, or pass on_short='nan'")
-        warnings.warn(message + ": nan", stacklevel=2)
-    return items
-
-# %% ../nbs/03a_scoring.ipynb #fee442b0
-@torch.inference_mode()
-def _seq2seq_log_probs_of(
-    model,
-    sequences: list[tuple[tuple[int, ...], tuple[int, ...]]],  # distinct (source, decoder start and target)
-    stats: ScoringStats,
-    token_budget: int,
-    path: str = "auto",
-    accelerator=None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # as `_log_probs_of`
-    if path == "tree":
-        raise ValueError("encoder–decoder models are scored in batches: pass path='auto'")
-    stats.path, stats.why_batches = "batches", "an encoder–decoder model"
-    stats.tree_nodes += sum(len(ids) - 1 for _, ids in sequences)
-    logits = _logit_bytes(model.device) * 8 // (4 * model.config.get_text_config(decoder=True).vocab_size)
-    stats.token_budget = token_budget = max(1, min(token_budget, logits))
-    longest = max(len(ids) for _, ids in sequences)
-    order = sorted(range(len(sequences)), key=lambda i: (len(sequences[i][0]), sequences[i][0], len(sequences[i][1])))
-    batches = _batches(order, [max(map(len, s)) for s in sequences], token_budget)
-    processes = _processes(accelerator)
-    for group in (batches[i : i + processes] for i in range(0, len(batches), processes)):
-        found = np.full((sum(map(len, group)) + 1, longest - 1), 0.0)
-        start = 0
-        for rank, batch in enumerate(group):
-            if processes == 1 or rank == accelerator.process_index:
-                part, positions = _seq2seq_batch(model, [sequences[i] for i in batch])
-                found[start : start + len(batch), : part.shape[1]] = part
-                found[-1, 0] = positions
-            start += len(batch)
-        found = _sum_over(accelerator, found)
-        stats.forward_positions += int(found[-1, 0])
-        yield np.array(list(chain.from_iterable(group))), found[:-1]
-
-
-def _batches(order, sizes, token_budget: int) -> list[list[int]]:
-    "Runs of `order` whose padded size keeps to the budget; at least one each"
-    groups, widest = [], 0
-    for i in order:
-        widest = max(widest, sizes[i])
-        if not groups or (len(groups[-1]) + 1) * widest > token_budget:
-            groups.append([])
-            widest = sizes[i]
-        groups[-1].append(i)
-    return groups
-
-# %% ../nbs/03a_scoring.ipynb #2603f5a8
-def _padded(sequences, device) -> tuple[torch.Tensor, torch.Tensor]:
-    "Token ids padded on the right with 0, and their mask"
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in sequences], batch_first=True).to(device)
-    lengths = torch.tensor([len(s) for s in sequences], device=device)
-    return ids, (torch.arange(ids.shape[1], device=device) < lengths[:, None]).long()
-
-
-def _seq2seq_batch(model, pairs) -> tuple[np.ndarray, int]:
-    "(targets, longest - 1) log-probabilities, and the positions computed"
-    from transformers.modeling_outputs import BaseModelOutput
-
-    sources = list(dict.fromkeys(source for source, _ in pairs))
-    line = torch.tensor([sources.index(source) for source, _ in pairs], device=model.device)
-    source_ids, source_mask = _padded(sources, model.device)
-    ids, mask = _padded([ids for _, ids in pairs], model.device)
-    encoded = model.get_encoder()(input_ids=source_ids, attention_mask=source_mask).last_hidden_state[line]
-    outputs = model(
-        encoder_outputs=BaseModelOutput(last_hidden_state=encoded), attention_mask=source_mask[line],
-        decoder_input_ids=ids[:, :-1], decoder_attention_mask=mask[:, :-1], use_cache=False,
-    )  # fmt: skip
-    found = torch.take_along_dim(outputs.logits.float().log_softmax(-1), ids[:, 1:, None], -1)[..., 0]
-    return found.cpu().double().numpy(), source_ids.numel() + ids[:, :-1].numel()
-
-# %% ../nbs/03a_scoring.ipynb #7f799513
-WINDOW = 1 << 22  # texts × tokens of the longest that are one tree
-CHUNK = 1024  # texts that are tokenized at a time
-_END = object()
-
-
-def _numbered(texts, partners, what: str = "context") -> Iterator[tuple[int, str, str | None]]:
-    "(index, text, its context or other partner); `TypeError` and `ValueError` for what is no string or lacks its partner"
-    for name, value in (("text", texts), (what, partners)):
-        if isinstance(value, str):
-            raise TypeError(f"{name}s is one string: expected a list of strings")
-    pairs = zip(texts, repeat(None)) if partners is None else _zip(texts, partners, what)
-    for i, (text, partner) in enumerate(pairs):
-        for name, value in (("text", text), (what, partner))[: 1 if partners is None else 2]:
-            if not isinstance(value, str):
-                raise TypeError(f"the {name} at {i} is no string ({value!r})")
-        yield i, text, partner
-
-
-def _zip(texts, partners, what):
-    partners, i = iter(partners), -1
-    for i, text in enumerate(texts):
-        partner = next(partners, _END)
-        if partner is _END:
-            raise ValueError(f"there are {i} {what}s and more texts: expected a {what} for each")
-        yield text, partner
-    if next(partners, _END) is not _END:
-        raise ValueError(f"there are {i + 1} texts and more {what}s: expected a {what} for each")
-
-# %% ../nbs/03a_scoring.ipynb #34f76183
-@dataclass(frozen=True)
-class _Options:
-    "How texts are read and scored; see `sequence_scores`"
-
-    token_budget: int | None = None
-    on_short: str = "raise"
-    on_long: str = "raise"
-    add_special_tokens: bool | None = None
-    path: str = "auto"
-    accelerator: object = None
-    progress: bool = True
-    spans: bool = False  # of `token_scores`
-    temperatures: tuple[float, ...] = ()  # of `nll_at_temperatures`
-
-    def __post_init__(self):
-        for name, allowed in (("on_short", ("raise", "nan")), ("on_long", ("raise", "truncate")), ("path", ("auto", "tree", "batches"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: expected {' or '.join(map(repr, allowed))}")
-        if self.token_budget is not None and self.token_budget < 1:
-            raise ValueError(f"token_budget is {self.token_budget}: expected at least 1")
-
-# %% ../nbs/03a_scoring.ipynb #2d6dddf9
-def _items(model, tokenizer, numbered, options) -> list[_Item]:
-    "Tokens of some (index, text, context), checked"
-    texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
-    contexts = None if not contexts or contexts[0] is None else contexts
-    special = bool(model.config.is_encoder_decoder if options.add_special_tokens is None else options.add_special_tokens)
-    if model.config.is_encoder_decoder:
-        items = _seq2seq_items(model, tokenizer, texts, contexts, special, options.spans)
-    else:
-        items = _causal_items(tokenizer, texts, contexts, special, options.spans)
-    return _check(items, [i for i, _, _ in numbered], _positions(model), options.on_short, options.on_long, set(tokenizer.all_special_ids))
-
-# %% ../nbs/03a_scoring.ipynb #7835f607
-def _windows(model, tokenizer, numbered, options) -> Iterator[tuple[list[int], list[_Item]]]:
-    "Indices and tokens of the texts of a window"
-    indices, window, longest = [], [], 0
-    numbered = iter(numbered)
-    while chunk := list(islice(numbered, CHUNK)):
-        for (i, _, _), item in zip(chunk, _items(model, tokenizer, chunk, options)):
-            longest = max(longest, len(item.ids))
-            if window and (len(window) + 1) * longest > WINDOW:
-                yield indices, window
-                indices, window, longest = [], [], len(item.ids)
-            indices.append(i)
-            window.append(item)
-    if window:
-        yield indices, window
-
-# %% ../nbs/03a_scoring.ipynb #a72b109d
-def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list[_Item], np.ndarray]]:
-    "(indices, items, (texts, longest - 1) log-probabilities of the tokens after the first) as texts are finished, in any order"
+    They come in any order."""
     from tqdm.auto import tqdm
 
-    engine = _seq2seq_log_probs_of if model.config.is_encoder_decoder else partial(_log_probs_of, temperatures=options.temperatures)
-    budget = options.token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
+    causal = partial(causal_log_probs, temperatures=options.temperatures)
+    engine = seq2seq_log_probs if model.config.is_encoder_decoder else causal
+    budget = options.token_budget or default_budget(model.device)
     start, was_training = time.perf_counter(), model.training
     model.eval()
     shown = options.progress and (options.accelerator is None or options.accelerator.is_main_process)
     try:
         with tqdm(total=total, unit="sentence", desc="scoring", delay=2, leave=False, disable=not shown) as bar:
-            for indices, window in _windows(model, tokenizer, numbered, options):
+            for indices, window in windows(model, tokenizer, numbered, options):
                 for lines, found in _finished(model, engine, window, stats, budget, options):
                     stats.sentences += len(lines)
                     stats.tokens += sum(max(0, len(window[i].ids) - window[i].first) for i in lines)
@@ -703,7 +90,7 @@ def _finished(model, engine, window, stats, budget, options):
         key = (item.source, item.ids) if model.config.is_encoder_decoder else item.ids
         (short if item.first >= len(item.ids) else where.setdefault(key, [])).append(line)
     if short:
-        yield short, np.full((len(short), 1, *_axis(options.temperatures)), np.nan)
+        yield short, np.full((len(short), 1, *temperature_axis(options.temperatures)), np.nan)
     if not where:
         return
     sequences, lines = list(where), list(where.values())
@@ -719,7 +106,8 @@ def _frame(indices, items, found) -> pd.DataFrame:
     nll = np.where(n_tokens > 0, -np.where(scored, found, 0.0).sum(1), np.nan)
     lost = [i for i, x, n in zip(indices, nll, n_tokens) if n and not np.isfinite(x)]
     if lost:
-        warnings.warn(f"the model gave no finite log-probability for texts at {lost[:10]}: in float16 it may overflow, try bfloat16 or float32", stacklevel=2)
+        said = f"the model gave no finite log-probability for texts at {lost[:10]}"
+        warnings.warn(f"{said}: in float16 it may overflow, try bfloat16 or float32", stacklevel=2)
     return pd.DataFrame({"index": np.asarray(indices, dtype=np.int64), "nll": nll, "n_tokens": n_tokens})
 
 
@@ -734,45 +122,41 @@ def iter_scores(
     model,  # causal or encoder–decoder language model
     tokenizer,  # its tokenizer
     texts: Iterable[str],  # may be an iterator of any length
-    contexts: Iterable[str] | None = None,  # one a text, conditioned on and not scored; the sources of an encoder–decoder model
+    contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
     **options,  # as in `sequence_scores`
 ) -> Iterator[pd.DataFrame]:  # columns index, nll, n_tokens; `attrs["stats"]` is what was done so far
     "Scores of texts as they are finished, in any order, in bounded memory"
-    stats, options = ScoringStats(), _Options(**options)
-    for found in _scored(model, tokenizer, _numbered(texts, contexts), options, stats, _length(texts)):
+    stats, options = ScoringStats(), Options(**options)
+    for found in _scored(model, tokenizer, number_texts(texts, contexts), options, stats, length_of(texts)):
         frame = _frame(*found)
         frame.attrs["stats"] = asdict(stats)
         yield frame
-
-
-def _length(texts):
-    return len(texts) if hasattr(texts, "__len__") else None
 
 # %% ../nbs/03a_scoring.ipynb #bc904bf6
 def sequence_scores(
     model,  # causal or encoder–decoder language model, as `load_model` gives it
     tokenizer,  # its tokenizer
     texts: Iterable[str],  # sentences; may be an iterator
-    contexts: Iterable[str] | None = None,  # one a text, conditioned on and not scored; the sources of an encoder–decoder model
+    contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
     *,
-    out: str | Path | None = None,  # folder for Parquet files, written as texts are finished; a run that was killed goes on from them
-    token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device. It is halved where memory does not do
+    out: str | Path | None = None,  # folder for files, written as texts are finished; a killed run goes on from them
+    token_budget: int | None = None,  # tokens in a pass, padding included; None: by device; halved where memory is short
     on_short: str = "raise",  # texts with no token to score: "raise", or "nan" with a warning that names them
-    on_long: str = "raise",  # texts of more tokens than the model has positions: "raise", or "truncate" (contexts first, from their beginning)
-    add_special_tokens: bool | None = None,  # let the tokenizer add its own, as at a sentence's beginning; None: only for encoder–decoder models
+    on_long: str = "raise",  # texts longer than the model: "raise", or "truncate" (contexts first, from their beginning)
+    add_special_tokens: bool | None = None,  # let the tokenizer add its own; None: only for encoder–decoder models
     path: str = "auto",  # "tree", "batches" of one sequence a row, or the tree if the model can
     accelerator=None,  # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
     progress: bool = True,  # show a progress bar on work of over two seconds
-) -> pd.DataFrame:  # nll (sum, nats) and n_tokens (scored), in the order of `texts`; `attrs["stats"]` is a `ScoringStats` as a dict
+) -> pd.DataFrame:  # nll (sum, nats), n_tokens (scored), in the order of `texts`; `attrs["stats"]`: `ScoringStats`
     """Negative log likelihood of each text, and the tokens that it is summed over.
 
-    `ValueError` names by index the texts that cannot be scored: no token to score, or more tokens than the model has positions.
-    `TypeError` names what is no string. A model that is not causal is a `ValueError`."""
-    options = _Options(token_budget, on_short, on_long, add_special_tokens, path, accelerator, progress)
-    if _twice(texts) and (contexts is None or _twice(contexts)) and len(texts) > CHUNK:
-        _check_all(model, tokenizer, texts, contexts, options)
+    What is wrong in a list is said before anything is scored; an iterator can be read only once. `ValueError` names by
+    index the texts that cannot be scored: no token to score, or more tokens than the model has positions. `TypeError`
+    names what is no string. A model that is not causal is a `ValueError`."""
+    options = Options(token_budget, on_short, on_long, add_special_tokens, path, accelerator, progress)
+    check_all(model, tokenizer, texts, contexts, options)
     stats = ScoringStats()
-    numbered, total = _numbered(texts, contexts), _length(texts)
+    numbered, total = number_texts(texts, contexts), length_of(texts)
     if out is None:
         frames = [_frame(*found) for found in _scored(model, tokenizer, numbered, options, stats, total)]
     else:
@@ -782,19 +166,6 @@ def sequence_scores(
     scores.attrs["stats"] = asdict(stats)
     return scores
 
-# %% ../nbs/03a_scoring.ipynb #c2ef98b8
-def _twice(texts) -> bool:
-    return isinstance(texts, (list, tuple, pd.Series, np.ndarray))
-
-
-def _check_all(model, tokenizer, texts, contexts, options) -> None:
-    "Read all texts without scoring any; raises what scoring them would"
-    numbered = _numbered(texts, contexts)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is said again when the texts are scored
-        while chunk := list(islice(numbered, CHUNK)):
-            _items(model, tokenizer, chunk, options)
-
 # %% ../nbs/03a_scoring.ipynb #79f83d3b
 def perplexity(
     model,  # causal language model, as `load_model` gives it
@@ -802,14 +173,15 @@ def perplexity(
     texts: Iterable[str],  # sentences
     token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device
     on_short: str = "raise",  # texts of fewer than two tokens: "raise", or "nan" with a warning that names them
-    add_special_tokens: bool = False,  # let the tokenizer add its own, such as a beginning-of-sentence token; the authors do not
+    add_special_tokens: bool = False,  # let the tokenizer add its own, as at a sentence's beginning; the authors do not
     progress: bool = True,  # show a progress bar on work of over two seconds
     **options,  # more of `sequence_scores`
 ) -> np.ndarray:  # float64, (texts,), in the order of `texts`
-    """Perplexity of each text: exp of its mean token negative log likelihood, the first token unscored (RedditBias §3.1).
+    """Perplexity of each text (RedditBias §3.1): exp of its mean negative log likelihood, the first token unscored.
 
     Raises what `sequence_scores` raises."""
-    options = dict(token_budget=token_budget, on_short=on_short, add_special_tokens=add_special_tokens, progress=progress, **options)
+    options.update(token_budget=token_budget, on_short=on_short, progress=progress)
+    options["add_special_tokens"] = add_special_tokens
     return mean_perplexity(sequence_scores(model, tokenizer, texts, **options))
 
 
@@ -830,11 +202,12 @@ def token_scores(
 ) -> pd.DataFrame:  # text (its index), position, token_id, token, start, end, logprob: a row for each token of each text
     """Log-probability (nats) of each token, and the characters of its text that it stands for.
 
-    A first token without a context has no log-probability (nan). Characters that take several tokens are spanned by each of them.
-    Special tokens that the tokenizer adds span nothing; those before the text are left out."""
-    options, stats = _Options(**options, spans=True), ScoringStats()
+    A first token without a context has no log-probability (nan). Characters that take several tokens are spanned by each
+    of them. Special tokens that the tokenizer adds span nothing; those before the text are left out."""
+    options, stats = Options(**options, spans=True), ScoringStats()
     rows = {name: [] for name in ("text", "position", "token_id", "start", "end", "logprob")}
-    for indices, items, found in _scored(model, tokenizer, _numbered(texts, contexts), options, stats, _length(texts)):
+    numbered, total = number_texts(texts, contexts), length_of(texts)
+    for indices, items, found in _scored(model, tokenizer, numbered, options, stats, total):
         for i, item, line in zip(indices, items, found):
             shown = range(0 if contexts is None else item.first, len(item.ids))
             rows["text"] += [i] * len(shown)
@@ -855,24 +228,26 @@ def nll_at_temperatures(
     tokenizer,  # its tokenizer
     texts: Iterable[str],
     temperatures: Iterable[float],  # positive; logits are divided by each
-    max_tokens: int | None = None,  # of a text, the first of them unscored as ever, that `nll_first` sums over; None: all
+    max_tokens: int | None = None,  # of a text, its unscored first included, that `nll_first` sums over; None: all
     **options,  # as in `sequence_scores`, without `out`
-) -> pd.DataFrame:  # nll, n_tokens as in `sequence_scores`; nll_first, n_first of the first `max_tokens`; nll at each temperature, in a column of its name
-    """Negative log likelihood (sum, nats) of each text, as the model is and at several temperatures, from one forward pass.
+) -> pd.DataFrame:  # nll, n_tokens; nll_first, n_first of the first `max_tokens`; nll in a column for each temperature
+    """Negative log likelihood (sum, nats) of each text, as the model is and at several temperatures, in one pass.
 
-    Raises what `sequence_scores` raises, and `ValueError` for an encoder–decoder model or a temperature that is not positive."""
+    Raises what `sequence_scores` raises, and `ValueError` for an encoder–decoder model or a temperature that is not
+    positive."""
     temperatures = tuple(float(t) for t in temperatures)
     if not all(0 < t < np.inf for t in temperatures):
         raise ValueError(f"temperatures are {list(temperatures)}: expected positive numbers")
     if model.config.is_encoder_decoder:
         raise ValueError(f"{type(model).__name__} is an encoder–decoder model: temperatures are for causal ones")
     each = tuple(dict.fromkeys((1.0, *temperatures)))
-    stats, options = ScoringStats(), _Options(**options, temperatures=each)
+    stats, options = ScoringStats(), Options(**options, temperatures=each)
     frames = []
-    for indices, items, found in _scored(model, tokenizer, _numbered(texts, None), options, stats, _length(texts)):
+    for indices, items, found in _scored(model, tokenizer, number_texts(texts, None), options, stats, length_of(texts)):
         frame = _frame(indices, items, found[..., 0])
         first = _is_scored([i._replace(ids=i.ids[:max_tokens]) for i in items], found.shape[1])
-        frame = frame.assign(nll_first=np.where(first.any(1), -np.where(first, found[..., 0], 0.0).sum(1), np.nan), n_first=first.sum(1))
+        nll_first = np.where(first.any(1), -np.where(first, found[..., 0], 0.0).sum(1), np.nan)
+        frame = frame.assign(nll_first=nll_first, n_first=first.sum(1))
         warm = -np.where(_is_scored(items, found.shape[1])[..., None], found, 0.0).sum(1)
         warm = pd.DataFrame(np.where(frame["n_tokens"].to_numpy()[:, None] > 0, warm, np.nan), columns=each)
         frames.append(pd.concat([frame, warm[list(temperatures)]], axis=1))
@@ -881,49 +256,69 @@ def nll_at_temperatures(
     return scores
 
 # %% ../nbs/03a_scoring.ipynb #8cf1e930
-@torch.no_grad()
-def last_hidden_states(
-    model,  # a causal Transformer without its output layer: the `base_model` of a language model
-    sequences: list[list[int]],  # token ids of n sequences
-    token_budget: int | None = None,  # as in `sequence_scores`
-    path: str = "auto",  # as in `sequence_scores`
-    progress: bool = True,  # as in `sequence_scores`
-) -> torch.Tensor:  # (n, hidden), on the model's device; `ValueError` for a sequence that is empty or has more tokens than positions
-    "Hidden state of the last token of each sequence; what sequences share at their beginnings is computed once"
-    from tqdm.auto import tqdm
+def write_scores(path: Path, scores: pd.DataFrame) -> None:
+    "Scores and their `attrs` as a Parquet file, whole or not there. The index is left out"
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    sequences = [tuple(s) for s in sequences]
-    limit, lengths = _positions(model), [len(s) for s in sequences]
-    wrong = [i for i, n in enumerate(lengths) if not 0 < n <= limit]
-    if wrong or not sequences:
-        raise ValueError(f"sequences of no token, or of more than {limit}: {wrong[:10]}" if wrong else "no sequences")
-    distinct = list(dict.fromkeys(sequences))
-    network = _Network(model, model.get_input_embeddings(), model.get_input_embeddings().weight.shape[0])  # any head: it is not used
-    longest = max(lengths)
-    why_not = _why_batches(model, network, longest, path)
-    share, budget = not why_not, token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
-    tree = prefix_tree([(*s, 0) for s in distinct], share)
-    line_of = np.full(len(tree.token) + 1, -1)  # a node's line in the result; the one more is for padding
-    line_of[tree.edge_node[tree.paths[np.arange(len(distinct)), [len(s) - 1 for s in distinct]]]] = np.arange(len(distinct))
-    rows = cut_rows(tree, max(longest, min(ROW_NODES, budget))) if share else _whole_rows(tree)
-    states = torch.empty(len(distinct), model.config.get_text_config().hidden_size, dtype=model.dtype, device=model.device)
-    network, layers = _packed(model, network, len(tree.token), budget)
+    about = json.dumps({"columns": list(scores), "attrs": scores.attrs})
+    plain = scores.set_axis([str(c) for c in scores], axis=1)
+    plain.attrs = {}
+    table, content = pa.Table.from_pandas(plain, preserve_index=False), io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"scores": about.encode()}), content)
+    write_atomic(path, content.getvalue())
 
-    def compute(part) -> int:
-        laid = _pad_rows(tree, part)
-        lines = np.where(laid.new, line_of[laid.nodes], -1)
-        hidden = _hidden(network, tree, laid, share, model.device, model.dtype)
-        states[torch.from_numpy(lines[lines >= 0]).to(model.device)] = hidden[torch.from_numpy(lines >= 0).to(model.device)]
-        return sum(b - a for a, b in part)
 
-    stats = ScoringStats(token_budget=budget)
-    with tqdm(total=len(tree.token), unit="token", delay=2, leave=False, disable=not progress) as bar, _in_place_of(layers):
-        for done in _run(compute, tree, _passes(tree, rows, budget), share, model.device, stats):
-            bar.update(done)
-    at = {s: i for i, s in enumerate(distinct)}
-    return states[[at[s] for s in sequences]]
+def read_scores(
+    path: Path,  # as `write_scores` wrote it
+    heal: bool = True,  # remove a file that cannot be read, with a warning that names it
+) -> pd.DataFrame | None:  # None where there is none that can be read
+    "Scores and their `attrs`"
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        return None
+    try:
+        table = pq.read_table(path)
+        about = json.loads(table.schema.metadata[b"scores"])
+        scores = table.to_pandas().set_axis(about["columns"], axis=1)
+    except Exception as e:  # of a broken file, each reader says something else
+        if heal:
+            path.unlink(missing_ok=True)
+            said = str(e).split("\n")[0][:100]
+            said = f"{path} is broken and was removed ({type(e).__name__}: {said}): it is scored anew"
+            warnings.warn(said, stacklevel=2)
+        return None
+    scores.attrs = about["attrs"]
+    return scores
 
 # %% ../nbs/03a_scoring.ipynb #1c8fb895
+SCORED_BY = ("prefix_tree.py", "network.py", "passes.py", "texts.py", "masked.py", "scoring.py")  # what scores depend on
+
+
+def cached_scores(
+    model,  # as in `sequence_scores`
+    tokenizer,
+    texts: list[str],
+    about: dict,  # what `describe_model` says
+    score=None,  # `sequence_scores`, or another function of (model, tokenizer, texts, **options), known by its name
+    **options,  # of `score`
+) -> pd.DataFrame:  # what `score` gives; `attrs["stats"]` says how it was got
+    "Scores from the cache where the same was scored before"
+    key, score = hashlib.sha256(), score or sequence_scores
+    for source in SCORED_BY:
+        key.update((files("redditbias_repro") / source).read_bytes())
+    ids, options_ = _tokenize(tokenizer, texts, False), sorted(options.items())
+    what = [versions(), about["weights_sha256"], about["dtype"], model.device.type, score.__name__, options_, ids]
+    key.update(repr(what).encode())
+    path = cache_dir() / "likelihoods" / f"{key.hexdigest()}.parquet"
+    kept = read_scores(path)
+    if kept is None:
+        kept = score(model, tokenizer, texts, **options)
+        write_scores(path, kept)
+    return kept
+
+# %% ../nbs/03a_scoring.ipynb #7a602355
 def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) -> list[pd.DataFrame]:
     "Scores of all texts, of which those in `folder` are not scored again"
     from filelock import FileLock, Timeout
@@ -936,19 +331,21 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise ValueError(f"{folder} is being written by another run: wait for it, or give another folder") from None
+            said = f"{folder} is being written by another run: wait for it, or give another folder"
+            raise ValueError(said) from None
     try:
         if writes:
             _check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
-        before = _read_parts(folder)
+        before = _read_parts(folder, heal=writes)
         _wait(accelerator)  # until all have read what there was
         keys: dict[int, int] = {}
-        for found in _scored(model, tokenizer, _rest(numbered, before, keys), options, stats, None if total is None else total - len(before)):
+        rest, total = _rest(numbered, before, keys), None if total is None else total - len(before)
+        for found in _scored(model, tokenizer, rest, options, stats, total):
             if writes:
                 frame = _frame(*found)
                 _write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
         _wait(accelerator)  # until all is written
-        return [_read_parts(folder)]
+        return [_read_parts(folder, heal=False)]
     finally:
         lock.release()
 
@@ -957,9 +354,11 @@ def _wait(accelerator) -> None:
     if accelerator is not None:
         accelerator.wait_for_everyone()
 
-# %% ../nbs/03a_scoring.ipynb #7a602355
+# %% ../nbs/03a_scoring.ipynb #d177a01b
 def _rest(numbered, before: pd.DataFrame, keys: dict[int, int]) -> Iterator[tuple[int, str, str | None]]:
-    "The numbered texts that have no score yet, their hashes put into `keys`; `ValueError` where one that has is another text now"
+    """The numbered texts that have no score yet, their hashes put into `keys`.
+
+    `ValueError` where one that has a score is another text now."""
     scored, i = dict(zip(before["index"].tolist(), before["key"].tolist())), -1
     for i, text, context in numbered:
         key = _key(text, context)
@@ -967,21 +366,29 @@ def _rest(numbered, before: pd.DataFrame, keys: dict[int, int]) -> Iterator[tupl
             keys[i] = key
             yield i, text, context
         elif scored[i] != key:
-            raise ValueError(f"text {i} is not the one that was scored before: give the same texts in the same order, or another folder")
+            raise ValueError(
+                f"text {i} is not the one that was scored before: "
+                "give the same texts in the same order, or another folder"
+            )
     beyond = sum(k > i for k in scored)
     if beyond:
-        raise ValueError(f"the folder holds scores of {beyond} texts after the {i + 1} that were given: give the same texts, or another folder")
+        raise ValueError(
+            f"the folder holds scores of {beyond} texts after the {i + 1} that were given: "
+            "give the same texts, or another folder"
+        )
 
 
 def _key(text: str, context: str | None) -> int:
     "64 bits of a hash of what is scored"
     content = text if context is None else f"{context}\0{text}"
-    return int.from_bytes(hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
+    digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
-# %% ../nbs/03a_scoring.ipynb #d177a01b
+# %% ../nbs/03a_scoring.ipynb #6d92379e
 def _what_scores_depend_on(model, tokenizer, options) -> dict:
     words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
-    words = json.dumps({k: v for k, v in words.items() if k not in ("padding", "truncation")}, sort_keys=True)  # those change with each call
+    kept = {k: v for k, v in words.items() if k not in ("padding", "truncation")}  # those change with each call
+    words = json.dumps(kept, sort_keys=True)
     return {
         "weights_sha256": hash_weights(model),
         "tokenizer_sha256": hashlib.sha256(words.encode()).hexdigest(),
@@ -995,97 +402,29 @@ def _check_manifest(path: Path, about: dict) -> None:
     if not path.is_file():
         write_atomic(path, json.dumps(about, indent=1) + "\n")
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        said = f"{path} is broken, so that nobody knows whose scores are beside it"
+        raise ValueError(f"{said}: remove the folder, or give another") from None
     changed = sorted(k for k in {*before, *about} if before.get(k) != about.get(k))
     if changed:
-        raise ValueError(f"{path.parent} holds scores of another run, with other {', '.join(changed)}: give another folder, or remove this one")
+        raise ValueError(
+            f"{path.parent} holds scores of another run, with other {', '.join(changed)}: "
+            "give another folder, or remove this one"
+        )
 
-# %% ../nbs/03a_scoring.ipynb #6d92379e
+# %% ../nbs/03a_scoring.ipynb #2e7841df
 def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet"))
 
 
-def _read_parts(folder: Path) -> pd.DataFrame:
-    frames = [pd.read_parquet(part) for part in _parts(folder)]
-    return pd.concat(frames) if frames else _frame([], [], np.zeros((0, 1))).assign(key=np.zeros(0, np.int64))
+def _read_parts(folder: Path, heal: bool) -> pd.DataFrame:
+    frames = [frame for part in _parts(folder) if (frame := read_scores(part, heal)) is not None]
+    empty = _frame([], [], np.zeros((0, 1))).assign(key=np.zeros(0, np.int64))
+    return pd.concat(frames) if frames else empty
 
 
 def _write_part(folder: Path, frame: pd.DataFrame) -> None:
     number = int(_parts(folder)[-1].stem.split("-")[1]) + 1 if _parts(folder) else 0
-    write_atomic(folder / f"part-{number:06d}.parquet", frame.to_parquet(index=False))
-
-# %% ../nbs/03a_scoring.ipynb #3944680f
-def pseudo_log_likelihood(
-    model,  # masked language model
-    tokenizer,  # its tokenizer, with a mask token
-    texts: Iterable[str],
-    others: Iterable[str] | None = None,  # each text's counterfactual: only tokens that both share are masked (Nangia et al. 2020, §3)
-    token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device
-    progress: bool = True,
-) -> pd.DataFrame:  # pll (sum of log-probabilities, nats) and n_tokens (masked), in the order of `texts`
-    """Pseudo-log-likelihood of each text (Salazar et al. 2020, eq. 1), special tokens kept and never masked.
-
-    `ValueError` names by index texts that have no token to mask or are too long for the model."""
-    from tqdm.auto import tqdm
-
-    if tokenizer.mask_token_id is None:
-        raise ValueError(f"{type(tokenizer).__name__} has no mask token: use sequence_scores for a causal model")
-    budget = token_budget or TOKEN_BUDGET.get(model.device.type, TOKEN_BUDGET["other"])
-    numbered, total = _numbered(texts, others, "other"), _length(texts)
-    scores, was_training = [], model.training
-    model.eval()
-    try:
-        with tqdm(total=total, unit="sentence", desc="scoring", delay=2, leave=False, disable=not progress) as bar:
-            while chunk := list(islice(numbered, CHUNK)):
-                masked = _maskings(model, tokenizer, chunk)
-                found = _masked_log_probs(model, tokenizer.pad_token_id or 0, list(dict.fromkeys(chain(*masked))), budget)
-                scores += [(sum(found[m] for m in of_text), len(of_text)) for of_text in masked]
-                bar.update(len(chunk))
-    finally:
-        model.train(was_training)
-    return pd.DataFrame(scores, columns=["pll", "n_tokens"]).astype({"pll": "float64", "n_tokens": "int64"})
-
-# %% ../nbs/03a_scoring.ipynb #1ac105b5
-class _Masking(NamedTuple):
-    ids: tuple[int, ...]  # with the mask in its place
-    place: int
-    token: int  # what the mask hides
-
-
-def _maskings(model, tokenizer, chunk) -> list[list[_Masking]]:
-    "For each (index, text, other), the text once with each of its tokens masked"
-    read = [tokenizer([x[k] for x in chunk], return_special_tokens_mask=True, verbose=False) for k in (1, 2) if chunk[0][k] is not None]
-    masked = []
-    for line, (i, _, other) in enumerate(chunk):
-        ids, special = read[0]["input_ids"][line], read[0]["special_tokens_mask"][line]
-        if len(ids) > _positions(model):
-            raise ValueError(f"the text at {i} has {len(ids)} tokens, and the model positions for {_positions(model)}: shorten or split it")
-        places = range(len(ids)) if other is None else _shared(ids, read[1]["input_ids"][line])
-        places = [p for p in places if not special[p]]
-        if not places:
-            raise ValueError(f"the text at {i} has no token to mask" + (" that its counterpart shares" if other is not None else ""))
-        masked.append([_Masking((*ids[:p], tokenizer.mask_token_id, *ids[p + 1 :]), p, ids[p]) for p in places])
-    return masked
-
-# %% ../nbs/03a_scoring.ipynb #d3bb28cb
-def _shared(ids, others) -> list[int]:
-    "Places of the tokens that stand in both sequences, in the same order (as in the code of CrowS-Pairs)"
-    from difflib import SequenceMatcher
-
-    return [p for tag, start, stop, *_ in SequenceMatcher(None, ids, others).get_opcodes() if tag == "equal" for p in range(start, stop)]
-
-# %% ../nbs/03a_scoring.ipynb #f1afb2d9
-@torch.inference_mode()
-def _masked_log_probs(model, pad: int, maskings: list[_Masking], token_budget: int) -> dict[_Masking, float]:
-    logits = _logit_bytes(model.device) * 8 // (4 * model.config.get_text_config().vocab_size)
-    order = sorted(range(len(maskings)), key=lambda i: len(maskings[i].ids))
-    found = {}
-    for batch in _batches(order, [len(m.ids) for m in maskings], max(1, min(token_budget, logits))):
-        some = [maskings[i] for i in batch]
-        ids, seen = _padded([m.ids for m in some], model.device)
-        outputs = model(input_ids=ids.masked_fill(seen == 0, pad), attention_mask=seen).logits
-        line = torch.arange(len(some), device=model.device)
-        at = outputs[line, torch.tensor([m.place for m in some], device=model.device)].float().log_softmax(-1)
-        values = at[line, torch.tensor([m.token for m in some], device=model.device)]
-        found.update(zip(some, values.tolist()))
-    return found
+    write_scores(folder / f"part-{number:06d}.parquet", frame)

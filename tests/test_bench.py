@@ -7,8 +7,10 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from conftest import unavailable
+from redditbias_repro import models
 from redditbias_repro.data import FetchError
 from redditbias_repro.records import read_records, repo_root
 
@@ -38,12 +40,14 @@ def test_prompts_are_shares_of_the_whole_set(bench):
         assert set(some) == set(whole) and max(abs(some[k] / 1e4 - whole[k] / len(everything)) for k in whole) < 0.02
 
 
-def test_contenders_agree(bench, tmp_path, default_model, corpus):
+def test_contenders_agree(bench, tmp_path, default_model, corpus, monkeypatch):
     """Each as the benchmark runs it, on a few sentences; the other libraries are installed by `make bench` only."""
-    found = {}
+    found, texts = {}, bench.sentences("redditbias")
+    monkeypatch.setattr(bench, "sentences", lambda name: texts)  # read once, and the model is loaded once
+    monkeypatch.setattr(models, "load_model", lambda device, dtype: default_model)
     for contender in ("tree", "batches", "loop"):
         out = tmp_path / contender
-        bench.measure(contender, "redditbias", 64, out, "cpu", "float32", 2, 6)
+        bench.measure(contender, "redditbias", 64, out, "cpu", "float32", torch.get_num_threads(), 6)
         found[contender] = json.loads(out.read_text())
     for other in ("tree", "batches"):
         perplexity, nll, over = bench.differences([found[other]], [found["loop"]])

@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from copy import deepcopy
 
 import pytest
 import torch
-from transformers import GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 from redditbias_repro import models
 from redditbias_repro.data import ChecksumError, FetchError
 from redditbias_repro.models import DEFAULT_MODEL, PACKAGED, describe_model, hash_weights, load_model
+from redditbias_repro.scoring import pseudo_log_likelihood, sequence_scores
 
 
 def test_default_model(default_model):
@@ -124,6 +126,61 @@ def test_encoder_decoder_is_no_causal_model(broken):
     T5ForConditionalGeneration(T5Config(vocab_size=400, d_model=8, d_ff=8, d_kv=4, num_heads=2, num_layers=1)).save_pretrained(broken)
     with pytest.raises(ValueError, match="cannot be loaded as a causal language model.*T5Config"):
         load_model(broken)
+
+
+def test_every_kind_from_a_folder(tokenizer, tmp_path):
+    """A masked model generates nothing, and has no settings of how."""
+    size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+    made = {
+        "causal": GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)),
+        "masked": BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **size)),
+        "seq2seq": T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), d_model=8, d_ff=8, d_kv=4, num_heads=2, num_layers=1, decoder_start_token_id=0)),
+    }  # fmt: skip
+    for kind, model in made.items():
+        model.save_pretrained(tmp_path / kind)
+        tokenizer.save_pretrained(tmp_path / kind)
+        loaded, words = load_model(tmp_path / kind, kind=kind)
+        assert type(loaded) is type(model) and not loaded.training and hash_weights(loaded) == hash_weights(model)
+        assert words.pad_token == "<eos>" and loaded.config.pad_token_id == words.pad_token_id
+    assert sequence_scores(load_model(tmp_path / "causal")[0], tokenizer, ["they are"]).nll[0] > 0
+    t5 = load_model(tmp_path / "seq2seq", kind="seq2seq")
+    assert sequence_scores(*t5, ["they are"], contexts=["the women"]).nll[0] > 0
+    bert, words = load_model(tmp_path / "masked", kind="masked")
+    words.mask_token = "<eos>"
+    assert pseudo_log_likelihood(bert, words, ["they are lazy"]).pll[0] < 0
+    with pytest.raises(ValueError, match="cannot be loaded as a causal language model|lacks"):
+        load_model(tmp_path / "seq2seq")
+    with pytest.raises(ValueError, match="expected one of causal, seq2seq, masked"):
+        load_model(tmp_path / "causal", kind="mask")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "cpu:1", "", "0"])
+def test_devices_that_are_not_there(device):
+    """Said before anything is looked for."""
+    with pytest.raises(ValueError, match=rf"^there is no device '{device}' on this machine: expected auto, cpu( or .*)?$"):
+        load_model("no such model", device=device)
+
+
+def test_cuda_without_cuda(model_folder):
+    if torch.cuda.is_available():
+        assert load_model(model_folder, device="cuda")[0].device.type == "cuda"
+    else:
+        with pytest.raises(ValueError, match="there is no device 'cuda' on this machine: expected auto, cpu"):
+            load_model(model_folder, device="cuda")
+    assert load_model(model_folder, device="cpu")[0].device.type == "cpu"
+
+
+def test_a_tokenizer_larger_than_the_vocabulary(broken, tokenizer):
+    """Of another model: refused. With added tokens of its own, as Gemma 3's for pictures: loaded."""
+    small = GPT2LMHeadModel(GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=64))
+    small.save_pretrained(broken)
+    with pytest.raises(ValueError, match=rf"its tokenizer has {tokenizer.vocab_size} tokens and the model vectors for 300: they are of different models"):
+        load_model(broken)
+    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)).save_pretrained(broken)
+    added = deepcopy(tokenizer)
+    added.add_tokens(["<picture>"])
+    added.save_pretrained(broken)
+    assert len(load_model(broken)[1]) == len(tokenizer) + 1
 
 
 def test_pip_that_fails(offline, monkeypatch):

@@ -3,6 +3,7 @@
 import ast
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -29,8 +30,14 @@ from transformers import (
 )
 
 from conftest import CONFIGS, SMALL, small_random
+from redditbias_repro import masked as masked_room
+from redditbias_repro import network as network_room
+from redditbias_repro import passes as passes_room
 from redditbias_repro import scoring
-from redditbias_repro.data import load_pairs
+from redditbias_repro import texts as texts_room
+from redditbias_repro.data import FetchError, load_pairs
+from redditbias_repro.models import describe_model
+from redditbias_repro.records import repo_root
 from redditbias_repro.scoring import ScoringStats, iter_scores, perplexity, pseudo_log_likelihood, sequence_scores, token_scores
 
 TEXTS = [
@@ -105,38 +112,59 @@ def test_random_trees(random_model, sequences, token_budget):
     assert table.n_tokens.tolist() == [len(s) - 1 for s in sequences]
 
 
-def test_real_model(default_model):
+@pytest.fixture(scope="module")
+def real(default_model):
+    """Texts and what the loop says of them with the real model. Each is scored once, by the loop and by the tree, for all tests."""
     model, tokenizer = default_model
     pairs = load_pairs("gender", "test", "queries")
-    texts = [*pairs.text1[:12], *pairs.text2[:12], *TEXTS, "A much longer text, so that the batch needs padding: " + "word " * 150]
-    expected = loop(model, tokenizer, texts)
-    for path in ("tree", "batches"):
-        np.testing.assert_allclose(perplexity(model, tokenizer, texts, path=path), expected, rtol=1e-4)
+    kinds = {"queries": [*pairs.text1[:12], *pairs.text2[:12]], "odd": TEXTS}
+    try:
+        released = load_pairs("orientation", "test", "redditbias")
+        kinds["released"] = sorted([*released.text1, *released.text2], key=len)[:48]  # as many as ever, in fewer tokens
+    except FetchError:
+        pass
+    texts = [t for some in kinds.values() for t in some]
+    known = dict(zip(distinct := list(dict.fromkeys(texts)), loop(model, tokenizer, distinct)))
+    tree = dict(zip(texts, perplexity(model, tokenizer, texts, path="tree")))
+    return {kind: (some, [known[t] for t in some], [tree[t] for t in some]) for kind, some in kinds.items()}
 
 
-def test_released_sentences(corpus, default_model):
+@pytest.mark.parametrize("kind", ["queries", "odd"])
+def test_real_model(real, kind):
+    _, expected, tree = real[kind]
+    np.testing.assert_allclose(tree, expected, rtol=1e-4)
+
+
+def test_real_model_in_batches(real, default_model):
     model, tokenizer = default_model
-    pairs = load_pairs("orientation", "test", "redditbias")
-    texts = [*pairs.text1[:24], *pairs.text2[:24]]
-    np.testing.assert_allclose(perplexity(model, tokenizer, texts), loop(model, tokenizer, texts), rtol=1e-4)
+    long = "A much longer text, so that the batch needs padding: " + "word " * 150
+    texts = [*real["queries"][0], *TEXTS, long]
+    expected = [*real["queries"][1], *real["odd"][1], *loop(model, tokenizer, [long])]
+    np.testing.assert_allclose(perplexity(model, tokenizer, texts, path="batches"), expected, rtol=1e-4)
 
 
-def test_matrices_laid_out_anew(default_model, monkeypatch):
+def test_released_sentences(corpus, real):
+    texts, expected, tree = real["released"]
+    assert len(set(texts)) > 40
+    np.testing.assert_allclose(tree, expected, rtol=1e-4)
+
+
+def test_matrices_laid_out_anew(real, default_model, monkeypatch):
     """What work of more than a moment uses gives the same, and leaves the model as it was."""
     model, tokenizer = default_model
-    plain = perplexity(model, tokenizer, TEXTS)
-    monkeypatch.setattr(scoring, "PACK_NODES", 1)
+    monkeypatch.setattr(network_room, "PACK_NODES", 1)
     laid = []
-    monkeypatch.setattr(scoring, "_pack", lambda *a, pack=scoring._pack: laid.append(1) or pack(*a))
+    monkeypatch.setattr(network_room, "_pack", lambda *a, pack=network_room._pack: laid.append(1) or pack(*a))
     scores = perplexity(model, tokenizer, TEXTS)
     assert laid and not any("forward" in vars(m) for m in model.modules())
-    np.testing.assert_allclose(scores, plain, rtol=1e-4)
+    np.testing.assert_allclose(scores, real["odd"][1], rtol=1e-4)
+    np.testing.assert_allclose(scores, real["odd"][2], rtol=1e-4)
 
 
 def test_between_passes_the_model_is_as_it_was(random_model, tokenizer, monkeypatch):
     """Whoever reads a stream may use the model in between."""
-    monkeypatch.setattr(scoring, "PACK_NODES", 1)
-    monkeypatch.setattr(scoring, "SEGMENT", 1)
+    monkeypatch.setattr(network_room, "PACK_NODES", 1)
+    monkeypatch.setattr(passes_room, "SEGMENT", 1)
     stream = iter_scores(random_model, tokenizer, TEXTS, token_budget=16)
     next(stream)
     assert not any("forward" in vars(m) for m in random_model.modules())
@@ -147,7 +175,7 @@ def test_between_passes_the_model_is_as_it_was(random_model, tokenizer, monkeypa
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_matrices_laid_out_anew_in_every_family(tokenizer, family, monkeypatch):
-    monkeypatch.setattr(scoring, "PACK_NODES", 1)
+    monkeypatch.setattr(network_room, "PACK_NODES", 1)
     model = small_random(CONFIGS[family](len(tokenizer)))
     np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), loop(model, tokenizer, TEXTS), rtol=1e-4)
 
@@ -263,8 +291,8 @@ def test_long_texts_are_named_or_cut(random_model, tokenizer, with_start):
 
 
 def test_what_is_wrong_in_a_list_is_said_before_anything_is_scored(random_model, tokenizer, monkeypatch):
-    monkeypatch.setattr(scoring, "CHUNK", 2)
-    monkeypatch.setattr(scoring, "_log_probs_of", lambda *a: pytest.fail("scored"))
+    monkeypatch.setattr(texts_room, "CHUNK", 2)
+    monkeypatch.setattr(scoring, "causal_log_probs", lambda *a: pytest.fail("scored"))
     with pytest.raises(ValueError, match=r"texts at \[5\] have more"):
         sequence_scores(random_model, tokenizer, ["a b"] * 5 + ["x " * 300])
     with pytest.raises(TypeError, match="the text at 4 is no string"):
@@ -273,7 +301,7 @@ def test_what_is_wrong_in_a_list_is_said_before_anything_is_scored(random_model,
 
 def test_a_list_whose_contexts_come_as_an_iterator(random_model, tokenizer, monkeypatch):
     """They can be read only once: nothing is said about texts without them."""
-    monkeypatch.setattr(scoring, "CHUNK", 2)
+    monkeypatch.setattr(texts_room, "CHUNK", 2)
     texts, contexts = ["t"] * 5, ["they are "] * 5
     pd.testing.assert_frame_equal(sequence_scores(random_model, tokenizer, texts, iter(contexts)), sequence_scores(random_model, tokenizer, texts, contexts))
 
@@ -288,6 +316,40 @@ def test_what_is_no_list_of_strings(random_model, tokenizer):
     assert perplexity(random_model, tokenizer, []).shape == (0,)
     assert len(token_scores(random_model, tokenizer, [])) == len(sequence_scores(random_model, tokenizer, [])) == 0
     assert perplexity(random_model, tokenizer, iter(["a b", "they are"])).shape == (2,)
+
+
+def test_tokens_that_the_model_does_not_know(tokenizer):
+    """A tokenizer that was added to, or is another's: texts are named, and nothing ends in a traceback of an index."""
+    added = deepcopy(tokenizer)
+    added.add_tokens(["<odd>"])
+    model = small_random(CONFIGS["gpt2"](len(tokenizer)))
+    texts = ["they are lazy", "they are <odd> lazy"]
+    with pytest.raises(ValueError, match=rf"texts at \[1\] have tokens beyond the {len(tokenizer)} that the model has vectors for"):
+        perplexity(model, added, texts)
+    assert np.isfinite(perplexity(model, added, texts[:1])).all()
+    torch.manual_seed(0)
+    bart = AutoModelForSeq2SeqLM.from_config(SEQ2SEQ["bart"](len(tokenizer))).eval()
+    with pytest.raises(ValueError, match=r"texts at \[0\] have tokens beyond"):
+        sequence_scores(bart, added, texts[:1], texts[1:])
+    bert = AutoModelForMaskedLM.from_config(BertConfig(vocab_size=len(tokenizer), **SMALL)).eval()
+    added.mask_token = "<eos>"
+    with pytest.raises(ValueError, match=r"texts at \[1\] have tokens beyond"):
+        pseudo_log_likelihood(bert, added, texts)
+    added.add_special_tokens({"mask_token": "[MASK]"})
+    with pytest.raises(ValueError, match="the mask token was added to the tokenizer"):
+        pseudo_log_likelihood(bert, added, texts[:1])
+
+
+@given(st.lists(st.lists(st.integers(-5, 99), max_size=9), min_size=1, max_size=9).filter(any), st.integers(-100, 5))
+def test_padding(sequences, value):
+    for side in ("left", "right"):
+        batch, mask = network_room.pad_batch(sequences, value, side)
+        longest = max(map(len, sequences))
+        assert batch.shape == mask.shape == (len(sequences), longest) and batch.dtype == mask.dtype == torch.int64
+        for line, real, s in zip(batch.tolist(), mask.tolist(), sequences):
+            fill = longest - len(s)
+            assert line == ([value] * fill + s if side == "left" else s + [value] * fill)
+            assert real == ([0] * fill + [1] * len(s) if side == "left" else [1] * len(s) + [0] * fill)
 
 
 def test_no_finite_score_is_said(tokenizer):
@@ -340,7 +402,7 @@ def test_last_hidden_states(tokenizer, family, path):
 
 
 def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeypatch):
-    model, sequences, run = random_model.base_model, [[1, 2, 3, 4], [1, 2, 5], [6, 7]], scoring._hidden
+    model, sequences, run = random_model.base_model, [[1, 2, 3, 4], [1, 2, 5], [6, 7]], passes_room.hidden_states
     plain = scoring.last_hidden_states(model, sequences)
 
     def small(network, tree, laid, *rest):
@@ -348,7 +410,7 @@ def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeyp
             raise torch.OutOfMemoryError("no more")
         return run(network, tree, laid, *rest)
 
-    monkeypatch.setattr(scoring, "_hidden", small)
+    monkeypatch.setattr(passes_room, "hidden_states", small)
     with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
         torch.testing.assert_close(scoring.last_hidden_states(model, sequences), plain, rtol=1e-4, atol=1e-5)
     for wrong, says in [([], "no sequences"), ([[1], []], r"of no token, or of more than 256: \[1\]"), ([[1] * 257], r"\[0\]")]:
@@ -375,10 +437,10 @@ def test_a_model_that_does_more_than_its_head(random_model, tokenizer, monkeypat
 
     monkeypatch.setattr(random_model, "forward", odd)
     with torch.inference_mode():
-        assert scoring._network(random_model).head is None
+        assert network_room.find_network(random_model).head is None
     np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4)
     monkeypatch.undo()
-    scoring._TRIED.pop(random_model)
+    network_room._TRIED.pop(random_model)
 
 
 def test_a_scaled_head(random_model, tokenizer, monkeypatch):
@@ -391,7 +453,7 @@ def test_a_scaled_head(random_model, tokenizer, monkeypatch):
 
     monkeypatch.setattr(random_model, "forward", scaled)
     with torch.inference_mode():
-        network = scoring._network(random_model)
+        network = network_room.find_network(random_model)
     assert network.head is None if random_model.config.model_type == "gemma2" else network.scale == pytest.approx(0.25)  # Gemma 2 caps first
     np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4)
 
@@ -415,10 +477,10 @@ def test_half_precision(random_model, tokenizer):
 
 
 def test_logits_are_never_all_held(random_model, tokenizer, monkeypatch):
-    monkeypatch.setitem(scoring.LOGIT_BYTES, "cpu", 8 * 4 * len(tokenizer))
+    monkeypatch.setitem(network_room.LOGIT_BYTES, "cpu", 8 * 4 * len(tokenizer))
     held = []
-    finish = scoring._finish
-    monkeypatch.setattr(scoring, "_finish", lambda network, logits: held.append(logits.shape) or finish(network, logits))
+    finish = network_room._finish
+    monkeypatch.setattr(network_room, "_finish", lambda network, logits: held.append(logits.shape) or finish(network, logits))
     perplexity(random_model, tokenizer, TEXTS)
     blocks = [s for s in held if len(s) == 2]
     assert max(rows * words for rows, words in blocks) <= 8 * len(tokenizer) and sum(s[0] for s in blocks) > 40
@@ -430,14 +492,14 @@ def test_equal_texts_are_scored_once(random_model, tokenizer):
 
 
 def test_less_memory_than_asked_for(random_model, tokenizer, monkeypatch):
-    plain, run = perplexity(random_model, tokenizer, TEXTS), scoring._row_log_probs
+    plain, run = perplexity(random_model, tokenizer, TEXTS), passes_room.row_log_probs
 
     def small(network, tree, rows, *rest):
         if sum(b - a for a, b in rows) > 5:
             raise torch.OutOfMemoryError("no more")
         return run(network, tree, rows, *rest)
 
-    monkeypatch.setattr(scoring, "_row_log_probs", small)
+    monkeypatch.setattr(passes_room, "row_log_probs", small)
     with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
         table = sequence_scores(random_model, tokenizer, TEXTS)
     assert table.attrs["stats"]["token_budget"] < 768
@@ -447,8 +509,8 @@ def test_less_memory_than_asked_for(random_model, tokenizer, monkeypatch):
 
 
 def test_a_stream_is_read_as_it_is_scored(random_model, tokenizer, monkeypatch):
-    monkeypatch.setattr(scoring, "CHUNK", 10)
-    monkeypatch.setattr(scoring, "WINDOW", 200)
+    monkeypatch.setattr(texts_room, "CHUNK", 10)
+    monkeypatch.setattr(texts_room, "WINDOW", 200)
     read = 0
 
     def endless():
@@ -484,17 +546,22 @@ def test_the_model_keeps_its_mode(random_model, tokenizer):
 
 
 KILLED = textwrap.dedent("""
-    import sys, time
-    from redditbias_repro import scoring
+    import os, sys, time
+    from redditbias_repro import passes, scoring
     from redditbias_repro.models import load_model
 
-    scoring.SEGMENT = 1
+    passes.SEGMENT = 1
     write = scoring._write_part
     scoring._write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(0.05))
     model, tokenizer = load_model(sys.argv[1])
-    texts = (f"number {i} is they and {i * 7} are lazy" for i in range(300))
-    table = scoring.sequence_scores(model, tokenizer, texts, out=sys.argv[2], token_budget=64)
-    print("done", table.attrs["stats"]["sentences"], flush=True)
+    for _ in sys.stdin:  # each run is a process of its own; only what they import is imported once
+        if (run := os.fork()) == 0:
+            print("run", os.getpid(), flush=True)
+            texts = (f"number {i} is they and {i * 7} are lazy" for i in range(300))
+            table = scoring.sequence_scores(model, tokenizer, texts, out=sys.argv[2], token_budget=64)
+            print("done", table.attrs["stats"]["sentences"], flush=True)
+            os._exit(0)
+        print("ended", os.waitstatus_to_exitcode(os.waitpid(run, 0)[1]), flush=True)
 """)
 
 
@@ -503,23 +570,99 @@ def test_a_killed_run_goes_on(model_folder, tmp_path):
     from redditbias_repro.models import load_model
 
     command = [sys.executable, "-c", KILLED, str(model_folder), str(tmp_path / "scores")]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    for parts in (1, 4):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as runs:
+
+        def begin():
+            runs.stdin.write("go on\n")
+            runs.stdin.flush()
+            said, process = runs.stdout.readline().split()
+            assert said == "run"
+            return int(process)
+
+        def end():
+            lines = []
+            while not lines or lines[-1][0] != "ended":
+                lines.append(runs.stdout.readline().split())
+                assert lines[-1], "the run broke off"
+            return lines
+
+        for parts in (1, 4):
+            process = begin()
             for _ in range(parts):
-                assert run.stdout.readline() == "part\n"
+                assert runs.stdout.readline() == "part\n"
             time.sleep(0.02 * parts)
-            run.send_signal(signal.SIGKILL)
-    kept = pd.read_parquet(tmp_path / "scores")
-    assert 0 < len(kept) < 300 and kept["index"].is_unique
-    (tmp_path / "scores" / ".part-000099.parquet.x").write_bytes(b"half")
-    said = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout.split()
-    assert int(said[-1]) == 300 - len(kept)
+            os.kill(process, signal.SIGKILL)
+            assert end()[-1] == ["ended", str(-signal.SIGKILL)]
+        kept = pd.read_parquet(tmp_path / "scores")
+        assert 0 < len(kept) < 300 and kept["index"].is_unique
+        (tmp_path / "scores" / ".part-000099.parquet.x").write_bytes(b"half")
+        begin()
+        said = end()
+        runs.stdin.close()
+    assert said[-2:] == [["done", str(300 - len(kept))], ["ended", "0"]]
     done = pd.read_parquet(tmp_path / "scores").sort_values("index")
     assert done["index"].tolist() == list(range(300))
     model, tokenizer = load_model(model_folder)
     texts = [f"number {i} is they and {i * 7} are lazy" for i in range(300)]
     np.testing.assert_allclose(done.nll, sequence_scores(model, tokenizer, texts).nll, rtol=1e-4)
+
+
+def test_a_broken_part_is_named_and_scored_anew(model_folder, tmp_path):
+    from redditbias_repro.models import load_model
+
+    model, tokenizer = load_model(model_folder)
+    whole = sequence_scores(model, tokenizer, TEXTS, out=tmp_path)
+    (part,) = tmp_path.glob("part-*.parquet")
+    for broken in (part.read_bytes()[:-20], b"", b"no Parquet"):
+        (part,) = tmp_path.glob("part-*.parquet")
+        part.write_bytes(broken)
+        with pytest.warns(UserWarning, match=rf"{part.name} is broken and was removed \(.*\): it is scored anew"):
+            again = sequence_scores(model, tokenizer, TEXTS, out=tmp_path)
+        assert again.equals(whole) and again.attrs["stats"]["sentences"] == len(TEXTS)
+    assert sequence_scores(model, tokenizer, TEXTS, out=tmp_path).attrs["stats"]["sentences"] == 0
+    (tmp_path / "_scores.json").write_text('{"dtype": ')
+    with pytest.raises(ValueError, match="_scores.json is broken, so that nobody knows whose scores"):
+        sequence_scores(model, tokenizer, TEXTS, out=tmp_path)
+
+
+def test_a_cache_of_scores(random_model, tokenizer, tmp_path, monkeypatch):
+    """The same again is read, names of columns and all; another text, score or setting is another file; a broken file heals."""
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    about = describe_model(random_model, "small")
+    kinds = [(None, {}), (None, {"on_short": "nan"}), (scoring.nll_at_temperatures, {"temperatures": (0.5, 2.0)})]
+    first = [scoring.cached_scores(random_model, tokenizer, TEXTS, about, score, **how) for score, how in kinds]
+    assert len(list((tmp_path / "likelihoods").iterdir())) == 3
+    monkeypatch.setattr(scoring, "_scored", lambda *a: pytest.fail("scored again"))
+    for (score, how), before in zip(kinds, first):
+        again = scoring.cached_scores(random_model, tokenizer, TEXTS, about, score, **how)
+        pd.testing.assert_frame_equal(again, before, check_exact=True)
+        assert again.attrs == before.attrs
+    monkeypatch.undo()
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    for path in (tmp_path / "likelihoods").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    for (score, how), before in zip(kinds, first):
+        with pytest.warns(UserWarning, match=r"likelihoods.*parquet is broken and was removed"):
+            again = scoring.cached_scores(random_model, tokenizer, TEXTS, about, score, **how)
+        pd.testing.assert_frame_equal(again, before, check_exact=True)
+
+
+def test_the_cache_depends_on_all_that_scores_are_computed_by():
+    """The modules that scoring imports, but for those that a model's hash and the tokens stand for; metrics' cache has them too."""
+    import inspect
+
+    from redditbias_repro import metrics
+
+    folder, todo, found = repo_root() / "redditbias_repro", ["scoring"], set()
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
+        imports = {n.module.split(".")[-1] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.level or n.module.startswith("redditbias_repro"))}
+        todo += imports - found - {"models", "records", "data"}
+    assert {f"{name}.py" for name in found} == set(scoring.SCORED_BY)
+    assert all(f'"{name}"' in inspect.getsource(metrics) for name in scoring.SCORED_BY) or "cached_scores" in inspect.getsource(metrics)
 
 
 def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
@@ -546,20 +689,35 @@ def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
 
 
 PROCESSES = textwrap.dedent("""
-    import sys
+    import os, sys, traceback
     from accelerate import Accelerator
-    from redditbias_repro import scoring
+    from redditbias_repro import passes, scoring
     from redditbias_repro.models import load_model
 
-    scoring.SEGMENT = 1
-    accelerator = Accelerator(cpu=True)
-    assert accelerator.num_processes == 2
-    model, tokenizer = load_model(sys.argv[1])
-    texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
-    for path in ("tree", "batches"):
-        table = scoring.sequence_scores(model, tokenizer, texts, token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
-        said = (table.attrs["stats"]["forward_positions"], float(table.nll.sum()))
-        open(f"{sys.argv[2]}{path}-{accelerator.process_index}.txt", "w").write(repr(said))
+    passes.SEGMENT = 1
+
+    def work():
+        accelerator = Accelerator(cpu=True)
+        assert accelerator.num_processes == 2
+        model, tokenizer = load_model(sys.argv[1])
+        texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
+        for path in ("tree", "batches"):
+            table = scoring.sequence_scores(model, tokenizer, texts, token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
+            said = (table.attrs["stats"]["forward_positions"], float(table.nll.sum()))
+            open(f"{sys.argv[2]}{path}-{accelerator.process_index}.txt", "w").write(repr(said))
+
+    children = []
+    for rank in ("0", "1"):  # what `torch.distributed.run` sets; forked, so that what they import is imported once
+        os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[3])
+        children.append(os.fork())
+        if not children[-1]:
+            try:
+                work()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """)
 
 
@@ -569,8 +727,12 @@ def test_two_processes(model_folder, tmp_path):
 
     script = tmp_path / "run.py"
     script.write_text(PROCESSES)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run([*command, str(script), str(model_folder), str(tmp_path / "scores-")], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, str(script), str(model_folder), str(tmp_path / "scores-"), port]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     model, tokenizer = load_model(model_folder)
     texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
@@ -675,7 +837,7 @@ def test_what_no_masked_model_can_score(masked, tokenizer, random_model):
 def test_a_masked_word_is_computed_once(masked, monkeypatch):
     model, tokenizer = masked
     computed = []
-    run = scoring._masked_log_probs
-    monkeypatch.setattr(scoring, "_masked_log_probs", lambda model, pad, maskings, budget: computed.append(len(maskings)) or run(model, pad, maskings, budget))
+    run = masked_room._masked_log_probs
+    monkeypatch.setattr(masked_room, "_masked_log_probs", lambda model, pad, maskings, budget: computed.append(len(maskings)) or run(model, pad, maskings, budget))
     pseudo_log_likelihood(model, tokenizer, ["they are lazy", "they are lazy"])
     assert computed == [len(tokenizer("they are lazy")["input_ids"]) - 2]
