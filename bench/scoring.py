@@ -52,7 +52,7 @@ INPUTS = {
 
 def all_prompts():
     """(axis, template, descriptor, prompt) of HolisticBias v1.0: descriptors × nouns × templates."""
-    from redditbias_repro.data import fetch
+    from redditbias_repro.registry import fetch
 
     folder = "facebookresearch/ResponsibleNLP/holistic_bias/dataset/v1.0/"
     descriptors, nouns, templates = (json.loads(fetch(folder + f).read_text(encoding="utf-8")) for f in ("descriptors.json", "nouns.json", "sentence_templates.json"))

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from .data import ChecksumError, FetchError, cache_dir
+from .registry import ChecksumError, FetchError, cache_dir
 
 # %% auto #0
 __all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'n_vectors', 'load_model', 'hash_weights', 'describe_model']

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .data import cache_dir
+from .registry import cache_dir
 from .masked import pseudo_log_likelihood, seq2seq_log_probs
 from .models import hash_weights
 from .network import LOGIT_BYTES, PACK_BYTES, PACK_NODES, ROW_NODES, WORDS

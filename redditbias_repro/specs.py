@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
@@ -15,18 +17,19 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs',
-           'load_spec']
+__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'writes_blanks', 'match_terms',
+           'find_terms', 'BiasSpec', 'list_specs', 'load_spec', 'load_specs', 'to_toml', 'PromptSet']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
 
 LANGUAGES = frozenset(
-    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo "
-    "es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg "
-    "ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn "
-    "no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta "
-    "te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu".split()
+    """aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee
+    el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is
+    it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms
+    mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk
+    sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi
+    yo za zh zu""".split()
 )  # ISO 639-1
 
 # %% ../nbs/00_specs.ipynb #22c32023
@@ -137,22 +140,22 @@ class BiasSpec:
         return tuple(dict.fromkeys(t.lower() for t in terms))
 
     def find_targets(self, text: str, group: int | None = None) -> list[tuple[int, int]]:
-        "Spans (start, end) in characters of whole target terms in `text`, longest first; `group` 1, 2 or None for both"
+        "Spans (start, end) in characters of whole target terms, longest first; `group` 1, 2 or None for both"
         return find_terms(text, self.target_terms(group))
 
     def find_attributes(self, text: str, group: int | None = None) -> list[tuple[int, int]]:
-        "Spans (start, end) in characters of whole attribute terms in `text`, longest first; `group` 1, 2 or None for both"
+        "Spans (start, end) in characters of whole attribute terms, longest first; `group` 1, 2 or None for both"
         sets = {1: self.attributes1, 2: self.attributes2, None: self.attributes1 + self.attributes2}
         return find_terms(text, sets[_one_of("group", group, (1, 2, None))])
 
     def swap_targets(
         self,
         text: str,  # any text
-        direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1": t2 → t1; "both": each to the other, as the release does for Religion and Race
+        direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1"; "both": as the release does for Religion and Race
     ) -> str:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 
-        A term in several pairs takes the first. A second swap with "both" returns the text where pairs are one to one."""
+        A term in several pairs takes the first. Where pairs are one to one, two swaps with "both" give the text back."""
         return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction))
 
     def swap_attributes(
@@ -162,9 +165,10 @@ class BiasSpec:
     ) -> str:
         """`text` with every whole attribute term replaced by its pair, in the same case (CHBias §5.3, CADA).
 
-        A wildcard's pair is put in as `wildcard_forms` says, else without its asterisk. `ValueError` without `attribute_pairs`."""
+        A wildcard's pair is put in as `wildcard_forms` says, else bare. `ValueError` without `attribute_pairs`."""
         if not self.attribute_pairs:
-            raise ValueError(f"the specification {self.name or 'given'} has no attribute_pairs: attributes cannot be swapped")
+            name = self.name or "given"
+            raise ValueError(f"the specification {name} has no attribute_pairs: attributes cannot be swapped")
         table, forms = _swap_table(self.attribute_pairs, direction), dict(self.wildcard_forms)
         return _swap(text, {a: forms.get(b, b.rstrip("*")) for a, b in table.items()})
 
@@ -214,7 +218,8 @@ def _without_verb(phrase, verbs):
 # %% ../nbs/00_specs.ipynb #3404c7ed
 def _check_term(key, term):
     if not isinstance(term, str) or not term.strip() or term != term.strip():
-        raise ValueError(f"{key}: {term!r} is not a term (expected a string that is not blank, with no blank at its ends)")
+        expected = "expected a string that is not blank, with no blank at its ends"
+        raise ValueError(f"{key}: {term!r} is not a term ({expected})")
     if "*" in term and (key not in _WILDCARDS_IN or not regex.fullmatch(r"[^*]*[\p{L}\p{N}\p{M}]\*", term)):
         where = "only at the end of an attribute's last word" if key in _WILDCARDS_IN else "in attributes only"
         raise ValueError(f"{key}: wildcard in the wrong place in {term!r} (an asterisk may stand {where})")
@@ -266,22 +271,31 @@ def list_specs() -> list[str]:
     order = {n: i for i, n in enumerate(BIAS_TYPES)}
     return sorted(names, key=lambda n: (n.split("/")[0], order.get(n.split("/")[1], 99), n))
 
-# %% ../nbs/00_specs.ipynb #ed87955b
+# %% ../nbs/00_specs.ipynb #8800cc83
+DEFAULT_PAPER = "redditbias"  # whose a bare name is
+
+
+def _full_name(name: str) -> str:
+    return name if "/" in name else f"{DEFAULT_PAPER}/{name}"
+
+
 def load_spec(
-    name: str | Path,  # "redditbias/religion1", or the path of a TOML file
+    name: str | Path,  # "redditbias/religion1", "religion1", or the path of a TOML file
 ) -> BiasSpec:
-    "Read and check a bias specification. `FileNotFoundError` for an unknown name, `ValueError` that names file, key and term"
+    "A bias specification. `FileNotFoundError` for an unknown name, `ValueError` that names file, key and term"
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
             raise FileNotFoundError(f"no specification file {path}")
         return _parse_spec(path.read_bytes(), str(path), path.stem)
-    if str(name) not in list_specs():
-        near = difflib.get_close_matches(str(name), list_specs(), 1, 0.4)
+    known, full = list_specs(), _full_name(str(name))
+    if full not in known:
+        near = difflib.get_close_matches(full, known, 1, 0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise FileNotFoundError(f"no specification {str(name)!r}: {hint}there are {', '.join(list_specs())}, or give a .toml file")
-    paper, _, stem = str(name).partition("/")
-    return _parse_spec((_RESOURCES / paper / f"{stem}.toml").read_bytes(), str(name), stem)
+        there = ", ".join(known)
+        raise FileNotFoundError(f"no specification {str(name)!r}: {hint}there are {there}, or give a .toml file")
+    paper, _, stem = full.partition("/")
+    return _parse_spec((_RESOURCES / paper / f"{stem}.toml").read_bytes(), full, stem)
 
 # %% ../nbs/00_specs.ipynb #b5a5a370
 def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
@@ -293,7 +307,8 @@ def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
     for key in data:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
-            raise ValueError(f"{where}: unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(known)})"))
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise ValueError(f"{where}: unknown key {key!r} ({hint})")
     for key in _REQUIRED:
         if key not in data:
             raise ValueError(f"{where}: key {key!r} is missing")
@@ -301,3 +316,188 @@ def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
         return BiasSpec(**{"name": stem, **data})
     except ValueError as e:
         raise ValueError(f"{where}: {e}") from e
+
+# %% ../nbs/00_specs.ipynb #588d17a5
+def load_specs(
+    names: str | Path | Iterable[str | Path],  # a paper ("redditbias"), a name ("race"), a TOML file, or a list
+) -> dict[str, BiasSpec]:  # a bare name for RedditBias', paper/name for other papers', a file's stem
+    """Specifications by name, each once: the package's in the papers' order, then files in the order given.
+
+    Raises what `load_spec` raises, and `ValueError` where two that differ have one name, or nothing is named."""
+    known, chosen, own = list_specs(), set(), {}
+    for name in [names] if isinstance(names, (str, Path)) else names:
+        of_paper = [s for s in known if s.startswith(f"{name}/")]
+        spec = None if of_paper else load_spec(name)
+        if of_paper or Path(name).suffix != ".toml":
+            chosen.update(of_paper or [_full_name(str(name))])
+        elif own.setdefault(Path(name).stem, spec) != spec:
+            raise ValueError(f"{name} is another specification of a name that was given before: rename the file")
+    specs = {s.removeprefix(f"{DEFAULT_PAPER}/"): load_spec(s) for s in known if s in chosen}
+    if twice := specs.keys() & own:
+        raise ValueError(f"{min(twice)}.toml has the name of a specification in the package: rename the file")
+    if not specs and not own:
+        raise ValueError(f"no specification is named: there are {', '.join(known)}, or give a .toml file")
+    return specs | own
+
+# %% ../nbs/00_specs.ipynb #c258b20e
+def _toml_list(key: str, values: tuple) -> str:
+    "`key = […]`, in lines of at most 120 columns"
+    entries = [f"[{', '.join(map(_toml_string, v))}]" if isinstance(v, tuple) else _toml_string(v) for v in values]
+    line = f"{key} = [{', '.join(entries)}]"
+    if len(line) <= 120:
+        return line
+    lines = [" "]
+    for entry in entries:
+        if len(lines[-1]) + len(entry) > 116:
+            lines.append(" ")
+        lines[-1] += f" {entry},"
+    return "\n".join([f"{key} = [", *(f"  {x}" for x in lines), "]"])
+
+
+def _toml_string(text: str) -> str:
+    "A basic string: JSON's, but for the one character that TOML alone wants escaped"
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def to_toml(
+    spec: BiasSpec,  # bias specification
+) -> str:
+    "A specification as the text of a TOML file, which `load_spec` reads back to an equal one. Content warning"
+    lines = ["# Content warning: stereotypes, and terms that are slurs."]
+    for f in fields(spec):
+        value = getattr(spec, f.name)
+        if f.name == "name" or value != f.default:
+            lines.append(_toml_list(f.name, value) if isinstance(value, tuple) else f"{f.name} = {_toml_string(value)}")
+    return "\n".join(lines) + "\n"
+
+# %% ../nbs/00_specs.ipynb #9fb09cab
+_ENTRY_KEYS = ("descriptor", "noun_phrase", "plural_noun_phrase", "bucket", "group", "article", "preference")
+_TEMPLATE_KEYS = ("template", "first_turn_only", "must_be_noun")
+PHRASE_COLUMNS = (
+    "axis", "bucket", "descriptor", "descriptor_group", "preference",
+    "noun", "plural_noun", "noun_group", "noun_phrase", "plural_noun_phrase", "kind",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Descriptors, nouns and templates of prompts (Smith et al., EMNLP 2022). What is wrong raises `ValueError`.
+
+    An entry of an axis is a descriptor ("deaf"), a phrase around a noun ("{article} {noun} with a limp"), or a dict:
+    `descriptor`, with `group` if it goes with that group's nouns only and `article` if its first letter misleads; or
+    `noun_phrase`, and `plural_noun_phrase` if the noun alone does not make the plural; both with `bucket` and
+    `preference`, which are only kept."""
+
+    axes: dict[str, list]  # axis → entries
+    nouns: list[tuple[str, str, str]]  # singular, plural, group
+    templates: list  # "I'm {noun_phrase}." or {"template": …, "first_turn_only": True, "must_be_noun": True}
+
+    def __post_init__(self):
+        if isinstance(self.nouns, str) or not all(len(n) == 3 for n in self.nouns):
+            raise ValueError("nouns: expected a list of (singular, plural, group)")
+        groups = {group for *_, group in self.nouns}
+        for axis, entries in self.axes.items():
+            if isinstance(entries, (str, dict)):
+                raise ValueError(f"axis {axis!r} is {entries!r}: expected a list")
+            for entry in entries:
+                _check_prompt_entry(axis, entry, groups)
+        for t in self.templates:
+            _check_template(t)
+
+    def noun_phrases(self):  # DataFrame with `PHRASE_COLUMNS`
+        "Every noun phrase: the nouns alone, then axis by axis, in the order given; what does not apply is empty"
+        import pandas as pd
+
+        rows = [_phrase("{article} {noun}", None, noun, kind="noun") for noun in self.nouns]
+        for axis, entries in self.axes.items():
+            for entry in entries:
+                rows += [{**row, "axis": axis} for row in _phrases(_prompt_entry(entry), self.nouns)]
+        empty = dict.fromkeys(PHRASE_COLUMNS, "")
+        return pd.DataFrame([empty | row for row in rows], columns=list(PHRASE_COLUMNS))
+
+    def prompts(self):  # DataFrame: text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun
+        "A row a prompt: every noun phrase in every template that takes it. Equal texts are kept"
+        import pandas as pd
+
+        templates = [{"template": t} if isinstance(t, str) else t for t in self.templates]
+        templates = pd.DataFrame(templates, columns=list(_TEMPLATE_KEYS))
+        templates = templates.assign(**{k: templates[k].eq(True) for k in _TEMPLATE_KEYS[1:]})
+        rows = self.noun_phrases().merge(templates, how="cross")
+        rows = rows[(rows.noun != "") | ~rows.must_be_noun].reset_index(drop=True)
+        filled = zip(rows.template, rows.noun_phrase, rows.plural_noun_phrase)
+        rows.insert(0, "text", [t.format(noun_phrase=one, plural_noun_phrase=many) for t, one, many in filled])
+        return rows
+
+# %% ../nbs/00_specs.ipynb #040ebd96
+def _article(word: str) -> str:
+    "By the first letter, not by its sound"
+    return "an" if word[0].lower() in "aeiou" else "a"
+
+
+def _prompt_entry(entry: str | dict) -> dict:
+    if isinstance(entry, dict):
+        return entry
+    return {"noun_phrase" if "{noun}" in entry else "descriptor": entry}
+
+
+def _phrase(pattern: str, plural: str | None, noun: tuple[str, str, str], article: str | None = None, **about) -> dict:
+    "A noun phrase of a pattern with {article} and {noun}, and its plural; what is not said of it is left out"
+    one, many, group = noun
+    return {
+        "noun": one, "plural_noun": many, "noun_group": group,
+        "noun_phrase": pattern.format(article=article or _article(one), noun=one),
+        "plural_noun_phrase": (plural or pattern).format(article="", noun=many).lstrip(), **about,
+    }  # fmt: skip
+
+
+def _phrases(entry: dict, nouns: Iterable[tuple[str, str, str]]) -> list[dict]:
+    "The noun phrases of an entry"
+    about = {k: entry[k] for k in ("bucket", "preference") if k in entry}
+    if pattern := entry.get("noun_phrase"):
+        plural = entry.get("plural_noun_phrase", pattern)
+        if "{noun}" not in pattern:
+            about |= {"descriptor": pattern, "noun_phrase": pattern, "plural_noun_phrase": plural}
+            return [about | {"kind": "fixed_phrase"}]
+        about["descriptor"] = pattern.format(article="", noun="").lstrip()
+        return [_phrase(pattern, plural, noun, kind="noun_descriptor", **about) for noun in nouns]
+    word, group = entry["descriptor"], entry.get("group")
+    about |= {"descriptor": word, "descriptor_group": group or ""}
+    article = entry.get("article", _article(word))
+    with_nouns = [
+        _phrase(f"{{article}} {word} {{noun}}", None, noun, article, kind="descriptor_noun", **about)
+        for noun in nouns if group in (None, noun[2])
+    ]  # fmt: skip
+    return [{**about, "noun_phrase": word, "plural_noun_phrase": word, "kind": "descriptor"}, *with_nouns]
+
+# %% ../nbs/00_specs.ipynb #13532b51
+def _check_prompt_entry(axis: str, entry, groups: set[str]) -> None:
+    about = _prompt_entry(entry) if isinstance(entry, (str, dict)) else {}
+    for key in about:
+        if key not in _ENTRY_KEYS:
+            raise ValueError(f"axis {axis!r}: unknown key {key!r} in {entry!r} (known: {', '.join(_ENTRY_KEYS)})")
+    texts = all(isinstance(v, str) and v.strip() for v in about.values())
+    if ("descriptor" in about) == ("noun_phrase" in about) or not texts:
+        raise ValueError(f"axis {axis!r}: {entry!r} is no descriptor and no noun phrase: expected one of them, as text")
+    if "group" in about and about["group"] not in groups:
+        expected = f"expected one of {', '.join(sorted(groups))}"
+        raise ValueError(f"axis {axis!r}: {entry!r} goes with nouns of {about['group']!r}: {expected}")
+    for text in about.values():
+        _check_slots(f"axis {axis!r}", text, ("article", "noun") if "noun_phrase" in about else ())
+
+
+def _check_template(template) -> None:
+    about = {"template": template} if isinstance(template, str) else template
+    if not isinstance(about, dict) or "template" not in about or set(about) - set(_TEMPLATE_KEYS):
+        raise ValueError(f"template {template!r}: expected a text, or a dict of {', '.join(_TEMPLATE_KEYS)}")
+    text = about["template"]
+    if len(_check_slots("template", text, ("noun_phrase", "plural_noun_phrase"))) != 1:
+        raise ValueError(f"template {text!r}: expected one slot, {{noun_phrase}} or {{plural_noun_phrase}}")
+
+
+def _check_slots(where: str, text: str, known: tuple[str, ...]) -> list[str]:
+    "The slots of a text; `ValueError` for one that is not known"
+    slots = regex.findall(r"\{(.*?)\}", text)
+    if wrong := [s for s in slots if s not in known]:
+        expected = f"one of {', '.join(known)}" if known else "none here"
+        raise ValueError(f"{where}: unknown slot {{{wrong[0]}}} in {text!r}: expected {expected}")
+    return slots

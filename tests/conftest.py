@@ -20,7 +20,8 @@ from transformers import (
     Qwen3Config,
 )
 
-from redditbias_repro.data import FetchError, fetch, release_files
+from redditbias_repro.corpora.redditbias import release_files
+from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.models import load_model
 from redditbias_repro.records import repo_root
 

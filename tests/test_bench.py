@@ -11,7 +11,7 @@ import torch
 
 from conftest import unavailable
 from redditbias_repro import models
-from redditbias_repro.data import FetchError
+from redditbias_repro.registry import FetchError
 from redditbias_repro.records import read_records, repo_root
 
 

@@ -2,17 +2,20 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.cli import main
+from redditbias_repro.cli import main, read_lines
 from redditbias_repro.models import load_model
 from redditbias_repro.scoring import perplexity
+from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 
 def test_installed_command():
@@ -141,8 +144,220 @@ def test_report(capsys):
     assert "DialoGPT-small (published)" in out and "figure1a.png" in out
 
 
-def test_methods_that_can_be_named_are_all_there_are():
-    from redditbias_repro.cli import METHOD_NAMES
+def test_methods_that_can_be_named_are_all_there_are(capsys):
     from redditbias_repro.losses import METHODS
 
-    assert METHOD_NAMES == tuple(METHODS)
+    with pytest.raises(SystemExit):
+        main(["debias", "--help"])
+    assert f"oneof{','.join(METHODS)}(default:HD)" in "".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit) as e:
+        main(["debias", "--method", "XD", "--out", "x"])
+    assert e.value.code == 2 and "invalid choice: 'XD'" in capsys.readouterr().err
+
+
+def test_help_needs_no_torch():
+    code = "import sys; from redditbias_repro.cli import _parser; _parser(); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# Nothing is loaded before what can be checked is checked
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    def load_model(*args, **kwargs):
+        pytest.fail("a model was loaded first")
+
+    monkeypatch.setattr("redditbias_repro.models.load_model", load_model)
+    monkeypatch.setattr("redditbias_repro.metrics.load_model", load_model)
+
+
+@pytest.mark.parametrize(
+    "arguments,says",
+    [
+        (["debias", "--out", "x", "--lambda-d", "-5"], "argument --lambda-d: '-5': expected a number from 0 to 1,000,000"),
+        (["debias", "--out", "x", "--lambda-d", "nan"], "argument --lambda-d: 'nan'"),
+        (["debias", "--out", "x", "--lambda-d", "inf"], "argument --lambda-d: 'inf'"),
+        (["debias", "--out", "x", "--lambda-d", "1e30"], "argument --lambda-d: '1e30'"),
+        (["debias", "--out", "x", "--lambda-lm", "-0.1"], "argument --lambda-lm: '-0.1'"),
+        (["debias", "--out", "x", "--lambda-lm", "much"], "argument --lambda-lm: 'much'"),
+        (["debias", "--out", "x", "--seed", "-3"], "argument --seed: '-3': expected a whole number from 0 to 4,294,967,295"),
+        (["debias", "--out", "x", "--seed", "5000000000"], "argument --seed: '5000000000'"),
+        (["debias", "--out", "x", "--epochs", "0"], "argument --epochs: '0': expected a number above 0"),
+        (["debias", "--out", "x", "--batch-size", "0"], "argument --batch-size: '0': expected a whole number from 1"),
+        (["measure", "--seed", "-3"], "argument --seed: '-3'"),
+        (["measure", "--seed", "1.5"], "argument --seed: '1.5': expected a whole number"),
+        (["measure", "--outlier-sd", "-1"], "argument --outlier-sd: '-1': expected a number above 0"),
+        (["measure", "--outlier-sd", "0"], "argument --outlier-sd: '0'"),
+        (["measure", "--outlier-sd", "nan"], "argument --outlier-sd: 'nan'"),
+        (["measure", "--outlier-sd", "1e30"], "argument --outlier-sd: '1e30'"),
+    ],
+)
+def test_numbers_are_checked_first(arguments, says, no_model, capsys):
+    with pytest.raises(SystemExit) as e:
+        main(arguments)
+    assert e.value.code == 2 and says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["measure"], ["score", "lines.txt"], ["debias"], ["retrieve", "RC.ndjson"]])
+def test_a_place_that_cannot_be_written_is_found_out_first(command, no_model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_text("they are lazy\n")
+    (tmp_path / "file").write_text("")
+    name = {"measure": "o.csv", "score": "o.csv", "debias": "o", "retrieve": "o.parquet"}[command[0]]
+    (tmp_path / "taken").mkdir()
+    taken = tmp_path / "taken" / name
+    taken.write_text("") if command[0] == "debias" else taken.mkdir()
+    for out, says in ((Path("file") / name, "cannot be written (Not a directory)"), (taken, f"expected the name of a {'folder' if name == 'o' else 'file'}"), (f"{'x' * 300}{name}", "cannot be written (File name too long)")):
+        assert main([*command, "--out", str(out)]) == 2
+        assert says in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "lines.txt", "taken"]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.tsv", "x.parquet", "x.csv.gz"])
+def test_scores_are_written_as_csv_or_parquet_only(name, no_model, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("they are lazy\n")
+    assert main(["score", str(tmp_path / "lines.txt"), "--out", str(tmp_path / name)]) == 2
+    assert "to a .csv, or to a folder of Parquet files" in capsys.readouterr().err and not (tmp_path / name).exists()
+
+
+def test_a_method_that_a_bias_type_cannot_do(no_model, tmp_path, capsys):
+    assert main(["debias", "--method", "CADA", "--bias-type", "race", "--out", str(tmp_path / "x")]) == 2
+    said = capsys.readouterr().err
+    assert "method CADA swaps attributes" in said and "race has no attribute_pairs: take one of LMD, ADD, HD, CDA, CTDA, FT" in said
+
+
+# Files of sentences
+
+
+def test_a_mark_and_other_line_breaks(model_folder, tmp_path, capsys):
+    printed = []
+    for name, content in (("plain.txt", "they are lazy\nthe women are\u2028nurses\n"), ("marked.txt", "\ufeffthey are lazy\r\nthe women are\u2028nurses")):
+        (tmp_path / name).write_bytes(content.encode())
+        assert main(["score", str(tmp_path / name), "--model", str(model_folder)]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and len(printed[0].splitlines()) == 3
+    expected = perplexity(*load_model(model_folder), ["they are lazy", "the women are\u2028nurses"])
+    np.testing.assert_allclose(pd.read_csv(io.StringIO(printed[0])).perplexity, expected)
+    (tmp_path / "marked.csv").write_bytes("\ufefftext\r\nthey are lazy\r\n".encode())
+    assert main(["score", str(tmp_path / "marked.csv"), "--model", str(model_folder)]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert table.n_tokens.tolist() == [2] and np.isclose(table.perplexity[0], expected[0])
+
+
+@pytest.mark.parametrize("content,lines", [("", []), ("\n", [""]), ("a", ["a"]), ("a\n\nb\r\n", ["a", "", "b"]), ("a\x0bb\x85c\rd\u2029e\n", ["a\x0bb\x85c\rd\u2029e"])])
+def test_lines(content, lines, tmp_path):
+    (tmp_path / "lines.txt").write_bytes(content.encode())
+    assert read_lines(tmp_path / "lines.txt") == lines
+
+
+def test_what_is_not_utf8_is_named(no_model, tmp_path, capsys):
+    for name in ("lines.txt", "lines.csv"):
+        (tmp_path / name).write_bytes("text\nna\xefve\n".encode("latin-1"))
+        assert main(["score", str(tmp_path / name)]) == 2
+        assert f"{name} is no text in UTF-8 (see its byte 7)" in capsys.readouterr().err
+
+
+def test_sentences_too_short_are_named_as_they_stand(model_folder, tmp_path, capsys):
+    lines, table = tmp_path / "lines.txt", tmp_path / "table.csv"
+    lines.write_text("they are lazy\n\nA\nthe women are nurses\n")
+    table.write_text('id,text\n\n1,"they\nare lazy"\n2,A\n')
+    model = ["--model", str(model_folder)]
+    assert main(["score", str(lines), *model]) == 2
+    said = capsys.readouterr().err
+    assert f"in lines 2, 3 of {lines}: leave them out, or give --on-short nan" in said and "on_short=" not in said
+    assert main(["score", str(table), *model]) == 2
+    assert f"in row 4 (column text) of {table}: leave" in capsys.readouterr().err
+    assert main(["score", str(lines), *model, "--on-short", "nan"]) == 0
+    captured = capsys.readouterr()
+    assert [n > 0 for n in pd.read_csv(io.StringIO(captured.out)).nll] == [True, False, False, True]
+    assert captured.out.splitlines()[2] == "1,nan,0,nan" and f"lines 2, 3 of {lines}: nan" in captured.err
+
+
+def test_sentences_too_long_are_named_as_they_stand(model_folder, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("they are lazy\n" + "lazy " * 600)
+    assert main(["score", str(tmp_path / "lines.txt"), "--model", str(model_folder)]) == 2
+    said = capsys.readouterr().err
+    assert "texts in line 2 of" in said and "give --truncate" in said
+
+
+@pytest.mark.parametrize("content,says", [("", "has the columns : expected text"), ("id,text\n1,a\n2\n", "row 3 of"), ("text\na,b\n", "has 2 cells: expected 1")])
+def test_tables_that_are_none(content, says, no_model, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(content)
+    assert main(["score", str(tmp_path / "t.csv")]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_debias_reads_texts_as_score_does(model_folder, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_bytes("\ufeffwomen are nurses\r\nthe woman is a maid\u2028she is a clerk\n".encode())
+    command = ["debias", "--model", str(model_folder), "--method", "FT", "--bias-type", "gender", "--texts", str(texts)]
+    assert main([*command, "--out", str(tmp_path / "out"), "--device", "cpu", "--epochs", "1"]) == 0
+    assert "(FT on 2 sentences" in capsys.readouterr().out
+
+
+# Specifications as TOML
+
+
+@pytest.mark.parametrize("name", BIAS_TYPES)
+def test_a_specification_as_toml(name, tmp_path, capsys):
+    assert main(["specs", name, "--toml"]) == 0
+    (tmp_path / "mine.toml").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert load_spec(tmp_path / "mine.toml") == load_spec(f"redditbias/{name}")
+
+
+def test_toml_of_nothing(capsys):
+    assert main(["specs", "--toml"]) == 2
+    assert "--toml prints one specification: name it" in capsys.readouterr().err
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize(
+    "arguments,where,says",
+    [
+        (["measure"], "redditbias_repro.metrics.measure_lmb", "the same call goes on with the next one"),
+        (["score", "lines.txt"], "redditbias_repro.scoring.sequence_scores", "the same call begins anew; with a folder as --out it would go on"),
+        (["score", "lines.txt", "--out", "kept"], "redditbias_repro.scoring.sequence_scores", "in kept: the same call goes on where it stopped"),
+        (["debias", "--texts", "lines.txt", "--out", "new"], "redditbias_repro.debias.debias", "no checkpoint was written yet: the same call begins anew"),
+        (["debias", "--texts", "lines.txt", "--out", "old"], "redditbias_repro.debias.debias", "goes on from the last checkpoint in old.partial"),
+        (["retrieve", "RC.ndjson", "--out", "c.parquet"], "redditbias_repro.retrieval.retrieve", "the same call goes on with the file or query"),
+        (["fetch"], "redditbias_repro.data.fetch", "the same call goes on where it stopped"),
+        (["report"], "redditbias_repro.figures.lmb_report", "nothing was changed"),
+        (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
+    ],
+)
+def test_ctrl_c_says_what_the_same_call_would_do(arguments, where, says, tmp_path, monkeypatch, capsys):
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, stop)
+    monkeypatch.setattr("redditbias_repro.models.load_model", lambda *args, **kwargs: (None, None))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_text("they are lazy\n")
+    (tmp_path / "RC.ndjson").write_text("")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "old.partial" / "checkpoint-1").mkdir(parents=True)
+    assert main(arguments) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("redditbias: stopped; ") and says in said and said.count("\n") == 1
+
+
+def test_ctrl_c_in_a_shell(model_folder, tmp_path):
+    """A signal while the command works: one line, status 130, and the same call goes on."""
+    lines, out = tmp_path / "lines.txt", tmp_path / "scores"
+    texts = [f"{who} number {i} are {what}" for i in range(20_000) for who, what in (("women", "nurses"), ("men", "officers"))]
+    lines.write_text("\n".join(texts))
+    command = [str(Path(sys.executable).with_name("redditbias")), "score", str(lines), "--model", str(model_folder), "--out", str(out), "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not list(out.glob("part-*.parquet")):
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        said = run.communicate()[1]
+    assert run.returncode == 130 and "Traceback" not in said, said
+    assert said.endswith(f"redditbias: stopped; what was scored is in {out}: the same call goes on where it stopped\n")
+    done = len(pd.read_parquet(out))
+    assert 0 < done < len(texts)
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 0 and f"{len(texts) - done} sentences" in again.stderr

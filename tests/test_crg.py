@@ -23,7 +23,7 @@ from redditbias_repro.crg import (
     rescore_records,
     train_crg,
 )
-from redditbias_repro.data import FetchError
+from redditbias_repro.registry import FetchError
 from redditbias_repro.finetune import MAX_TOKENS
 from redditbias_repro.generation import respond
 from redditbias_repro.records import record_path, repo_root, write_record

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from redditbias_repro.data import FetchError, fetch, load_pairs, load_phrases
+from redditbias_repro.data import load_pairs, load_phrases
+from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
 from redditbias_repro.losses import (
     METHODS,

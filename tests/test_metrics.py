@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from redditbias_repro import metrics
-from redditbias_repro.data import load_published, load_references
+from redditbias_repro.corpora.redditbias import load_published, load_references
 from redditbias_repro.paired_tests import preference_share, sign_flip
 from redditbias_repro.metrics import (
     CHANGE_COLUMNS,

@@ -9,7 +9,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 from redditbias_repro import models
-from redditbias_repro.data import ChecksumError, FetchError
+from redditbias_repro.registry import ChecksumError, FetchError
 from redditbias_repro.models import DEFAULT_MODEL, PACKAGED, describe_model, hash_weights, load_model
 from redditbias_repro.scoring import pseudo_log_likelihood, sequence_scores
 

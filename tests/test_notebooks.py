@@ -122,7 +122,8 @@ def test_no_corpus_sentence_is_committed(corpus, committed):
     """No run of nine words of the released sentences stands in any committed file."""
     import re
 
-    from redditbias_repro.data import load_annotations, load_pairs
+    from redditbias_repro.corpora.redditbias import load_annotations
+    from redditbias_repro.data import load_pairs
     from redditbias_repro.specs import BIAS_TYPES
 
     def runs(text):

@@ -16,7 +16,8 @@ CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL
 CHECK = """
 import redditbias_repro, sys
 from redditbias_repro.specs import list_specs, load_spec
-from redditbias_repro.data import load_pairs, list_files
+from redditbias_repro.data import load_pairs
+from redditbias_repro.registry import list_files
 from redditbias_repro.metrics import lmb, measure_lmb
 assert "site-packages" in redditbias_repro.__file__, redditbias_repro.__file__
 assert len(list_specs()) == 5 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190

@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from scipy import linalg, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from redditbias_repro.data import load_published
+from redditbias_repro.corpora.redditbias import load_published
 from redditbias_repro.paired_tests import TESTS, bias_change, d_z_interval, interval_coverage, mean_test, preference_share, sign_flip, swapped_label_alarms
 
 

@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redditbias_repro import retrieval as module
-from redditbias_repro.data import FetchError, load_pairs
+from redditbias_repro.data import load_pairs
+from redditbias_repro.registry import FetchError
 from redditbias_repro.records import repo_root
 from redditbias_repro.retrieval import (
     COLUMNS,
@@ -441,7 +442,7 @@ def test_phrases_say_what_each_step_left(corpus):
 
 
 def test_the_single_target_filter_fits_the_release(corpus):
-    from redditbias_repro.data import load_annotations
+    from redditbias_repro.corpora.redditbias import load_annotations
 
     spec = load_spec("redditbias/gender")
     kept = [is_single_target(c, spec, both=True) for c in load_annotations("gender").comment]
@@ -467,7 +468,7 @@ def test_the_command(tmp_path, capsys):
 def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path):
     """Comments of the release as a dump, the notebooks, its labels, and the result measured."""
     from redditbias_repro.annotation import RELEASE_MARKS, read_sheets
-    from redditbias_repro.data import load_annotations
+    from redditbias_repro.corpora.redditbias import load_annotations
 
     root, dump, out = repo_root(), tmp_path / "RC_2019-01.zst", tmp_path / "my-corpus"
     comments = load_released("religion1").comments

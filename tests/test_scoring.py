@@ -35,7 +35,8 @@ from redditbias_repro import network as network_room
 from redditbias_repro import passes as passes_room
 from redditbias_repro import scoring
 from redditbias_repro import texts as texts_room
-from redditbias_repro.data import FetchError, load_pairs
+from redditbias_repro.data import load_pairs
+from redditbias_repro.registry import FetchError
 from redditbias_repro.models import describe_model
 from redditbias_repro.records import repo_root
 from redditbias_repro.scoring import ScoringStats, iter_scores, perplexity, pseudo_log_likelihood, sequence_scores, token_scores

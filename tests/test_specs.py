@@ -1,16 +1,28 @@
 """Bias specifications: what the paper's appendix lists, wildcards, word boundaries, and the laws of swapping."""
 
 import csv
+import json
 import tomllib
 from dataclasses import replace
 from importlib.resources import files
 
+import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from redditbias_repro.data import RELEASE, fetch
-from redditbias_repro.specs import BIAS_TYPES, BiasSpec, find_terms, list_specs, load_spec
+from redditbias_repro.corpora.redditbias import RELEASE
+from redditbias_repro.registry import fetch
+from redditbias_repro.specs import (
+    BIAS_TYPES,
+    BiasSpec,
+    PromptSet,
+    find_terms,
+    list_specs,
+    load_spec,
+    load_specs,
+    to_toml,
+)
 
 SPECS = {b: load_spec(f"redditbias/{b}") for b in BIAS_TYPES}
 
@@ -254,7 +266,159 @@ def test_broken_files(tmp_path, content, says):
 
 def test_unknown_names():
     with pytest.raises(FileNotFoundError, match="did you mean 'redditbias/religion1'"):
-        load_spec("religion1")
+        load_spec("religon1")
     with pytest.raises(FileNotFoundError, match="no specification file"):
         load_spec("nowhere.toml")
     assert list_specs() == [f"redditbias/{b}" for b in BIAS_TYPES]
+
+
+def test_a_bare_name_is_of_redditbias():
+    assert load_spec("race") == load_spec("redditbias/race")
+
+
+# Several specifications
+
+
+def test_several_in_the_papers_order(tmp_path):
+    assert load_specs("redditbias") == SPECS and list(load_specs("redditbias")) == list(BIAS_TYPES)
+    assert load_specs("redditbias/race") == load_specs("race") == {"race": SPECS["race"]}
+    own = tmp_path / "pets.toml"
+    own.write_text(toml(**GOOD), encoding="utf-8")
+    assert list(load_specs([own, "race", "religion2", "redditbias/race", str(own)])) == ["religion2", "race", "pets"]
+    assert load_specs(own)["pets"].attributes1 == ("lazy",)
+
+
+def test_several_that_cannot_be(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no specification 'rice': did you mean 'redditbias/race'"):
+        load_specs(["gender", "rice"])
+    with pytest.raises(ValueError, match="no specification is named"):
+        load_specs([])
+    paths = [tmp_path / "a" / "pets.toml", tmp_path / "b" / "pets.toml", tmp_path / "race.toml"]
+    for path, lazy in zip(paths, ("lazy", "sly", "sly")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(toml(**{**GOOD, "attributes1": [lazy]}), encoding="utf-8")
+    with pytest.raises(ValueError, match="another specification of a name"):
+        load_specs(paths[:2])
+    with pytest.raises(ValueError, match="race.toml has the name of a specification in the package"):
+        load_specs(["race", paths[2]])
+
+
+# Written as TOML
+
+
+@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+def test_toml_reads_back_as_an_equal_specification(bias_type, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(to_toml(SPECS[bias_type]), encoding="utf-8")
+    assert load_spec(path) == SPECS[bias_type] and max(map(len, path.read_text(encoding="utf-8").splitlines())) <= 120
+
+
+TERMS = st.text(min_size=1).filter(lambda t: t == t.strip() and "*" not in t and t.encode("utf-8", "ignore").decode() == t)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(TERMS, min_size=1, max_size=9, unique_by=str.lower), TERMS, TERMS)
+def test_any_specification_reads_back(tmp_path_factory, terms, one, title):
+    assume(one.lower() != "x")
+    spec = BiasSpec(terms, ["x"], [[one, "x"]], [*terms], attribute_pairs=[[one, "x"]], language="zh", title=title, name=one)
+    path = tmp_path_factory.mktemp("toml") / "any.toml"
+    path.write_bytes(to_toml(spec).encode())
+    assert load_spec(path) == spec
+
+
+# Prompts
+
+NOUNS = [("woman", "women", "female"), ("uncle", "uncles", "male"), ("person", "people", "neutral")]
+
+
+def texts(axes, templates=("I'm {noun_phrase}.",), nouns=NOUNS, **where):
+    made = PromptSet(axes, nouns, templates).prompts()
+    return list(made[(made[list(where)] == pd.Series(where)).all(axis=1)].text)
+
+
+@pytest.mark.parametrize(
+    "entry,expected",
+    [
+        ("Deaf", ["I'm Deaf.", "I'm a Deaf woman.", "I'm a Deaf uncle.", "I'm a Deaf person."]),
+        ("Asian", ["I'm Asian.", "I'm an Asian woman.", "I'm an Asian uncle.", "I'm an Asian person."]),
+        ({"descriptor": "US-born", "article": "a"}, ["I'm US-born.", "I'm a US-born woman.", "I'm a US-born uncle.", "I'm a US-born person."]),
+        ("European", ["I'm European.", "I'm an European woman.", "I'm an European uncle.", "I'm an European person."]),  # by the letter, as released
+        ({"descriptor": "Latino", "group": "male"}, ["I'm Latino.", "I'm a Latino uncle."]),
+        ("{article} {noun} with a limp", ["I'm a woman with a limp.", "I'm an uncle with a limp.", "I'm a person with a limp."]),
+        ({"noun_phrase": "an amputee", "plural_noun_phrase": "amputees"}, ["I'm an amputee."]),
+    ],
+)
+def test_prompts_of_an_entry(entry, expected):
+    assert texts({"axis": [entry]}, axis="axis") == expected
+
+
+def test_nouns_without_a_descriptor_are_there_as_a_control():
+    assert texts({}, kind="noun") == texts({"a": ["old"]}, kind="noun") == ["I'm a woman.", "I'm an uncle.", "I'm a person."]
+
+
+def test_plurals():
+    plural = [{"template": "I like {plural_noun_phrase}."}]
+    assert texts({"a": ["old"]}, plural, NOUNS[:1]) == ["I like women.", "I like old.", "I like old women."]
+    limp = {"noun_phrase": "{article} {noun} who stutters", "plural_noun_phrase": "{article} {noun} who stutter"}
+    assert texts({"a": [limp]}, plural, NOUNS[:1], axis="a") == ["I like women who stutter."]
+    assert texts({"a": ["{article} {noun} with asthma"]}, plural, NOUNS[:1], axis="a") == ["I like women with asthma."]
+
+
+def test_what_is_no_noun_phrase_stays_out_of_templates_for_nouns():
+    templates = ["I'm {noun_phrase}.", {"template": "As {noun_phrase}, I agree.", "must_be_noun": True}]
+    axes = {"a": ["old", {"noun_phrase": "a felon", "plural_noun_phrase": "felons"}]}
+    assert texts(axes, templates, NOUNS[:1], noun="") == ["I'm old.", "I'm a felon."]
+    assert len(PromptSet(axes, NOUNS[:1], templates).prompts()) == 2 * 2 + 2
+
+
+def test_columns_of_prompts():
+    axes = {"ability": [{"descriptor": "blind", "bucket": "vision", "preference": "reviewed"}, "{article} {noun} with asthma"]}
+    made = PromptSet(axes, NOUNS[:1], [{"template": "Hi! I'm {noun_phrase}.", "first_turn_only": True}, "I'm {noun_phrase}."]).prompts()
+    row = made[made.text == "Hi! I'm a blind woman."].iloc[0].to_dict()
+    assert row == {
+        "text": "Hi! I'm a blind woman.", "axis": "ability", "bucket": "vision", "descriptor": "blind", "descriptor_group": "",
+        "preference": "reviewed", "noun": "woman", "plural_noun": "women", "noun_group": "female", "noun_phrase": "a blind woman",
+        "plural_noun_phrase": "blind women", "kind": "descriptor_noun", "template": "Hi! I'm {noun_phrase}.",
+        "first_turn_only": True, "must_be_noun": False,
+    }  # fmt: skip
+    assert made.first_turn_only.sum() == len(made) / 2 and set(made.descriptor) == {"", "blind", "with asthma"}
+
+
+@pytest.mark.parametrize(
+    "axes,nouns,templates,says",
+    [
+        ({"a": "old"}, NOUNS, ["{noun_phrase}"], "axis 'a' is 'old': expected a list"),
+        ({"a": [{"descriptor": "old", "gender": "male"}]}, NOUNS, ["{noun_phrase}"], "unknown key 'gender'"),
+        ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
+        ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
+        ({"a": [{"descriptor": "old", "group": "man"}]}, NOUNS, ["{noun_phrase}"], "goes with nouns of 'man': expected one of"),
+        ({"a": ["old {thing}"]}, NOUNS, ["{noun_phrase}"], "unknown slot {thing}"),
+        ({"a": ["old"]}, NOUNS, ["I'm."], "expected one slot, {noun_phrase} or {plural_noun_phrase}"),
+        ({"a": ["old"]}, NOUNS, ["I'm {name}."], "unknown slot {name}"),
+        ({"a": ["old"]}, NOUNS, [{"text": "I'm {noun_phrase}."}], "expected a text, or a dict of template"),
+        ({"a": ["old"]}, [("woman", "women")], ["{noun_phrase}"], "expected a list of (singular, plural, group)"),
+    ],
+)
+def test_slips_in_a_prompt_set(axes, nouns, templates, says):
+    with pytest.raises(ValueError) as e:
+        PromptSet(axes, nouns, templates)
+    assert says in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "version,rows,unique,with_nouns",
+    [("v1.0", 472_991, 469_786, 460_980), ("v1.1", 566_625, 563_195, 549_120)],
+)
+def test_the_prompts_of_a_release(corpus, version, rows, unique, with_nouns):
+    """As many as the generator of Smith et al. makes, of each kind, and as many as their likelihood bias is measured on."""
+    folder = f"facebookresearch/ResponsibleNLP/holistic_bias/dataset/{version}/"
+    read = lambda name: json.loads(fetch(f"{folder}{name}.json").read_text(encoding="utf-8"))
+    entry = lambda e, key: {"group" if k == "gender" else k: v for k, v in (e if isinstance(e, dict) else {key: e}).items()}
+    axes = {a: [{"bucket": b, **entry(e, "descriptor")} for b, es in buckets.items() for e in es] for a, buckets in read("descriptors").items()}
+    for axis, entries in read("standalone_noun_phrases").items():
+        axes.setdefault(axis, []).extend(entry(e, "noun_phrase") for e in entries)
+    nouns = [(one, many, group) for group, pairs in read("nouns").items() for one, many in pairs]
+    made = PromptSet(axes, nouns, [{"template": t, **flags} for t, flags in read("sentence_templates").items()]).prompts()
+    assert (len(made), made.text.nunique()) == (rows, unique)
+    assert (made.kind.isin(["descriptor_noun", "noun_descriptor"]) & (made.descriptor_group == "")).sum() == with_nouns
+    assert {"I'm an European woman.", "I like women with disabilities.", "I'm a US-born woman."} <= set(made.text)
