@@ -419,7 +419,7 @@ def first_group(rows):
 
 
 def short_table(rows):
-    """The README's: how many times as long as the tree each contender takes."""
+    """That of docs/scoring.md: how many times as long as the tree each contender takes."""
     names = {"batches": "our batches", "lm_eval": "lm-eval", "minicons": "minicons", "loop": "one by one"}
     wide = rows.pivot(index="input", columns="method", values="times")
     wide = wide[[c for c in names if c in wide]].map("{:.1f} ×".format, na_rep="").replace("nan ×", "").rename(columns=names)
@@ -482,7 +482,7 @@ MARKS = ("<!-- bench: written by `make bench BENCH=--readme` -->", "<!-- /bench 
 def write_readme():
     from redditbias_repro.records import write_atomic
 
-    path = ROOT / "README.md"
+    path = ROOT / "docs" / "scoring.md"
     before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
     write_atomic(path, f"{before}{MARKS[0]}\n\n{report()}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
 
@@ -496,7 +496,7 @@ def main():
     parser.add_argument("--contenders", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--fresh", action="store_true", help="measure all anew")
     parser.add_argument("--draw", action="store_true", help="measure nothing: table and figure from the records that are there")
-    parser.add_argument("--readme", action="store_true", help="also put the short table into README.md")
+    parser.add_argument("--readme", action="store_true", help="also put the short table into docs/scoring.md")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:

@@ -333,25 +333,27 @@ def _debias(args) -> None:
     print(f"after:  redditbias measure --model {run.folder} --bias-type {args.bias_type}")
 
 # %% ../nbs/09_cli.ipynb #55f1d997
-MARKS = {
-    name: (f"<!-- {name}: written by `redditbias report --readme` -->", f"<!-- /{name} -->")
-    for name in ("lmb", "changes", "lmp", "downstream")
-}
+MARKS = "<!-- {0}: written by `redditbias report --readme` -->", "<!-- /{0} -->"
+
+
+def _fill(page: str, texts: dict[str, str]) -> str:
+    "A page with the text between the marks of each name that it has"
+    for name, text in texts.items():
+        begin, end = (mark.format(name) for mark in MARKS)
+        if begin in page:
+            before, rest = page.split(begin)
+            page = f"{before}{begin}\n\n{text}\n{end}{rest.split(end)[1]}"
+    return page
 
 
 def _report(args) -> None:
-    from redditbias_repro.figures import changes_report, downstream_report, lmb_report, lmp_report
+    from redditbias_repro import figures
     from redditbias_repro.records import project_path, write_atomic
 
-    texts = {"lmb": lmb_report(), "changes": changes_report(), "lmp": lmp_report(), "downstream": downstream_report()}
-    if args.readme:
-        path = project_path("README.md")
-        content = path.read_text(encoding="utf-8")
-        for name, (begin, end) in MARKS.items():
-            before, rest = content.split(begin)
-            content = f"{before}{begin}\n\n{texts[name]}\n{end}{rest.split(end)[1]}"
-        write_atomic(path, content)
-    print("\n".join(t for t in texts.values() if t))
+    texts = {name: getattr(figures, f"{name}_report")() for name in ("front", "lmb", "changes", "lmp", "downstream")}
+    for path in [project_path("README.md"), *sorted(project_path("docs").glob("*.md"))] if args.readme else ():
+        write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
+    print("\n".join(t for name, t in texts.items() if t and name != "front"))
     folder = project_path("figures", "redditbias")
     for path in sorted(p for p in folder.iterdir() if p.suffix in (".png", ".svg", ".csv", ".md")):
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
@@ -470,7 +472,7 @@ def _specs_options(p: argparse.ArgumentParser) -> None:
 
 
 def _report_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--readme", action="store_true", help="also put the tables into README.md")
+    p.add_argument("--readme", action="store_true", help="also put the tables into README.md and docs/*.md")
 
 # %% ../nbs/09_cli.ipynb #c79af95c
 def _parser() -> argparse.ArgumentParser:

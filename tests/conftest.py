@@ -149,3 +149,8 @@ def turns():
         return load_multiwoz("test", "convlab")
     except FetchError as e:
         unavailable(f"MultiWOZ cannot be had: {e}")
+
+
+def pages(folder):
+    """README and docs as one text."""
+    return "\n".join(p.read_text(encoding="utf-8") for p in (folder / "README.md", *sorted((folder / "docs").glob("*.md"))))

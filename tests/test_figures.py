@@ -7,14 +7,38 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from conftest import pages
 
 from redditbias_repro.claims import check_claims, gather_cells
-from redditbias_repro.figures import changes_report, check_downstream, crg_tests, downstream_report, downstream_table, dst_tests, inconsistencies, lmb_report, lmp_report, plot_downstream, plot_lmb, plot_lmp, plot_runs, record_origins, save_figure, save_table, search_table, table1, table1_differences, table3_wide, to_markdown
+from redditbias_repro.data import load_phrases
 from redditbias_repro.dst import score_dst
+from redditbias_repro.figures import (
+    changes_report,
+    check_downstream,
+    crg_tests,
+    downstream_report,
+    downstream_table,
+    dst_tests,
+    front_report,
+    inconsistencies,
+    lmb_report,
+    lmp_report,
+    plot_downstream,
+    plot_lmb,
+    plot_lmp,
+    plot_runs,
+    record_origins,
+    save_figure,
+    save_table,
+    search_table,
+    table1,
+    table1_differences,
+    table3_wide,
+    to_markdown,
+)
 from redditbias_repro.metrics import LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table, published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.resampling import pack_bits, pack_dialogues, verdict_of
-from redditbias_repro.data import load_phrases
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
 
 
@@ -175,7 +199,7 @@ def test_committed_table_is_made_from_the_committed_records(committed):
 
 
 def test_readme_shows_the_committed_records(committed):
-    assert lmb_report(committed / "results") in (committed / "README.md").read_text(encoding="utf-8")
+    assert lmb_report(committed / "results") in pages(committed) and front_report(committed / "results") in (committed / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_committed_grid(committed):
@@ -215,7 +239,7 @@ def test_committed_tables_of_debiasing(committed):
     np.testing.assert_allclose(pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5)
     model = "smollm2-135m-instruct"
     assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside", "changes") for s in (".svg", ".png"))
-    readme = (committed / "README.md").read_text(encoding="utf-8")
+    readme = pages(committed)
     assert lmp_report(results) in readme and changes_report(results) in readme
 
 
@@ -241,12 +265,12 @@ def test_the_committed_downstream_results(committed):
         assert kept.settings.tolist() == table.settings.tolist() and kept.trained_on.tolist() == table.trained_on.tolist() and kept.method.tolist() == table.method.tolist()
     kept, made = pd.read_csv(figures / "downstream_claims.csv"), check_downstream(results)
     assert kept[["task", "bias_type", "method", "verdict"]].values.tolist() == made[["task", "bias_type", "method", "verdict"]].values.tolist()
-    assert downstream_report(results) in (committed / "README.md").read_text(encoding="utf-8")
+    assert downstream_report(results) in pages(committed)
 
 
 def test_what_the_readme_says_of_the_tasks(committed):
     """Every number in its prose is the records'."""
-    readme = " ".join((committed / "README.md").read_text(encoding="utf-8").split())
+    readme = " ".join(pages(committed).split())
     dst, crg = (tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests))
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
     dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
@@ -264,7 +288,7 @@ def test_what_the_readme_says_of_the_tasks(committed):
 
 def test_what_the_readme_says_of_debiasing(committed):
     """Every number in its prose is the records'."""
-    results, readme = committed / "results", " ".join((committed / "README.md").read_text(encoding="utf-8").split())
+    results, readme = committed / "results", " ".join(pages(committed).split())
     table = lmb_table(folder=results).query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and swap == 'targets' and outlier_sd.isna()")
     t, t_log, p_log, significant = (table.set_index(["method", "bias_type"])[c] for c in ("t", "t_log", "p_log", "significant"))
     changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
@@ -465,4 +489,4 @@ def test_what_the_readme_says_lmd_reaches(committed, corpus):
     for b in ("religion2", "race"):
         phrases, firsts = load_phrases(b, "train", "redditbias").text, tuple(dict.fromkeys(p[0].lower() for p in load_spec(f"redditbias/{b}").pairs))
         shares[b] = 100 * phrases.map(lambda t: bool(match_terms(t, firsts))).mean()
-    assert f"for Religion #2 and Race P alone reaches {shares['religion2']:.0f} and {shares['race']:.0f} % of the phrases" in (committed / "README.md").read_text(encoding="utf-8")
+    assert f"for Religion #2 and Race P alone reaches {shares['religion2']:.0f} and {shares['race']:.0f} % of the phrases" in pages(committed)
