@@ -350,10 +350,10 @@ def _report(args) -> None:
     from redditbias_repro import figures
     from redditbias_repro.records import project_path, write_atomic
 
-    texts = {name: getattr(figures, f"{name}_report")() for name in ("front", "lmb", "changes", "lmp", "downstream")}
+    texts = {name: getattr(figures, f"{name}_report")() for name in ("front", "lmb", "changes", "found", "lmp", "downstream")}
     for path in [project_path("README.md"), *sorted(project_path("docs").glob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
-    print("\n".join(t for name, t in texts.items() if t and name != "front"))
+    print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found")))
     folder = project_path("figures", "redditbias")
     for path in sorted(p for p in folder.iterdir() if p.suffix in (".png", ".svg", ".csv", ".md")):
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -23,8 +23,9 @@ from .specs import BIAS_TYPES, load_spec
 __all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'BESIDE', 'SIZES', 'ABOUT',
            'CHANGE', 'TASKS', 'LOSES', 'SAME', 'to_markdown', 'save_table', 'save_figure', 'table1',
            'table1_differences', 'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report',
-           'front_report', 'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table',
-           'dst_tests', 'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
+           'front_report', 'changes_report', 'found_report', 'lmp_report', 'record_origins', 'search_table',
+           'downstream_table', 'dst_tests', 'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream',
+           'inconsistencies']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -348,6 +349,87 @@ def changes_report(
     before = "; ".join(f"{m}: " + ", ".join(f"{load_spec(f'redditbias/{b}').title} {gap:+.3f}" for b, gap in own.drop_duplicates("bias_type").set_index("bias_type").gap_before.reindex([b for b in BIAS_TYPES if b in set(own.bias_type)]).items()) for m, own in table.groupby("model"))
     seeds = f" {', '.join(sorted({str(n) for n in table.seeds.astype(int)}))} training seeds." if table.seeds.max() > 1 else " One training seed."
     return to_markdown(_wide(table, ["model", "method"], cell), f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}")
+
+# %% ../nbs/08_figures.ipynb #7f85db6b
+def found_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> str:
+    "What debiasing did to each model, as a list in Markdown: gaps, hyper-parameters, t, perplexity; empty where nothing was debiased"
+    table, changes, rises, tried = lmb_table(folder=folder), lmb_changes(folder=folder), lmp_changes(folder=folder), search_table(folder)
+    measured = lambda t: t[(t.corpus == "redditbias") & (t.split == "test") & (t.swap == "targets")]
+    table, changes = measured(table[table.outlier_sd.isna()]), measured(changes)
+    lines = []
+    for model in table.model[table.method != "baseline"].unique():
+        of = lambda t: t[t.model == model]
+        own = lambda t: of(t)[of(t).method.isin(["baseline", *PAPER_METHODS, "FT"])]  # the text's objective stands in the tables
+        lines += [_found_gaps(of(changes)), _found_search(of(tried)), *_found_t(own(table)), *_found_perplexity(own(rises))]
+    return "\n".join(f"- {line}" for line in lines if line) + "\n" if lines else ""
+
+
+def _named(rows: pd.DataFrame) -> str:
+    "Methods with the titles of their bias types: `HD (Religion #1, Race)`"
+    order = {b: i for i, b in enumerate(BIAS_TYPES)}
+    own = {m: sorted(rows.bias_type[rows.method == m].unique(), key=order.get) for m in order_methods(rows.method)}
+    return ", ".join(f"{m} ({', '.join(load_spec(f'redditbias/{b}').title for b in types)})" for m, types in own.items())
+
+
+def _found_gaps(changes: pd.DataFrame) -> str:
+    "How many cells are less, more, equally biased by the test of the change"
+    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values("train_seed", na_position="first")
+    cells = cells.drop_duplicates(["method", "bias_type"])
+    if not len(cells):
+        return ""
+    several, n = cells[cells.seeds > 1], len(cells)
+    seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several)}" if len(several) else "one training seed each"
+    moved = {d: (cells.direction == d).sum() for d in ("counter-stereotype", "stereotype")}
+    text = f"**The gap.** Tested are {n} cells, a method on a bias type ({seeds}). The mean gap of log perplexities moved significantly towards the counter-stereotype in {moved['counter-stereotype']}, towards the stereotype in {moved['stereotype']}. By its size "
+    found = [(v, cells[cells.verdict == v]) for v in ("less", "more", "equally", "undetermined")]
+    text += "; ".join(f"{len(c)} {'are ' + v + (' biased' if v != 'undetermined' else '')}: {_named(c)}" for v, c in found if len(c))
+    turned, decided = cells[cells.overshoot.astype(bool)], cells[cells.verdict_cluster.isin(["less", "more", "equally"])]
+    text += f". Significantly on the other side now: {_named(turned) or 'none'}."
+    return text + f" Asked by target term in place of pair, {len(decided)} of the {n} can be told{': ' + _named(decided) if len(decided) else ''}."
+
+
+def _found_search(tried: pd.DataFrame) -> str:
+    "What was searched, and what was chosen"
+    tried = tried[tried.method.isin(PAPER_METHODS)]
+    n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
+    chosen, complete = tried[tried.chosen.astype(bool)], tried[tried.chosen.astype(bool) & (n > 1)]
+    if not len(chosen):
+        return ""
+    values = ", ".join(f"{v:g}" for v in sorted(tried.lambda_d.unique()))
+    text = f"**λ_D** is of {values}, the one with the highest p on the validation pairs, as in the authors' code (λ_LM {', '.join(f'{v:g}' for v in sorted(tried.lambda_lm.unique()))}, batch {', '.join(str(v) for v in sorted(tried.batch_size.unique()))}, not searched): "
+    parts = [f"{v:g} for {_named(c)}" for v, c in complete.groupby("lambda_d")]
+    alone = tried[n == 1]
+    parts += [f"{v:g}, the only one that was tried, for {_named(c)}" for v, c in alone.groupby("lambda_d")]
+    return text + "; ".join(parts) + "."
+
+
+def _found_t(table: pd.DataFrame) -> list[str]:
+    "t before and after, a line a method"
+    before, lines = table[table.method == "baseline"].set_index("bias_type"), []
+    for method in order_methods(table.method[table.method != "baseline"]):
+        parts = []
+        for b, runs in table[table.method == method].groupby("bias_type", sort=False):
+            star = lambda r: "*" if r.significant else ""
+            after = " / ".join(f"{r.t:.2f}{star(r)}" for r in runs.itertuples())
+            parts.append(f"{load_spec(f'redditbias/{b}').title} {before.t[b]:.2f}{star(before.loc[b])} → {after}")
+        lines.append(f"**t, {method}** (* p < 0.05): " + ", ".join(parts))
+    return lines
+
+
+def _found_perplexity(rises: pd.DataFrame) -> list[str]:
+    "How much dearer Reddit's sentences are, a line a method"
+    rises = rises.sort_values("train_seed", na_position="first").drop_duplicates(["n", "method", "bias_type"])
+    lines = []
+    for method in order_methods(rises.method):
+        parts = []
+        for r in rises[rises.method == method].itertuples():
+            interval = "" if np.isnan(r.rise_low) else f" [{r.rise_low:+.0%}, {r.rise_high:+.0%}]"
+            calibrated = "" if np.isnan(r.rise_calibrated) else f", calibrated {r.rise_calibrated:+.0%}"
+            parts.append(f"{load_spec(f'redditbias/{r.bias_type}').title} {r.before:.0f} → {r.after:.0f} ({r.rise:+.0%}{interval}{calibrated})")
+        lines.append(f"**LM perplexity, {method}**: " + ", ".join(parts))
+    return lines
 
 # %% ../nbs/08_figures.ipynb #0b23a33a
 def lmp_report(

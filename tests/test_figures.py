@@ -19,6 +19,7 @@ from redditbias_repro.figures import (
     downstream_report,
     downstream_table,
     dst_tests,
+    found_report,
     front_report,
     inconsistencies,
     lmb_report,
@@ -286,42 +287,42 @@ def test_what_the_readme_says_of_the_tasks(committed):
     assert set(trained[0]) == {100} and set(trained[1].train_pairs) == {500} and set(trained[1].test_pairs) == {200}
 
 
-def test_what_the_readme_says_of_debiasing(committed):
-    """Every number in its prose is the records'."""
-    results, readme = committed / "results", " ".join(pages(committed).split())
+def test_what_the_pages_say_of_debiasing(committed):
+    """The list is the records'; so are the numbers that stand in prose, and what it reads out of them."""
+    results, text = committed / "results", pages(committed)
+    assert found_report(results) in text
+    text = " ".join(text.split())
     table = lmb_table(folder=results).query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and swap == 'targets' and outlier_sd.isna()")
-    t, t_log, p_log, significant = (table.set_index(["method", "bias_type"])[c] for c in ("t", "t_log", "p_log", "significant"))
-    changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
-    changes = changes[changes.change.notna() & changes.method.isin(["LMD", "ADD", "HD"])]
-    add, n = changes.set_index(["method", "bias_type"]).loc[("ADD", "religion1")], len(changes)
-    lmp = lmp_table(folder=results).query("model == 'smollm2-135m-instruct'").set_index(["method", "bias_type"])
-    raised = lmp.loc["LMD"][lmp.loc["LMD"].n == 2000]
-    of = lambda m, b, c=t: f"{c[m, b]:.2f}"
-    other = changes[changes.verdict != "less"]
+    own, seeds = table.set_index(["method", "bias_type"]), table.groupby(["method", "bias_type"]).t.mean()
+    of = lambda m, b: f"{seeds[m, b]:.2f}"
+    star = lambda m, b: own.significant.loc[[(m, b)]].all()
+    log = own.t_log.groupby(level=[0, 1]).mean()
     said = [
-        f"all {n} runs", f"{(changes.verdict == 'less').sum()} are less biased", f"the other {len(other)}", f"{(changes.verdict_cluster == 'less').sum()} of the {n}",
-        f"t goes from {of('baseline', 'religion1')} to {of('ADD', 'religion1')}", f"from {add.gap_before:+.3f} to {add.gap_after:+.3f}",
-        f"from {lmp.perplexity['baseline', 'all']:.0f} to between {raised.perplexity.min():.0f} and {raised.perplexity.max():.0f}", f"from {lmp.perplexity_calibrated['baseline', 'all']:.0f} to between {raised.perplexity_calibrated.min():.0f} and {raised.perplexity_calibrated.max():.0f}",
         f"Religion #1 (t from {of('baseline', 'religion1')} to {of('CDA', 'religion1')}) and Queerness ({of('baseline', 'orientation')} to {of('CDA', 'orientation')})",
-        f"({of('baseline', 'orientation')} to {of('LMD', 'orientation')} and {of('HD', 'orientation')})", f"(Race: {100 * (raised.perplexity['race'] / lmp.perplexity['baseline', 'all'] - 1):.0f} %",
-        f"(t on logarithms {t_log['CDA', 'race']:.1f} and {t_log['CDA', 'gender']:.1f})",
-        f"takes Religion #1 from {of('baseline', 'religion1')} to {of('FT', 'religion1')} and Queerness from {of('baseline', 'orientation')} to {of('FT', 'orientation')}",
-    ]  # fmt: skip
-    assert [x for x in said if x not in readme] == []
-    rises = raised.perplexity / lmp.perplexity["baseline", "all"] - 1
-    assert len(rises) == 4 and (rises >= 0.5).sum() == 3 and (changes.query("bias_type == 'orientation'").verdict == "less").all()
-    flips = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'").set_index(["model", "bias_type"]).p_flip
-    assert flips.idxmax()[1] == "religion1" and flips.drop(index="religion1", level=1).max() < 0.1 < flips.max()
-    assert (changes.direction == "counter-stereotype").all() and (changes.train_seed == 0).all() and {p["training"]["lambda_d"] for p in read_records(results, metric="training").query("method in ['LMD', 'ADD', 'HD']").provenance} == {50}
-    assert not significant["CDA", "religion1"] and not significant["CDA", "orientation"] and significant["CDA", "religion2"] and t["CDA", "religion2"] < 0
-    assert p_log["CDA", "race"] < 0.05 and p_log["CDA", "gender"] < 0.05 and not significant["CDA", "race"] and not significant["CDA", "gender"]
+        f"(t on logarithms {log['CDA', 'race']:.1f} and {log['CDA', 'gender']:.1f})",
+    ]
+    assert [x for x in said if x not in text] == []
+    assert not star("CDA", "religion1") and not star("CDA", "orientation") and star("CDA", "religion2") and seeds["CDA", "religion2"] < 0
+    assert all((own.p_log.loc[[("CDA", b)]] < 0.05).all() and not star("CDA", b) for b in ("race", "gender"))
     losses = ["LMD-equation2", "ADD-equation2", "HD-equation2"]
-    assert [b for b in BIAS_TYPES if all(significant[m, b] and t[m, b] < min(0, t["baseline", b]) for m in losses)] == ["religion1", "religion2", "gender", "orientation"]
+    assert [b for b in BIAS_TYPES if all(star(m, b) and seeds[m, b] < min(0, seeds["baseline", b]) for m in losses)] == ["religion1", "religion2", "gender", "orientation"]
+    changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
+    cells = changes[changes.change.notna() & changes.method.isin(["LMD", "ADD", "HD"])].sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
+    queer = cells[cells.bias_type == "orientation"].set_index("method").verdict
+    assert queer[["LMD", "HD"]].eq("less").all() and all(seeds[m, "orientation"] < seeds["baseline", "orientation"] for m in ("LMD", "HD"))
+    kept = cells[cells.overshoot.astype(bool) & [not star(m, b) for m, b in zip(cells.method, cells.bias_type)]]
+    assert (kept.gap_after.abs() > 0.8 * kept.gap_before.abs()).any(), "insignificant by t, and as large a gap on the other side"
+    rises = lmp_changes(folder=results).query("method == 'LMD'")
+    assert (rises.rise > 0).all() and (rises.rise_calibrated >= rises.rise).all()
+    assert not changes.method.isin(["CDA"]).any() or changes[changes.method == "CDA"].change.isna().all(), "then the test of the change is to be told"
+
+
+def test_what_the_pages_say_of_stars(committed):
+    text = " ".join(pages(committed).split())
     alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
-    assert f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in readme and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in readme
-    steps = pd.read_csv(committed / "figures" / "bench" / "debias.csv").set_index("step").ratio
-    loops = steps[steps.index.str.contains("loops")]
-    assert f"it takes {loops.min():.1f} to {loops.max():.1f} times as long" in readme and (steps.drop(loops.index) - 1).abs().max() < 0.05
+    flips = alarms.set_index(["model", "bias_type"]).p_flip
+    assert flips.idxmax()[1] == "religion1" and flips.drop(index="religion1", level=1).max() < 0.1 < flips.max()
+    assert f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in text and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in text
 
 
 # --- Tables 4, 5, C.1, C.2 ---
