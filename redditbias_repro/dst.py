@@ -296,7 +296,8 @@ DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "
 def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, ...]:
     "Turns to train on and to test on, and the examples of both"
     train = load_training_turns(corpus, train_split, train_dialogues, seed)
-    test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
+    found = train.attrs["corpus"]["name"] if corpus in CORPORA else corpus  # what "auto" was
+    test = load_multiwoz("test", found, test_dialogues, seed)
     ontology = collect_ontology(train, test)
     return train, test, make_examples(train, ontology, 1, seed), make_examples(test, ontology, negatives, seed)
 
@@ -341,7 +342,8 @@ def measure_dst(
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
     else:
-        ids, options = encode(train, examples, tokenizer, preset=preset), dict(seed=seed, pad=pad, head=head, **training)
+        ids = encode(train, examples, tokenizer, preset=preset)
+        options = dict(seed=seed, pad=pad, head=head, **training)
         classifier = train_dst(net, ids, examples.label, folder / "training", epochs, batch_size, **options)
         save_weights(classifier, folder / "saving.safetensors")
         os.replace(folder / "saving.safetensors", folder / "model.safetensors")

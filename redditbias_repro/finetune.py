@@ -70,8 +70,8 @@ class _AlikeTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset=None) -> _AlikeSampler:
         rows = self.train_dataset if train_dataset is None else train_dataset
-        lengths, batch = [len(r["input_ids"]) for r in rows], self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return _AlikeSampler(lengths, batch, self.args.seed)
+        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return _AlikeSampler([len(r["input_ids"]) for r in rows], batch, self.args.seed)
 
 # %% ../nbs/05a_finetune.ipynb #b61e5a75
 AT_A_TIME = {"cpu": 8, "other": 40}  # by device
