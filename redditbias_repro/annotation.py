@@ -21,7 +21,7 @@ from .specs import BiasSpec, load_spec
 # %% auto #0
 __all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES', 'SIZES', 'sheet_order', 'make_sheets',
            'has_labels', 'read_sheets', 'read_released', 'LabelScreen', 'agreement', 'merge_labels', 'split',
-           'count_labels', 'table2', 'write_splits', 'annotate']
+           'count_labels', 'table2', 'write_splits', 'annotate', 'phrases_folder']
 
 # %% ../nbs/02a_annotation.ipynb #2ca5ab07
 LABELS = ("bias sent", "bias phrase")
@@ -53,9 +53,10 @@ def sheet_order(
     overlap: int = 0,  # rows that every annotator gets
     seed: int = 0,
 ) -> list[np.ndarray]:  # the rows of each annotator
-    "Who labels what: `overlap` random rows everybody, of the rest everybody an equal part; each in an order of their own"
+    "Who labels what: `overlap` random rows everybody, of the rest an equal part each; each in an order of their own"
     if annotators < 1 or not 0 <= overlap <= n:
-        raise ValueError(f"{annotators} annotators and an overlap of {overlap} for {n} rows: expected at least one annotator and 0 to {n} rows")
+        asked = f"{annotators} annotators and an overlap of {overlap} for {n} rows"
+        raise ValueError(f"{asked}: expected at least one annotator and 0 to {n} rows")
     rng = np.random.default_rng(seed)
     rows = rng.permutation(n)
     parts = np.array_split(rows[overlap:], annotators)
@@ -71,7 +72,8 @@ def make_sheets(
     seed: int = 0,
 ) -> list[Path]:  # the sheets
     "Sheets to label (Appendix B). `FileExistsError` where one holds labels, `ValueError` for phrases without the columns"
-    folder, names = Path(folder), [f"annotator{i + 1}" for i in range(annotators)] if isinstance(annotators, int) else list(annotators)
+    numbered = isinstance(annotators, int)
+    folder, names = Path(folder), [f"annotator{i + 1}" for i in range(annotators)] if numbered else list(annotators)
     missing = [c for c in SHEET[:4] if c not in phrases]
     if missing or not len(phrases):
         raise ValueError(f"phrases have no column {', '.join(missing)}" if missing else "there are no phrases to label")
@@ -98,7 +100,9 @@ RELEASE_MARKS = {  # what the authors' annotated files hold besides, as Appendix
 
 
 def _text_of(content: bytes) -> str:
-    "UTF-8 or UTF-16 by its mark, UTF-8 without one, else Windows' or the Mac's encoding, whichever makes more typographic quotes and dashes of it"
+    """UTF-8 or UTF-16 by its mark, UTF-8 without one, else Windows' or the Mac's encoding.
+
+    Of these whichever makes more typographic quotes and dashes of it."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16")
     try:
@@ -139,7 +143,8 @@ def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
     missing = [c for c in ("phrase", *LABELS) if c not in table]
     if missing:
         near = {c: difflib.get_close_matches(c, list(table.columns), 1) for c in missing}
-        raise ValueError(f"{path}: no column {', '.join(repr(c) + (f' (is {n[0]!r} meant?)' if n else '') for c, n in near.items())}")
+        named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
+        raise ValueError(f"{path}: no column {named}")
     table = table.reindex(columns=[*SHEET, "row"], fill_value="")
     table = table[(table[["id", "comment", "phrase", *LABELS]].apply(lambda c: c.str.strip()) != "").any(axis=1)]
     for column in LABELS:
@@ -147,12 +152,17 @@ def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
         wrong = table[~found.isin(list(marks))]
         if len(wrong):
             r = wrong.iloc[0]
-            raise ValueError(f"{path}: {r[column]!r} in column {column!r} of row {r['row']} is no label ({len(wrong)} such cells): expected 0, 1 or nothing. marks={{{r[column].strip().lower()!r}: \"0\"}} would read it")
+            where, mark = f"in column {column!r} of row {r['row']}", r[column].strip().lower()
+            raise ValueError(
+                f"{path}: {r[column]!r} {where} is no label ({len(wrong)} such cells): expected 0, 1 or nothing. "
+                f'marks={{{mark!r}: "0"}} would read it'
+            )
         table[column] = found.map(marks)
     near = table["attribute in window"].str.strip().str.lower()
     bad = table[~near.isin(["true", "false", ""])]
     if len(bad):
-        raise ValueError(f"{path}: {bad.iloc[0]['attribute in window']!r} in column 'attribute in window' of row {bad.iloc[0]['row']}: expected TRUE or FALSE")
+        column, r = "attribute in window", bad.iloc[0]
+        raise ValueError(f"{path}: {r[column]!r} in column {column!r} of row {r['row']}: expected TRUE or FALSE")
     return table.assign(annotator=path.stem, **{"attribute in window": near == "true"})
 
 # %% ../nbs/02a_annotation.ipynb #02221e9d
@@ -166,17 +176,22 @@ def read_sheets(
     paths = [q for p in paths for q in (sorted(p.glob("*.csv")) if p.is_dir() else [p])]
     if not paths:
         raise FileNotFoundError("there are no sheets")
-    labels = pd.concat([_read_sheet(p, MARKS | {k.lower(): v for k, v in (marks or {}).items()}) for p in paths], ignore_index=True)
+    known_marks = MARKS | {k.lower(): v for k, v in (marks or {}).items()}
+    labels = pd.concat([_read_sheet(p, known_marks) for p in paths], ignore_index=True)
     if phrases is not None:
         known = set(zip(phrases["id"].astype(str), phrases["phrase"]))
         strange = labels[[k not in known for k in zip(labels["id"], labels["phrase"])]]
         if len(strange):
             r = strange.iloc[0]
-            raise ValueError(f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the sheets were made of ({len(strange)} such rows): was a cell changed?")
+            raise ValueError(
+                f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the sheets "
+                f"were made of ({len(strange)} such rows): was a cell changed?"
+            )
     twice = labels[labels.duplicated(["annotator", "id", "phrase"], keep=False)]
     for _, same in twice.groupby(["annotator", "id", "phrase"]):
         if same[list(LABELS)].drop_duplicates().shape[0] > 1:
-            raise ValueError(f"{same.annotator.iloc[0]}.csv: rows {', '.join(map(str, same['row']))} are the same phrase with different labels")
+            rows = ", ".join(map(str, same["row"]))
+            raise ValueError(f"{same.annotator.iloc[0]}.csv: rows {rows} are the same phrase with different labels")
     return labels.drop_duplicates(["annotator", "id", "phrase"])[["annotator", *SHEET]].reset_index(drop=True)
 
 # %% ../nbs/02a_annotation.ipynb #8911c1b7
@@ -188,11 +203,14 @@ def read_released(
     marks = MARKS | RELEASE_MARKS
     for column in LABELS:
         rows[column] = rows[column].str.strip().str.lower().map(marks)
-    return rows.assign(annotator="release", id=[f"{bias_type}-{i}" for i in range(len(rows))])[["annotator", "id", "comment", "phrase", *LABELS]]
+    rows = rows.assign(annotator="release", id=[f"{bias_type}-{i}" for i in range(len(rows))])
+    return rows[["annotator", "id", "comment", "phrase", *LABELS]]
 
 # %% ../nbs/02a_annotation.ipynb #009777d6
 class LabelScreen:
-    "A sheet as a screen in JupyterLab: 1 biased, 0 not biased, x leave empty, ← back (with the mouse over it). The file holds every answer at once"
+    """A sheet as a screen in JupyterLab: 1 biased, 0 not biased, x leave empty, ← back (with the mouse over it).
+
+    The file holds every answer at once."""
 
     def __init__(
         self,
@@ -240,7 +258,10 @@ class LabelScreen:
             import ipywidgets as w
             from ipyevents import Event
         except ImportError as e:
-            raise ImportError("the labelling screen needs ipywidgets and ipyevents: pip install ipywidgets ipyevents, and restart JupyterLab. A spreadsheet does as well") from e
+            raise ImportError(
+                "the labelling screen needs ipywidgets and ipyevents: pip install ipywidgets ipyevents, and restart "
+                "JupyterLab. A spreadsheet does as well"
+            ) from e
         self.bar, self.text = w.IntProgress(max=2 * len(self.table), layout={"width": "100%"}), w.HTML()
         keys = {"1": ("1  biased", "1"), "0": ("0  not biased", "0"), "x": ("x  leave empty", "")}
         self.buttons = {}
@@ -274,10 +295,17 @@ class LabelScreen:
         if self.finished:
             self.text.value = f"<p>All {len(self.table)} rows are done; the labels are in {escape(self.path.name)}.</p>"
             return
+
+        def shown(question, text):
+            look = "background:#fff3c4;" if self.question == question else "opacity:.55;"
+            return f"<p style='font-size:130%;{look}padding:.5em'>{escape(text)}</p>"
+
         r = self.table.loc[self.row]
-        mark = lambda q, text: f"<p style='font-size:130%;{'background:#fff3c4;' if self.question == q else 'opacity:.55;'}padding:.5em'>{escape(text)}</p>"
         asked = ("Is the comment biased?", "Is the phrase, taken by itself, biased?")[self.question]
-        self.text.value = f"<p>{self.row + 1} of {len(self.table)}</p><b>Comment</b>{mark(0, r.comment)}<b>Phrase</b>{mark(1, r.phrase)}<p><b>{asked}</b> It is now: {r[LABELS[self.question]] or 'empty'}</p>"
+        self.text.value = (
+            f"<p>{self.row + 1} of {len(self.table)}</p><b>Comment</b>{shown(0, r.comment)}<b>Phrase</b>"
+            f"{shown(1, r.phrase)}<p><b>{asked}</b> It is now: {r[LABELS[self.question]] or 'empty'}</p>"
+        )
 
 # %% ../nbs/02a_annotation.ipynb #95a0113f
 def _alpha(counts: np.ndarray) -> float:
@@ -285,7 +313,9 @@ def _alpha(counts: np.ndarray) -> float:
     import krippendorff
 
     counts = counts[counts.sum(1) > 1]
-    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")) if (counts.sum(0) > 0).sum() > 1 else np.nan
+    if (counts.sum(0) > 0).sum() < 2:
+        return np.nan
+    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
 
 
 def agreement(
@@ -293,8 +323,10 @@ def agreement(
     resamples: int = 1000,  # of the interval
     level: float = 0.95,  # of the interval
     seed: int = 0,
-) -> pd.DataFrame:  # bias_type, level, rows (comments or phrases), annotators, same (share of them with one label), alpha, alpha_low, alpha_high
-    "Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice"
+) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high
+    """Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice.
+
+    `rows` counts comments or phrases, `same` is the share of them with one label."""
     typed = "bias_type" in labels
     groups = [("all", labels), *(labels.groupby("bias_type") if typed and labels.bias_type.nunique() > 1 else [])]
     rows = []
@@ -303,7 +335,8 @@ def agreement(
             given = group[group[column] != ""]
             keys = [*(["bias_type"] if typed else []), "id", *(["phrase"] if what == "phrase" else [])]
             given = given.groupby([*keys, "annotator"], as_index=False)[column].max()
-            counts = given.groupby([*keys, column]).size().unstack(fill_value=0).reindex(columns=["0", "1"], fill_value=0).to_numpy()
+            counts = given.groupby([*keys, column]).size().unstack(fill_value=0)
+            counts = counts.reindex(columns=["0", "1"], fill_value=0).to_numpy()
             counts = counts[counts.sum(1) > 1]
             if not len(counts):
                 continue
@@ -315,7 +348,8 @@ def agreement(
             rows.append((name, what, len(counts), given.annotator.nunique(), same, _alpha(counts), low, high))
     if not rows:
         raise ValueError("no row was labelled by two annotators: make the sheets with an overlap")
-    return pd.DataFrame(rows, columns=["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high"])
+    columns = ["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high"]
+    return pd.DataFrame(rows, columns=columns)
 
 # %% ../nbs/02a_annotation.ipynb #1c39fe0d
 RULES = ("first", "majority", "unanimous")
@@ -323,7 +357,7 @@ RULES = ("first", "majority", "unanimous")
 
 def merge_labels(
     labels: pd.DataFrame,  # from `read_sheets`
-    rule: str = "first",  # first: the first annotator's, as in RedditBias; majority; unanimous: else empty, as in CHBias (§3.3)
+    rule: str = "first",  # first: the first annotator's (RedditBias); majority; unanimous: else empty (CHBias §3.3)
 ) -> pd.DataFrame:  # a row for each id and phrase, without annotator
     "What counts where several people labelled a row. `ValueError` for an unknown rule"
     if rule not in RULES:
@@ -351,15 +385,20 @@ def split(
     sizes: dict[str, float] = SIZES,  # shares, or numbers of phrases
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:  # by split: text1, text2, target1, target2
-    "Counterfactual pairs of the phrases that are labelled as biased (RedditBias §2.3 and §3.1). `ValueError` if there are fewer than asked for"
+    """Counterfactual pairs of the phrases that are labelled as biased (RedditBias §2.3 and §3.1).
+
+    `ValueError` if there are fewer than asked for."""
     biased = labels[labels["bias phrase"] == "1"].drop_duplicates("phrase").sort_values("phrase")
-    pairs = pd.DataFrame({"text1": biased["phrase"], "text2": [spec.swap_targets(p, "1to2") for p in biased["phrase"]], "comment": biased.get("comment", biased["phrase"])})
+    swapped = [spec.swap_targets(p, "1to2") for p in biased["phrase"]]
+    comments = biased.get("comment", biased["phrase"])
+    pairs = pd.DataFrame({"text1": biased["phrase"], "text2": swapped, "comment": comments})
     found = [[p[a:b].lower() for a, b in spec.find_targets(p, 1)] for p in pairs.text1]
     pairs["target1"] = ["; ".join(dict.fromkeys(f)) for f in found]
     pairs["target2"] = ["; ".join(spec.swap_targets(t, "1to2") for t in dict.fromkeys(f)) for f in found]
     numbers = _numbers(sizes, len(pairs))
     order = _stratified(pairs, numbers, seed)
-    return {name: pairs.loc[order == name, ["text1", "text2", "target1", "target2"]].reset_index(drop=True) for name in sizes}
+    columns = ["text1", "text2", "target1", "target2"]
+    return {name: pairs.loc[order == name, columns].reset_index(drop=True) for name in sizes}
 
 
 def _numbers(sizes: dict[str, float], n: int) -> dict[str, int]:
@@ -370,7 +409,8 @@ def _numbers(sizes: dict[str, float], n: int) -> dict[str, int]:
         numbers = {k: round(v * n) for k, v in sizes.items()}
         numbers[max(sizes, key=sizes.get)] += round(sum(sizes.values()) * n) - sum(numbers.values())
     if sum(numbers.values()) > n or min(numbers.values()) < 1:
-        raise ValueError(f"splits of {numbers} phrases need more than the {n} that are labelled as biased: label more, or ask for smaller ones")
+        more = f"splits of {numbers} phrases need more than the {n} that are labelled as biased"
+        raise ValueError(f"{more}: label more, or ask for smaller ones")
     return numbers
 
 # %% ../nbs/02a_annotation.ipynb #b25c9731
@@ -383,7 +423,8 @@ def _stratified(pairs: pd.DataFrame, numbers: dict[str, int], seed: int) -> np.n
     groups = [g for _, g in pairs.reset_index(drop=True).groupby("comment", sort=True)]
     groups = [groups[i] for i in rng.permutation(len(groups))]
     bound = [bool((g.text1 == g.text2).any()) and "train" in names for g in groups]
-    order = sorted(range(len(groups)), key=lambda i: (not bound[i], -len(groups[i])))  # what has no choice first, then large ones, as long as there is room
+    # What has no choice first, then large ones, as long as there is room.
+    order = sorted(range(len(groups)), key=lambda i: (not bound[i], -len(groups[i])))
     where = np.full(total, "", dtype=object)
     targets = pairs.target1.value_counts()
     for i in order:
@@ -391,7 +432,10 @@ def _stratified(pairs: pd.DataFrame, numbers: dict[str, int], seed: int) -> np.n
         target = g.target1.iloc[0]
         have = by_target.setdefault(target, dict.fromkeys(names, 0))
         room = [n for n in (["train"] if bound[i] else names) if taken[n] + len(g) <= numbers[n]]
-        room = room or (["train"] if bound[i] else [max(numbers, key=numbers.get)] if sum(numbers.values()) == total else [])
+        if not room and bound[i]:
+            room = ["train"]
+        elif not room and sum(numbers.values()) == total:
+            room = [max(numbers, key=numbers.get)]
         if not room:
             continue
         lack = {n: numbers[n] / total * targets[target] - have[n] for n in room}
@@ -410,21 +454,24 @@ def count_labels(
     "Table 3 of one's own annotation"
     sizes = {k: len((splits or {}).get(s, ())) for k, s in (("train", "train"), ("dev", "valid"), ("test", "test"))}
     counts = {
-        "annotated_comments": int((labels["bias sent"] != "").sum()), "biased_comments": int((labels["bias sent"] == "1").sum()),
+        "annotated_comments": int((labels["bias sent"] != "").sum()),
+        "biased_comments": int((labels["bias sent"] == "1").sum()),
         "biased_phrases": int((labels["bias phrase"] == "1").sum()), **sizes,
     }  # fmt: skip
     return pd.DataFrame([{"bias_type": name, **{k: counts[k] for k in TABLE3}}])
 
 
 def table2() -> pd.DataFrame:  # type, comment, biased (whether the release labels it so)
-    "RedditBias Table 2: the paper's examples as they stand in the release. Content warning. They are found by their hashes, and not to be saved"
+    """RedditBias Table 2: the paper's examples as they stand in the release. Content warning.
+
+    They are found by their hashes, and not to be saved."""
     wanted = pd.read_csv(project_path("data", "paper", "redditbias", "table2.csv"))
     rows = []
     for r in wanted.itertuples(index=False):
         labels = load_annotations(r.bias_type)
         hashes = [hashlib.sha256(c.encode()).hexdigest() for c in labels.comment]
         found = labels.iloc[hashes.index(r.sha256)]
-        rows.append((load_spec(f"redditbias/{r.bias_type}").title, found.comment, found.bias_sent == "1"))
+        rows.append((load_spec(r.bias_type).title, found.comment, found.bias_sent == "1"))
     return pd.DataFrame(rows, columns=["type", "comment", "biased"])
 
 # %% ../nbs/02a_annotation.ipynb #ee5568d2
@@ -450,7 +497,8 @@ def annotate(
     "Make the sheets of a bias type, or turn the labels in them into splits. `FileNotFoundError` without phrases"
     folder = Path(folder)
     if not (folder / "phrases.csv").is_file():
-        raise FileNotFoundError(f"{folder} holds no phrases.csv: run 02_retrieval with this folder's parent as out_dir first")
+        run = "run 02_retrieval with this folder's parent as out_dir first"
+        raise FileNotFoundError(f"{folder} holds no phrases.csv: {run}")
     phrases = pd.read_csv(folder / "phrases.csv", dtype=str, keep_default_na=False)
     sheets = sorted((folder / "sheets").glob("*.csv"))
     if not any(has_labels(s) for s in sheets):
@@ -460,4 +508,21 @@ def annotate(
     shared = labels.duplicated(["id", "phrase"]).any()
     splits = split(merged, spec, sizes, seed)
     write_splits(splits, folder)
-    return {"sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name), "agreement": agreement(labels, seed=seed) if shared else None, "splits": splits}
+    return {
+        "sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name),
+        "agreement": agreement(labels, seed=seed) if shared else None, "splits": splits,
+    }  # fmt: skip
+
+# %% ../nbs/02a_annotation.ipynb #9a0d747f
+def phrases_folder(
+    corpus_dir: str | Path,  # the out_dir of 02_retrieval
+    name: str,  # bias type
+) -> Path | None:  # its folder, None while it has no phrases
+    "Where `annotate` finds the phrases of a bias type. `FileNotFoundError` if the corpus itself is not there"
+    corpus = project_path(corpus_dir)
+    if not corpus.is_dir():
+        raise FileNotFoundError(
+            f"corpus_dir is {str(corpus_dir)!r}, and there is no folder {corpus}: expected the out_dir of a run of "
+            "02_retrieval"
+        )
+    return corpus / name if (corpus / name / "phrases.csv").is_file() else None

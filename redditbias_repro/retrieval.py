@@ -29,7 +29,15 @@ import regex
 
 from .data import FetchError, fetch
 from .records import digest, write_atomic
-from .specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, match_terms
+from redditbias_repro.specs import (
+    BIAS_TYPES,
+    DEFAULT_PAPER,
+    BiasSpec,
+    find_terms,
+    load_spec,
+    load_specs,
+    match_terms,
+)
 
 # %% auto #0
 __all__ = ['CLEANING', 'RELEASED_COMMENTS', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
@@ -40,7 +48,7 @@ __all__ = ['CLEANING', 'RELEASED_COMMENTS', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS'
 # %% ../nbs/02_retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
 _RULES = {
-    "release": [(r"@\S+", ""), (r"http\S+", ""), (r"&gt", ""), (r"([A-Z]+)", r" \1")],  # the last: a run of capitals is set off, so CamelCase comes apart
+    "release": [(r"@\S+", ""), (r"http\S+", ""), (r"&gt", ""), (r"([A-Z]+)", r" \1")],  # CamelCase comes apart
     "release, in lower case": [
         (r" \d+", ""), (r"\w+\d+|\d+\w+", ""),  # numbers after a space, words with digits
         (r"\s+", " "), (r"[^\w\s.!\-?]", ""), (r"(.)\1{2,}", r"\1"), (r" rt ", ""), (r"- ", ""),
@@ -69,11 +77,15 @@ def clean_comment(
     if mode not in CLEANING:
         raise ValueError(f"cleaning {mode!r} is unknown: expected one of {', '.join(CLEANING)}")
     if mode == "release":
-        return _apply(_apply(text.encode("ascii", "ignore").decode(), "release").lower(), "release, in lower case").strip()
+        text = _apply(text.encode("ascii", "ignore").decode(), "release")
+        return _apply(text.lower(), "release, in lower case").strip()
     return _apply(html.unescape(text) if mode == "unicode" else text, mode).strip().lower()
 
 # %% ../nbs/02_retrieval.ipynb #889dc0b9
-RELEASED_COMMENTS = {b: f"umanlp/RedditBias/data/{b}/reddit_comments_{b}_{g}_processed" for b, g in (("religion1", "jews"), ("orientation", "lgbtq"))}
+RELEASED_COMMENTS = {
+    b: f"umanlp/RedditBias/data/{b}/reddit_comments_{b}_{g}_processed"
+    for b, g in (("religion1", "jews"), ("orientation", "lgbtq"))
+}
 
 
 def load_released(
@@ -82,7 +94,8 @@ def load_released(
 ) -> pd.DataFrame:  # columns as released, all strings
     "Comments and phrases of the release before annotation"
     if bias_type not in RELEASED_COMMENTS:
-        raise ValueError(f"comments of {bias_type!r} are not released before annotation: expected one of {', '.join(RELEASED_COMMENTS)}")
+        expected = f"expected one of {', '.join(RELEASED_COMMENTS)}"
+        raise ValueError(f"comments of {bias_type!r} are not released before annotation: {expected}")
     return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
 
 # %% ../nbs/02_retrieval.ipynb #d56ba33b
@@ -107,7 +120,8 @@ def _automaton(literals: list[bytes]) -> Callable[[bytes], list[tuple[int, int]]
         return _slow_automaton(literals)
     database = hs.Database()
     n = len(literals)
-    database.compile(expressions=literals, ids=list(range(n)), elements=n, flags=[hs.HS_FLAG_CASELESS] * n, literal=True)
+    flags = [hs.HS_FLAG_CASELESS] * n
+    database.compile(expressions=literals, ids=list(range(n)), elements=n, flags=flags, literal=True)
 
     def find(data):
         found = []
@@ -120,8 +134,8 @@ def _automaton(literals: list[bytes]) -> Callable[[bytes], list[tuple[int, int]]
 
 def _slow_automaton(literals: list[bytes]) -> Callable[[bytes], list[tuple[int, int]]]:
     "The same by `re`"
-    patterns = [re.compile(b"(?=" + re.escape(x) + b")", re.IGNORECASE) for x in literals]
-    return lambda data: [(i, m.start() + len(x)) for i, (p, x) in enumerate(zip(patterns, literals)) for m in p.finditer(data)]
+    patterns = [(i, len(x), re.compile(b"(?=" + re.escape(x) + b")", re.IGNORECASE)) for i, x in enumerate(literals)]
+    return lambda data: [(i, m.start() + n) for i, n, pattern in patterns for m in pattern.finditer(data)]
 
 # %% ../nbs/02_retrieval.ipynb #e8e7c253
 class Matcher:
@@ -132,14 +146,16 @@ class Matcher:
         specs: dict[str, BiasSpec],  # by name
     ):
         self.specs = specs
-        terms = [(name, part, t) for name, s in specs.items() for part in ("targets1", "attributes1") for t in getattr(s, part)]
+        parts = ("targets1", "attributes1")
+        terms = [(name, part, t) for name, s in specs.items() for part in parts for t in getattr(s, part)]
         self._owners = {}  # literal → the terms that need it
         for term in terms:
             for literal in _literals(term[2]):
                 self._owners.setdefault(literal.lower(), []).append(term)
         self._found_in_text = _automaton(list(self._owners))
         self._literals = list(self._owners)
-        self.in_lines = _automaton([x for x, owners in self._owners.items() if any(part == "targets1" for _, part, _ in owners)])
+        of_targets = [x for x, owners in self._owners.items() if any(part == "targets1" for _, part, _ in owners)]
+        self.in_lines = _automaton(of_targets)
 
     def __call__(
         self,
@@ -169,12 +185,43 @@ BLOCK = 1 << 20  # bytes read at a time
 SUFFIXES = (".zst", ".gz", ".bz2", ".xz", ".ndjson", ".jsonl", ".json")
 
 
+class _ZstdFile:
+    "A reader of Zstandard frames; `EOFError` where one is cut, which zstandard's own reader takes for the end"
+
+    def __init__(self, raw):
+        import zstandard
+
+        self.raw, self.frame = raw, None
+        self.decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
+
+    def read1(self, size: int) -> bytes:
+        "What the next bytes of the file hold, at least one; nothing at its end. About `size`, for a text"
+        found, rest = [], b""
+        while not any(found):
+            if not rest and not (rest := self.raw.read(max(1, size // 8))):
+                if self.frame is None or not self.frame.eof:
+                    raise EOFError("the file ends inside a frame" if self.frame else "the file holds no frame")
+                return b""
+            while rest:
+                if self.frame is None or self.frame.eof:
+                    self.frame = self.decompressor.decompressobj()
+                found.append(self.frame.decompress(rest))
+                rest = self.frame.unused_data
+        return b"".join(found)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.raw.close()
+
+
 def _open_dump(path: Path, raw) -> tuple:
     "A reader of what a dump file holds, decompressed, and what it raises where the file is broken"
     if path.suffix == ".zst":
         import zstandard
 
-        return zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(raw, read_size=1 << 17, read_across_frames=True), zstandard.ZstdError
+        return _ZstdFile(raw), (EOFError, zstandard.ZstdError)
     if path.suffix == ".gz":
         return gzip.GzipFile(fileobj=raw), (EOFError, gzip.BadGzipFile, zlib.error)
     if path.suffix == ".bz2":
@@ -188,15 +235,20 @@ def _blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
     "What a file holds, decompressed, in blocks; a file that cannot be read to its end counts as torn"
     from tqdm.auto import tqdm
 
+    if not path.stat().st_size:
+        warnings.warn(f"{path} is empty: was it downloaded?", stacklevel=2)
+        stats["torn"] += 1
+        return
     with path.open("rb", buffering=0) as raw:
         stream, broken = _open_dump(path, io.BufferedReader(raw, BLOCK))
-        with stream, tqdm(total=path.stat().st_size, unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress) as bar:
-            read = stream.read if path.suffix == ".zst" else stream.read1  # of these, `read` loses what came before an error
+        how = dict(unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress)
+        with stream, tqdm(total=path.stat().st_size, **how) as bar:
             while True:
                 try:
-                    block = read(BLOCK)
+                    block = stream.read1(BLOCK)  # `read` would lose what came before an error
                 except broken as e:
-                    warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {type(e).__name__}: {e}", stacklevel=2)
+                    why = f"{type(e).__name__}: {e}"
+                    warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {why}", stacklevel=2)
                     stats["torn"] += 1
                     return
                 if not block:
@@ -207,11 +259,11 @@ def _blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
                 yield block
 
 # %% ../nbs/02_retrieval.ipynb #07326299
-def _lines_with(find: Callable[[bytes], list[tuple[int, int]]], blocks: Iterable[bytes], stats: Counter) -> Iterator[bytes]:
+def _lines_with(find: Callable, blocks: Iterable[bytes], stats: Counter) -> Iterator[bytes]:
     "The lines in which something is found. A line across blocks is put together; nothing else is copied"
     rest = b""
     for block in blocks:
-        stats["lines"] += int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))  # bytes.count takes three times as long
+        stats["lines"] += int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))  # a third of bytes.count's time
         first, last = block.find(b"\n"), block.rfind(b"\n")
         if first < 0:
             rest += block
@@ -241,7 +293,10 @@ def _record(comment: dict) -> dict:
     if not isinstance(body, str):
         raise TypeError("body is no text")
     when = comment.get("created_utc")
-    return {"id": str(comment["id"]), "body": body, "created_utc": None if when is None else int(float(when)), "subreddit": str(comment.get("subreddit") or "")}
+    return {
+        "id": str(comment["id"]), "body": body, "created_utc": None if when is None else int(float(when)),
+        "subreddit": str(comment.get("subreddit") or ""),
+    }  # fmt: skip
 
 
 def _parse(line: bytes, stats: Counter) -> dict | None:
@@ -259,7 +314,9 @@ def _parse(line: bytes, stats: Counter) -> dict | None:
         return None
 
 # %% ../nbs/02_retrieval.ipynb #a8de89d4
-def _candidates(comments: Iterable[dict | None], matcher: Matcher, stats: Counter, after: int | None, before: int | None) -> Iterator[dict]:
+def _candidates(
+    comments: Iterable[dict | None], matcher: Matcher, stats: Counter, after: int | None, before: int | None
+) -> Iterator[dict]:
     "A row for each comment and bias type that it is a candidate for"
     for comment in comments:
         when = comment and comment["created_utc"]
@@ -298,7 +355,9 @@ CAPS = (10, 25, 50, 100, 250, 500, 1000)  # services cap the page size silently;
 
 
 def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> list[dict]:
-    "One page. Tries again, with growing pauses, after 429, 5xx, timeouts, cut connections and what is not JSON. `FetchError` after the last"
+    """One page. Tries again, with growing pauses, after 429, 5xx, timeouts, cut connections and what is not JSON.
+
+    `FetchError` after the last."""
     import requests
 
     problem = ""
@@ -321,7 +380,10 @@ def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> 
             problem = f"{type(e).__name__}: {e}"
         if attempt < retries:
             time.sleep(min(wait, 300))
-    raise FetchError(f"{url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same call goes on from there")
+    raise FetchError(
+        f"{url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same call "
+        "goes on from there"
+    )
 
 # %% ../nbs/02_retrieval.ipynb #703b6575
 def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
@@ -332,7 +394,8 @@ def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
         return [], {"query": 0, "start": asked["after"], "width": asked["before"] - asked["after"], "bytes": 0}
     kept = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     if kept["asked"] != asked:
-        raise ValueError(f"{path} holds a search with other {', '.join(k for k in asked if asked[k] != kept['asked'].get(k))}: remove it, or give another folder")
+        other = ", ".join(k for k in asked if asked[k] != kept["asked"].get(k))
+        raise ValueError(f"{path} holds a search with other {other}: remove it, or give another folder")
     with path.open("r+b") as f:
         f.truncate(kept["place"]["bytes"])  # what came after the last window is asked for again
         return [json.loads(line) for line in f.read().splitlines()], kept["place"]
@@ -356,7 +419,8 @@ def search_comments(
 
     queries = list(queries)
     if not after < before or size < 2:
-        raise ValueError(f"the period from {after} to {before} is empty" if size > 1 else f"size is {size}: expected at least 2")
+        empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
+        raise ValueError(empty if size > 1 else small)
     asked = {"url": url, "after": after, "before": before, "size": size, "queries": digest(queries)}
     kept, place = _checkpoint(checkpoint, asked)
     seen, last = {c["id"] for c in kept}, 0.0
@@ -367,13 +431,15 @@ def search_comments(
             start, end = place["start"], min(place["start"] + place["width"], before)
             time.sleep(max(0.0, last + 1 / rate - time.monotonic()))
             last = time.monotonic()
-            page = _ask(url, {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end}, timeout, retries, pause)
+            params = {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end}
+            page = _ask(url, params, timeout, retries, pause)
             full = len(page) >= size or len(page) in CAPS
             if full and end - start > 1:
                 place["width"] = (end - start) // 2
                 continue
             if full and len(page) >= min(size, 100):
-                warnings.warn(f"the service gives no more than {len(page)} comments of the second {start}: some may be missing", stacklevel=2)
+                few = f"the service gives no more than {len(page)} comments of the second {start}"
+                warnings.warn(f"{few}: some may be missing", stacklevel=2)
             new = [c for c in map(_kept, page) if c and start <= c["created_utc"] < end and c["id"] not in seen]
             new = list({c["id"]: c for c in new}.values())
             seen |= {c["id"] for c in new}
@@ -450,25 +516,29 @@ def find_sources(
     "Dump files and earlier results that a name stands for. `FileNotFoundError` if there is none"
     path = Path(source)
     readable = (*SUFFIXES, ".parquet", ".csv")
-    found = [path] if path.is_file() else sorted(p for p in (path.iterdir() if path.is_dir() else path.parent.glob(path.name)) if p.suffix in readable and p.is_file())
+    if path.is_file():
+        return [path]
+    inside = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
+    found = sorted(p for p in inside if p.suffix in readable and p.is_file())
     if not found:
-        raise FileNotFoundError(f"{source} is no file, and no folder or pattern with files that end in {', '.join(readable)}")
+        endings = ", ".join(readable)
+        raise FileNotFoundError(f"{source} is no file, and no folder or pattern with files that end in {endings}")
     return found
 
 # %% ../nbs/02_retrieval.ipynb #9e22aa2a
 def retrieve(
-    source,  # dump file, folder, pattern, address of an API, DataFrame, dataset or iterable of texts, or a list of files
-    specs: dict[str, BiasSpec] | Iterable[str] = BIAS_TYPES,  # specifications by name, or bias types of RedditBias
+    source,  # dump file, folder, pattern, address of an API, DataFrame, dataset or iterable of texts, or list of files
+    specs: dict[str, BiasSpec] | Iterable[str] = BIAS_TYPES,  # specifications by name, or names as in `load_specs`
     out: str | Path | None = None,  # a .parquet file to write; None: nothing is written
     after: int | None = None,  # seconds since 1970, included; None: `years` before the end
-    before: str | int | None = None,  # end of the period, "2020-12-31" (UTC) or seconds since 1970; None: dumps are read whole, an API is asked until now
+    before: str | int | None = None,  # end, "2020-12-31" (UTC) or seconds since 1970; None: dumps whole, APIs till now
     years: float = YEARS,  # length of the period
     column: str = "body",  # of tables and datasets, the one with the text
     progress: bool = True,  # show bars
     **api,  # size, rate, timeout, retries, pause of `search_comments`; dumps and texts need none
 ) -> pd.DataFrame:  # the columns of `COLUMNS`; `.attrs["stats"]` counts what was read
     "Candidate comments for bias specifications (RedditBias §2.2), a row for each comment and bias type"
-    specs = specs if isinstance(specs, dict) else {b: load_spec(f"redditbias/{b}") for b in specs}
+    specs = specs if isinstance(specs, dict) else load_specs(specs)
     matcher, stats, out = Matcher(specs), Counter(), Path(out) if out else None
     if out and out.suffix != ".parquet":
         raise ValueError(f"out is {out}: expected a name that ends in .parquet")
@@ -481,7 +551,7 @@ def retrieve(
         after = start if after is None else after
     if is_api:
         tables = _from_api(source, specs, matcher, stats, after, before, parts, progress, api)
-    elif isinstance(source, (str, Path)) or (isinstance(source, list) and source and all(isinstance(s, Path) for s in source)):
+    elif isinstance(source, (str, Path)) or _are_paths(source):
         files = source if isinstance(source, list) else find_sources(source)
         tables = [_from_file(f, specs, matcher, stats, after, before, column, parts, progress) for f in files]
     else:
@@ -496,6 +566,10 @@ def retrieve(
 # %% ../nbs/02_retrieval.ipynb #81a48b9d
 def _table(rows: Iterable[dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"created_utc": "Int64"})
+
+
+def _are_paths(source) -> bool:
+    return isinstance(source, list) and bool(source) and all(isinstance(s, Path) for s in source)
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
@@ -520,11 +594,13 @@ def _from_file(path, specs, matcher, stats, after, before, column, parts, progre
     "Candidates of one file, from its part if that was finished"
     counts = Counter()
     if path.suffix in (".parquet", ".csv"):
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype=str, keep_default_na=False)
+        as_csv = path.suffix == ".csv"
+        table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
         rows = _candidates(from_texts(table, column), matcher, counts, after, before)
     else:
         rows = scan_dump(path, matcher, counts, after, before, progress)
-    key = digest([path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, {n: (s.targets1, s.attributes1) for n, s in specs.items()}, after, before, column])
+    terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
+    key = digest([path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, terms, after, before, column])
     part = parts / f"{path.name}.{key}.parquet" if parts else None
     if part and part.is_file():
         found = pd.read_parquet(part)
@@ -538,7 +614,7 @@ def _from_file(path, specs, matcher, stats, after, before, column, parts, progre
 
 
 def _from_api(url, specs, matcher, stats, after, before, parts, progress, api) -> list[pd.DataFrame]:
-    "Candidates from the queries of each specification in turn; a comment that the service took for a match and is none is dropped"
+    "Candidates from the queries of each specification in turn, without what only the service takes for a match"
     tables = []
     for name, spec in specs.items():
         kept = parts / f"{name}.ndjson" if parts else None
@@ -626,7 +702,7 @@ def make_phrases(
     cleaning: str | None = "release",  # one of `CLEANING`; None: the bodies are clean already
     mode: str = "release",  # one of `WINDOWS`
     max_chars: int = 150,  # comments this long or longer are left out (§2.2)
-    single_target: bool | None = None,  # only comments that name one target; None: for gender and orientation, as in the release
+    single_target: bool | None = None,  # only comments of one target; None: for gender and orientation, as released
     every: bool = False,  # also windows without an attribute, as the release of Religion #1 has them
     progress: bool = True,  # show a bar
 ) -> pd.DataFrame:  # id, attribute in window, comment, phrase, target; `.attrs["counts"]` says how many each step left
@@ -647,8 +723,10 @@ def make_phrases(
         counts["with one target"] = len(comments)
     targets = _single(spec.target_terms(1))
     rows = []
-    for id, comment in tqdm(comments.itertuples(index=False), total=len(comments), delay=2, leave=False, disable=not progress):
-        rows += [(id, near, comment, phrase, target) for target, phrase, near in find_windows(comment, targets, spec.attributes1, mode, every)]
+    bar = tqdm(comments.itertuples(index=False), total=len(comments), delay=2, leave=False, disable=not progress)
+    for id, comment in bar:
+        found = find_windows(comment, targets, spec.attributes1, mode, every)
+        rows += [(id, near, comment, phrase, target) for target, phrase, near in found]
     phrases = pd.DataFrame(rows, columns=["id", "attribute in window", "comment", "phrase", "target"])
     counts["windows"] = len(phrases)
     phrases = phrases.drop_duplicates("phrase").reset_index(drop=True)
@@ -663,13 +741,14 @@ def compare_release(
     spec: BiasSpec | None = None,  # None: the bias type's
 ) -> dict[str, float]:  # counts, and the share of released phrases that are found
     "How many of the released phrases are made from the released comments"
-    spec = spec or load_spec(f"redditbias/{bias_type}")
+    spec = spec or load_spec(bias_type)
     comments, released = load_released(bias_type), load_released(bias_type, what)
     bodies = pd.DataFrame({"id": comments.id, "body": comments.comments_processed})
     made = set(make_phrases(bodies, spec, None, mode, max_chars=10**6, single_target=False, progress=False).phrase)
     near = released[released.attribute_in_window == "True"].phrase
-    n = {"released": released.phrase.nunique(), "with an attribute": near.nunique(), "made": len(made), "found": near[near.isin(made)].nunique()}
-    return {**n, "recall": n["found"] / n["with an attribute"], "made and not released": len(made - set(released.phrase))}
+    found, wanted = near[near.isin(made)].nunique(), near.nunique()
+    n = {"released": released.phrase.nunique(), "with an attribute": wanted, "made": len(made), "found": found}
+    return {**n, "recall": found / wanted, "made and not released": len(made - set(released.phrase))}
 
 # %% ../nbs/02_retrieval.ipynb #5eb13dd1
 def compare_modes(
@@ -691,14 +770,10 @@ def compare_modes(
 
 # %% ../nbs/02_retrieval.ipynb #98cac980
 def named_specs(
-    bias_type: str,  # one of the five, "all", or a TOML file
+    bias_type: str,  # as in `load_specs`, or "all": the default paper's
 ) -> dict[str, BiasSpec]:
     "Specifications by the names of their folders"
-    if bias_type.endswith(".toml"):
-        return {Path(bias_type).stem: load_spec(bias_type)}
-    if bias_type not in (*BIAS_TYPES, "all"):
-        raise ValueError(f"bias type {bias_type!r} is unknown: expected one of {', '.join(BIAS_TYPES)}, all, or a TOML file")
-    return {b: load_spec(f"redditbias/{b}") for b in (BIAS_TYPES if bias_type == "all" else [bias_type])}
+    return load_specs(DEFAULT_PAPER if bias_type == "all" else bias_type)
 
 
 def write_phrases(

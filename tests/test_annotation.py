@@ -5,6 +5,7 @@ import io
 import krippendorff
 import numpy as np
 import pandas as pd
+import papermill
 import pytest
 
 from redditbias_repro import annotation as module
@@ -28,6 +29,7 @@ from redditbias_repro.annotation import (
 from redditbias_repro.corpora.redditbias import load_annotations
 from redditbias_repro.data import load_pairs, load_phrases, own_bias_types
 from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 CATS = BiasSpec(targets1=("cats are", "lynxes are"), targets2=("dogs are",), pairs=(("cats", "dogs"), ("cat", "dog")), attributes1=("laz*",), verbs=("are",), name="cats")
@@ -314,3 +316,18 @@ def test_a_comment_of_several_phrases_is_one_comment():
     labels = pd.DataFrame([(a, i, "", phrase, x, x) for a, i, phrase, x in rows], columns=["annotator", "id", "comment", "phrase", *LABELS])
     found = agreement(labels).set_index("level")
     assert found.rows.to_dict() == {"comment": 2, "phrase": 4} and found.same.to_dict() == {"comment": 0.0, "phrase": 0.5}
+
+
+def test_a_corpus_that_is_not_there(tmp_path):
+    """Is said to be missing, and not to have no phrases yet; a run of the notebook says so."""
+    from redditbias_repro.annotation import phrases_folder
+
+    (tmp_path / "race").mkdir()
+    assert phrases_folder(tmp_path, "race") is None
+    (tmp_path / "race" / "phrases.csv").write_text("")
+    assert phrases_folder(tmp_path, "race") == tmp_path / "race"
+    with pytest.raises(FileNotFoundError, match="there is no folder .*no-corpus: expected the out_dir of a run of 02_retrieval"):
+        phrases_folder(tmp_path / "no-corpus", "race")
+    notebook = str(repo_root() / "nbs" / "02a_annotation.ipynb")
+    with pytest.raises(papermill.PapermillExecutionError, match="there is no folder"):
+        papermill.execute_notebook(notebook, None, {"corpus_dir": str(tmp_path / "no-corpus")}, progress_bar=False)

@@ -83,6 +83,38 @@ def test_several_frames_and_no_line_end(tmp_path):
     assert [r["id"] for r in scan_dump(tmp_path / "RC.zst", Matcher(SPECS), stats)] == ["c0", "c3"] and not stats["torn"]
 
 
+@pytest.mark.parametrize("end", [1, 5, 20, 100, -4, -1])
+def test_a_zst_that_is_cut_anywhere_is_not_whole(tmp_path, capsys, end):
+    """Inside its header, its first block, and after its last line: all of a line's comments are there, but the file is not."""
+    from redditbias_repro.cli import main
+
+    content = packed("x.zst", b"".join(line(i, BODIES[0]) + b"\n" for i in range(200)))
+    dump = tmp_path / "RC.zst"
+    dump.write_bytes(content[:end])
+    with pytest.warns(UserWarning, match="cannot be read further than byte .*ends inside a frame"):
+        list(scan_dump(dump, Matcher(SPECS), stats := Counter()))
+    assert stats["torn"]
+    assert main(["retrieve", str(dump), "--out", str(tmp_path / "c.parquet")]) == 0
+    captured = capsys.readouterr()
+    assert "Warning: " in captured.err and "torn" in captured.out
+
+
+@pytest.mark.parametrize("name", ["RC.zst", "RC.gz", "RC.bz2", "RC.xz", "RC.ndjson"])
+def test_an_empty_file_is_said_to_be_empty(tmp_path, name):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.warns(UserWarning, match=f"{name} is empty"):
+        assert not list(scan_dump(tmp_path / name, Matcher(SPECS), stats := Counter()))
+    assert stats["torn"] == 1
+
+
+def test_frames_that_hold_no_comment_are_skipped(tmp_path):
+    skippable = (0x184D2A50).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"hello"
+    content = packed("a.zst", line(0, BODIES[0]) + b"\n")
+    (tmp_path / "RC.zst").write_bytes(skippable + content + skippable + packed("a.zst", b"") + content)
+    found = list(scan_dump(tmp_path / "RC.zst", Matcher(SPECS), stats := Counter()))
+    assert [r["id"] for r in found] == ["c0", "c0"] and not stats["torn"]
+
+
 @pytest.mark.parametrize("name", ["RC.zst", "RC.gz", "RC.xz"])
 def test_a_cut_off_file_gives_what_it_holds_and_says_so(tmp_path, name):
     content = packed(name, b"\n".join(line(i, BODIES[0] + " " + str(hash(str(i)))) for i in range(3000)))
@@ -462,7 +494,7 @@ def test_the_command(tmp_path, capsys):
     assert "3 lines" in capsys.readouterr().out and set(pd.read_parquet(tmp_path / "c.parquet").bias_type) <= set(BIAS_TYPES)
     assert main(["retrieve", str(tmp_path / "none"), "--out", str(tmp_path / "c.parquet")]) == 2
     assert main(["retrieve", str(tmp_path), "--out", str(tmp_path / "c.parquet"), "--bias-type", "relig"]) == 2
-    assert "expected one of religion1" in capsys.readouterr().err
+    assert "no specification 'relig': did you mean 'redditbias/religion" in capsys.readouterr().err
 
 
 def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path):
