@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .data import TABLE3, load_annotations
+from .corpora.redditbias import TABLE3, load_annotations
 from .records import project_path, write_atomic
 from .specs import BiasSpec, load_spec
 

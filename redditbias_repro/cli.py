@@ -217,7 +217,8 @@ def _how_scored(stats: dict) -> str:
 
 # %% ../nbs/09_cli.ipynb #1e45b9b6
 def _fetch(args) -> None:
-    from redditbias_repro.data import fetch, list_files, release_files
+    from redditbias_repro.corpora.redditbias import release_files
+    from redditbias_repro.registry import fetch, list_files
 
     if args.list:
         print(list_files(args.prefix or "")[["key", "bytes", "license"]].to_string(index=False))
@@ -378,16 +379,16 @@ def _model_options(dtype: bool = True) -> argparse.ArgumentParser:
 
 def _corpus_options() -> argparse.ArgumentParser:
     "--corpus"
-    from redditbias_repro.data import CORPORA
+    from redditbias_repro.data import corpora
 
     own = "a CSV with columns text1 (stereotype) and text2 (counterfactual), or a folder that 02a_annotation wrote"
     p = argparse.ArgumentParser(add_help=False)
-    p.add_argument("--corpus", default="auto", help=f"{', '.join(CORPORA)}, {own} {DEFAULT}")
+    p.add_argument("--corpus", default="auto", help=f"{', '.join(corpora())}, {own} {DEFAULT}")
     return p
 
 # %% ../nbs/09_cli.ipynb #8830f99c
 def _measure_options(p: argparse.ArgumentParser) -> None:
-    from redditbias_repro.data import SPLITS, SWAPS
+    from redditbias_repro.registry import SPLITS, SWAPS
     from redditbias_repro.specs import BIAS_TYPES
 
     types = f"one of {', '.join(BIAS_TYPES)}; may be given several times (default: all)"

@@ -17,7 +17,7 @@ from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, fet
 from .specs import BIAS_TYPES, BiasSpec, list_specs, load_spec
 
 # %% auto #0
-__all__ = ['CORPORA', 'released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
+__all__ = ['released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
            'load_pairs', 'own_name', 'load_phrases']
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
@@ -174,9 +174,3 @@ def load_phrases(
     phrases = pairs[["text1"]].rename(columns={"text1": "text"})
     phrases.attrs = pairs.attrs
     return phrases
-
-# %% ../nbs/01a_data.ipynb #46e76c5a
-from .corpora.redditbias import *  # noqa: transitional
-from .registry import BASE_URL, cache_dir, git_blob_sha1, list_files  # noqa: transitional
-
-CORPORA = corpora()

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 import regex
 
-from .data import FetchError, fetch
+from .registry import FetchError, fetch
 from .records import digest, write_atomic
 from redditbias_repro.specs import (
     BIAS_TYPES,
