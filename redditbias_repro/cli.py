@@ -315,10 +315,11 @@ def _check_method(method: str, spec) -> None:
 
 # %% ../nbs/09_cli.ipynb #7691497f
 def _debias(args) -> None:
+    from redditbias_repro.data import bias_spec
     from redditbias_repro.specs import load_spec
 
     _check_out(args.out, folder=True)
-    spec = load_spec(args.spec or args.bias_type)
+    spec = load_spec(args.spec) if args.spec else bias_spec(args.bias_type)
     _check_method(args.method, spec)
     texts = read_lines(args.texts) if args.texts else None
     from redditbias_repro.data import load_phrases
@@ -391,7 +392,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     from redditbias_repro.registry import SPLITS, SWAPS
     from redditbias_repro.specs import BIAS_TYPES
 
-    types = f"one of {', '.join(BIAS_TYPES)}; may be given several times (default: all)"
+    types = f"one of {', '.join(BIAS_TYPES)}, or a TOML file of your own; may be given several times (default: all)"
     swap = (
         "what the released pairs differ in: targets, the paper's LMB, or "
         "attributes: stereotypical and counter-stereotypical ones"
@@ -426,8 +427,9 @@ def _debias_options(p: argparse.ArgumentParser) -> None:
     from redditbias_repro.specs import BIAS_TYPES
 
     where = "weight of the language-model loss where a term occurs"
+    types = f"one of {', '.join(BIAS_TYPES)}, another paper's as paper/name, or a TOML file of your own"
     p.add_argument("--method", default="HD", choices=_Methods(), metavar="METHOD", help=f"one of %(choices)s {DEFAULT}")
-    p.add_argument("--bias-type", default="religion1", choices=BIAS_TYPES, help=DEFAULT)
+    p.add_argument("--bias-type", default="religion1", metavar="TYPE", help=f"{types} {DEFAULT}")
     p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the model is written")
     own = "training sentences of your own, one a line, in place of the corpus"
     p.add_argument("--texts", type=Path, metavar="FILE", help=own)

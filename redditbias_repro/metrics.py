@@ -479,6 +479,7 @@ def measure_lmp(
     seed: int = 0,  # of the choice of sentences, and of those that the temperature is fitted on
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
+    paper: str = "redditbias",  # whose tables it is for: a debiased model's perplexity stands beside its bias
 ) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
     "LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2), as it is and with its temperature calibrated"
     texts = load_references(n, seed)
@@ -498,7 +499,7 @@ def measure_lmp(
     values["sentences"] = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
     used = texts.attrs["corpus"]
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
-    fields = dict(paper="redditbias", metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
+    fields = dict(paper=paper, metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
     origin = {**provenance(about, used, str(net.device)), "scoring": stats}
     return [{**fields, "n": len(texts), "values": values, "seed": seed, "params": params, "seconds": round(stats["seconds"], 2), "provenance": origin}]
 

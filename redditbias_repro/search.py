@@ -13,12 +13,13 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from .registry import SPLITS
+from .data import split_bias_type
+from .registry import SPLITS, check_known
 from .debias import Debiased, DebiasLoss, training_sentences
 from .losses import Collator, get_method, target_pairs
 from .metrics import measure_lmb, measure_lmp
 from .records import project_path, read_records, write_record
-from .specs import BIAS_TYPES, BiasSpec
+from .specs import BiasSpec
 
 # %% auto #0
 __all__ = ['SEARCHED', 'gradient_norms', 'measure_debiased', 'select', 'choose', 'check_run']
@@ -55,7 +56,7 @@ def gradient_norms(
 def measure_debiased(
     run: Debiased,  # from `debias`
     base: str,  # the model that was debiased, as it is to be named
-    bias_type: str,  # what it was debiased for
+    bias_type: str | Path,  # what it was debiased for, as in `load_pairs`
     method: str,  # as it is to be named
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # pairs that LMB is measured on
@@ -68,12 +69,13 @@ def measure_debiased(
     measured = measure_lmb(str(run.folder), [bias_type], corpus, split, seed=seed, device=device, dtype="float32")
     if attributes:
         measured += measure_lmb(str(run.folder), [bias_type], corpus, split, seed=seed, device=device, dtype="float32", swap="attributes")
-    measured += [] if lmp_sentences == 0 else measure_lmp(str(run.folder), lmp_sentences, seed, device, "float32")
+    paper, name = measured[0]["paper"], measured[0]["bias_type"]
+    measured += [] if lmp_sentences == 0 else measure_lmp(str(run.folder), lmp_sentences, seed, device, "float32", paper)
     records = []
     for r in measured:
         origin = {**r["provenance"], "model": {**r["provenance"]["model"], "name": base, "origin": f"{base}, debiased"}, "training": run.settings}
         params = {**r["params"], "train_seed": run.settings["seed"]}
-        records.append({**r, "model": base, "method": method, "bias_type": bias_type, "params": params, "provenance": origin})
+        records.append({**r, "model": base, "method": method, "bias_type": name, "params": params, "provenance": origin})
     shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
     curves = {c: [None if math.isnan(v) else round(float(v), 6) for v in run.history[c]] for c in shown if c in run.history}  # nan: no term between two reports
     trained = run.settings["corpus"] or {"name": "own"}
@@ -142,15 +144,14 @@ def _searched(folder, method, bias_type) -> dict:
 # %% ../nbs/05b_search.ipynb #075c428f
 def check_run(
     method: str,  # a name in `METHODS`
-    bias_type: str,  # one of the five
+    bias_type: str | Path,  # as in `load_pairs`
     split: str = "test",  # one of `SPLITS`
     **flags: bool,  # parameters that are True or False
 ) -> None:
     "`ValueError` that names the allowed values for one that is unknown"
     get_method(method)
-    for what, value, allowed in (("bias type", bias_type, BIAS_TYPES), ("split", split, SPLITS)):
-        if value not in allowed:
-            raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(allowed)}")
+    split_bias_type(bias_type)
+    check_known("split", split, SPLITS)
     for what, value in flags.items():
         if not isinstance(value, bool):  # papermill reads `-p keep_model false` as a text
             raise ValueError(f"{what} is {value!r}: expected True or False")

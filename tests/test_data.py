@@ -13,9 +13,12 @@ from redditbias_repro import corpora, data, specs
 from redditbias_repro.corpora import redditbias as release
 from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published, table3
 from redditbias_repro.data import load_pairs, load_phrases, read_pairs
-from redditbias_repro.metrics import PAPER_METHODS, measure_lmb
-from redditbias_repro.records import data_file, record_path
+from redditbias_repro.debias import debias
+from redditbias_repro.metrics import PAPER_METHODS, lmb_changes, lmb_table, measure_lmb
+from redditbias_repro.models import load_model
+from redditbias_repro.records import data_file, record_path, write_record
 from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files, read_cells
+from redditbias_repro.search import measure_debiased
 from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
@@ -66,7 +69,7 @@ def test_released_attribute_swaps(corpus, bias_type):
     spec = load_spec(f"redditbias/{bias_type}")
     assert (test.text1.map(lambda t: len(spec.find_targets(t, 1))) == test.text2.map(lambda t: len(spec.find_targets(t, 1)))).mean() > 0.97, "the group stays"
     for p in (train, test):
-        assert set(p.attrs["corpus"]["files"]) < set(data.release_files()) and p.attrs["corpus"]["name"] == "redditbias"
+        assert set(p.attrs["corpus"]["files"]) < set(release.release_files()) and p.attrs["corpus"]["name"] == "redditbias"
 
 
 def test_noted_attributes_make_the_swap(corpus):
@@ -285,6 +288,19 @@ def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
         load_pairs("petbias/race", corpus="redditbias")
     with pytest.raises(ValueError, match="bias type 'petbias/age' is unknown"):
         load_pairs("petbias/age")
+
+
+def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp_path):
+    net, tokenizer = load_model(str(model_folder), dtype="float32")
+    run = debias(net, tokenizer, data.bias_spec("petbias/race"), load_phrases("petbias/race").text, "ADD", tmp_path / "model", epochs=1, disable_tqdm=True)
+    records = measure_lmb(str(model_folder), ["petbias/race"], outlier_sd=[None]) + measure_debiased(run, "tiny", "petbias/race", "ADD", lmp_sentences=0)
+    assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("petbias", "race", "petbias")}
+    records[0]["model"] = "tiny"
+    for r in records:
+        write_record(r, tmp_path / "results")
+    table, changes = lmb_table(folder=tmp_path / "results", paper="petbias"), lmb_changes(folder=tmp_path / "results", paper="petbias")
+    assert list(table[table.outlier_sd.isna()].method) == ["baseline", "ADD"] and changes.bias_type.tolist() == ["race"] and changes.n.tolist() == [4]
+    assert not len(lmb_table(folder=tmp_path / "results")), "another paper's race is not RedditBias'"
 
 
 # --- the paper's statements ---
