@@ -347,7 +347,7 @@ def test_ctrl_c_says_what_the_same_call_would_do(arguments, where, says, tmp_pat
 def test_ctrl_c_in_a_shell(model_folder, tmp_path):
     """A signal while the command works: one line, status 130, and the same call goes on."""
     lines, out = tmp_path / "lines.txt", tmp_path / "scores"
-    texts = [f"{who} number {i} are {what}" for i in range(60_000) for who, what in (("women", "nurses"), ("men", "officers"))]
+    texts = [f"{who} number {i} are {what}" for i in range(30_000) for who, what in (("women", "nurses"), ("men", "officers"))]
     lines.write_text("\n".join(texts))
     command = [str(Path(sys.executable).with_name("redditbias")), "score", str(lines), "--model", str(model_folder), "--out", str(out), "--device", "cpu"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
