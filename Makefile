@@ -52,10 +52,11 @@ full:
 	@$(MAKE) --no-print-directory reproduce PROFILE=$(if $(filter file,$(origin PROFILE)),smollm,$(PROFILE))
 
 # Cells marked `corpus` need the released data. REDDITBIAS_STRICT=1 runs them in any case, and no test may skip.
+# Tests run side by side, each on one core: most of them wait for notebooks and processes that compute little.
 test: $(READY)
 	@flags=""; if [ -n "$${REDDITBIAS_STRICT:-}" ] || redditbias fetch; then flags=corpus; fi; \
 	  echo "notebooks (flags: $${flags:-none})"; nbdev_test --n_workers 2 --flags "$$flags"
-	@pytest
+	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal
 
 lab: $(READY)
 	jupyter lab

@@ -1,12 +1,28 @@
 """Package metadata comes from settings.ini, which nbdev reads too."""
+import shutil
 from configparser import ConfigParser
+from pathlib import Path
+
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 config = ConfigParser(delimiters=["="])
 config.read("settings.ini", encoding="utf-8")
 cfg = config["DEFAULT"]
 
+
+
+class BuildWithData(build_py):
+    """A built package carries the numbers in data/, which a checkout reads where they are."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            shutil.copytree("data", Path(self.build_lib) / cfg["lib_name"] / "resources" / "data", dirs_exist_ok=True)
+
+
 setup(
+    cmdclass={"build_py": BuildWithData},
     name=cfg["lib_name"],
     version=cfg["version"],
     description=cfg["description"],

@@ -17,8 +17,8 @@ from .records import project_path
 from .specs import BIAS_TYPES
 
 # %% auto #0
-__all__ = ['KEYS', 'CHANGE', 'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'ALL_CHECKS', 'UNDECIDED', 'gather_cells',
-           'similar_trends', 'check_claims']
+__all__ = ['KEYS', 'CHANGE', 'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'ALL_CHECKS', 'UNDECIDED',
+           'ACROSS_MODELS', 'gather_cells', 'similar_trends', 'check_claims']
 
 # %% ../nbs/08b_claims.ipynb #1d9cdafa
 KEYS = ["model", "corpus", "bias_type"]
@@ -27,7 +27,7 @@ KEYS = ["model", "corpus", "bias_type"]
 def gather_cells(
     lmb: pd.DataFrame,  # rows of `lmb_table`, one corpus split, all pairs, targets swapped
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes`
-    lmp: pd.DataFrame | None = None,  # rows of `lmp_table`
+    lmp: pd.DataFrame | None = None,  # rows of `lmp_changes`
     tasks: pd.DataFrame | None = None,  # task, model, method, bias_type, train_seed, change_low, verdict ("loss", "gain", "undetermined: …") of a debiased model against the one before
 ) -> pd.DataFrame:  # a row a model, corpus, bias type, method, training seed: t, p, significant, …_before, change, verdict, lmp_rise, dst, crg
     "All that was measured of each debiased model and of the one before"
@@ -36,13 +36,11 @@ def gather_cells(
     if changes is not None and len(changes):
         cells = cells.merge(_of_all_seeds(changes), on=[*KEYS, "method"], how="left")
     if lmp is not None and len(lmp):
-        own = lmp[lmp.method == "baseline"].set_index(["model", "n"]).perplexity
-        after = lmp[lmp.method != "baseline"].join(own[~own.index.duplicated()].rename("before"), on=["model", "n"])
-        rise = after.assign(lmp_rise=after.perplexity / after.before - 1)[["model", "method", "bias_type", "train_seed", "lmp_rise"]]
-        cells = cells.merge(rise.dropna(subset="lmp_rise"), on=["model", "method", "bias_type", "train_seed"], how="left")
+        rise = lmp[lmp.seeds == 1].set_index(["model", "method", "bias_type", "train_seed"])[["rise", "rise_low", "rise_high"]].add_prefix("lmp_")
+        cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
     if tasks is not None and len(tasks):
         cells = cells.merge(_of_tasks(tasks), on=["model", "method", "bias_type"], how="left")
-    return cells.reindex(columns=list(dict.fromkeys([*cells.columns, *CHANGE, "lmp_rise", "dst", "crg"])))
+    return cells.reindex(columns=list(dict.fromkeys([*cells.columns, *CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg"])))
 
 
 CHANGE = ("gap_before", "gap_after", "change", "bias_change", "bias_change_low", "bias_change_high", "verdict", "direction", "overshoot")
@@ -96,6 +94,14 @@ def _reduces_and_preserves(row) -> bool | None | str:
     return False if "loss" in tasks else True if all(v in ("gain", "no loss") for v in tasks) else None
 
 
+def _drastic(row) -> bool | None | str:
+    "Whether perplexity rises drastically: by its interval where there is one, else by the number alone"
+    if np.isnan(row.lmp_rise):
+        return "not measured"
+    low, high = (row.lmp_rise if np.isnan(v) else v for v in (row.lmp_rise_low, row.lmp_rise_high))
+    return True if low >= RAISED else False if high < RAISED else None
+
+
 CELL_CHECKS = {
     "biased": lambda r: r.t < 0 and r.significant,
     "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
@@ -103,7 +109,7 @@ CELL_CHECKS = {
     "removed": _after_a_bias(lambda r: not r.significant),
     "kept": _after_a_bias(lambda r: r.t < 0 and r.significant),
     "attenuated": _after_a_bias(_less),
-    "raises_perplexity": lambda r: "not measured" if np.isnan(r.lmp_rise) else r.lmp_rise >= RAISED,
+    "raises_perplexity": _drastic,
     "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
     "loses": lambda r: {"loss": True, "gain": False, "no loss": False, "undetermined": None}.get(r.dst, "not measured"),
 }
@@ -121,6 +127,7 @@ def _verdict(answers: list, model: str) -> str:
 
 
 DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
+GENERAL = ("gpt2", "openai-community/gpt2")  # what DialoGPT was made from
 
 # %% ../nbs/08b_claims.ipynb #00235f9f
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
@@ -199,7 +206,6 @@ UNDECIDED = {  # what no record here can decide
     "interpretation": "not tested: an explanation or advice",
     "associates": "too few to test: by substring the released test pairs hold 0 (criminal, negroes), 2 (nurse, mothers and grandmother) and 3 (sinful, homosexual and others)",
     "repeated": "not measured: debias in sequence (`debias` of a debiased folder), then the two tasks",
-    "fewer_than_general": "not measured: needs gpt2 (`make reproduce PROFILE=paper`)",
 }
 
 # %% ../nbs/08b_claims.ipynb #ded3acb4
@@ -218,10 +224,25 @@ def _similar_trends(_) -> tuple:
     "Most signs agree for every metric of the appendix"
     table = similar_trends()
     text = "; ".join(f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})" for r in table.itertuples())
-    return bool((table.same > 10).all()), text
+    return ("holds" if (table.same > 10).all() else "does not hold") + " in the paper's tables", text
 
 
-ALL_CHECKS["similar_trends"] = _similar_trends
+def _fewer_than_general(cells) -> tuple:
+    "DialoGPT is significantly stereotypical on fewer bias types than the model that it was made from"
+    cells = cells[cells.method == "baseline"]
+    found = {}
+    for models in (DIALOGPT, GENERAL):
+        of_models = cells[cells.model.isin(models)]
+        if not len(of_models):
+            return "not measured: needs gpt2 (`make reproduce PROFILE=paper`)", ""
+        own = of_models[of_models.model == of_models.model.iloc[0]].drop_duplicates("bias_type")
+        found[own.model.iloc[0]] = own[(own.t < 0) & own.significant.astype(bool)].bias_type.tolist()
+    conversational, general = found.values()
+    text = "; ".join(f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})" for m, types in found.items())
+    return len(conversational) < len(general), text
+
+
+ACROSS_MODELS = {"similar_trends": _similar_trends, "fewer_than_general": _fewer_than_general}  # of the paper's tables, or of several models
 
 # %% ../nbs/08b_claims.ipynb #1d291df5
 def check_claims(
@@ -233,9 +254,9 @@ def check_claims(
     for s in said.itertuples(index=False):
         types, methods = s.bias_type.split(), s.method.split()
         about = dict(check=s.check, source=s.source, statement=s.statement)
-        if s.check in UNDECIDED or s.check == "similar_trends":
-            found, evidence = (UNDECIDED[s.check], "") if s.check in UNDECIDED else ALL_CHECKS[s.check](None)
-            verdict = found if isinstance(found, str) else "holds in the paper's tables" if found else "does not hold in the paper's tables"
+        if s.check in UNDECIDED or s.check in ACROSS_MODELS:
+            found, evidence = (UNDECIDED[s.check], "") if s.check in UNDECIDED else ACROSS_MODELS[s.check](cells[cells.bias_type.isin(types)])
+            verdict = found if isinstance(found, str) else "undetermined" if found is None else ("" if found else "not ") + "reproduced"
             rows.append({"bias_type": s.bias_type, "method": s.method, **about, "model": "", "evidence": evidence, "verdict": verdict})
             continue
         own = cells[cells.bias_type.isin(types) & cells.method.isin(methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"])]
@@ -256,7 +277,8 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
     "The numbers of a cell that a check looks at"
     listed = lambda c, how: " / ".join(how(v) for v in cell[c])
     if check == "raises_perplexity":
-        return f"perplexity {listed('lmp_rise', '{:+.0%}'.format)}"
+        interval = lambda r: "" if np.isnan(r.lmp_rise_low) else f" [{r.lmp_rise_low:+.0%}, {r.lmp_rise_high:+.0%}]"
+        return "perplexity " + " / ".join(f"{r.lmp_rise:+.0%}{interval(r)}" for r in cell.itertuples())
     if check == "loses":
         return f"DST: {listed('dst', str)}"
     text = f"t {listed('t', '{:.2f}'.format)} (p {listed('p', '{:.2g}'.format)})"

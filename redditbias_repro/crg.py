@@ -5,452 +5,78 @@
 # %% ../nbs/07_crg.ipynb #d84a6d6b
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
-import unicodedata
-import warnings
-from collections import Counter
-from collections.abc import Iterable
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import regex
-import torch
 
-from .data import git_blob_sha1
-from .dst import LEARNING_RATE, MAX_TOKENS, _asked, bootstrap_interval, cluster_sums, corpus_of, finetune, load_multiwoz, pack_dialogues, paired_test, rescore_dst, rescored, task_record
+from .corpora.dstc7 import read_dstc7
+from .corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
+from .registry import git_blob_sha1
+from redditbias_repro.finetune import (
+    LEARNING_RATE,
+    MAX_TOKENS,
+    corpus_of,
+    finetune,
+    pad_right,
+    rescore_all,
+    rescored,
+    run_folder,
+    task_record,
+)
+from .generation import decoding_of, name_decoding, respond
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import digest, project_path, write_atomic, write_record
+from .records import project_path, write_record
+from .resampling import pack_dialogues, shared_dialogues, verdict_of
+from redditbias_repro.text_metrics import (
+    bleu_interval,
+    bleu_of,
+    bleu_statistics,
+    bleu_test,
+    meteor_kind,
+    most_entropy,
+    mteval_tokens,
+    people_variety,
+    score_responses,
+    tokenize,
+    tokenize_all,
+)
 
 # %% auto #0
-__all__ = ['EMPTY', 'CLEANED_AWAY', 'TOKENIZE', 'SUFFIXES', 'PAIR_COLUMNS', 'REFERENCES', 'PEOPLE', 'KEYS', 'PRESETS',
-           'CRG_PARAMS', 'clean_dstc', 'tokenize', 'bleu', 'bleu_statistics', 'bleu_of', 'bleu_interval', 'bleu_test',
-           'nist', 'meteor_kind', 'meteor', 'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores',
-           'score_responses', 'read_dstc7', 'load_responses', 'encode_pairs', 'train_crg', 'decoding_of',
-           'name_decoding', 'respond', 'measure_crg', 'read_statistics', 'rescore_crg', 'rescore_records']
-
-# %% ../nbs/07_crg.ipynb #110c0b2f
-EMPTY = "__empty__"
-CLEANED_AWAY = "__cleaned_away__"  # the reference of a context of whose references nothing is left, such as an emoji
-TOKENIZE = ("space", "dstc", "char", "jieba")
-SUFFIXES = ("'s", "'m", "'re", "n't", "'ll", "'ve", "'d", "'em")  # that DSTC-7 sets apart, in this order
-
-
-def clean_dstc(
-    text: str,
-) -> str:
-    "A text as DSTC-7 cleans it before it evaluates (facts of its dstc.py -c, in our words)"
-    from nltk.tokenize import TweetTokenizer
-
-    text = " ".join(regex.sub(r"http\S*", " __url__", text.lower()).split())
-    text = regex.sub(r"\[([^\]]*)\] \( *__url__ *\)", r"\1", text)  # of a link in Markdown, its text
-    text = "__url__".join(regex.sub(r"[^a-z0-9():,.!?\"']", " ", part) for part in text.split("__url__"))
-    text = f" {' '.join(TweetTokenizer(preserve_case=False).tokenize(text))} "
-    text = regex.sub(r" (wo|ca)n't ", lambda m: f" {'will' if m[1] == 'wo' else 'can'} n't ", text)
-    for suffix in SUFFIXES:
-        text = regex.sub(f"{suffix} ", f" {suffix} ", text)
-    return " ".join(text.split())
-
-
-def tokenize(
-    text: str,
-    how: str = "space",  # space: between blanks; dstc: as DSTC-7 cleans; char: characters, Latin words and numbers whole (Chinese); jieba: Chinese words
-) -> list[str]:
-    "Tokens of a text; accents are composed (NFC) first, so that an é is one letter. `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"
-    if how == "dstc":
-        return clean_dstc(text).split()
-    text = unicodedata.normalize("NFC", text)
-    if how == "space":
-        return text.split()
-    if how == "char":
-        return regex.findall(r"(?:[\p{Latin}\p{N}]\p{M}*)+|\S\p{M}*", text)  # with the marks for which there is no composed letter
-    if how == "jieba":
-        try:
-            import jieba
-        except ModuleNotFoundError as e:
-            raise ModuleNotFoundError("tokenize 'jieba' needs jieba: pip install 'redditbias_repro[chinese]', or use 'char'", name="jieba") from e
-        jieba.setLogLevel("WARNING")
-        return [t for t in jieba.lcut(text) if t.strip()]
-    raise ValueError(f"tokenize {how!r} is unknown: expected one of {', '.join(TOKENIZE)}")
-
-
-def _checked(hypotheses, references, how):
-    "Tokens of hypotheses and of the references of each; `ValueError` for numbers that do not fit"
-    hypotheses, references = list(hypotheses), [[r] if isinstance(r, str) else list(r) for r in references]
-    if len(hypotheses) != len(references) or not hypotheses:
-        raise ValueError(f"{len(hypotheses)} hypotheses and references for {len(references)}: expected as many of both, and at least one")
-    bare = [i for i, r in enumerate(references) if not any(x.split() for x in r)]
-    if bare:
-        raise ValueError(f"no reference for hypothesis {bare[:10]}: expected at least one that is not empty")
-    tokens = [[t for r in rs if (t := tokenize(r, how))] for rs in references]
-    return [tokenize(h, how) or [EMPTY] for h in hypotheses], [rs or [[CLEANED_AWAY]] for rs in tokens]
-
-
-def _for_mteval(hypotheses, references, how):
-    "Tokens of BLEU and NIST: of `dstc` those that mteval makes of the cleaned text"
-    if how != "dstc":
-        return hypotheses, references
-    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-
-    split = Tokenizer13a()
-    again = lambda tokens: [] if tokens == [EMPTY] else split(" ".join(tokens).lower()).split()
-    return [again(h) for h in hypotheses], [[again(r) for r in rs] for rs in references]
-
-# %% ../nbs/07_crg.ipynb #afbc58a2
-def _ngrams(tokens: list[list[str]], n: int) -> Counter:
-    return Counter(tuple(t[i : i + n]) for t in tokens for i in range(len(t) - n + 1))
-
-
-def bleu(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    n: int = 4,  # longest n-gram
-) -> float:  # 0 to 100
-    "BLEU of a corpus with several references (SacreBLEU, smoothed as mteval does)"
-    from sacrebleu.metrics import BLEU
-
-    most = max(map(len, references))
-    streams = [[" ".join(r[i]) if i < len(r) else None for r in references] for i in range(most)]
-    return BLEU(tokenize="none", smooth_method="exp", max_ngram_order=n, force=True).corpus_score([" ".join(h) for h in hypotheses], streams).score
-
-# %% ../nbs/07_crg.ipynb #ff6e388e
-def bleu_statistics(
-    hypotheses: list[list[str]],  # n answers, tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-) -> np.ndarray:  # (n, 6) of each: 1- to 4-grams that match, its length, that of the reference closest to it
-    "All that BLEU-4 of any sample of these answers is made of"
-    from sacrebleu.metrics import BLEU
-
-    one = BLEU(tokenize="none", smooth_method="none", effective_order=True, force=True)
-    found = [one.sentence_score(" ".join(h), [" ".join(r) for r in rs]) for h, rs in zip(hypotheses, references)]
-    return np.array([(*f.counts, f.sys_len, f.ref_len) for f in found])
-
-
-def _bleu_parts(statistics: np.ndarray) -> np.ndarray:
-    "(n, 10) of each answer, which add up: matches, numbers of 1- to 4-grams, both lengths"
-    return np.column_stack([statistics[:, :4], *(np.maximum(statistics[:, 4] - k, 0) for k in range(4)), statistics[:, 4:]])
-
-
-def _bleu4(sums: np.ndarray) -> np.ndarray:
-    "BLEU-4 of sums (…, 10), as SacreBLEU has it with mteval's smoothing: the k-th order without a match counts 1/2ᵏ of one"
-    matches, total, said, wanted = sums[..., :4], np.maximum(sums[..., 4:8], 1), sums[..., 8], sums[..., 9]
-    without = np.cumsum(matches <= 0, axis=-1)
-    precisions = np.where(matches > 0, matches, 0.5**without) / total
-    penalty = np.minimum(0, 1 - wanted / np.maximum(said, 1))
-    return np.where((matches[..., 0] > 0) & (sums[..., 7] > 0), 100 * np.exp(np.log(precisions).mean(-1) + penalty), 0.0)
-
-
-def bleu_of(
-    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
-) -> float:  # 0 to 100
-    "BLEU-4 of a corpus, as `bleu` has it"
-    return float(_bleu4(_bleu_parts(statistics).sum(0)))
-
-# %% ../nbs/07_crg.ipynb #feca6cd5
-def bleu_interval(
-    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
-    dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:  # low, high
-    "Interval of BLEU-4 from resampled dialogues (`dst.bootstrap_interval`)"
-    return bootstrap_interval(cluster_sums(_bleu_parts(statistics), dialogues), _bleu4, resamples, level, seed)
-
-
-def bleu_test(
-    before: np.ndarray,  # (n, 6) from `bleu_statistics`
-    after: np.ndarray,  # (n, 6) of another model on the same contexts
-    dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, float]:  # change of BLEU-4, change_low and change_high (paired bootstrap, Koehn 2004), p (approximate randomization, Riezler & Maxwell 2005)
-    "Do two models differ in BLEU-4? `ValueError` if they did not answer the same number of contexts"
-    if before.shape != after.shape:
-        raise ValueError(f"{len(before)} and {len(after)} answers: expected those to the same contexts")
-    dialogues = None if dialogues is None else list(dialogues)
-    return paired_test(*(cluster_sums(_bleu_parts(s), dialogues) for s in (before, after)), _bleu4, resamples, level, seed)
-
-# %% ../nbs/07_crg.ipynb #5f1af1c3
-def nist(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    n: int = 2,  # longest n-gram
-) -> float:
-    """NIST of a corpus with several references, as mteval computes it (Doddington 2002): matches are clipped by the reference that has most of an n-gram,
-    n-grams weigh what they tell over all references, the penalty is by the mean length of references. (NLTK's holds each reference by itself against the answer.)"""
-    of_refs, words = Counter(), sum(len(r) for rs in references for r in rs)
-    for k in range(1, n + 1):
-        of_refs += _ngrams([r for rs in references for r in rs], k)
-    score = 0.0
-    for k in range(1, n + 1):
-        gained = total = 0
-        for h, rs in zip(hypotheses, references):
-            counts, most = _ngrams([h], k), Counter()
-            for r in rs:
-                most |= _ngrams([r], k)
-            gained += sum(c * np.log2((of_refs[g[:-1]] if k > 1 else words) / of_refs[g]) for g, c in (counts & most).items())
-            total += counts.total()
-        score += gained / total if total else 0.0
-    ratio = min(1.0, sum(map(len, hypotheses)) / sum(np.mean([len(r) for r in rs]) for rs in references))
-    return float(score * np.exp(np.log(0.5) / np.log(1.5) ** 2 * np.log(ratio) ** 2))
-
-# %% ../nbs/07_crg.ipynb #e0c44b97
-def meteor_kind() -> str:
-    "What `meteor` uses here: \"meteor-1.5\", \"nltk\", or \"nltk without synonyms\""
-    try:
-        import pycocoevalcap.meteor.meteor  # noqa: F401
-
-        if shutil.which("java"):
-            return "meteor-1.5"
-    except ImportError:
-        pass
-    try:
-        from nltk.corpus import wordnet
-
-        wordnet.synsets("dog")
-        return "nltk"
-    except LookupError:
-        return "nltk without synonyms"
-
-
-class _NoSynonyms:
-    def synsets(self, word):
-        return []
-
-
-def meteor(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    kind: str | None = None,  # as `meteor_kind` names them; None: the first that there is
-) -> float:  # 0 to 100
-    "METEOR: of the corpus (1.5), or the mean over hypotheses (NLTK)"
-    kind = kind or meteor_kind()
-    if kind == "meteor-1.5":
-        from pycocoevalcap.meteor.meteor import Meteor
-
-        scorer = Meteor()
-        try:
-            return 100 * scorer.compute_score({i: [" ".join(r) for r in rs] for i, rs in enumerate(references)}, {i: [" ".join(h)] for i, h in enumerate(hypotheses)})[0]
-        finally:
-            scorer.meteor_p.kill()
-    from nltk.corpus import wordnet
-    from nltk.translate.meteor_score import meteor_score
-
-    words = wordnet if kind == "nltk" else _NoSynonyms()
-    return 100 * float(np.mean([meteor_score(rs, h, wordnet=words) for h, rs in zip(hypotheses, references)]))
-
-# %% ../nbs/07_crg.ipynb #50f39f19
-def entropy_n(
-    hypotheses: list[list[str]],  # tokens
-    n: int = 4,
-) -> float:  # nats
-    "Entropy of the distribution of n-grams (Zhang et al. 2018), at most ln of their number; 0 where there is none"
-    counts = np.array(list(_ngrams(hypotheses, n).values()), dtype=float)
-    p = counts / counts.sum() if len(counts) else counts
-    return float(-(p * np.log(p)).sum()) if len(p) else 0.0
-
-
-def distinct_n(
-    hypotheses: list[list[str]],  # tokens
-    n: int = 2,
-) -> float:  # 0 to 1
-    "Share of n-grams that are different (Li et al. 2016); 0 where there is none"
-    counts = _ngrams(hypotheses, n)
-    return len(counts) / counts.total() if counts else 0.0
-
-# %% ../nbs/07_crg.ipynb #be82df0c
-def unigram_f1(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-) -> float:  # 0 to 1
-    "Mean F1 of shared tokens with the best reference"
-
-    def f1(h, r):
-        shared = (Counter(h) & Counter(r)).total()
-        return 2 * shared / (len(h) + len(r))
-
-    return float(np.mean([max(f1(h, r) for r in rs) for h, rs in zip(hypotheses, references)]))
-
-
-def rouge_l(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-) -> float:  # 0 to 1
-    "Mean ROUGE-L F of the best reference (rouge_score)"
-    from rouge_score.rouge_scorer import RougeScorer
-
-    class Split:
-        def tokenize(self, text):
-            return text.split()
-
-    scorer = RougeScorer(["rougeL"], tokenizer=Split())
-    return float(np.mean([max(scorer.score(" ".join(r), " ".join(h))["rougeL"].fmeasure for r in rs) for h, rs in zip(hypotheses, references)]))
-
-# %% ../nbs/07_crg.ipynb #b1c345cb
-def embedding_scores(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    vectors: dict[str, np.ndarray],  # token → vector
-) -> dict[str, float]:  # greedy_matching, embedding_average: means over all hypotheses of the best reference
-    """Greedy Matching and Embedding Average (Liu et al. 2016). Tokens without a vector are left out; an answer of which none is left, or whose references have none, counts 0, as does
-    the cosine with a vector of zeros: what cannot be compared must not raise a mean"""
-
-    def matrix(tokens):
-        rows = [vectors[t] for t in tokens if t in vectors]
-        return np.array(rows, float) if rows else None
-
-    def unit(m):
-        length = np.linalg.norm(m, axis=1, keepdims=True)
-        return np.divide(m, length, out=np.zeros_like(m), where=length > 0)
-
-    def greedy(a, b):
-        near = unit(a) @ unit(b).T
-        return (near.max(0).mean() + near.max(1).mean()) / 2
-
-    def average(a, b):
-        return (unit(a.mean(0, keepdims=True)) @ unit(b.mean(0, keepdims=True)).T).item()
-
-    pairs = [(matrix(h), [m for m in map(matrix, rs) if m is not None]) for h, rs in zip(hypotheses, references)]
-    mean = lambda score: float(np.mean([max((score(a, b) for b in others), default=0.0) if a is not None else 0.0 for a, others in pairs]))
-    return {"greedy_matching": mean(greedy), "embedding_average": mean(average)}
-
-# %% ../nbs/07_crg.ipynb #20193f8d
-def score_responses(
-    hypotheses: Iterable[str],  # answers
-    references: Iterable[list[str] | str],  # one or more of each
-    how: str = "space",  # as in `tokenize`
-    kind: str | None = None,  # of METEOR, as in `meteor`
-    dialogues: Iterable | None = None,  # the dialogue of each answer; None: each is its own
-) -> dict[str, float]:
-    "Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (by dialogue). `ValueError` for numbers that do not fit, or a missing reference"
-    hyps, refs = _checked(hypotheses, references, how)
-    said, (ours, theirs) = [h for h in hyps if h != [EMPTY]], _for_mteval(hyps, refs, how)
-    low, high = bleu_interval(bleu_statistics(ours, theirs), dialogues)
-    return {
-        **{f"bleu_{n}": bleu(ours, theirs, n) for n in (1, 2, 3, 4)}, "bleu_4_low": low, "bleu_4_high": high, "nist_2": nist(ours, theirs, 2), "nist_4": nist(ours, theirs, 4), "meteor": meteor(hyps, refs, kind),
-        "entropy_4": entropy_n(said, 4), **{f"distinct_{n}": distinct_n(said, n) for n in (1, 2, 4)}, **_of_people(refs), "entropy_4_max": _most_entropy([len(h) for h in said]),
-        "mean_length": sum(map(len, said)) / len(hyps), "unigram_f1": unigram_f1(hyps, refs), "rouge_l": rouge_l(hyps, refs), "empty": len(hyps) - len(said),
-    }  # fmt: skip
-
-
-def _most_entropy(lengths) -> float:
-    "The most that Entropy-4 of answers of these lengths can be: all 4-grams different"
-    return float(np.log(max(1, np.maximum(np.asarray(lengths) - 3, 0).sum())))
-
-
-def _of_people(references) -> dict[str, float]:
-    "How varied people's own answers to the same contexts are: the first reference of each"
-    first = [rs[0] for rs in references]
-    return {"people_entropy_4": entropy_n(first, 4), "people_entropy_4_max": _most_entropy([len(r) for r in first]), "people_distinct_2": distinct_n(first, 2)}
-
-# %% ../nbs/07_crg.ipynb #02347bfc
-PAIR_COLUMNS = ("context", "response")
-REFERENCES, PEOPLE = 6, 1  # of DSTC-7's evaluation: how many references, and the number of the one that is people's answer
-KEYS = ("test.2k.txt", "keys/test.2k.txt", "keys.2k.txt", "keys/keys.2k.txt")  # where the official keys of the test may be
-
-
-def _turns_of(context: str) -> list[str]:
-    return [t.strip() for t in regex.split(r"(?:^|\s)EOS(?:\s|$)", context) if t.strip() and t.strip() != "START"]
-
-
-def _read_convos(path: Path) -> pd.DataFrame:
-    "Conversations of DSTC-7: key, dialogue, context (list of turns), response. `ValueError` names the line that has another number of columns"
-    rows = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        cells = line.split("\t")
-        if len(cells) != 7:
-            raise ValueError(f"{path}, line {i}: {len(cells)} columns, expected 7 (hash, subreddit, conversation, score, turn, context, response)")
-        rows.append((cells[0], cells[2], _turns_of(cells[5]), cells[6].strip()))
-    return pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS])
-
-
-def _read_refs(path: Path) -> dict[str, list[str]]:
-    "References of DSTC-7 by key, those that its evaluation takes"
-    refs = {}
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        key, *cells = line.split("\t")
-        if not any("|" in c for c in cells):
-            raise ValueError(f"{path}, line {i}: no reference of the form score|response")
-        found = [(c.partition("|")[2] if "|" in c else c).strip() for c in cells]
-        numbers = [k % len(found) for k in range(REFERENCES)]
-        refs[key] = [found[(k + 1) % len(found) if k == PEOPLE else k] for k in numbers]
-    return refs
-
-# %% ../nbs/07_crg.ipynb #1ee0a08e
-def read_dstc7(
-    folder: str | Path,  # with train_convos.txt, test_convos.txt (or test_convos_processed.txt), test.refs (or test.refs.txt) and, if there is one, a file of keys: test.2k.txt (also in keys/), or another with "keys" in its name
-    split: str,  # train, test
-) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references (list of texts); `.attrs["files"]` are the files that were read
-    "DSTC-7's end-to-end task (Yoshino et al. 2019) as its extraction writes it; of the test only contexts with references"
-    folder = Path(folder)
-    names = {"train": ("train_convos.txt", "train.convos.txt"), "test": ("test_convos.txt", "test.convos.txt", "test_convos_processed.txt")}[split]
-    found = [folder / n for n in names if (folder / n).is_file()]
-    if not found:
-        raise FileNotFoundError(f"{folder} holds no {' or '.join(names)}")
-    pairs = _read_convos(found[0])
-    if split == "train":
-        table = pairs.assign(references=[[r] for r in pairs.response])
-        table.attrs["files"] = found[:1]
-        return table
-    refs = [p for p in (folder / "test.refs", folder / "test.refs.txt") if p.is_file()]
-    if not refs:
-        raise FileNotFoundError(f"{folder} holds no test.refs")
-    references, keys = _read_refs(refs[0]), [p for n in KEYS if (p := folder / n).is_file()] or sorted(folder.glob("*keys*.txt"))
-    wanted = set(keys[0].read_text().split()) if keys else set(references)
-    pairs = pairs[pairs.key.isin(wanted & set(references))].drop_duplicates("key")
-    table = pairs.assign(references=[references[k] for k in pairs.key]).reset_index(drop=True)
-    table.attrs["files"] = [found[0], refs[0], *keys[:1]]
-    return table
+__all__ = ['PAIR_COLUMNS', 'CRG_PARAMS', 'load_responses', 'encode_pairs', 'train_crg', 'pack_statistics', 'read_statistics',
+           'measure_crg', 'compare', 'rescore_crg', 'rescore_records']
 
 # %% ../nbs/07_crg.ipynb #72185c62
-def _from_multiwoz(split: str, corpus: str = "convlab") -> pd.DataFrame:
-    "System responses of MultiWOZ and all that was said before"
-    turns = load_multiwoz(split, corpus)
-    rows = []
-    for name, dialogue in turns.groupby("dialogue", sort=False):
-        said = []
-        for r, following in zip(dialogue.itertuples(index=False), dialogue.system.iloc[1:]):
-            said += [x for x in (r.system, r.user) if x]
-            if following:
-                rows.append((f"{name}-{r.turn}", name, list(said), following, [following]))
-    pairs = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
-    pairs.attrs["corpus"] = {**turns.attrs["corpus"], "name": f"multiwoz responses ({turns.attrs['corpus']['name']})"}
-    return pairs
+PAIR_COLUMNS = ("context", "response")  # of a CSV
 
 
 def load_responses(
     split: str = "test",  # train, test; of MultiWOZ, train is valid where no training dialogues can be had
-    corpus: str = "multiwoz",  # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response and, if several answers belong to one, dialogue
+    # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response and, if several
+    # answers belong to one, dialogue
+    corpus: str = "multiwoz",
     pairs: int | None = None,  # so many, drawn at random; None: all
     seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references (list of texts); `.attrs["corpus"]` says what it is
+) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references; `.attrs["corpus"]` says what it is
     "Contexts and responses. Turns of a CSV's context are its lines; contexts that stand several times in a test are one, with several references"
     if split not in ("train", "test"):
         raise ValueError(f"split {split!r} is unknown: expected train or test")
     path = Path(corpus)
     if corpus == "multiwoz":
-        from redditbias_repro.data import FetchError
-
-        try:
-            table = _from_multiwoz(split)
-        except FetchError:
-            if split != "train":
-                raise
-            table = _from_multiwoz("valid")
-            table.attrs["corpus"]["note"] = "trained on the validation dialogues, as the training ones could not be had"
+        train = split == "train"
+        table = collect_responses(load_training_turns("convlab") if train else load_multiwoz(split, "convlab"))
     elif not path.is_dir():
         raise FileNotFoundError(f"corpus {corpus!r} is no folder, and not multiwoz")
     elif (path / f"{split}.csv").is_file():
         table = _from_csv(path / f"{split}.csv", split)
     else:
         table = read_dstc7(path, split)
-        table.attrs["corpus"] = {"name": "dstc7", "files": {p.relative_to(path).as_posix(): git_blob_sha1(p.read_bytes()) for p in table.attrs.pop("files")}, "note": ""}
+        files = {p.relative_to(path).as_posix(): git_blob_sha1(p.read_bytes()) for p in table.attrs.pop("files")}
+        table.attrs["corpus"] = {"name": "dstc7", "files": files, "note": ""}
     if not len(table):
         raise ValueError(f"the {split} split of {corpus} is empty")
     if pairs and pairs < len(table):
@@ -472,9 +98,11 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     if split == "test":
         grouped = table.groupby("context", sort=False)
         table, answers = grouped.first().reset_index(), grouped.response.agg(list)
-    rows = [(str(i), d, c.splitlines(), r, rs) for i, (d, c, r, rs) in enumerate(zip(table.dialogue, table.context, table.response, answers))]
+    columns = zip(table.dialogue, table.context, table.response, answers)
+    rows = [(str(i), d, c.splitlines(), r, rs) for i, (d, c, r, rs) in enumerate(columns)]
     made = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
-    made.attrs["corpus"] = {"name": path.parent.name, "files": {path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
+    files = {path.name: git_blob_sha1(path.read_bytes())}
+    made.attrs["corpus"] = {"name": path.parent.name, "files": files, "note": ""}
     return made
 
 # %% ../nbs/07_crg.ipynb #dc119a3f
@@ -484,7 +112,8 @@ def encode_pairs(
     max_tokens: int = MAX_TOKENS,
     responses: bool = True,  # False: contexts only, to be answered; they leave room for `reserve` tokens
     reserve: int = 40,
-    first: int | None = None,  # of contexts to be answered: so many tokens from the beginning, as the release has it; None: from the end
+    # Of contexts to be answered: so many tokens from the beginning, as the release has it; None: from the end
+    first: int | None = None,
 ) -> list[dict]:  # input_ids, and labels (-100 where nothing is to be learned)
     "Token ids of contexts and responses. `ValueError` for a tokenizer without an end-of-sequence token"
     end = tokenizer.eos_token_id
@@ -503,13 +132,6 @@ def encode_pairs(
         rows.append({"input_ids": before + answer, "labels": [-100] * len(before) + answer})
     return rows
 
-
-def _pad_right(rows: list[dict], pad: int) -> dict[str, torch.Tensor]:
-    n = max(len(r["input_ids"]) for r in rows)
-    fill = lambda key, value: torch.tensor([r[key] + [value] * (n - len(r[key])) for r in rows])
-    mask = torch.tensor([[1] * len(r["input_ids"]) + [0] * (n - len(r["input_ids"])) for r in rows])
-    return {"input_ids": fill("input_ids", pad), "attention_mask": mask, "labels": fill("labels", -100)}
-
 # %% ../nbs/07_crg.ipynb #ce65bc3c
 def train_crg(
     model,  # causal model in float32; trained in place
@@ -524,85 +146,23 @@ def train_crg(
     **training,  # further arguments of `transformers.TrainingArguments`
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    finetune(model, rows, lambda batch: _pad_right(batch, pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    collate = lambda batch: pad_right(batch, pad)
+    finetune(model, rows, collate, folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return model.eval()
 
-# %% ../nbs/07_crg.ipynb #02aacd36
-PRESETS = {  # the paper says nothing of it
-    "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
-    "release": {"num_beams": 1, "do_sample": True, "top_k": 50, "top_p": 0.95, "temperature": 1.0, "first_tokens": 64, "max_length": 128},
-}
+# %% ../nbs/07_crg.ipynb #d632c927
+def pack_statistics(
+    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
+) -> str:
+    "Statistics of BLEU as a record keeps them"
+    return statistics.astype("<u2").tobytes().hex()
 
 
-def decoding_of(
-    preset: str = "default",  # of `PRESETS`
-    **changes,  # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length; None: as the preset has it
-) -> dict:
-    "All that says how answers are decoded. `ValueError` for an unknown preset or setting"
-    known = {**PRESETS["default"], **PRESETS["release"]}
-    if preset not in PRESETS or set(changes) - set(known):
-        raise ValueError(f"preset {preset!r} with {', '.join(changes) or 'no changes'}: expected one of {', '.join(PRESETS)}, and changes of {', '.join(known)}")
-    decoding = PRESETS[preset] | {k: v for k, v in changes.items() if v is not None}
-    drawn = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}
-    return {**{k: v for k, v in decoding.items() if k not in drawn}, **({k: decoding.get(k, v) for k, v in drawn.items()} if decoding["do_sample"] else {})}
-
-
-def name_decoding(
-    decoding: dict,  # from `decoding_of`
-) -> str:  # such as greedy-new40, beam4-new40, sample-k50-p0.95-t1-first64-max128
-    "How answers were decoded, as records and tables name it"
-    way = f"beam{decoding['num_beams']}" if decoding["num_beams"] > 1 else "" if decoding["do_sample"] else "greedy"
-    drawn = f"sample-k{decoding['top_k']}-p{decoding['top_p']:g}-t{decoding['temperature']:g}" if decoding["do_sample"] else ""
-    limits = [f"{short}{decoding[k]}" for k, short in (("max_new_tokens", "new"), ("first_tokens", "first"), ("max_length", "max")) if decoding.get(k)]
-    return "-".join(x for x in (way, drawn, *limits) if x)
-
-# %% ../nbs/07_crg.ipynb #58754274
-@torch.no_grad()
-def respond(
-    model,  # causal model
-    tokenizer,
-    rows: list[dict],  # from `encode_pairs(…, responses=False)`
-    batch_size: int = 32,
-    max_new_tokens: int | None = 40,  # None: only `max_length` ends an answer
-    num_beams: int = 1,
-    do_sample: bool = False,
-    top_k: int = 50,
-    top_p: float = 1.0,
-    temperature: float = 1.0,
-    max_length: int | None = None,  # tokens of context and answer together, at most
-    seed: int = 0,
-    keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
-    progress: bool = True,
-) -> list[str]:  # answers, in the order of the contexts
-    "Answers to contexts, in batches of like length padded on the left. The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"
-    from tqdm.auto import tqdm
-
-    if not (max_new_tokens or max_length):
-        raise ValueError("neither max_new_tokens nor max_length is given: an answer might never end")
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]["input_ids"]))
-    answers, path = {}, Path(keep) if keep else None
-    if path and path.is_file():
-        answers = {int(k): v for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
-    end = tokenizer.eos_token_id
-    pad = end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    decoding = {"num_beams": num_beams, "do_sample": do_sample} | ({"top_k": top_k, "top_p": top_p, "temperature": temperature} if do_sample else {})
-    room = [min(max_new_tokens or max_length, max(1, (max_length or np.inf) - len(r["input_ids"]))) for r in rows]
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
-        if all(i in answers for i in batch):
-            continue
-        longest = len(rows[batch[0]]["input_ids"])
-        ids = torch.tensor([[pad] * (longest - len(rows[i]["input_ids"])) + rows[i]["input_ids"] for i in batch], device=model.device)
-        mask = torch.tensor([[0] * (longest - len(rows[i]["input_ids"])) + [1] * len(rows[i]["input_ids"]) for i in batch], device=model.device)
-        torch.manual_seed(seed + n)  # so that a run that goes on draws the same
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=max(room[i] for i in batch), pad_token_id=pad, eos_token_id=end, **decoding)
-        texts = tokenizer.batch_decode([o[longest : longest + room[i]] for i, o in zip(batch, out)], skip_special_tokens=True)
-        answers |= {i: " ".join(t.split()) for i, t in zip(batch, texts)}
-        if path:
-            write_atomic(path, json.dumps(answers, ensure_ascii=False))
-    return [answers[i] for i in range(len(rows))]
+def read_statistics(
+    text: str,  # `statistics` of a record
+) -> np.ndarray:  # (n, 6) as `bleu_statistics` makes them
+    "Statistics of BLEU from a record"
+    return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
 
 # %% ../nbs/07_crg.ipynb #a628bea5
 CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size")
@@ -611,7 +171,11 @@ CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs",
 def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> dict:
     "All that tells two measurements apart; records are compared only where they agree in it"
     split = "valid" if "validation dialogues" in note else "train"
-    return {"decoding": name_decoding(settings["decoding"]), "tokens": tokens, "meteor_kind": kind, "train_split": split, "train_pairs": settings["train_pairs"], "test_pairs": n, "epochs": settings["epochs"], "batch_size": settings["batch_size"]}
+    return {
+        "decoding": name_decoding(settings["decoding"]), "tokens": tokens, "meteor_kind": kind, "train_split": split,
+        "train_pairs": settings["train_pairs"], "test_pairs": n, "epochs": settings["epochs"],
+        "batch_size": settings["batch_size"],
+    }  # fmt: skip
 
 
 def measure_crg(
@@ -630,16 +194,19 @@ def measure_crg(
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of decoding, of `PRESETS`
     **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
-) -> dict:  # a result record; `statistics` holds those of `bleu_statistics`, as hexadecimal digits of 16-bit numbers, `dialogues` what `dst.pack_dialogues` makes
+) -> dict:  # a result record; `statistics` holds what `pack_statistics` makes, `dialogues` what `pack_dialogues` makes
     "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
     start, decoding = time.perf_counter(), decoding_of(preset, **changes)
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
-    settings = {"train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": decoding}
+    settings = {
+        "train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE,
+        "max_tokens": MAX_TOKENS, "decoding": decoding,
+    }  # fmt: skip
     used = corpus_of(train, test)
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], len(test)])}"
+    folder = run_folder(out_dir, about, settings, seed, used["files"], len(test))
     if (folder / "model").is_dir():  # trained before it was stopped
         net = load_model(str(folder / "model"), device, "float32")[0]
     else:
@@ -649,27 +216,32 @@ def measure_crg(
         os.replace(folder / "saving", folder / "model")
     limits = {"max_new_tokens": None, **decoding}
     first, reserve = limits.pop("first_tokens", None), min(limits["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS // 2)
-    answers = respond(net, tokenizer, encode_pairs(test, tokenizer, responses=False, reserve=reserve, first=first), seed=seed, keep=folder / "answers.json", **limits)
+    contexts = encode_pairs(test, tokenizer, responses=False, reserve=reserve, first=first)
+    answers = respond(net, tokenizer, contexts, seed=seed, keep=folder / "answers.json", **limits)
     kind = meteor_kind()
     values = score_responses(answers, test.references, how, kind, test.dialogue)
-    statistics = bleu_statistics(*_for_mteval(*_checked(answers, test.references, how), how))
-    values |= {"statistics": statistics.astype("<u2").tobytes().hex(), "dialogues": pack_dialogues(test.dialogue)}
+    statistics = bleu_statistics(*mteval_tokens(*tokenize_all(answers, test.references, how), how))
+    values |= {"statistics": pack_statistics(statistics), "dialogues": pack_dialogues(test.dialogue)}
     shutil.rmtree(folder, ignore_errors=True)
     record = task_record(
-        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how}, n=len(test), values=values, seed=seed, params=_crg_params(settings, how, kind, len(test), used["note"]),
+        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how},
+        n=len(test), values=values, seed=seed, params=_crg_params(settings, how, kind, len(test), used["note"]),
         seconds=round(time.perf_counter() - start, 1),
     )  # fmt: skip
     record["provenance"]["meteor"] = kind
     return record
 
+# %% ../nbs/07_crg.ipynb #59691aba
+def compare(
+    before: dict,  # a record of `measure_crg`
+    after: dict,  # of another model, on the same contexts
+) -> dict:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict
+    "Has a model changed from one record to another? `ValueError` if they are not of the same contexts"
+    dialogues = shared_dialogues(before, after)
+    change = bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues)
+    return {**change, "verdict": verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))}
+
 # %% ../nbs/07_crg.ipynb #99563fff
-def read_statistics(
-    text: str,  # `statistics` of a record
-) -> np.ndarray:  # (n, 6) as `bleu_statistics` makes them
-    "Statistics of BLEU from a record"
-    return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
-
-
 def rescore_crg(
     record: dict,  # of `measure_crg`, also one without `dialogues`
     corpus: str = "",  # as in `load_responses`; "": multiwoz
@@ -681,28 +253,30 @@ def rescore_crg(
     if not corpus and not record["corpus"].startswith("multiwoz responses"):
         raise ValueError(f"the record was measured on {record['corpus']}: give its folder as corpus")
     test = read("test", corpus or "multiwoz", record["params"]["test_pairs"], record["seed"])
-    statistics, references = read_statistics(record["values"]["statistics"]), _checked([""] * len(test), test.references, tokens)[1]
-    lengths = [{len(r) for r in rs} for rs in _for_mteval([], references, tokens)[1]]
+    statistics = read_statistics(record["values"]["statistics"])
+    references = tokenize_all([""] * len(test), test.references, tokens)[1]
+    lengths = [{len(r) for r in rs} for rs in mteval_tokens([], references, tokens)[1]]
     if len(statistics) != len(test) or not all(s[5] in found for s, found in zip(statistics, lengths)):
-        raise ValueError(f"the corpus gives {len(test)} contexts with other references than those of the record's {len(statistics)} answers: not the same corpus, or another version of the code made it")
+        found = f"the corpus gives {len(test)} contexts with other references"
+        kept = f"than those of the record's {len(statistics)} answers"
+        raise ValueError(f"{found} {kept}: not the same corpus, or another version of the code made it")
     low, high = bleu_interval(statistics, test.dialogue)
-    made = {"bleu_4": bleu_of(statistics), "bleu_4_low": low, "bleu_4_high": high, **_of_people(references), "entropy_4_max": _most_entropy(statistics[:, 4]), "dialogues": pack_dialogues(test.dialogue)}
+    made = {
+        "bleu_4": bleu_of(statistics), "bleu_4_low": low, "bleu_4_high": high, **people_variety(references),
+        "entropy_4_max": most_entropy(statistics[:, 4]), "dialogues": pack_dialogues(test.dialogue),
+    }  # fmt: skip
     kept = {k: v for k, v in record["values"].items() if not isinstance(v, str)}
     values = {**kept, **made, "statistics": record["values"]["statistics"]}
-    params = {**_crg_params(training, tokens, origin["meteor"], len(test), origin["corpus"]["note"]), "train_seed": record["params"]["train_seed"]}
-    return rescored(record, test.attrs["corpus"], "BLEU-4, intervals and people's entropy from the record's statistics and the corpus; the other scores as measured, no model was run", values=values, params=params)
+    params = _crg_params(training, tokens, origin["meteor"], len(test), origin["corpus"]["note"])
+    params["train_seed"] = record["params"]["train_seed"]
+    made_of = "BLEU-4, intervals and people's entropy from the record's statistics and the corpus"
+    how = f"{made_of}; the other scores as measured, no model was run"
+    return rescored(record, test.attrs["corpus"], how, values=values, params=params)
 
 
 def rescore_records(
     folder: str | Path | None = None,  # default: `results/` of the checkout
-    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_multiwoz` and `load_responses`
+    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_responses`
 ) -> list[Path]:  # the records as they are named now
-    "Make the scores of all records of both tasks anew without a model; a record whose parameters are written otherwise today gets its new name"
-    written, rescores = [], {"dst": partial(rescore_dst, read=lru_cache(1)(_asked)), "crg": partial(rescore_crg, read=lru_cache(1)(load_responses))}
-    for path in sorted(Path(folder or project_path("results")).rglob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["metric"] in rescores:
-            written.append(write_record(rescores[record["metric"]](record, corpus), folder))
-            if written[-1].resolve() != path.resolve():
-                path.unlink()
-    return written
+    "Make the scores of all records of response generation anew, without a model"
+    return rescore_all("crg", partial(rescore_crg, corpus=corpus, read=lru_cache(1)(load_responses)), folder)

@@ -6,193 +6,51 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import time
-import warnings
-import zipfile
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import regex
 import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import nn
 from torch.nn import functional as F
-from transformers import Trainer, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
-from .data import ChecksumError, FetchError, fetch, git_blob_sha1
+from .corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
+from redditbias_repro.finetune import (
+    LEARNING_RATE,
+    MAX_TOKENS,
+    corpus_of,
+    finetune,
+    pad_right,
+    rescore_all,
+    rescored,
+    run_folder,
+    task_record,
+)
 from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import digest, project_path, provenance, write_atomic, write_record
+from .records import project_path, write_atomic, write_record
+from redditbias_repro.resampling import (
+    bootstrap_interval,
+    cluster_sums,
+    pack_bits,
+    pack_dialogues,
+    paired_test,
+    shared_dialogues,
+    unpack_bits,
+    verdict_of,
+)
 from .scoring import last_hidden_states
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME', 'NONE', 'CORPORA', 'SPLITS', 'KEYS', 'MAX_TOKENS', 'LEARNING_RATE', 'PRESETS', 'AT_A_TIME', 'PART',
-           'DST_PARAMS', 'normalize_text', 'normalize_value', 'read_turns', 'load_multiwoz', 'collect_ontology',
-           'make_examples', 'encode', 'DstClassifier', 'finetune', 'train_dst', 'predict_dst', 'cluster_sums',
-           'bootstrap_interval', 'paired_test', 'pack_bits', 'unpack_bits', 'pack_dialogues', 'unpack_dialogues',
-           'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'corpus_of', 'task_record', 'measure_dst',
-           'rescored', 'rescore_dst']
-
-# %% ../nbs/06_dst.ipynb #796e2028
-MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
-SAME = {  # what annotators wrote → the value
-    "do not care": "dont care", "dontcare": "dont care", "do nt care": "dont care", "any": "dont care", "y": "yes", "n": "no", "free": "yes",
-    "guest house": "guesthouse", "guest houses": "guesthouse", "guesthouses": "guesthouse", "center": "centre", "town centre": "centre",
-}  # fmt: skip
-NONE = ("", "not mentioned", "none", "not given", "notmentioned")
-
-
-@lru_cache(maxsize=1)
-def _replacements() -> list[tuple[regex.Pattern, str]]:
-    lines = fetch(MAPPING).read_text(encoding="utf-8").splitlines()
-    pairs = [line.split("\t") for line in lines if "\t" in line]
-    return [(regex.compile(rf"(?<!\S){regex.escape(a)}(?!\S)"), b) for a, b in pairs]
-
-
-def normalize_text(
-    text: str,  # an utterance, or a value
-) -> str:
-    "Lower case, typographic quotes, punctuation apart, `b&b`, and the replacements of MultiWOZ's mapping.pair"
-    text = text.strip().lower().replace("‘", "'").replace("’", "'").replace(";", ",").replace("/", " and ").replace("-", " ")
-    text = regex.sub(r"\bb ?(?:&|and) ?b\b", "bed and breakfast", text)
-    text = regex.sub(r'["<>@()]', "", text)
-    text = regex.sub(r"(?<![\d.])([.,?!])|([.,?!])(?!\d)", r" \1\2 ", text)
-    text = regex.sub(r"(?<=\w) ('\w|n't\b)", r"\1", text)  # some versions write "john 's" and "do n't"
-    for pattern, by in _replacements():
-        text = pattern.sub(by, text)
-    return " ".join(text.split())
-
-
-def normalize_value(
-    value: str,
-) -> str:  # "" for none
-    "The value that an annotation means; times as hh:mm"
-    value = value[0] if isinstance(value, list) and value else value
-    value = normalize_text(str(value or ""))
-    if m := regex.fullmatch(r"(\d{1,2}):(\d{2})", value):
-        return f"{int(m[1]):02}:{m[2]}"
-    value = SAME.get(value, value)
-    return "" if value in NONE else value
-
-# %% ../nbs/06_dst.ipynb #26108eea
-CORPORA = ("auto", "multiwoz-2.0", "multiwoz-2.1", "convlab")
-SPLITS = ("train", "valid", "test")
-KEYS = {
-    "multiwoz-2.0": "budzianowski/multiwoz/data/MultiWOZ_2.0.zip",
-    "multiwoz-2.1": "budzianowski/multiwoz/data/MultiWOZ_2.1.zip",
-    "convlab": "ConvLab/ConvLab/data/multiwoz/{}.json.zip",
-}
-
-
-def _official(archive: zipfile.ZipFile, split: str, where: str) -> dict:
-    "Dialogues of a split of the official zip: data.json and the lists of the other two splits"
-    names = {Path(n).stem.lower(): n for n in archive.namelist() if not Path(n).name.startswith(".") and "__MACOSX" not in n}
-    if "data" not in names:
-        raise ValueError(f"{where} holds no data.json; it holds {', '.join(sorted(names)) or 'nothing'}")
-    lists = {s: archive.read(names[f"{n}listfile"]).decode().split() for s, n in (("valid", "val"), ("test", "test")) if f"{n}listfile" in names}
-    if len(lists) < 2:
-        raise ValueError(f"{where} holds no valListFile and testListFile")
-    data = json.loads(archive.read(names["data"]))
-    if split != "train":
-        return {k: data[k] for k in lists[split] if k in data}
-    others = {k for names in lists.values() for k in names}
-    return {k: v for k, v in data.items() if k not in others}
-
-# %% ../nbs/06_dst.ipynb #7ed11ae0
-def _file_of(path: Path, split: str) -> Path:
-    "The file of a split: the path itself, or the one in that folder"
-    if not path.is_dir():
-        return path
-    names = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}[split]
-    found = [p for n in names for p in (path / f"{n}.json", path / f"{n}.json.zip") if p.is_file()]
-    if not found:
-        raise FileNotFoundError(f"{path} holds no {' or '.join(f'{n}.json' for n in names)}")
-    return found[0]
-
-
-def _read_dialogues(path: Path, split: str) -> dict:
-    "Dialogues of a split from a zip (official or ConvLab's), or a JSON file"
-    try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                inside = [n for n in archive.namelist() if n.endswith(".json") and "__MACOSX" not in n]
-                own = [n for n in inside if Path(n).stem in ("train", "val", "valid", "dev", "test")]
-                return json.loads(archive.read(own[0])) if own and len(own) == len(inside) == 1 else _official(archive, split, str(path))
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError) as e:
-        raise ValueError(f"{path} cannot be read as dialogues: {e}") from e
-
-# %% ../nbs/06_dst.ipynb #2fdc2e07
-def _belief_state(metadata: dict) -> dict[str, str]:
-    "Slots and normalised values: hotel-area, hotel-book day"
-    state = {}
-    for domain, parts in metadata.items():
-        for part in ("semi", "book"):
-            for slot, value in (parts.get(part) or {}).items():
-                if slot != "booked" and (v := normalize_value(value)):
-                    state[f"{domain}-{'book ' if part == 'book' else ''}{slot}"] = v
-    return state
-
-
-def read_turns(
-    dialogues: dict,  # name → {"log": [user, system, user, …]}, each with `text` and, in system turns, `metadata`
-) -> pd.DataFrame:  # dialogue, turn, system (what was said before), user, state (after), changed (slots and values that are new)
-    "Turns of dialogues in MultiWOZ's format. `ValueError` names the dialogue and turn that are malformed"
-    rows = []
-    for name, dialogue in dialogues.items():
-        try:
-            log, before = dialogue["log"], {}
-            for i in range(0, len(log) - 1, 2):
-                where = f"dialogue {name}, turn {i // 2}"
-                state = _belief_state(log[i + 1]["metadata"])
-                changed = {s: v for s, v in state.items() if before.get(s) != v}
-                rows.append((name, i // 2, log[i - 1]["text"].strip() if i else "", log[i]["text"].strip(), state, changed))
-                before = state
-        except (KeyError, TypeError, AttributeError) as e:
-            raise ValueError(f"{where if rows and rows[-1][0] == name else f'dialogue {name}'} is malformed ({type(e).__name__}: {e}): expected a log of turns with text, and metadata in each second one") from e
-    if not rows:
-        raise ValueError("the split is empty: there are no turns")
-    return pd.DataFrame(rows, columns=["dialogue", "turn", "system", "user", "state", "changed"])
-
-# %% ../nbs/06_dst.ipynb #56685eff
-def load_multiwoz(
-    split: str = "test",  # train, valid, test
-    corpus: str = "auto",  # multiwoz-2.0, multiwoz-2.1, convlab, auto (2.0, else convlab), or a zip, folder or JSON file
-    dialogues: int | None = None,  # so many, drawn at random; None: all
-    seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # as `read_turns`; `.attrs["corpus"]` says what it is
-    "MultiWOZ (Budzianowski et al. 2018). Raises `ValueError` for an unknown name, `FetchError` where a file cannot be had"
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is unknown: expected one of {', '.join(SPLITS)}")
-    if corpus == "auto":
-        try:
-            return load_multiwoz(split, "multiwoz-2.0", dialogues, seed)
-        except ChecksumError:
-            raise
-        except FetchError:
-            turns = load_multiwoz(split, "convlab", dialogues, seed)
-            turns.attrs["corpus"]["note"] = "MultiWOZ 2.0 could not be had, so ConvLab's copy stands in"
-            return turns
-    if corpus not in CORPORA and not Path(corpus).exists():
-        raise FileNotFoundError(f"corpus {corpus!r} is no file and no folder, and none of {', '.join(CORPORA)}")
-    key = KEYS.get(corpus, "").format({"valid": "val"}.get(split, split))
-    path = fetch(key) if key else _file_of(Path(corpus), split)
-    found = _read_dialogues(path, split)
-    if dialogues and dialogues < len(found):
-        names = np.random.default_rng(seed).choice(sorted(found), dialogues, replace=False)
-        found = {n: found[n] for n in names}
-    turns = read_turns(found)
-    whole = Path(corpus).resolve()
-    name = corpus if key else whole.name if whole.is_dir() else whole.stem
-    turns.attrs["corpus"] = {"name": name, "files": {key or path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
-    return turns
+__all__ = ['PRESETS', 'EXAMPLES_A_FILE', 'DST_PARAMS', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier',
+           'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst',
+           'compare', 'rescore_dst', 'rescore_records']
 
 # %% ../nbs/06_dst.ipynb #3f2cd5f9
 def collect_ontology(
@@ -220,7 +78,8 @@ def make_examples(
         pairs = [(s, v) for s, values in ontology.items() for v in values]
         table = pd.DataFrame(pairs * len(turns), columns=["slot", "value"])
         table.insert(0, "row", np.repeat(np.arange(len(turns)), len(pairs)))
-        return table.assign(label=np.fromiter((changed.get(s) == v for changed in turns.changed for s, v in pairs), np.int64, len(table)))
+        right = (changed.get(s) == v for changed in turns.changed for s, v in pairs)
+        return table.assign(label=np.fromiter(right, np.int64, len(table)))
     rng, rows = np.random.default_rng(seed), []
     for i, changed in enumerate(turns.changed):
         for slot, value in changed.items():
@@ -232,9 +91,10 @@ def make_examples(
     return pd.DataFrame(rows, columns=["row", "slot", "value", "label"])
 
 # %% ../nbs/06_dst.ipynb #88598816
-MAX_TOKENS = 128  # §5.1
-LEARNING_RATE = 5e-5  # §5.1
-PRESETS = {"default": {"head": "feed-forward", "between": " ", "joined": " "}, "release": {"head": "linear", "between": " [SEP] ", "joined": "-"}}
+PRESETS = {
+    "default": {"head": "feed-forward", "between": " ", "joined": " "},
+    "release": {"head": "linear", "between": " [SEP] ", "joined": "-"},
+}
 
 
 def _preset(name: str) -> dict[str, str]:
@@ -253,7 +113,8 @@ def encode(
     "Token ids of what the model reads"
     between, joined = (_preset(preset)[k] for k in ("between", "joined"))
     needed = sorted(set(examples.row))
-    histories = tokenizer([f"{turns.system[i]}{between}{turns.user[i]}".strip() for i in needed], add_special_tokens=False)["input_ids"]
+    said = [f"{turns.system[i]}{between}{turns.user[i]}".strip() for i in needed]
+    histories = tokenizer(said, add_special_tokens=False)["input_ids"]
     history = dict(zip(needed, histories))
     questions = {(s, v): f" {s.replace('-', joined, 1)}{joined}{v}" for s, v in set(zip(examples.slot, examples.value))}
     question = dict(zip(questions, tokenizer(list(questions.values()), add_special_tokens=False)["input_ids"]))
@@ -295,82 +156,8 @@ class DstClassifier(nn.Module):
         logits = self.head(hidden[torch.arange(len(hidden), device=hidden.device), last].float()).squeeze(-1)
         if labels is None:
             return {"logits": logits}
-        loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum") / (len(labels) if num_items_in_batch is None else num_items_in_batch)
-        return {"loss": loss, "logits": logits}
-
-
-class _Pad:
-    "A batch padded on the right"
-
-    def __init__(self, pad: int):
-        self.pad = pad
-
-    def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        n = max(len(r["input_ids"]) for r in rows)
-        batch = {
-            "input_ids": torch.tensor([r["input_ids"] + [self.pad] * (n - len(r["input_ids"])) for r in rows]),
-            "attention_mask": torch.tensor([[1] * len(r["input_ids"]) + [0] * (n - len(r["input_ids"])) for r in rows]),
-        }
-        return batch | ({"labels": torch.tensor([r["labels"] for r in rows])} if "labels" in rows[0] else {})
-
-# %% ../nbs/06_dst.ipynb #472966dd
-class _AlikeSampler(torch.utils.data.Sampler):
-    "Random batches, each with its longest examples first, so that what is computed together is of like length"
-
-    def __init__(self, lengths: list[int], batch_size: int, seed: int):
-        self.lengths, self.batch_size, self.seed, self.epoch = np.asarray(lengths), batch_size, seed, 0
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self):
-        order = np.random.default_rng((self.seed, self.epoch)).permutation(len(self.lengths))
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size]
-            yield from batch[np.argsort(-self.lengths[batch], kind="stable")].tolist()
-
-
-class _AlikeTrainer(Trainer):
-    def _get_train_sampler(self, train_dataset=None) -> _AlikeSampler:
-        rows = self.train_dataset if train_dataset is None else train_dataset
-        return _AlikeSampler([len(r["input_ids"]) for r in rows], self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
-
-# %% ../nbs/06_dst.ipynb #b61e5a75
-AT_A_TIME = {"cpu": 8, "other": 40}  # by device
-
-
-def finetune(
-    module: nn.Module,  # returns its loss where it gets labels; trained in place
-    rows: list[dict],  # examples
-    collate,  # from a list of examples to a batch
-    folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    epochs: float,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
-    save_steps: int,  # steps after which a checkpoint is written
-    at_a_time: int | None = None,  # examples of a batch that are computed together, at most, those of like length; None: by device. Gradients add up to the same
-    **training,  # further arguments of `transformers.TrainingArguments`
-) -> None:
-    "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
-    device = next(module.parameters()).device
-    at_a_time = at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
-    some = max(n for n in range(1, min(at_a_time, batch_size) + 1) if batch_size % n == 0)
-    set_seed(seed)
-    steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
-    arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": epochs, "per_device_train_batch_size": some, "gradient_accumulation_steps": batch_size // some,
-        "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8, "seed": seed, "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1, "logging_steps": max(1, round(steps / 20)),
-        "report_to": "none", "remove_unused_columns": False, "use_cpu": device.type == "cpu", **training,
-    })  # fmt: skip
-    trainer = _AlikeTrainer(module, arguments, collate, rows)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
-    shutil.rmtree(folder, ignore_errors=True)
+        loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum")
+        return {"loss": loss / (len(labels) if num_items_in_batch is None else num_items_in_batch), "logits": logits}
 
 # %% ../nbs/06_dst.ipynb #826d7825
 def train_dst(
@@ -390,7 +177,8 @@ def train_dst(
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
     classifier = DstClassifier(model, seed, head)
-    finetune(classifier, rows, _Pad(pad), folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    collate = lambda batch: pad_right(batch, pad)
+    finetune(classifier, rows, collate, folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
     return classifier.eval()
 
 # %% ../nbs/06_dst.ipynb #784c294b
@@ -403,95 +191,6 @@ def predict_dst(
     "Predictions, in the order of the examples"
     states = last_hidden_states(classifier.eval().backbone, ids, progress=progress)
     return classifier.head(states.float()).squeeze(-1).sigmoid().cpu().numpy().astype(float)
-
-# %% ../nbs/06_dst.ipynb #176cd6ac
-def cluster_sums(
-    statistics: np.ndarray,  # (n, s) what is summed, of each example
-    dialogues: Iterable | None = None,  # (n,) to which dialogue each belongs; None: each is its own
-) -> np.ndarray:  # (K, s) of each dialogue
-    "Sums over dialogues. `ValueError` for other numbers of examples"
-    statistics = np.asarray(statistics, float)
-    if dialogues is None:
-        return statistics
-    codes, names = pd.factorize(np.asarray(list(dialogues)))
-    if len(codes) != len(statistics):
-        raise ValueError(f"{len(statistics)} examples and the dialogues of {len(codes)}: expected as many of both")
-    return np.stack([np.bincount(codes, column, len(names)) for column in statistics.T], axis=1)
-
-
-def bootstrap_interval(
-    sums: np.ndarray,  # (K, s) from `cluster_sums`
-    measure,  # from sums (…, s) to scores (…)
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:  # low, high; of a single dialogue the score itself, as it says nothing of others
-    "BCa interval of a score from resampled dialogues"
-    from scipy.stats import norm
-
-    rng, k, total = np.random.default_rng(seed), len(sums), sums.sum(0)
-    score, left_out = float(measure(total)), measure(total - sums)
-    parts = [min(500, resamples - start) for start in range(0, resamples, 500)]  # not all weights at once
-    weights = lambda n: np.bincount((rng.integers(k, size=(n, k)) + k * np.arange(n)[:, None]).ravel(), minlength=n * k).reshape(n, k)  # how often each is drawn
-    drawn = np.concatenate([measure(weights(n) @ sums) for n in parts])
-    below = np.mean(drawn < score) + np.mean(drawn == score) / 2
-    bias = norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
-    far = left_out.mean() - left_out
-    skew = (far**3).sum() / (6 * (far**2).sum() ** 1.5) if (far**2).sum() > 1e-24 else 0.0
-    z = bias + norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(drawn, norm.cdf(bias + z / (1 - skew * z)))
-    return float(low), float(high)
-
-# %% ../nbs/06_dst.ipynb #d07c0e49
-def paired_test(
-    before: np.ndarray,  # (K, s) from `cluster_sums`
-    after: np.ndarray,  # (K, s) of another model, on the same dialogues
-    measure,  # from sums (…, s) to scores (…)
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, float]:  # change, change_low and change_high (paired bootstrap), p (approximate randomization)
-    "Does a score differ between two models? `ValueError` if they were not asked the same"
-    if before.shape != after.shape:
-        raise ValueError(f"sums of {len(before)} and {len(after)} dialogues: expected the same ones")
-    s, rng, difference = before.shape[1], np.random.default_rng(seed), after - before
-    change = float(measure(after.sum(0)) - measure(before.sum(0)))
-    low, high = bootstrap_interval(np.hstack([before, after]), lambda sums: measure(sums[..., s:]) - measure(sums[..., :s]), resamples, level, seed)
-    as_large = 0
-    for start in range(0, resamples, 500):
-        moved = rng.integers(2, size=(min(500, resamples - start), len(before))) @ difference
-        as_large += int((np.abs(measure(after.sum(0) - moved) - measure(before.sum(0) + moved)) >= abs(change) - 1e-9).sum())
-    return {"change": change, "change_low": low, "change_high": high, "p": (1 + as_large) / (1 + resamples)}
-
-# %% ../nbs/06_dst.ipynb #3d653caf
-def pack_bits(
-    bits: Iterable,  # 0 or 1, or truth values
-) -> str:
-    "Bits as hexadecimal digits"
-    return np.packbits(np.asarray(bits).astype(bool)).tobytes().hex()
-
-
-def unpack_bits(
-    text: str,  # from `pack_bits`
-    n: int,  # how many
-) -> np.ndarray:  # (n,) bool
-    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=n).astype(bool)
-
-
-def pack_dialogues(
-    names: Iterable,  # (n,) the dialogue of each example
-) -> str:
-    "Dialogues by number, as runs, in hexadecimal digits of 32-bit numbers"
-    codes = pd.factorize(np.asarray(list(names)))[0]
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    return np.column_stack([codes[starts], np.diff([*starts, len(codes)])]).astype("<u4").tobytes().hex()
-
-
-def unpack_dialogues(
-    text: str,  # from `pack_dialogues`
-) -> np.ndarray:  # (n,) int: numbers, not names
-    runs = np.frombuffer(bytes.fromhex(text), "<u4").reshape(-1, 2).astype(int)
-    return np.repeat(runs[:, 0], runs[:, 1])
 
 # %% ../nbs/06_dst.ipynb #63a7bec0
 def _counted(labels, predictions) -> np.ndarray:
@@ -534,7 +233,8 @@ def f1_test(
     seed: int = 0,
 ) -> dict[str, float]:  # as `paired_test`
     "Do two models differ in F1? `ValueError` for other numbers of examples"
-    return paired_test(*(cluster_sums(_counted(labels, said), dialogues) for said in (before, after)), _f1, resamples, level, seed)
+    sums = [cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
+    return paired_test(*sums, _f1, resamples, level, seed)
 
 # %% ../nbs/06_dst.ipynb #466bf4ad
 def mcnemar_test(
@@ -548,7 +248,9 @@ def mcnemar_test(
     if a.shape != b.shape:
         raise ValueError(f"{a.shape} and {b.shape} answers: expected the same examples")
     only1, only2 = int((a & ~b).sum()), int((~a & b).sum())
-    return {"only1": only1, "only2": only2, "p": float(mcnemar([[int((a & b).sum()), only1], [only2, int((~a & ~b).sum())]], exact=True).pvalue) if only1 + only2 else 1.0}
+    table = [[int((a & b).sum()), only1], [only2, int((~a & ~b).sum())]]
+    p = float(mcnemar(table, exact=True).pvalue) if only1 + only2 else 1.0
+    return {"only1": only1, "only2": only2, "p": p}
 
 # %% ../nbs/06_dst.ipynb #6d4294b5
 def joint_goal_accuracy(
@@ -569,62 +271,20 @@ def joint_goal_accuracy(
         right += state == truth
     return right / len(turns)
 
-# %% ../nbs/06_dst.ipynb #d089289b
-def _training_turns(corpus, split, dialogues, seed) -> pd.DataFrame:
-    "Training dialogues; with split auto, validation dialogues where they cannot be had"
-    try:
-        turns = load_multiwoz("train" if split == "auto" else split, corpus, dialogues, seed)
-        turns.attrs["split"] = "train" if split == "auto" else split
-    except (FetchError, FileNotFoundError):
-        if split != "auto":
-            raise
-        turns = load_multiwoz("valid", corpus, dialogues, seed)
-        turns.attrs["split"] = "valid"
-        turns.attrs["corpus"]["note"] = (turns.attrs["corpus"]["note"] + "; " if turns.attrs["corpus"]["note"] else "") + "trained on the validation dialogues, as the training ones could not be had"
-    return turns
-
-
-def corpus_of(
-    train: pd.DataFrame,  # `.attrs["corpus"]` as the loaders set it
-    test: pd.DataFrame,
-) -> dict:  # name, files, note
-    "What a record says of the corpus of a task: the files of both splits"
-    return {**test.attrs["corpus"], "files": {**train.attrs["corpus"]["files"], **test.attrs["corpus"]["files"]}, "note": train.attrs["corpus"]["note"]}
-
-# %% ../nbs/06_dst.ipynb #4de63395
-def task_record(
-    metric: str,  # dst, crg
-    about: dict,  # of the model, from `describe_model`
-    base: str,  # of a debiased model: the model that was debiased, as it is to be named
-    method: str,
-    bias_type: str,
-    corpus: dict,  # from `corpus_of`
-    device: str,
-    training: dict,  # settings of the fine-tuning
-    **fields,  # n, values, seed, params, seconds
-) -> dict:
-    "The record of a model on a downstream task"
-    name = base or about["name"]
-    origin = {"origin": f"{base}, debiased"} if base and method != "baseline" else {}
-    fields["params"] = {**fields["params"], "train_seed": fields["seed"]}
-    return {
-        "paper": "redditbias", "metric": metric, "bias_type": bias_type, "method": method, "model": name, "corpus": corpus["name"], "split": "test", **fields,
-        "provenance": {**provenance({**about, "name": name, **origin}, corpus, device), "training": training},
-    }  # fmt: skip
-
 # %% ../nbs/06_dst.ipynb #f5a07ce5
-PART = 20_000  # examples that are predicted between two files
+EXAMPLES_A_FILE = 20_000  # that are predicted between two files
 
 
 def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, preset: str) -> np.ndarray:
     "Predictions, written to the folder in parts, from which a run that was stopped goes on"
     from tqdm.auto import tqdm
 
-    starts, found = range(0, len(examples), PART), []
+    starts, found = range(0, len(examples), EXAMPLES_A_FILE), []
     for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
         path = folder / f"predicted-{start}.json"
         if not path.is_file():
-            part = predict_dst(classifier, encode(turns, examples.iloc[start : start + PART], tokenizer, preset=preset), progress=len(starts) < 2)
+            ids = encode(turns, examples.iloc[start : start + EXAMPLES_A_FILE], tokenizer, preset=preset)
+            part = predict_dst(classifier, ids, progress=len(starts) < 2)
             write_atomic(path, json.dumps(part.tolist()))
         found += json.loads(path.read_text())
     return np.array(found)
@@ -633,9 +293,9 @@ def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, pres
 DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset")
 
 
-def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, ...]:
     "Turns to train on and to test on, and the examples of both"
-    train = _training_turns(corpus, train_split, train_dialogues, seed)
+    train = load_training_turns(corpus, train_split, train_dialogues, seed)
     test = load_multiwoz("test", corpus if corpus not in CORPORA else train.attrs["corpus"]["name"], test_dialogues, seed)
     ontology = collect_ontology(train, test)
     return train, test, make_examples(train, ontology, 1, seed), make_examples(test, ontology, negatives, seed)
@@ -643,7 +303,8 @@ def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed
 
 def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
     "Values of a record: scores, and what they and tests between two models can be made of again"
-    kept = {"labels": pack_bits(labels), "predictions": pack_bits(predictions), "dialogues": pack_dialogues(dialogues)}
+    bits = {"labels": pack_bits(labels), "predictions": pack_bits(predictions)}
+    kept = {**bits, "dialogues": pack_dialogues(dialogues)}
     return score_dst(labels, predictions, dialogues) | {"positives": int(np.sum(labels))} | goal | kept
 
 # %% ../nbs/06_dst.ipynb #713a24e7
@@ -664,47 +325,58 @@ def measure_dst(
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of `PRESETS`: head and text
     **training,  # further arguments of `train_dst`
-) -> dict:  # a result record; `labels` and `predictions` hold a bit for each example, `dialogues` what `pack_dialogues` makes
+) -> dict:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
     start, head = time.perf_counter(), _preset(preset)["head"]
     train, test, examples, asked = _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed)
     net, tokenizer = load_model(model, device, "float32")
     about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
     settings = {
-        "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(), "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
+        "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(),
+        "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
         "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1, "preset": preset,
     }  # fmt: skip
     used = corpus_of(train, test)
-    folder = Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest([settings, seed, used['files'], negatives, test_dialogues])}"
+    folder = run_folder(out_dir, about, settings, seed, used["files"], negatives, test_dialogues)
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
     else:
-        classifier = train_dst(net, encode(train, examples, tokenizer, preset=preset), examples.label, folder / "training", epochs, batch_size, seed=seed, pad=pad, head=head, **training)
+        ids, options = encode(train, examples, tokenizer, preset=preset), dict(seed=seed, pad=pad, head=head, **training)
+        classifier = train_dst(net, ids, examples.label, folder / "training", epochs, batch_size, **options)
         save_weights(classifier, folder / "saving.safetensors")
         os.replace(folder / "saving.safetensors", folder / "model.safetensors")
     probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder, preset)
     goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if negatives == "all" else {}
     values = _dst_values(asked.label.to_numpy(), probabilities > 0.5, test.dialogue.to_numpy()[asked.row], goal)
     shutil.rmtree(folder, ignore_errors=True)
-    params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()} | {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
-    return task_record("dst", about, base, method, bias_type, used, str(net.device), settings, n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1))
+    params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()}
+    params |= {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
+    return task_record(
+        "dst", about, base, method, bias_type, used, str(net.device), settings,
+        n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1),
+    )  # fmt: skip
+
+# %% ../nbs/06_dst.ipynb #cf33ea96
+def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:
+    "Labels and predictions that a record holds, (n,) each"
+    return tuple(unpack_bits(record["values"][k], record["n"]) for k in ("labels", "predictions"))
+
+
+def compare(
+    before: dict,  # a record of `measure_dst`
+    after: dict,  # of another model, on the same examples
+) -> dict:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
+    "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
+    dialogues = shared_dialogues(before, after)
+    (labels, one), (other, two) = _answers_of(before), _answers_of(after)
+    if not np.array_equal(labels, other):
+        raise ValueError("the records are not of the same examples: their labels differ")
+    change, correct = f1_test(labels, one, two, dialogues), mcnemar_test(one == labels, two == labels)
+    verdict = verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
+    right = {"only_before": correct["only1"], "only_after": correct["only2"], "p_correct": correct["p"]}
+    return {**change, "verdict": verdict, **right}
 
 # %% ../nbs/06_dst.ipynb #1ade1399
-def rescored(
-    record: dict,
-    corpus: dict,  # `.attrs["corpus"]` of what was read, with `files`
-    how: str,  # what was made anew, and from what
-    **changed,  # values, params
-) -> dict:
-    "A record with other values, and a note in its provenance. `ValueError` if the corpus' files are not those of the record"
-    known = record["provenance"]["corpus"].get("files", {})
-    other = [name for name, sha in corpus["files"].items() if known.get(name, sha) != sha]
-    if other:
-        raise ValueError(f"{', '.join(other)} is not what the record was measured on: its provenance has another hash; fetch that version")
-    now = {k: v for k, v in provenance().items() if k in ("package", "git_commit", "git_changed", "python", "libraries")}
-    return {**record, **changed, "provenance": {**record["provenance"], "rescored": {"how": how, **now}}}
-
-
 def rescore_dst(
     record: dict,  # of `measure_dst`, also one that holds `correct` in place of labels, predictions and dialogues
     corpus: str = "",  # as in `load_multiwoz`; "": the one that the record names
@@ -712,16 +384,30 @@ def rescore_dst(
 ) -> dict:  # the record with scores, intervals and parameters of today
     "Scores of a record made anew without its model. `ValueError` if the corpus gives other examples"
     values, params, training = record["values"], record["params"], record["provenance"]["training"]
-    params = {"epochs": training["epochs"], "batch_size": training["batch_size"], "train_split": training["train_split"], "preset": training.get("preset", "default")} | params
-    train, test, _, asked = read(corpus or record["corpus"], params["train_split"], params["train_dialogues"], params["test_dialogues"], params["negatives"], record["seed"])
+    trained = {k: training[k] for k in ("epochs", "batch_size", "train_split")}
+    params = {**trained, "preset": training.get("preset", "default")} | params
+    sizes = [params[k] for k in ("train_split", "train_dialogues", "test_dialogues", "negatives")]
+    train, test, _, asked = read(corpus or record["corpus"], *sizes, record["seed"])
     labels = asked.label.to_numpy(bool)
     if (len(labels), int(labels.sum())) != (record["n"], values["positives"]):
-        raise ValueError(f"the corpus gives {len(labels)} examples, {labels.sum()} of them right, the record has {record['n']} and {values['positives']}: not the same corpus, or another version of the code made it")
+        found = f"the corpus gives {len(labels)} examples, {labels.sum()} of them right"
+        kept = f"the record has {record['n']} and {values['positives']}"
+        raise ValueError(f"{found}, {kept}: not the same corpus, or another version of the code made it")
     if "predictions" in values:
         said = unpack_bits(values["predictions"], record["n"])
     else:
         said = unpack_bits(values["correct"], record["n"]) == labels
-    new = _dst_values(labels, said, test.dialogue.to_numpy()[asked.row], {k: values[k] for k in ("joint_goal_accuracy",) if k in values})
+    goal = {k: values[k] for k in ("joint_goal_accuracy",) if k in values}
+    new = _dst_values(labels, said, test.dialogue.to_numpy()[asked.row], goal)
     if not np.isclose(new["f1"], values["f1"]):
         raise ValueError(f"F1 comes out as {new['f1']:.4f}, the record has {values['f1']:.4f}: these are not its examples")
-    return rescored(record, corpus_of(train, test), "labels and dialogues from the corpus, predictions from the record's bits; no model was run", values=new, params=params)
+    how = "labels and dialogues from the corpus, predictions from the record's bits; no model was run"
+    return rescored(record, corpus_of(train, test), how, values=new, params=params)
+
+
+def rescore_records(
+    folder: str | Path | None = None,  # default: `results/` of the checkout
+    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_multiwoz`
+) -> list[Path]:  # the records as they are named now
+    "Make the scores of all records of dialog state tracking anew, without a model"
+    return rescore_all("dst", partial(rescore_dst, corpus=corpus, read=lru_cache(1)(_asked)), folder)

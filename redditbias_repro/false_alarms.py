@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from .data import CORPORA, load_pairs, own_bias_types
+from .data import corpora, load_pairs, own_bias_types
 from .metrics import _cached_scores, _lmb_records, _pair_targets, _table, published_lmb, unpack_pairs
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .paired_tests import TESTS, swapped_label_alarms
@@ -54,7 +54,7 @@ def _random_lmb(config, tokenizer, pairs: dict[str, pd.DataFrame], seeds, device
             found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
             used, stats = p.attrs.get("corpus", {}), found.attrs["stats"]
             origin = {**provenance(about, used, str(net.device)), "scoring": stats}
-            fields = dict(bias_type=b, method="random", model=name, corpus=used.get("name", ""), seconds=round(stats["seconds"], 2), provenance=origin)
+            fields = dict(paper="redditbias", bias_type=b, method="random", model=name, corpus=used.get("name", ""), seconds=round(stats["seconds"], 2), provenance=origin)
             record = _lmb_records(found[: len(p)], found[len(p) :], _pair_targets(p), (None,), 0, **fields)[0]
             values = {k: v for k, v in record["values"].items() if k != "pairs"}
             yield {**record, "metric": "lmb_random", "values": values, "params": {"random_seed": seed}}
@@ -74,12 +74,12 @@ def reference_band(
 
 # %% ../nbs/03c_false_alarms.ipynb #ce2afa57
 def _pairs_of(bias_types, corpus, split) -> dict[str, pd.DataFrame]:
-    own = corpus not in CORPORA
+    own = corpus not in corpora()
     return {b: load_pairs(b, split, corpus) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
 
 
 def _split_of(corpus, split) -> str:
-    return "all" if corpus not in CORPORA and not Path(corpus).is_dir() else split
+    return "all" if corpus not in corpora() and not Path(corpus).is_dir() else split
 
 
 def measure_random(

@@ -6,23 +6,25 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from .data import TABLE3, table3
-from .metrics import METHOD_ORDER, PAPER_METHODS, lmb_changes, lmb_table, lmp_table, order_methods
+from .corpora.redditbias import TABLE3, table3
+from .metrics import METHOD_ORDER, PAPER_METHODS, lmb_changes, lmb_table, lmp_changes, order_methods
 from .records import project_path, read_records, write_atomic
+from .resampling import count_dialogues
 from .specs import BIAS_TYPES, load_spec
 
 # %% auto #0
 __all__ = ['SETS', 'CORPUS_TITLES', 'HATCHES', 'ORIGINAL', 'CURVES', 'SEARCH_COLUMNS', 'DOWNSTREAM', 'BESIDE', 'SIZES', 'ABOUT',
            'CHANGE', 'TASKS', 'LOSES', 'SAME', 'to_markdown', 'save_table', 'save_figure', 'table1',
            'table1_differences', 'table3_wide', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'lmb_report',
-           'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table', 'verdict_of',
-           'dst_tests', 'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
+           'changes_report', 'lmp_report', 'record_origins', 'search_table', 'downstream_table', 'dst_tests',
+           'crg_tests', 'downstream_report', 'plot_downstream', 'check_downstream', 'inconsistencies']
 
 # %% ../nbs/08_figures.ipynb #c44f766b
 def to_markdown(
@@ -323,23 +325,21 @@ def changes_report(
     return to_markdown(_wide(table, ["model", "method"], cell), f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}")
 
 # %% ../nbs/08_figures.ipynb #0b23a33a
-def _with_rise(table: pd.DataFrame) -> pd.DataFrame:
-    "Debiased models of an `lmp_table` with `before`, their model's own perplexity on as many references, and `rise`, the change as a share"
-    before = table[table.method == "baseline"][["model", "n", "perplexity"]].rename(columns={"perplexity": "before"})
-    after = table[table.method != "baseline"].merge(before, on=["model", "n"])
-    return after.assign(rise=after.perplexity / after.before - 1)
-
-
 def lmp_report(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> str:
-    "LM perplexity of every debiased model as a small Markdown table, its change in brackets; empty if there is none"
-    after = _with_rise(lmp_table(folder=folder))
+    "LM perplexity of every debiased model as a small Markdown table, its change in brackets with its interval; empty if there is none"
+    after = lmp_changes(folder=folder)
+    several = after.seeds > 1
+    after = pd.concat([after[several], after[~several]]).drop_duplicates(["model", "n", "method", "bias_type"])
     if not len(after):
         return ""
-    wide = _wide(after, ["model", "method"], lambda g: f"{g.perplexity.mean():.1f} ({g.rise.mean():+.0%})")
+    interval = lambda r: "" if np.isnan(r.rise_low) else f", {r.rise_low:+.0%} to {r.rise_high:+.0%}"
+    wide = _wide(after, ["model", "method"], lambda g: "; ".join(f"{r.after:.1f} ({r.rise:+.0%}{interval(r)})" for r in g.itertuples()))
     known = "; ".join(f"{m}: {p:.1f} on {n:,} references" for m, p, n in dict.fromkeys(zip(after.model, after.before, after.n)))
-    return to_markdown(wide, f"LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change. Before debiasing: {known}{_seeds(after)}.")
+    seeds = f" Geometric means of {', '.join(sorted({str(n) for n in after.seeds[after.seeds > 1]}))} training seeds where there are several." if several.any() else ""
+    caption = "LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change with its 95 % interval (paired by sentence), where the record keeps its sentences."
+    return to_markdown(wide, f"{caption} Before debiasing: {known}.{seeds}")
 
 # %% ../nbs/08_figures.ipynb #2a794d87
 def record_origins(
@@ -431,52 +431,44 @@ def _trained_on(provenance: dict) -> str:
     split = "valid" if "validation dialogues" in provenance.get("corpus", {}).get("note", "") else training.get("train_split", "train")
     return ", ".join([split, *(f"{training[f'train_{what}']:,} {what}" for what in ("dialogues", "pairs") if f"train_{what}" in training)])
 
-# %% ../nbs/08_figures.ipynb #bc67833b
-def verdict_of(
-    change: float,  # after minus before; nan: there is none
-    low: float,  # of its interval
-    high: float,
-    p: float,  # of its test
-    alpha: float = 0.05,  # of interval and test
-) -> str:  # loss, gain, or undetermined and why
-    "What an interval and a test of one change say together"
-    if np.isnan(change):
-        return ""
-    outside = low > 0 or high < 0
-    if outside and p < alpha:
-        return "loss" if change < 0 else "gain"
-    if outside or p < alpha:
-        return f"undetermined: the interval ({low:+.3f} to {high:+.3f}) and the test (p = {p:.3f}) disagree"
-    return f"undetermined: no loss beyond {max(0.0, -low):.3f}, a gain of at most {max(0.0, high):.3f}"
-
 # %% ../nbs/08_figures.ipynb #0f4faa1a
+def _compared(compare, before: dict, after: dict) -> dict:
+    "What a task says of the records in two rows; an error names their files"
+    try:
+        return compare(*(json.loads(Path(r["path"]).read_text(encoding="utf-8")) for r in (before, after)))
+    except ValueError as e:
+        raise ValueError(f"{before['path']} and {after['path']}: {e}") from e
+
+
 def _before_and_after(
     kind: str,  # dst or crg
     folder: Path | None,
     columns: list[str],  # of the result
-    test,  # (record before, record after) → a dict of its columns
+    compare,  # (record before, record after) → a dict of its columns
 ) -> pd.DataFrame:
     "Records of a downstream task, each with a test against that of the model before debiasing with all the same parameters"
     from redditbias_repro.crg import CRG_PARAMS
-    from redditbias_repro.dst import DST_PARAMS, unpack_dialogues
+    from redditbias_repro.dst import DST_PARAMS
 
     records = _task_records(kind, folder)
     if not len(records):
         return pd.DataFrame(columns=columns)
     if "dialogues" not in records or records.dialogues.isna().any():
         old = records.path if "dialogues" not in records else records[records.dialogues.isna()].path
-        raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; `crg.rescore_records()` makes its scores anew without a model")
-    records = records.assign(n_dialogues=[len(np.unique(unpack_dialogues(d))) for d in records.dialogues])
-    rows = []
-    for _, group in records.groupby(["model", "corpus", "n", *{"dst": DST_PARAMS, "crg": CRG_PARAMS}[kind], "train_seed"], dropna=False, sort=False):
+        makes = f"`{kind}.rescore_records()` makes its scores anew without a model"
+        raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; {makes}")
+    records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
+    rows, same = [], ["model", "corpus", "n", *{"dst": DST_PARAMS, "crg": CRG_PARAMS}[kind], "train_seed"]
+    for _, group in records.groupby(same, dropna=False, sort=False):
         group = group.to_dict("records")
         before = next((r for r in group if r["method"] == "baseline"), None)
-        rows += [{**r, **(test(before, r) if before and r is not before else {})} for r in group]
-    table = pd.DataFrame(rows).reindex(columns=[*columns, *(c for c in ("change", "change_low", "change_high", "p") if c not in columns)])
-    order, types = {m: i for i, m in enumerate(order_methods(table.method))}, {b: i for i, b in enumerate(("all", *BIAS_TYPES))}
-    table = table.assign(verdict=[verdict_of(r.change, r.change_low, r.change_high, r.p) for r in table.itertuples()])
-    table = table.assign(a=table.method.map(order), b=table.bias_type.map(types)).sort_values(["model", "settings", "a", "b", "train_seed"])
-    return table.reindex(columns=columns).reset_index(drop=True)
+        rows += [{**r, **(_compared(compare, before, r) if before and r is not before else {})} for r in group]
+    table = pd.DataFrame(rows).reindex(columns=columns)
+    table = table.assign(verdict=["" if pd.isna(v) else v for v in table.verdict])
+    order = {m: i for i, m in enumerate(order_methods(table.method))}
+    types = {b: i for i, b in enumerate(("all", *BIAS_TYPES))}
+    table = table.assign(a=table.method.map(order), b=table.bias_type.map(types))
+    return table.sort_values(["model", "settings", "a", "b", "train_seed"])[columns].reset_index(drop=True)
 
 # %% ../nbs/08_figures.ipynb #c52bf36d
 ABOUT = ("model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues")
@@ -485,35 +477,22 @@ CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 
 def dst_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # `ABOUT`, f1 and accuracy with _low and _high, `CHANGE` of F1 (`dst.f1_test`), only_before, only_after and p_correct
+) -> pd.DataFrame:  # `ABOUT`, f1 and accuracy with _low and _high, `CHANGE` of F1, only_before, only_after and p_correct (`dst.compare`)
     "Each debiased model against the model before, on the same examples: change of F1; and as a test of correctness McNemar's (`p_correct`), for which examples are independent"
-    from redditbias_repro.dst import f1_test, mcnemar_test, unpack_bits, unpack_dialogues
+    from redditbias_repro.dst import compare
 
-    def test(before, after):
-        labels, other, one, two = (unpack_bits(r[k], r["n"]) for r, k in ((before, "labels"), (after, "labels"), (before, "predictions"), (after, "predictions")))
-        dialogues = unpack_dialogues(before["dialogues"])
-        if not np.array_equal(labels, other) or after["dialogues"] != before["dialogues"]:
-            raise ValueError(f"{before['path']} and {after['path']} are not of the same examples")
-        correct = mcnemar_test(one == labels, two == labels)
-        return {**f1_test(labels, one, two, dialogues), "only_before": correct["only1"], "only_after": correct["only2"], "p_correct": correct["p"]}
-
-    columns = [*ABOUT, *(f"{k}{end}" for k in ("f1", "accuracy") for end in ("", "_low", "_high")), *CHANGE, "only_before", "only_after", "p_correct"]
-    return _before_and_after("dst", folder, columns, test)
+    scores = [f"{k}{end}" for k in ("f1", "accuracy") for end in ("", "_low", "_high")]
+    columns = [*ABOUT, *scores, *CHANGE, "only_before", "only_after", "p_correct"]
+    return _before_and_after("dst", folder, columns, compare)
 
 # %% ../nbs/08_figures.ipynb #bea9d511
 def crg_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # `ABOUT`, bleu_4 with _low and _high, `CHANGE` of BLEU-4 (`crg.bleu_test`)
+) -> pd.DataFrame:  # `ABOUT`, bleu_4 with _low and _high, `CHANGE` of BLEU-4 (`crg.compare`)
     "Each debiased model against the model before, on the same contexts: change of BLEU-4"
-    from redditbias_repro.crg import bleu_test, read_statistics
-    from redditbias_repro.dst import unpack_dialogues
+    from redditbias_repro.crg import compare
 
-    def test(before, after):
-        if after["dialogues"] != before["dialogues"]:
-            raise ValueError(f"{before['path']} and {after['path']} are not of the same contexts")
-        return bleu_test(*(read_statistics(r["statistics"]) for r in (before, after)), unpack_dialogues(before["dialogues"]))
-
-    return _before_and_after("crg", folder, [*ABOUT, "bleu_4", "bleu_4_low", "bleu_4_high", *CHANGE], test)
+    return _before_and_after("crg", folder, [*ABOUT, "bleu_4", "bleu_4_low", "bleu_4_high", *CHANGE], compare)
 
 # %% ../nbs/08_figures.ipynb #c322ca36
 TASKS = {  # what it is, its metric, the metric's column, what is counted, tests

@@ -19,18 +19,20 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .data import CORPORA, FetchError, cache_dir, load_pairs, load_published, load_references, own_bias_types
+from .corpora.redditbias import load_published, load_references
+from .data import corpora, load_pairs, own_bias_types, own_name, split_bias_type
+from .registry import FetchError, cache_dir
 from .models import DEFAULT_MODEL, describe_model, load_model
 from .paired_tests import MARGIN, BiasChange, bias_change, d_z_interval, mean_test, preference_share, sign_flip
 from .records import project_path, provenance, read_records, versions, write_atomic, write_record
 from .scoring import _tokenize, mean_perplexity, nll_at_temperatures, sequence_scores
-from .specs import BIAS_TYPES
+from .specs import BIAS_TYPES, list_specs
 
 # %% auto #0
 __all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'CHANGE_COLUMNS', 'RELEASE_TOKENS', 'TEMPERATURES',
-           'CALIBRATION', 'LMP_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
-           'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmb_changes', 'lmp', 'fit_temperature',
-           'measure_lmp', 'lmp_table']
+           'CALIBRATION', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs',
+           'unpack_pairs', 'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmb_changes', 'lmp',
+           'fit_temperature', 'measure_lmp', 'lmp_table', 'lmp_changes']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -149,11 +151,9 @@ def holm(
     p: Iterable[float],  # (k,) p-values of one family; nan is no test
 ) -> np.ndarray:  # (k,) corrected p-values, in the same order
     "Holm's step-down correction"
-    from statsmodels.stats.multitest import multipletests
-
     p = np.asarray(list(p), dtype=np.float64)
-    known = ~np.isnan(p)
-    p[known] = multipletests(p[known], method="holm")[1] if known.any() else p[known]
+    order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]  # nan sorts last
+    p[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return p
 
 # %% ../nbs/03b_metrics.ipynb #ee89bb6e
@@ -204,14 +204,23 @@ def _counts(values) -> np.ndarray:
     return values.astype("<u2" if not len(values) or values.max() < 1 << 16 else "<u4")
 
 
+def _floats(text: str) -> np.ndarray:
+    "Little-endian float32 in hexadecimal"
+    return np.frombuffer(bytes.fromhex(text), "<f4").astype(np.float64)
+
+
+def _whole(text: str, n: int) -> np.ndarray:
+    "n whole numbers in hexadecimal, uint16 or uint32"
+    content = bytes.fromhex(text)
+    return np.frombuffer(content, f"<u{len(content) // n if n else 2}").astype(int)
+
+
 def unpack_pairs(
     pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
 ) -> pd.DataFrame:  # nll1, tokens1, nll2, tokens2, cluster (the terms exchanged; "pair 17" where they are not known), a row for each pair
     "The scores of each pair that a record keeps. log perplexity = nll / tokens"
-    nll = {k: np.frombuffer(bytes.fromhex(pairs[k]), "<f4").astype(np.float64) for k in ("nll1", "nll2")}
-    content = {k: bytes.fromhex(pairs[k]) for k in ("tokens1", "tokens2", "cluster")}
-    n = len(nll["nll1"])
-    counts = {k: np.frombuffer(c, f"<u{len(c) // n if n else 2}").astype(int) for k, c in content.items()}
+    nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
+    counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
     names = pairs["clusters"]
     cluster = [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(counts.pop("cluster"))]
     return pd.DataFrame({**nll, **counts, "cluster": cluster})[["nll1", "tokens1", "nll2", "tokens2", "cluster"]]
@@ -234,8 +243,7 @@ def _lmb_records(scores1, scores2, targets, outlier_sds, seed, **fields) -> list
         n = values.pop("n")
         if sd is None:
             values["pairs"] = pack_pairs(scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets)
-        fixed = {"paper": "redditbias", "metric": "lmb", "n": n, "values": values, "seed": seed, "params": params}
-        records.append({**fields, **fixed})
+        records.append({**fields, "metric": "lmb", "n": n, "values": values, "seed": seed, "params": params})
     return records
 
 # %% ../nbs/03b_metrics.ipynb #6b6c84b8
@@ -251,7 +259,7 @@ def measure_lmb(
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
-    own = corpus not in CORPORA
+    own = str(corpus) not in corpora()
     pairs = {b: load_pairs(b, split, corpus, swap) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
     net, tokenizer = load_model(model, device, dtype)
     about = describe_model(net, model)
@@ -259,11 +267,19 @@ def measure_lmb(
     for b, p in pairs.items():
         found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
         stats, used = found.attrs["stats"], p.attrs["corpus"]
-        fields = dict(bias_type=b, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
+        paper, name = _paper_of(b, own)
+        fields = dict(paper=paper, bias_type=name, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
         origin = {**provenance(about, used, str(net.device)), "scoring": stats}
         made = _lmb_records(found[: len(p)], found[len(p) :], _pair_targets(p), outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
         records += made if swap == "targets" else [{**r, "params": {**r["params"], "swap": swap}} for r in made]
     return records
+
+
+def _paper_of(bias_type, own: bool) -> tuple[str, str]:
+    "Paper and name of a bias type; of a corpus of one's own they are \"own\" and its label, unless a specification says otherwise"
+    if own and Path(bias_type).suffix != ".toml":
+        return "own", own_name(bias_type)
+    return split_bias_type(bias_type)
 
 # %% ../nbs/03b_metrics.ipynb #48fc125f
 PUBLISHED_MODEL = "DialoGPT-small (published)"
@@ -280,7 +296,7 @@ def published_lmb(
         p = load_published(b, split)
         about = {"name": PUBLISHED_MODEL, "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"}
         origin = provenance(about, p.attrs["corpus"], "")
-        fields = dict(bias_type=b, method="baseline", model=PUBLISHED_MODEL, corpus="redditbias", split=split, seconds=0.0, provenance=origin)
+        fields = dict(paper="redditbias", bias_type=b, method="baseline", model=PUBLISHED_MODEL, corpus="redditbias", split=split, seconds=0.0, provenance=origin)
         one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))  # its tokens are not known
         records += _lmb_records(one, two, _released_targets(b, split), outlier_sd, seed, **fields)
     return records
@@ -312,14 +328,15 @@ def order_methods(
     return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
 
 # %% ../nbs/03b_metrics.ipynb #fc21138a
-def _table(records, folder, metric, columns) -> pd.DataFrame:
+def _table(records, folder, metric, columns, paper="redditbias") -> pd.DataFrame:
     "Records of a metric as rows; `order` and `method_order`, the places of their bias type and method"
     if records is None:
-        table = read_records(folder, paper="redditbias", metric=metric)
+        table = read_records(folder, paper=paper, metric=metric)
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
-    order = {b: i for i, b in enumerate(BIAS_TYPES)}
+    names = [n for n in list_specs() if n.startswith(f"{paper}/")]
+    order = {n.partition("/")[2]: i for i, n in enumerate(names)}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], method_order=table["method"].map(methods), train_seed=table["train_seed"].astype(float))
 
@@ -327,11 +344,12 @@ def _table(records, folder, metric, columns) -> pd.DataFrame:
 def lmb_table(
     records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split, swap
     """LMB of every model, method, corpus and bias type; see `LMBResult`. `n` counts the tested pairs, `n_removed` those taken out before.
 
     What records made by earlier versions do not hold is nan."""
-    table = _table(records, folder, "lmb", LMB_COLUMNS)
+    table = _table(records, folder, "lmb", LMB_COLUMNS, paper)
     table["outlier_sd"] = table["outlier_sd"].astype(float)
     table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
@@ -350,11 +368,12 @@ def lmb_changes(
     folder: Path | None = None,  # default: `results/` of the checkout
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds; p_holm: p_bias_change corrected over the bias types of a method
     """Every debiased model against the model before, on all pairs. Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
 
     `ValueError` where two records that are to be compared are not of the same pairs."""
-    table = _table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"))
+    table = _table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
     table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
     rows = []
     for key, group in table.groupby(["model", "corpus", "split", "swap", "bias_type", "order"], dropna=False):
@@ -474,8 +493,9 @@ def measure_lmp(
             scores = _cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
             stats = {k: v + stats.get(k, 0) if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds") else v for k, v in scores.attrs["stats"].items()}
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
-    values = lmp(pd.concat(frames, ignore_index=True))
-    values |= {"temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    scores = pd.concat(frames, ignore_index=True)
+    values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    values["sentences"] = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
     used = texts.attrs["corpus"]
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
     fields = dict(paper="redditbias", metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
@@ -489,6 +509,73 @@ LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "per
 def lmp_table(
     records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
     "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
-    return _table(records, folder, "lmp", LMP_COLUMNS).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
+    return _table(records, folder, "lmp", LMP_COLUMNS, paper).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/03b_metrics.ipynb #b4ba0d11
+def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
+    "(sentences,) linearised changes of log perplexity: their mean is the change, their spread over sentences its uncertainty"
+    n = before["tokens"].to_numpy(dtype=float)
+    d = (after[nll] - before[nll]).to_numpy()
+    change = d.sum() / n.sum()
+    return change + (d - change * n) / n.mean()
+
+
+def _unpack_sentences(record) -> pd.DataFrame | None:
+    "nll, nll_calibrated and tokens of each sentence that a row of a record keeps, those without a token to score left out"
+    kept = record["sentences"]
+    if not isinstance(kept, dict):
+        return None
+    nll = {k: _floats(kept[k]) for k in ("nll", "nll_calibrated")}
+    scores = pd.DataFrame({**nll, "tokens": _whole(kept["tokens"], len(nll["nll"]))})
+    return scores[scores["nll"].notna()]
+
+
+LMP_CHANGE_COLUMNS = (
+    "model", "method", "bias_type", "train_seed", "corpus", "n", "seeds", "before", "after", "rise", "rise_low", "rise_high", "p", "p_holm",
+    "before_calibrated", "after_calibrated", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
+)  # fmt: skip
+
+
+def lmp_changes(
+    records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
+    folder: Path | None = None,  # default: `results/` of the checkout
+    alpha: float = 0.05,
+    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
+) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`; rise: a share of the perplexity before; train_seed is nan in rows of several seeds
+    """The perplexity of every debiased model against that of the model before, on the same sentences, with 1 − alpha intervals and p of a paired
+    t-test of log perplexity; nan where a record keeps no sentences. After several trainings: the geometric mean. p_holm: over a method's bias types.
+
+    `ValueError` where two records that are to be compared are not of the same sentences."""
+    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "sentences", "provenance"), paper), []
+    for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
+        before = group[group["method"] == "baseline"]
+        if not len(before):
+            continue
+        before = before.iloc[0]
+        for (_, method, order, bias_type), runs in group[group["method"] != "baseline"].groupby(["method_order", "method", "order", "bias_type"]):
+            each = [(seed, [run]) for seed, (_, run) in zip(runs["train_seed"], runs.iterrows())]
+            for seed, of in [*each, (np.nan, [run for _, (run,) in each])] if len(each) > 1 else each:
+                about = dict(model=model, method=method, bias_type=bias_type, train_seed=seed, corpus=corpus, n=n, seeds=len(of))
+                rows.append({**about, **_lmp_change(before, of, "", alpha), **_lmp_change(before, of, "_calibrated", alpha)})
+    changes = pd.DataFrame(rows).reindex(columns=list(LMP_CHANGE_COLUMNS))
+    family = ["model", "method", "train_seed", "seeds", "corpus", "n"]
+    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
+    return changes
+
+
+def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
+    "The columns of one kind of perplexity, from rows of records"
+    values = np.array([float(run["perplexity" + kind]) for run in runs])
+    found = {f"before{kind}": before["perplexity" + kind], f"after{kind}": float(np.exp(np.log(values).mean()))}
+    found[f"rise{kind}"] = found[f"after{kind}"] / found[f"before{kind}"] - 1
+    scores = [_unpack_sentences(row) for row in (before, *runs)]
+    if any(s is None for s in scores):
+        return found
+    for run, after in zip(runs, scores[1:]):
+        if _corpus_hashes(before) != _corpus_hashes(run) or not scores[0]["tokens"].equals(after["tokens"]):
+            raise ValueError(f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences of the model before; measure both again")
+    test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1), alpha=alpha)
+    return {**found, f"rise{kind}_low": float(np.expm1(test.low)), f"rise{kind}_high": float(np.expm1(test.high)), f"p{kind}": test.p}

@@ -20,8 +20,8 @@ from pathlib import Path
 import pandas as pd
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'write_atomic', 'digest', 'versions', 'provenance', 'record_path',
-           'write_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'digest', 'versions', 'provenance',
+           'record_path', 'write_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -38,6 +38,17 @@ def project_path(
 ) -> Path:
     "A path below the root of the checkout, or below the current folder where there is none; absolute parts stay as they are"
     return (repo_root() or Path.cwd()).joinpath(*parts)
+
+# %% ../nbs/00a_records.ipynb #54de4178
+def data_file(
+    *parts: str,  # such as "paper", "redditbias", "table1.csv"
+) -> Path:  # in the checkout, else in the package
+    "A file of numbers in `data/`. `FileNotFoundError` where neither has it"
+    installed = Path(str(files("redditbias_repro") / "resources" / "data"))
+    for folder in (repo_root() / "data" if repo_root() else installed, installed):
+        if folder.joinpath(*parts).is_file():
+            return folder.joinpath(*parts)
+    raise FileNotFoundError(f"no file data/{'/'.join(parts)}, neither in a checkout nor in the package")
 
 # %% ../nbs/00a_records.ipynb #530baf09
 def write_atomic(

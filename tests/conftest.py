@@ -113,3 +113,38 @@ def committed(tmp_path_factory):
     if done.returncode or not (folder / "README.md").is_file():
         unavailable("no commit to look at: " + done.stderr)
     return folder
+
+
+# --- dialogues in MultiWOZ's format ---
+
+
+def said(state=None, **slots):
+    """A turn of a system, with the belief state after what the user said."""
+    metadata = {}
+    for slot, value in ((state or {}) | slots).items():
+        domain, _, name = slot.partition("_")
+        part, name = ("book", name[5:]) if name.startswith("book_") else ("semi", name)
+        metadata.setdefault(domain, {"book": {"booked": []}, "semi": {}})[part][name] = value
+    return {"text": "yes , it is .", "metadata": metadata}
+
+
+def user(text="hello"):
+    return {"text": text, "metadata": {}}
+
+
+DIALOGUES = {
+    "a": {"log": [user("a cheap hotel"), said(hotel_pricerange="Cheap", hotel_area="not mentioned"), user("in the north"), said(hotel_pricerange="cheap", hotel_area="north")]},
+    "b": {"log": [user("a taxi at 9:05"), said(taxi_leaveAt="9:05"), user("no , 10:00"), said(taxi_leaveAt="10:00"), user("thanks"), said(taxi_leaveAt="10:00")]},
+    "c": {"log": [user("an expensive hotel in the south for 2"), said(hotel_pricerange="expensive", hotel_area="south", hotel_book_people="2")]},
+}
+
+
+@pytest.fixture(scope="session")
+def turns():
+    """MultiWOZ's test dialogues."""
+    from redditbias_repro.corpora.multiwoz import load_multiwoz
+
+    try:
+        return load_multiwoz("test", "convlab")
+    except FetchError as e:
+        unavailable(f"MultiWOZ cannot be had: {e}")

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from redditbias_repro.claims import CELL_CHECKS, UNDECIDED, check_claims, gather_cells
-from redditbias_repro.figures import verdict_of
 from redditbias_repro.metrics import PUBLISHED_MODEL
 from redditbias_repro.plots import plot_changes
 from redditbias_repro.records import project_path
+from redditbias_repro.resampling import verdict_of
 from redditbias_repro.specs import BIAS_TYPES
 
 METHODS = ("LMD", "ADD", "HD", "CDA")
@@ -103,10 +103,23 @@ def test_losses_on_the_tasks():
     assert verdicts(gather_cells(lmb(as_the_paper)))["not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "not measured"
 
 
-@pytest.mark.parametrize("perplexity,verdict", [(149.0, "does not hold"), (150.0, "holds")])
-def test_a_drastic_rise_of_perplexity(perplexity, verdict):
-    lmp = pd.DataFrame([("baseline", "all", np.nan, 100.0), *(("LMD", b, 0.0, perplexity) for b in BIAS_TYPES)], columns=["method", "bias_type", "train_seed", "perplexity"]).assign(model="m", n=10)
+@pytest.mark.parametrize(
+    "rise,low,high,verdict",
+    [(0.49, np.nan, np.nan, "does not hold"), (0.5, np.nan, np.nan, "holds"), (0.7, 0.52, 0.9, "holds"), (0.55, 0.45, 0.65, "undetermined"), (0.4, 0.3, 0.49, "does not hold")],
+)
+def test_a_drastic_rise_of_perplexity(rise, low, high, verdict):
+    lmp = pd.DataFrame([(b, rise, low, high) for b in BIAS_TYPES], columns=["bias_type", "rise", "rise_low", "rise_high"]).assign(model="m", method="LMD", train_seed=0.0, seeds=1)
     assert verdicts(gather_cells(lmb(as_the_paper), None, lmp))["raises_perplexity", "race", "LMD"] == verdict
+
+
+@pytest.mark.parametrize("general,verdict", [(-3.0, "reproduced"), (-1.0, "not reproduced"), (None, "not measured")])
+def test_fewer_biases_than_the_model_it_was_made_from(general, verdict):
+    ours = lmb(as_the_paper, model=PUBLISHED_MODEL)
+    theirs = lmb(as_the_paper, model="gpt2", before=dict.fromkeys(BEFORE, general)) if general else ours.head(0)
+    found = check_claims(gather_cells(pd.concat([ours, theirs]))).set_index("check").loc["fewer_than_general"]
+    assert found.verdict.split(":")[0] == verdict
+    if general:
+        assert found.evidence == f"{PUBLISHED_MODEL}: significantly stereotypical on 2 (religion1, religion2); gpt2: significantly stereotypical on " + ("5 (religion1, religion2, race, gender, orientation)" if general < -2 else "0 (none)")
 
 
 def test_every_statement_has_a_check_and_a_verdict():

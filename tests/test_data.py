@@ -1,15 +1,21 @@
 """Loading the released files as they are, the query set, one's own pairs, and Table 3."""
 
+import shutil
+import sys
+import textwrap
 import warnings
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from redditbias_repro import data
-from redditbias_repro.data import FetchError, count_annotations, extract_published, load_annotations, load_pairs, load_phrases, load_published, read_pairs, table3
+from redditbias_repro import corpora, data, specs
+from redditbias_repro.corpora import redditbias as release
+from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published, table3
+from redditbias_repro.data import load_pairs, load_phrases, read_pairs
 from redditbias_repro.metrics import PAPER_METHODS, measure_lmb
-from redditbias_repro.records import project_path, record_path
+from redditbias_repro.records import data_file, record_path
+from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files, read_cells
 from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
@@ -39,7 +45,7 @@ def test_terms_of_released_pairs(corpus):
 def test_training_phrases_are_released_twice(corpus, bias_type):
     phrases = load_phrases(bias_type, "train", "redditbias")
     assert list(phrases.columns) == ["text"] and len(phrases) == SIZES[bias_type][0]
-    assert list(phrases.text) == [t.lower() for t in data._read_lines(data._train_key(bias_type))]
+    assert list(phrases.text) == [t.lower() for t in release._read_lines(release._train_key(bias_type))]
     assert phrases.attrs["corpus"]["name"] == "redditbias"
 
 
@@ -72,15 +78,15 @@ def test_noted_attributes_make_the_swap(corpus):
 
 
 def test_released_files_that_do_not_pair(corpus, monkeypatch):
-    read = data._read_csv
+    read = release.read_cells
     shuffled = lambda text: read(text).iloc[::-1] if "comments," in text.split("\n", 1)[0] else read(text)
-    monkeypatch.setattr(data, "_read_csv", shuffled)
-    for swap in data.SWAPS:
+    monkeypatch.setattr(release, "read_cells", shuffled)
+    for swap in SWAPS:
         with pytest.raises(ValueError, match="do not hold the same sentences in the same order"):
             load_pairs("race", "test", "redditbias", swap)
-    lines = data._read_lines
-    monkeypatch.setattr(data, "_read_lines", lambda key: lines(key)[:-1] if "swapped" in key else lines(key))
-    for swap in data.SWAPS:
+    lines = release._read_lines
+    monkeypatch.setattr(release, "_read_lines", lambda key: lines(key)[:-1] if "swapped" in key else lines(key))
+    for swap in SWAPS:
         with pytest.raises(ValueError, match="does not hold the .* training sentences and then as many counterfactuals"):
             load_pairs("race", "train", "redditbias", swap)
 
@@ -105,14 +111,14 @@ def test_no_queries_stand_in_for_attribute_swaps(offline):
 def test_attribute_swaps_of_queries(monkeypatch):
     spec = replace(load_spec("redditbias/race"), attribute_pairs=(("criminal*", "police"), ("lazy", "active")))
     monkeypatch.setattr(data, "load_spec", lambda name: spec)
-    pairs = pd.concat([load_pairs("race", s, "queries", "attributes") for s in data.SPLITS])
+    pairs = pd.concat([load_pairs("race", s, "queries", "attributes") for s in SPLITS])
     assert len(pairs) == 2 * len(spec.targets1), "queries whose attribute has no pair are left out"
     assert set(zip(pairs.attribute1, pairs.attribute2)) == {("criminal", "police"), ("lazy", "active")}
     assert dict(zip(pairs.text1, pairs.text2))["blacks are lazy"] == "blacks are active"
 
 
 def test_records_of_attribute_swaps(corpus, model_folder):
-    made = {swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in data.SWAPS}
+    made = {swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in SWAPS}
     assert made["targets"]["params"] == {"outlier_sd": None} and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
     assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 506
     assert record_path(made["targets"]).name == "redditbias-race-test.json" and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
@@ -156,14 +162,9 @@ def test_published_perplexities_are_the_released_ones(corpus):
             kept = load_published(b, split)
             pd.testing.assert_frame_equal(kept, released.reset_index(drop=True), check_exact=True)
             assert kept.attrs["corpus"]["files"] == load_pairs(b, split, "redditbias").attrs["corpus"]["files"]
-    header, *rows = project_path(data.PUBLISHED).read_text().splitlines()
+    header, *rows = data_file("published", release.PUBLISHED).read_text().splitlines()
     assert header == "bias_type,split,row,perplexity1,perplexity2" and len(rows) == 2428
     assert {r.split(",")[0] for r in rows} == set(BIAS_TYPES) and all(float(x) > 1 for r in rows for x in r.split(",")[3:])
-
-
-def test_published_perplexities_without_a_checkout(corpus, monkeypatch, tmp_path):
-    monkeypatch.setattr(data, "project_path", lambda *parts: tmp_path.joinpath(*parts))
-    assert len(load_published("race", "valid")) == 253
 
 
 @pytest.mark.parametrize("bias_type", BIAS_TYPES)
@@ -193,13 +194,13 @@ def test_auto_falls_back_with_a_warning_and_a_note(offline):
 
 
 def test_a_wrong_file_is_no_reason_to_fall_back(offline, monkeypatch, tmp_path):
-    key = data._pairs_key("race", "black", "test")
-    entry = data._registry()[key]
+    key = release._pairs_key("race", "black", "test")
+    entry = list_files(key).iloc[0]
     file = tmp_path / "mirror" / entry["repository"] / entry["commit"] / entry["path"]
     file.parent.mkdir(parents=True)
     file.write_text("something else")
     monkeypatch.setenv("REDDITBIAS_MIRROR", str(tmp_path / "mirror"))
-    with pytest.raises(data.ChecksumError):
+    with pytest.raises(ChecksumError):
         load_pairs("race")
 
 
@@ -243,6 +244,49 @@ def test_ones_own_pairs(tmp_path):
     assert pairs.attrs["corpus"]["name"] == "own" and len(pairs.attrs["corpus"]["sha256"]) == 64
 
 
+# --- another paper ---
+
+
+@pytest.fixture
+def made_up_paper(monkeypatch, tmp_path):
+    """A paper is a specification, a reader of ten lines and a CSV of pairs, nothing else."""
+    specifications, rooms = tmp_path / "specs", tmp_path / "corpora"
+    shutil.copytree(str(specs._RESOURCES), specifications)
+    (specifications / "petbias").mkdir()
+    (specifications / "petbias" / "race.toml").write_text(
+        'paper = "petbias"\ntitle = "Breed"\ntargets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["lazy", "greedy", "evil"]\n'
+    )
+    rooms.mkdir()
+    (rooms / "pairs.csv").write_text("split,text1,text2\n" + "\n".join(f"{s},cats are {a} {s},dogs are {a} {s}" for s in SPLITS for a in ("lazy", "sly", "vain", "odd")))
+    (rooms / "petbias.py").write_text(
+        textwrap.dedent("""
+            from pathlib import Path
+            import pandas as pd
+            from redditbias_repro.registry import with_corpus
+
+            def read_released(bias_type, split="test", swap="targets"):
+                pairs = pd.read_csv(Path(__file__).with_name("pairs.csv")).query("split == @split")[["text1", "text2"]]
+                return with_corpus(pairs.assign(target1="cats", target2="dogs").reset_index(drop=True), "petbias")
+        """)
+    )
+    monkeypatch.setattr(specs, "_RESOURCES", specifications)
+    monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(rooms)])
+    yield
+    sys.modules.pop("redditbias_repro.corpora.petbias", None)
+
+
+def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
+    assert data.corpora() == ("auto", "petbias", "redditbias", "queries") and data.bias_spec("petbias/race").title == "Breed" and data.bias_spec("race").title == "Race"
+    released = load_pairs("petbias/race", "valid")
+    assert released.attrs["corpus"]["name"] == "petbias" and released.text1.tolist() == [f"cats are {a} valid" for a in ("lazy", "sly", "vain", "odd")]
+    assert load_phrases("petbias/race").text[0] == "cats are lazy train"
+    assert sum(len(load_pairs("petbias/race", s, "queries")) for s in SPLITS) == 3
+    with pytest.raises(ValueError, match="corpus 'redditbias' has no bias type 'petbias/race': expected auto, queries, petbias, or files of your own"):
+        load_pairs("petbias/race", corpus="redditbias")
+    with pytest.raises(ValueError, match="bias type 'petbias/age' is unknown"):
+        load_pairs("petbias/age")
+
+
 # --- the paper's statements ---
 
 CLAIMS = {  # what decides on a statement: of each model by itself, or of all of its scope together
@@ -255,7 +299,7 @@ CLAIMS = {  # what decides on a statement: of each model by itself, or of all of
 
 
 def test_claims_are_well_formed():
-    said = data._read_csv(project_path("data", "paper", "redditbias", "claims.csv").read_text(encoding="utf-8"))
+    said = read_cells(data_file("paper", "redditbias", "claims.csv").read_text(encoding="utf-8"))
     assert list(said.columns) == ["bias_type", "method", "check", "scope", "source", "statement"]
     assert not said.duplicated(["bias_type", "method", "check", "source"]).any() and said.statement.str.len().gt(20).all()
     assert all(r.check in CLAIMS[r.scope] for r in said.itertuples()) and set(said.check) == set().union(*CLAIMS.values())
@@ -267,7 +311,7 @@ def test_claims_are_well_formed():
 
 def test_claims_on_religion_and_on_the_rest():
     """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it; the other twelve have one tendency."""
-    said = pd.read_csv(project_path("data", "paper", "redditbias", "claims.csv"))
+    said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
     cells = {c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()} for c, rows in said.groupby("check")}
     religion = {(b, m) for b in ("religion1", "religion2") for m in PAPER_METHODS[1:]}
     assert cells["removed"] | cells["kept"] == religion and not cells["removed"] & cells["kept"] and cells["attenuated"] == cells["kept"] == {("religion1", "LMD"), ("religion2", "ADD")}

@@ -2,114 +2,36 @@
 
 import functools
 import json
-import zipfile
 
 import numpy as np
 import pandas as pd
 import papermill
 import pytest
 import torch
-from conftest import CONFIGS, small_random, unavailable
+from conftest import CONFIGS, DIALOGUES, said, small_random, user
 
 from redditbias_repro import dst as module
-from redditbias_repro.data import FetchError
+from redditbias_repro.corpora.multiwoz import normalize_value, read_turns
 from redditbias_repro.dst import (
     DST_PARAMS,
     DstClassifier,
-    bootstrap_interval,
-    cluster_sums,
     collect_ontology,
+    compare,
     encode,
     f1_test,
     joint_goal_accuracy,
-    load_multiwoz,
     make_examples,
     mcnemar_test,
     measure_dst,
-    normalize_value,
-    pack_bits,
-    pack_dialogues,
-    paired_test,
     predict_dst,
-    read_turns,
     rescore_dst,
+    rescore_records,
     score_dst,
     train_dst,
-    unpack_bits,
-    unpack_dialogues,
 )
+from redditbias_repro.finetune import pad_right
 from redditbias_repro.records import repo_root, write_record
-
-
-@pytest.fixture(scope="module")
-def turns():
-    try:
-        return load_multiwoz("test", "convlab")
-    except FetchError as e:
-        unavailable(f"MultiWOZ cannot be had: {e}")
-
-
-# Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late (SNG0689's food, SNG01155's destination),
-# forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said (SNG0004's attraction), it is as they have it.
-BY_HAND = {
-    "SNG0073": [{"taxi-destination": "pizza hut fen ditton", "taxi-departure": "saint john's college"}, {"taxi-leaveAt": "17:15"}, {}, {}],
-    "SNG0689": [{}, {"restaurant-food": "british", "restaurant-area": "west"}, {"restaurant-name": "graffiti"}, {}],
-    "MUL0484": [{"train-destination": "cambridge", "train-departure": "norwich"}, {"train-day": "monday", "train-arriveBy": "18:00"}, {}, {"attraction-name": "cineworld cinema"}, {}],
-    "SNG0433": [{"train-arriveBy": "09:15", "train-departure": "stansted airport"}, {"train-day": "thursday"}, {"train-destination": "cambridge"}, {"train-book people": "7"}, {}],
-    "SNG0927": [{"hotel-name": "the lensfield hotel"}, {"hotel-book stay": "3", "hotel-book day": "sunday", "hotel-book people": "7"}, {}],
-    "SNG0644": [
-        {"restaurant-food": "chinese", "restaurant-area": "centre"}, {"restaurant-pricerange": "expensive"},
-        {"restaurant-book time": "15:45", "restaurant-book day": "friday", "restaurant-book people": "3"}, {},
-    ],
-    "SNG0004": [{"taxi-leaveAt": "11:00", "taxi-destination": "little saint mary's church"}, {"taxi-departure": "avalon"}, {"attraction-name": "little saint mary's church"}, {}, {}],
-    "SNG0568": [{"restaurant-pricerange": "expensive", "restaurant-area": "south"}, {}, {}],
-    "SNG01155": [{"taxi-departure": "the missing sock"}, {}, {"taxi-leaveAt": "17:15", "taxi-destination": "the lucky star"}, {}, {}],
-    "MUL0021": [{"hotel-type": "hotel"}, {"hotel-area": "south", "hotel-internet": "yes"}, {}, {"restaurant-name": "the cow pizza kitchen and bar"}, {}],
-}  # fmt: skip
-
-
-def said(state=None, **slots):
-    """A turn of a system, with the belief state after what the user said."""
-    metadata = {}
-    for slot, value in ((state or {}) | slots).items():
-        domain, _, name = slot.partition("_")
-        part, name = ("book", name[5:]) if name.startswith("book_") else ("semi", name)
-        metadata.setdefault(domain, {"book": {"booked": []}, "semi": {}})[part][name] = value
-    return {"text": "yes , it is .", "metadata": metadata}
-
-
-def user(text="hello"):
-    return {"text": text, "metadata": {}}
-
-
-SMALL = {
-    "a": {"log": [user("a cheap hotel"), said(hotel_pricerange="Cheap", hotel_area="not mentioned"), user("in the north"), said(hotel_pricerange="cheap", hotel_area="north")]},
-    "b": {"log": [user("a taxi at 9:05"), said(taxi_leaveAt="9:05"), user("no , 10:00"), said(taxi_leaveAt="10:00"), user("thanks"), said(taxi_leaveAt="10:00")]},
-    "c": {"log": [user("an expensive hotel in the south for 2"), said(hotel_pricerange="expensive", hotel_area="south", hotel_book_people="2")]},
-}
-
-
-# --- labels ---
-
-
-def test_labels_of_real_dialogues(turns):
-    for name, labels in BY_HAND.items():
-        assert turns[turns.dialogue == name].changed.tolist() == labels, name
-
-
-def test_what_changes_in_a_turn():
-    table = read_turns(SMALL)
-    assert table.changed.tolist() == [{"hotel-pricerange": "cheap"}, {"hotel-area": "north"}, {"taxi-leaveAt": "09:05"}, {"taxi-leaveAt": "10:00"}, {}, {"hotel-pricerange": "expensive", "hotel-area": "south", "hotel-book people": "2"}]
-    assert table.system.tolist()[:2] == ["", "yes , it is ."] and table.state[1] == {"hotel-pricerange": "cheap", "hotel-area": "north"}
-
-
-@pytest.mark.parametrize("a,b", [("Guest house", "guesthouse"), ("don't care", "do n't care"), ("dontcare", "dont care"), ("Saint John 's", "saint john’s"), ("9:00", "09:00"), ("center", "centre"), ("b & b", "bed and breakfast"), ("none", "not mentioned"), (["north"], "north"), ([], "")])
-def test_values_that_mean_the_same(corpus, a, b):
-    assert normalize_value(a) == normalize_value(b)
-
-
-def test_values_that_do_not(corpus):
-    assert len({normalize_value(v) for v in ("north", "south", "10:00", "10:05", "2", "12", "yes", "no", "dont care")}) == 9
+from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
 
 
 # --- examples ---
@@ -125,7 +47,7 @@ def test_a_negative_is_never_the_truth(turns):
 
 
 def test_negatives_by_number_and_all():
-    table, ontology = read_turns(SMALL), collect_ontology(read_turns(SMALL))
+    table, ontology = read_turns(DIALOGUES), collect_ontology(read_turns(DIALOGUES))
     assert ontology == {"hotel-area": ("north", "south"), "hotel-book people": ("2",), "hotel-pricerange": ("cheap", "expensive"), "taxi-leaveAt": ("09:05", "10:00")}
     one = make_examples(table, ontology)
     assert len(one) == 2 * 6 + 1, "people has no other value"
@@ -143,7 +65,7 @@ def test_negatives_by_number_and_all():
 
 
 def test_the_question_is_never_cut_off(tokenizer):
-    table = read_turns({"long": {"log": [user("many words " * 100), said(hotel_area="north")]}, **SMALL})
+    table = read_turns({"long": {"log": [user("many words " * 100), said(hotel_area="north")]}, **DIALOGUES})
     examples = make_examples(table, collect_ontology(table))
     texts = [tokenizer.decode(i) for i in encode(table, examples, tokenizer)]
     assert all(t.endswith(f" {r.slot.replace('-', ' ', 1)} {r.value}") for t, r in zip(texts, examples.itertuples()))
@@ -160,7 +82,7 @@ def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokeni
     alone = np.concatenate([predict_dst(classifier, [i]) for i in ids])
     np.testing.assert_allclose(predict_dst(classifier, ids), alone, rtol=2e-4)
     for pad in (0, 5):  # as in training
-        batch = module._Pad(pad)([{"input_ids": i} for i in ids])
+        batch = pad_right([{"input_ids": i} for i in ids], pad)
         np.testing.assert_allclose(classifier(**batch)["logits"].detach().sigmoid(), alone, rtol=2e-4)
     hidden = random_model.base_model(input_ids=torch.tensor([ids[0]])).last_hidden_state[0, -1]
     np.testing.assert_allclose(classifier.head(hidden).sigmoid().item(), alone[0], rtol=2e-4)
@@ -261,42 +183,6 @@ def test_intervals_cover_when_dialogues_are_drawn():
     assert hits[True] / 200 > 0.9 and hits[False] / 200 < 0.8, hits
 
 
-def test_an_interval_of_a_mean_is_scipys():
-    """BCa of a plain mean, against scipy's."""
-    from scipy.stats import bootstrap
-
-    x = np.random.default_rng(0).exponential(size=60)
-    theirs = bootstrap((x,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1)).confidence_interval
-    ours = bootstrap_interval(np.column_stack([x, np.ones(60)]), lambda s: s[..., 0] / np.maximum(1, s[..., 1]), 20_000)
-    assert ours == pytest.approx((theirs.low, theirs.high), rel=0.02)
-    constant = lambda s: np.ones(s.shape[:-1])
-    assert bootstrap_interval(x[:, None], constant) == (1, 1) and score_dst([1, 1], [1, 0], [0, 0])["f1_low"] == pytest.approx(2 / 3), "one dialogue says nothing of others"
-
-
-def test_sums_by_dialogue():
-    assert cluster_sums(np.array([[1, 2], [3, 4], [5, 6]]), ["b", "a", "b"]).tolist() == [[6, 8], [3, 4]]
-    with pytest.raises(ValueError, match="3 examples and the dialogues of 2"):
-        cluster_sums(np.ones((3, 1)), [0, 1])
-    names = ["x", "x", "y", "x"]
-    assert unpack_dialogues(pack_dialogues(names)).tolist() == [0, 0, 1, 0] and unpack_bits(pack_bits([1, 0, 0, 1, 1, 1, 0, 1, 1]), 9).tolist() == [1, 0, 0, 1, 1, 1, 0, 1, 1]
-
-
-def test_randomization_by_dialogue():
-    """Of 6 dialogues that all gain, 2 of 64 exchanges are as large; that each has 10 examples does not make it 60."""
-    before, after = np.zeros((60, 1)), np.ones((60, 1))
-    total = lambda s: s[..., 0]
-    by = np.repeat(np.arange(6), 10)
-    found = paired_test(cluster_sums(before, by), cluster_sums(after, by), total, resamples=20_000)
-    assert found["p"] == pytest.approx(2 / 64, abs=0.004) and found["change"] == 60
-    assert paired_test(before, after, total)["p"] < 0.001, "taken as independent"
-    mixed = np.array([5.0, -4, 3, -2, 1, -1])[:, None]  # by all 64 exchanges
-    signs = np.array([[1 if i >> j & 1 else -1 for j in range(6)] for i in range(64)])
-    exact = np.mean(np.abs(signs @ mixed[:, 0]) >= 2)
-    assert paired_test(np.zeros((6, 1)), mixed, total, resamples=20_000)["p"] == pytest.approx(exact, abs=0.01)
-    with pytest.raises(ValueError, match="the same ones"):
-        paired_test(np.ones((2, 1)), np.ones((3, 1)), total)
-
-
 def test_f1_can_fall_while_more_is_right():
     """What McNemar calls a change for the better: each test says what it is of."""
     labels = np.repeat([1, 0], 200)
@@ -320,59 +206,21 @@ def test_mcnemar():
         mcnemar_test(a, b[:-1])
 
 
-# --- corpora and bad input ---
+def test_two_records():
+    """What their bits say, and McNemar's test beside it."""
+    labels, one, two, dialogues = [1, 0] * 5, [1, 0, 1, 0, 1, 1, 0, 1, 0, 1], [0, 0, 1, 0, 1, 0, 1, 0, 1, 1], list("aaabbbccdd")
 
+    def record(said_, labels=labels, dialogues=dialogues):
+        values = {"labels": pack_bits(labels), "predictions": pack_bits(said_), "dialogues": pack_dialogues(dialogues)}
+        return {"n": len(labels), "values": values}
 
-def test_the_official_zip(tmp_path):
-    """data.json with lists of the other two splits, as MultiWOZ is released."""
-    path = tmp_path / "MultiWOZ_2.0.zip"
-    with zipfile.ZipFile(path, "w") as z:
-        z.writestr("MULTIWOZ2/data.json", json.dumps({"a.json": SMALL["a"], "b.json": SMALL["b"], "c.json": SMALL["c"]}))
-        z.writestr("MULTIWOZ2/testListFile.json", "b.json\n")
-        z.writestr("MULTIWOZ2/valListFile.json", "c.json\n")
-        z.writestr("__MACOSX/MULTIWOZ2/._data.json", "x")
-    assert [load_multiwoz(s, str(path)).dialogue.unique().tolist() for s in ("train", "valid", "test")] == [["a.json"], ["c.json"], ["b.json"]]
-    assert load_multiwoz("train", str(path)).attrs["corpus"]["name"] == "MultiWOZ_2.0"
-
-
-def test_a_folder_and_a_draw(tmp_path):
-    (tmp_path / "test.json").write_text(json.dumps(SMALL))
-    (tmp_path / "val.json").write_text(json.dumps({"c": SMALL["c"]}))
-    assert len(load_multiwoz("test", str(tmp_path))) == 6 and len(load_multiwoz("valid", str(tmp_path))) == 1
-    two = load_multiwoz("test", str(tmp_path), 2)
-    assert two.dialogue.nunique() == 2 and two.equals(load_multiwoz("test", str(tmp_path), 2))
-    assert two.attrs["corpus"]["name"] == tmp_path.name and list(two.attrs["corpus"]["files"]) == ["test.json"]
-
-
-@pytest.mark.parametrize(
-    "dialogues,says",
-    [
-        ({}, "the split is empty"),
-        ({"x": {"goal": {}}}, r"dialogue x is malformed \(KeyError: 'log'\)"),
-        ({"x": {"log": [user(), {"text": "no metadata"}]}}, "dialogue x is malformed .*'metadata'"),
-        ({**SMALL, "y": {"log": [user(), said(), {"metadata": {}}, said()]}}, "dialogue y, turn 1 is malformed"),
-        ({"x": [1]}, "dialogue x is malformed"),
-    ],
-)
-def test_malformed_dialogues(tmp_path, dialogues, says):
-    (tmp_path / "test.json").write_text(json.dumps(dialogues))
-    with pytest.raises(ValueError, match=says):
-        load_multiwoz("test", str(tmp_path))
-
-
-def test_what_is_no_corpus(tmp_path):
-    (tmp_path / "test.json").write_text("{")
-    with pytest.raises(ValueError, match="cannot be read as dialogues"):
-        load_multiwoz("test", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="holds no train.json"):
-        load_multiwoz("train", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="none of auto, multiwoz-2.0"):
-        load_multiwoz("test", "multiwoz-3")
-    with pytest.raises(ValueError, match="expected one of train, valid, test"):
-        load_multiwoz("dev")
-    (tmp_path / "bad.zip").write_bytes(b"no zip")
-    with pytest.raises(ValueError, match="cannot be read"):
-        load_multiwoz("test", str(tmp_path / "bad.zip"))
+    found, change = compare(record(one), record(two)), f1_test(labels, one, two, dialogues)
+    assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(0.8 - 6 / 11)
+    assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
+    assert (found["only_before"], found["only_after"]) == (1, 4) and found["p_correct"] == pytest.approx(2 * (1 + 5) / 2**5)
+    for other in (record(two, labels=[0, 1] * 5), record(two, dialogues=list("aabbbbccdd"))):
+        with pytest.raises(ValueError, match="not of the same examples"):
+            compare(record(one), other)
 
 
 # --- from a model to a record ---
@@ -380,7 +228,7 @@ def test_what_is_no_corpus(tmp_path):
 
 def test_a_record(model_folder, tmp_path):
     for split in ("train", "test"):
-        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+        (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
     record = measure_dst(str(model_folder), "tiny", "HD", "race", str(tmp_path), out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
     values = record["values"]
     assert record["n"] == 6 * 7 and {"f1", "f1_low", "accuracy", "joint_goal_accuracy"} <= set(values) and set(record["params"]) == {*DST_PARAMS, "train_seed"}
@@ -393,13 +241,13 @@ def test_a_record(model_folder, tmp_path):
 
 
 def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
-    table = read_turns(SMALL)
+    table = read_turns(DIALOGUES)
     examples = make_examples(table, collect_ontology(table))
     plain, theirs = (tokenizer.decode(encode(table, examples.iloc[2:3], tokenizer, preset=p)[0]) for p in ("default", "release"))
     assert plain.endswith(" hotel area north") and theirs.replace(" ", "").endswith("[SEP]inthenorthhotel-area-north") and "SEP" not in plain
     assert isinstance(DstClassifier(fresh(tokenizer), head="linear").head, torch.nn.Linear)
     for split in ("train", "test"):
-        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+        (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
     record = measure_dst(str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, preset="release", disable_tqdm=True)
     assert "-preset=release-" in write_record(record, tmp_path / "results").name
     with pytest.raises(ValueError, match="expected one of default, release"):
@@ -409,7 +257,7 @@ def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
 def test_scores_anew(model_folder, tmp_path, monkeypatch):
     """A record as they were before, with `correct` alone: labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
     for split in ("train", "test"):
-        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
+        (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
     record = measure_dst(str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, disable_tqdm=True)
     n, values = record["n"], record["values"]
     right = unpack_bits(values["labels"], n) == unpack_bits(values["predictions"], n)
@@ -425,7 +273,9 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
         rescore_dst({**record, "n": n + 1}, str(tmp_path))
     with pytest.raises(ValueError, match="these are not its examples"):
         rescore_dst({**record, "values": {**values, "f1": 0.123}}, str(tmp_path))
-    (tmp_path / "test.json").write_text(json.dumps(SMALL) + " ")
+    path = write_record({**record, "values": old}, tmp_path / "results")
+    assert rescore_records(tmp_path / "results", str(tmp_path)) == [path] and json.loads(path.read_text())["values"] == values
+    (tmp_path / "test.json").write_text(json.dumps(DIALOGUES) + " ")
     with pytest.raises(ValueError, match="test.json is not what the record was measured on"):
         rescore_dst(record, str(tmp_path))
 
@@ -433,8 +283,8 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
 def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
     """Stopped while it predicts: it is not trained again, what was predicted is kept, and the values are the same."""
     for split in ("train", "test"):
-        (tmp_path / f"{split}.json").write_text(json.dumps(SMALL))
-    monkeypatch.setattr(module, "PART", 10)
+        (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
+    monkeypatch.setattr(module, "EXAMPLES_A_FILE", 10)
     options = dict(corpus=str(tmp_path), batch_size=4, negatives="all", disable_tqdm=True)
     whole = measure_dst(str(model_folder), out_dir=tmp_path / "a", **options)
     real, asked = module.predict_dst, []

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from redditbias_repro import data
-from redditbias_repro.data import ChecksumError, FetchError, fetch, git_blob_sha1
+from redditbias_repro import registry as module
+from redditbias_repro.registry import ChecksumError, FetchError, fetch, git_blob_sha1
 
 CONTENT = bytes(range(256)) * 1200  # 300 kB, several chunks
 KEY, ENTRY = "me/corpus/a b/file.csv", {"repository": "me/corpus", "commit": "c0ffee", "path": "a b/file.csv", "bytes": str(len(CONTENT)), "license": "MIT"}
@@ -73,7 +73,7 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setenv("REDDITBIAS_BASE_URL", f"http://127.0.0.1:{http_server.server_port}")
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
-    monkeypatch.setattr(data, "_registry", lambda: {KEY: ENTRY})
+    monkeypatch.setattr(module, "_registry", lambda: {KEY: ENTRY})
     monkeypatch.setattr(Server, "requests", [])
 
     def behave(*how):
@@ -117,7 +117,7 @@ def test_retries(server, how):
 def test_a_truncated_download_goes_on_where_it_stopped(server):
     requests = server("truncated", "good")
     assert fetch(KEY).read_bytes() == CONTENT
-    assert [r for _, r in requests] == [None, f"bytes={150_000 // data.CHUNK * data.CHUNK}-"]
+    assert [r for _, r in requests] == [None, f"bytes={150_000 // module.CHUNK * module.CHUNK}-"]
 
 
 def test_a_server_without_ranges_starts_anew(server):
@@ -132,7 +132,7 @@ def test_what_was_received_is_kept_for_the_next_call(server, tmp_path):
     assert kept(tmp_path) == ["file.csv.part"]
     requests = server("good")
     requests.clear()
-    assert fetch(KEY).read_bytes() == CONTENT and requests[0][1] == f"bytes={150_000 // data.CHUNK * data.CHUNK}-"
+    assert fetch(KEY).read_bytes() == CONTENT and requests[0][1] == f"bytes={150_000 // module.CHUNK * module.CHUNK}-"
     assert kept(tmp_path) == ["file.csv"]
 
 
@@ -206,7 +206,7 @@ def test_mirror(server, monkeypatch, tmp_path):
 
 
 def _fetch_in_process(results, registry):
-    data._registry = lambda: registry
+    module._registry = lambda: registry
     results.put(hashlib.sha256(fetch(KEY).read_bytes()).hexdigest())
 
 
@@ -225,6 +225,6 @@ def test_several_processes_at_once(server):
 
 def test_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
-    assert data.cache_dir() == tmp_path
+    assert module.cache_dir() == tmp_path
     monkeypatch.delenv("REDDITBIAS_CACHE")
-    assert data.cache_dir().name == "redditbias_repro" and os.path.isabs(data.cache_dir())
+    assert module.cache_dir().name == "redditbias_repro" and os.path.isabs(module.cache_dir())

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -27,6 +28,7 @@ from redditbias_repro.metrics import (
     lmb_changes,
     lmb_table,
     lmp,
+    lmp_changes,
     lmp_table,
     measure_lmb,
     measure_lmp,
@@ -178,6 +180,11 @@ def test_holm():
     """By hand: sorted p times 5, 4, 3, 2, 1, never falling, at most 1."""
     assert np.allclose(holm([0.04, 0.001, 0.9, 0.03, 0.012]), [0.09, 0.005, 0.9, 0.09, 0.048])
     assert len(holm([])) == 0
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 7, 40):
+        p = rng.uniform(size=n) ** 4
+        p[n // 2 :] = np.round(p[n // 2 :], 1)  # ties
+        np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-14)
 
 
 @pytest.mark.parametrize("bias_type", BIAS_TYPES)
@@ -378,8 +385,47 @@ def test_measure_lmp(corpus, model_folder, tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="knows nothing of them"):
         again = measure_lmp(str(model_folder), 30)[0]
     assert again["values"] == values and again["seconds"] == record["seconds"]
+    after = {**record, "method": "HD", "bias_type": "race", "params": {**record["params"], "train_seed": 0}}
+    same = lmp_changes([record, after]).iloc[0]
+    assert same.rise == same.rise_low == same.rise_high == same.rise_calibrated == 0 and same.p == 1 and same.after == values["perplexity"]
+    fewer = {**after, "values": {**values, "sentences": {k: v[: len(v) // 2] for k, v in values["sentences"].items()}}}
+    with pytest.raises(ValueError, match="not measured on the sentences of the model before"):
+        lmp_changes([record, fewer])
+    assert np.isnan(lmp_changes([record, {**after, "values": {**values, "sentences": None}}]).rise_low[0])
     del values["perplexity_release"], values["perplexity_calibrated"], values["temperature"]  # as records were before
     assert lmp_table([record])[["perplexity_release", "perplexity_calibrated", "temperature"]].isna().all().all()
+
+
+def made_lmp(nll, tokens, method="baseline", **params):
+    kept = {k: np.asarray(nll, "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": np.asarray(tokens, "<u2").tobytes().hex()}
+    values = {**lmp(pd.DataFrame({"nll": nll, "n_tokens": tokens, "nll_calibrated": nll})), "sentences": kept}
+    fields = {"paper": "redditbias", "metric": "lmp", "model": "m", "corpus": "c", "provenance": {}, "n": len(nll)}
+    return {**fields, "method": method, "bias_type": "all" if method == "baseline" else "race", "params": params, "values": values}
+
+
+def test_intervals_of_a_change_of_perplexity_cover():
+    """Sentences of unlike length, the longer the less changed: the change of a token is a ratio of sums, and its interval holds the population's nineteen times of twenty."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1, 60, 20_000)
+    before = rng.gamma(4, tokens)
+    change = tokens * (0.3 / np.sqrt(tokens) + rng.normal(0, 0.3, len(tokens)))
+    truth, held = np.expm1(change.sum() / tokens.sum()), 0
+    for _ in range(300):
+        i = rng.integers(0, len(tokens), 300)
+        row = lmp_changes([made_lmp(before[i], tokens[i]), made_lmp(before[i] + change[i], tokens[i], "HD", train_seed=0)]).iloc[0]
+        assert np.isclose(row.rise, np.expm1(change[i].sum() / tokens[i].sum()), rtol=1e-4)
+        held += row.rise_low <= truth <= row.rise_high
+    assert 0.92 <= held / 300 <= 0.98
+
+
+def test_seeds_of_a_change_of_perplexity():
+    rng = np.random.default_rng(1)
+    tokens, before = rng.integers(5, 30, 200), rng.gamma(20, 5, 200)
+    runs = [made_lmp(before + tokens * by, tokens, "HD", train_seed=s) for s, by in enumerate((0.05, 0.1, 0.3))]
+    each, pooled = (lmp_changes([made_lmp(before, tokens), *runs]).query(f"seeds == {n}") for n in (1, 3))
+    assert np.allclose(each.rise, np.expm1([0.05, 0.1, 0.3]), rtol=1e-4) and (each.p < 1e-9).all()
+    row = pooled.iloc[0]
+    assert np.isnan(row.train_seed) and np.isclose(row.rise, np.expm1(0.15), rtol=1e-4) and row.rise_low < 0 < row.rise_high, "three seeds that differ as much prove nothing"
 
 
 def test_what_is_no_number_is_no_evidence():

@@ -43,9 +43,9 @@ def same(a, b):
 
 
 def test_the_package_is_what_the_notebooks_export(cleaned):
-    modules = sorted(p.name for p in (cleaned / "redditbias_repro").glob("*.py"))
-    assert modules == sorted(p.name for p in (ROOT / "redditbias_repro").glob("*.py"))
-    assert [m for m in modules if not same(cleaned / "redditbias_repro" / m, ROOT / "redditbias_repro" / m)] == [], "run nbdev_export"
+    modules, ours = (sorted(p.relative_to(r / "redditbias_repro") for p in (r / "redditbias_repro").rglob("*.py")) for r in (cleaned, ROOT))
+    assert modules == ours
+    assert [str(m) for m in modules if not same(cleaned / "redditbias_repro" / m, ROOT / "redditbias_repro" / m)] == [], "run nbdev_export"
 
 
 def test_notebooks_are_clean(cleaned):
