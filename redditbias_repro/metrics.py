@@ -496,7 +496,7 @@ def measure_lmp(
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
-    values["sentences"] = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
+    values["scores"] = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
     used = texts.attrs["corpus"]
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
     fields = dict(paper=paper, metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
@@ -526,7 +526,7 @@ def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray
 
 def _unpack_sentences(record) -> pd.DataFrame | None:
     "nll, nll_calibrated and tokens of each sentence that a row of a record keeps, those without a token to score left out"
-    kept = record["sentences"]
+    kept = record["scores"]
     if not isinstance(kept, dict):
         return None
     nll = {k: _floats(kept[k]) for k in ("nll", "nll_calibrated")}
@@ -550,7 +550,7 @@ def lmp_changes(
     t-test of log perplexity; nan where a record keeps no sentences. After several trainings: the geometric mean. p_holm: over a method's bias types.
 
     `ValueError` where two records that are to be compared are not of the same sentences."""
-    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "sentences", "provenance"), paper), []
+    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "scores", "provenance"), paper), []
     for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
         before = group[group["method"] == "baseline"]
         if not len(before):

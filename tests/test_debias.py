@@ -468,12 +468,13 @@ def test_the_notebook_on_ones_own_pairs(model_folder, tmp_path):
     """Trained on one CSV, measured on another."""
     for name, who in (("train", "women are nurses,men are nurses\nthe woman is a maid,the man is a maid\n"), ("test", "she is a clerk,he is a clerk\nmy aunt is a cook,my uncle is a cook\nthe girl is a maid,the boy is a maid\n")):
         (tmp_path / f"{name}.csv").write_text("text1,text2\n" + who)
-    parameters = dict(method="CDA", bias_type="gender", model=model_folder, corpus=tmp_path / "train.csv", test_corpus=tmp_path / "test.csv", lmp_sentences=0, epochs=1, results_dir=tmp_path / "results")
+    parameters = dict(method="CDA", bias_type="gender", model=model_folder, corpus=tmp_path / "train.csv", test_corpus=tmp_path / "test.csv", lmp_sentences=0, epochs=1, seed=3, results_dir=tmp_path / "results")
     command = [os.path.join(os.path.dirname(sys.executable), "papermill"), str(ROOT / "nbs" / "05_debias.ipynb"), str(tmp_path / "out.ipynb")]
     done = subprocess.run([*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     records = read_records(tmp_path / "results").set_index(["metric", "method"])
     assert set(records.corpus["lmb"]) == {"test"} and records.corpus["training"].item() == "train" and records.n["training"].item() == 4
+    assert set(records.seed["lmb"]) == {0} and records.train_seed["training"].item() == 3, "all training seeds are measured alike"
 
 
 @pytest.mark.parametrize(

@@ -388,17 +388,17 @@ def test_measure_lmp(corpus, model_folder, tmp_path, monkeypatch):
     after = {**record, "method": "HD", "bias_type": "race", "params": {**record["params"], "train_seed": 0}}
     same = lmp_changes([record, after]).iloc[0]
     assert same.rise == same.rise_low == same.rise_high == same.rise_calibrated == 0 and same.p == 1 and same.after == values["perplexity"]
-    fewer = {**after, "values": {**values, "sentences": {k: v[: len(v) // 2] for k, v in values["sentences"].items()}}}
+    fewer = {**after, "values": {**values, "scores": {k: v[: len(v) // 2] for k, v in values["scores"].items()}}}
     with pytest.raises(ValueError, match="not measured on the sentences of the model before"):
         lmp_changes([record, fewer])
-    assert np.isnan(lmp_changes([record, {**after, "values": {**values, "sentences": None}}]).rise_low[0])
+    assert np.isnan(lmp_changes([record, {**after, "values": {**values, "scores": None}}]).rise_low[0])
     del values["perplexity_release"], values["perplexity_calibrated"], values["temperature"]  # as records were before
     assert lmp_table([record])[["perplexity_release", "perplexity_calibrated", "temperature"]].isna().all().all()
 
 
 def made_lmp(nll, tokens, method="baseline", **params):
     kept = {k: np.asarray(nll, "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": np.asarray(tokens, "<u2").tobytes().hex()}
-    values = {**lmp(pd.DataFrame({"nll": nll, "n_tokens": tokens, "nll_calibrated": nll})), "sentences": kept}
+    values = {**lmp(pd.DataFrame({"nll": nll, "n_tokens": tokens, "nll_calibrated": nll})), "scores": kept}
     fields = {"paper": "redditbias", "metric": "lmp", "model": "m", "corpus": "c", "provenance": {}, "n": len(nll)}
     return {**fields, "method": method, "bias_type": "all" if method == "baseline" else "race", "params": params, "values": values}
 
