@@ -319,7 +319,7 @@ def front_report(
     table = measured(table[table.outlier_sd.isna()])
     if not len(table):
         return ""
-    changes = measured(changes).sort_values("train_seed", na_position="first").drop_duplicates(["model", "method", "bias_type"])
+    changes = measured(changes).sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(["model", "method", "bias_type"])
     said = changes.set_index(["model", "method", "bias_type"])
 
     def cell(group):
@@ -375,7 +375,7 @@ def _named(rows: pd.DataFrame) -> str:
 
 def _found_gaps(changes: pd.DataFrame) -> str:
     "How many cells are less, more, equally biased by the test of the change"
-    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values("train_seed", na_position="first")
+    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values("train_seed", na_position="first", kind="stable")
     cells = cells.drop_duplicates(["method", "bias_type"])
     if not len(cells):
         return ""
@@ -420,7 +420,7 @@ def _found_t(table: pd.DataFrame) -> list[str]:
 
 def _found_perplexity(rises: pd.DataFrame) -> list[str]:
     "How much dearer Reddit's sentences are, a line a method"
-    rises = rises.sort_values("train_seed", na_position="first").drop_duplicates(["n", "method", "bias_type"])
+    rises = rises.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(["n", "method", "bias_type"])
     lines = []
     for method in order_methods(rises.method):
         parts = []
