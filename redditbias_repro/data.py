@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import warnings
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
 from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, fetch, read_cells, with_corpus
-from .specs import BIAS_TYPES, BiasSpec, list_specs, load_spec
+from .specs import BiasSpec, list_specs, load_spec
 
 # %% auto #0
 __all__ = ['released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',

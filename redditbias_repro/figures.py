@@ -365,14 +365,14 @@ def found_report(
         lines += [_found_gaps(of(changes)), _found_search(of(tried)), *_found_t(own(table)), *_found_perplexity(own(rises))]
     return "\n".join(f"- {line}" for line in lines if line) + "\n" if lines else ""
 
-
+# %% ../nbs/08_figures.ipynb #1f69e74d
 def _named(rows: pd.DataFrame) -> str:
     "Methods with the titles of their bias types: `HD (Religion #1, Race)`"
     order = {b: i for i, b in enumerate(BIAS_TYPES)}
     own = {m: sorted(rows.bias_type[rows.method == m].unique(), key=order.get) for m in order_methods(rows.method)}
     return ", ".join(f"{m} ({', '.join(load_spec(f'redditbias/{b}').title for b in types)})" for m, types in own.items())
 
-
+# %% ../nbs/08_figures.ipynb #0d54f3eb
 def _found_gaps(changes: pd.DataFrame) -> str:
     "How many cells are less, more, equally biased by the test of the change"
     cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values("train_seed", na_position="first", kind="stable")
@@ -389,7 +389,7 @@ def _found_gaps(changes: pd.DataFrame) -> str:
     text += f". Significantly on the other side now: {_named(turned) or 'none'}."
     return text + f" Asked by target term in place of pair, {len(decided)} of the {n} can be told{': ' + _named(decided) if len(decided) else ''}."
 
-
+# %% ../nbs/08_figures.ipynb #ed4ec3af
 def _found_search(tried: pd.DataFrame) -> str:
     "What was searched, and what was chosen"
     tried = tried[tried.method.isin(PAPER_METHODS)]
@@ -404,7 +404,7 @@ def _found_search(tried: pd.DataFrame) -> str:
     parts += [f"{v:g}, the only one that was tried, for {_named(c)}" for v, c in alone.groupby("lambda_d")]
     return text + "; ".join(parts) + "."
 
-
+# %% ../nbs/08_figures.ipynb #752e6152
 def _found_t(table: pd.DataFrame) -> list[str]:
     "t before and after, a line a method"
     before, lines = table[table.method == "baseline"].set_index("bias_type"), []
@@ -417,7 +417,7 @@ def _found_t(table: pd.DataFrame) -> list[str]:
         lines.append(f"**t, {method}** (* p < 0.05): " + ", ".join(parts))
     return lines
 
-
+# %% ../nbs/08_figures.ipynb #1a67cfa2
 def _found_perplexity(rises: pd.DataFrame) -> list[str]:
     "How much dearer Reddit's sentences are, a line a method"
     rises = rises.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(["n", "method", "bias_type"])

@@ -6,6 +6,7 @@ import zipfile
 import pytest
 from conftest import DIALOGUES, said, user
 
+from redditbias_repro.corpora import multiwoz
 from redditbias_repro.corpora.multiwoz import (
     collect_responses,
     load_multiwoz,
@@ -13,6 +14,7 @@ from redditbias_repro.corpora.multiwoz import (
     normalize_value,
     read_turns,
 )
+from redditbias_repro.registry import ChecksumError
 
 # Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late (SNG0689's food, SNG01155's destination),
 # forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said (SNG0004's attraction), it is as they have it.
@@ -132,3 +134,13 @@ def test_the_systems_side(tmp_path):
     assert pairs.key.tolist() == ["a-0", "b-0", "b-1"] and pairs.context[2] == ["a taxi at 9:05", "yes , it is .", "no , 10:00"]
     assert pairs.references.tolist() == [["yes , it is ."]] * 3
     assert pairs.attrs["corpus"]["name"] == f"multiwoz responses ({tmp_path.name})"
+
+
+def test_a_wrong_training_file_is_no_reason_to_learn_from_another_split(monkeypatch):
+    def wrong(split, *_):
+        assert split == "train", "another split was read"
+        raise ChecksumError("is not the registered file")
+
+    monkeypatch.setattr(multiwoz, "load_multiwoz", wrong)
+    with pytest.raises(ChecksumError, match="not the registered file"):
+        load_training_turns()
