@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--loops", type=int, default=2, help="batches that the loops are timed on")
     parser.add_argument("--draw", action="store_true", help="measure nothing: the table from the records that are there")
     given = parser.parse_args()
-    from redditbias_repro.figures import save_table, to_markdown
+    from redditbias_repro.tables import save_table, to_markdown
 
     if not given.draw:
         write(*run(given.device, given.threads, given.batch_size, given.batches, given.loops), given.device, given.threads, given.batch_size)

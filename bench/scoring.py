@@ -430,7 +430,7 @@ def short_table(rows):
 
 
 def report(folder=None):
-    from redditbias_repro.figures import to_markdown
+    from redditbias_repro.tables import to_markdown
 
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
@@ -451,7 +451,8 @@ def draw():
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    from redditbias_repro.figures import save_figure, save_table
+    from redditbias_repro.plots import save_figure
+    from redditbias_repro.tables import save_table
     from redditbias_repro.records import project_path
 
     rows = measured()

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .specs import DEFAULT_PAPER
+
 # %% auto #0
 __all__ = ['MARKS', 'DEFAULT', 'read_lines', 'main']
 
@@ -70,9 +72,9 @@ def _measure(args) -> None:
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     if args.out:
         _check_out(args.out)
-    from redditbias_repro.figures import to_markdown
-    from redditbias_repro.metrics import lmb_table, measure_lmb
+    from redditbias_repro.metrics import measure_lmb
     from redditbias_repro.records import write_atomic, write_record
+    from redditbias_repro.tables import lmb_table, to_markdown
 
     outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
     records = measure_lmb(
@@ -80,7 +82,8 @@ def _measure(args) -> None:
     )
     table = lmb_table(records)
     corpus = f"{records[0]['split']} pairs of corpus {records[0]['corpus']!r}"
-    shown = table.drop(columns=["method", "split", "outlier_sd"])
+    same = ["split", "outlier_sd", *(["method"] if (table["method"] == "baseline").all() else [])]
+    shown = table.drop(columns=same)
     print(to_markdown(shown, f"{corpus}; negative t: the stereotype is likelier."))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
         if note:
@@ -349,15 +352,18 @@ def _fill(page: str, texts: dict[str, str]) -> str:
 
 
 def _report(args) -> None:
-    from redditbias_repro import figures
-    from redditbias_repro.records import project_path, write_atomic
+    from redditbias_repro import reports
+    from redditbias_repro.records import project_path, read_records, write_atomic
 
-    texts = {name: getattr(figures, f"{name}_report")() for name in ("front", "lmb", "changes", "found", "lmp", "downstream")}
+    if args.paper != DEFAULT_PAPER and not len(read_records(paper=args.paper)):
+        raise ValueError(f"there are no records of {args.paper!r} in {project_path('results')}: `redditbias measure --save` writes some")
+    names = ("front", "lmb", "changes", "found", "lmp", "downstream")
+    texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}
     for path in [project_path("README.md"), *sorted(project_path("docs").glob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
     print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found")))
-    folder = project_path("figures", "redditbias")
-    for path in sorted(p for p in folder.iterdir() if p.suffix in (".png", ".svg", ".csv", ".md")):
+    folder = project_path("figures", args.paper)
+    for path in sorted(p for p in (folder.iterdir() if folder.is_dir() else ()) if p.suffix in (".png", ".svg", ".csv", ".md")):
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 # %% ../nbs/09_cli.ipynb #3e3d5b68
@@ -476,6 +482,7 @@ def _specs_options(p: argparse.ArgumentParser) -> None:
 
 def _report_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--readme", action="store_true", help="also put the tables into README.md and docs/*.md")
+    p.add_argument("--paper", default=DEFAULT_PAPER, help="whose records; own: of your own specifications and files (default: %(default)s)")
 
 # %% ../nbs/09_cli.ipynb #c79af95c
 def _parser() -> argparse.ArgumentParser:

@@ -26,11 +26,10 @@ from redditbias_repro.finetune import (
     rescore_all,
     rescored,
     run_folder,
-    task_record,
 )
 from .generation import decoding_of, name_decoding, respond
-from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import project_path, write_record
+from .models import DEFAULT_MODEL, load_model, open_model
+from .records import new_record
 from .resampling import pack_dialogues, shared_dialogues, verdict_of
 from redditbias_repro.text_metrics import (
     bleu_interval,
@@ -179,10 +178,7 @@ def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> di
 
 
 def measure_crg(
-    model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
-    base: str = "",  # of a debiased model: the model that was debiased, as it is to be named
-    method: str = "baseline",  # of a debiased model
-    bias_type: str = "all",  # of a debiased model
+    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer), which then is trained
     corpus: str = "multiwoz",  # as in `load_responses`
     train_pairs: int | None = None,  # None: all
     test_pairs: int | None = None,  # None: all
@@ -193,14 +189,15 @@ def measure_crg(
     how: str = "space",  # as in `tokenize`
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of decoding, of `PRESETS`
+    paper: str | None = None,  # in whose tables it stands, as in `new_record`
     **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
 ) -> dict:  # a result record; `statistics` holds what `pack_statistics` makes, `dialogues` what `pack_dialogues` makes
     "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
     start, decoding = time.perf_counter(), decoding_of(preset, **changes)
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
-    net, tokenizer = load_model(model, device, "float32")
-    about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
+    net, tokenizer, about = open_model(model, device, "float32")
+    pad = tokenizer.pad_token_id or 0
     settings = {
         "train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE,
         "max_tokens": MAX_TOKENS, "decoding": decoding,
@@ -223,13 +220,11 @@ def measure_crg(
     statistics = bleu_statistics(*mteval_tokens(*tokenize_all(answers, test.references, how), how))
     values |= {"statistics": pack_statistics(statistics), "dialogues": pack_dialogues(test.dialogue)}
     shutil.rmtree(folder, ignore_errors=True)
-    record = task_record(
-        "crg", about, base, method, bias_type, used, str(net.device), {**settings, "tokens": how},
-        n=len(test), values=values, seed=seed, params=_crg_params(settings, how, kind, len(test), used["note"]),
-        seconds=round(time.perf_counter() - start, 1),
+    params = {**_crg_params(settings, how, kind, len(test), used["note"]), "train_seed": seed}
+    return new_record(
+        "crg", about, used, len(test), values, paper, seed=seed, params=params, seconds=time.perf_counter() - start,
+        device=str(net.device), training={**settings, "tokens": how}, meteor=kind,
     )  # fmt: skip
-    record["provenance"]["meteor"] = kind
-    return record
 
 # %% ../nbs/07_crg.ipynb #59691aba
 def compare(

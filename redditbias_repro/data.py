@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, fetch, read_cells, with_corpus
-from .specs import BiasSpec, list_specs, load_spec
+from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, read_cells, with_corpus
+from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec
 
 # %% auto #0
 __all__ = ['released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
-           'load_pairs', 'own_name', 'load_phrases']
+           'load_pairs', 'own_name', 'load_phrases', 'load_references', 'corpus_title']
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
 def released_papers() -> list[str]:
@@ -38,9 +38,9 @@ def split_bias_type(
         spec = load_spec(bias_type)
         return spec.paper or "own", spec.name
     paper, _, name = str(bias_type).rpartition("/")
-    known = [n.removeprefix("redditbias/") for n in list_specs()]
-    check_known("bias type", f"{paper}/{name}".removeprefix("/").removeprefix("redditbias/"), known)
-    return paper or "redditbias", name
+    own = f"{DEFAULT_PAPER}/"
+    check_known("bias type", f"{paper}/{name}".removeprefix("/").removeprefix(own), [n.removeprefix(own) for n in list_specs()])
+    return paper or DEFAULT_PAPER, name
 
 
 def bias_spec(
@@ -173,3 +173,23 @@ def load_phrases(
     phrases = pairs[["text1"]].rename(columns={"text1": "text"})
     phrases.attrs = pairs.attrs
     return phrases
+
+# %% ../nbs/01a_data.ipynb #845e4b59
+def load_references(
+    n: int | None = None,  # this many, drawn without replacement, in their order; None: all 6,000
+    seed: int = 0,  # of the draw
+    corpus: str = DEFAULT_PAPER,  # the paper whose reader has them
+) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
+    "Utterances for LM perplexity (RedditBias §3.2). `ValueError` for more than there are, `FetchError` where they cannot be had"
+    return importlib.import_module(f"redditbias_repro.corpora.{corpus}").load_references(n, seed)
+
+# %% ../nbs/01a_data.ipynb #980cfa35
+def corpus_title(
+    name: str,  # as records have it
+) -> str:
+    "What a corpus is called in figures and captions; its name where no reader says more"
+    titles = {"queries": "queries Q = T1 × A1 in place of the released pairs"}
+    for path in (f for folder in _rooms() for f in Path(folder).glob("*.py")):
+        if path.stem != "__init__":
+            titles |= getattr(importlib.import_module(f"redditbias_repro.corpora.{path.stem}"), "TITLES", {})
+    return titles.get(name, name)

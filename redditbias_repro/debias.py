@@ -27,7 +27,6 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from redditbias_repro.losses import (
     BLOCK_SIZE,
-    METHODS,
     Collator,
     Method,
     Occurrences,
@@ -43,7 +42,7 @@ from redditbias_repro.losses import (
     sentence_states,
     target_pairs,
 )
-from .models import hash_weights
+from .models import describe_model
 from .records import digest, write_atomic
 from .network import find_network as _network, why_not_tree as _why_not
 from .specs import BiasSpec
@@ -266,7 +265,7 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     unused = {} if chosen.loss else {"lambda_lm": None, "lambda_d": None}
     data = digest([asdict(s) for s in sentences] + [asdict(spec)])
     return {
-        "method": method if isinstance(method, str) else own, "spec": spec.name, **numbers, **unused, "objective": chosen.objective if chosen.loss else None,
+        "method": method if isinstance(method, str) else own, "bias_type": f"{spec.paper or 'own'}/{spec.name}", **numbers, **unused, "objective": chosen.objective if chosen.loss else None,
         "sentences": len(sentences), "data": data, "code": _code(), **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
 
@@ -336,9 +335,10 @@ def debias(
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
+    about = describe_model(model)
     numbers = dict(
         epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed, learning_rate=learning_rate,
-        block_size=block_size, extra_pairs=extra_pairs, subspace_every=subspace_every, corpus=corpus, base=hash_weights(model),
+        block_size=block_size, extra_pairs=extra_pairs, subspace_every=subspace_every, corpus=corpus, base=about["weights_sha256"], base_model=about["name"], earlier=about.get("debiased"),
     )  # fmt: skip
     settings = _settings(method, chosen, spec, sentences, numbers, training)
     partial = folder.with_name(folder.name + ".partial")
@@ -354,7 +354,7 @@ def debias(
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
     trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size))
-    seconds = _train(trainer, checkpoint)
+    seconds = _train(trainer, checkpoint, settings)
     if trainer.is_world_process_zero():
         history = [{k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line]
         write_atomic(partial / "model" / "debias.json", json.dumps({"settings": settings, "seconds": round(seconds, 1), "history": history}, indent=1))
@@ -375,14 +375,15 @@ def _arguments(folder: Path, settings: dict, save_steps: int | None, **training)
     })  # fmt: skip
 
 
-def _train(trainer: DebiasTrainer, checkpoint: str | None) -> float:
-    "Seconds that training took; the model is in `model` below the Trainer's folder then"
+def _train(trainer: DebiasTrainer, checkpoint: str | None, settings: dict) -> float:
+    "Seconds that training took; the model is in `model` below the Trainer's folder then, and its configuration says how it was debiased"
     folder = Path(trainer.args.output_dir)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*pin_memory.*")
             seconds = trainer.train(resume_from_checkpoint=checkpoint).metrics["train_runtime"]
         trainer.model.eval()
+        trainer.model.config.debiased = settings
         trainer.save_model(str(folder / "model"))
     except Exception as e:
         if problem := _full(folder, sum(p.numel() * p.element_size() for p in trainer.model.parameters())):

@@ -31,10 +31,9 @@ from redditbias_repro.finetune import (
     rescore_all,
     rescored,
     run_folder,
-    task_record,
 )
-from .models import DEFAULT_MODEL, describe_model, load_model
-from .records import project_path, write_atomic, write_record
+from .models import DEFAULT_MODEL, open_model
+from .records import new_record, write_atomic
 from redditbias_repro.resampling import (
     bootstrap_interval,
     cluster_sums,
@@ -310,10 +309,7 @@ def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
 
 # %% ../nbs/06_dst.ipynb #713a24e7
 def measure_dst(
-    model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
-    base: str = "",  # of a debiased model: the model that was debiased, as it is to be named
-    method: str = "baseline",  # of a debiased model
-    bias_type: str = "all",  # of a debiased model
+    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer), which then is trained
     corpus: str = "auto",  # as in `load_multiwoz`
     train_split: str = "auto",  # train, valid; "auto": train, else valid where it cannot be had
     train_dialogues: int | None = None,  # None: all
@@ -325,13 +321,14 @@ def measure_dst(
     out_dir: str | Path = "runs/dst",  # checkpoints, and the predictions until the record is made
     device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of `PRESETS`: head and text
+    paper: str | None = None,  # in whose tables it stands, as in `new_record`
     **training,  # further arguments of `train_dst`
 ) -> dict:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
     start, head = time.perf_counter(), _preset(preset)["head"]
     train, test, examples, asked = _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed)
-    net, tokenizer = load_model(model, device, "float32")
-    about, pad = describe_model(net, model), tokenizer.pad_token_id or 0
+    net, tokenizer, about = open_model(model, device, "float32")
+    pad = tokenizer.pad_token_id or 0
     settings = {
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(),
         "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
@@ -353,10 +350,8 @@ def measure_dst(
     shutil.rmtree(folder, ignore_errors=True)
     params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()}
     params |= {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
-    return task_record(
-        "dst", about, base, method, bias_type, used, str(net.device), settings,
-        n=len(asked), values=values, seed=seed, params=params, seconds=round(time.perf_counter() - start, 1),
-    )  # fmt: skip
+    about_run = dict(seed=seed, params={**params, "train_seed": seed}, seconds=time.perf_counter() - start)
+    return new_record("dst", about, used, len(asked), values, paper, **about_run, device=str(net.device), training=settings)
 
 # %% ../nbs/06_dst.ipynb #cf33ea96
 def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:

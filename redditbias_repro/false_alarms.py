@@ -6,23 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from .data import corpora, load_pairs, own_bias_types
-from .metrics import _cached_scores, _lmb_records, _pair_targets, _table, published_lmb, unpack_pairs
-from .models import DEFAULT_MODEL, describe_model, load_model
+from .metrics import lmb_measurements, pair_targets, pairs_to_measure, unpack_pairs
+from .models import DEFAULT_MODEL, describe_model, load_model, open_model
 from .paired_tests import TESTS, swapped_label_alarms
-from .records import project_path, provenance, write_record
-from .specs import BIAS_TYPES
+from .records import new_record
+from .scoring import cached_scores
 
 # %% auto #0
-__all__ = ['BAND_COLUMNS', 'SMALL_MODELS', 'ALARM_COLUMNS', 'random_model', 'small_gpt2', 'reference_band', 'measure_random',
-           'random_band', 'measure_false_alarms', 'measure_swapped_labels', 'false_alarm_table']
+__all__ = ['SMALL_MODELS', 'random_model', 'small_gpt2', 'reference_band', 'measure_random', 'measure_false_alarms',
+           'measure_swapped_labels']
 
 # %% ../nbs/03c_false_alarms.ipynb #c55af282
 def random_model(
@@ -45,19 +43,20 @@ def small_gpt2(
     return GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=64, n_layer=2, n_head=2, initializer_range=std, **special)
 
 # %% ../nbs/03c_false_alarms.ipynb #035b1d40
-def _random_lmb(config, tokenizer, pairs: dict[str, pd.DataFrame], seeds, device, name) -> Iterator[dict]:
-    "A record of LMB for each random model and bias type, scored once and kept in the cache"
+def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, device, name) -> Iterator[dict]:
+    "A record of LMB for each random model and bias type, as `pairs_to_measure` names it; scored once and kept in the cache"
     for seed in seeds:
         net = random_model(config, seed, device)
         about = {**describe_model(net, name), "name": name, "origin": f"random weights (seed {seed}) of the architecture"}
-        for b, p in pairs.items():
-            found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
-            used, stats = p.attrs.get("corpus", {}), found.attrs["stats"]
-            origin = {**provenance(about, used, str(net.device)), "scoring": stats}
-            fields = dict(paper="redditbias", bias_type=b, method="random", model=name, corpus=used.get("name", ""), seconds=round(stats["seconds"], 2), provenance=origin)
-            record = _lmb_records(found[: len(p)], found[len(p) :], _pair_targets(p), (None,), 0, **fields)[0]
-            values = {k: v for k, v in record["values"].items() if k != "pairs"}
-            yield {**record, "metric": "lmb_random", "values": values, "params": {"random_seed": seed}}
+        about.pop("debiased", None)  # of the model whose architecture it is
+        for (paper, bias_type, split), p in pairs.items():
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
+            made = lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), (None,), 0)[0]
+            made |= {"values": {k: v for k, v in made["values"].items() if k != "pairs"}, "params": {"random_seed": seed}}
+            stats = found.attrs["stats"]
+            origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
+            used = {"name": "", **p.attrs.get("corpus", {})}
+            yield new_record("lmb_random", about, used, **made, paper=paper, bias_type=bias_type, method="random", split=split, **origin)
 
 # %% ../nbs/03c_false_alarms.ipynb #8a5f0964
 def reference_band(
@@ -69,19 +68,10 @@ def reference_band(
 ) -> pd.DataFrame:  # random_seed and the fields of `LMBResult`, a row a seed
     "LMB of random models of an architecture: t, log gap and the others of models without knowledge"
     config = getattr(model_or_config, "config", model_or_config)
-    rows = _random_lmb(config, tokenizer, {"": pairs}, seeds, device, "")
+    rows = _random_lmb(config, tokenizer, {("own", "", "all"): pairs}, seeds, device, "")
     return pd.DataFrame([{**r["params"], "n": r["n"], **r["values"]} for r in rows])
 
 # %% ../nbs/03c_false_alarms.ipynb #ce2afa57
-def _pairs_of(bias_types, corpus, split) -> dict[str, pd.DataFrame]:
-    own = corpus not in corpora()
-    return {b: load_pairs(b, split, corpus) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
-
-
-def _split_of(corpus, split) -> str:
-    return "all" if corpus not in corpora() and not Path(corpus).is_dir() else split
-
-
 def measure_random(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model, whose architecture and tokenizer are taken
     bias_types: Iterable[str] | None = None,  # as in `measure_lmb`
@@ -91,25 +81,9 @@ def measure_random(
     device: str = "auto",  # as in `load_model`
 ) -> list[dict]:  # result records of metric "lmb_random", a bias type and seed each
     "LMB of random models of a model's architecture (RedditBias §3.1). What was scored stays in the cache, so that a run that was stopped goes on"
-    pairs = _pairs_of(bias_types, corpus, split)
-    net, tokenizer = load_model(model, device, "float32")
-    made = _random_lmb(net.config, tokenizer, pairs, seeds, str(net.device), describe_model(net, model)["name"])
-    return [{**r, "split": _split_of(corpus, split)} for r in made]
-
-# %% ../nbs/03c_false_alarms.ipynb #bc20f2a2
-BAND_COLUMNS = ("model", "corpus", "split", "bias_type", "models", "t_low", "t_high", "gap_low", "gap_high", "share_low", "share_high", "significant")
-
-
-def random_band(
-    records: list[dict] | None = None,  # from `measure_random`; None reads those of `folder`
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # the columns of `BAND_COLUMNS`: smallest and largest t, mean log gap and share of `models` random models; significant: the share of them with p < alpha
-    "Where random models of each architecture come out"
-    table = _table(records, folder, "lmb_random", (*BAND_COLUMNS, "t", "gap", "share"))
-    groups = table.groupby(["model", "corpus", "split", "order", "bias_type"], dropna=False)
-    spread = {f"{k}_{end}": (k, f) for k in ("t", "gap", "share") for end, f in (("low", "min"), ("high", "max"))}
-    band = groups.agg(models=("t", "size"), **spread, significant=("significant", "mean")).reset_index()
-    return band[list(BAND_COLUMNS)]
+    pairs = pairs_to_measure(bias_types, corpus, split)
+    net, tokenizer, about = open_model(model, device, "float32")
+    return list(_random_lmb(net.config, tokenizer, pairs, seeds, str(net.device), about["name"]))
 
 # %% ../nbs/03c_false_alarms.ipynb #c4423dd6
 SMALL_MODELS = {0.1: 25, 0.02: 12}  # standard deviation of the initial weights: models
@@ -124,20 +98,20 @@ def measure_false_alarms(
     alpha: float = 0.05,
 ) -> list[dict]:  # result records of metric "false_alarms", a bias type and standard deviation each; values by test as in `TESTS`
     "How many of some small random GPT-2s (`small_gpt2`) each test calls significantly biased. What was scored stays in the cache"
-    pairs = _pairs_of(bias_types, corpus, split)
+    pairs = pairs_to_measure(bias_types, corpus, split)
     _, tokenizer = load_model(model, "cpu")
     records = []
     for std, count in (SMALL_MODELS if models is None else models).items():
         name = f"gpt2-2x64-std{std:g}"
         made = list(_random_lmb(small_gpt2(tokenizer, std), tokenizer, pairs, range(count), "cpu", name))
-        for b in pairs:
-            of_type = [r for r in made if r["bias_type"] == b]
+        for names in pairs:
+            of_type = [r for r in made if (r["paper"], r["bias_type"], r["split"]) == names]
             first = of_type[0]
             values = {p: float(np.mean([_below(r["values"][p], alpha) for r in of_type])) for p in TESTS}
             values["mean_abs_t"] = float(np.mean([abs(r["values"]["t"]) for r in of_type]))
             origin = {**first["provenance"], "model": {"name": name, "origin": f"random weights (seeds 0 to {count - 1})", "tokenizer": model, "layers": 2, "width": 64, "std": std}}
             params = {"method": "random weights", "n": count, "values": values, "params": {"alpha": alpha}, "seconds": round(sum(r["seconds"] for r in of_type), 2)}
-            records.append({**first, "metric": "false_alarms", "split": _split_of(corpus, split), "provenance": origin, **params})
+            records.append({**first, "metric": "false_alarms", "provenance": origin, **params})
     return records
 
 
@@ -146,14 +120,14 @@ def _below(p, alpha) -> bool:
 
 # %% ../nbs/03c_false_alarms.ipynb #448b1b64
 def measure_swapped_labels(
-    records: list[dict] | None = None,  # of LMB, with their pairs; None: DialoGPT's released perplexities
+    records: list[dict],  # of LMB, with their pairs
     draws: int = 2000,
     alpha: float = 0.05,
     seed: int = 0,
 ) -> list[dict]:  # result records of metric "false_alarms", two for each record: labels swapped by pair, and by target
     "How often each test finds a bias in a model's scores once labels are swapped at random"
     made = []
-    for r in published_lmb(outlier_sd=(None,)) if records is None else records:
+    for r in records:
         if r["values"].get("pairs") is None:
             continue
         p = unpack_pairs(r["values"]["pairs"])
@@ -162,15 +136,3 @@ def measure_swapped_labels(
             values = swapped_label_alarms(ppl1, ppl2, p.cluster, by, draws, alpha, seed=seed)
             made.append({**r, "metric": "false_alarms", "method": method, "n": draws, "values": values, "seed": seed, "params": {"alpha": alpha}, "seconds": 0.0})
     return made
-
-# %% ../nbs/03c_false_alarms.ipynb #9c088a80
-ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
-
-
-def false_alarm_table(
-    records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads those of `folder`
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`: share of `n` models, or draws of labels, with p < alpha, by test (`TESTS` names them)
-    "False alarms of each test where there is nothing to find"
-    table = _table(records, folder, "false_alarms", ALARM_COLUMNS)
-    return table.sort_values(["corpus", "split", "method", "model", "order", "bias_type"], ascending=[True, True, False, True, True, True])[list(ALARM_COLUMNS)].reset_index(drop=True)

@@ -21,8 +21,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from .records import digest, project_path, provenance, write_record
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'pad_right', 'finetune', 'run_folder', 'corpus_of', 'task_record',
-           'rescored', 'rescore_all']
+__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'pad_right', 'finetune', 'run_folder', 'corpus_of', 'rescored',
+           'rescore_all']
 
 # %% ../nbs/05a_finetune.ipynb #e3f3b54f
 MAX_TOKENS = 128  # §5.1
@@ -129,28 +129,6 @@ def corpus_of(
     "What a record says of the corpus of a task: the files of both splits"
     trained, tested = train.attrs["corpus"], test.attrs["corpus"]
     return {**tested, "files": {**trained["files"], **tested["files"]}, "note": trained["note"]}
-
-# %% ../nbs/05a_finetune.ipynb #4de63395
-def task_record(
-    metric: str,  # dst, crg
-    about: dict,  # of the model, from `describe_model`
-    base: str,  # of a debiased model: the model that was debiased, as it is to be named
-    method: str,
-    bias_type: str,
-    corpus: dict,  # from `corpus_of`
-    device: str,
-    training: dict,  # settings of the fine-tuning
-    **fields,  # n, values, seed, params, seconds
-) -> dict:
-    "The record of a model on a downstream task"
-    name = base or about["name"]
-    origin = {"origin": f"{base}, debiased"} if base and method != "baseline" else {}
-    fields["params"] = {**fields["params"], "train_seed": fields["seed"]}
-    return {
-        "paper": "redditbias", "metric": metric, "bias_type": bias_type, "method": method, "model": name,
-        "corpus": corpus["name"], "split": "test", **fields,
-        "provenance": {**provenance({**about, "name": name, **origin}, corpus, device), "training": training},
-    }  # fmt: skip
 
 # %% ../nbs/05a_finetune.ipynb #c6fef9d6
 def rescored(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -376,13 +376,13 @@ METHODS = {
     "ADD": Method(lambda o: add_loss(o.states, o.targets1, o.targets2)),
     "HD": Method(lambda o: hd_release_loss(o.states, o.subspace())),
     "CDA": Method(augment=augment_targets),
-    "CADA": Method(augment=augment_attributes),
-    "CTDA": Method(augment=augment_targets),
     "FT": Method(),
     "LMD-equation2": Method(lambda o: lmd_loss(o.states, o.targets1, o.targets2, o.takes_part, o.bias), terms="targets", states="before", objective="equation2"),
     "ADD-equation2": Method(lambda o: add_loss(o.states, o.targets1, o.targets2), objective="equation2"),
     "HD-equation2": Method(lambda o: hd_loss(o.states, o.subspace()), objective="equation2"),
     "HD-accumulated": Method(lambda o: hd_release_loss(o.states, o.subspace(), accumulate=True)),
+    "CADA": Method(augment=augment_attributes),
+    "CTDA": Method(augment=augment_targets),
 }  # RedditBias §4; CADA and CTDA: CHBias §5.3; FT: fine-tuning on the same sentences without debiasing, a control
 
 

@@ -5,34 +5,27 @@
 # %% ../nbs/03b_metrics.ipynb #1f59826c
 from __future__ import annotations
 
-import hashlib
-import io
 import itertools
-import json
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from importlib.resources import files
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .corpora.redditbias import load_published, load_references
-from .data import corpora, load_pairs, own_bias_types, own_name, split_bias_type
-from .registry import FetchError, cache_dir
-from .models import DEFAULT_MODEL, describe_model, load_model
-from .paired_tests import MARGIN, BiasChange, bias_change, d_z_interval, mean_test, preference_share, sign_flip
-from .records import project_path, provenance, read_records, versions, write_atomic, write_record
-from .scoring import _tokenize, mean_perplexity, nll_at_temperatures, sequence_scores
-from .specs import BIAS_TYPES, list_specs
+from .data import corpora, load_pairs, load_references, own_bias_types, own_name, split_bias_type
+from .models import DEFAULT_MODEL, open_model
+from .paired_tests import d_z_interval, mean_test, preference_share, sign_flip
+from .records import new_record
+from .scoring import cached_scores, mean_perplexity, nll_at_temperatures
+from .specs import BIAS_TYPES
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'LMB_COLUMNS', 'METHOD_ORDER', 'PAPER_METHODS', 'CHANGE_COLUMNS', 'RELEASE_TOKENS', 'TEMPERATURES',
-           'CALIBRATION', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs',
-           'unpack_pairs', 'measure_lmb', 'published_lmb', 'order_methods', 'lmb_table', 'lmb_changes', 'lmp',
-           'fit_temperature', 'measure_lmp', 'lmp_table', 'lmp_changes']
+__all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
+           'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'measure_lmb', 'lmp', 'fit_temperature',
+           'measure_lmp', 'pack_sentences', 'unpack_sentences']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -156,27 +149,6 @@ def holm(
     p[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return p
 
-# %% ../nbs/03b_metrics.ipynb #ee89bb6e
-def _cached_scores(model, tokenizer, texts, about: dict, score=None, **options) -> pd.DataFrame:
-    "What `score` (None: `sequence_scores`) says of `texts`, from the cache where the same was scored before; `attrs[\"stats\"]` says how it was got"
-    key = hashlib.sha256()
-    for source in ("prefix_tree.py", "network.py", "passes.py", "texts.py", "masked.py", "scoring.py"):
-        key.update((files("redditbias_repro") / source).read_bytes())
-    key.update(f"{versions()} {about['weights_sha256']} {about['dtype']} {model.device.type} {score and score.__name__} {sorted(options.items())} {_tokenize(tokenizer, texts, False)}".encode())
-    path = cache_dir() / "likelihoods" / f"{key.hexdigest()}.npz"
-    if path.is_file():
-        kept = np.load(path, allow_pickle=False)
-        about = json.loads(str(kept["about"]))
-        scores = pd.DataFrame({name: kept[str(i)] for i, name in enumerate(about["columns"])})
-        scores.attrs["stats"] = about["stats"]
-        return scores
-    scores = (score or sequence_scores)(model, tokenizer, texts, **options)
-    about = {"columns": list(scores), "stats": scores.attrs["stats"]}
-    content = io.BytesIO()
-    np.savez(content, **{str(i): scores[name] for i, name in enumerate(scores)}, about=json.dumps(about))
-    write_atomic(path, content.getvalue())
-    return scores
-
 # %% ../nbs/03b_metrics.ipynb #3a566a49
 def pack_pairs(
     nll1,  # (n,) negative log likelihood of each stereotype, nats, summed over its scored tokens
@@ -226,30 +198,63 @@ def unpack_pairs(
     return pd.DataFrame({**nll, **counts, "cluster": cluster})[["nll1", "tokens1", "nll2", "tokens2", "cluster"]]
 
 # %% ../nbs/03b_metrics.ipynb #c15a0904
-def _pair_targets(pairs: pd.DataFrame) -> list[str]:
+def pair_targets(
+    pairs: pd.DataFrame,  # from `load_pairs`
+) -> list[str]:  # "jews → christians"
     "The terms that were exchanged in each pair, empty where the corpus does not say"
     what = "target" if "target1" in pairs else "attribute"
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
 # %% ../nbs/03b_metrics.ipynb #edc71eac
-def _lmb_records(scores1, scores2, targets, outlier_sds, seed, **fields) -> list[dict]:
-    "A record for each way of treating outliers, from nll and n_tokens of both sentences; that of all pairs keeps these"
+def _check_test(outlier_sds: tuple, seed: int) -> None:
+    "`ValueError` for what `lmb` would refuse once everything is scored"
+    for sd in outlier_sds:
+        if sd is not None and not sd > 0:
+            raise ValueError(f"outlier_sd is {sd!r}: expected a positive number, or None to keep all pairs")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: expected a number that is not negative")
+
+
+def lmb_measurements(
+    scores1: pd.DataFrame,  # nll and n_tokens of each stereotype, a row a pair
+    scores2: pd.DataFrame,  # of each counterfactual
+    targets: list[str] | None,  # terms that each pair exchanges, as in `pack_pairs`
+    outlier_sds: Iterable[float | None],  # as in `measure_lmb`
+    seed: int,
+) -> list[dict]:  # n, values, seed and params of a record
+    "LMB for each way of treating outliers; that of all pairs keeps their scores"
     ppl1, ppl2 = mean_perplexity(scores1), mean_perplexity(scores2)
     known = [t or f"pair {i}" for i, t in enumerate(targets)] if targets and any(targets) else None
-    records = []
+    made = []
     for sd in outlier_sds:
         values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known)).items()}
         params = {"outlier_sd": values.pop("outlier_sd")}
         n = values.pop("n")
         if sd is None:
             values["pairs"] = pack_pairs(scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets)
-        records.append({**fields, "metric": "lmb", "n": n, "values": values, "seed": seed, "params": params})
-    return records
+        made.append({"n": n, "values": values, "seed": seed, "params": params})
+    return made
 
 # %% ../nbs/03b_metrics.ipynb #6b6c84b8
+def pairs_to_measure(
+    bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
+    corpus: str = "auto",  # as in `load_pairs`
+    split: str = "test",  # train, valid, test
+    swap: str = "targets",  # as in `load_pairs`
+) -> dict[tuple[str, str, str], pd.DataFrame]:
+    """Counterfactual pairs by what records call them: paper, bias type and split.
+
+    In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all" for a file."""
+    own, found = str(corpus) not in corpora(), {}
+    for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES):
+        names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
+        found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(b, split, corpus, swap)
+    return found
+
+# %% ../nbs/03b_metrics.ipynb #140e1c11
 def measure_lmb(
-    model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
-    bias_types: Iterable[str] | None = None,  # None: all five, or those of a corpus of one's own
+    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     outlier_sd: Iterable[float | None] = (None, 3.0),  # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
@@ -259,156 +264,18 @@ def measure_lmb(
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
-    own = str(corpus) not in corpora()
-    pairs = {b: load_pairs(b, split, corpus, swap) for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES)}
-    net, tokenizer = load_model(model, device, dtype)
-    about = describe_model(net, model)
-    records = []
-    for b, p in pairs.items():
-        found = _cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
-        stats, used = found.attrs["stats"], p.attrs["corpus"]
-        paper, name = _paper_of(b, own)
-        fields = dict(paper=paper, bias_type=name, method="baseline", model=about["name"], corpus=used["name"], split="all" if own and not Path(corpus).is_dir() else split)
-        origin = {**provenance(about, used, str(net.device)), "scoring": stats}
-        made = _lmb_records(found[: len(p)], found[len(p) :], _pair_targets(p), outlier_sd, seed, **fields, seconds=round(stats["seconds"], 2), provenance=origin)
-        records += made if swap == "targets" else [{**r, "params": {**r["params"], "swap": swap}} for r in made]
+    outlier_sd = tuple(outlier_sd)
+    _check_test(outlier_sd, seed)
+    pairs, records = pairs_to_measure(bias_types, corpus, split, swap), []
+    net, tokenizer, about = open_model(model, device, dtype)
+    for (paper, bias_type, of), p in pairs.items():
+        found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
+        stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
+        origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
+        for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):
+            made["params"] |= {} if swap == "targets" else {"swap": swap}
+            records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
     return records
-
-
-def _paper_of(bias_type, own: bool) -> tuple[str, str]:
-    "Paper and name of a bias type; of a corpus of one's own they are \"own\" and its label, unless a specification says otherwise"
-    if own and Path(bias_type).suffix != ".toml":
-        return "own", own_name(bias_type)
-    return split_bias_type(bias_type)
-
-# %% ../nbs/03b_metrics.ipynb #48fc125f
-PUBLISHED_MODEL = "DialoGPT-small (published)"
-
-
-def published_lmb(
-    split: str = "test",  # valid or test
-    outlier_sd: Iterable[float | None] = (None, 3.0),  # the released sets had the outliers of DialoGPT taken out already
-    seed: int = 0,  # of the permutations
-) -> list[dict]:  # result records
-    "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
-    records = []
-    for b in BIAS_TYPES:
-        p = load_published(b, split)
-        about = {"name": PUBLISHED_MODEL, "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"}
-        origin = provenance(about, p.attrs["corpus"], "")
-        fields = dict(paper="redditbias", bias_type=b, method="baseline", model=PUBLISHED_MODEL, corpus="redditbias", split=split, seconds=0.0, provenance=origin)
-        one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))  # its tokens are not known
-        records += _lmb_records(one, two, _released_targets(b, split), outlier_sd, seed, **fields)
-    return records
-
-
-def _released_targets(bias_type, split) -> list[str] | None:
-    "The terms exchanged in the released pairs; None where these cannot be had"
-    try:
-        return _pair_targets(load_pairs(bias_type, split, "redditbias"))
-    except FetchError:
-        return None
-
-# %% ../nbs/03b_metrics.ipynb #f7ec1631
-LMB_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "split", "swap", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "significant",
-    "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "gap", "gap_low", "gap_high", "share", "share_low", "share_high", "p_share_flip", "n_clusters", "df_cluster",
-    "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip",
-)  # fmt: skip
-
-
-METHOD_ORDER = ("baseline", "LMD", "ADD", "HD", "CDA", "FT", "LMD-equation2", "ADD-equation2", "HD-equation2", "HD-accumulated")  # as in Figure 1, then what `losses` has beside it
-PAPER_METHODS = METHOD_ORDER[:5]
-
-
-def order_methods(
-    methods: Iterable[str],  # names
-) -> list[str]:  # each once
-    "Methods as the paper lists them; those that it does not know come last"
-    return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
-
-# %% ../nbs/03b_metrics.ipynb #fc21138a
-def _table(records, folder, metric, columns, paper="redditbias") -> pd.DataFrame:
-    "Records of a metric as rows; `order` and `method_order`, the places of their bias type and method"
-    if records is None:
-        table = read_records(folder, paper=paper, metric=metric)
-    else:
-        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
-    table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
-    names = [n for n in list_specs() if n.startswith(f"{paper}/")]
-    order = {n.partition("/")[2]: i for i, n in enumerate(names)}
-    methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
-    return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], method_order=table["method"].map(methods), train_seed=table["train_seed"].astype(float))
-
-
-def lmb_table(
-    records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split, swap
-    """LMB of every model, method, corpus and bias type; see `LMBResult`. `n` counts the tested pairs, `n_removed` those taken out before.
-
-    What records made by earlier versions do not hold is nan."""
-    table = _table(records, folder, "lmb", LMB_COLUMNS, paper)
-    table["outlier_sd"] = table["outlier_sd"].astype(float)
-    table["swap"] = table["swap"].astype(object).fillna("targets")
-    if len(table):
-        family = table.groupby(["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"], dropna=False, sort=False)["p"]
-        table["p_holm"] = family.transform(holm)
-    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"])
-    return table[list(LMB_COLUMNS)].reset_index(drop=True)
-
-# %% ../nbs/03b_metrics.ipynb #ee98ffb1
-_CHANGES = tuple(f.name for f in fields(BiasChange))
-CHANGE_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "split", "swap", *_CHANGES, "p_holm")
-
-
-def lmb_changes(
-    records: list[dict] | None = None,  # from `measure_lmb`, of models before and after; None reads those of `folder`
-    folder: Path | None = None,  # default: `results/` of the checkout
-    margin: float = MARGIN,  # of the verdict "equally", nats
-    alpha: float = 0.05,
-    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds; p_holm: p_bias_change corrected over the bias types of a method
-    """Every debiased model against the model before, on all pairs. Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
-
-    `ValueError` where two records that are to be compared are not of the same pairs."""
-    table = _table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
-    table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
-    rows = []
-    for key, group in table.groupby(["model", "corpus", "split", "swap", "bias_type", "order"], dropna=False):
-        before, after = group[group["method"] == "baseline"], group[group["method"] != "baseline"]
-        about = dict(zip(("model", "corpus", "split", "swap", "bias_type", "order"), key))
-        for (method, place), runs in after.groupby(["method", "method_order"]):
-            runs = runs.sort_values("train_seed")
-            gaps = [_gaps(before.iloc[0] if len(before) else None, run) for _, run in runs.iterrows()]
-            found = [(seed, g) for seed, g in zip(runs["train_seed"], gaps)]
-            if len(gaps) > 1 and all(g is not None for g in gaps):
-                found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
-            for seed, g in found:
-                values = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1} if g is None else asdict(bias_change(*g, margin, alpha))
-                rows.append({**about, "method": method, "place": place, "train_seed": seed, **values})
-    changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "place"])
-    family = ["model", "method", "train_seed", "seeds", "corpus", "split", "swap"]
-    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p_bias_change"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
-    return changes.sort_values(["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"])[list(CHANGE_COLUMNS)].reset_index(drop=True)
-
-# %% ../nbs/03b_metrics.ipynb #e5dd774d
-def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
-    "Gaps before and after and the pairs' clusters, from two rows of records; None where one lacks its pairs"
-    if before is None or not isinstance(before["pairs"], dict) or not isinstance(after["pairs"], dict):
-        return None
-    one, two = unpack_pairs(before["pairs"]), unpack_pairs(after["pairs"])
-    same = ["tokens1", "tokens2", "cluster"]
-    if _corpus_hashes(before) != _corpus_hashes(after) or not one[same].equals(two[same]):
-        what = f"{after['model']}, {after['bias_type']}, {after['corpus']}, {after['split']}"
-        raise ValueError(f"{what}: {after['method']} was not measured on the pairs of the model before; measure both again on the same corpus")
-    return (*(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)), list(one["cluster"]) if before["pairs"]["clusters"] else None)
-
-
-def _corpus_hashes(row):
-    corpus = (row["provenance"] or {}).get("corpus", {})
-    return corpus.get("files"), corpus.get("sha256")
 
 # %% ../nbs/03b_metrics.ipynb #89ed007d
 RELEASE_TOKENS = 36  # of a sentence; the release evaluates in blocks of that many
@@ -474,109 +341,45 @@ def _folds(texts: pd.DataFrame, seed: int) -> list[tuple[list[str], list[str]]]:
 
 # %% ../nbs/03b_metrics.ipynb #e2397222
 def measure_lmp(
-    model: str = DEFAULT_MODEL,  # hub name, folder or packaged model
+    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     n: int | None = None,  # sentences, as in `load_references`; None: all 6,000
     seed: int = 0,  # of the choice of sentences, and of those that the temperature is fitted on
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
-    paper: str = "redditbias",  # whose tables it is for: a debiased model's perplexity stands beside its bias
+    paper: str | None = None,  # in whose tables it stands, as in `new_record`
 ) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
     "LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2), as it is and with its temperature calibrated"
     texts = load_references(n, seed)
-    net, tokenizer = load_model(model, device, dtype)
-    about = describe_model(net, model)
+    net, tokenizer, about = open_model(model, device, dtype)
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
     frames, fitted, stats = [], [], {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
         for tested, calibration in _folds(texts, seed):
-            fitted.append(fit_temperature(_cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)))
-            scores = _cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
+            fitted.append(fit_temperature(cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)))
+            scores = cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
             stats = {k: v + stats.get(k, 0) if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds") else v for k, v in scores.attrs["stats"].items()}
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
-    values["scores"] = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
-    used = texts.attrs["corpus"]
+    values["scores"] = pack_sentences(scores)
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
-    fields = dict(paper=paper, metric="lmp", bias_type="all", method="baseline", model=about["name"], corpus=used["name"], split="test")
-    origin = {**provenance(about, used, str(net.device)), "scoring": stats}
-    return [{**fields, "n": len(texts), "values": values, "seed": seed, "params": params, "seconds": round(stats["seconds"], 2), "provenance": origin}]
+    origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
+    return [new_record("lmp", about, texts.attrs["corpus"], len(texts), values, paper, seed=seed, params=params, **origin)]
 
 # %% ../nbs/03b_metrics.ipynb #b9190a92
-LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity_release", "perplexity", "perplexity_calibrated", "temperature", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped")
+def pack_sentences(
+    scores: pd.DataFrame,  # nll, nll_calibrated, n_tokens; a row a sentence
+) -> dict:  # what `unpack_sentences` reads, as in `pack_pairs`
+    "The scores of sentences, small enough for a record"
+    nll = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")}
+    return nll | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
 
 
-def lmp_table(
-    records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
-    "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
-    return _table(records, folder, "lmp", LMP_COLUMNS, paper).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
-
-# %% ../nbs/03b_metrics.ipynb #b4ba0d11
-def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
-    "(sentences,) linearised changes of log perplexity: their mean is the change, their spread over sentences its uncertainty"
-    n = before["tokens"].to_numpy(dtype=float)
-    d = (after[nll] - before[nll]).to_numpy()
-    change = d.sum() / n.sum()
-    return change + (d - change * n) / n.mean()
-
-
-def _unpack_sentences(record) -> pd.DataFrame | None:
-    "nll, nll_calibrated and tokens of each sentence that a row of a record keeps, those without a token to score left out"
-    kept = record["scores"]
-    if not isinstance(kept, dict):
-        return None
-    nll = {k: _floats(kept[k]) for k in ("nll", "nll_calibrated")}
-    scores = pd.DataFrame({**nll, "tokens": _whole(kept["tokens"], len(nll["nll"]))})
-    return scores[scores["nll"].notna()]
-
-
-LMP_CHANGE_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "n", "seeds", "before", "after", "rise", "rise_low", "rise_high", "p", "p_holm",
-    "before_calibrated", "after_calibrated", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
-)  # fmt: skip
-
-
-def lmp_changes(
-    records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
-    folder: Path | None = None,  # default: `results/` of the checkout
-    alpha: float = 0.05,
-    paper: str = "redditbias",  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`; rise: a share of the perplexity before; train_seed is nan in rows of several seeds
-    """The perplexity of every debiased model against that of the model before, on the same sentences, with 1 − alpha intervals and p of a paired
-    t-test of log perplexity; nan where a record keeps no sentences. After several trainings: the geometric mean. p_holm: over a method's bias types.
-
-    `ValueError` where two records that are to be compared are not of the same sentences."""
-    table, rows = _table(records, folder, "lmp", (*LMP_COLUMNS, "scores", "provenance"), paper), []
-    for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
-        before = group[group["method"] == "baseline"]
-        if not len(before):
-            continue
-        before = before.iloc[0]
-        for (_, method, order, bias_type), runs in group[group["method"] != "baseline"].groupby(["method_order", "method", "order", "bias_type"]):
-            each = [(seed, [run]) for seed, (_, run) in zip(runs["train_seed"], runs.iterrows())]
-            for seed, of in [*each, (np.nan, [run for _, (run,) in each])] if len(each) > 1 else each:
-                about = dict(model=model, method=method, bias_type=bias_type, train_seed=seed, corpus=corpus, n=n, seeds=len(of))
-                rows.append({**about, **_lmp_change(before, of, "", alpha), **_lmp_change(before, of, "_calibrated", alpha)})
-    changes = pd.DataFrame(rows).reindex(columns=list(LMP_CHANGE_COLUMNS))
-    family = ["model", "method", "train_seed", "seeds", "corpus", "n"]
-    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
-    return changes
-
-
-def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
-    "The columns of one kind of perplexity, from rows of records"
-    values = np.array([float(run["perplexity" + kind]) for run in runs])
-    found = {f"before{kind}": before["perplexity" + kind], f"after{kind}": float(np.exp(np.log(values).mean()))}
-    found[f"rise{kind}"] = found[f"after{kind}"] / found[f"before{kind}"] - 1
-    scores = [_unpack_sentences(row) for row in (before, *runs)]
-    if any(s is None for s in scores):
-        return found
-    for run, after in zip(runs, scores[1:]):
-        if _corpus_hashes(before) != _corpus_hashes(run) or not scores[0]["tokens"].equals(after["tokens"]):
-            raise ValueError(f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences of the model before; measure both again")
-    test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1), alpha=alpha)
-    return {**found, f"rise{kind}_low": float(np.expm1(test.low)), f"rise{kind}_high": float(np.expm1(test.high)), f"p{kind}": test.p}
+def unpack_sentences(
+    scores: dict,  # `values["scores"]` of a record of `measure_lmp`
+) -> pd.DataFrame:  # nll, nll_calibrated, tokens; a row a sentence, those without a token to score left out
+    "The scores of each sentence that a record keeps"
+    nll = {k: _floats(scores[k]) for k in ("nll", "nll_calibrated")}
+    found = pd.DataFrame({**nll, "tokens": _whole(scores["tokens"], len(nll["nll"]))})
+    return found[found["nll"].notna()]

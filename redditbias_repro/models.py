@@ -14,14 +14,17 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .registry import ChecksumError, FetchError, cache_dir
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'n_vectors', 'load_model', 'hash_weights', 'describe_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'n_vectors', 'load_model', 'hash_weights', 'describe_model', 'Opened',
+           'open_model']
 
 # %% ../nbs/03_models.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -192,6 +195,7 @@ def load_model(
         raise ValueError(f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random")
     _check_vocabulary(name, model, tokenizer)
     _set_padding(model, tokenizer)
+    model.name_or_path = name  # as it was asked for: records name it so
     return model.eval().to(device), tokenizer
 
 # %% ../nbs/03_models.ipynb #9128e12d
@@ -221,18 +225,49 @@ def hash_weights(
     return digest.hexdigest()
 
 # %% ../nbs/03_models.ipynb #2e9682d2
+def _name_and_origin(name: str, weights_sha256: str, debiased: dict | None) -> tuple[str, str]:
+    "What a record calls a model, and where it is from. A local folder is named by its last part and its weights, so that no machine's path is written"
+    if debiased:
+        return debiased["base_model"], f"{debiased['base_model']}, debiased"
+    if name in PACKAGED:
+        return name, PACKAGED[name]["origin"]
+    folder = Path(name).expanduser()
+    return (f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder") if folder.is_dir() else (name, "Hugging Face hub")
+
+
 def describe_model(
     model,  # from `load_model`
-    name: str,  # as it was asked for
-) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision
-    "Provenance of a model. A local folder is named by its last part and its weights, so that no machine's path is written"
-    digest = hash_weights(model)
-    folder = name not in PACKAGED and Path(name).expanduser().is_dir()
-    return {
-        "name": f"{Path(name).expanduser().resolve().name}@{digest[:8]}" if folder else name,
-        "origin": PACKAGED[name]["origin"] if name in PACKAGED else "local folder" if folder else "Hugging Face hub",
+    name: str | None = None,  # None: what it was loaded by
+) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; of a model that `debias` made also `debiased`, how
+    "Provenance of a model. One that was debiased has the name of the model before: its configuration says by what and for what"
+    digest, debiased = hash_weights(model), getattr(model.config, "debiased", None)
+    name, origin = _name_and_origin(str(name or model.name_or_path or type(model).__name__), digest, debiased)
+    about = {
+        "name": name,
+        "origin": origin,
         "weights_sha256": digest,
         "dtype": str(model.dtype).removeprefix("torch."),
         "parameters": sum(p.numel() for p in model.parameters()),
         "revision": getattr(model.config, "_commit_hash", None),
     }
+    return {**about, "debiased": debiased} if debiased else about
+
+# %% ../nbs/03_models.ipynb #49de96cf
+class Opened(NamedTuple):
+    "A model that is loaded, and what records say of it"
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    about: dict  # from `describe_model`
+
+
+def open_model(
+    model: str | Path | tuple,  # as `load_model` takes it or gives it: a name, or (model, tokenizer); what is open already stays as it is
+    device: str = "auto",  # as in `load_model`; only for a name
+    dtype: str | torch.dtype = "auto",  # as in `load_model`; only for a name
+) -> Opened:
+    "A model and its tokenizer, loaded if it is a name, and what records say of it"
+    if isinstance(model, Opened):
+        return model
+    net, tokenizer = model if isinstance(model, tuple) else load_model(model, device, dtype)
+    return Opened(net, tokenizer, describe_model(net))

@@ -19,9 +19,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from .specs import DEFAULT_PAPER
+
 # %% auto #0
 __all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'digest', 'versions', 'provenance',
-           'record_path', 'write_record', 'read_records']
+           'new_record', 'record_path', 'write_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -125,6 +127,45 @@ def provenance(
 FIELDS = ("paper", "metric", "bias_type", "method", "model", "corpus", "split", "n", "values", "seed", "params", "seconds", "provenance")
 
 
+def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
+    "The name of a method; with what it was applied for, where that is not what is measured; after those that were applied before"
+    of, name = training["bias_type"].split("/")
+    here = bias_type is None or (name == bias_type and paper in (of, "own"))
+    method = training["method"] if here else f"{training['method']} ({name})"
+    return f"{_method_of(training['earlier'], paper, bias_type)}+{method}" if training.get("earlier") else method
+
+
+def new_record(
+    metric: str,  # lmb, lmp, dst, …
+    about: dict,  # of the model, from `models.describe_model`: what it was debiased by and for is taken from there
+    corpus: dict,  # `.attrs["corpus"]` of what it was measured on
+    n: int,  # pairs, sentences, examples
+    values: dict,
+    paper: str | None = None,  # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
+    bias_type: str | None = None,  # None: of no pairs; "all", or what the model was debiased for
+    method: str = "baseline",  # of a model that says nothing of debiasing
+    split: str = "test",
+    seed: int = 0,
+    params: dict | None = None,  # what tells this measurement from others; None in it is left out of the file's name
+    seconds: float = 0.0,
+    device: str = "cpu",  # where the model ran
+    **origin,  # further provenance: scoring, training, …
+) -> dict:
+    "A result record. A debiased model is named by its base, its method and the seed of its training; provenance keeps how it was trained"
+    training = about.get("debiased")
+    if training:
+        of, name = training["bias_type"].split("/")
+        method, params = _method_of(training, paper or of, bias_type), {"train_seed": training["seed"], **(params or {})}
+        paper, bias_type = paper or of, bias_type or name
+        origin = {"debiasing" if "training" in origin else "training": training, **origin}
+    model = {k: v for k, v in about.items() if k != "debiased"}
+    return {
+        "paper": paper or DEFAULT_PAPER, "metric": metric, "bias_type": bias_type or "all", "method": method, "model": about["name"],
+        "corpus": corpus["name"], "split": split, "n": n, "values": values, "seed": seed, "params": params or {},
+        "seconds": round(seconds, 2), "provenance": {**provenance(model, corpus, device), **origin},
+    }  # fmt: skip
+
+# %% ../nbs/00a_records.ipynb #914ce9a3
 def _slug(text):
     return re.sub(r"[^\w.@+-]+", "--", str(text)).strip("-") or "none"
 

@@ -18,11 +18,12 @@ from .registry import SPLITS, check_known
 from .debias import Debiased, DebiasLoss, training_sentences
 from .losses import Collator, get_method, target_pairs
 from .metrics import measure_lmb, measure_lmp
-from .records import project_path, read_records, write_record
+from .models import open_model
+from .records import new_record, project_path, read_records, write_record
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['SEARCHED', 'gradient_norms', 'measure_debiased', 'select', 'choose', 'check_run']
+__all__ = ['SEARCHED', 'gradient_norms', 'measure_model', 'training_record', 'select', 'choose', 'check_run']
 
 # %% ../nbs/05b_search.ipynb #05d4b8fe
 def gradient_norms(
@@ -53,11 +54,9 @@ def gradient_norms(
     return pd.DataFrame(rows, columns=["method", "lm", "debias", "ratio"])
 
 # %% ../nbs/05b_search.ipynb #5c13ddf1
-def measure_debiased(
-    run: Debiased,  # from `debias`
-    base: str,  # the model that was debiased, as it is to be named
-    bias_type: str | Path,  # what it was debiased for, as in `load_pairs`
-    method: str,  # as it is to be named
+def measure_model(
+    model: str | Path | tuple,  # as in `open_model`: a name, or (model, tokenizer)
+    bias_type: str | Path,  # as in `load_pairs`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # pairs that LMB is measured on
     lmp_sentences: int | None = None,  # of the 6,000 references; None: all, 0: no LM perplexity
@@ -65,24 +64,24 @@ def measure_debiased(
     device: str = "auto",  # as in `load_model`
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
 ) -> list[dict]:  # result records
-    "LMB, LM perplexity and training curves of a debiased model"
-    measured = measure_lmb(str(run.folder), [bias_type], corpus, split, seed=seed, device=device, dtype="float32")
-    if attributes:
-        measured += measure_lmb(str(run.folder), [bias_type], corpus, split, seed=seed, device=device, dtype="float32", swap="attributes")
-    paper, name = measured[0]["paper"], measured[0]["bias_type"]
-    measured += [] if lmp_sentences == 0 else measure_lmp(str(run.folder), lmp_sentences, seed, device, "float32", paper)
-    records = []
-    for r in measured:
-        origin = {**r["provenance"], "model": {**r["provenance"]["model"], "name": base, "origin": f"{base}, debiased"}, "training": run.settings}
-        params = {**r["params"], "train_seed": run.settings["seed"]}
-        records.append({**r, "model": base, "method": method, "bias_type": name, "params": params, "provenance": origin})
+    "LMB and LM perplexity of a model, before debiasing or after"
+    opened, swaps = open_model(model, device, "float32"), ("targets", "attributes") if attributes else ("targets",)
+    records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, seed=seed, swap=swap)]
+    return records if lmp_sentences == 0 else [*records, *measure_lmp(opened, lmp_sentences, seed, paper=records[0]["paper"])]
+
+
+def training_record(
+    run: Debiased,  # from `debias`
+    model: tuple | None = None,  # what it made, as `open_model` gives it; None: from the run's folder
+    paper: str | None = None,  # in whose tables it stands, as in `new_record`
+) -> dict:  # a result record
+    "Training curves of a run"
+    net, _, about = open_model(model or run.folder, dtype="float32")
     shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
     curves = {c: [None if math.isnan(v) else round(float(v), 6) for v in run.history[c]] for c in shown if c in run.history}  # nan: no term between two reports
+    of_run = dict(split="train", seconds=run.seconds, device=str(net.device))
     trained = run.settings["corpus"] or {"name": "own"}
-    origin = {**records[0]["provenance"], "corpus": trained}
-    del origin["scoring"]
-    of_training = {"metric": "training", "corpus": trained["name"], "split": "train", "n": run.settings["sentences"], "values": curves, "params": {"train_seed": run.settings["seed"]}}
-    return [*records, {**records[0], **of_training, "seconds": run.seconds, "provenance": origin}]
+    return new_record("training", about, trained, run.settings["sentences"], curves, paper, **of_run)
 
 # %% ../nbs/05b_search.ipynb #5464dc36
 def select(
@@ -106,14 +105,15 @@ SEARCHED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")  # what §5.1 s
 def choose(
     folders: Iterable[str | Path],  # results of the runs of a search, each with the records of one run on the validation pairs
     method: str,  # what was trained
-    bias_type: str,  # what it was trained for
+    bias_type: str | Path,  # what it was trained for, as in `load_pairs`
     max_lmp_rise: float | None = None,  # as in `select`
     results: Path | None = None,  # where a record of each run is kept; None: nowhere
     known: str | None = None,  # a model whose records of runs in `results` count as well, so that a search goes on
 ) -> dict:  # batch_size, grad_accum, lambda_lm, lambda_d
     "The hyper-parameters that a search chooses, by `select`"
-    rows = [_searched(folder, method, bias_type) for folder in folders]
-    rows += [r for r in _known_runs(results, known, method, bias_type) if r["params"] not in [x["params"] for x in rows]] if known else []
+    paper, name = split_bias_type(bias_type)
+    rows = [_searched(folder, method, name) for folder in folders]
+    rows += [r for r in _known_runs(results, known, method, paper, name) if r["params"] not in [x["params"] for x in rows]] if known else []
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     chosen = next(r["params"] for r in rows if all(r["params"][k] == best[k] for k in SEARCHED))
     for r in rows if results else ():
@@ -122,9 +122,11 @@ def choose(
     return chosen
 
 
-def _known_runs(results, model, method, bias_type) -> list[dict]:
+def _known_runs(results, model, method, paper, bias_type) -> list[dict]:
     "Records of an earlier part of a search"
-    records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in read_records(project_path(str(results)), metric="search", model=model, method=method, bias_type=bias_type).get("path", ())]
+    of = dict(metric="search", model=model, method=method, paper=paper, bias_type=bias_type)
+    paths = read_records(project_path(str(results)), **of).get("path", ())
+    records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in paths]
     return [{**r, "values": {k: v for k, v in r["values"].items() if k not in ("chosen", "max_lmp_rise")}} for r in records]
 
 

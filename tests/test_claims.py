@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.claims import CELL_CHECKS, UNDECIDED, check_claims, gather_cells
-from redditbias_repro.metrics import PUBLISHED_MODEL
+from redditbias_repro.papers.redditbias import CELL_CHECKS, UNDECIDED, check_claims, gather_cells
+from redditbias_repro.papers.redditbias import PUBLISHED_MODEL
 from redditbias_repro.plots import plot_changes
 from redditbias_repro.records import project_path
 from redditbias_repro.resampling import verdict_of

@@ -324,7 +324,7 @@ def test_toml_of_nothing(capsys):
         (["debias", "--texts", "lines.txt", "--out", "old"], "redditbias_repro.debias.debias", "goes on from the last checkpoint in old.partial"),
         (["retrieve", "RC.ndjson", "--out", "c.parquet"], "redditbias_repro.retrieval.retrieve", "the same call goes on with the file or query"),
         (["fetch"], "redditbias_repro.registry.fetch", "the same call goes on where it stopped"),
-        (["report"], "redditbias_repro.figures.lmb_report", "nothing was changed"),
+        (["report"], "redditbias_repro.reports.lmb_report", "nothing was changed"),
         (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
     ],
 )

@@ -11,14 +11,16 @@ import pytest
 
 from redditbias_repro import corpora, data, specs
 from redditbias_repro.corpora import redditbias as release
-from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published, table3
+from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published
+from redditbias_repro.papers.redditbias import table3
 from redditbias_repro.data import load_pairs, load_phrases, read_pairs
 from redditbias_repro.debias import debias
-from redditbias_repro.metrics import PAPER_METHODS, lmb_changes, lmb_table, measure_lmb
-from redditbias_repro.models import load_model
+from redditbias_repro.tables import PAPER_METHODS, lmb_changes, lmb_table
+from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.models import load_model, open_model
 from redditbias_repro.records import data_file, record_path, write_record
 from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files, read_cells
-from redditbias_repro.search import measure_debiased
+from redditbias_repro.search import measure_model, training_record
 from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
@@ -293,9 +295,9 @@ def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
 def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp_path):
     net, tokenizer = load_model(str(model_folder), dtype="float32")
     run = debias(net, tokenizer, data.bias_spec("petbias/race"), load_phrases("petbias/race").text, "ADD", tmp_path / "model", epochs=1, disable_tqdm=True)
-    records = measure_lmb(str(model_folder), ["petbias/race"], outlier_sd=[None]) + measure_debiased(run, "tiny", "petbias/race", "ADD", lmp_sentences=0)
-    assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("petbias", "race", "petbias")}
-    records[0]["model"] = "tiny"
+    debiased = open_model(run.folder)
+    records = [*measure_lmb(model_folder, ["petbias/race"], outlier_sd=[None]), *measure_model(debiased, "petbias/race", lmp_sentences=0), training_record(run, debiased)]
+    assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("petbias", "race", "petbias")} and len({r["model"] for r in records}) == 1
     for r in records:
         write_record(r, tmp_path / "results")
     table, changes = lmb_table(folder=tmp_path / "results", paper="petbias"), lmb_changes(folder=tmp_path / "results", paper="petbias")
@@ -329,6 +331,6 @@ def test_claims_on_religion_and_on_the_rest():
     """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it; the other twelve have one tendency."""
     said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
     cells = {c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()} for c, rows in said.groupby("check")}
-    religion = {(b, m) for b in ("religion1", "religion2") for m in PAPER_METHODS[1:]}
+    religion = {(b, m) for b in ("religion1", "religion2") for m in ("LMD", "ADD", "HD", "CDA")}
     assert cells["removed"] | cells["kept"] == religion and not cells["removed"] & cells["kept"] and cells["attenuated"] == cells["kept"] == {("religion1", "LMD"), ("religion2", "ADD")}
     assert cells["mostly_mitigated"] == religion and len(cells["tends_to_overshoot"]) == 12 and not cells["tends_to_overshoot"] & religion

@@ -21,10 +21,11 @@ from redditbias_repro import debias as module
 from redditbias_repro.data import load_phrases
 from redditbias_repro.debias import Debiased, debias, load_debiased, mean_losses
 from redditbias_repro.losses import METHODS, Collator, Method, target_pairs
-from redditbias_repro.metrics import lmb_table, lmp, lmp_table
-from redditbias_repro.models import hash_weights, load_model
+from redditbias_repro.tables import lmb_table, lmp_table
+from redditbias_repro.metrics import lmp
+from redditbias_repro.models import hash_weights, load_model, open_model
 from redditbias_repro.records import FIELDS, read_records, repo_root, write_record
-from redditbias_repro.search import check_run, choose, measure_debiased, select
+from redditbias_repro.search import check_run, choose, measure_model, select, training_record
 from redditbias_repro.specs import BiasSpec, load_spec
 
 ROOT = repo_root()
@@ -408,8 +409,10 @@ def test_records_of_a_debiased_model(corpus, model_folder, tmp_path):
     spec = load_spec("redditbias/religion1")
     phrases = load_phrases("religion1", "train", "redditbias").text[:40]
     run = debias(model, tokenizer, spec, phrases, "HD", tmp_path / "run", **FAST)
-    records = measure_debiased(run, "tiny", "religion1", "HD", "redditbias", "valid", lmp_sentences=50, device="cpu")
-    assert [r["metric"] for r in records] == ["lmb", "lmb", "lmp", "training"] and {r["model"] for r in records} == {"tiny"}
+    debiased = open_model(run.folder, "cpu", "float32")
+    records = [*measure_model(debiased, "religion1", "redditbias", "valid", lmp_sentences=50), training_record(run, debiased)]
+    assert [r["metric"] for r in records] == ["lmb", "lmb", "lmp", "training"] and {r["model"] for r in records} == {run.settings["base_model"]}
+    assert run.settings["base_model"].startswith(f"{model_folder.name}@") and str(model_folder) not in json.dumps(records), "no machine's path"
     for r in records:
         assert set(r) == set(FIELDS) and r["method"] == "HD" and r["bias_type"] == "religion1" and r["params"]["train_seed"] == 0
         assert r["provenance"]["training"] == run.settings and r["provenance"]["model"]["weights_sha256"] == weights(run.folder)
@@ -457,7 +460,7 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
     records = read_records(tmp_path / "results")
     assert set(records.method) == {"baseline", name} and set(records.metric) == {"lmb", "lmp", "training"} and set(records.split) == {"valid", "test", "train"}
     settings = load_debiased(tmp_path / "model").settings
-    wanted = {"method": name, "spec": "race", "epochs": 1, "batch_size": 8, "seed": 3, "lambda_d": None if name == "CDA" else 2.0, "lambda_lm": None if name == "CDA" else 0.5}
+    wanted = {"method": name, "bias_type": "redditbias/race", "epochs": 1, "batch_size": 8, "seed": 3, "lambda_d": None if name == "CDA" else 2.0, "lambda_lm": None if name == "CDA" else 0.5}
     assert {k: settings[k] for k in wanted} == wanted and settings["sentences"] == (48 if name == "CDA" else 24)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").num_parameters() > 0
     out = json.loads((tmp_path / "out.ipynb").read_text(encoding="utf-8"))

@@ -8,19 +8,11 @@ from scipy import stats
 
 from redditbias_repro import metrics
 from redditbias_repro.data import load_pairs
-from redditbias_repro.false_alarms import (
-    ALARM_COLUMNS,
-    BAND_COLUMNS,
-    false_alarm_table,
-    measure_false_alarms,
-    measure_random,
-    measure_swapped_labels,
-    random_band,
-    random_model,
-    reference_band,
-    small_gpt2,
-)
-from redditbias_repro.metrics import lmb_table, measure_lmb, published_lmb
+from redditbias_repro.tables import ALARM_COLUMNS, BAND_COLUMNS, false_alarm_table, random_band
+from redditbias_repro.false_alarms import measure_false_alarms, measure_random, measure_swapped_labels, random_model, reference_band, small_gpt2
+from redditbias_repro.tables import lmb_table
+from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.papers.redditbias import published_lmb
 from redditbias_repro.models import hash_weights, load_model
 from redditbias_repro.paired_tests import TESTS
 from redditbias_repro.records import write_record

@@ -9,35 +9,15 @@ import pytest
 import yaml
 from conftest import pages
 
-from redditbias_repro.claims import check_claims, gather_cells
+from redditbias_repro.papers.redditbias import check_claims, gather_cells
 from redditbias_repro.data import load_phrases
 from redditbias_repro.dst import score_dst
-from redditbias_repro.figures import (
-    changes_report,
-    check_downstream,
-    crg_tests,
-    downstream_report,
-    downstream_table,
-    dst_tests,
-    found_report,
-    front_report,
-    inconsistencies,
-    lmb_report,
-    lmp_report,
-    plot_downstream,
-    plot_lmb,
-    plot_lmp,
-    plot_runs,
-    record_origins,
-    save_figure,
-    save_table,
-    search_table,
-    table1,
-    table1_differences,
-    table3_wide,
-    to_markdown,
-)
-from redditbias_repro.metrics import LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table, published_lmb
+from redditbias_repro.reports import changes_report, downstream_report, found_report, front_report, lmb_report, lmp_report
+from redditbias_repro.papers.redditbias import check_downstream, downstream_table, inconsistencies, table1, table1_differences, table3_wide
+from redditbias_repro.tables import crg_tests, dst_tests, record_origins, save_table, search_table, to_markdown
+from redditbias_repro.plots import plot_downstream, plot_lmb, plot_lmp, plot_runs, save_figure
+from redditbias_repro.tables import LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
+from redditbias_repro.papers.redditbias import published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.resampling import pack_bits, pack_dialogues, verdict_of
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from redditbias_repro.finetune import pad_right, rescore_all, rescored, run_folder, task_record
-from redditbias_repro.records import digest, write_record
+from redditbias_repro.finetune import pad_right, rescore_all, rescored, run_folder
+from redditbias_repro.records import digest, new_record, write_record
 
 CORPUS = {"name": "own", "files": {"train.csv": "a1", "test.csv": "b2"}, "note": ""}
 
@@ -30,17 +30,18 @@ def test_a_run_is_found_again(tmp_path):
     assert len({folder, *others}) == 3
 
 
-def a_record(**fields):
-    settings = {**dict(n=3, values={"f1": 0.5}, seed=4, params={"epochs": 1.0}, seconds=1.0), **fields}
-    return task_record("dst", {"name": "my-model"}, "gpt2", "HD", "race", CORPUS, "cpu", {"epochs": 1.0}, **settings)
+def a_record():
+    about = {"name": "gpt2", "debiased": {"base_model": "gpt2", "method": "HD", "bias_type": "redditbias/race", "seed": 4}}
+    return new_record("dst", about, CORPUS, 3, {"f1": 0.5}, seed=4, params={"epochs": 1.0, "train_seed": 4}, training={"epochs": 1.0})
 
 
-def test_a_debiased_model_goes_by_the_name_of_its_base():
+def test_a_record_of_a_debiased_model_on_a_task():
     record = a_record()
-    assert (record["model"], record["method"], record["bias_type"], record["split"]) == ("gpt2", "HD", "race", "test")
-    assert record["provenance"]["model"] == {"name": "gpt2", "origin": "gpt2, debiased"} and record["params"] == {"epochs": 1.0, "train_seed": 4}
-    plain = task_record("crg", {"name": "m"}, "", "baseline", "all", CORPUS, "cpu", {}, **{k: record[k] for k in ("n", "values", "seed", "params", "seconds")})
-    assert plain["model"] == "m" and "origin" not in plain["provenance"]["model"]
+    assert (record["model"], record["method"], record["paper"], record["bias_type"], record["split"]) == ("gpt2", "HD", "redditbias", "race", "test")
+    assert record["params"] == {"epochs": 1.0, "train_seed": 4} and record["provenance"]["training"] == {"epochs": 1.0}
+    assert record["provenance"]["debiasing"]["method"] == "HD", "how it was debiased, and how it was fine-tuned"
+    plain = new_record("crg", {"name": "m"}, CORPUS, 3, {"bleu_4": 5.0}, training={})
+    assert (plain["model"], plain["method"], plain["bias_type"]) == ("m", "baseline", "all")
 
 
 def test_scores_anew_are_written_under_their_new_names(tmp_path):

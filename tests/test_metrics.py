@@ -17,25 +17,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from redditbias_repro import metrics
 from redditbias_repro.corpora.redditbias import load_published, load_references
 from redditbias_repro.paired_tests import preference_share, sign_flip
-from redditbias_repro.metrics import (
-    CHANGE_COLUMNS,
-    LMB_COLUMNS,
-    PUBLISHED_MODEL,
-    TEMPERATURES,
-    fit_temperature,
-    holm,
-    lmb,
-    lmb_changes,
-    lmb_table,
-    lmp,
-    lmp_changes,
-    lmp_table,
-    measure_lmb,
-    measure_lmp,
-    pack_pairs,
-    published_lmb,
-    unpack_pairs,
-)
+from redditbias_repro.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
+from redditbias_repro.papers.redditbias import PUBLISHED_MODEL, published_lmb
+from redditbias_repro.metrics import TEMPERATURES, fit_temperature, holm, lmb, lmp, measure_lmb, measure_lmp, pack_pairs, unpack_pairs
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import nll_at_temperatures, sequence_scores
 from redditbias_repro.specs import BIAS_TYPES

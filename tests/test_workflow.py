@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from redditbias_repro.losses import METHODS
 from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root()
@@ -49,18 +50,18 @@ def planned(config, *arguments):
 
 def test_what_the_grid_is():
     """Five types by five methods by three seeds; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
-    assert planned("smollm") == {"fetch": 1, "tried": 45, "chosen": 15, "configured": 1, "debias": 75, "talk": 2 * 21, "redditbias": 1, "all": 1}
-    assert planned("paper") == {"fetch": 2, "tried": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 25 * 3, "talk": 2 * 2 * 21 * 3, "redditbias": 2, "all": 1}
-    assert planned("demo") == {"fetch": 1, "configured": 1, "debias": 1, "redditbias": 1, "all": 1}
-    assert planned("smollm-equation2") == {"fetch": 1, "tried": 9, "chosen": 3, "debias": 15, "redditbias": 1, "all": 1}
-    assert planned("smollm", "search") == {"fetch": 1, "tried": 45, "chosen": 15, "search": 1}
+    assert planned("smollm") == {"fetch": 1, "search_run": 45, "chosen": 15, "configured": 1, "debias": 75, "task": 2 * 21, "paper": 1, "all": 1}
+    assert planned("paper") == {"fetch": 2, "search_run": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 25 * 3, "task": 2 * 2 * 21 * 3, "paper": 2, "all": 1}
+    assert planned("demo") == {"fetch": 1, "configured": 1, "debias": 1, "paper": 1, "all": 1}
+    assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
+    assert planned("smollm", "search") == {"fetch": 1, "search_run": 45, "chosen": 15, "search": 1}
 
 
 def test_what_records_say_was_measured_is_left_out():
     left = planned("smollm", "--config", "resume=True")
     trained = read_records(metric="training")
     ours = trained[trained.method.isin(["LMD", "ADD", "HD", "CDA", "FT"]) & (trained.model == "smollm2-135m-instruct")]
-    assert left.get("debias", 0) >= 75 - len(ours) and left.get("talk", 0) < 2 * 21
+    assert left.get("debias", 0) >= 75 - len(ours) and left.get("task", 0) < 2 * 21
 
 
 def test_make_goes_on_with_a_part():
@@ -81,14 +82,14 @@ def test_the_paper_profile_searches_the_papers_grid():
 def test_any_part_can_be_asked_for():
     assert planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1}
     own = planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-HD-1.ipynb")
-    assert own == {"fetch": 1, "tried": 3, "chosen": 1, "debias": 1}
+    assert own == {"fetch": 1, "search_run": 3, "chosen": 1, "debias": 1}
     borrowed = planned("smollm-equation2", "runs/smollm-equation2/debias/smollm2-135m-instruct/gender-HD-equation2-0.ipynb")
-    assert borrowed == {"fetch": 1, "tried": 3, "chosen": 1, "debias": 1}, "gender takes what religion1's search chose"
+    assert borrowed == {"fetch": 1, "search_run": 3, "chosen": 1, "debias": 1}, "gender takes what religion1's search chose"
 
 
 def test_a_cluster_takes_the_grid_unchanged():
     """Dry run with Snakemake's slurm plugin: the same jobs."""
-    done = snakemake("--dry-run", "--forceall", "--executor", "slurm", "--jobs", "20", "--default-resources", "slurm_account=a", "runtime=120", "--set-resources", "debias:gpu=1", "tried:gpu=1", config=ROOT / "config" / "smollm.yaml")
+    done = snakemake("--dry-run", "--forceall", "--executor", "slurm", "--jobs", "20", "--default-resources", "slurm_account=a", "runtime=120", "--set-resources", "debias:gpu=1", "search_run:gpu=1", config=ROOT / "config" / "smollm.yaml")
     assert done.returncode == 0 and "debias" in done.stdout, done.stdout + done.stderr
 
 
@@ -99,7 +100,7 @@ def test_a_debiasing_run_gets_its_parameters():
         assert part in command, command
 
 
-@pytest.mark.parametrize("change,says", [("methods: [HDD]", "'HDD' is not one of"), ("epochs: 0", "less than or equal to the minimum of 0"), ("lmp_sentence: 3", "'lmp_sentence' was unexpected")])
+@pytest.mark.parametrize("change,says", [("methods: [HDD]", "'HDD' is not one of"), ("epochs: 0", "less than or equal to the minimum of 0"), ("lmp_sentence: 3", "'lmp_sentence' was unexpected"), ("bias_types: [age]", "bias type 'age' is unknown: expected one of"), ("bias_types: [nowhere.toml]", "nowhere.toml")])
 def test_the_configuration_of_the_grid_is_checked(tmp_path, change, says):
     lines = ["profile: own", "models: [gpt2]", "corpus: queries", "seed: 0", "debias:"]
     grid = ["bias_types: [race]", "methods: [HD]", "seeds: [0]", "epochs: 1", "phrases: 0", "lmp_sentences: 0", "results: x"]
@@ -111,11 +112,11 @@ def test_the_configuration_of_the_grid_is_checked(tmp_path, change, says):
 
 def test_a_model_before_and_after_talks():
     """A debiased model is trained first; its folder and its names reach the notebook."""
-    assert planned("smollm", "runs/smollm/dst/smollm2-135m-instruct/all-baseline-0.ipynb") == {"fetch": 1, "talk": 1}
-    assert planned("smollm", "runs/smollm/crg/smollm2-135m-instruct/race-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1, "talk": 1}
+    assert planned("smollm", "runs/smollm/dst/smollm2-135m-instruct/all-baseline-0.ipynb") == {"fetch": 1, "task": 1}
+    assert planned("smollm", "runs/smollm/crg/smollm2-135m-instruct/race-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1, "task": 1}
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", "dialogue", config=ROOT / "config" / "smollm.yaml")
     command = next(line for line in done.stdout.splitlines() if "dst/smollm2-135m-instruct/gender-HD-0.ipynb" in line and "papermill" in line)
-    for part in ("-p model runs/smollm/models/smollm2-135m-instruct/gender-HD-0 -p base smollm2-135m-instruct -p method HD -p bias_type gender", "-p train_dialogues 100", "-p results_dir results"):
+    for part in ("-p model runs/smollm/models/smollm2-135m-instruct/gender-HD-0 ", "-p train_dialogues 100", "-p results_dir results"):
         assert part in command, command
 
 
@@ -174,6 +175,25 @@ retrieval: {{dumps: "{tmp_path}/RC_*.ndjson", bias_types: ["{own}"], out: "{tmp_
         shutil.rmtree(runs, ignore_errors=True)
     planned_jobs = snakemake("retrieve", "--dry-run", "--forceall", config=tmp_path / "own.yaml")
     assert re.search(r"scan +2", planned_jobs.stdout) and re.search(r"phrases +1", planned_jobs.stdout)
+
+
+def test_methods_of_the_schema_are_those_of_the_losses():
+    schema = yaml.safe_load((ROOT / "workflow" / "config.schema.yaml").read_text())
+    assert schema["$defs"]["methods"]["items"]["enum"] == list(METHODS)
+
+
+def test_other_bias_types_in_paths(tmp_path, model_folder):
+    """Another paper's, and a file: their names have slashes and dots, their paths have not."""
+    own = tmp_path / "my-pets.toml"
+    own.write_text('targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n')
+    lines = ["profile: own", f"models: [{model_folder}]", "corpus: queries", "seed: 0", "debias:"]
+    grid = [f"bias_types: [redditbias/race, {own}]", "methods: [HD-equation2, CTDA]", "seeds: [0]", "epochs: 1", "phrases: 0", "lmp_sentences: 0", "results: x"]
+    (tmp_path / "own.yaml").write_text("\n".join([*lines, *("  " + x for x in grid)]))
+    done = snakemake("--dry-run", "--printshellcmds", config=tmp_path / "own.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, given in (("redditbias--race-HD-equation2-0", "redditbias/race"), ("my-pets-CTDA-0", str(own))):
+        command = next(line for line in done.stdout.splitlines() if f"/{name}.ipynb" in line and "papermill" in line)
+        assert f"-p bias_type {given} " in command, command
 
 
 def test_dumps_that_are_not_there():

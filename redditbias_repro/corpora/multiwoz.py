@@ -17,7 +17,7 @@ import regex
 from ..registry import ChecksumError, FetchError, fetch, git_blob_sha1
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME_VALUES', 'NO_VALUE', 'CORPORA', 'SPLITS', 'RELEASED', 'STANDS_IN', 'normalize_text',
+__all__ = ['MAPPING', 'SAME_VALUES', 'NO_VALUE', 'CORPORA', 'SPLITS', 'RELEASED', 'TITLES', 'STANDS_IN', 'normalize_text',
            'normalize_value', 'read_turns', 'load_multiwoz', 'load_training_turns', 'collect_responses']
 
 # %% ../../nbs/corpora/multiwoz.ipynb #796e2028
@@ -72,6 +72,7 @@ RELEASED = {
     "convlab": "ConvLab/ConvLab/data/multiwoz/{}.json.zip",
 }
 
+TITLES = {"convlab": "MultiWOZ (ConvLab's copy)", "multiwoz responses (convlab)": "MultiWOZ responses (ConvLab's copy)"}
 STANDS_IN = "trained on the validation dialogues, as the training ones could not be had"
 
 

@@ -15,7 +15,7 @@ from ..registry import SWAPS, check_known, fetch, read_cells, with_corpus
 from ..specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['RELEASE', 'TABLE3', 'REFERENCES', 'PUBLISHED', 'read_released', 'load_annotations', 'count_annotations', 'table3',
+__all__ = ['RELEASE', 'REFERENCES', 'TITLES', 'PUBLISHED', 'read_released', 'load_annotations', 'count_annotations',
            'load_references', 'release_files', 'extract_published', 'load_published']
 
 # %% ../../nbs/corpora/redditbias.ipynb #12c8232c
@@ -139,30 +139,9 @@ def count_annotations(
         "train + dev + test (outlier pairs taken out)": sum(sizes.values()),
     }
 
-# %% ../../nbs/corpora/redditbias.ipynb #b655df63
-TABLE3 = ("annotated_comments", "biased_comments", "biased_phrases", "train", "dev", "test")
-_EXPLAINS = {
-    "annotated_comments": ("rows", "comments whose label begins with 0 or 1"),
-    "biased_comments": ("annotated_comments", "sum of the comments' labels"),
-    "biased_phrases": ("train + dev + test (outlier pairs taken out)",),
-}
-
-
-def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, difference, explanation
-    "Table 3 counted from the released files, beside the paper's numbers, each difference explained where another count explains it"
-    paper = pd.read_csv(data_file("paper", "redditbias", "table3.csv")).set_index("bias_type")
-    rows = []
-    for b in BIAS_TYPES:
-        counts = count_annotations(b)
-        for q in TABLE3:
-            ours, theirs = counts[q], int(paper.loc[b, q])
-            same = [n for n in _EXPLAINS.get(q, ()) if counts[n] == theirs and ours != theirs]
-            why = f"the paper's number equals: {same[0].replace('_', ' ')}" if same else "" if ours == theirs else "not explained"
-            rows.append((b, q, ours, theirs, theirs - ours, why))
-    return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
-
 # %% ../../nbs/corpora/redditbias.ipynb #f82f6f19
 REFERENCES = "microsoft/DialoGPT/data/human.ref.6k.txt"
+TITLES = {"redditbias": "RedditBias, released pairs", "dialogpt-6k": "DialoGPT's Reddit references"}
 
 
 def load_references(
