@@ -38,7 +38,10 @@ def loop_loss(name, head, pairs, outputs, batch, lambda_lm, lambda_d):
     import torch
 
     hidden, logits = outputs.hidden_states[-1], outputs.logits
-    t1, t2 = ([head.weight[[i for i in rows if i >= 0]].mean(0) for rows in table.tolist()] for table in (pairs.rows1, pairs.rows2))
+    t1, t2 = (
+        [head.weight[[i for i in rows if i >= 0]].mean(0) for rows in table.tolist()]
+        for table in (pairs.rows1, pairs.rows2)
+    )
     if name == "HD":
         _, s, v = torch.linalg.svd(torch.stack([(a - b) / 2 for a, b in zip(t1, t2)]).detach(), full_matrices=True)
         k = next(k for k in range(1, len(s) + 1) if s[:k].square().sum() >= 0.5 * s.square().sum())
@@ -84,7 +87,11 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     about = describe_model(model, DEFAULT_MODEL)  # before it is trained
     model.train()
     spec, texts = load_spec("redditbias/religion1"), list(load_phrases("religion1", "train", "redditbias").text)
-    pairs, collate, head = target_pairs(spec, tokenizer), Collator(tokenizer.pad_token_id), model.get_output_embeddings()
+    pairs, collate, head = (
+        target_pairs(spec, tokenizer),
+        Collator(tokenizer.pad_token_id),
+        model.get_output_embeddings(),
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0)
     methods = [f"{n}{objective}" for n in ("LMD", "ADD", "HD") for objective in ("", "-equation2")]
     sentences = {m: locate_terms(tokenizer, texts, METHODS[m].find(spec, pairs)) for m in methods}
@@ -121,9 +128,13 @@ def run(device, threads, batch_size, batches, loops, warm=1):
             if step >= warm:
                 seconds[contender].append(time.perf_counter() - start)
             optimizer.zero_grad()
-        print(f"batch {step + 1} of {warm + batches}: " + ", ".join(f"{c} {v:.3f}" for c, v in found.items()), flush=True)
+        print(
+            f"batch {step + 1} of {warm + batches}: " + ", ".join(f"{c} {v:.3f}" for c, v in found.items()), flush=True
+        )
         if step < warm:  # the weights do not move yet: loops and tensors must say the same
-            same = [(f"{n}-equation2-loops", f"{n}-equation2") for n in ("LMD", "ADD", "HD")] + [(f"{n}-packed", n) for n in ("plain", "LMD", "ADD", "HD")]
+            same = [(f"{n}-equation2-loops", f"{n}-equation2") for n in ("LMD", "ADD", "HD")] + [
+                (f"{n}-packed", n) for n in ("plain", "LMD", "ADD", "HD")
+            ]
             worst = max(worst, *(abs(found[a] / found[b] - 1) for a, b in same))
     return about, seconds, worst
 
@@ -137,7 +148,10 @@ def write(about, seconds, worst, device, threads, batch_size):
             "milliseconds": round(1000 * statistics.median(times), 1), "ratio": round(statistics.median(ratios), 3), "ratio_low": round(ratios[len(ratios) // 10], 3),
             "ratio_high": round(ratios[-1 - len(ratios) // 10], 3), "largest_difference": worst,
         }  # fmt: skip
-        origin = {**provenance(about, {"name": "redditbias, religion1, training phrases"}, device_name(device)), "batch_size": batch_size}
+        origin = {
+            **provenance(about, {"name": "redditbias, religion1, training phrases"}, device_name(device)),
+            "batch_size": batch_size,
+        }
         write_record(
             dict(
                 paper="bench", metric="debias", bias_type="religion1", method=contender, model=about["name"], corpus="redditbias", split="train", n=len(times), values=values,
@@ -152,7 +166,10 @@ def device_name(device):
     if device != "cpu":
         return torch.cuda.get_device_name()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "cpu") + f", {os.cpu_count()} cores"
+    return (
+        next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "cpu")
+        + f", {os.cpu_count()} cores"
+    )
 
 
 def table(folder=None):
@@ -178,12 +195,19 @@ def main():
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--batches", type=int, default=10, help="batches that are timed")
     parser.add_argument("--loops", type=int, default=2, help="batches that the loops are timed on")
-    parser.add_argument("--draw", action="store_true", help="measure nothing: the table from the records that are there")
+    parser.add_argument(
+        "--draw", action="store_true", help="measure nothing: the table from the records that are there"
+    )
     given = parser.parse_args()
     from redditbias_repro.tables import save_table, to_markdown
 
     if not given.draw:
-        write(*run(given.device, given.threads, given.batch_size, given.batches, given.loops), given.device, given.threads, given.batch_size)
+        write(
+            *run(given.device, given.threads, given.batch_size, given.batches, given.loops),
+            given.device,
+            given.threads,
+            given.batch_size,
+        )
     rows, caption = table()
     save_table(rows, ROOT / "figures" / "bench" / "debias", caption)
     print(to_markdown(rows, caption))

@@ -75,7 +75,10 @@ def ours(path, types):
     from redditbias_repro.retrieval import Matcher, scan_dump
     from redditbias_repro.specs import load_spec
 
-    return [(r["id"], r["bias_type"]) for r in scan_dump(path, Matcher({b: load_spec(f"redditbias/{b}") for b in types}), progress=False)]
+    return [
+        (r["id"], r["bias_type"])
+        for r in scan_dump(path, Matcher({b: load_spec(f"redditbias/{b}") for b in types}), progress=False)
+    ]
 
 
 def loop(path, types):
@@ -87,7 +90,9 @@ def loop(path, types):
     from redditbias_repro.specs import load_spec
 
     def pattern(terms):
-        ends = (re.escape(t.rstrip("*")) + (r"\w*" if t.endswith("*") else "") for t in sorted(terms, key=len, reverse=True))
+        ends = (
+            re.escape(t.rstrip("*")) + (r"\w*" if t.endswith("*") else "") for t in sorted(terms, key=len, reverse=True)
+        )
         return re.compile(rf"(?<!\w)(?:{'|'.join(ends)})(?!\w)", re.IGNORECASE)
 
     specs = {b: load_spec(f"redditbias/{b}") for b in types}
@@ -97,12 +102,25 @@ def loop(path, types):
         for line in io.TextIOWrapper(stream, encoding="utf-8"):
             comment = json.loads(line)
             body = comment["body"]
-            found += [(comment["id"], b) for b, (targets, attributes) in patterns.items() if targets.search(body) and attributes.search(body)]
+            found += [
+                (comment["id"], b)
+                for b, (targets, attributes) in patterns.items()
+                if targets.search(body) and attributes.search(body)
+            ]
     return found
 
 
-ZSTD, ONE, FIVE, LOOP = "zstd -dc", "ours, one bias type", "ours, five bias types", "json and a regular expression, one bias type"
-CONTENDERS = {ONE: (ours, ["religion1"]), FIVE: (ours, ["religion1", "religion2", "race", "gender", "orientation"]), LOOP: (loop, ["religion1"])}
+ZSTD, ONE, FIVE, LOOP = (
+    "zstd -dc",
+    "ours, one bias type",
+    "ours, five bias types",
+    "json and a regular expression, one bias type",
+)
+CONTENDERS = {
+    ONE: (ours, ["religion1"]),
+    FIVE: (ours, ["religion1", "religion2", "race", "gender", "orientation"]),
+    LOOP: (loop, ["religion1"]),
+}
 
 
 def time_one(name, path):
@@ -131,7 +149,11 @@ def peak(path):
         "now = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "a = now(); retrieval.time_one(retrieval.FIVE, sys.argv[1]); print((now() - a) * 1024)"
     )
-    return int(subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def measure(path, rounds, slow_rounds):
@@ -141,11 +163,16 @@ def measure(path, rounds, slow_rounds):
         seconds.setdefault(ZSTD, []).append(zstd(path))
         for name in CONTENDERS:
             if CONTENDERS[name][0] is ours or i < slow_rounds:
-                done = subprocess.run([sys.executable, __file__, "--one", name, str(path)], capture_output=True, text=True, check=True)
+                done = subprocess.run(
+                    [sys.executable, __file__, "--one", name, str(path)], capture_output=True, text=True, check=True
+                )
                 result = json.loads(done.stdout.splitlines()[-1])
                 seconds.setdefault(name, []).append(result["seconds"])
                 found[name] = (result["hits"], result["digest"])
-        print(f"round {i + 1} of {rounds}: " + ", ".join(f"{n} {s[-1]:.2f} s" for n, s in seconds.items()), file=sys.stderr)
+        print(
+            f"round {i + 1} of {rounds}: " + ", ".join(f"{n} {s[-1]:.2f} s" for n, s in seconds.items()),
+            file=sys.stderr,
+        )
     return seconds, found
 
 
@@ -164,7 +191,9 @@ def write(seconds, found, size, compressed, memory):
             "median_seconds": round(statistics.median(times), 3), "share_of_zstd": round(statistics.median(z / t for z, t in zip(seconds[ZSTD], times)), 3),
             "of_one_type": round(statistics.median(t / o for t, o in zip(times, seconds[ONE])), 3), "hits": hits, "same_as_loop": same, "megabytes_of_memory": round(memory / 1e6),
         }  # fmt: skip
-        origin = provenance({"name": "none"}, {"name": f"made dump, {size:,} bytes, {compressed:,} as zstd, seed 0"}, "cpu") | {"scanning": libraries | {"zstd": version()}}
+        origin = provenance(
+            {"name": "none"}, {"name": f"made dump, {size:,} bytes, {compressed:,} as zstd, seed 0"}, "cpu"
+        ) | {"scanning": libraries | {"zstd": version()}}
         write_record(
             dict(
                 paper="bench", metric="retrieval", bias_type="all", method=name, model="none", corpus="made", split="all", n=len(times), values=values, seed=0,
@@ -185,9 +214,19 @@ def table(folder=None):
         f"{about['corpus']['name']}; one line in {round(1 / HITS)} with a query. One core, medians of rounds, each contender a process of its own; patterns are compiled in its time, libraries are loaded before. "
         f"One bias type: {rows.share_of_zstd[ONE]:.2f} of the speed of `zstd -dc FILE > /dev/null`, {faster:.1f} times that of json with a compiled regular expression, with {same}. "
         f"Five bias types in one pass take {rows.of_one_type[FIVE]:.2f} times as long as one. Memory above the imports: {rows.megabytes_of_memory.max():.0f} MB, 134 of it the window that the file was compressed with. "
-        + ", ".join(f"{k} {v}" for k, v in about["scanning"].items()) + "."
+        + ", ".join(f"{k} {v}" for k, v in about["scanning"].items())
+        + "."
     )
-    shown = pd.DataFrame({"contender": rows.index, "rounds": rows.n.to_numpy(), "seconds": rows.median_seconds.to_numpy(), "GB_a_second": (size / 1e9 / rows.median_seconds).to_numpy(), "share_of_zstd": rows.share_of_zstd.to_numpy(), "hits": rows.hits.astype("Int64").to_numpy()})
+    shown = pd.DataFrame(
+        {
+            "contender": rows.index,
+            "rounds": rows.n.to_numpy(),
+            "seconds": rows.median_seconds.to_numpy(),
+            "GB_a_second": (size / 1e9 / rows.median_seconds).to_numpy(),
+            "share_of_zstd": rows.share_of_zstd.to_numpy(),
+            "hits": rows.hits.astype("Int64").to_numpy(),
+        }
+    )
     return shown, caption
 
 
@@ -198,10 +237,14 @@ def version():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bytes", type=int, default=SIZE, help="size of the dump (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="the loop runs in half of them (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="the loop runs in half of them (default: %(default)s)"
+    )
     parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the dump there, and take it from there")
     parser.add_argument("--try", dest="dry", action="store_true", help="print, and write nothing")
-    parser.add_argument("--draw", action="store_true", help="measure nothing: the table from the records that are there")
+    parser.add_argument(
+        "--draw", action="store_true", help="measure nothing: the table from the records that are there"
+    )
     parser.add_argument("--one", nargs=2, metavar=("CONTENDER", "DUMP"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
@@ -226,7 +269,11 @@ def main():
 
 
 def measured_size(path):
-    return int(subprocess.run(f"zstd -dcq --long=31 {path} | wc -c", shell=True, capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            f"zstd -dcq --long=31 {path} | wc -c", shell=True, capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,12 @@ TITLES = {
     "minicons": "minicons, IncrementalLMScorer",
     "loop": "one by one (the authors' way)",
 }
-SIZES = {"tree": [256, 512, 768, 1024], "batches": [512, 1024, 2048], "minicons": [8, 16, 32, 64], "lm_eval": [8, 16, 32, 64]}  # tokens, or sentences
+SIZES = {
+    "tree": [256, 512, 768, 1024],
+    "batches": [512, 1024, 2048],
+    "minicons": [8, 16, 32, 64],
+    "lm_eval": [8, 16, 32, 64],
+}  # tokens, or sentences
 GPU_SIZES = {"tree": [8192, 32768], "batches": [16384, 65536], "minicons": [64, 256, 1024], "lm_eval": [64, 256, 1024]}
 ROUNDS = {"tree": 3, "batches": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
 PLAN = {  # rounds of each contender on each input
@@ -55,7 +60,10 @@ def all_prompts():
     from redditbias_repro.registry import fetch
 
     folder = "facebookresearch/ResponsibleNLP/holistic_bias/dataset/v1.0/"
-    descriptors, nouns, templates = (json.loads(fetch(folder + f).read_text(encoding="utf-8")) for f in ("descriptors.json", "nouns.json", "sentence_templates.json"))
+    descriptors, nouns, templates = (
+        json.loads(fetch(folder + f).read_text(encoding="utf-8"))
+        for f in ("descriptors.json", "nouns.json", "sentence_templates.json")
+    )
     for axis, buckets in descriptors.items():
         for entry in (e for bucket in buckets.values() for e in bucket):
             about = entry if isinstance(entry, dict) else {"descriptor": entry}
@@ -64,7 +72,12 @@ def all_prompts():
             for gender, pairs in nouns.items():
                 for one, many in pairs if about.get("gender", gender) == gender else ():
                     for template in templates:
-                        yield axis, template, word, template.format(noun_phrase=f"{article} {word} {one}", plural_noun_phrase=f"{word} {many}")
+                        yield (
+                            axis,
+                            template,
+                            word,
+                            template.format(noun_phrase=f"{article} {word} {one}", plural_noun_phrase=f"{word} {many}"),
+                        )
 
 
 def prompts(n, seed=0):
@@ -77,7 +90,12 @@ def prompts(n, seed=0):
         strata.setdefault(family[:2], []).append(family)
     rank = {}  # evenly spread in each stratum, so that the first n of all are shares of each
     for members in strata.values():
-        rank.update(zip([members[i] for i in rng.permutation(len(members))], (np.arange(len(members)) + rng.random()) / len(members)))
+        rank.update(
+            zip(
+                [members[i] for i in rng.permutation(len(members))],
+                (np.arange(len(members)) + rng.random()) / len(members),
+            )
+        )
     chosen = [prompt for family in sorted(families, key=rank.get) for prompt in families[family]]
     return chosen[:n]
 
@@ -140,7 +158,13 @@ def run_lm_eval(model, tokenizer, texts, size):
     return None, {}  # it scores the first token too, after an end-of-text token: not the same number
 
 
-RUNS = {"loop": run_loop, "tree": run_ours("tree"), "batches": run_ours("batches"), "minicons": run_minicons, "lm_eval": run_lm_eval}
+RUNS = {
+    "loop": run_loop,
+    "tree": run_ours("tree"),
+    "batches": run_ours("batches"),
+    "minicons": run_minicons,
+    "lm_eval": run_lm_eval,
+}
 
 
 # One measurement, in a process of its own
@@ -164,14 +188,22 @@ def measure(contender, name, size, out, device, dtype, threads, part):
         return
     texts = sentences(name)[:part]
     model, tokenizer = load_model(device=device, dtype=dtype)
-    body = sum(m.weight.numel() for m in model.modules() if m.__class__.__name__ in ("Linear", "Conv1D") and m is not model.get_output_embeddings())
+    body = sum(
+        m.weight.numel()
+        for m in model.modules()
+        if m.__class__.__name__ in ("Linear", "Conv1D") and m is not model.get_output_embeddings()
+    )
     head = model.get_output_embeddings().weight.numel()
     run, done = RUNS[contender], {"positions": 0, "head": 0}
     run(model, tokenizer, texts[:8], size)
     network._TRIED.clear()  # trying whether the model can share is part of the work
     hooks = [
-        model.get_input_embeddings().register_forward_hook(lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())),
-        model.get_output_embeddings().register_forward_hook(lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])),
+        model.get_input_embeddings().register_forward_hook(
+            lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())
+        ),
+        model.get_output_embeddings().register_forward_hook(
+            lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])
+        ),
     ]
     cuda = torch.device(model.device).type == "cuda"
     if cuda:
@@ -191,7 +223,16 @@ def measure(contender, name, size, out, device, dtype, threads, part):
         hook.remove()
     tokens = sum(len(s) - 1 for s in tokenizer(texts, add_special_tokens=False)["input_ids"])
     flops = 2 * body * done["positions"] + 2 * head * max(done["head"], stats.get("tree_nodes", 0))
-    found = dict(seconds=seconds, sentences=len(texts), tokens=tokens, positions=done["positions"], flops=flops, megabytes=peak - before, means=means, stats=stats)
+    found = dict(
+        seconds=seconds,
+        sentences=len(texts),
+        tokens=tokens,
+        positions=done["positions"],
+        flops=flops,
+        megabytes=peak - before,
+        means=means,
+        stats=stats,
+    )
     Path(out).write_text(json.dumps(found))
 
 
@@ -203,7 +244,13 @@ def matmul_peak(device, dtype):
     from redditbias_repro.network import _pack, _packs
 
     device = _device(device)
-    kind = torch.float32 if dtype in ("auto", "float32") and device == "cpu" else torch.bfloat16 if dtype == "auto" else getattr(torch, dtype)
+    kind = (
+        torch.float32
+        if dtype in ("auto", "float32") and device == "cpu"
+        else torch.bfloat16
+        if dtype == "auto"
+        else getattr(torch, dtype)
+    )
     best = 0.0
     with torch.inference_mode():
         for n in (1024, 2048, 4096) if device == "cpu" else (4096, 8192):
@@ -276,25 +323,43 @@ class Bench:
         """The batch size that is fastest on some of these sentences."""
         if contender == "loop":
             return 0
-        kind = {"scattered-10000": "prompts-10000", "prompts-1000": "prompts-10000", "prompts-100000": "prompts-10000"}.get(name, name)
+        kind = {
+            "scattered-10000": "prompts-10000",
+            "prompts-1000": "prompts-10000",
+            "prompts-100000": "prompts-10000",
+        }.get(name, name)
         seconds = {size: self.once(contender, kind, size, 0, self.part())["seconds"] for size in self.sizes[contender]}
         return min(seconds, key=seconds.get)
 
     def run(self, plan):
         last = {("prompts-100000", "batches")}  # by far the longest
-        tasks = [(number, (name, c) in last, i, name, c) for i, (name, contenders) in enumerate(plan.items()) for c, n in contenders.items() for number in range(n)]
+        tasks = [
+            (number, (name, c) in last, i, name, c)
+            for i, (name, contenders) in enumerate(plan.items())
+            for c, n in contenders.items()
+            for number in range(n)
+        ]
         for number, _, _, name, contender in sorted(tasks, key=lambda t: (t[1], t[0], t[2])):
             self.once("peak", "matmul", 0, number)
             found = self.once(contender, name, self.best_size(contender, name), number)
-            print(f"{name:16s} {contender:9s} round {number + 1}: {found['seconds']:8.1f} s, {1000 * found['seconds'] / found['sentences']:7.2f} ms a sentence", flush=True)
+            print(
+                f"{name:16s} {contender:9s} round {number + 1}: {found['seconds']:8.1f} s, {1000 * found['seconds'] / found['sentences']:7.2f} ms a sentence",
+                flush=True,
+            )
 
     def found(self, plan):
         """(input, contender): the rounds that are there."""
         kept = {}
         for name, contenders in plan.items():
             for contender in contenders:
-                if all(self.path(contender, name if name == "redditbias" else "prompts-10000", s, 0, self.part()).is_file() for s in self.sizes.get(contender, ())):
-                    paths = [self.path(contender, name, self.best_size(contender, name), i) for i in range(plan[name][contender])]
+                if all(
+                    self.path(contender, name if name == "redditbias" else "prompts-10000", s, 0, self.part()).is_file()
+                    for s in self.sizes.get(contender, ())
+                ):
+                    paths = [
+                        self.path(contender, name, self.best_size(contender, name), i)
+                        for i in range(plan[name][contender])
+                    ]
                     rounds = [json.loads(p.read_text()) for p in paths if p.is_file()]
                     if rounds:
                         kept[name, contender] = rounds
@@ -339,10 +404,14 @@ def write(bench, plan):
         if contender != "loop" and first["means"] and (name, "loop") in found:
             loop = found[name, "loop"]
             perplexity, nll, over = differences(rounds, loop)
-            values.update({"largest_difference": float(perplexity), "largest_difference_nll": float(nll), "over_1e-4": len(over)})
+            values.update(
+                {"largest_difference": float(perplexity), "largest_difference_nll": float(nll), "over_1e-4": len(over)}
+            )
             if len(over):  # which of the two is it? float64 tells
                 texts = [sentences(name)[i] for i in over]
-                mine, theirs = from_float64(model, tokenizer, texts, *([r[0]["means"][i] for i in over] for r in (rounds, loop)))
+                mine, theirs = from_float64(
+                    model, tokenizer, texts, *([r[0]["means"][i] for i in over] for r in (rounds, loop))
+                )
                 values.update(over_from_float64=mine, over_loop_from_float64=theirs)
         packages = {p: installed(p) for p in ("minicons", "lm_eval", "torch", "transformers")}
         write_record(
@@ -361,7 +430,9 @@ def device_name(device):
 
     if device != "cpu" and torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    names = [x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
+    names = [
+        x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")
+    ]
     return f"{names[0]}, {os.cpu_count()} cores" if names else "CPU"
 
 
@@ -382,7 +453,9 @@ def measured(folder=None):
     rows["device_name"] = [p["device"] for p in rows.provenance]
     rows = rows.sort_values(["device", "dtype", "input", "contender"], ignore_index=True)
     tree = rows[rows.method == "tree"].set_index(["device", "dtype", "bias_type"]).sentences_per_second.to_dict()
-    rows["times"] = [tree.get((r.device, r.dtype, r.bias_type), np.nan) / r.sentences_per_second for r in rows.itertuples()]
+    rows["times"] = [
+        tree.get((r.device, r.dtype, r.bias_type), np.nan) / r.sentences_per_second for r in rows.itertuples()
+    ]
     return rows
 
 
@@ -403,12 +476,17 @@ def full_table(rows):
 def caption(rows):
     origin = rows.provenance.iloc[0]
     versions = ", ".join(f"{k} {v}" for k, v in origin["packages"].items())
-    groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])[["model", "dtype", "device_name", "threads", "peak"]].drop_duplicates(["model", "dtype", "device_name", "threads"])
-    where = "; ".join(f"{g.model}, {g.dtype}, {g.device_name}, {g.threads} threads, best matrix product in the same run {g.peak:,.0f} GFLOP/s (peak)" for g in groups.itertuples())
+    groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])[
+        ["model", "dtype", "device_name", "threads", "peak"]
+    ].drop_duplicates(["model", "dtype", "device_name", "threads"])
+    where = "; ".join(
+        f"{g.model}, {g.dtype}, {g.device_name}, {g.threads} threads, best matrix product in the same run {g.peak:,.0f} GFLOP/s (peak)"
+        for g in groups.itertuples()
+    )
     return (
         f"{where}. Medians of the rounds that the CSV counts, each a process of its own; tokenization and the first-use check are in the seconds, loading is not. "
         "Each contender has its best batch size. HolisticBias prompts: a template and a descriptor with all nouns at a time, templates and axes as in the whole set; "
-        "\"drawn singly\": single prompts at random, which share less. Differences: relative, from one by one; lm-evaluation-harness scores the first token too. "
+        '"drawn singly": single prompts at random, which share less. Differences: relative, from one by one; lm-evaluation-harness scores the first token too. '
         f"{versions}."
     )
 
@@ -422,7 +500,12 @@ def short_table(rows):
     """That of docs/scoring.md: how many times as long as the tree each contender takes."""
     names = {"batches": "our batches", "lm_eval": "lm-eval", "minicons": "minicons", "loop": "one by one"}
     wide = rows.pivot(index="input", columns="method", values="times")
-    wide = wide[[c for c in names if c in wide]].map("{:.1f} ×".format, na_rep="").replace("nan ×", "").rename(columns=names)
+    wide = (
+        wide[[c for c in names if c in wide]]
+        .map("{:.1f} ×".format, na_rep="")
+        .replace("nan ×", "")
+        .rename(columns=names)
+    )
     tree = rows[rows.method == "tree"].set_index("input")
     wide.insert(0, "tree, ms a sentence", (1000 / tree.sentences_per_second).map("{:.2f}".format))
     wide.insert(0, "sentences", [INPUTS[i] for i in wide.index])
@@ -435,7 +518,11 @@ def report(folder=None):
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
     over = ours[ours["over_1e-4"] > 0]
-    exact = f"; on {'it' if over['over_1e-4'].sum() == 1 else 'them'} the tree is {over.over_from_float64.max():.1e} from the loop in float64, the loop itself {over.over_loop_from_float64.max():.1e}" if len(over) else ""
+    exact = (
+        f"; on {'it' if over['over_1e-4'].sum() == 1 else 'them'} the tree is {over.over_from_float64.max():.1e} from the loop in float64, the loop itself {over.over_loop_from_float64.max():.1e}"
+        if len(over)
+        else ""
+    )
     found = (
         f"Time as a multiple of the tree's. Its negative log likelihoods are the loop's to {ours.largest_difference_nll.max():.1e} and its perplexities to "
         f"{ours.largest_difference.max():.2e} (relative, the largest difference; {ours['over_1e-4'].sum():.0f} of {ours.n[ours.largest_difference.notna()].sum():,} over 1e-4{exact}); "
@@ -452,18 +539,32 @@ def draw():
     import seaborn as sns
 
     from redditbias_repro.plots import save_figure
-    from redditbias_repro.tables import save_table
     from redditbias_repro.records import project_path
+    from redditbias_repro.tables import save_table
 
     rows = measured()
     folder = project_path("figures", "bench")
     save_table(full_table(rows), folder / "scoring", caption(rows))
     rows = first_group(rows)
     palette = dict(zip(TITLES.values(), sns.color_palette("colorblind")))
-    labels = {"redditbias": "RedditBias\ntest sets", "scattered-10000": "10,000 prompts,\ndrawn singly", **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)}}
-    shown = rows.assign(what=rows.bias_type.map(labels), who=rows.method.map(TITLES), ms=1000 / rows.sentences_per_second)
+    labels = {
+        "redditbias": "RedditBias\ntest sets",
+        "scattered-10000": "10,000 prompts,\ndrawn singly",
+        **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)},
+    }
+    shown = rows.assign(
+        what=rows.bias_type.map(labels), who=rows.method.map(TITLES), ms=1000 / rows.sentences_per_second
+    )
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1.7, 1])
-    sns.barplot(shown, x="what", y="ms", hue="who", hue_order=[t for t in palette if t in set(shown.who)], palette=palette, ax=left)
+    sns.barplot(
+        shown,
+        x="what",
+        y="ms",
+        hue="who",
+        hue_order=[t for t in palette if t in set(shown.who)],
+        palette=palette,
+        ax=left,
+    )
     left.set(xlabel="", ylabel="ms a sentence", yscale="log")
     left.tick_params(axis="x", labelsize=8)
     for who, some in shown[shown.bias_type.str.startswith("prompts")].groupby("who", sort=False):
@@ -472,7 +573,9 @@ def draw():
     handles, names = left.get_legend_handles_labels()
     left.get_legend().remove()
     figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=8, frameon=False)
-    figure.suptitle(f"Scoring with {rows.model.iloc[0]}, {rows.dtype.iloc[0]}, on {rows.device_name.iloc[0]}", fontsize=10)
+    figure.suptitle(
+        f"Scoring with {rows.model.iloc[0]}, {rows.dtype.iloc[0]}, on {rows.device_name.iloc[0]}", fontsize=10
+    )
     figure.tight_layout()
     save_figure(figure, folder / "scoring")
 
@@ -496,7 +599,9 @@ def main():
     parser.add_argument("--inputs", nargs="+", choices=PLAN, default=list(PLAN))
     parser.add_argument("--contenders", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--fresh", action="store_true", help="measure all anew")
-    parser.add_argument("--draw", action="store_true", help="measure nothing: table and figure from the records that are there")
+    parser.add_argument(
+        "--draw", action="store_true", help="measure nothing: table and figure from the records that are there"
+    )
     parser.add_argument("--readme", action="store_true", help="also put the short table into docs/scoring.md")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -47,6 +47,7 @@ def _number(
     above: bool = False,  # `least` itself is too small
 ):
     "A type for argparse: a number in a range, which the error names"
+
     def read(text: str):
         try:
             value = kind(text)
@@ -279,9 +280,7 @@ def _retrieve(args) -> None:
     if api and len(args.source) > 1:
         raise ValueError("give one address, or files")
     source = args.source[0] if api else [path for s in args.source for path in find_sources(s)]
-    found = retrieve(
-        source, specs, args.out, before=args.before, years=args.years, size=args.size, rate=args.rate
-    )
+    found = retrieve(source, specs, args.out, before=args.before, years=args.years, size=args.size, rate=args.rate)
     stats = found.attrs["stats"]
     shown = ("bytes", "lines", "parsed", "broken", "invalid_utf8", "torn")
     counted = ", ".join(f"{stats[k]:,} {k.replace('_', ' ')}" for k in shown if stats.get(k))
@@ -356,14 +355,18 @@ def _report(args) -> None:
     from redditbias_repro.records import project_path, read_records, write_atomic
 
     if args.paper != DEFAULT_PAPER and not len(read_records(paper=args.paper)):
-        raise ValueError(f"there are no records of {args.paper!r} in {project_path('results')}: `redditbias measure --save` writes some")
+        raise ValueError(
+            f"there are no records of {args.paper!r} in {project_path('results')}: `redditbias measure --save` writes some"
+        )
     names = ("front", "lmb", "changes", "found", "lmp", "downstream")
     texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}
     for path in [project_path("README.md"), *sorted(project_path("docs").glob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
     print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found")))
     folder = project_path("figures", args.paper)
-    for path in sorted(p for p in (folder.iterdir() if folder.is_dir() else ()) if p.suffix in (".png", ".svg", ".csv", ".md")):
+    for path in sorted(
+        p for p in (folder.iterdir() if folder.is_dir() else ()) if p.suffix in (".png", ".svg", ".csv", ".md")
+    ):
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 # %% ../nbs/09_cli.ipynb #3e3d5b68
@@ -482,7 +485,11 @@ def _specs_options(p: argparse.ArgumentParser) -> None:
 
 def _report_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--readme", action="store_true", help="also put the tables into README.md and docs/*.md")
-    p.add_argument("--paper", default=DEFAULT_PAPER, help="whose records; own: of your own specifications and files (default: %(default)s)")
+    p.add_argument(
+        "--paper",
+        default=DEFAULT_PAPER,
+        help="whose records; own: of your own specifications and files (default: %(default)s)",
+    )
 
 # %% ../nbs/09_cli.ipynb #c79af95c
 def _parser() -> argparse.ArgumentParser:
@@ -523,9 +530,7 @@ def _parser() -> argparse.ArgumentParser:
         "Download corpora into the cache (REDDITBIAS_CACHE), from REDDITBIAS_MIRROR or GitHub at pinned commits, "
         "checked against git's blob ids.",
     )  # fmt: skip
-    command(
-        "specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one."
-    )
+    command("specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one.")
     command(
         "report", _report, _report_options, "print the tables of LMB and LM perplexity and where the figures are",
         "Print the tables of LMB and LM perplexity from results/ and the paths of tables and figures.",

@@ -16,7 +16,6 @@ import pandas as pd
 
 from .corpora.dstc7 import read_dstc7
 from .corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
-from .registry import git_blob_sha1
 from redditbias_repro.finetune import (
     LEARNING_RATE,
     MAX_TOKENS,
@@ -30,6 +29,7 @@ from redditbias_repro.finetune import (
 from .generation import decoding_of, name_decoding, respond
 from .models import DEFAULT_MODEL, load_model, open_model
 from .records import new_record
+from .registry import git_blob_sha1
 from .resampling import pack_dialogues, shared_dialogues, verdict_of
 from redditbias_repro.text_metrics import (
     bleu_interval,
@@ -178,7 +178,9 @@ def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> di
 
 
 def measure_crg(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer), which then is trained
+    model: str
+    | Path
+    | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer), which then is trained
     corpus: str = "multiwoz",  # as in `load_responses`
     train_pairs: int | None = None,  # None: all
     test_pairs: int | None = None,  # None: all

@@ -39,7 +39,9 @@ def split_bias_type(
         return spec.paper or "own", spec.name
     paper, _, name = str(bias_type).rpartition("/")
     own = f"{DEFAULT_PAPER}/"
-    check_known("bias type", f"{paper}/{name}".removeprefix("/").removeprefix(own), [n.removeprefix(own) for n in list_specs()])
+    check_known(
+        "bias type", f"{paper}/{name}".removeprefix("/").removeprefix(own), [n.removeprefix(own) for n in list_specs()]
+    )
     return paper or DEFAULT_PAPER, name
 
 
@@ -47,7 +49,9 @@ def bias_spec(
     bias_type: str | Path,  # as in `split_bias_type`
 ) -> BiasSpec:
     "The specification of a bias type"
-    return load_spec(bias_type) if Path(bias_type).suffix == ".toml" else load_spec("/".join(split_bias_type(bias_type)))
+    return (
+        load_spec(bias_type) if Path(bias_type).suffix == ".toml" else load_spec("/".join(split_bias_type(bias_type)))
+    )
 
 # %% ../nbs/01a_data.ipynb #7b34ff41
 def _query_split(text: str) -> str:
@@ -60,7 +64,9 @@ def query_pairs(
     swap: str = "targets",  # as in `load_pairs`
 ) -> pd.DataFrame:  # as from `load_pairs`
     "The queries of a specification and their counterfactuals. `ValueError` for attribute swaps of a specification without attribute pairs"
-    find, exchange = (spec.find_targets, spec.swap_targets) if swap == "targets" else (spec.find_attributes, spec.swap_attributes)
+    find, exchange = (
+        (spec.find_targets, spec.swap_targets) if swap == "targets" else (spec.find_attributes, spec.swap_attributes)
+    )
     texts = [q for q in dict.fromkeys(q.lower() for q in spec.queries(wildcards=False)) if _query_split(q) == split]
     rows = []
     for text in texts:
@@ -104,7 +110,9 @@ def own_bias_types(
         return [path.stem]
     types = sorted(p.parent.name for p in path.glob("*/test.csv"))
     if not types:
-        raise FileNotFoundError(f"corpus {str(path)!r} has no folder with a test.csv: expected one for each bias type, as 02a_annotation writes it")
+        raise FileNotFoundError(
+            f"corpus {str(path)!r} has no folder with a test.csv: expected one for each bias type, as 02a_annotation writes it"
+        )
     return types
 
 # %% ../nbs/01a_data.ipynb #60a34d9b
@@ -116,7 +124,8 @@ def corpora() -> tuple[str, ...]:
 def load_pairs(
     bias_type: str | Path,  # "religion1", "redditbias/religion1", a TOML file; only a label where `corpus` is a CSV
     split: str = "test",  # train, valid, test; a file of one's own has no splits
-    corpus: str | Path = "auto",  # a paper (its release), "queries" (from the specification), "auto" (the first that can be had), a CSV, or a folder of one's own
+    corpus: str
+    | Path = "auto",  # a paper (its release), "queries" (from the specification), "auto" (the first that can be had), a CSV, or a folder of one's own
     swap: str = "targets",  # what differs: "targets" (§3.1), or "attributes" (the authors' second measure; not for a corpus of one's own)
 ) -> pd.DataFrame:  # text1 (minoritized), text2 (dominant), target1, target2; or text1 (stereotypical), text2 (its opposite), attribute1, attribute2
     """Counterfactual pairs (RedditBias §3.1); `.attrs["corpus"]` says what they are. `FetchError` where the release cannot be had.
@@ -130,7 +139,9 @@ def load_pairs(
     if corpus == "queries" or corpus == "auto" and paper not in released_papers():
         return query_pairs(bias_spec(bias_type), split, swap)
     if corpus not in ("auto", paper):
-        raise ValueError(f"corpus {corpus!r} has no bias type {bias_type!r}: expected auto, queries{f', {paper}' if paper in released_papers() else ''}, or files of your own")
+        raise ValueError(
+            f"corpus {corpus!r} has no bias type {bias_type!r}: expected auto, queries{f', {paper}' if paper in released_papers() else ''}, or files of your own"
+        )
     try:
         return importlib.import_module(f"redditbias_repro.corpora.{paper}").read_released(name, split, swap)
     except FetchError as e:
@@ -147,7 +158,9 @@ def load_pairs(
 def _own_pairs(bias_type, split, corpus, swap) -> pd.DataFrame:
     "Pairs of a CSV, or of a folder with a folder for each bias type"
     if swap != "targets":
-        raise ValueError(f"swap={swap!r} is for the released corpus and the queries: {str(corpus)!r} holds whatever pairs you put into it")
+        raise ValueError(
+            f"swap={swap!r} is for the released corpus and the queries: {str(corpus)!r} holds whatever pairs you put into it"
+        )
     if not Path(corpus).is_dir():
         return read_pairs(corpus)
     name = own_name(bias_type)

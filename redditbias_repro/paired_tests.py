@@ -31,7 +31,9 @@ def _finite(x) -> np.ndarray:
     "One finite number each; `ValueError` for anything else"
     x = np.asarray(x, dtype=np.float64)
     if x.ndim != 1 or not np.isfinite(x).all():
-        raise ValueError(f"values of shape {x.shape}, {(~np.isfinite(x)).sum()} of them not finite: expected (n,) finite numbers")
+        raise ValueError(
+            f"values of shape {x.shape}, {(~np.isfinite(x)).sum()} of them not finite: expected (n,) finite numbers"
+        )
     return x
 
 
@@ -75,7 +77,9 @@ def mean_test(
     `ValueError` for fewer than two values, other shapes, or values that are not finite."""
     x = np.asarray(x, dtype=np.float64)
     if x.ndim not in (1, 2) or len(x) < 2 or not np.isfinite(x).all():
-        raise ValueError(f"values of shape {x.shape}, {(~np.isfinite(x)).sum()} of them not finite: expected (n,) or (n, seeds) finite numbers, n at least 2")
+        raise ValueError(
+            f"values of shape {x.shape}, {(~np.isfinite(x)).sum()} of them not finite: expected (n,) or (n, seeds) finite numbers, n at least 2"
+        )
     each = x if x.ndim == 1 else x.mean(1)
     mean, se, df = _moments(each, _codes(clusters, len(x)))
     if x.ndim == 2 and x.shape[1] > 1:
@@ -142,7 +146,13 @@ def preference_share(
         return PreferenceShare(np.nan, np.nan, np.nan, 1.0, 1.0)
     test = stats.binomtest(first, n)
     interval = test.proportion_ci(1 - alpha, method="wilson")
-    return PreferenceShare(first / n, float(interval.low), float(interval.high), float(test.pvalue), sign_flip(sign, clusters, resamples, seed))
+    return PreferenceShare(
+        first / n,
+        float(interval.low),
+        float(interval.high),
+        float(test.pvalue),
+        sign_flip(sign, clusters, resamples, seed),
+    )
 
 # %% ../nbs/03a_paired_tests.ipynb #96ff49bc
 def d_z_interval(
@@ -151,7 +161,9 @@ def d_z_interval(
     alpha: float = 0.05,
 ) -> tuple[float, float]:
     "1 − alpha interval of Cohen's d_z by inverting the noncentral t; excludes 0 exactly where the t-test is significant"
-    low, high = special.nctdtrinc(n - 1, [1 - alpha / 2, alpha / 2], abs(t)) / np.sqrt(n)  # of −t it is the mirror image: SciPy is exact to the right
+    low, high = special.nctdtrinc(n - 1, [1 - alpha / 2, alpha / 2], abs(t)) / np.sqrt(
+        n
+    )  # of −t it is the mirror image: SciPy is exact to the right
     return (float(-high), float(-low)) if t < 0 else (float(low), float(high))
 
 # %% ../nbs/03a_paired_tests.ipynb #11de9d93
@@ -165,14 +177,23 @@ def interval_coverage(
     seed: int = 0,
 ) -> pd.Series:  # share of the samples whose interval holds the population's value, by interval
     "How often intervals of d_z and of the mean log gap hold what they should (the coverage that is wanted: 1 − alpha)"
-    difference, gap = np.asarray(ppl1, float) - np.asarray(ppl2, float), np.log(np.asarray(ppl1, float) / np.asarray(ppl2, float))
+    difference, gap = (
+        np.asarray(ppl1, float) - np.asarray(ppl2, float),
+        np.log(np.asarray(ppl1, float) / np.asarray(ppl2, float)),
+    )
     n, rng, held = len(gap), np.random.default_rng(seed), {}
-    members = [np.flatnonzero(_codes(clusters, n) == c) for c in range(1 + max(_codes(clusters, n)))] if clusters is not None else None
+    members = (
+        [np.flatnonzero(_codes(clusters, n) == c) for c in range(1 + max(_codes(clusters, n)))]
+        if clusters is not None
+        else None
+    )
     for _ in range(repetitions):
         drawn = rng.integers(0, n, n)
         d, g = difference[drawn], gap[drawn]
         with np.errstate(all="ignore"):
-            bca = stats.bootstrap((d,), _d_z, n_resamples=resamples, vectorized=True, method="BCa", rng=rng).confidence_interval
+            bca = stats.bootstrap(
+                (d,), _d_z, n_resamples=resamples, vectorized=True, method="BCa", rng=rng
+            ).confidence_interval
         found = {
             "d_z, BCa bootstrap": (*bca, _d_z(difference)),
             "d_z, noncentral t": (*d_z_interval(_d_z(d) * np.sqrt(n), n, alpha), _d_z(difference)),
@@ -182,7 +203,9 @@ def interval_coverage(
         if members:
             chosen = rng.integers(0, len(members), len(members))
             rows = np.concatenate([members[c] for c in chosen])
-            by_cluster = mean_test(gap[rows], np.repeat(np.arange(len(chosen)), [len(members[c]) for c in chosen]), alpha)
+            by_cluster = mean_test(
+                gap[rows], np.repeat(np.arange(len(chosen)), [len(members[c]) for c in chosen]), alpha
+            )
             found["mean log gap, CR2 by target"] = (by_cluster.low, by_cluster.high, gap.mean())
         for name, (low, high, true) in found.items():
             held.setdefault(name, []).append(low <= true <= high)
@@ -244,7 +267,9 @@ def bias_change(
     "Whether a model is more, less or equally biased than another, by its mean gap on the same pairs, and which way it moved"
     before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     if before.ndim != 1 or len(before) != len(after):
-        raise ValueError(f"gaps of shapes {before.shape} and {after.shape}: expected (n,) before, and (n,) or (n, seeds) after on the same pairs")
+        raise ValueError(
+            f"gaps of shapes {before.shape} and {after.shape}: expected (n,) before, and (n,) or (n, seeds) after on the same pairs"
+        )
     base = before if after.ndim == 1 else before[:, None]
     if after.ndim > 2 or after.size == 0:
         raise ValueError(f"gaps after have shape {after.shape}: expected (n,), or (n, seeds)")
@@ -272,9 +297,19 @@ def bias_change(
 def _towards_zero(changes, sums, clusters, margin, alpha) -> dict:
     "The tests of the changes and of the sums as one of |mean after| − |mean before|"
     d, s = mean_test(changes, clusters, alpha), mean_test(sums, clusters, alpha)
-    corners = [max(min(x, y), min(-x, -y)) for x in (d.low, d.high) for y in (s.low, s.high)]  # min(|x|, |y|), negative where the signs differ
+    corners = [
+        max(min(x, y), min(-x, -y)) for x in (d.low, d.high) for y in (s.low, s.high)
+    ]  # min(|x|, |y|), negative where the signs differ
     low, high = min(corners), max(corners)
-    verdict = "less" if high < 0 else "more" if low > 0 else "equally" if -margin <= low and high <= margin else "undetermined"
+    verdict = (
+        "less"
+        if high < 0
+        else "more"
+        if low > 0
+        else "equally"
+        if -margin <= low and high <= margin
+        else "undetermined"
+    )
     return {"change": d, "low": low, "high": high, "p": max(d.p, s.p), "verdict": verdict}
 
 # %% ../nbs/03a_paired_tests.ipynb #06c4c4d7
@@ -299,7 +334,9 @@ def swapped_label_alarms(
         raise ValueError(f"by is {by!r}: expected 'pair' or 'cluster'")
     a, b = _finite(ppl1), _finite(ppl2)
     if len(a) != len(b) or len(a) < 2 or min(a.min(), b.min()) <= 0 or (a == b).all():
-        raise ValueError(f"{len(a)} and {len(b)} perplexities: expected pairs, two or more, positive, and not all the same")
+        raise ValueError(
+            f"{len(a)} and {len(b)} perplexities: expected pairs, two or more, positive, and not all the same"
+        )
     n, codes = len(a), _codes(clusters, len(a))
     gap, rng = np.log(a / b), np.random.default_rng(seed)
     unit = codes if by == "cluster" else np.arange(n)
@@ -308,7 +345,11 @@ def swapped_label_alarms(
     for name, x, groups in (("p", a - b, own), ("p_log", gap, own), ("p_cluster", gap, codes)):
         mean, se, df = _moments(signs * x, groups)
         p[name] = 2 * stats.t.sf(np.abs(mean / se), df)
-    for name, x, groups in (("p_permutation", a - b, own), ("p_flip", gap, codes), ("p_share_flip", np.sign(gap), codes)):
+    for name, x, groups in (
+        ("p_permutation", a - b, own),
+        ("p_flip", gap, codes),
+        ("p_share_flip", np.sign(gap), codes),
+    ):
         p[name] = _flipped(signs * x, x, groups, resamples, seed)
     first, m = ((signs * gap) < 0).sum(1), int((gap != 0).sum())
     p["p_share"] = np.array([stats.binomtest(k, m).pvalue for k in range(m + 1)])[first]
@@ -322,6 +363,8 @@ def _flipped(drawn, x, groups, resamples, seed) -> np.ndarray:
     sums = drawn @ onehot
     if not np.allclose(np.abs(sums), np.abs(sums[0])):
         return np.array([sign_flip(row, None, resamples, seed) for row in sums])
-    flips = np.sort(np.concatenate([np.abs(f @ sums[0]) for f in _flips(sums.shape[1], resamples, seed)]))  # one set serves all rows
+    flips = np.sort(
+        np.concatenate([np.abs(f @ sums[0]) for f in _flips(sums.shape[1], resamples, seed)])
+    )  # one set serves all rows
     as_large = len(flips) - np.searchsorted(flips, np.abs(sums.sum(1)) - 1e-9 * np.abs(sums[0]).sum())
     return (1 + as_large) / (1 + len(flips)) if 2 ** (sums.shape[1] - 1) > resamples else as_large / len(flips)

@@ -173,9 +173,7 @@ def n_processes(accelerator) -> int:
     return 1 if accelerator is None else accelerator.num_processes
 
 
-def _segment_log_probs(
-    network, tree, segment, share, model, stats, accelerator, bounds
-) -> tuple[np.ndarray, int]:
+def _segment_log_probs(network, tree, segment, share, model, stats, accelerator, bounds) -> tuple[np.ndarray, int]:
     "Log-probabilities of the edges of a segment, by all processes, and the positions that they computed"
     processes = n_processes(accelerator)
     rank = 0 if processes == 1 else accelerator.process_index

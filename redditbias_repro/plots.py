@@ -57,14 +57,31 @@ def _bars(table: pd.DataFrame, value: str, types: dict[str, str]):
     import seaborn as sns
 
     if table.duplicated(["bar", "bias_type", "train_seed"]).any():
-        raise ValueError("several rows for one model, method, training seed and bias type: select one corpus, split and outlier_sd first")
+        raise ValueError(
+            "several rows for one model, method, training seed and bias type: select one corpus, split and outlier_sd first"
+        )
     bars = list(dict.fromkeys(table.bar))
     style = _style(bars)
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
     spread = ("pi", 100) if table.train_seed.nunique() > 1 else None
-    colors = {b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()}  # rounded: versions of Python differ in the last digit
-    sns.barplot(table, x="bias_type", y=value, hue="bar", order=list(types), hue_order=bars, palette=colors, saturation=1, edgecolor="black", linewidth=0.6, errorbar=spread, ax=ax)
+    colors = {
+        b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()
+    }  # rounded: versions of Python differ in the last digit
+    sns.barplot(
+        table,
+        x="bias_type",
+        y=value,
+        hue="bar",
+        order=list(types),
+        hue_order=bars,
+        palette=colors,
+        saturation=1,
+        edgecolor="black",
+        linewidth=0.6,
+        errorbar=spread,
+        ax=ax,
+    )
     for container, name in zip(ax.containers, bars):
         for bar in container:
             bar.set_hatch(style[name][1])
@@ -83,15 +100,22 @@ def _style(bars: list[str]) -> dict[str, tuple]:
 
 
 def _legend(ax, bars):
-    few = {"frameon": True} if len(bars) < 4 else {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
+    few = (
+        {"frameon": True}
+        if len(bars) < 4
+        else {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
+    )
     ax.legend(title="", fontsize=9, **few)
-    for handle, (_, hatch) in zip([h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], _style(bars).values()):
+    for handle, (_, hatch) in zip(
+        [h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], _style(bars).values()
+    ):
         handle.set_hatch(hatch * 2)
 
 # %% ../nbs/08a_plots.ipynb #64937321
 def plot_lmb(
     table: pd.DataFrame,  # rows of `lmb_table`, one a model, method, seed and bias type: select corpus, split, outlier_sd before
-    band: pd.DataFrame | None = None,  # bias_type, t_low, t_high, models: where models with random weights come out, from `random_band`
+    band: pd.DataFrame
+    | None = None,  # bias_type, t_low, t_high, models: where models with random weights come out, from `random_band`
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
     "RedditBias Figure 1a: t-values by bias type; negative is stereotypical, an asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge"
@@ -105,10 +129,27 @@ def plot_lmb(
         for bar in container:  # nothing is drawn where a type was not measured, so its place tells the type
             x, t = bar.get_x() + bar.get_width() / 2, bar.get_height()
             if significant[name, types[round(x)]]:
-                ax.annotate("∗", (x, t), xytext=(0, 3 if t > 0 else -3), textcoords="offset points", ha="center", va="bottom" if t > 0 else "top", fontsize=14)
+                ax.annotate(
+                    "∗",
+                    (x, t),
+                    xytext=(0, 3 if t > 0 else -3),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom" if t > 0 else "top",
+                    fontsize=14,
+                )
     for place, b in enumerate(types if band is not None else ()):
         for r in band[band.bias_type == b].itertuples():
-            ax.fill_between([place - 0.47, place + 0.47], r.t_low, r.t_high, color="black", alpha=0.15, linewidth=0, label=None if place else f"{r.models} models with random weights", zorder=0)
+            ax.fill_between(
+                [place - 0.47, place + 0.47],
+                r.t_low,
+                r.t_high,
+                color="black",
+                alpha=0.15,
+                linewidth=0,
+                label=None if place else f"{r.models} models with random weights",
+                zorder=0,
+            )
     ax.axhline(0, color="black", linewidth=1)
     corpora = ", ".join(corpus_title(c) for c in dict.fromkeys(table.corpus))
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
@@ -177,19 +218,34 @@ def plot_runs(
     methods, types = order_methods(records.method), type_titles(records.bias_type, paper)
     colors = dict(zip(types, sns.color_palette("colorblind", len(types))))
     with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(len(CURVES), len(methods), figsize=(2.9 * len(methods), 2.4 * len(CURVES)), squeeze=False)
+        figure, axes = plt.subplots(
+            len(CURVES), len(methods), figsize=(2.9 * len(methods), 2.4 * len(CURVES)), squeeze=False
+        )
     for r in records.sort_values("train_seed").to_dict("records"):
         curves = {"lm_loss": r["loss"]} | {c: r[c] for c in CURVES if isinstance(r.get(c), list)}
         for row, column in enumerate(CURVES):
             if column in curves:
                 values = pd.Series(curves[column], dtype=float).rolling(5, min_periods=1, center=True).mean()
-                axes[row, methods.index(r["method"])].plot(r["epoch"], values, color=colors[r["bias_type"]], linewidth=1.2, label=types[r["bias_type"]])
+                axes[row, methods.index(r["method"])].plot(
+                    r["epoch"], values, color=colors[r["bias_type"]], linewidth=1.2, label=types[r["bias_type"]]
+                )
     for (row, column), ax in np.ndenumerate(axes):
         ax.set_visible(bool(ax.lines))
-        ax.set(title=methods[column] if row == 0 else "", xlabel="epoch" if row or not axes[-1, column].lines else "", ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == 0 else "")
+        ax.set(
+            title=methods[column] if row == 0 else "",
+            xlabel="epoch" if row or not axes[-1, column].lines else "",
+            ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == 0 else "",
+        )
         ax.set_ylim(0, 1.1 * max([np.nanmax(line.get_ydata()) for line in ax.lines], default=1))
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
-    figure.legend([handles[t] for t in types.values()], types.values(), loc="upper center", ncols=5, bbox_to_anchor=(0.5, 0), fontsize=9)
+    figure.legend(
+        [handles[t] for t in types.values()],
+        types.values(),
+        loc="upper center",
+        ncols=5,
+        bbox_to_anchor=(0.5, 0),
+        fontsize=9,
+    )
     figure.suptitle(records.model.iloc[0], fontsize=10)
     figure.tight_layout()
     plt.close(figure)
@@ -206,7 +262,10 @@ def plot_downstream(
 
     task = next(t for t in TASKS.values() if t.value in table)
     metric, value = task.metric, task.value
-    if len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1 or table.duplicated(["method", "bias_type"]).any():
+    if (
+        len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
+        or table.duplicated(["method", "bias_type"]).any()
+    ):
         raise ValueError("expected rows of one model on one corpus: select them first")
     shown = _with_bars(table[table.method != "baseline"])
     types, bars = type_titles(shown.bias_type, paper), list(dict.fromkeys(shown.bar))
@@ -220,13 +279,34 @@ def plot_downstream(
         rows = shown[shown.bar == name]
         at = [list(types).index(b) + places[name] for b in rows.bias_type]
         reach = [rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]]
-        ax.errorbar(at, rows[value], reach, fmt=marker, color=color, ecolor=color, markeredgecolor="black", markeredgewidth=0.6, capsize=3, label=name)
+        ax.errorbar(
+            at,
+            rows[value],
+            reach,
+            fmt=marker,
+            color=color,
+            ecolor=color,
+            markeredgecolor="black",
+            markeredgewidth=0.6,
+            capsize=3,
+            label=name,
+        )
         for x, r in zip(at, rows.itertuples()):
             if r.verdict in ("loss", "gain"):
-                ax.annotate("∗", (x, getattr(r, f"{value}_high")), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=14)
+                ax.annotate(
+                    "∗",
+                    (x, getattr(r, f"{value}_high")),
+                    xytext=(0, 3),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=14,
+                )
     ax.set_xticks(range(len(types)), types.values())
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{metric}, 95 % interval\n(higher is better)")
-    ax.set_title(f"{table.model.iloc[0]}, {task.title}; {tested_on(table.iloc[0], task)}\n∗ the paired interval of the change and its test agree that there is one", fontsize=9)
+    ax.set_title(
+        f"{table.model.iloc[0]}, {task.title}; {tested_on(table.iloc[0], task)}\n∗ the paired interval of the change and its test agree that there is one",
+        fontsize=9,
+    )
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
@@ -248,7 +328,9 @@ def plot_changes(
     types, methods = type_titles(changes.bias_type, paper), order_methods(changes.method)
     colors = {m: c for m, (c, _) in _style(methods).items()}
     with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(1, len(types), figsize=(2.3 * len(types) + 1, 0.42 * len(methods) + 1.3), sharey=True, squeeze=False)
+        figure, axes = plt.subplots(
+            1, len(types), figsize=(2.3 * len(types) + 1, 0.42 * len(methods) + 1.3), sharey=True, squeeze=False
+        )
     for ax, (b, title) in zip(axes[0], types.items()):
         own = changes[changes.bias_type == b]
         gap = own.gap_before.iloc[0]
@@ -260,15 +342,31 @@ def plot_changes(
             y = methods.index(m)
             for r in whole.itertuples():
                 reach = [[r.change - r.change_low], [r.change_high - r.change]]
-                ax.errorbar([gap + r.change], [y], xerr=reach, fmt="o", color=colors[m], ecolor=colors[m], markeredgecolor="black", markeredgewidth=0.6, capsize=3)
+                ax.errorbar(
+                    [gap + r.change],
+                    [y],
+                    xerr=reach,
+                    fmt="o",
+                    color=colors[m],
+                    ecolor=colors[m],
+                    markeredgecolor="black",
+                    markeredgewidth=0.6,
+                    capsize=3,
+                )
             single = rows[rows.train_seed.notna()] if len(rows) > len(whole) else rows[:0]
             ax.plot(single.gap_after, [y + 0.22] * len(single), linestyle="", marker="|", color=colors[m])
         ax.set(title=title, xlabel="")
         ax.grid(axis="y", visible=False)
     axes[0, 0].set(yticks=range(len(methods)), yticklabels=methods, ylim=(len(methods) - 0.5, -0.5))
-    figure.supxlabel("mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; 95 % interval of the change", fontsize=9)
+    figure.supxlabel(
+        "mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; 95 % interval of the change",
+        fontsize=9,
+    )
     about = changes.iloc[0]
-    figure.suptitle(f"{about.model}; {corpus_title(about.corpus)}. Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier", fontsize=9)
+    figure.suptitle(
+        f"{about.model}; {corpus_title(about.corpus)}. Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier",
+        fontsize=9,
+    )
     figure.tight_layout()
     plt.close(figure)
     return figure

@@ -76,7 +76,9 @@ def digest(
     content,  # what JSON can hold; other things by their text
 ) -> str:  # 16 hexadecimal digits
     "A short SHA-256 of what something depends on"
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()[
+        :16
+    ]
 
 # %% ../nbs/00a_records.ipynb #f97fad6e
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pandas")
@@ -124,7 +126,21 @@ def provenance(
     }
 
 # %% ../nbs/00a_records.ipynb #ec62d4cc
-FIELDS = ("paper", "metric", "bias_type", "method", "model", "corpus", "split", "n", "values", "seed", "params", "seconds", "provenance")
+FIELDS = (
+    "paper",
+    "metric",
+    "bias_type",
+    "method",
+    "model",
+    "corpus",
+    "split",
+    "n",
+    "values",
+    "seed",
+    "params",
+    "seconds",
+    "provenance",
+)
 
 
 def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
@@ -141,7 +157,8 @@ def new_record(
     corpus: dict,  # `.attrs["corpus"]` of what it was measured on
     n: int,  # pairs, sentences, examples
     values: dict,
-    paper: str | None = None,  # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
+    paper: str
+    | None = None,  # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
     bias_type: str | None = None,  # None: of no pairs; "all", or what the model was debiased for
     method: str = "baseline",  # of a model that says nothing of debiasing
     split: str = "test",
@@ -155,7 +172,10 @@ def new_record(
     training = about.get("debiased")
     if training:
         of, name = training["bias_type"].split("/")
-        method, params = _method_of(training, paper or of, bias_type), {"train_seed": training["seed"], **(params or {})}
+        method, params = (
+            _method_of(training, paper or of, bias_type),
+            {"train_seed": training["seed"], **(params or {})},
+        )
         paper, bias_type = paper or of, bias_type or name
         origin = {"debiasing" if "training" in origin else "training": training, **origin}
     model = {k: v for k, v in about.items() if k != "debiased"}
@@ -178,11 +198,19 @@ def record_path(
     r = {k: _slug(record[k]) for k in FIELDS[:7]}
     params = "".join(f"-{_slug(k)}={_slug(v)}" for k, v in sorted(record["params"].items()) if v is not None)
     folder = Path(folder) if folder else project_path("results")
-    return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
+    return (
+        folder
+        / r["paper"]
+        / r["metric"]
+        / r["model"]
+        / r["method"]
+        / f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
+    )
 
 
 def _same_measurement(a: dict, b: dict) -> bool:
     "Whether two records say the same of the same model and corpus: only when, where and how fast may differ"
+
     def what(r):
         origin = {k: r["provenance"].get(k) for k in ("model", "corpus")}
         return json.dumps({**r, "seconds": 0, "provenance": origin}, sort_keys=True)

@@ -104,7 +104,15 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
                 r.raise_for_status()
                 resumed = r.status_code == 206
                 total = int(r.headers.get("Content-Length") or 0) + (have if resumed else 0)
-                bar = tqdm(total=total or None, initial=have if resumed else 0, unit="B", unit_scale=True, desc=label, delay=1, leave=False)
+                bar = tqdm(
+                    total=total or None,
+                    initial=have if resumed else 0,
+                    unit="B",
+                    unit_scale=True,
+                    desc=label,
+                    delay=1,
+                    leave=False,
+                )
                 with bar, part.open("ab" if resumed else "wb") as f:
                     for chunk in r.iter_content(CHUNK):
                         f.write(chunk)
@@ -161,12 +169,17 @@ def fetch(
 def _entry(key):
     if key not in _registry():
         near = difflib.get_close_matches(key, _registry(), 1)
-        raise KeyError(f"no registered file {key!r}" + (f": did you mean {near[0]!r}?" if near else " (see list_files())"))
+        raise KeyError(
+            f"no registered file {key!r}" + (f": did you mean {near[0]!r}?" if near else " (see list_files())")
+        )
     return _registry()[key]
 
 # %% ../nbs/01_registry.ipynb #0b4d8e15
 SPLITS = ("train", "valid", "test")
-SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}  # what is swapped, and the columns with the terms
+SWAPS = {
+    "targets": ["target1", "target2"],
+    "attributes": ["attribute1", "attribute2"],
+}  # what is swapped, and the columns with the terms
 
 # %% ../nbs/01_registry.ipynb #2b09b448
 def with_corpus(

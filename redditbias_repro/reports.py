@@ -11,7 +11,18 @@ import numpy as np
 import pandas as pd
 
 from .specs import DEFAULT_PAPER
-from .tables import PAPER_METHODS, TASKS, lmb_changes, lmb_table, lmp_changes, order_methods, search_table, tested_on, to_markdown, type_titles
+from redditbias_repro.tables import (
+    PAPER_METHODS,
+    TASKS,
+    lmb_changes,
+    lmb_table,
+    lmp_changes,
+    order_methods,
+    search_table,
+    tested_on,
+    to_markdown,
+    type_titles,
+)
 
 # %% auto #0
 __all__ = ['lmb_report', 'front_report', 'changes_report', 'found_report', 'lmp_report', 'downstream_report']
@@ -43,8 +54,17 @@ def lmb_report(
         return ""
     star = lambda significant: "*" if significant.all() else ""
     share = lambda g: "" if g.share.isna().any() else f", {g.share.mean():.0%}"
-    wide = _wide(table, ["corpus", "model", "method"], lambda g: f"{g.t.mean():.2f}{star(g.significant)} ({g.t_log.mean():.1f}{star(g.p_log < 0.05)}{share(g)})", paper)
-    debiased = f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}." if (table.method != "baseline").any() else ""
+    wide = _wide(
+        table,
+        ["corpus", "model", "method"],
+        lambda g: f"{g.t.mean():.2f}{star(g.significant)} ({g.t_log.mean():.1f}{star(g.p_log < 0.05)}{share(g)})",
+        paper,
+    )
+    debiased = (
+        f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}."
+        if (table.method != "baseline").any()
+        else ""
+    )
     caption = (
         "t of the paired test on perplexities (RedditBias §3.1), all test pairs; in brackets t on log perplexities and the share of pairs whose stereotype is likelier; * p < 0.05 (in every training seed); negative: the stereotype is likelier."
         f"{debiased} Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
@@ -58,11 +78,17 @@ def front_report(
 ) -> str:
     "t of every model on the released pairs, before and after the paper's methods, with the verdict on the change, as a small Markdown table"
     table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
-    measured = lambda t: t[(t.corpus == paper) & (t.split == "test") & (t.swap == "targets") & t.method.isin(PAPER_METHODS)]
+    measured = lambda t: t[
+        (t.corpus == paper) & (t.split == "test") & (t.swap == "targets") & t.method.isin(PAPER_METHODS)
+    ]
     table = measured(table[table.outlier_sd.isna()])
     if not len(table):
         return ""
-    changes = measured(changes).sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(["model", "method", "bias_type"])
+    changes = (
+        measured(changes)
+        .sort_values("train_seed", na_position="first", kind="stable")
+        .drop_duplicates(["model", "method", "bias_type"])
+    )
     said = changes.set_index(["model", "method", "bias_type"])
 
     def cell(group):
@@ -94,10 +120,22 @@ def changes_report(
     table = pd.concat([table[several], table[~several]]).drop_duplicates(["model", "method", "bias_type"])
     if not len(table):
         return ""
-    cell = lambda g: f"{g.bias_change.iloc[0]:+.3f} [{g.bias_change_low.iloc[0]:+.3f}, {g.bias_change_high.iloc[0]:+.3f}] {g.verdict.iloc[0]}{' (other side)' if g.overshoot.iloc[0] else ''}; by target: {g.verdict_cluster.iloc[0] or 'unknown'}"
-    before = "; ".join(f"{m}: " + ", ".join(f"{title} {gaps[b]:+.3f}" for b, title in type_titles(gaps.index, paper).items()) for m, gaps in _gaps_before(table).items())
-    seeds = f" {', '.join(sorted({str(n) for n in table.seeds.astype(int)}))} training seeds." if table.seeds.max() > 1 else " One training seed."
-    return to_markdown(_wide(table, ["model", "method"], cell, paper), f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}")
+    cell = lambda g: (
+        f"{g.bias_change.iloc[0]:+.3f} [{g.bias_change_low.iloc[0]:+.3f}, {g.bias_change_high.iloc[0]:+.3f}] {g.verdict.iloc[0]}{' (other side)' if g.overshoot.iloc[0] else ''}; by target: {g.verdict_cluster.iloc[0] or 'unknown'}"
+    )
+    before = "; ".join(
+        f"{m}: " + ", ".join(f"{title} {gaps[b]:+.3f}" for b, title in type_titles(gaps.index, paper).items())
+        for m, gaps in _gaps_before(table).items()
+    )
+    seeds = (
+        f" {', '.join(sorted({str(n) for n in table.seeds.astype(int)}))} training seeds."
+        if table.seeds.max() > 1
+        else " One training seed."
+    )
+    return to_markdown(
+        _wide(table, ["model", "method"], cell, paper),
+        f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}",
+    )
 
 # %% ../nbs/08b_reports.ipynb #9cb78acb
 def found_report(
@@ -105,14 +143,26 @@ def found_report(
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
     "What debiasing did to each model, as a list in Markdown: gaps, hyper-parameters, t, perplexity; empty where nothing was debiased"
-    table, changes, rises, tried = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper), lmp_changes(folder=folder, paper=paper), search_table(folder, paper)
+    table, changes, rises, tried = (
+        lmb_table(folder=folder, paper=paper),
+        lmb_changes(folder=folder, paper=paper),
+        lmp_changes(folder=folder, paper=paper),
+        search_table(folder, paper),
+    )
     measured = lambda t: t[(t.corpus == paper) & (t.split == "test") & (t.swap == "targets")]
     table, changes = measured(table[table.outlier_sd.isna()]), measured(changes)
     lines = []
     for model in table.model[table.method != "baseline"].unique():
         of = lambda t: t[t.model == model]
-        own = lambda t: of(t)[of(t).method.isin(["baseline", *PAPER_METHODS, "FT"])]  # the text's objective stands in the tables
-        lines += [_found_gaps(of(changes), paper), _found_search(of(tried), paper), *_found_t(own(table), paper), *_found_perplexity(own(rises), paper)]
+        own = lambda t: of(t)[
+            of(t).method.isin(["baseline", *PAPER_METHODS, "FT"])
+        ]  # the text's objective stands in the tables
+        lines += [
+            _found_gaps(of(changes), paper),
+            _found_search(of(tried), paper),
+            *_found_t(own(table), paper),
+            *_found_perplexity(own(rises), paper),
+        ]
     return "\n".join(f"- {line}" for line in lines if line) + "\n" if lines else ""
 
 # %% ../nbs/08b_reports.ipynb #b41304c2
@@ -124,19 +174,35 @@ def _named(rows: pd.DataFrame, paper: str) -> str:
 # %% ../nbs/08b_reports.ipynb #788bcfb7
 def _found_gaps(changes: pd.DataFrame, paper: str) -> str:
     "How many cells are less, more, equally biased by the test of the change"
-    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values("train_seed", na_position="first", kind="stable")
+    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values(
+        "train_seed", na_position="first", kind="stable"
+    )
     cells = cells.drop_duplicates(["method", "bias_type"])
     if not len(cells):
         return ""
     several, n = cells[cells.seeds > 1], len(cells)
-    seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}" if len(several) else "one training seed each"
+    seeds = (
+        f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
+        if len(several)
+        else "one training seed each"
+    )
     moved = {d: (cells.direction == d).sum() for d in ("counter-stereotype", "stereotype")}
     text = f"**The gap.** Tested are {n} cells, a method on a bias type ({seeds}). The mean gap of log perplexities moved significantly towards the counter-stereotype in {moved['counter-stereotype']}, towards the stereotype in {moved['stereotype']}. By its size "
     found = [(v, cells[cells.verdict == v]) for v in ("less", "more", "equally", "undetermined")]
-    text += "; ".join(f"{len(c)} {'are ' + v + (' biased' if v != 'undetermined' else '')}: {_named(c, paper)}" for v, c in found if len(c))
-    turned, decided = cells[cells.overshoot.astype(bool)], cells[cells.verdict_cluster.isin(["less", "more", "equally"])]
+    text += "; ".join(
+        f"{len(c)} {'are ' + v + (' biased' if v != 'undetermined' else '')}: {_named(c, paper)}"
+        for v, c in found
+        if len(c)
+    )
+    turned, decided = (
+        cells[cells.overshoot.astype(bool)],
+        cells[cells.verdict_cluster.isin(["less", "more", "equally"])],
+    )
     text += f". Significantly on the other side now: {_named(turned, paper) or 'none'}."
-    return text + f" Asked by target term in place of pair, {len(decided)} of the {n} can be told{': ' + _named(decided, paper) if len(decided) else ''}."
+    return (
+        text
+        + f" Asked by target term in place of pair, {len(decided)} of the {n} can be told{': ' + _named(decided, paper) if len(decided) else ''}."
+    )
 
 # %% ../nbs/08b_reports.ipynb #4ee96fca
 def _found_search(tried: pd.DataFrame, paper: str) -> str:
@@ -156,7 +222,11 @@ def _found_search(tried: pd.DataFrame, paper: str) -> str:
 # %% ../nbs/08b_reports.ipynb #f2caf29f
 def _found_t(table: pd.DataFrame, paper: str) -> list[str]:
     "t before and after, a line a method"
-    before, lines, titles = table[table.method == "baseline"].set_index("bias_type"), [], type_titles(table.bias_type, paper)
+    before, lines, titles = (
+        table[table.method == "baseline"].set_index("bias_type"),
+        [],
+        type_titles(table.bias_type, paper),
+    )
     for method in order_methods(table.method[table.method != "baseline"]):
         parts = []
         for b, runs in table[table.method == method].groupby("bias_type", sort=False):
@@ -169,7 +239,9 @@ def _found_t(table: pd.DataFrame, paper: str) -> list[str]:
 # %% ../nbs/08b_reports.ipynb #7b37b3ad
 def _found_perplexity(rises: pd.DataFrame, paper: str) -> list[str]:
     "How much dearer Reddit's sentences are, a line a method"
-    rises = rises.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(["n", "method", "bias_type"])
+    rises = rises.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(
+        ["n", "method", "bias_type"]
+    )
     lines, titles = [], type_titles(rises.bias_type, paper)
     for method in order_methods(rises.method):
         parts = []
@@ -192,9 +264,20 @@ def lmp_report(
     if not len(after):
         return ""
     interval = lambda r: "" if np.isnan(r.rise_low) else f", {r.rise_low:+.0%} to {r.rise_high:+.0%}"
-    wide = _wide(after, ["model", "method"], lambda g: "; ".join(f"{r.after:.1f} ({r.rise:+.0%}{interval(r)})" for r in g.itertuples()), paper)
-    known = "; ".join(f"{m}: {p:.1f} on {n:,} references" for m, p, n in dict.fromkeys(zip(after.model, after.before, after.n)))
-    seeds = f" Geometric means of {', '.join(sorted({str(n) for n in after.seeds[after.seeds > 1]}))} training seeds where there are several." if several.any() else ""
+    wide = _wide(
+        after,
+        ["model", "method"],
+        lambda g: "; ".join(f"{r.after:.1f} ({r.rise:+.0%}{interval(r)})" for r in g.itertuples()),
+        paper,
+    )
+    known = "; ".join(
+        f"{m}: {p:.1f} on {n:,} references" for m, p, n in dict.fromkeys(zip(after.model, after.before, after.n))
+    )
+    seeds = (
+        f" Geometric means of {', '.join(sorted({str(n) for n in after.seeds[after.seeds > 1]}))} training seeds where there are several."
+        if several.any()
+        else ""
+    )
     caption = "LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change with its 95 % interval (paired by sentence), where the record keeps its sentences."
     return to_markdown(wide, f"{caption} Before debiasing: {known}.{seeds}")
 
@@ -218,10 +301,19 @@ def downstream_report(
         several = table.groupby("model").settings.nunique().max() > 1 if len(table) else False
         for r in table[table.method == "baseline"].itertuples():
             low, high = (getattr(r, f"{value}_{end}") for end in ("low", "high"))
-            before.append(f"{r.model}, {metric} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] ({tested_on(r, task)}{'; ' + r.settings if several else ''})")
+            before.append(
+                f"{r.model}, {metric} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] ({tested_on(r, task)}{'; ' + r.settings if several else ''})"
+            )
         if len(after := table[table.change.notna()]):
             cell = lambda g: f"{g[value].mean():.3f}, {_change_cell(g)}"
-            parts.append(_wide(after.assign(task=f"{task.title}, {metric}" + (": " + after.settings if several else "")), ["task", "model", "method"], cell, paper))
+            parts.append(
+                _wide(
+                    after.assign(task=f"{task.title}, {metric}" + (": " + after.settings if several else "")),
+                    ["task", "model", "method"],
+                    cell,
+                    paper,
+                )
+            )
     if not parts:
         return ""
     caption = (

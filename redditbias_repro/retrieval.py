@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 import regex
 
-from .registry import FetchError, fetch
 from .records import digest, write_atomic
+from .registry import FetchError, fetch
 from redditbias_repro.specs import (
     BIAS_TYPES,
     DEFAULT_PAPER,
@@ -469,7 +469,7 @@ def _kept(comment: dict) -> dict | None:
 def api_queries(
     spec: BiasSpec,  # bias specification
 ) -> list[str]:  # |T1| · |A1|
-    "Q = T1 × A1 as Pushshift's search reads it: `\"jews are\" greed*`"
+    'Q = T1 × A1 as Pushshift\'s search reads it: `"jews are" greed*`'
     return [f'"{t}" {a}' for t in spec.targets1 for a in spec.attributes1]
 
 # %% ../nbs/02_retrieval.ipynb #9e12e548

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .registry import cache_dir
 from .masked import pseudo_log_likelihood, seq2seq_log_probs
 from .models import hash_weights
 from .network import LOGIT_BYTES, PACK_BYTES, PACK_NODES, ROW_NODES, WORDS
@@ -33,6 +32,7 @@ from redditbias_repro.passes import (
     temperature_axis,
 )
 from .records import versions, write_atomic
+from .registry import cache_dir
 from redditbias_repro.texts import (
     CHUNK,
     WINDOW,
@@ -140,7 +140,8 @@ def sequence_scores(
     contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
     *,
     out: str | Path | None = None,  # folder for files, written as texts are finished; a killed run goes on from them
-    token_budget: int | None = None,  # tokens in a pass, padding included; None: by device; halved where memory is short
+    token_budget: int
+    | None = None,  # tokens in a pass, padding included; None: by device; halved where memory is short
     on_short: str = "raise",  # texts with no token to score: "raise", or "nan" with a warning that names them
     on_long: str = "raise",  # texts longer than the model: "raise", or "truncate" (contexts first, from their beginning)
     add_special_tokens: bool | None = None,  # let the tokenizer add its own; None: only for encoder–decoder models
@@ -199,7 +200,9 @@ def token_scores(
     texts: list[str],
     contexts: list[str] | None = None,  # as in `sequence_scores`
     **options,  # as in `sequence_scores`, without `out`
-) -> pd.DataFrame:  # text (its index), position, token_id, token, start, end, logprob: a row for each token of each text
+) -> (
+    pd.DataFrame
+):  # text (its index), position, token_id, token, start, end, logprob: a row for each token of each text
     """Log-probability (nats) of each token, and the characters of its text that it stands for.
 
     A first token without a context has no log-probability (nan). Characters that take several tokens are spanned by each
@@ -293,7 +296,14 @@ def read_scores(
     return scores
 
 # %% ../nbs/03a_scoring.ipynb #1c8fb895
-SCORED_BY = ("prefix_tree.py", "network.py", "passes.py", "texts.py", "masked.py", "scoring.py")  # what scores depend on
+SCORED_BY = (
+    "prefix_tree.py",
+    "network.py",
+    "passes.py",
+    "texts.py",
+    "masked.py",
+    "scoring.py",
+)  # what scores depend on
 
 
 def cached_scores(

@@ -39,6 +39,7 @@ def to_markdown(
     caption: str = "",  # a line below it
 ) -> str:
     "A table as Markdown: numbers with three significant digits, whole ones as they are, nothing for what is missing"
+
     def cell(v):
         return v if not isinstance(v, (float, np.floating)) else f"{v:.0f}" if v.is_integer() else f"{v:#.3g}"
 
@@ -64,11 +65,22 @@ def save_table(
     "Write a table as CSV (six significant digits) and Markdown"
     path = Path(path)
     csv = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    return [write_atomic(path.with_suffix(".csv"), csv), write_atomic(path.with_suffix(".md"), to_markdown(table, caption))]
+    return [
+        write_atomic(path.with_suffix(".csv"), csv),
+        write_atomic(path.with_suffix(".md"), to_markdown(table, caption)),
+    ]
 
 # %% ../nbs/08_tables.ipynb #5bfebcc4
 METHOD_ORDER = ("baseline", *METHODS)
-PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")  # the others are a control and other readings of these
+PAPER_METHODS = (
+    "baseline",
+    "LMD",
+    "ADD",
+    "HD",
+    "CDA",
+    "CADA",
+    "CTDA",
+)  # the others are a control and other readings of these
 
 
 def order_methods(
@@ -111,7 +123,11 @@ def records_table(
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
-    return table.assign(order=[order.get(b, len(order)) for b in table["bias_type"]], method_order=table["method"].map(methods), train_seed=table["train_seed"].astype(float))
+    return table.assign(
+        order=[order.get(b, len(order)) for b in table["bias_type"]],
+        method_order=table["method"].map(methods),
+        train_seed=table["train_seed"].astype(float),
+    )
 
 
 def lmb_table(
@@ -126,9 +142,13 @@ def lmb_table(
     table["outlier_sd"] = table["outlier_sd"].astype(float)
     table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
-        family = table.groupby(["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"], dropna=False, sort=False)["p"]
+        family = table.groupby(
+            ["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"], dropna=False, sort=False
+        )["p"]
         table["p_holm"] = family.transform(holm)
-    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"])
+    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(
+        ["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"]
+    )
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #bbddfea2
@@ -159,12 +179,22 @@ def lmb_changes(
             if len(gaps) > 1 and all(g is not None for g in gaps):
                 found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
             for seed, g in found:
-                values = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1} if g is None else asdict(bias_change(*g, margin, alpha))
+                values = (
+                    {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1}
+                    if g is None
+                    else asdict(bias_change(*g, margin, alpha))
+                )
                 rows.append({**about, "method": method, "place": place, "train_seed": seed, **values})
     changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "place"])
     family = ["model", "method", "train_seed", "seeds", "corpus", "split", "swap"]
-    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p_bias_change"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
-    return changes.sort_values(["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"])[list(CHANGE_COLUMNS)].reset_index(drop=True)
+    changes["p_holm"] = (
+        changes.groupby(family, dropna=False, sort=False)["p_bias_change"].transform(lambda p: holm(p.astype(float)))
+        if len(changes)
+        else np.nan
+    )
+    return changes.sort_values(["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"])[
+        list(CHANGE_COLUMNS)
+    ].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #107ad20b
 def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
@@ -175,8 +205,13 @@ def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | No
     same = ["tokens1", "tokens2", "cluster"]
     if _corpus_hashes(before) != _corpus_hashes(after) or not one[same].equals(two[same]):
         what = f"{after['model']}, {after['bias_type']}, {after['corpus']}, {after['split']}"
-        raise ValueError(f"{what}: {after['method']} was not measured on the pairs of the model before; measure both again on the same corpus")
-    return (*(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)), list(one["cluster"]) if before["pairs"]["clusters"] else None)
+        raise ValueError(
+            f"{what}: {after['method']} was not measured on the pairs of the model before; measure both again on the same corpus"
+        )
+    return (
+        *(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)),
+        list(one["cluster"]) if before["pairs"]["clusters"] else None,
+    )
 
 
 def _corpus_hashes(row):
@@ -184,7 +219,21 @@ def _corpus_hashes(row):
     return corpus.get("files"), corpus.get("sha256")
 
 # %% ../nbs/08_tables.ipynb #1c0fd225
-LMP_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity_release", "perplexity", "perplexity_calibrated", "temperature", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped")
+LMP_COLUMNS = (
+    "model",
+    "method",
+    "bias_type",
+    "train_seed",
+    "corpus",
+    "n",
+    "perplexity_release",
+    "perplexity",
+    "perplexity_calibrated",
+    "temperature",
+    "mean_sentence_perplexity",
+    "median_sentence_perplexity",
+    "n_skipped",
+)
 
 
 def lmp_table(
@@ -193,7 +242,11 @@ def lmp_table(
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
     "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
-    return records_table(records, folder, "lmp", LMP_COLUMNS, paper).sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)].reset_index(drop=True)
+    return (
+        records_table(records, folder, "lmp", LMP_COLUMNS, paper)
+        .sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)]
+        .reset_index(drop=True)
+    )
 
 # %% ../nbs/08_tables.ipynb #0da7656d
 def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
@@ -226,14 +279,24 @@ def lmp_changes(
         if not len(before):
             continue
         before = before.iloc[0]
-        for (_, method, order, bias_type), runs in group[group["method"] != "baseline"].groupby(["method_order", "method", "order", "bias_type"]):
+        for (_, method, order, bias_type), runs in group[group["method"] != "baseline"].groupby(
+            ["method_order", "method", "order", "bias_type"]
+        ):
             each = [(seed, [run]) for seed, (_, run) in zip(runs["train_seed"], runs.iterrows())]
             for seed, of in [*each, (np.nan, [run for _, (run,) in each])] if len(each) > 1 else each:
-                about = dict(model=model, method=method, bias_type=bias_type, train_seed=seed, corpus=corpus, n=n, seeds=len(of))
-                rows.append({**about, **_lmp_change(before, of, "", alpha), **_lmp_change(before, of, "_calibrated", alpha)})
+                about = dict(
+                    model=model, method=method, bias_type=bias_type, train_seed=seed, corpus=corpus, n=n, seeds=len(of)
+                )
+                rows.append(
+                    {**about, **_lmp_change(before, of, "", alpha), **_lmp_change(before, of, "_calibrated", alpha)}
+                )
     changes = pd.DataFrame(rows).reindex(columns=list(LMP_CHANGE_COLUMNS))
     family = ["model", "method", "train_seed", "seeds", "corpus", "n"]
-    changes["p_holm"] = changes.groupby(family, dropna=False, sort=False)["p"].transform(lambda p: holm(p.astype(float))) if len(changes) else np.nan
+    changes["p_holm"] = (
+        changes.groupby(family, dropna=False, sort=False)["p"].transform(lambda p: holm(p.astype(float)))
+        if len(changes)
+        else np.nan
+    )
     return changes
 
 
@@ -247,12 +310,32 @@ def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
     scores = [unpack_sentences(row["scores"]) for row in (before, *runs)]
     for run, after in zip(runs, scores[1:]):
         if _corpus_hashes(before) != _corpus_hashes(run) or not scores[0]["tokens"].equals(after["tokens"]):
-            raise ValueError(f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences of the model before; measure both again")
+            raise ValueError(
+                f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences of the model before; measure both again"
+            )
     test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1), alpha=alpha)
-    return {**found, f"rise{kind}_low": float(np.expm1(test.low)), f"rise{kind}_high": float(np.expm1(test.high)), f"p{kind}": test.p}
+    return {
+        **found,
+        f"rise{kind}_low": float(np.expm1(test.low)),
+        f"rise{kind}_high": float(np.expm1(test.high)),
+        f"p{kind}": test.p,
+    }
 
 # %% ../nbs/08_tables.ipynb #7acc03f4
-BAND_COLUMNS = ("model", "corpus", "split", "bias_type", "models", "t_low", "t_high", "gap_low", "gap_high", "share_low", "share_high", "significant")
+BAND_COLUMNS = (
+    "model",
+    "corpus",
+    "split",
+    "bias_type",
+    "models",
+    "t_low",
+    "t_high",
+    "gap_low",
+    "gap_high",
+    "share_low",
+    "share_high",
+    "significant",
+)
 
 
 def random_band(
@@ -272,13 +355,16 @@ ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 
 
 def false_alarm_table(
-    records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads those of `folder`
+    records: list[dict]
+    | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`: share of `n` models, or draws of labels, with p < alpha, by test (`TESTS` names them)
     "False alarms of each test where there is nothing to find"
     table = records_table(records, folder, "false_alarms", ALARM_COLUMNS, paper)
-    return table.sort_values(["corpus", "split", "method", "model", "order", "bias_type"], ascending=[True, True, False, True, True, True])[list(ALARM_COLUMNS)].reset_index(drop=True)
+    return table.sort_values(
+        ["corpus", "split", "method", "model", "order", "bias_type"], ascending=[True, True, False, True, True, True]
+    )[list(ALARM_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #ce1dda8b
 def record_origins(
@@ -291,13 +377,55 @@ def record_origins(
         own = r["method"] != "baseline"  # what was measured on other bias types is the same model otherwise
         model = (r["model"], r["method"], r["bias_type"] if own else None, r.get("train_seed"))
         weights, files = origin["model"].get("weights_sha256", ""), origin["corpus"].get("files", {})
-        rows.append((*model, weights[:12], r["corpus"], len(files), r["seed"], origin["device"], origin["package"], origin["git_commit"]))
-    table = pd.DataFrame(rows, columns=["model", "method", "bias_type", "train_seed", "weights", "corpus", "files", "seed", "device", "package", "git_commit"])
+        rows.append(
+            (
+                *model,
+                weights[:12],
+                r["corpus"],
+                len(files),
+                r["seed"],
+                origin["device"],
+                origin["package"],
+                origin["git_commit"],
+            )
+        )
+    table = pd.DataFrame(
+        rows,
+        columns=[
+            "model",
+            "method",
+            "bias_type",
+            "train_seed",
+            "weights",
+            "corpus",
+            "files",
+            "seed",
+            "device",
+            "package",
+            "git_commit",
+        ],
+    )
     table = table.drop_duplicates(["model", "method", "bias_type", "train_seed", "corpus"])
     return table.dropna(axis="columns", how="all").reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #7402ec0f
-SEARCH_COLUMNS = ("model", "bias_type", "method", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "t_before", "t", "p", "lmp_before", "lmp", "lmp_rise", "max_lmp_rise", "chosen")
+SEARCH_COLUMNS = (
+    "model",
+    "bias_type",
+    "method",
+    "batch_size",
+    "grad_accum",
+    "lambda_lm",
+    "lambda_d",
+    "t_before",
+    "t",
+    "p",
+    "lmp_before",
+    "lmp",
+    "lmp_rise",
+    "max_lmp_rise",
+    "chosen",
+)
 
 
 def search_table(
@@ -315,7 +443,11 @@ SIZES = ("train_split", "train_dialogues", "train_pairs")  # in `trained_on`
 
 def _settings(params: dict) -> str:
     "Parameters of a record that are no sizes and no seeds, as `key=value`"
-    return ", ".join(f"{k}={v}" for k, v in params.items() if k not in (*SIZES, "train_seed", "test_dialogues", "test_pairs") and not pd.isna(v))
+    return ", ".join(
+        f"{k}={v}"
+        for k, v in params.items()
+        if k not in (*SIZES, "train_seed", "test_dialogues", "test_pairs") and not pd.isna(v)
+    )
 
 
 def task_records(
@@ -328,13 +460,29 @@ def task_records(
     if not len(records):
         return records
     records = records.reindex(columns=[*records.columns, *(k for k in params if k not in records)])
-    return records.assign(trained_on=records.provenance.map(_trained_on), settings=[_settings({k: r[k] for k in params}) for r in records.to_dict("records")])
+    return records.assign(
+        trained_on=records.provenance.map(_trained_on),
+        settings=[_settings({k: r[k] for k in params}) for r in records.to_dict("records")],
+    )
 
 # %% ../nbs/08_tables.ipynb #e805e5b3
 def _trained_on(provenance: dict) -> str:
     training = provenance.get("training", {})
-    split = "valid" if "validation dialogues" in provenance.get("corpus", {}).get("note", "") else training.get("train_split", "train")
-    return ", ".join([split, *(f"{training[f'train_{what}']:,} {what}" for what in ("dialogues", "pairs") if f"train_{what}" in training)])
+    split = (
+        "valid"
+        if "validation dialogues" in provenance.get("corpus", {}).get("note", "")
+        else training.get("train_split", "train")
+    )
+    return ", ".join(
+        [
+            split,
+            *(
+                f"{training[f'train_{what}']:,} {what}"
+                for what in ("dialogues", "pairs")
+                if f"train_{what}" in training
+            ),
+        ]
+    )
 
 # %% ../nbs/08_tables.ipynb #9a4e8d9c
 def _compared(compare, before: dict, after: dict) -> dict:
@@ -393,7 +541,9 @@ def crg_tests(
     paper: str = DEFAULT_PAPER,  # in whose tables they stand
 ) -> pd.DataFrame:  # `TASK_COLUMNS`, bleu_4 with _low and _high, `TASK_CHANGE` of BLEU-4 (`crg.compare`)
     "Each debiased model against the model before, on the same contexts: change of BLEU-4"
-    return _before_and_after("crg", folder, [*TASK_COLUMNS, "bleu_4", "bleu_4_low", "bleu_4_high", *TASK_CHANGE], compare_answers, paper)
+    return _before_and_after(
+        "crg", folder, [*TASK_COLUMNS, "bleu_4", "bleu_4_low", "bleu_4_high", *TASK_CHANGE], compare_answers, paper
+    )
 
 # %% ../nbs/08_tables.ipynb #8ce38918
 class Task(NamedTuple):

@@ -210,7 +210,7 @@ def nist(
 
 # %% ../nbs/06a_text_metrics.ipynb #e0c44b97
 def meteor_kind() -> str:
-    "What `meteor` uses here: \"meteor-1.5\", \"nltk\", or \"nltk without synonyms\""
+    'What `meteor` uses here: "meteor-1.5", "nltk", or "nltk without synonyms"'
     try:
         import pycocoevalcap.meteor.meteor  # noqa: F401
 

@@ -21,17 +21,28 @@ from transformers import (
 )
 
 from redditbias_repro.corpora.redditbias import release_files
-from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.models import load_model
 from redditbias_repro.records import repo_root
+from redditbias_repro.registry import FetchError, fetch
 
-SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
+SMALL = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=256,
+)
 CONFIGS = {
-    "gpt2": lambda v: GPT2Config(vocab_size=v, bos_token_id=0, eos_token_id=0, n_positions=256, n_embd=32, n_layer=2, n_head=2),
+    "gpt2": lambda v: GPT2Config(
+        vocab_size=v, bos_token_id=0, eos_token_id=0, n_positions=256, n_embd=32, n_layer=2, n_head=2
+    ),
     "llama": lambda v: LlamaConfig(vocab_size=v, **SMALL),
     "qwen2": lambda v: Qwen2Config(vocab_size=v, **SMALL),
     "qwen3": lambda v: Qwen3Config(vocab_size=v, head_dim=8, **SMALL),
-    "gemma2": lambda v: Gemma2Config(vocab_size=v, head_dim=8, sliding_window=256, final_logit_softcapping=3.0, **SMALL),
+    "gemma2": lambda v: Gemma2Config(
+        vocab_size=v, head_dim=8, sliding_window=256, final_logit_softcapping=3.0, **SMALL
+    ),
     "gemma3": lambda v: Gemma3TextConfig(vocab_size=v, head_dim=8, sliding_window=256, **SMALL),
 }
 
@@ -76,8 +87,17 @@ def tokenizer():
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
-    text = ["the women are nurses and the men are officers", "christians and jews and muslims are people", "they are lazy"] * 5
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<eos>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    text = [
+        "the women are nurses and the men are officers",
+        "christians and jews and muslims are people",
+        "they are lazy",
+    ] * 5
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<eos>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
     bpe.train_from_iterator(text, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<eos>")
 
@@ -110,7 +130,9 @@ def offline(monkeypatch, tmp_path):
 def committed(tmp_path_factory):
     """The files of the last commit, without what a user has measured since."""
     folder = tmp_path_factory.mktemp("committed")
-    done = subprocess.run(["git", "clone", "--quiet", "--shared", str(repo_root()), str(folder)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "clone", "--quiet", "--shared", str(repo_root()), str(folder)], capture_output=True, text=True
+    )
     if done.returncode or not (folder / "README.md").is_file():
         unavailable("no commit to look at: " + done.stderr)
     return folder
@@ -134,9 +156,30 @@ def user(text="hello"):
 
 
 DIALOGUES = {
-    "a": {"log": [user("a cheap hotel"), said(hotel_pricerange="Cheap", hotel_area="not mentioned"), user("in the north"), said(hotel_pricerange="cheap", hotel_area="north")]},
-    "b": {"log": [user("a taxi at 9:05"), said(taxi_leaveAt="9:05"), user("no , 10:00"), said(taxi_leaveAt="10:00"), user("thanks"), said(taxi_leaveAt="10:00")]},
-    "c": {"log": [user("an expensive hotel in the south for 2"), said(hotel_pricerange="expensive", hotel_area="south", hotel_book_people="2")]},
+    "a": {
+        "log": [
+            user("a cheap hotel"),
+            said(hotel_pricerange="Cheap", hotel_area="not mentioned"),
+            user("in the north"),
+            said(hotel_pricerange="cheap", hotel_area="north"),
+        ]
+    },
+    "b": {
+        "log": [
+            user("a taxi at 9:05"),
+            said(taxi_leaveAt="9:05"),
+            user("no , 10:00"),
+            said(taxi_leaveAt="10:00"),
+            user("thanks"),
+            said(taxi_leaveAt="10:00"),
+        ]
+    },
+    "c": {
+        "log": [
+            user("an expensive hotel in the south for 2"),
+            said(hotel_pricerange="expensive", hotel_area="south", hotel_book_people="2"),
+        ]
+    },
 }
 
 
@@ -153,4 +196,6 @@ def turns():
 
 def pages(folder):
     """README and docs as one text."""
-    return "\n".join(p.read_text(encoding="utf-8") for p in (folder / "README.md", *sorted((folder / "docs").glob("*.md"))))
+    return "\n".join(
+        p.read_text(encoding="utf-8") for p in (folder / "README.md", *sorted((folder / "docs").glob("*.md")))
+    )

@@ -32,12 +32,22 @@ from redditbias_repro.metrics import measure_lmb
 from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
-CATS = BiasSpec(targets1=("cats are", "lynxes are"), targets2=("dogs are",), pairs=(("cats", "dogs"), ("cat", "dog")), attributes1=("laz*",), verbs=("are",), name="cats")
+CATS = BiasSpec(
+    targets1=("cats are", "lynxes are"),
+    targets2=("dogs are",),
+    pairs=(("cats", "dogs"), ("cat", "dog")),
+    attributes1=("laz*",),
+    verbs=("are",),
+    name="cats",
+)
 
 
 @pytest.fixture
 def phrases():
-    rows = [(f"c{i // 2}", True, f"comment {i // 2} says, “cats” are lazy", f"{'cats' if i % 3 else 'a cat'} are lazy; {i}") for i in range(60)]
+    rows = [
+        (f"c{i // 2}", True, f"comment {i // 2} says, “cats” are lazy", f"{'cats' if i % 3 else 'a cat'} are lazy; {i}")
+        for i in range(60)
+    ]
     return pd.DataFrame(rows, columns=SHEET[:4])
 
 
@@ -56,13 +66,24 @@ def filled(path, answer, **options):
 def test_sheets_are_shared_and_shuffled(phrases, tmp_path):
     paths = make_sheets(phrases, tmp_path, 3, overlap=9, seed=1)
     sheets = [pd.read_csv(p, dtype=str, keep_default_na=False) for p in paths]
-    assert [p.name for p in paths] == ["annotator1.csv", "annotator2.csv", "annotator3.csv"] and all(list(s.columns) == list(SHEET) for s in sheets)
+    assert [p.name for p in paths] == ["annotator1.csv", "annotator2.csv", "annotator3.csv"] and all(
+        list(s.columns) == list(SHEET) for s in sheets
+    )
     assert [len(s) for s in sheets] == [26] * 3 and len(set.intersection(*(set(s.phrase) for s in sheets))) == 9
-    assert set().union(*(s.phrase for s in sheets)) == set(phrases.phrase) and sheets[0].phrase.tolist() != sorted(sheets[0].phrase)
+    assert set().union(*(s.phrase for s in sheets)) == set(phrases.phrase) and sheets[0].phrase.tolist() != sorted(
+        sheets[0].phrase
+    )
     assert paths[0].read_bytes().startswith(b"\xef\xbb\xbf"), "Excel knows UTF-8 by it"
-    assert "Appendix B" in (tmp_path / "GUIDELINES.md").read_text() and "Sarcasm is biased" in (tmp_path / "GUIDELINES.md").read_text()
+    assert (
+        "Appendix B" in (tmp_path / "GUIDELINES.md").read_text()
+        and "Sarcasm is biased" in (tmp_path / "GUIDELINES.md").read_text()
+    )
     again = [p.read_bytes() for p in make_sheets(phrases, tmp_path / "b", 3, overlap=9, seed=1)]
-    assert again == [p.read_bytes() for p in paths] != [p.read_bytes() for p in make_sheets(phrases, tmp_path / "c", 3, overlap=9, seed=2)]
+    assert (
+        again
+        == [p.read_bytes() for p in paths]
+        != [p.read_bytes() for p in make_sheets(phrases, tmp_path / "c", 3, overlap=9, seed=2)]
+    )
     assert len(pd.read_csv(make_sheets(phrases, tmp_path / "d", ["me"], sample=10)[0])) == 10
 
 
@@ -78,7 +99,10 @@ def test_labels_are_never_written_over(phrases, tmp_path):
     assert has_labels(first), "something that is no sheet is not written over either"
 
 
-@pytest.mark.parametrize("change,says", [(lambda p: p.drop(columns="phrase"), "no column phrase"), (lambda p: p.iloc[:0], "no phrases to label")])
+@pytest.mark.parametrize(
+    "change,says",
+    [(lambda p: p.drop(columns="phrase"), "no column phrase"), (lambda p: p.iloc[:0], "no phrases to label")],
+)
 def test_phrases_that_make_no_sheet(phrases, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
         make_sheets(change(phrases), tmp_path)
@@ -104,18 +128,33 @@ def test_what_spreadsheets_do(phrases, tmp_path, encoding, sep):
     blank = pd.DataFrame([dict.fromkeys(table.columns, "")] * 2)
     path.write_bytes(pd.concat([table, blank]).to_csv(index=False, sep=sep, lineterminator="\r\n").encode(encoding))
     labels = read_sheets(path, phrases)
-    assert labels["bias sent"].tolist() == ["1", "0", "", "1", "0", "1", "0", "1"] * 7 + ["1", "0", "", "1"] and len(labels) == 60
-    assert set(labels.phrase) == set(phrases.phrase) and set(labels.comment) == set(phrases.comment) and labels["attribute in window"].all()
+    assert (
+        labels["bias sent"].tolist() == ["1", "0", "", "1", "0", "1", "0", "1"] * 7 + ["1", "0", "", "1"]
+        and len(labels) == 60
+    )
+    assert (
+        set(labels.phrase) == set(phrases.phrase)
+        and set(labels.comment) == set(phrases.comment)
+        and labels["attribute in window"].all()
+    )
 
 
 @pytest.mark.parametrize(
     "old,new,says",
     [
-        (",1,1\n", ",perhaps,1\n", r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): expected 0, 1 or nothing"),
+        (
+            ",1,1\n",
+            ",perhaps,1\n",
+            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): expected 0, 1 or nothing",
+        ),
         (",1,1\n", ",1,2\n", "'2' in column 'bias phrase' of row 2"),
         ("bias phrase", "biased phrase", r"no column 'bias phrase' \(is 'biased phrase' meant\?\)"),
         (",True,", ",perhaps,", "'perhaps' in column 'attribute in window' of row 2: expected TRUE or FALSE"),
-        ("lazy; 0,1,1", "sleepy; 0,1,1", r"are not among the phrases that the sheets were made of \(1 such rows\): was a cell changed"),
+        (
+            "lazy; 0,1,1",
+            "sleepy; 0,1,1",
+            r"are not among the phrases that the sheets were made of \(1 such rows\): was a cell changed",
+        ),
         ("bias phrase", "bias sent", "two columns|no column"),
     ],
 )
@@ -123,7 +162,9 @@ def test_what_cannot_be_read_is_named(phrases, tmp_path, old, new, says):
     path = filled(make_sheets(phrases.iloc[:1], tmp_path)[0], lambda i: 1)
     content = path.read_text().replace("\r", "")
     assert old in content
-    path.write_text(content.replace(old, new, 1) if "lazy" not in old else content.replace("are lazy; 0,1,1", "are sleepy; 0,1,1"))
+    path.write_text(
+        content.replace(old, new, 1) if "lazy" not in old else content.replace("are lazy; 0,1,1", "are sleepy; 0,1,1")
+    )
     with pytest.raises(ValueError, match=says):
         read_sheets(path, phrases)
 
@@ -142,11 +183,19 @@ def test_rows_that_stand_twice(phrases, tmp_path):
 
 def test_the_releases_own_marks(corpus):
     """All five read, with the counts of Table 3."""
-    wanted = {"religion1": (1200, 1099), "religion2": (1200, 1159), "race": (1273, 1182), "gender": (2028, 2033), "orientation": (1200, 1119)}
+    wanted = {
+        "religion1": (1200, 1099),
+        "religion2": (1200, 1159),
+        "race": (1273, 1182),
+        "gender": (2028, 2033),
+        "orientation": (1200, 1119),
+    }
     for b in BIAS_TYPES:
         labels = read_released(b)
         assert ((labels["bias phrase"] == "1").sum(), (labels["bias sent"] == "1").sum()) == wanted[b]
-    assert {m for b in BIAS_TYPES for c in ("bias_sent", "bias_phrase") for m in load_annotations(b)[c].str.lower()} == {*RELEASE_MARKS, "", "0", "1"}
+    assert {
+        m for b in BIAS_TYPES for c in ("bias_sent", "bias_phrase") for m in load_annotations(b)[c].str.lower()
+    } == {*RELEASE_MARKS, "", "0", "1"}
 
 
 # --- the screen ---
@@ -177,7 +226,9 @@ def test_the_screen_saves_every_answer_and_goes_on(phrases, tmp_path):
 
 
 def test_the_screen_shows_text_as_text(tmp_path):
-    rows = pd.DataFrame({"id": ["a"], "attribute in window": [True], "comment": ["<script>alert(1)</script>"], "phrase": ["<b>x"]})
+    rows = pd.DataFrame(
+        {"id": ["a"], "attribute in window": [True], "comment": ["<script>alert(1)</script>"], "phrase": ["<b>x"]}
+    )
     screen = LabelScreen(make_sheets(rows, tmp_path)[0])
     screen.show()
     assert "<script>" not in screen.text.value and "&lt;script&gt;" in screen.text.value
@@ -194,17 +245,24 @@ def labelled(**by_annotator):
 def test_alpha_is_the_libraries(tmp_path):
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, 100)
-    labels = {n: "".join(str(int(t ^ (rng.random() < 0.15))) if rng.random() < 0.9 else "_" for t in truth) for n in "abc"}
+    labels = {
+        n: "".join(str(int(t ^ (rng.random() < 0.15))) if rng.random() < 0.9 else "_" for t in truth) for n in "abc"
+    }
     found = agreement(labelled(**labels)).set_index("level").loc["phrase"]
     matrix = [[np.nan if x == "_" else int(x) for x in labels[n]] for n in "abc"]
-    assert np.isclose(found.alpha, krippendorff.alpha(matrix, level_of_measurement="nominal")) and found.alpha_low < found.alpha < found.alpha_high
+    assert (
+        np.isclose(found.alpha, krippendorff.alpha(matrix, level_of_measurement="nominal"))
+        and found.alpha_low < found.alpha < found.alpha_high
+    )
     assert found.annotators == 3 and 90 <= found["rows"] <= 100 and 0.5 < found.same < 1
     assert agreement(labelled(**labels)).equals(agreement(labelled(**labels)))
 
 
 def test_alpha_by_hand_and_at_its_ends():
     assert agreement(labelled(a="1010", b="1010")).alpha.tolist() == [1.0, 1.0]
-    assert agreement(labelled(a="10", b="01")).alpha[0] == pytest.approx(1 - 3 * 4 / (2 * 2 * 2)), "two rows of 0 and 1: 1 - (n - 1) · Σo / (2 · n0 · n1)"
+    assert agreement(labelled(a="10", b="01")).alpha[0] == pytest.approx(1 - 3 * 4 / (2 * 2 * 2)), (
+        "two rows of 0 and 1: 1 - (n - 1) · Σo / (2 · n0 · n1)"
+    )
     same = agreement(labelled(a="111", b="111"))
     assert same.alpha.isna().all() and same.same.tolist() == [1, 1], "no disagreement was possible"
     with pytest.raises(ValueError, match="no row was labelled by two"):
@@ -212,7 +270,9 @@ def test_alpha_by_hand_and_at_its_ends():
 
 
 def test_agreement_by_bias_type():
-    labels = pd.concat([labelled(a="1010", b="1011").assign(bias_type="x"), labelled(a="1100", b="1100").assign(bias_type="y")])
+    labels = pd.concat(
+        [labelled(a="1010", b="1011").assign(bias_type="x"), labelled(a="1100", b="1100").assign(bias_type="y")]
+    )
     found = agreement(labels).set_index(["bias_type", "level"])
     assert found["rows"]["all", "phrase"] == 8 and found.alpha["y", "comment"] == 1 > found.alpha["x", "comment"]
 
@@ -231,7 +291,9 @@ def test_rules():
 
 
 def marked(phrases, share=1.0):
-    return phrases.assign(**{"bias sent": "1", "bias phrase": ["1" if i < share * len(phrases) else "0" for i in range(len(phrases))]})
+    return phrases.assign(
+        **{"bias sent": "1", "bias phrase": ["1" if i < share * len(phrases) else "0" for i in range(len(phrases))]}
+    )
 
 
 def test_splits(phrases):
@@ -242,19 +304,42 @@ def test_splits(phrases):
     comments = {k: {int(t.rsplit(" ", 1)[1]) // 2 for t in v} for k, v in texts.items()}
     assert not comments["train"] & comments["test"], "all phrases of a comment stand in one split"
     for part in parts.values():
-        assert (part.text1 != part.text2).all() and part.text2.str.contains("dog").all() and set(part.target1) <= {"cats", "cat"}
+        assert (
+            (part.text1 != part.text2).all()
+            and part.text2.str.contains("dog").all()
+            and set(part.target1) <= {"cats", "cat"}
+        )
         assert abs((part.target1 == "cat").mean() - 1 / 3) < 0.1, "stratified by target"
-    assert all(parts[k].equals(split(marked(phrases), CATS)[k]) for k in parts) and not parts["test"].equals(split(marked(phrases), CATS, seed=1)["test"])
-    assert {k: len(v) for k, v in split(marked(phrases), CATS, {"train": 40, "valid": 10, "test": 10}).items()} == {"train": 40, "valid": 10, "test": 10}
+    assert all(parts[k].equals(split(marked(phrases), CATS)[k]) for k in parts) and not parts["test"].equals(
+        split(marked(phrases), CATS, seed=1)["test"]
+    )
+    assert {k: len(v) for k, v in split(marked(phrases), CATS, {"train": 40, "valid": 10, "test": 10}).items()} == {
+        "train": 40,
+        "valid": 10,
+        "test": 10,
+    }
     for sizes in ({"train": 50, "valid": 10, "test": 10}, {"train": 0.98, "valid": 0.01, "test": 0.01}):
         with pytest.raises(ValueError, match="labelled as biased"):
             split(marked(phrases, 0.5), CATS, sizes)
 
 
 def test_a_phrase_without_a_counterfactual_is_only_trained_on(phrases):
-    more = pd.concat([phrases, phrases.assign(phrase=phrases.phrase.str.replace("cats|a cat", "lynxes", regex=True), id=phrases.id + "x", comment=phrases.comment + "x").iloc[:6]])
+    more = pd.concat(
+        [
+            phrases,
+            phrases.assign(
+                phrase=phrases.phrase.str.replace("cats|a cat", "lynxes", regex=True),
+                id=phrases.id + "x",
+                comment=phrases.comment + "x",
+            ).iloc[:6],
+        ]
+    )
     parts = split(marked(more), CATS)
-    assert (parts["train"].text1 == parts["train"].text2).sum() == 6 and (parts["test"].text1 != parts["test"].text2).all() and (parts["valid"].text1 != parts["valid"].text2).all()
+    assert (
+        (parts["train"].text1 == parts["train"].text2).sum() == 6
+        and (parts["test"].text1 != parts["test"].text2).all()
+        and (parts["valid"].text1 != parts["valid"].text2).all()
+    )
 
 
 def test_the_released_sizes_from_the_released_labels(corpus):
@@ -270,7 +355,10 @@ def test_the_released_sizes_from_the_released_labels(corpus):
 
 def test_tables(corpus, phrases):
     examples = table2()
-    assert examples.type.tolist() == ["Religion #1", "Religion #2", "Queerness", "Race", "Gender"] and examples.biased.all()
+    assert (
+        examples.type.tolist() == ["Religion #1", "Religion #2", "Queerness", "Race", "Gender"]
+        and examples.biased.all()
+    )
     labels = marked(phrases, 0.5)
     row = count_labels(labels, split(labels, CATS), "cats").iloc[0]
     assert row.tolist() == ["cats", 60, 60, 30, 18, 6, 6]
@@ -290,8 +378,14 @@ def test_a_corpus_of_ones_own(phrases, tmp_path, model_folder):
         filled(path, lambda i, flip=flip: int(i != flip))
     made = annotate(folder / "cats", CATS)
     given = read_sheets(made["sheets"])
-    by_two = (given[given[LABELS[0]] != ""].groupby("id").annotator.nunique() > 1).sum()  # also through different phrases
-    assert made["agreement"]["rows"].tolist() == [by_two, 10] and by_two >= 10 and made["table3"].biased_phrases.item() >= 58
+    by_two = (
+        given[given[LABELS[0]] != ""].groupby("id").annotator.nunique() > 1
+    ).sum()  # also through different phrases
+    assert (
+        made["agreement"]["rows"].tolist() == [by_two, 10]
+        and by_two >= 10
+        and made["table3"].biased_phrases.item() >= 58
+    )
     pairs = load_pairs("cats", "test", str(folder))
     assert len(pairs) == 12 and pairs.attrs["corpus"]["name"] == "pets" and own_bias_types(folder) == ["cats"]
     assert load_phrases("cats", "train", str(folder)).text.tolist() == made["splits"]["train"].text1.tolist()
@@ -304,18 +398,32 @@ def test_a_corpus_of_ones_own(phrases, tmp_path, model_folder):
 
 def test_reading_gives_back_what_was_written(phrases, tmp_path):
     """Quotes, commas, line ends and formulas in a comment survive."""
-    odd = phrases.iloc[:4].assign(comment=['say "cats", now', "=SUM(A1)", "two\nlines", "it’s 女孩"], phrase=["a", "b", "c", "d"])
+    odd = phrases.iloc[:4].assign(
+        comment=['say "cats", now', "=SUM(A1)", "two\nlines", "it’s 女孩"], phrase=["a", "b", "c", "d"]
+    )
     (path,) = make_sheets(odd, tmp_path)
     assert set(read_sheets(path, odd).comment) == set(odd.comment)
-    assert module._cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(module.GUIDELINES).readline().startswith("# Annotation")
+    assert module._cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(
+        module.GUIDELINES
+    ).readline().startswith("# Annotation")
 
 
 def test_a_comment_of_several_phrases_is_one_comment():
     """Three phrases of one comment and one of another: two comments; whoever called it biased once called it biased."""
-    rows = [(a, i, f"phrase {n}", label) for a, labels in (("one", "0101"), ("two", "0000")) for n, (i, label) in enumerate(zip("aaab", labels))]
-    labels = pd.DataFrame([(a, i, "", phrase, x, x) for a, i, phrase, x in rows], columns=["annotator", "id", "comment", "phrase", *LABELS])
+    rows = [
+        (a, i, f"phrase {n}", label)
+        for a, labels in (("one", "0101"), ("two", "0000"))
+        for n, (i, label) in enumerate(zip("aaab", labels))
+    ]
+    labels = pd.DataFrame(
+        [(a, i, "", phrase, x, x) for a, i, phrase, x in rows],
+        columns=["annotator", "id", "comment", "phrase", *LABELS],
+    )
     found = agreement(labels).set_index("level")
-    assert found.rows.to_dict() == {"comment": 2, "phrase": 4} and found.same.to_dict() == {"comment": 0.0, "phrase": 0.5}
+    assert found.rows.to_dict() == {"comment": 2, "phrase": 4} and found.same.to_dict() == {
+        "comment": 0.0,
+        "phrase": 0.5,
+    }
 
 
 def test_a_corpus_that_is_not_there(tmp_path):
@@ -326,7 +434,9 @@ def test_a_corpus_that_is_not_there(tmp_path):
     assert phrases_folder(tmp_path, "race") is None
     (tmp_path / "race" / "phrases.csv").write_text("")
     assert phrases_folder(tmp_path, "race") == tmp_path / "race"
-    with pytest.raises(FileNotFoundError, match="there is no folder .*no-corpus: expected the out_dir of a run of 02_retrieval"):
+    with pytest.raises(
+        FileNotFoundError, match="there is no folder .*no-corpus: expected the out_dir of a run of 02_retrieval"
+    ):
         phrases_folder(tmp_path / "no-corpus", "race")
     notebook = str(repo_root() / "nbs" / "02a_annotation.ipynb")
     with pytest.raises(papermill.PapermillExecutionError, match="there is no folder"):

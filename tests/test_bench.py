@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
 from conftest import pages, unavailable
+
 from redditbias_repro import models
-from redditbias_repro.registry import FetchError
 from redditbias_repro.records import read_records, repo_root
+from redditbias_repro.registry import FetchError
 
 
 def loaded(name):
@@ -53,7 +53,10 @@ def test_contenders_agree(bench, tmp_path, default_model, corpus, monkeypatch):
         perplexity, nll, over = bench.differences([found[other]], [found["loop"]])
         assert perplexity < 1e-4 and nll < 1e-4 and not len(over)
         assert found[other]["tokens"] == found["loop"]["tokens"] == found[other]["stats"]["tokens"]
-    assert found["loop"]["positions"] == found["loop"]["tokens"] + 6 and found["loop"]["flops"] > 2 * 134e6 * found["loop"]["tokens"]
+    assert (
+        found["loop"]["positions"] == found["loop"]["tokens"] + 6
+        and found["loop"]["flops"] > 2 * 134e6 * found["loop"]["tokens"]
+    )
     assert all(f["seconds"] > 0 and f["sentences"] == 6 for f in found.values())
 
 
@@ -87,7 +90,10 @@ def test_committed_steps_of_training_cost_what_is_allowed(committed):
     assert len(of_ours) == len(loaded("debias").CONTENDERS) - 4 == 11 and of_ours.ratio.max() <= 1.25
     packed, loops = (rows[rows.step.str.contains(kind)].ratio for kind in ("packed", "loops"))
     of = "of the time of plain language modelling on padded batches"
-    for said in (f"takes {packed.min():.2f} to {packed.max():.2f} {of}", f"as loops over sentences and pairs it takes {loops.min():.1f} to {loops.max():.1f} times as long"):
+    for said in (
+        f"takes {packed.min():.2f} to {packed.max():.2f} {of}",
+        f"as loops over sentences and pairs it takes {loops.min():.1f} to {loops.max():.1f} times as long",
+    ):
         assert said in " ".join(pages(committed).split()), said
     assert read_records(committed / "results", paper="bench", metric="debias").largest_difference.max() < 1e-5
     np.testing.assert_allclose(pd.read_csv(committed / "figures" / "bench" / "debias.csv").ratio, rows.ratio, rtol=1e-5)
@@ -117,5 +123,9 @@ def test_committed_scans_are_as_fast_as_is_asked(committed):
     assert caption in (committed / "figures" / "bench" / "retrieval.md").read_text(encoding="utf-8")
     readme = pages(committed)
     faster = records.median_seconds[bench.LOOP] / records.median_seconds[bench.ONE]
-    for said in (f"at {records.share_of_zstd[bench.ONE]:.2f} of the speed of", f"{faster:.1f} times as fast as by json", f"take {records.of_one_type[bench.FIVE]:.2f} times as long as one"):
+    for said in (
+        f"at {records.share_of_zstd[bench.ONE]:.2f} of the speed of",
+        f"{faster:.1f} times as fast as by json",
+        f"take {records.of_one_type[bench.FIVE]:.2f} times as long as one",
+    ):
         assert said in readme, said

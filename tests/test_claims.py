@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.papers.redditbias import CELL_CHECKS, UNDECIDED, check_claims, gather_cells
-from redditbias_repro.papers.redditbias import PUBLISHED_MODEL
+from redditbias_repro.papers.redditbias import CELL_CHECKS, PUBLISHED_MODEL, UNDECIDED, check_claims, gather_cells
 from redditbias_repro.plots import plot_changes
 from redditbias_repro.records import project_path
 from redditbias_repro.resampling import verdict_of
@@ -17,16 +16,24 @@ BEFORE = {"religion1": -4.0, "religion2": -5.0, "race": 1.0, "gender": -1.0, "or
 
 def lmb(after, seeds=(0,), model="m", before=BEFORE):
     """Rows as of `lmb_table`; `after(method, bias type, seed)` gives t. |t| > 2 is significant."""
-    rows = [("baseline", b, np.nan, t) for b, t in before.items()] + [(m, b, s, after(m, b, s)) for m in METHODS for b in before for s in seeds]
-    table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "t"]).assign(model=model, corpus="redditbias")
+    rows = [("baseline", b, np.nan, t) for b, t in before.items()] + [
+        (m, b, s, after(m, b, s)) for m in METHODS for b in before for s in seeds
+    ]
+    table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "t"]).assign(
+        model=model, corpus="redditbias"
+    )
     return table.assign(p=np.where(table.t.abs() > 2, 0.01, 0.3), significant=table.t.abs() > 2)
 
 
 def changes(verdict="less", change=0.2, **of):
     """Rows as of `lmb_changes`; `of` gives the verdicts of methods."""
     rows = [(m, b, 0.0, of.get(m, verdict), change) for m in METHODS for b in BIAS_TYPES]
-    table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "verdict", "change"]).assign(model="m", corpus="redditbias", gap_before=-0.2, direction="", overshoot=False)
-    return table.assign(gap_after=table.gap_before + table.change, bias_change=-0.1, bias_change_low=-0.15, bias_change_high=-0.05)
+    table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "verdict", "change"]).assign(
+        model="m", corpus="redditbias", gap_before=-0.2, direction="", overshoot=False
+    )
+    return table.assign(
+        gap_after=table.gap_before + table.change, bias_change=-0.1, bias_change_low=-0.15, bias_change_high=-0.05
+    )
 
 
 def tasks(**of):
@@ -40,7 +47,9 @@ def tasks(**of):
 
 def verdicts(cells):
     found = check_claims(cells)
-    return found.groupby(["check", "bias_type", "method"]).verdict.unique().map(lambda v: v[0] if len(v) == 1 else list(v))
+    return (
+        found.groupby(["check", "bias_type", "method"]).verdict.unique().map(lambda v: v[0] if len(v) == 1 else list(v))
+    )
 
 
 PAPER = {("LMD", "religion1"): -3.0, ("ADD", "religion2"): -3.0, ("HD", "race"): 3.0, ("CDA", "gender"): 3.0}
@@ -53,33 +62,70 @@ def as_the_paper(method, bias_type, seed):
 def test_what_the_paper_found_confirms_its_statements():
     found = verdicts(gather_cells(lmb(as_the_paper), changes(), None, tasks()))
     for m in ("HD", "CDA"):
-        assert found["removed", "religion1", m] == found["removed", "religion2", m] == found["reduces_and_preserves", "religion1", m] == "holds"
-    assert found["kept", "religion1", "LMD"] == found["kept", "religion2", "ADD"] == found["attenuated", "religion1", "LMD"] == "holds"
+        assert (
+            found["removed", "religion1", m]
+            == found["removed", "religion2", m]
+            == found["reduces_and_preserves", "religion1", m]
+            == "holds"
+        )
+    assert (
+        found["kept", "religion1", "LMD"]
+        == found["kept", "religion2", "ADD"]
+        == found["attenuated", "religion1", "LMD"]
+        == "holds"
+    )
     assert found["only_these_remove", "religion1 religion2", "HD CDA"] == "holds"
-    assert found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"] == found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"] == "holds"
+    assert (
+        found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"]
+        == found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"]
+        == "holds"
+    )
     assert found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"] == "holds"
-    assert found["biased", "religion1", "baseline"] == found["stereotypical_insignificant", "gender", "baseline"] == found["opposite_insignificant", "race", "baseline"] == "holds"
+    assert (
+        found["biased", "religion1", "baseline"]
+        == found["stereotypical_insignificant", "gender", "baseline"]
+        == found["opposite_insignificant", "race", "baseline"]
+        == "holds"
+    )
 
 
 def test_of_dialogpt_they_are_reproduced():
     found = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL)))
     assert found["removed", "religion1", "HD"] == found["biased", "religion2", "baseline"] == "reproduced"
-    opposite = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL, before={b: -t for b, t in BEFORE.items()})))
-    assert opposite["biased", "religion2", "baseline"] == "not reproduced" and opposite["removed", "religion1", "HD"].startswith("no case")
+    opposite = verdicts(
+        gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL, before={b: -t for b, t in BEFORE.items()}))
+    )
+    assert opposite["biased", "religion2", "baseline"] == "not reproduced" and opposite[
+        "removed", "religion1", "HD"
+    ].startswith("no case")
 
 
 def test_a_significant_overshoot_is_not_insignificant():
     found = verdicts(gather_cells(lmb(lambda m, b, s: 5.0), changes("more")))
-    assert found["removed", "religion1", "HD"] == found["kept", "religion1", "LMD"] == found["only_these_remove", "religion1 religion2", "HD CDA"] == "does not hold"
-    assert found["attenuated", "religion1", "LMD"] == found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"] == "does not hold"
-    assert found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"] == "does not hold", "all twelve are not a few"
+    assert (
+        found["removed", "religion1", "HD"]
+        == found["kept", "religion1", "LMD"]
+        == found["only_these_remove", "religion1 religion2", "HD CDA"]
+        == "does not hold"
+    )
+    assert (
+        found["attenuated", "religion1", "LMD"]
+        == found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"]
+        == "does not hold"
+    )
+    assert found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"] == "does not hold", (
+        "all twelve are not a few"
+    )
 
 
 def test_a_smaller_t_attenuates_nothing_unless_the_change_is_significant():
     cells = gather_cells(lmb(lambda m, b, s: -2.5), changes("undetermined"))
     assert verdicts(cells)["attenuated", "religion1", "LMD"] == "undetermined"
     assert verdicts(gather_cells(lmb(lambda m, b, s: -2.5)))["attenuated", "religion1", "LMD"] == "not measured"
-    assert verdicts(gather_cells(lmb(lambda m, b, s: -2.5), changes("equally")))["attenuated", "religion1", "LMD"] == "does not hold"
+    assert (
+        verdicts(gather_cells(lmb(lambda m, b, s: -2.5), changes("equally")))["attenuated", "religion1", "LMD"]
+        == "does not hold"
+    )
 
 
 def test_seeds_that_disagree_leave_it_open():
@@ -96,19 +142,33 @@ def test_all_seeds_together_decide_on_a_change():
 def test_losses_on_the_tasks():
     cells = gather_cells(lmb(as_the_paper), changes(), None, tasks(HD="loss", LMD="undetermined"))
     found = verdicts(cells)
-    assert found["reduces_and_preserves", "religion1", "HD"] == "does not hold" and found["reduces_and_preserves", "religion1", "CDA"] == "holds"
+    assert (
+        found["reduces_and_preserves", "religion1", "HD"] == "does not hold"
+        and found["reduces_and_preserves", "religion1", "CDA"] == "holds"
+    )
     assert found["no_negative_consequences", " ".join(BIAS_TYPES), "LMD"] == "undetermined"
     assert found["not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold"
     assert found["loses", "race", "LMD"] == "undetermined" and found["loses", "gender", "ADD"] == "does not hold"
-    assert verdicts(gather_cells(lmb(as_the_paper)))["not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "not measured"
+    assert (
+        verdicts(gather_cells(lmb(as_the_paper)))["not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"]
+        == "not measured"
+    )
 
 
 @pytest.mark.parametrize(
     "rise,low,high,verdict",
-    [(0.49, np.nan, np.nan, "does not hold"), (0.5, np.nan, np.nan, "holds"), (0.7, 0.52, 0.9, "holds"), (0.55, 0.45, 0.65, "undetermined"), (0.4, 0.3, 0.49, "does not hold")],
+    [
+        (0.49, np.nan, np.nan, "does not hold"),
+        (0.5, np.nan, np.nan, "holds"),
+        (0.7, 0.52, 0.9, "holds"),
+        (0.55, 0.45, 0.65, "undetermined"),
+        (0.4, 0.3, 0.49, "does not hold"),
+    ],
 )
 def test_a_drastic_rise_of_perplexity(rise, low, high, verdict):
-    lmp = pd.DataFrame([(b, rise, low, high) for b in BIAS_TYPES], columns=["bias_type", "rise", "rise_low", "rise_high"]).assign(model="m", method="LMD", train_seed=0.0, seeds=1)
+    lmp = pd.DataFrame(
+        [(b, rise, low, high) for b in BIAS_TYPES], columns=["bias_type", "rise", "rise_low", "rise_high"]
+    ).assign(model="m", method="LMD", train_seed=0.0, seeds=1)
     assert verdicts(gather_cells(lmb(as_the_paper), None, lmp))["raises_perplexity", "race", "LMD"] == verdict
 
 
@@ -119,14 +179,20 @@ def test_fewer_biases_than_the_model_it_was_made_from(general, verdict):
     found = check_claims(gather_cells(pd.concat([ours, theirs]))).set_index("check").loc["fewer_than_general"]
     assert found.verdict.split(":")[0] == verdict
     if general:
-        assert found.evidence == f"{PUBLISHED_MODEL}: significantly stereotypical on 2 (religion1, religion2); gpt2: significantly stereotypical on " + ("5 (religion1, religion2, race, gender, orientation)" if general < -2 else "0 (none)")
+        assert (
+            found.evidence
+            == f"{PUBLISHED_MODEL}: significantly stereotypical on 2 (religion1, religion2); gpt2: significantly stereotypical on "
+            + ("5 (religion1, religion2, race, gender, orientation)" if general < -2 else "0 (none)")
+        )
 
 
 def test_every_statement_has_a_check_and_a_verdict():
     said = pd.read_csv(project_path("data", "paper", "redditbias", "claims.csv"))
     found = check_claims(gather_cells(lmb(as_the_paper), changes(), None, tasks()))
     assert set(found.statement) == set(said.statement) and found.verdict.notna().all() and (found.verdict != "").all()
-    assert set(said.check[said.scope == "each"]) <= set(CELL_CHECKS) and {"interpretation", "associates"} <= set(UNDECIDED)
+    assert set(said.check[said.scope == "each"]) <= set(CELL_CHECKS) and {"interpretation", "associates"} <= set(
+        UNDECIDED
+    )
 
 
 def test_a_picture_of_changes_needs_one_model():
@@ -140,8 +206,15 @@ def test_a_picture_of_changes_needs_one_model():
 def test_tasks_with_fewer_seeds_than_the_bias():
     """LMB of three seeds, the tasks of one: its loss counts."""
     found = verdicts(gather_cells(lmb(as_the_paper, seeds=(0, 1, 2)), changes(), None, tasks(HD="loss", LMD="loss")))
-    assert found["reduces_and_preserves", "religion1", "HD"] == found["no_negative_consequences", " ".join(BIAS_TYPES), "LMD"] == "does not hold"
-    assert found["loses", "race", "LMD"] == "holds" and found["not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold"
+    assert (
+        found["reduces_and_preserves", "religion1", "HD"]
+        == found["no_negative_consequences", " ".join(BIAS_TYPES), "LMD"]
+        == "does not hold"
+    )
+    assert (
+        found["loses", "race", "LMD"] == "holds"
+        and found["not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold"
+    )
 
 
 def test_all_four_methods_must_tend_to_overshoot():
@@ -152,4 +225,9 @@ def test_all_four_methods_must_tend_to_overshoot():
 def test_without_the_model_before_nothing_is_a_case():
     alone = lmb(as_the_paper).query("method != 'baseline'")
     found = verdicts(gather_cells(alone, changes()))
-    assert found["removed", "religion1", "HD"] == found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"] == found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"] == "not measured"
+    assert (
+        found["removed", "religion1", "HD"]
+        == found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"]
+        == found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"]
+        == "not measured"
+    )

@@ -20,7 +20,9 @@ from redditbias_repro.specs import BIAS_TYPES, load_spec
 
 def test_installed_command():
     done = subprocess.run([str(Path(sys.executable).with_name("redditbias")), "--help"], capture_output=True, text=True)
-    assert done.returncode == 0 and all(c in done.stdout for c in ("measure", "score", "debias", "fetch", "specs", "report"))
+    assert done.returncode == 0 and all(
+        c in done.stdout for c in ("measure", "score", "debias", "fetch", "specs", "report")
+    )
 
 
 def test_help_names_what_is_allowed(capsys):
@@ -32,16 +34,26 @@ def test_help_names_what_is_allowed(capsys):
 
 def test_measure(model_folder, tmp_path, capsys):
     out = tmp_path / "out.json"
-    assert main(["measure", "--model", str(model_folder), "--bias-type", "race", "--corpus", "queries", "--out", str(out)]) == 0
+    assert (
+        main(["measure", "--model", str(model_folder), "--bias-type", "race", "--corpus", "queries", "--out", str(out)])
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "| race" in printed and "negative t: the stereotype is likelier" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
-    assert len(records) == 1 and records[0]["bias_type"] == "race" and records[0]["provenance"]["corpus"]["name"] == "queries"
+    assert (
+        len(records) == 1
+        and records[0]["bias_type"] == "race"
+        and records[0]["provenance"]["corpus"]["name"] == "queries"
+    )
 
 
 def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):
     out = tmp_path / "out.csv"
-    assert main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outlier-sd", "3", "--out", str(out)]) == 0
+    assert (
+        main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outlier-sd", "3", "--out", str(out)])
+        == 0
+    )
     lines = out.read_text().splitlines()
     assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,train_seed,corpus") and ",3.0," in lines[1]
 
@@ -49,7 +61,10 @@ def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):
 def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
     assert main(["measure", "--model", str(model_folder), "--bias-type", "gender"]) == 0
     captured = capsys.readouterr()
-    assert "Note: the released corpus could not be had" in captured.out and "Warning: gender: the released corpus could not be had" in captured.err
+    assert (
+        "Note: the released corpus could not be had" in captured.out
+        and "Warning: gender: the released corpus could not be had" in captured.err
+    )
 
 
 def test_score(model_folder, tmp_path, capsys):
@@ -58,8 +73,14 @@ def test_score(model_folder, tmp_path, capsys):
     assert main(["score", str(lines), "--model", str(model_folder)]) == 0
     captured = capsys.readouterr()
     printed = pd.read_csv(io.StringIO(captured.out))
-    assert list(printed.columns) == ["sentence", "nll", "n_tokens", "perplexity"] and "2 sentences" in captured.err and "as a tree" in captured.err
-    np.testing.assert_allclose(printed.perplexity, perplexity(*load_model(model_folder), ["they are lazy", "the women are nurses"]))
+    assert (
+        list(printed.columns) == ["sentence", "nll", "n_tokens", "perplexity"]
+        and "2 sentences" in captured.err
+        and "as a tree" in captured.err
+    )
+    np.testing.assert_allclose(
+        printed.perplexity, perplexity(*load_model(model_folder), ["they are lazy", "the women are nurses"])
+    )
     table = tmp_path / "table.csv"
     table.write_text("context,text\nthey, are lazy\n", encoding="utf-8")
     assert main(["score", str(table), "--model", str(model_folder), "--out", str(tmp_path / "out.csv")]) == 0
@@ -118,12 +139,35 @@ def test_specs(capsys):
 def test_debias_and_measure(corpus, model_folder, tmp_path, capsys):
     texts, out = tmp_path / "texts.txt", tmp_path / "debiased"
     texts.write_text("women are nurses\nthe woman is a maid\n\nshe is a clerk\n")
-    command = ["debias", "--model", str(model_folder), "--method", "ADD", "--bias-type", "gender", "--texts", str(texts), "--out", str(out), "--device", "cpu", "--epochs", "1"]
+    command = [
+        "debias",
+        "--model",
+        str(model_folder),
+        "--method",
+        "ADD",
+        "--bias-type",
+        "gender",
+        "--texts",
+        str(texts),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--epochs",
+        "1",
+    ]
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert f"written: {out} (ADD on 3 sentences" in printed and f"redditbias measure --model {out} --bias-type gender" in printed
+    assert (
+        f"written: {out} (ADD on 3 sentences" in printed
+        and f"redditbias measure --model {out} --bias-type gender" in printed
+    )
     assert main(["measure", "--model", str(out), "--bias-type", "gender", "--split", "valid"]) == 0
-    assert main([*command, "--seed", "1"]) == 2 and "holds a run that differs in seed: remove it, give another out_dir, or replace=True" in capsys.readouterr().err
+    assert (
+        main([*command, "--seed", "1"]) == 2
+        and "holds a run that differs in seed: remove it, give another out_dir, or replace=True"
+        in capsys.readouterr().err
+    )
     assert main([*command, "--seed", "1", "--replace"]) == 0
 
 
@@ -175,13 +219,19 @@ def no_model(monkeypatch):
 @pytest.mark.parametrize(
     "arguments,says",
     [
-        (["debias", "--out", "x", "--lambda-d", "-5"], "argument --lambda-d: '-5': expected a number from 0 to 1,000,000"),
+        (
+            ["debias", "--out", "x", "--lambda-d", "-5"],
+            "argument --lambda-d: '-5': expected a number from 0 to 1,000,000",
+        ),
         (["debias", "--out", "x", "--lambda-d", "nan"], "argument --lambda-d: 'nan'"),
         (["debias", "--out", "x", "--lambda-d", "inf"], "argument --lambda-d: 'inf'"),
         (["debias", "--out", "x", "--lambda-d", "1e30"], "argument --lambda-d: '1e30'"),
         (["debias", "--out", "x", "--lambda-lm", "-0.1"], "argument --lambda-lm: '-0.1'"),
         (["debias", "--out", "x", "--lambda-lm", "much"], "argument --lambda-lm: 'much'"),
-        (["debias", "--out", "x", "--seed", "-3"], "argument --seed: '-3': expected a whole number from 0 to 4,294,967,295"),
+        (
+            ["debias", "--out", "x", "--seed", "-3"],
+            "argument --seed: '-3': expected a whole number from 0 to 4,294,967,295",
+        ),
         (["debias", "--out", "x", "--seed", "5000000000"], "argument --seed: '5000000000'"),
         (["debias", "--out", "x", "--epochs", "0"], "argument --epochs: '0': expected a number above 0"),
         (["debias", "--out", "x", "--batch-size", "0"], "argument --batch-size: '0': expected a whole number from 1"),
@@ -208,7 +258,11 @@ def test_a_place_that_cannot_be_written_is_found_out_first(command, no_model, tm
     (tmp_path / "taken").mkdir()
     taken = tmp_path / "taken" / name
     taken.write_text("") if command[0] == "debias" else taken.mkdir()
-    for out, says in ((Path("file") / name, "cannot be written (Not a directory)"), (taken, f"expected the name of a {'folder' if name == 'o' else 'file'}"), (f"{'x' * 300}{name}", "cannot be written (File name too long)")):
+    for out, says in (
+        (Path("file") / name, "cannot be written (Not a directory)"),
+        (taken, f"expected the name of a {'folder' if name == 'o' else 'file'}"),
+        (f"{'x' * 300}{name}", "cannot be written (File name too long)"),
+    ):
         assert main([*command, "--out", str(out)]) == 2
         assert says in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "lines.txt", "taken"]
@@ -224,7 +278,10 @@ def test_scores_are_written_as_csv_or_parquet_only(name, no_model, tmp_path, cap
 def test_a_method_that_a_bias_type_cannot_do(no_model, tmp_path, capsys):
     assert main(["debias", "--method", "CADA", "--bias-type", "race", "--out", str(tmp_path / "x")]) == 2
     said = capsys.readouterr().err
-    assert "method CADA swaps attributes" in said and "race has no attribute_pairs: take one of LMD, ADD, HD, CDA, CTDA, FT" in said
+    assert (
+        "method CADA swaps attributes" in said
+        and "race has no attribute_pairs: take one of LMD, ADD, HD, CDA, CTDA, FT" in said
+    )
 
 
 # Files of sentences
@@ -232,7 +289,10 @@ def test_a_method_that_a_bias_type_cannot_do(no_model, tmp_path, capsys):
 
 def test_a_mark_and_other_line_breaks(model_folder, tmp_path, capsys):
     printed = []
-    for name, content in (("plain.txt", "they are lazy\nthe women are\u2028nurses\n"), ("marked.txt", "\ufeffthey are lazy\r\nthe women are\u2028nurses")):
+    for name, content in (
+        ("plain.txt", "they are lazy\nthe women are\u2028nurses\n"),
+        ("marked.txt", "\ufeffthey are lazy\r\nthe women are\u2028nurses"),
+    ):
         (tmp_path / name).write_bytes(content.encode())
         assert main(["score", str(tmp_path / name), "--model", str(model_folder)]) == 0
         printed.append(capsys.readouterr().out)
@@ -245,7 +305,16 @@ def test_a_mark_and_other_line_breaks(model_folder, tmp_path, capsys):
     assert table.n_tokens.tolist() == [2] and np.isclose(table.perplexity[0], expected[0])
 
 
-@pytest.mark.parametrize("content,lines", [("", []), ("\n", [""]), ("a", ["a"]), ("a\n\nb\r\n", ["a", "", "b"]), ("a\x0bb\x85c\rd\u2029e\n", ["a\x0bb\x85c\rd\u2029e"])])
+@pytest.mark.parametrize(
+    "content,lines",
+    [
+        ("", []),
+        ("\n", [""]),
+        ("a", ["a"]),
+        ("a\n\nb\r\n", ["a", "", "b"]),
+        ("a\x0bb\x85c\rd\u2029e\n", ["a\x0bb\x85c\rd\u2029e"]),
+    ],
+)
 def test_lines(content, lines, tmp_path):
     (tmp_path / "lines.txt").write_bytes(content.encode())
     assert read_lines(tmp_path / "lines.txt") == lines
@@ -281,7 +350,14 @@ def test_sentences_too_long_are_named_as_they_stand(model_folder, tmp_path, caps
     assert "texts in line 2 of" in said and "give --truncate" in said
 
 
-@pytest.mark.parametrize("content,says", [("", "has the columns : expected text"), ("id,text\n1,a\n2\n", "row 3 of"), ("text\na,b\n", "has 2 cells: expected 1")])
+@pytest.mark.parametrize(
+    "content,says",
+    [
+        ("", "has the columns : expected text"),
+        ("id,text\n1,a\n2\n", "row 3 of"),
+        ("text\na,b\n", "has 2 cells: expected 1"),
+    ],
+)
 def test_tables_that_are_none(content, says, no_model, tmp_path, capsys):
     (tmp_path / "t.csv").write_text(content)
     assert main(["score", str(tmp_path / "t.csv")]) == 2
@@ -318,11 +394,31 @@ def test_toml_of_nothing(capsys):
     "arguments,where,says",
     [
         (["measure"], "redditbias_repro.metrics.measure_lmb", "the same call goes on with the next one"),
-        (["score", "lines.txt"], "redditbias_repro.scoring.sequence_scores", "the same call begins anew; with a folder as --out it would go on"),
-        (["score", "lines.txt", "--out", "kept"], "redditbias_repro.scoring.sequence_scores", "in kept: the same call goes on where it stopped"),
-        (["debias", "--texts", "lines.txt", "--out", "new"], "redditbias_repro.debias.debias", "no checkpoint was written yet: the same call begins anew"),
-        (["debias", "--texts", "lines.txt", "--out", "old"], "redditbias_repro.debias.debias", "goes on from the last checkpoint in old.partial"),
-        (["retrieve", "RC.ndjson", "--out", "c.parquet"], "redditbias_repro.retrieval.retrieve", "the same call goes on with the file or query"),
+        (
+            ["score", "lines.txt"],
+            "redditbias_repro.scoring.sequence_scores",
+            "the same call begins anew; with a folder as --out it would go on",
+        ),
+        (
+            ["score", "lines.txt", "--out", "kept"],
+            "redditbias_repro.scoring.sequence_scores",
+            "in kept: the same call goes on where it stopped",
+        ),
+        (
+            ["debias", "--texts", "lines.txt", "--out", "new"],
+            "redditbias_repro.debias.debias",
+            "no checkpoint was written yet: the same call begins anew",
+        ),
+        (
+            ["debias", "--texts", "lines.txt", "--out", "old"],
+            "redditbias_repro.debias.debias",
+            "goes on from the last checkpoint in old.partial",
+        ),
+        (
+            ["retrieve", "RC.ndjson", "--out", "c.parquet"],
+            "redditbias_repro.retrieval.retrieve",
+            "the same call goes on with the file or query",
+        ),
         (["fetch"], "redditbias_repro.registry.fetch", "the same call goes on where it stopped"),
         (["report"], "redditbias_repro.reports.lmb_report", "nothing was changed"),
         (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
@@ -347,9 +443,23 @@ def test_ctrl_c_says_what_the_same_call_would_do(arguments, where, says, tmp_pat
 def test_ctrl_c_in_a_shell(model_folder, tmp_path):
     """A signal while the command works: one line, status 130, and the same call goes on."""
     lines, out = tmp_path / "lines.txt", tmp_path / "scores"
-    texts = [f"{who} number {i} are {what}" for i in range(30_000) for who, what in (("women", "nurses"), ("men", "officers"))]
+    texts = [
+        f"{who} number {i} are {what}"
+        for i in range(30_000)
+        for who, what in (("women", "nurses"), ("men", "officers"))
+    ]
     lines.write_text("\n".join(texts))
-    command = [str(Path(sys.executable).with_name("redditbias")), "score", str(lines), "--model", str(model_folder), "--out", str(out), "--device", "cpu"]
+    command = [
+        str(Path(sys.executable).with_name("redditbias")),
+        "score",
+        str(lines),
+        "--model",
+        str(model_folder),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         while run.poll() is None and not list(out.glob("part-*.parquet")):
             time.sleep(0.05)

@@ -3,8 +3,8 @@
 import json
 
 import numpy as np
-import papermill
 import pandas as pd
+import papermill
 import pytest
 import torch
 from conftest import CONFIGS, small_random, unavailable
@@ -23,10 +23,10 @@ from redditbias_repro.crg import (
     rescore_records,
     train_crg,
 )
-from redditbias_repro.registry import FetchError
 from redditbias_repro.finetune import MAX_TOKENS
 from redditbias_repro.generation import respond
 from redditbias_repro.records import record_path, repo_root, write_record
+from redditbias_repro.registry import FetchError
 from redditbias_repro.resampling import pack_dialogues, unpack_dialogues, verdict_of
 from redditbias_repro.text_metrics import bleu_of, bleu_test, meteor_kind
 
@@ -34,18 +34,34 @@ from redditbias_repro.text_metrics import bleu_of, bleu_test, meteor_kind
 
 
 def pairs():
-    return pd.DataFrame({"key": ["1", "2"], "context": [["hello there", "hi , who are you ?"], ["the women are nurses " * 60]], "response": ["me .", "they are lazy"], "references": [["me ."], ["they are lazy"]]})
+    return pd.DataFrame(
+        {
+            "key": ["1", "2"],
+            "context": [["hello there", "hi , who are you ?"], ["the women are nurses " * 60]],
+            "response": ["me .", "they are lazy"],
+            "references": [["me ."], ["they are lazy"]],
+        }
+    )
 
 
 def test_only_the_response_is_learned(tokenizer):
     first, long = encode_pairs(pairs(), tokenizer, max_tokens=64)
     learned = [i for i, y in zip(first["input_ids"], first["labels"]) if y != -100]
-    assert tokenizer.decode(learned) == "me .<eos>" and tokenizer.decode(first["input_ids"]) == "hello there<eos>hi , who are you ?<eos>me .<eos>"
-    assert len(long["input_ids"]) == 64 and tokenizer.decode(long["input_ids"]).endswith("nurses <eos>they are lazy<eos>"), "the beginning of the context is left out"
+    assert (
+        tokenizer.decode(learned) == "me .<eos>"
+        and tokenizer.decode(first["input_ids"]) == "hello there<eos>hi , who are you ?<eos>me .<eos>"
+    )
+    assert len(long["input_ids"]) == 64 and tokenizer.decode(long["input_ids"]).endswith(
+        "nurses <eos>they are lazy<eos>"
+    ), "the beginning of the context is left out"
     asked = encode_pairs(pairs(), tokenizer, 64, responses=False, reserve=24)
-    assert len(asked[1]["input_ids"]) == 40 and asked[0]["input_ids"] == first["input_ids"][: first["labels"].count(-100)]
+    assert (
+        len(asked[1]["input_ids"]) == 40 and asked[0]["input_ids"] == first["input_ids"][: first["labels"].count(-100)]
+    )
     long = encode_pairs(pairs(), tokenizer, responses=False, first=10)[1]["input_ids"]
-    assert long == encode_pairs(pairs(), tokenizer, 10_000, responses=False)[1]["input_ids"][:10], "the beginning, as the release has it"
+    assert long == encode_pairs(pairs(), tokenizer, 10_000, responses=False)[1]["input_ids"][:10], (
+        "the beginning, as the release has it"
+    )
 
 
 def test_a_tokenizer_without_an_end(tokenizer):
@@ -61,9 +77,23 @@ def test_a_tokenizer_without_an_end(tokenizer):
 
 
 def test_it_learns_to_answer(tokenizer, tmp_path):
-    table = pd.DataFrame({"key": "1", "context": [["the women"], ["the men"]] * 16, "response": ["they are lazy", "christians"] * 16})
-    model = train_crg(small_random(CONFIGS["gpt2"](len(tokenizer))), encode_pairs(table, tokenizer), tmp_path / "run", epochs=20, batch_size=8, learning_rate=5e-3, disable_tqdm=True)
-    assert respond(model, tokenizer, encode_pairs(table.iloc[:2], tokenizer, responses=False)) == ["they are lazy", "christians"] and not (tmp_path / "run").exists()
+    table = pd.DataFrame(
+        {"key": "1", "context": [["the women"], ["the men"]] * 16, "response": ["they are lazy", "christians"] * 16}
+    )
+    model = train_crg(
+        small_random(CONFIGS["gpt2"](len(tokenizer))),
+        encode_pairs(table, tokenizer),
+        tmp_path / "run",
+        epochs=20,
+        batch_size=8,
+        learning_rate=5e-3,
+        disable_tqdm=True,
+    )
+    assert (
+        respond(model, tokenizer, encode_pairs(table.iloc[:2], tokenizer, responses=False))
+        == ["they are lazy", "christians"]
+        and not (tmp_path / "run").exists()
+    )
 
 
 # --- corpora ---
@@ -71,13 +101,18 @@ def test_it_learns_to_answer(tokenizer, tmp_path):
 
 def own_corpus(folder):
     for split in ("train", "test"):
-        pd.DataFrame({"context": ["hello", "hello", "who are\nyou ?", ""], "response": ["hi", "hello !", "me", "x"]}).to_csv(folder / f"{split}.csv", index=False)
+        pd.DataFrame(
+            {"context": ["hello", "hello", "who are\nyou ?", ""], "response": ["hi", "hello !", "me", "x"]}
+        ).to_csv(folder / f"{split}.csv", index=False)
     return folder
 
 
 def test_a_corpus_of_ones_own(tmp_path):
     test = load_responses("test", str(own_corpus(tmp_path)))
-    assert test.context.tolist() == [["hello"], ["who are", "you ?"]] and test.references.tolist() == [["hi", "hello !"], ["me"]]
+    assert test.context.tolist() == [["hello"], ["who are", "you ?"]] and test.references.tolist() == [
+        ["hi", "hello !"],
+        ["me"],
+    ]
     assert len(load_responses("train", str(tmp_path))) == 3 and len(load_responses("train", str(tmp_path), 2)) == 2
     (tmp_path / "test.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"no column context and response; its columns are \['a', 'b'\]"):
@@ -99,10 +134,14 @@ def test_two_records():
     """BLEU-4 of what they hold, which is 16-bit numbers, lowest byte first."""
     better = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 300]])
     worse = better // [2, 2, 2, 2, 1, 1]
-    record = lambda counts, names="aab": {"values": {"statistics": pack_statistics(counts), "dialogues": pack_dialogues(names)}}
+    record = lambda counts, names="aab": {
+        "values": {"statistics": pack_statistics(counts), "dialogues": pack_dialogues(names)}
+    }
     assert pack_statistics(better)[-4:] == "2c01" and np.array_equal(read_statistics(pack_statistics(better)), better)
     found, change = compare(record(worse), record(better)), bleu_test(worse, better, "aab")
-    assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(bleu_of(better) - bleu_of(worse))
+    assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(
+        bleu_of(better) - bleu_of(worse)
+    )
     assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
     with pytest.raises(ValueError, match="not of the same examples"):
         compare(record(worse), record(better, "abb"))
@@ -112,9 +151,24 @@ def test_two_records():
 
 
 def test_a_record(model_folder, tmp_path):
-    record = measure_crg(str(model_folder), "tiny", "CDA", "race", str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
-    assert record["n"] == 2 and {"bleu_4", "nist_2", "meteor", "entropy_4", "distinct_2", "mean_length"} <= set(record["values"])
-    assert record["provenance"]["meteor"] == record["params"]["meteor_kind"] == meteor_kind() and set(record["params"]) == {*CRG_PARAMS, "train_seed"} and record["provenance"]["training"]["decoding"] == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False}
+    record = measure_crg(
+        str(model_folder),
+        "tiny",
+        "CDA",
+        "race",
+        str(own_corpus(tmp_path)),
+        batch_size=2,
+        out_dir=tmp_path / "run",
+        max_new_tokens=4,
+    )
+    assert record["n"] == 2 and {"bleu_4", "nist_2", "meteor", "entropy_4", "distinct_2", "mean_length"} <= set(
+        record["values"]
+    )
+    assert (
+        record["provenance"]["meteor"] == record["params"]["meteor_kind"] == meteor_kind()
+        and set(record["params"]) == {*CRG_PARAMS, "train_seed"}
+        and record["provenance"]["training"]["decoding"] == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False}
+    )
     assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
 
@@ -124,7 +178,15 @@ def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
     options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run")
     monkeypatch.setattr(module, "train_crg", lambda model, *args, **kwargs: model)
     monkeypatch.setattr(module, "respond", lambda model, tokenizer, rows, **kwargs: ["hi"] * len(rows))
-    variants = ({}, {"how": "dstc"}, {"preset": "release"}, {"num_beams": 2}, {"max_new_tokens": 5}, {"epochs": 2}, {"batch_size": 1})
+    variants = (
+        {},
+        {"how": "dstc"},
+        {"preset": "release"},
+        {"num_beams": 2},
+        {"max_new_tokens": 5},
+        {"epochs": 2},
+        {"batch_size": 1},
+    )
     records = [measure_crg(str(model_folder), **{**options, **v}) for v in variants]
     monkeypatch.setattr(module, "meteor_kind", lambda: "nltk")
     monkeypatch.setattr(text_metrics, "meteor", lambda *args: 20.0)
@@ -137,14 +199,28 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
     corpus = str(own_corpus(tmp_path))
     record = measure_crg(str(model_folder), corpus=corpus, batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
     new = ("dialogues", "entropy_4_max", "people_entropy_4", "people_entropy_4_max", "people_distinct_2")
-    old = {**record, "values": {k: v for k, v in record["values"].items() if k not in new} | {"bleu_4_low": -1.0}, "params": {k: record["params"][k] for k in ("train_pairs", "test_pairs", "train_seed")}}
+    old = {
+        **record,
+        "values": {k: v for k, v in record["values"].items() if k not in new} | {"bleu_4_low": -1.0},
+        "params": {k: record["params"][k] for k in ("train_pairs", "test_pairs", "train_seed")},
+    }
     path = write_record(old, tmp_path / "results")
     monkeypatch.setattr(module, "load_model", None)
     (written,) = rescore_records(tmp_path / "results", corpus)
     again = json.loads(written.read_text())
-    assert again["values"] == record["values"] and again["params"] == record["params"] and not path.exists() and written.name == record_path(record).name
-    assert "no model was run" in again["provenance"].pop("rescored")["how"] and again["provenance"] == json.loads(json.dumps(record["provenance"]))
-    assert rescore_records(tmp_path / "results", corpus) == [written] and len(list((tmp_path / "results").rglob("*.json"))) == 1
+    assert (
+        again["values"] == record["values"]
+        and again["params"] == record["params"]
+        and not path.exists()
+        and written.name == record_path(record).name
+    )
+    assert "no model was run" in again["provenance"].pop("rescored")["how"] and again["provenance"] == json.loads(
+        json.dumps(record["provenance"])
+    )
+    assert (
+        rescore_records(tmp_path / "results", corpus) == [written]
+        and len(list((tmp_path / "results").rglob("*.json"))) == 1
+    )
     with pytest.raises(ValueError, match="give its folder as corpus"):
         rescore_crg(old)
     zero = np.zeros_like(read_statistics(record["values"]["statistics"])).astype("<u2").tobytes().hex()
@@ -168,11 +244,25 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
 
 def test_the_notebook(corpus, model_folder, tmp_path):
     root = repo_root()
-    parameters = dict(model=str(model_folder), train_pairs=40, test_pairs=10, batch_size=8, max_new_tokens=5, out_dir=str(tmp_path / "run"), results_dir=str(tmp_path / "results"))
-    papermill.execute_notebook(str(root / "nbs" / "07_crg.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False)
+    parameters = dict(
+        model=str(model_folder),
+        train_pairs=40,
+        test_pairs=10,
+        batch_size=8,
+        max_new_tokens=5,
+        out_dir=str(tmp_path / "run"),
+        results_dir=str(tmp_path / "results"),
+    )
+    papermill.execute_notebook(
+        str(root / "nbs" / "07_crg.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False
+    )
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
     statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)
     assert len(statistics) == 10 and bleu_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
-    assert len(unpack_dialogues(record["values"].pop("dialogues"))) == 10 and torch.tensor(list(record["values"].values())).isfinite().all() and MAX_TOKENS == 128
+    assert (
+        len(unpack_dialogues(record["values"].pop("dialogues"))) == 10
+        and torch.tensor(list(record["values"].values())).isfinite().all()
+        and MAX_TOKENS == 128
+    )
     assert record["params"]["decoding"] == "greedy-new5" and record["params"]["train_split"] == "valid"

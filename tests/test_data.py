@@ -12,16 +12,16 @@ import pytest
 from redditbias_repro import corpora, data, specs
 from redditbias_repro.corpora import redditbias as release
 from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published
-from redditbias_repro.papers.redditbias import table3
 from redditbias_repro.data import load_pairs, load_phrases, read_pairs
 from redditbias_repro.debias import debias
-from redditbias_repro.tables import PAPER_METHODS, lmb_changes, lmb_table
 from redditbias_repro.metrics import measure_lmb
 from redditbias_repro.models import load_model, open_model
+from redditbias_repro.papers.redditbias import table3
 from redditbias_repro.records import data_file, record_path, write_record
 from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files, read_cells
 from redditbias_repro.search import measure_model, training_record
 from redditbias_repro.specs import BIAS_TYPES, load_spec
+from redditbias_repro.tables import PAPER_METHODS, lmb_changes, lmb_table
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
     "religion1": (720, 238, 238), "religion2": (720, 235, 236), "race": (763, 253, 254), "gender": (1521, 252, 253), "orientation": (720, 234, 235),
@@ -35,9 +35,13 @@ def test_released_pairs(corpus, bias_type):
         pairs = load_pairs(bias_type, split, "redditbias")
         assert list(pairs.columns) == COLUMNS and len(pairs) == size
         assert all(isinstance(t, str) and t.strip() for t in [*pairs.text1, *pairs.text2])
-        assert pairs.attrs["corpus"]["name"] == "redditbias" and all(len(h) == 40 for h in pairs.attrs["corpus"]["files"].values())
+        assert pairs.attrs["corpus"]["name"] == "redditbias" and all(
+            len(h) == 40 for h in pairs.attrs["corpus"]["files"].values()
+        )
         assert not pairs.text1.str.contains("<bos>|<eos>").any()
-        assert int((pairs.text1 == pairs.text2).sum()) <= (6 if split == "train" else 1)  # a few were released without a swap
+        assert int((pairs.text1 == pairs.text2).sum()) <= (
+            6 if split == "train" else 1
+        )  # a few were released without a swap
         assert (pairs.target1 != "").mean() > 0.98 and ((pairs.target1 == "") == (pairs.target2 == "")).all()
 
 
@@ -62,16 +66,27 @@ ATTRIBUTE_SIZES = {  # train, and all that was not trained on; of these, pairs i
 @pytest.mark.parametrize("bias_type", BIAS_TYPES)
 def test_released_attribute_swaps(corpus, bias_type):
     train, test = (load_pairs(bias_type, s, "redditbias", swap="attributes") for s in ("train", "test"))
-    assert (len(train), len(test), (train.text1 == train.text2).sum(), (test.text1 == test.text2).sum()) == ATTRIBUTE_SIZES[bias_type]
+    assert (
+        len(train),
+        len(test),
+        (train.text1 == train.text2).sum(),
+        (test.text1 == test.text2).sum(),
+    ) == ATTRIBUTE_SIZES[bias_type]
     assert list(train.columns) == list(test.columns) == ["text1", "text2", "attribute1", "attribute2"]
     assert train.text1.equals(load_pairs(bias_type, "train", "redditbias").text1)
     held_out = {t for s in ("valid", "test") for t in load_pairs(bias_type, s, "redditbias").text1}
     assert test.text1.isin(held_out).mean() > 0.97, "the phrases of valid and test, but for outliers"
-    assert ((test.attribute1 == "") == (test.text1 == test.text2)).all() and ((train.attribute1 == "") == (train.text1 == train.text2)).mean() > 0.99
+    assert ((test.attribute1 == "") == (test.text1 == test.text2)).all() and (
+        (train.attribute1 == "") == (train.text1 == train.text2)
+    ).mean() > 0.99
     spec = load_spec(f"redditbias/{bias_type}")
-    assert (test.text1.map(lambda t: len(spec.find_targets(t, 1))) == test.text2.map(lambda t: len(spec.find_targets(t, 1)))).mean() > 0.97, "the group stays"
+    assert (
+        test.text1.map(lambda t: len(spec.find_targets(t, 1))) == test.text2.map(lambda t: len(spec.find_targets(t, 1)))
+    ).mean() > 0.97, "the group stays"
     for p in (train, test):
-        assert set(p.attrs["corpus"]["files"]) < set(release.release_files()) and p.attrs["corpus"]["name"] == "redditbias"
+        assert (
+            set(p.attrs["corpus"]["files"]) < set(release.release_files()) and p.attrs["corpus"]["name"] == "redditbias"
+        )
 
 
 def test_noted_attributes_make_the_swap(corpus):
@@ -92,7 +107,9 @@ def test_released_files_that_do_not_pair(corpus, monkeypatch):
     lines = release._read_lines
     monkeypatch.setattr(release, "_read_lines", lambda key: lines(key)[:-1] if "swapped" in key else lines(key))
     for swap in SWAPS:
-        with pytest.raises(ValueError, match="does not hold the .* training sentences and then as many counterfactuals"):
+        with pytest.raises(
+            ValueError, match="does not hold the .* training sentences and then as many counterfactuals"
+        ):
             load_pairs("race", "train", "redditbias", swap)
 
 
@@ -123,13 +140,24 @@ def test_attribute_swaps_of_queries(monkeypatch):
 
 
 def test_records_of_attribute_swaps(corpus, model_folder):
-    made = {swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in SWAPS}
-    assert made["targets"]["params"] == {"outlier_sd": None} and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
+    made = {
+        swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in SWAPS
+    }
+    assert (
+        made["targets"]["params"] == {"outlier_sd": None}
+        and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
+    )
     assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 506
-    assert record_path(made["targets"]).name == "redditbias-race-test.json" and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
+    assert (
+        record_path(made["targets"]).name == "redditbias-race-test.json"
+        and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
+    )
 
 
-@pytest.mark.parametrize("bias_type,rows", [("religion1", 3554), ("religion2", 10584), ("race", 3000), ("gender", 3000), ("orientation", 7993)])
+@pytest.mark.parametrize(
+    "bias_type,rows",
+    [("religion1", 3554), ("religion2", 10584), ("race", 3000), ("gender", 3000), ("orientation", 7993)],
+)
 def test_annotations(corpus, bias_type, rows):
     annotations = load_annotations(bias_type)
     assert len(annotations) == rows and list(annotations.columns) == ["comment", "phrase", "bias_sent", "bias_phrase"]
@@ -163,13 +191,17 @@ def test_table3(corpus):
 def test_published_perplexities_are_the_released_ones(corpus):
     for b in BIAS_TYPES:
         for split in ("valid", "test"):
-            released = extract_published().query("bias_type == @b and split == @split")[["row", "perplexity1", "perplexity2"]]
+            released = extract_published().query("bias_type == @b and split == @split")[
+                ["row", "perplexity1", "perplexity2"]
+            ]
             kept = load_published(b, split)
             pd.testing.assert_frame_equal(kept, released.reset_index(drop=True), check_exact=True)
             assert kept.attrs["corpus"]["files"] == load_pairs(b, split, "redditbias").attrs["corpus"]["files"]
     header, *rows = data_file("published", release.PUBLISHED).read_text().splitlines()
     assert header == "bias_type,split,row,perplexity1,perplexity2" and len(rows) == 2428
-    assert {r.split(",")[0] for r in rows} == set(BIAS_TYPES) and all(float(x) > 1 for r in rows for x in r.split(",")[3:])
+    assert {r.split(",")[0] for r in rows} == set(BIAS_TYPES) and all(
+        float(x) > 1 for r in rows for x in r.split(",")[3:]
+    )
 
 
 @pytest.mark.parametrize("bias_type", BIAS_TYPES)
@@ -262,7 +294,10 @@ def made_up_paper(monkeypatch, tmp_path):
         'paper = "petbias"\ntitle = "Breed"\ntargets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["lazy", "greedy", "evil"]\n'
     )
     rooms.mkdir()
-    (rooms / "pairs.csv").write_text("split,text1,text2\n" + "\n".join(f"{s},cats are {a} {s},dogs are {a} {s}" for s in SPLITS for a in ("lazy", "sly", "vain", "odd")))
+    (rooms / "pairs.csv").write_text(
+        "split,text1,text2\n"
+        + "\n".join(f"{s},cats are {a} {s},dogs are {a} {s}" for s in SPLITS for a in ("lazy", "sly", "vain", "odd"))
+    )
     (rooms / "petbias.py").write_text(
         textwrap.dedent("""
             from pathlib import Path
@@ -281,12 +316,21 @@ def made_up_paper(monkeypatch, tmp_path):
 
 
 def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
-    assert data.corpora() == ("auto", "petbias", "redditbias", "queries") and data.bias_spec("petbias/race").title == "Breed" and data.bias_spec("race").title == "Race"
+    assert (
+        data.corpora() == ("auto", "petbias", "redditbias", "queries")
+        and data.bias_spec("petbias/race").title == "Breed"
+        and data.bias_spec("race").title == "Race"
+    )
     released = load_pairs("petbias/race", "valid")
-    assert released.attrs["corpus"]["name"] == "petbias" and released.text1.tolist() == [f"cats are {a} valid" for a in ("lazy", "sly", "vain", "odd")]
+    assert released.attrs["corpus"]["name"] == "petbias" and released.text1.tolist() == [
+        f"cats are {a} valid" for a in ("lazy", "sly", "vain", "odd")
+    ]
     assert load_phrases("petbias/race").text[0] == "cats are lazy train"
     assert sum(len(load_pairs("petbias/race", s, "queries")) for s in SPLITS) == 3
-    with pytest.raises(ValueError, match="corpus 'redditbias' has no bias type 'petbias/race': expected auto, queries, petbias, or files of your own"):
+    with pytest.raises(
+        ValueError,
+        match="corpus 'redditbias' has no bias type 'petbias/race': expected auto, queries, petbias, or files of your own",
+    ):
         load_pairs("petbias/race", corpus="redditbias")
     with pytest.raises(ValueError, match="bias type 'petbias/age' is unknown"):
         load_pairs("petbias/age")
@@ -294,14 +338,36 @@ def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
 
 def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp_path):
     net, tokenizer = load_model(str(model_folder), dtype="float32")
-    run = debias(net, tokenizer, data.bias_spec("petbias/race"), load_phrases("petbias/race").text, "ADD", tmp_path / "model", epochs=1, disable_tqdm=True)
+    run = debias(
+        net,
+        tokenizer,
+        data.bias_spec("petbias/race"),
+        load_phrases("petbias/race").text,
+        "ADD",
+        tmp_path / "model",
+        epochs=1,
+        disable_tqdm=True,
+    )
     debiased = open_model(run.folder)
-    records = [*measure_lmb(model_folder, ["petbias/race"], outlier_sd=[None]), *measure_model(debiased, "petbias/race", lmp_sentences=0), training_record(run, debiased)]
-    assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("petbias", "race", "petbias")} and len({r["model"] for r in records}) == 1
+    records = [
+        *measure_lmb(model_folder, ["petbias/race"], outlier_sd=[None]),
+        *measure_model(debiased, "petbias/race", lmp_sentences=0),
+        training_record(run, debiased),
+    ]
+    assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("petbias", "race", "petbias")} and len(
+        {r["model"] for r in records}
+    ) == 1
     for r in records:
         write_record(r, tmp_path / "results")
-    table, changes = lmb_table(folder=tmp_path / "results", paper="petbias"), lmb_changes(folder=tmp_path / "results", paper="petbias")
-    assert list(table[table.outlier_sd.isna()].method) == ["baseline", "ADD"] and changes.bias_type.tolist() == ["race"] and changes.n.tolist() == [4]
+    table, changes = (
+        lmb_table(folder=tmp_path / "results", paper="petbias"),
+        lmb_changes(folder=tmp_path / "results", paper="petbias"),
+    )
+    assert (
+        list(table[table.outlier_sd.isna()].method) == ["baseline", "ADD"]
+        and changes.bias_type.tolist() == ["race"]
+        and changes.n.tolist() == [4]
+    )
     assert not len(lmb_table(folder=tmp_path / "results")), "another paper's race is not RedditBias'"
 
 
@@ -319,8 +385,12 @@ CLAIMS = {  # what decides on a statement: of each model by itself, or of all of
 def test_claims_are_well_formed():
     said = read_cells(data_file("paper", "redditbias", "claims.csv").read_text(encoding="utf-8"))
     assert list(said.columns) == ["bias_type", "method", "check", "scope", "source", "statement"]
-    assert not said.duplicated(["bias_type", "method", "check", "source"]).any() and said.statement.str.len().gt(20).all()
-    assert all(r.check in CLAIMS[r.scope] for r in said.itertuples()) and set(said.check) == set().union(*CLAIMS.values())
+    assert (
+        not said.duplicated(["bias_type", "method", "check", "source"]).any() and said.statement.str.len().gt(20).all()
+    )
+    assert all(r.check in CLAIMS[r.scope] for r in said.itertuples()) and set(said.check) == set().union(
+        *CLAIMS.values()
+    )
     assert said.source.str.match(r"§(5|5\.2|7)(,|$)").all()
     for column, known in (("bias_type", BIAS_TYPES), ("method", PAPER_METHODS)):
         words = said[column].str.split()
@@ -330,7 +400,18 @@ def test_claims_are_well_formed():
 def test_claims_on_religion_and_on_the_rest():
     """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it; the other twelve have one tendency."""
     said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
-    cells = {c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()} for c, rows in said.groupby("check")}
+    cells = {
+        c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()}
+        for c, rows in said.groupby("check")
+    }
     religion = {(b, m) for b in ("religion1", "religion2") for m in ("LMD", "ADD", "HD", "CDA")}
-    assert cells["removed"] | cells["kept"] == religion and not cells["removed"] & cells["kept"] and cells["attenuated"] == cells["kept"] == {("religion1", "LMD"), ("religion2", "ADD")}
-    assert cells["mostly_mitigated"] == religion and len(cells["tends_to_overshoot"]) == 12 and not cells["tends_to_overshoot"] & religion
+    assert (
+        cells["removed"] | cells["kept"] == religion
+        and not cells["removed"] & cells["kept"]
+        and cells["attenuated"] == cells["kept"] == {("religion1", "LMD"), ("religion2", "ADD")}
+    )
+    assert (
+        cells["mostly_mitigated"] == religion
+        and len(cells["tends_to_overshoot"]) == 12
+        and not cells["tends_to_overshoot"] & religion
+    )

@@ -21,19 +21,24 @@ from redditbias_repro import debias as module
 from redditbias_repro.data import load_phrases
 from redditbias_repro.debias import Debiased, debias, load_debiased, mean_losses
 from redditbias_repro.losses import METHODS, Collator, Method, target_pairs
-from redditbias_repro.tables import lmb_table, lmp_table
 from redditbias_repro.metrics import lmp
 from redditbias_repro.models import hash_weights, load_model, open_model
 from redditbias_repro.records import FIELDS, read_records, repo_root, write_record
 from redditbias_repro.search import check_run, choose, measure_model, select, training_record
 from redditbias_repro.specs import BiasSpec, load_spec
+from redditbias_repro.tables import lmb_table, lmp_table
 
 ROOT = repo_root()
 SPEC = BiasSpec(
     targets1=["jews"], targets2=["christians"], pairs=[["jews", "christians"], ["jewish", "christian"]],
     attributes1=["greed*", "lazy", "violin"], name="small",
 )  # fmt: skip
-TEXTS = [f"{who} {how} {what}" for who in ("the jews", "jewish people", "the women") for how in ("are", "were") for what in ("greedy", "lazy", "a violin", "kind")]
+TEXTS = [
+    f"{who} {how} {what}"
+    for who in ("the jews", "jewish people", "the women")
+    for how in ("are", "were")
+    for what in ("greedy", "lazy", "a violin", "kind")
+]
 FAST = dict(batch_size=4, learning_rate=2e-3, disable_tqdm=True)
 LOSS_METHODS = ("LMD", "ADD", "HD")
 
@@ -64,14 +69,24 @@ def padded(tokenizer):
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 @pytest.mark.parametrize("name", LOSS_METHODS)
 def test_training_lowers_the_debiasing_loss_on_a_batch_held_out(padded, tmp_path, family, name):
-    held_out = ["the jews seem lazy and greedy", "jewish women are greedy", "the women were lazy people", "the jews have a violin"]
+    held_out = [
+        "the jews seem lazy and greedy",
+        "jewish women are greedy",
+        "the women were lazy people",
+        "the jews have a violin",
+    ]
     model = fresh(padded, family)
     before = mean_losses(model, padded, SPEC, held_out, name)["debias_loss"]
     run = debias(model, padded, SPEC, TEXTS, name, tmp_path / "run", **FAST, epochs=5)
     assert mean_losses(model, padded, SPEC, held_out, name)["debias_loss"] < before
-    assert set(run.history.columns) >= {"step", "epoch", "loss", "lm_loss", "debias_loss", "learning_rate"} and run.history.step.iloc[-1] == 30
+    assert (
+        set(run.history.columns) >= {"step", "epoch", "loss", "lm_loss", "debias_loss", "learning_rate"}
+        and run.history.step.iloc[-1] == 30
+    )
     plain = AutoModelForCausalLM.from_pretrained(run.folder)
-    assert hash_weights(plain) == hash_weights(model), "what is saved is what was trained, and loads with plain Transformers"
+    assert hash_weights(plain) == hash_weights(model), (
+        "what is saved is what was trained, and loads with plain Transformers"
+    )
     assert AutoTokenizer.from_pretrained(run.folder)("lazy jews")["input_ids"] == padded("lazy jews")["input_ids"]
 
 
@@ -96,17 +111,37 @@ def test_the_papers_settings_are_the_defaults(padded, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "DebiasTrainer", Spy)
     debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", disable_tqdm=True)
-    paper = dict(num_train_epochs=2, learning_rate=5e-5, weight_decay=0, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8)
+    paper = dict(
+        num_train_epochs=2, learning_rate=5e-5, weight_decay=0, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8
+    )
     assert {k: seen[k] for k in paper} == paper and module.BLOCK_SIZE == 36
 
 
 def test_only_the_loss_is_overridden():
-    assert set(vars(module.DebiasTrainer)) - {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"} == {"__init__", "compute_loss"}
+    assert set(vars(module.DebiasTrainer)) - {
+        "__module__",
+        "__qualname__",
+        "__doc__",
+        "__firstlineno__",
+        "__static_attributes__",
+    } == {"__init__", "compute_loss"}
 
 
 def trained(padded, folder, name, **options):
     model = fresh(padded, "llama")  # which has no dropout
-    debias(model, padded, SPEC, TEXTS, name, folder, max_grad_norm=0, optim="sgd", learning_rate=1e-3, disable_tqdm=True, **options)
+    debias(
+        model,
+        padded,
+        SPEC,
+        TEXTS,
+        name,
+        folder,
+        max_grad_norm=0,
+        optim="sgd",
+        learning_rate=1e-3,
+        disable_tqdm=True,
+        **options,
+    )
     return model
 
 
@@ -118,19 +153,37 @@ def assert_same_weights(a, b):
 @pytest.mark.parametrize("name", ["ADD-equation2", "CDA"])
 def test_gradient_accumulation_is_a_larger_batch(padded, tmp_path, name):
     """Four sentences twice before a step weigh as eight at once: the sum is over the tokens of all of them."""
-    found = [trained(padded, tmp_path / str(size), name, batch_size=size, grad_accum=accum) for size, accum in ((8, 1), (4, 2))]
+    found = [
+        trained(padded, tmp_path / str(size), name, batch_size=size, grad_accum=accum)
+        for size, accum in ((8, 1), (4, 2))
+    ]
     assert_same_weights(*found)
 
 
 @pytest.mark.parametrize("name", LOSS_METHODS)
 def test_accumulated_batches_of_the_release_weigh_each_by_itself(padded, tmp_path, name):
     """A step over two batches goes where the mean of the two batches' own objectives points."""
-    model = trained(padded, tmp_path / "run", name, batch_size=12, grad_accum=2, epochs=1, train_sampling_strategy="sequential", lr_scheduler_type="constant")
+    model = trained(
+        padded,
+        tmp_path / "run",
+        name,
+        batch_size=12,
+        grad_accum=2,
+        epochs=1,
+        train_sampling_strategy="sequential",
+        lr_scheduler_type="constant",
+    )
     ours, method, pairs = fresh(padded, "llama"), METHODS[name], target_pairs(SPEC, padded)
     loss = module.DebiasLoss(method, pairs, method.lambda_lm, method.lambda_d)
     sentences = module.training_sentences(SPEC, padded, TEXTS, name)
     halves = [Collator(0)(sentences[:12]), Collator(0)(sentences[12:])]
-    total = sum(loss(ours, ours(input_ids=b["input_ids"], attention_mask=b["attention_mask"], output_hidden_states=True), b) for b in halves) / 2
+    total = (
+        sum(
+            loss(ours, ours(input_ids=b["input_ids"], attention_mask=b["attention_mask"], output_hidden_states=True), b)
+            for b in halves
+        )
+        / 2
+    )
     total.backward()
     torch.optim.SGD(ours.parameters(), lr=1e-3).step()
     assert_same_weights(model, ours)
@@ -148,21 +201,33 @@ def test_packed_or_padded_a_run_ends_with_the_same_weights(padded, tmp_path, mon
 def test_a_model_that_reads_no_mask_of_its_own_is_padded(padded):
     assert module._can_pack(fresh(padded).train(), 36) and module._can_pack(fresh(padded, "llama"), 36)
     blind = fresh(padded)
-    blind.register_forward_pre_hook(lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True)
-    blind.transformer.register_forward_pre_hook(lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True)
+    blind.register_forward_pre_hook(
+        lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True
+    )
+    blind.transformer.register_forward_pre_hook(
+        lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True
+    )
     assert not module._can_pack(blind, 36) and blind.training is False
 
 
 def test_cda_is_plain_training_on_the_augmented_sentences(padded, tmp_path):
     model = fresh(padded)
     run = debias(model, padded, SPEC, TEXTS, "CDA", tmp_path / "run", **FAST)
-    assert run.settings["sentences"] == len(TEXTS) + 16 and "debias_loss" not in run.history and run.settings["lambda_d"] is None
+    assert (
+        run.settings["sentences"] == len(TEXTS) + 16
+        and "debias_loss" not in run.history
+        and run.settings["lambda_d"] is None
+    )
     assert run.history.loss.iloc[-1] < run.history.loss.iloc[0]
 
 
 def test_the_control_is_plain_training(padded, tmp_path):
     run = debias(fresh(padded), padded, SPEC, TEXTS, "FT", tmp_path / "run", **FAST)
-    assert run.settings["sentences"] == len(TEXTS) and "debias_loss" not in run.history and run.history.loss.iloc[-1] < run.history.loss.iloc[0]
+    assert (
+        run.settings["sentences"] == len(TEXTS)
+        and "debias_loss" not in run.history
+        and run.history.loss.iloc[-1] < run.history.loss.iloc[0]
+    )
 
 
 def test_a_method_of_ones_own(padded, tmp_path):
@@ -172,7 +237,9 @@ def test_a_method_of_ones_own(padded, tmp_path):
         seen.append(o.states.shape)
         return (o.states @ (o.targets1 - o.targets2).T).square().mean(-1)
 
-    run = debias(fresh(padded), padded, SPEC, TEXTS, Method(dot_products, lambda_d=1.0), tmp_path / "run", **FAST, epochs=1)
+    run = debias(
+        fresh(padded), padded, SPEC, TEXTS, Method(dot_products, lambda_d=1.0), tmp_path / "run", **FAST, epochs=1
+    )
     assert run.history.debias_loss.notna().all() and seen and run.settings["method"].endswith("dot_products")
 
 
@@ -220,9 +287,28 @@ def test_two_processes_train_as_one(padded, tmp_path):
     padded.save_pretrained(tmp_path / "base")
     (tmp_path / "two.py").write_text(TWO)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run([*command, str(tmp_path / "two.py"), str(tmp_path / "base"), str(tmp_path / "two"), str(ROOT / "tests")], capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [*command, str(tmp_path / "two.py"), str(tmp_path / "base"), str(tmp_path / "two"), str(ROOT / "tests")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    debias(model, padded, SPEC, TEXTS, "ADD-equation2", tmp_path / "one", batch_size=8, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
+    debias(
+        model,
+        padded,
+        SPEC,
+        TEXTS,
+        "ADD-equation2",
+        tmp_path / "one",
+        batch_size=8,
+        max_grad_norm=0,
+        optim="sgd",
+        learning_rate=1e-3,
+        train_sampling_strategy="sequential",
+        disable_tqdm=True,
+    )
     two = AutoModelForCausalLM.from_pretrained(tmp_path / "two")
     assert not (tmp_path / "two.partial").exists() and not list((tmp_path / "two").glob("*.bin"))
     for p, q in zip(two.parameters(), model.parameters()):
@@ -246,7 +332,9 @@ def stop_at(monkeypatch, step):
     monkeypatch.setattr(module, "DebiasTrainer", Stopping)
 
 
-@pytest.mark.parametrize("name,options", [("LMD", {}), ("HD", {"subspace_every": 5}), ("CDA", {}), ("ADD", {"grad_accum": 2})])
+@pytest.mark.parametrize(
+    "name,options", [("LMD", {}), ("HD", {"subspace_every": 5}), ("CDA", {}), ("ADD", {"grad_accum": 2})]
+)
 @pytest.mark.parametrize("step", [1, 4, 5])
 def test_a_run_that_was_stopped_ends_with_the_same_weights(padded, tmp_path, monkeypatch, name, options, step):
     """With dropout, in the middle of an epoch, between and after checkpoints."""
@@ -275,13 +363,22 @@ debias(model, tokenizer, SPEC, TEXTS * 20, "HD", sys.argv[2], **FAST, save_steps
 
 def test_a_run_that_was_killed_goes_on(model_folder, tmp_path):
     """SIGKILL at any moment, then the same command: the weights of a run that was left alone, and no second start from nothing."""
+
     def start(out):
-        return subprocess.Popen([sys.executable, "-c", KILLED, str(model_folder), str(out), str(ROOT / "tests")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(model_folder), str(out), str(ROOT / "tests")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
 
     cut = tmp_path / "cut"
     process = start(cut)
     deadline = time.time() + 120
-    while process.poll() is None and time.time() < deadline and not list(tmp_path.glob("cut.partial/checkpoint-*/trainer_state.json")):
+    while (
+        process.poll() is None
+        and time.time() < deadline
+        and not list(tmp_path.glob("cut.partial/checkpoint-*/trainer_state.json"))
+    ):
         time.sleep(0.02)
     assert process.poll() is None, process.stderr.read().decode()[-2000:]
     process.send_signal(signal.SIGKILL)
@@ -351,8 +448,23 @@ def test_what_cannot_be_trained_is_said(padded, tmp_path):
         object.__setattr__(broken, "pairs", ())
         debias(fresh(padded), padded, broken, TEXTS, "HD", tmp_path / "run")
     with pytest.raises(ValueError, match="has no output embeddings"):
-        debias(BertModel(BertConfig(vocab_size=len(padded), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)), padded, SPEC, TEXTS, "HD", tmp_path / "run")
-    with pytest.raises(ValueError, match="load it with dtype=\"float32\""):
+        debias(
+            BertModel(
+                BertConfig(
+                    vocab_size=len(padded),
+                    hidden_size=32,
+                    num_hidden_layers=1,
+                    num_attention_heads=2,
+                    intermediate_size=32,
+                )
+            ),
+            padded,
+            SPEC,
+            TEXTS,
+            "HD",
+            tmp_path / "run",
+        )
+    with pytest.raises(ValueError, match='load it with dtype="float32"'):
         debias(fresh(padded).bfloat16(), padded, SPEC, TEXTS, "HD", tmp_path / "run")
     with pytest.raises(ValueError, match="expected one of LMD, ADD, HD, CDA"):
         debias(fresh(padded), padded, SPEC, TEXTS, "hd", tmp_path / "run")
@@ -374,6 +486,7 @@ def test_a_disk_that_fills_up_loses_no_checkpoint(padded, tmp_path, monkeypatch)
     """The second checkpoint finds no room; once there is some, training goes on from the first."""
     usage = namedtuple("usage", "total used free")
     with monkeypatch.context() as m:
+
         class Full(module.DebiasTrainer):
             def _save_checkpoint(self, *args):
                 if self.state.global_step == 6:
@@ -399,7 +512,11 @@ def test_a_disk_that_fills_up_loses_no_checkpoint(padded, tmp_path, monkeypatch)
 def test_lm_perplexity():
     scores = pd.DataFrame({"nll": [2 * math.log(4), 6 * math.log(2), float("nan")], "n_tokens": [2, 6, 0]})
     found = lmp(scores)
-    assert found["perplexity"] == pytest.approx(2 ** (10 / 8)) and found["mean_sentence_perplexity"] == pytest.approx(3) and found["n_skipped"] == 1
+    assert (
+        found["perplexity"] == pytest.approx(2 ** (10 / 8))
+        and found["mean_sentence_perplexity"] == pytest.approx(3)
+        and found["n_skipped"] == 1
+    )
     with pytest.raises(ValueError, match="no sentence"):
         lmp(scores[2:])
 
@@ -410,22 +527,42 @@ def test_records_of_a_debiased_model(corpus, model_folder, tmp_path):
     phrases = load_phrases("religion1", "train", "redditbias").text[:40]
     run = debias(model, tokenizer, spec, phrases, "HD", tmp_path / "run", **FAST)
     debiased = open_model(run.folder, "cpu", "float32")
-    records = [*measure_model(debiased, "religion1", "redditbias", "valid", lmp_sentences=50), training_record(run, debiased)]
-    assert [r["metric"] for r in records] == ["lmb", "lmb", "lmp", "training"] and {r["model"] for r in records} == {run.settings["base_model"]}
-    assert run.settings["base_model"].startswith(f"{model_folder.name}@") and str(model_folder) not in json.dumps(records), "no machine's path"
+    records = [
+        *measure_model(debiased, "religion1", "redditbias", "valid", lmp_sentences=50),
+        training_record(run, debiased),
+    ]
+    assert [r["metric"] for r in records] == ["lmb", "lmb", "lmp", "training"] and {r["model"] for r in records} == {
+        run.settings["base_model"]
+    }
+    assert run.settings["base_model"].startswith(f"{model_folder.name}@") and str(model_folder) not in json.dumps(
+        records
+    ), "no machine's path"
     for r in records:
-        assert set(r) == set(FIELDS) and r["method"] == "HD" and r["bias_type"] == "religion1" and r["params"]["train_seed"] == 0
-        assert r["provenance"]["training"] == run.settings and r["provenance"]["model"]["weights_sha256"] == weights(run.folder)
+        assert (
+            set(r) == set(FIELDS)
+            and r["method"] == "HD"
+            and r["bias_type"] == "religion1"
+            and r["params"]["train_seed"] == 0
+        )
+        assert r["provenance"]["training"] == run.settings and r["provenance"]["model"]["weights_sha256"] == weights(
+            run.folder
+        )
         write_record(r, tmp_path / "results")
     (trained_on,) = records[-1]["provenance"]["corpus"]["files"]
     assert trained_on.endswith("swapped_targets_train.txt") and records[-1]["n"] == 40
     assert records[-1]["values"]["step"] == run.history.step.tolist()
-    assert lmb_table(folder=tmp_path / "results").train_seed.tolist() == [0.0, 0.0] and lmp_table(folder=tmp_path / "results").n.tolist() == [50]
+    assert lmb_table(folder=tmp_path / "results").train_seed.tolist() == [0.0, 0.0] and lmp_table(
+        folder=tmp_path / "results"
+    ).n.tolist() == [50]
 
 
 def test_select():
-    runs = pd.DataFrame({"lambda_d": [10, 50, 100], "t": [3.0, -0.5, 0.1], "lmp": [101.0, 140.0, 900.0], "lmp_before": [100.0] * 3})
-    assert select(runs)["lambda_d"] == select(runs[["lambda_d", "t"]])["lambda_d"] == select(runs, 10)["lambda_d"] == 100, "the highest p, whatever the perplexity"
+    runs = pd.DataFrame(
+        {"lambda_d": [10, 50, 100], "t": [3.0, -0.5, 0.1], "lmp": [101.0, 140.0, 900.0], "lmp_before": [100.0] * 3}
+    )
+    assert (
+        select(runs)["lambda_d"] == select(runs[["lambda_d", "t"]])["lambda_d"] == select(runs, 10)["lambda_d"] == 100
+    ), "the highest p, whatever the perplexity"
     assert select(runs, 0.5)["lambda_d"] == 50 and select(runs, 0.2)["lambda_d"] == 10
     assert select(runs, 0)["lambda_d"] == 10 and not select(runs, 0)["within"]
     with pytest.raises(ValueError, match="no runs"):
@@ -434,8 +571,27 @@ def test_select():
 
 def test_choose_reads_the_records_of_a_search(tmp_path):
     def record(metric, method, values, **params):
-        origin = {"training": {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": params.pop("d", 0)}, "git_changed": False, "model": {}, "corpus": {}}
-        return dict(paper="redditbias", metric=metric, bias_type="race" if method != "baseline" or metric == "lmb" else "all", method=method, model="m", corpus="redditbias", split="valid", n=2, values=values, seed=0, params=params, seconds=0, provenance=origin)
+        origin = {
+            "training": {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": params.pop("d", 0)},
+            "git_changed": False,
+            "model": {},
+            "corpus": {},
+        }
+        return dict(
+            paper="redditbias",
+            metric=metric,
+            bias_type="race" if method != "baseline" or metric == "lmb" else "all",
+            method=method,
+            model="m",
+            corpus="redditbias",
+            split="valid",
+            n=2,
+            values=values,
+            seed=0,
+            params=params,
+            seconds=0,
+            provenance=origin,
+        )
 
     for d, t, p in ((10, -1.5, 120.0), (50, 0.2, 130.0)):
         folder = tmp_path / str(d)
@@ -443,9 +599,16 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
             write_record(record("lmb", method, {"t": t_, "p": 0.1, "d_z": 0.1}, outlier_sd=None, d=d), folder)
             write_record(record("lmp", method, {"perplexity": p_}, d=d), folder)
     chosen = choose([tmp_path / "10", tmp_path / "50"], "HD", "race", 0.5, tmp_path / "results")
-    assert chosen == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 50} and type(chosen["batch_size"]) is int
+    assert (
+        chosen == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 50}
+        and type(chosen["batch_size"]) is int
+    )
     kept = read_records(tmp_path / "results", metric="search").set_index("lambda_d")
-    assert kept.chosen.to_dict() == {10: False, 50: True} and kept.lmp_rise[50] == pytest.approx(0.3) and set(kept.t_before) == {-3.0}
+    assert (
+        kept.chosen.to_dict() == {10: False, 50: True}
+        and kept.lmp_rise[50] == pytest.approx(0.3)
+        and set(kept.t_before) == {-3.0}
+    )
 
 
 # --- the notebook ---
@@ -453,14 +616,50 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
 
 @pytest.mark.parametrize("name", ["LMD", "ADD", "HD", "CDA"])
 def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
-    parameters = dict(method=name, bias_type="race", model=model_folder, corpus="redditbias", phrases=24, split="valid", lmp_sentences=20, epochs=1, batch_size=8, lambda_lm=0.5, lambda_d=2.0, seed=3, out_dir=tmp_path / "model", results_dir=tmp_path / "results")
-    command = [os.path.join(os.path.dirname(sys.executable), "papermill"), str(ROOT / "nbs" / "05_debias.ipynb"), str(tmp_path / "out.ipynb")]
-    done = subprocess.run([*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))], cwd=ROOT, capture_output=True, text=True)
+    parameters = dict(
+        method=name,
+        bias_type="race",
+        model=model_folder,
+        corpus="redditbias",
+        phrases=24,
+        split="valid",
+        lmp_sentences=20,
+        epochs=1,
+        batch_size=8,
+        lambda_lm=0.5,
+        lambda_d=2.0,
+        seed=3,
+        out_dir=tmp_path / "model",
+        results_dir=tmp_path / "results",
+    )
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "papermill"),
+        str(ROOT / "nbs" / "05_debias.ipynb"),
+        str(tmp_path / "out.ipynb"),
+    ]
+    done = subprocess.run(
+        [*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     records = read_records(tmp_path / "results")
-    assert set(records.method) == {"baseline", name} and set(records.metric) == {"lmb", "lmp", "training"} and set(records.split) == {"valid", "test", "train"}
+    assert (
+        set(records.method) == {"baseline", name}
+        and set(records.metric) == {"lmb", "lmp", "training"}
+        and set(records.split) == {"valid", "test", "train"}
+    )
     settings = load_debiased(tmp_path / "model").settings
-    wanted = {"method": name, "bias_type": "redditbias/race", "epochs": 1, "batch_size": 8, "seed": 3, "lambda_d": None if name == "CDA" else 2.0, "lambda_lm": None if name == "CDA" else 0.5}
+    wanted = {
+        "method": name,
+        "bias_type": "redditbias/race",
+        "epochs": 1,
+        "batch_size": 8,
+        "seed": 3,
+        "lambda_d": None if name == "CDA" else 2.0,
+        "lambda_lm": None if name == "CDA" else 0.5,
+    }
     assert {k: settings[k] for k in wanted} == wanted and settings["sentences"] == (48 if name == "CDA" else 24)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").num_parameters() > 0
     out = json.loads((tmp_path / "out.ipynb").read_text(encoding="utf-8"))
@@ -469,15 +668,46 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
 
 def test_the_notebook_on_ones_own_pairs(model_folder, tmp_path):
     """Trained on one CSV, measured on another."""
-    for name, who in (("train", "women are nurses,men are nurses\nthe woman is a maid,the man is a maid\n"), ("test", "she is a clerk,he is a clerk\nmy aunt is a cook,my uncle is a cook\nthe girl is a maid,the boy is a maid\n")):
+    for name, who in (
+        ("train", "women are nurses,men are nurses\nthe woman is a maid,the man is a maid\n"),
+        (
+            "test",
+            "she is a clerk,he is a clerk\nmy aunt is a cook,my uncle is a cook\nthe girl is a maid,the boy is a maid\n",
+        ),
+    ):
         (tmp_path / f"{name}.csv").write_text("text1,text2\n" + who)
-    parameters = dict(method="CDA", bias_type="gender", model=model_folder, corpus=tmp_path / "train.csv", test_corpus=tmp_path / "test.csv", lmp_sentences=0, epochs=1, seed=3, results_dir=tmp_path / "results")
-    command = [os.path.join(os.path.dirname(sys.executable), "papermill"), str(ROOT / "nbs" / "05_debias.ipynb"), str(tmp_path / "out.ipynb")]
-    done = subprocess.run([*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))], cwd=ROOT, capture_output=True, text=True)
+    parameters = dict(
+        method="CDA",
+        bias_type="gender",
+        model=model_folder,
+        corpus=tmp_path / "train.csv",
+        test_corpus=tmp_path / "test.csv",
+        lmp_sentences=0,
+        epochs=1,
+        seed=3,
+        results_dir=tmp_path / "results",
+    )
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "papermill"),
+        str(ROOT / "nbs" / "05_debias.ipynb"),
+        str(tmp_path / "out.ipynb"),
+    ]
+    done = subprocess.run(
+        [*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     records = read_records(tmp_path / "results").set_index(["metric", "method"])
-    assert set(records.corpus["lmb"]) == {"test"} and records.corpus["training"].item() == "train" and records.n["training"].item() == 4
-    assert set(records.seed["lmb"]) == {0} and records.train_seed["training"].item() == 3, "all training seeds are measured alike"
+    assert (
+        set(records.corpus["lmb"]) == {"test"}
+        and records.corpus["training"].item() == "train"
+        and records.n["training"].item() == 4
+    )
+    assert set(records.seed["lmb"]) == {0} and records.train_seed["training"].item() == 3, (
+        "all training seeds are measured alike"
+    )
 
 
 @pytest.mark.parametrize(
@@ -495,7 +725,9 @@ def test_an_unknown_value_gives_the_allowed_ones(wrong, says):
 
 
 def test_debiased_is_what_it_says():
-    assert [f for f in Debiased.__dataclass_fields__] == ["folder", "settings", "seconds", "history"] and set(METHODS) >= {"LMD", "ADD", "HD", "CDA", "CADA", "CTDA"}
+    assert [f for f in Debiased.__dataclass_fields__] == ["folder", "settings", "seconds", "history"] and set(
+        METHODS
+    ) >= {"LMD", "ADD", "HD", "CDA", "CADA", "CTDA"}
 
 
 def test_gradients_of_the_two_parts(padded):
@@ -503,15 +735,33 @@ def test_gradients_of_the_two_parts(padded):
     from redditbias_repro.search import gradient_norms
 
     model = fresh(padded, "llama")
-    found = gradient_norms(model, padded, SPEC, TEXTS, ("ADD", "ADD-equation2"), batch_size=len(TEXTS)).set_index("method")
+    found = gradient_norms(model, padded, SPEC, TEXTS, ("ADD", "ADD-equation2"), batch_size=len(TEXTS)).set_index(
+        "method"
+    )
     batch = Collator(0)(module.training_sentences(SPEC, padded, TEXTS, "FT"))
-    plain = torch.autograd.grad(model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"]).loss, list(model.parameters()), allow_unused=True)
+    plain = torch.autograd.grad(
+        model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"]).loss,
+        list(model.parameters()),
+        allow_unused=True,
+    )
     norm = math.sqrt(sum(float(g.square().sum()) for g in plain if g is not None))
     assert found.lm["ADD"] == pytest.approx(METHODS["ADD"].lambda_lm * norm, rel=1e-4)
-    assert found.ratio["ADD"] == pytest.approx(found.debias["ADD"] / found.lm["ADD"]) and found.ratio["ADD"] > 10 * found.ratio["ADD-equation2"] > 0
+    assert (
+        found.ratio["ADD"] == pytest.approx(found.debias["ADD"] / found.lm["ADD"])
+        and found.ratio["ADD"] > 10 * found.ratio["ADD-equation2"] > 0
+    )
 
 
-@pytest.mark.parametrize("wrong,says", [({"lambda_d": math.nan}, "lambda_d is nan"), ({"lambda_d": -1.0}, "lambda_d is -1"), ({"lambda_lm": -0.1}, "lambda_lm"), ({"subspace_every": 0}, "subspace_every is 0"), ({"learning_rate": -1.0}, "learning_rate is -1")])
+@pytest.mark.parametrize(
+    "wrong,says",
+    [
+        ({"lambda_d": math.nan}, "lambda_d is nan"),
+        ({"lambda_d": -1.0}, "lambda_d is -1"),
+        ({"lambda_lm": -0.1}, "lambda_lm"),
+        ({"subspace_every": 0}, "subspace_every is 0"),
+        ({"learning_rate": -1.0}, "learning_rate is -1"),
+    ],
+)
 def test_numbers_that_train_towards_bias_or_nothing(padded, tmp_path, wrong, says):
     with pytest.raises(ValueError, match=says):
         debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **{**FAST, **wrong})

@@ -33,7 +33,6 @@ from redditbias_repro.finetune import pad_right
 from redditbias_repro.records import repo_root, write_record
 from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
 
-
 # --- examples ---
 
 
@@ -48,7 +47,12 @@ def test_a_negative_is_never_the_truth(turns):
 
 def test_negatives_by_number_and_all():
     table, ontology = read_turns(DIALOGUES), collect_ontology(read_turns(DIALOGUES))
-    assert ontology == {"hotel-area": ("north", "south"), "hotel-book people": ("2",), "hotel-pricerange": ("cheap", "expensive"), "taxi-leaveAt": ("09:05", "10:00")}
+    assert ontology == {
+        "hotel-area": ("north", "south"),
+        "hotel-book people": ("2",),
+        "hotel-pricerange": ("cheap", "expensive"),
+        "taxi-leaveAt": ("09:05", "10:00"),
+    }
     one = make_examples(table, ontology)
     assert len(one) == 2 * 6 + 1, "people has no other value"
     every = make_examples(table, ontology, "all")
@@ -78,7 +82,10 @@ def test_the_question_is_never_cut_off(tokenizer):
 
 def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokenizer):
     classifier = DstClassifier(random_model).eval()
-    ids = [tokenizer(t)["input_ids"] for t in ("the women are nurses", "they", "christians and jews and muslims are people")]
+    ids = [
+        tokenizer(t)["input_ids"]
+        for t in ("the women are nurses", "they", "christians and jews and muslims are people")
+    ]
     alone = np.concatenate([predict_dst(classifier, [i]) for i in ids])
     np.testing.assert_allclose(predict_dst(classifier, ids), alone, rtol=2e-4)
     for pad in (0, 5):  # as in training
@@ -90,7 +97,10 @@ def test_the_head_reads_the_same_state_whatever_the_padding(random_model, tokeni
 
 def learnable(tokenizer, n=64):
     """Examples of several lengths, whose last word tells the label."""
-    ids = [tokenizer(f"{'the ' * (1 + i % 5)}{w} are {'lazy' if i % 2 else 'people'}")["input_ids"] for i, w in zip(range(n), ["women", "men", "jews", "nurses"] * n)]
+    ids = [
+        tokenizer(f"{'the ' * (1 + i % 5)}{w} are {'lazy' if i % 2 else 'people'}")["input_ids"]
+        for i, w in zip(range(n), ["women", "men", "jews", "nurses"] * n)
+    ]
     return ids, [i % 2 for i in range(n)]
 
 
@@ -100,8 +110,12 @@ def fresh(tokenizer):
 
 def test_it_learns(tokenizer, tmp_path):
     ids, labels = learnable(tokenizer)
-    classifier = train_dst(fresh(tokenizer), ids, labels, tmp_path / "run", epochs=8, batch_size=8, learning_rate=3e-3, disable_tqdm=True)
-    assert ((predict_dst(classifier, ids) > 0.5) == np.array(labels, bool)).mean() > 0.95 and not (tmp_path / "run").exists()
+    classifier = train_dst(
+        fresh(tokenizer), ids, labels, tmp_path / "run", epochs=8, batch_size=8, learning_rate=3e-3, disable_tqdm=True
+    )
+    assert ((predict_dst(classifier, ids) > 0.5) == np.array(labels, bool)).mean() > 0.95 and not (
+        tmp_path / "run"
+    ).exists()
 
 
 @pytest.mark.parametrize("n", [64, 61])
@@ -109,7 +123,15 @@ def test_batches_in_parts_are_the_same_batches(tokenizer, tmp_path, n):
     """Also where the last one is not full. (A model without dropout, which draws anew for each part; and an Adam that does not blow up rounding.)"""
     ids, labels = learnable(tokenizer, n)
     options = dict(epochs=1, batch_size=16, learning_rate=1e-3, adam_epsilon=1e-4, disable_tqdm=True)
-    whole, parts = (predict_dst(train_dst(small_random(CONFIGS["llama"](len(tokenizer))), ids, labels, tmp_path / str(k), at_a_time=k, **options), ids) for k in (16, 4))
+    whole, parts = (
+        predict_dst(
+            train_dst(
+                small_random(CONFIGS["llama"](len(tokenizer))), ids, labels, tmp_path / str(k), at_a_time=k, **options
+            ),
+            ids,
+        )
+        for k in (16, 4)
+    )
     np.testing.assert_allclose(parts, whole, rtol=1e-5)
 
 
@@ -141,7 +163,12 @@ def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
 def test_a_model_that_always_says_yes():
     labels = np.array([1, 0] * 50)
     scores = score_dst(labels, np.ones(100))
-    assert scores["f1"] == pytest.approx(2 / 3) and scores["accuracy"] == 0.5 and scores["recall"] == 1 and scores["precision"] == 0.5
+    assert (
+        scores["f1"] == pytest.approx(2 / 3)
+        and scores["accuracy"] == 0.5
+        and scores["recall"] == 1
+        and scores["precision"] == 0.5
+    )
     share = np.array([1] * 20 + [0] * 80)
     assert score_dst(share, np.ones(100))["f1"] == pytest.approx(2 * 0.2 / 1.2), "2p / (1 + p)"
     assert score_dst(labels, np.zeros(100))["f1"] == 0
@@ -153,7 +180,9 @@ def test_scores_by_counting():
     scores = score_dst(y, said_)
     true, false, missed = (sum(1 for a, b in zip(y, said_) if (a, b) == c) for c in ((1, 1), (0, 1), (1, 0)))
     precision, recall = true / (true + false), true / (true + missed)
-    assert scores["f1"] == pytest.approx(2 * precision * recall / (precision + recall)) and scores["accuracy"] == pytest.approx((300 - false - missed) / 300)
+    assert scores["f1"] == pytest.approx(2 * precision * recall / (precision + recall)) and scores[
+        "accuracy"
+    ] == pytest.approx((300 - false - missed) / 300)
     assert scores["precision"] == pytest.approx(precision) and scores["recall"] == pytest.approx(recall)
     assert scores["f1_low"] < scores["f1"] < scores["f1_high"] and scores == score_dst(y, said_)
     with pytest.raises(ValueError, match="expected as many of both"):
@@ -174,7 +203,11 @@ def clusters(rng, k=80):
 
 def test_intervals_cover_when_dialogues_are_drawn():
     """On simulated dialogues: nearly as often as they say by dialogue, far too seldom by example."""
-    truth, rng, hits = score_dst(*clusters(np.random.default_rng(1), 20_000)[:2], resamples=2)["f1"], np.random.default_rng(0), {True: 0, False: 0}
+    truth, rng, hits = (
+        score_dst(*clusters(np.random.default_rng(1), 20_000)[:2], resamples=2)["f1"],
+        np.random.default_rng(0),
+        {True: 0, False: 0},
+    )
     for _ in range(200):
         labels, said_, dialogue = clusters(rng)
         for by in hits:
@@ -190,7 +223,10 @@ def test_f1_can_fall_while_more_is_right():
     dialogues = np.tile(np.arange(40), 10)
     assert (after == labels).mean() > (before == labels).mean()
     change, correct = f1_test(labels, before, after, dialogues), mcnemar_test(before == labels, after == labels)
-    assert change["change"] == pytest.approx(score_dst(labels, after)["f1"] - score_dst(labels, before)["f1"]) and change["change"] < 0 < correct["only2"] - correct["only1"]
+    assert (
+        change["change"] == pytest.approx(score_dst(labels, after)["f1"] - score_dst(labels, before)["f1"])
+        and change["change"] < 0 < correct["only2"] - correct["only1"]
+    )
     assert change["change_low"] < change["change"] < change["change_high"] and 0 < change["p"] <= 1
     assert f1_test(labels, before, before, dialogues) == {"change": 0, "change_low": 0, "change_high": 0, "p": 1}
 
@@ -208,7 +244,12 @@ def test_mcnemar():
 
 def test_two_records():
     """What their bits say, and McNemar's test beside it."""
-    labels, one, two, dialogues = [1, 0] * 5, [1, 0, 1, 0, 1, 1, 0, 1, 0, 1], [0, 0, 1, 0, 1, 0, 1, 0, 1, 1], list("aaabbbccdd")
+    labels, one, two, dialogues = (
+        [1, 0] * 5,
+        [1, 0, 1, 0, 1, 1, 0, 1, 0, 1],
+        [0, 0, 1, 0, 1, 0, 1, 0, 1, 1],
+        list("aaabbbccdd"),
+    )
 
     def record(said_, labels=labels, dialogues=dialogues):
         values = {"labels": pack_bits(labels), "predictions": pack_bits(said_), "dialogues": pack_dialogues(dialogues)}
@@ -217,7 +258,9 @@ def test_two_records():
     found, change = compare(record(one), record(two)), f1_test(labels, one, two, dialogues)
     assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(0.8 - 6 / 11)
     assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
-    assert (found["only_before"], found["only_after"]) == (1, 4) and found["p_correct"] == pytest.approx(2 * (1 + 5) / 2**5)
+    assert (found["only_before"], found["only_after"]) == (1, 4) and found["p_correct"] == pytest.approx(
+        2 * (1 + 5) / 2**5
+    )
     for other in (record(two, labels=[0, 1] * 5), record(two, dialogues=list("aabbbbccdd"))):
         with pytest.raises(ValueError, match="not of the same examples"):
             compare(record(one), other)
@@ -229,13 +272,34 @@ def test_two_records():
 def test_a_record(model_folder, tmp_path):
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    record = measure_dst(str(model_folder), "tiny", "HD", "race", str(tmp_path), out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
+    record = measure_dst(
+        str(model_folder),
+        "tiny",
+        "HD",
+        "race",
+        str(tmp_path),
+        out_dir=tmp_path / "run",
+        epochs=1,
+        batch_size=4,
+        negatives="all",
+        disable_tqdm=True,
+    )
     values = record["values"]
-    assert record["n"] == 6 * 7 and {"f1", "f1_low", "accuracy", "joint_goal_accuracy"} <= set(values) and set(record["params"]) == {*DST_PARAMS, "train_seed"}
+    assert (
+        record["n"] == 6 * 7
+        and {"f1", "f1_low", "accuracy", "joint_goal_accuracy"} <= set(values)
+        and set(record["params"]) == {*DST_PARAMS, "train_seed"}
+    )
     labels, said_ = (unpack_bits(values[k], 42) for k in ("labels", "predictions"))
-    assert (labels == said_).mean() == pytest.approx(values["accuracy"]) and np.bincount(unpack_dialogues(values["dialogues"])).tolist() == [14, 21, 7]
-    assert {k: values[k] for k in ("f1", "f1_low", "f1_high")} == {k: v for k, v in score_dst(labels, said_, unpack_dialogues(values["dialogues"])).items() if k.startswith("f1")}
-    assert (record["model"], record["method"], record["bias_type"]) == ("tiny", "HD", "race") and record["provenance"]["training"]["train_split"] == "train"
+    assert (labels == said_).mean() == pytest.approx(values["accuracy"]) and np.bincount(
+        unpack_dialogues(values["dialogues"])
+    ).tolist() == [14, 21, 7]
+    assert {k: values[k] for k in ("f1", "f1_low", "f1_high")} == {
+        k: v for k, v in score_dst(labels, said_, unpack_dialogues(values["dialogues"])).items() if k.startswith("f1")
+    }
+    assert (record["model"], record["method"], record["bias_type"]) == ("tiny", "HD", "race") and record["provenance"][
+        "training"
+    ]["train_split"] == "train"
     assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
 
@@ -243,12 +307,25 @@ def test_a_record(model_folder, tmp_path):
 def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
     table = read_turns(DIALOGUES)
     examples = make_examples(table, collect_ontology(table))
-    plain, theirs = (tokenizer.decode(encode(table, examples.iloc[2:3], tokenizer, preset=p)[0]) for p in ("default", "release"))
-    assert plain.endswith(" hotel area north") and theirs.replace(" ", "").endswith("[SEP]inthenorthhotel-area-north") and "SEP" not in plain
+    plain, theirs = (
+        tokenizer.decode(encode(table, examples.iloc[2:3], tokenizer, preset=p)[0]) for p in ("default", "release")
+    )
+    assert (
+        plain.endswith(" hotel area north")
+        and theirs.replace(" ", "").endswith("[SEP]inthenorthhotel-area-north")
+        and "SEP" not in plain
+    )
     assert isinstance(DstClassifier(fresh(tokenizer), head="linear").head, torch.nn.Linear)
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    record = measure_dst(str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, preset="release", disable_tqdm=True)
+    record = measure_dst(
+        str(model_folder),
+        corpus=str(tmp_path),
+        out_dir=tmp_path / "run",
+        batch_size=4,
+        preset="release",
+        disable_tqdm=True,
+    )
     assert "-preset=release-" in write_record(record, tmp_path / "results").name
     with pytest.raises(ValueError, match="expected one of default, release"):
         measure_dst(str(model_folder), preset="other")
@@ -258,10 +335,15 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
     """A record as they were before, with `correct` alone: labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    record = measure_dst(str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, disable_tqdm=True)
+    record = measure_dst(
+        str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, disable_tqdm=True
+    )
     n, values = record["n"], record["values"]
     right = unpack_bits(values["labels"], n) == unpack_bits(values["predictions"], n)
-    old = {k: v for k, v in values.items() if k not in ("labels", "predictions", "dialogues")} | {"correct": pack_bits(right), "f1_low": 0.0}
+    old = {k: v for k, v in values.items() if k not in ("labels", "predictions", "dialogues")} | {
+        "correct": pack_bits(right),
+        "f1_low": 0.0,
+    }
     params = {k: record["params"][k] for k in ("negatives", "train_dialogues", "test_dialogues", "train_seed")}
     monkeypatch.setattr(module, "load_model", None)
     again = rescore_dst({**record, "values": old, "params": params}, str(tmp_path))
@@ -274,7 +356,10 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="these are not its examples"):
         rescore_dst({**record, "values": {**values, "f1": 0.123}}, str(tmp_path))
     path = write_record({**record, "values": old}, tmp_path / "results")
-    assert rescore_records(tmp_path / "results", str(tmp_path)) == [path] and json.loads(path.read_text())["values"] == values
+    assert (
+        rescore_records(tmp_path / "results", str(tmp_path)) == [path]
+        and json.loads(path.read_text())["values"] == values
+    )
     (tmp_path / "test.json").write_text(json.dumps(DIALOGUES) + " ")
     with pytest.raises(ValueError, match="test.json is not what the record was measured on"):
         rescore_dst(record, str(tmp_path))
@@ -300,13 +385,34 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
         measure_dst(str(model_folder), out_dir=tmp_path / "b", **options)
     monkeypatch.setattr(module, "train_dst", None)
     again = measure_dst(str(model_folder), out_dir=tmp_path / "b", **options)
-    assert again["values"] == whole["values"] and asked == [10, 10, 10, 10, 10, 2] and not list((tmp_path / "b").iterdir())
+    assert (
+        again["values"] == whole["values"] and asked == [10, 10, 10, 10, 10, 2] and not list((tmp_path / "b").iterdir())
+    )
 
 
 def test_the_notebook(corpus, model_folder, tmp_path):
     root = repo_root()
-    parameters = dict(model=str(model_folder), corpus="convlab", train_split="valid", train_dialogues=6, test_dialogues=4, batch_size=8, out_dir=str(tmp_path / "run"), results_dir=str(tmp_path / "results"))
-    papermill.execute_notebook(str(root / "nbs" / "06_dst.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False)
+    parameters = dict(
+        model=str(model_folder),
+        corpus="convlab",
+        train_split="valid",
+        train_dialogues=6,
+        test_dialogues=4,
+        batch_size=8,
+        out_dir=str(tmp_path / "run"),
+        results_dir=str(tmp_path / "results"),
+    )
+    papermill.execute_notebook(
+        str(root / "nbs" / "06_dst.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False
+    )
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
-    assert record["params"]["train_dialogues"] == 6 and record["params"]["test_dialogues"] == 4 and record["corpus"] == "convlab" and 0 <= record["values"]["f1"] <= 1
-    assert pd.Series(record["values"]).notna().all() and len(unpack_dialogues(record["values"]["dialogues"])) == record["n"]
+    assert (
+        record["params"]["train_dialogues"] == 6
+        and record["params"]["test_dialogues"] == 4
+        and record["corpus"] == "convlab"
+        and 0 <= record["values"]["f1"] <= 1
+    )
+    assert (
+        pd.Series(record["values"]).notna().all()
+        and len(unpack_dialogues(record["values"]["dialogues"])) == record["n"]
+    )

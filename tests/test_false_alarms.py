@@ -8,15 +8,21 @@ from scipy import stats
 
 from redditbias_repro import metrics
 from redditbias_repro.data import load_pairs
-from redditbias_repro.tables import ALARM_COLUMNS, BAND_COLUMNS, false_alarm_table, random_band
-from redditbias_repro.false_alarms import measure_false_alarms, measure_random, measure_swapped_labels, random_model, reference_band, small_gpt2
-from redditbias_repro.tables import lmb_table
+from redditbias_repro.false_alarms import (
+    measure_false_alarms,
+    measure_random,
+    measure_swapped_labels,
+    random_model,
+    reference_band,
+    small_gpt2,
+)
 from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.papers.redditbias import published_lmb
 from redditbias_repro.models import hash_weights, load_model
 from redditbias_repro.paired_tests import TESTS
+from redditbias_repro.papers.redditbias import published_lmb
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import perplexity
+from redditbias_repro.tables import ALARM_COLUMNS, BAND_COLUMNS, false_alarm_table, lmb_table, random_band
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +35,14 @@ def test_random_models_differ_by_seed_and_nothing_else(tokenizer):
     torch.manual_seed(5)
     state = torch.get_rng_state()
     first, other, again = (random_model(config, seed) for seed in (0, 1, 0))
-    assert hash_weights(first) == hash_weights(again) != hash_weights(other) and torch.equal(torch.get_rng_state(), state)
-    assert abs(first.transformer.h[0].attn.c_attn.weight.std() - 0.1) < 0.01 and (config.n_layer, config.n_embd) == (2, 64) and not first.training
+    assert hash_weights(first) == hash_weights(again) != hash_weights(other) and torch.equal(
+        torch.get_rng_state(), state
+    )
+    assert (
+        abs(first.transformer.h[0].attn.c_attn.weight.std() - 0.1) < 0.01
+        and (config.n_layer, config.n_embd) == (2, 64)
+        and not first.training
+    )
 
 
 def test_a_band_is_lmb_of_random_models(tokenizer):
@@ -39,7 +51,9 @@ def test_a_band_is_lmb_of_random_models(tokenizer):
     assert band.random_seed.tolist() == [3, 4] and (band.n == 40).all()
     ppl = perplexity(random_model(config, 4), tokenizer, [*pairs.text1, *pairs.text2])
     assert np.isclose(band.t[1], stats.ttest_rel(ppl[:40], ppl[40:]).statistic, rtol=1e-4)
-    pd.testing.assert_frame_equal(reference_band(random_model(config, 0), tokenizer, pairs, seeds=[4]), band[1:].reset_index(drop=True))
+    pd.testing.assert_frame_equal(
+        reference_band(random_model(config, 0), tokenizer, pairs, seeds=[4]), band[1:].reset_index(drop=True)
+    )
 
 
 def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
@@ -49,9 +63,18 @@ def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
     band = random_band(folder=tmp_path)
     pd.testing.assert_frame_equal(band, random_band(records))
     name = measure_lmb(str(model_folder), ["race"], "queries", "valid", [None])[0]["model"]
-    assert tuple(band.columns) == BAND_COLUMNS and band.bias_type.tolist() == ["race", "gender"] and set(band.models) == {3} and set(band.model) == {name}
+    assert (
+        tuple(band.columns) == BAND_COLUMNS
+        and band.bias_type.tolist() == ["race", "gender"]
+        and set(band.models) == {3}
+        and set(band.model) == {name}
+    )
     t = [r["values"]["t"] for r in records if r["bias_type"] == "race"]
-    assert len(set(t)) == 3 and (band.t_low[0], band.t_high[0]) == (min(t), max(t)) and not any("pairs" in r["values"] for r in records)
+    assert (
+        len(set(t)) == 3
+        and (band.t_low[0], band.t_high[0]) == (min(t), max(t))
+        and not any("pairs" in r["values"] for r in records)
+    )
     assert len(lmb_table(folder=tmp_path)) == 0  # they are no models that were measured
     assert len(random_band(folder=tmp_path / "none")) == 0
 
@@ -59,7 +82,10 @@ def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
         raise AssertionError("scored twice")
 
     monkeypatch.setattr(metrics, "sequence_scores", never)
-    assert [r["values"] for r in measure_random(str(model_folder), ["race", "gender"], range(3), "queries", "valid", device="cpu")] == [r["values"] for r in records]
+    assert [
+        r["values"]
+        for r in measure_random(str(model_folder), ["race", "gender"], range(3), "queries", "valid", device="cpu")
+    ] == [r["values"] for r in records]
 
 
 def test_false_alarms_are_counted(model_folder, tmp_path):
@@ -81,7 +107,11 @@ def test_swapped_labels_of_the_released_perplexities(corpus):
     assert set(by) == {"labels swapped by pair", "labels swapped by target"} and len(table) == 10
     assert (by["labels swapped by pair"][list(TESTS)] < 0.09).all().all()
     target = by["labels swapped by target"]
-    assert (target[["p_flip", "p_share_flip"]] < 0.09).all().all() and target.loc["religion1", "p"] > 0.5 and target.loc["race", "p_flip"] == 0  # five clusters cannot tell
+    assert (
+        (target[["p_flip", "p_share_flip"]] < 0.09).all().all()
+        and target.loc["religion1", "p"] > 0.5
+        and target.loc["race", "p_flip"] == 0
+    )  # five clusters cannot tell
 
 
 def test_records_without_pairs_are_left_out():

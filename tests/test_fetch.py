@@ -14,7 +14,16 @@ from redditbias_repro import registry as module
 from redditbias_repro.registry import ChecksumError, FetchError, fetch, git_blob_sha1
 
 CONTENT = bytes(range(256)) * 1200  # 300 kB, several chunks
-KEY, ENTRY = "me/corpus/a b/file.csv", {"repository": "me/corpus", "commit": "c0ffee", "path": "a b/file.csv", "bytes": str(len(CONTENT)), "license": "MIT"}
+KEY, ENTRY = (
+    "me/corpus/a b/file.csv",
+    {
+        "repository": "me/corpus",
+        "commit": "c0ffee",
+        "path": "a b/file.csv",
+        "bytes": str(len(CONTENT)),
+        "license": "MIT",
+    },
+)
 ENTRY["git_blob_sha1"] = git_blob_sha1(CONTENT)
 
 

@@ -9,18 +9,44 @@ import pytest
 import yaml
 from conftest import pages
 
-from redditbias_repro.papers.redditbias import check_claims, gather_cells
 from redditbias_repro.data import load_phrases
 from redditbias_repro.dst import score_dst
-from redditbias_repro.reports import changes_report, downstream_report, found_report, front_report, lmb_report, lmp_report
-from redditbias_repro.papers.redditbias import check_downstream, downstream_table, inconsistencies, table1, table1_differences, table3_wide
-from redditbias_repro.tables import crg_tests, dst_tests, record_origins, save_table, search_table, to_markdown
+from redditbias_repro.papers.redditbias import (
+    check_claims,
+    check_downstream,
+    downstream_table,
+    gather_cells,
+    inconsistencies,
+    published_lmb,
+    table1,
+    table1_differences,
+    table3_wide,
+)
 from redditbias_repro.plots import plot_downstream, plot_lmb, plot_lmp, plot_runs, save_figure
-from redditbias_repro.tables import LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
-from redditbias_repro.papers.redditbias import published_lmb
 from redditbias_repro.records import read_records, repo_root, write_record
+from redditbias_repro.reports import (
+    changes_report,
+    downstream_report,
+    found_report,
+    front_report,
+    lmb_report,
+    lmp_report,
+)
 from redditbias_repro.resampling import pack_bits, pack_dialogues, verdict_of
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
+from redditbias_repro.tables import (
+    LMB_COLUMNS,
+    crg_tests,
+    dst_tests,
+    lmb_changes,
+    lmb_table,
+    lmp_changes,
+    lmp_table,
+    record_origins,
+    save_table,
+    search_table,
+    to_markdown,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +59,9 @@ def test_twins(tmp_path):
     csv, md = save_table(table, tmp_path / "new" / "table", "A caption.")
     assert csv.read_text() == "name,t,n\na,-1.23457,1\n,,2\n"
     lines = md.read_text().splitlines()
-    assert [c.strip() for c in lines[2].split("|")[1:-1]] == ["a", "-1.23", "1"] and [c.strip() for c in lines[3].split("|")[1:-1]] == ["", "", "2"]
+    assert [c.strip() for c in lines[2].split("|")[1:-1]] == ["a", "-1.23", "1"] and [
+        c.strip() for c in lines[3].split("|")[1:-1]
+    ] == ["", "", "2"]
     assert lines[-1] == "A caption."
 
 
@@ -52,14 +80,26 @@ def test_table1_is_drawn_from_the_specifications():
 
 def test_table3_shows_the_papers_number_where_it_differs(corpus):
     wide = table3_wide()
-    assert wide.columns.name is None and wide["biased comments"].tolist() == ["1,099", "1,159", "1,182 (paper: 2,620)", "2,033 (paper: 2,081)", "1,119"]
+    assert wide.columns.name is None and wide["biased comments"].tolist() == [
+        "1,099",
+        "1,159",
+        "1,182 (paper: 2,620)",
+        "2,033 (paper: 2,081)",
+        "1,119",
+    ]
 
 
 def test_bars(published):
     figure = plot_lmb(published)
     ax = figure.axes[0]
     heights = [bar.get_height() for bar in ax.containers[0]]
-    assert np.allclose(heights, published.t) and [t.get_text() for t in ax.get_xticklabels()] == ["Religion #1", "Religion #2", "Race", "Gender", "Queerness"]
+    assert np.allclose(heights, published.t) and [t.get_text() for t in ax.get_xticklabels()] == [
+        "Religion #1",
+        "Religion #2",
+        "Race",
+        "Gender",
+        "Queerness",
+    ]
     assert sum(t.get_text() == "∗" for t in ax.texts) == 2 and "stereotype" in ax.get_ylabel()
 
 
@@ -71,7 +111,9 @@ def test_bars_of_several_models(published):
     marked = sorted((round(t.xy[0]), round(t.xy[1], 2)) for t in figure.axes[0].texts)
     religion = published.set_index("bias_type").t.round(2)
     assert marked == sorted((i, s * religion[b]) for i, b in enumerate(["religion1", "religion2"]) for s in (1, -1))
-    lacking = plot_lmb(pd.concat([published, other[other.bias_type != "religion1"]]))  # the asterisks stay with their types
+    lacking = plot_lmb(
+        pd.concat([published, other[other.bias_type != "religion1"]])
+    )  # the asterisks stay with their types
     assert sorted(round(t.xy[0]) for t in lacking.axes[0].texts) == [0, 1, 1]
     with pytest.raises(ValueError, match="select one corpus, split and outlier_sd"):
         plot_lmb(pd.concat([published, published]))
@@ -90,25 +132,44 @@ def debiased(published, t, significant=False, model="other", method="HD"):
 def perplexities(**of_methods):
     """A model of perplexity 100, and after debiasing for Religion #1."""
     rows = [("baseline", "all", 100.0, np.nan)] + [(m, "religion1", p, 0.0) for m, p in of_methods.items()]
-    return pd.DataFrame([dict(model="other", method=m, bias_type=b, train_seed=s, corpus="dialogpt-6k", n=2000, perplexity=p) for m, b, p, s in rows])
+    return pd.DataFrame(
+        [
+            dict(model="other", method=m, bias_type=b, train_seed=s, corpus="dialogpt-6k", n=2000, perplexity=p)
+            for m, b, p, s in rows
+        ]
+    )
 
 
 def test_a_band_of_models_without_knowledge(published):
     band = pd.DataFrame([(b, -3.0, 4.0, 3) for b in BIAS_TYPES], columns=["bias_type", "t_low", "t_high", "models"])
     figure = plot_lmb(published, band)
-    drawn = [c.get_paths()[0].get_extents() for c in figure.axes[0].collections if c.get_label() != "_nolegend_" or c.get_alpha() == 0.15]
-    assert [(e.y0, e.y1) for e in drawn if e.y1 == 4.0] == [(-3.0, 4.0)] * 5 and "3 models with random weights" in [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
+    drawn = [
+        c.get_paths()[0].get_extents()
+        for c in figure.axes[0].collections
+        if c.get_label() != "_nolegend_" or c.get_alpha() == 0.15
+    ]
+    assert [(e.y0, e.y1) for e in drawn if e.y1 == 4.0] == [(-3.0, 4.0)] * 5 and "3 models with random weights" in [
+        t.get_text() for t in figure.axes[0].get_legend().get_texts()
+    ]
 
 
 def test_bars_of_debiased_models(published):
     before = published.assign(model="other")
     table = pd.concat([debiased(published, 1.0, method="CDA"), debiased(published, -3.0, True), before])
     ax = plot_lmb(table).axes[0]
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["not debiased", "HD", "CDA"] and ax.get_title().startswith("other; ")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "not debiased",
+        "HD",
+        "CDA",
+    ] and ax.get_title().startswith("other; ")
     assert [bar.get_height() for bar in ax.containers[1]] == [-3.0] * 5 and len(ax.texts) == 5 + 2
-    seeds = pd.concat([before, debiased(published, -3.0, True), debiased(published, -1.0, False).assign(train_seed=1.0)])
+    seeds = pd.concat(
+        [before, debiased(published, -3.0, True), debiased(published, -1.0, False).assign(train_seed=1.0)]
+    )
     ax = plot_lmb(seeds).axes[0]
-    assert [bar.get_height() for bar in ax.containers[1]] == [-2.0] * 5 and len(ax.texts) == 2, "no asterisk where one seed has none"
+    assert [bar.get_height() for bar in ax.containers[1]] == [-2.0] * 5 and len(ax.texts) == 2, (
+        "no asterisk where one seed has none"
+    )
 
 
 def test_a_long_legend_hides_no_bar(published):
@@ -120,7 +181,11 @@ def test_a_long_legend_hides_no_bar(published):
 
 def test_bars_of_perplexities():
     ax = plot_lmp(perplexities(LMD=300.0, HD=110.0)).axes[0]
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["LMD", "HD", "not debiased: 100"] and ax.get_yscale() == "linear"
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "LMD",
+        "HD",
+        "not debiased: 100",
+    ] and ax.get_yscale() == "linear"
     assert plot_lmp(perplexities(LMD=900.0)).axes[0].get_yscale() == "log"
     with pytest.raises(ValueError, match="rows of one model"):
         plot_lmp(pd.concat([perplexities(LMD=300.0), perplexities(LMD=300.0).assign(n=100)]))
@@ -141,12 +206,34 @@ def test_curves_of_all_runs():
 
 def test_report_of_perplexities(tmp_path):
     assert lmp_report(tmp_path) == "" and len(lmp_table(folder=tmp_path)) == 0
-    fields = dict(paper="redditbias", metric="lmp", model="m", corpus="dialogpt-6k", split="test", n=6000, seed=0, seconds=0, provenance={})
-    for method, bias_type, value, params in (("baseline", "all", 50.0, {}), ("LMD", "race", 100.0, {"train_seed": 0}), ("LMD", "race", 200.0, {"train_seed": 1})):
-        values = {"perplexity": value, "mean_sentence_perplexity": value, "median_sentence_perplexity": value, "n_skipped": 0}
+    fields = dict(
+        paper="redditbias",
+        metric="lmp",
+        model="m",
+        corpus="dialogpt-6k",
+        split="test",
+        n=6000,
+        seed=0,
+        seconds=0,
+        provenance={},
+    )
+    for method, bias_type, value, params in (
+        ("baseline", "all", 50.0, {}),
+        ("LMD", "race", 100.0, {"train_seed": 0}),
+        ("LMD", "race", 200.0, {"train_seed": 1}),
+    ):
+        values = {
+            "perplexity": value,
+            "mean_sentence_perplexity": value,
+            "median_sentence_perplexity": value,
+            "n_skipped": 0,
+        }
         write_record({**fields, "method": method, "bias_type": bias_type, "values": values, "params": params}, tmp_path)
     text = lmp_report(tmp_path)
-    assert "141.4 (+183%)" in text and "Before debiasing: m: 50.0 on 6,000 references. Geometric means of 2 training seeds" in text
+    assert (
+        "141.4 (+183%)" in text
+        and "Before debiasing: m: 50.0 on 6,000 references. Geometric means of 2 training seeds" in text
+    )
 
 
 def test_report(tmp_path):
@@ -154,7 +241,9 @@ def test_report(tmp_path):
         write_record(r, tmp_path)
     first = lmb_table(folder=tmp_path).query("outlier_sd.isna()").set_index("bias_type")
     share = lambda b: f"{first.share[b]:.0%}"
-    assert f"-3.57* (-7.1*, {share('religion1')})" in lmb_report(tmp_path) and f" 1.17 (2.4*, {share('race')})" in lmb_report(tmp_path)
+    assert f"-3.57* (-7.1*, {share('religion1')})" in lmb_report(
+        tmp_path
+    ) and f" 1.17 (2.4*, {share('race')})" in lmb_report(tmp_path)
 
 
 def test_origins_name_every_model(committed):
@@ -171,16 +260,28 @@ def test_committed_table_is_made_from_the_committed_records(committed):
     assert tuple(kept.columns) == LMB_COLUMNS
     made = lmb_table(folder=committed / "results")
     made = made[made.swap == "targets"].reset_index(drop=True)
-    numbers = [c for c in LMB_COLUMNS if c not in ("model", "method", "bias_type", "corpus", "split", "swap", "significant")]
-    assert kept[["model", "method", "bias_type", "corpus", "split", "significant"]].equals(made[["model", "method", "bias_type", "corpus", "split", "significant"]])
+    numbers = [
+        c for c in LMB_COLUMNS if c not in ("model", "method", "bias_type", "corpus", "split", "swap", "significant")
+    ]
+    assert kept[["model", "method", "bias_type", "corpus", "split", "significant"]].equals(
+        made[["model", "method", "bias_type", "corpus", "split", "significant"]]
+    )
     np.testing.assert_allclose(kept[numbers].astype(float), made[numbers].astype(float), rtol=1e-5)
     for model in ("DialoGPT-small (published)", "smollm2-135m-instruct"):
-        rows = kept[(kept.model == model) & (kept.corpus == "redditbias") & kept.outlier_sd.isna() & (kept.split == "test") & (kept.method == "baseline")]
+        rows = kept[
+            (kept.model == model)
+            & (kept.corpus == "redditbias")
+            & kept.outlier_sd.isna()
+            & (kept.split == "test")
+            & (kept.method == "baseline")
+        ]
         assert list(rows.bias_type) == list(BIAS_TYPES)
 
 
 def test_readme_shows_the_committed_records(committed):
-    assert lmb_report(committed / "results") in pages(committed) and front_report(committed / "results") in (committed / "README.md").read_text(encoding="utf-8")
+    assert lmb_report(committed / "results") in pages(committed) and front_report(committed / "results") in (
+        committed / "README.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_the_committed_grid(committed):
@@ -191,18 +292,38 @@ def test_the_committed_grid(committed):
     searched = search_table(results)
     for (method, bias_type), tried in searched.groupby(["method", "bias_type"]):
         (chosen,) = tried[tried.chosen.astype(bool)].to_dict("records")
-        assert np.isnan(chosen["max_lmp_rise"]) is np.False_ or abs(chosen["t"]) == tried.t.abs().min(), "the highest p, where perplexity is not bounded"
-        runs = records[(records.method == method) & (records.metric == "training") & ((records.bias_type == bias_type) | method.endswith("equation2"))]
+        assert np.isnan(chosen["max_lmp_rise"]) is np.False_ or abs(chosen["t"]) == tried.t.abs().min(), (
+            "the highest p, where perplexity is not bounded"
+        )
+        runs = records[
+            (records.method == method)
+            & (records.metric == "training")
+            & ((records.bias_type == bias_type) | method.endswith("equation2"))
+        ]
         for settings in (p["training"] for p in runs.provenance):
-            assert all(settings[k] == chosen[k] for k in ("lambda_lm", "lambda_d", "batch_size", "grad_accum")) and settings["epochs"] == 2
-            assert settings.get("objective", "equation2") == ("equation2" if method.endswith("equation2") else "release")
+            assert (
+                all(settings[k] == chosen[k] for k in ("lambda_lm", "lambda_d", "batch_size", "grad_accum"))
+                and settings["epochs"] == 2
+            )
+            assert settings.get("objective", "equation2") == (
+                "equation2" if method.endswith("equation2") else "release"
+            )
     sizes = dict(zip(BIAS_TYPES, (720, 720, 763, 1521, 720)))
-    for (m, b, s), of_run in records[records.method.ne("baseline") & records.metric.isin(["lmb", "lmp", "training"])].groupby(["method", "bias_type", "train_seed"]):
-        assert {"lmb", "training"} <= set(of_run.metric) and len({p["model"]["weights_sha256"] for p in of_run.provenance}) == 1, (m, b, s)
+    for (m, b, s), of_run in records[
+        records.method.ne("baseline") & records.metric.isin(["lmb", "lmp", "training"])
+    ].groupby(["method", "bias_type", "train_seed"]):
+        assert {"lmb", "training"} <= set(of_run.metric) and len(
+            {p["model"]["weights_sha256"] for p in of_run.provenance}
+        ) == 1, (m, b, s)
         trained_on = of_run.provenance.iloc[0]["training"]["sentences"]
         assert trained_on == sizes[b] or m == "CDA" and 1.9 * sizes[b] < trained_on <= 2 * sizes[b]
     kept = records[(records.metric == "lmb") & records.method.isin(["LMD", "ADD", "HD"]) & records.outlier_sd.isna()]
-    assert kept.pairs.map(lambda p: isinstance(p, dict)).all() and set(kept.bias_type) >= {"religion1", "religion2", "race", "orientation"}
+    assert kept.pairs.map(lambda p: isinstance(p, dict)).all() and set(kept.bias_type) >= {
+        "religion1",
+        "religion2",
+        "race",
+        "orientation",
+    }
 
 
 def test_committed_tables_of_debiasing(committed):
@@ -210,16 +331,36 @@ def test_committed_tables_of_debiasing(committed):
     changes = lmb_changes(folder=results)
     changes = changes[(changes.swap == "targets") & (changes.split == "test") & changes.change.notna()]
     kept = pd.read_csv(figures / "changes.csv")
-    assert kept[["method", "bias_type", "verdict"]].values.tolist() == changes[["method", "bias_type", "verdict"]].values.tolist()
-    np.testing.assert_allclose(kept[["change", "bias_change", "bias_change_low"]], changes[["change", "bias_change", "bias_change_low"]].astype(float), rtol=1e-5)
-    lmb = lmb_table(folder=results).query("split == 'test' and swap == 'targets' and corpus == 'redditbias' and outlier_sd.isna()")
-    tasks = [t[t.change.notna()].assign(task=name) for name, t in (("dst", dst_tests(results)), ("crg", crg_tests(results)))]
+    assert (
+        kept[["method", "bias_type", "verdict"]].values.tolist()
+        == changes[["method", "bias_type", "verdict"]].values.tolist()
+    )
+    np.testing.assert_allclose(
+        kept[["change", "bias_change", "bias_change_low"]],
+        changes[["change", "bias_change", "bias_change_low"]].astype(float),
+        rtol=1e-5,
+    )
+    lmb = lmb_table(folder=results).query(
+        "split == 'test' and swap == 'targets' and corpus == 'redditbias' and outlier_sd.isna()"
+    )
+    tasks = [
+        t[t.change.notna()].assign(task=name) for name, t in (("dst", dst_tests(results)), ("crg", crg_tests(results)))
+    ]
     made = check_claims(gather_cells(lmb, changes, lmp_changes(folder=results), pd.concat(tasks)))
     kept = pd.read_csv(figures / "claims.csv", keep_default_na=False)
-    assert kept[["bias_type", "method", "check", "model", "verdict"]].values.tolist() == made[["bias_type", "method", "check", "model", "verdict"]].values.tolist()
-    np.testing.assert_allclose(pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5)
+    assert (
+        kept[["bias_type", "method", "check", "model", "verdict"]].values.tolist()
+        == made[["bias_type", "method", "check", "model", "verdict"]].values.tolist()
+    )
+    np.testing.assert_allclose(
+        pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5
+    )
     model = "smollm2-135m-instruct"
-    assert all((figures / f"{name}-{model}{s}").is_file() for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside", "changes") for s in (".svg", ".png"))
+    assert all(
+        (figures / f"{name}-{model}{s}").is_file()
+        for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside", "changes")
+        for s in (".svg", ".png")
+    )
     readme = pages(committed)
     assert lmp_report(results) in readme and changes_report(results) in readme
 
@@ -234,25 +375,48 @@ def test_the_committed_downstream_results(committed):
     config = yaml.safe_load((committed / "config" / "smollm.yaml").read_text())["dialogue"]
     for metric in ("dst", "crg"):
         found = records[records.metric == metric]
-        assert set(found.corpus) == {"convlab" if metric == "dst" else "multiwoz responses (convlab)"} and found.n.nunique() == 1 and all(found[k].eq(v).all() for k, v in config[metric].items() if k != "corpus")
+        assert (
+            set(found.corpus) == {"convlab" if metric == "dst" else "multiwoz responses (convlab)"}
+            and found.n.nunique() == 1
+            and all(found[k].eq(v).all() for k, v in config[metric].items() if k != "corpus")
+        )
         pairs = found.set_index(["method", "bias_type"])
-        assert ("baseline", "all") in pairs.index and all(("CDA", b) in pairs.index for b in BIAS_TYPES) and not pairs.index.duplicated().any()
+        assert (
+            ("baseline", "all") in pairs.index
+            and all(("CDA", b) in pairs.index for b in BIAS_TYPES)
+            and not pairs.index.duplicated().any()
+        )
         assert all(measured[key] == w for key, w in pairs.weights.items())
-    assert all(p["training"]["train_split"] == "valid" for p in records[records.metric == "dst"].provenance) and all(p["meteor"] == "meteor-1.5" for p in records[records.metric == "crg"].provenance)
-    for name, table in {"table4": downstream_table("f1", results), "table5": downstream_table("bleu_4", results), "tableC2": downstream_table("accuracy", results)}.items():
+    assert all(p["training"]["train_split"] == "valid" for p in records[records.metric == "dst"].provenance) and all(
+        p["meteor"] == "meteor-1.5" for p in records[records.metric == "crg"].provenance
+    )
+    for name, table in {
+        "table4": downstream_table("f1", results),
+        "table5": downstream_table("bleu_4", results),
+        "tableC2": downstream_table("accuracy", results),
+    }.items():
         kept = pd.read_csv(figures / f"{name}.csv")
         titles = [load_spec(f"redditbias/{b}").title for b in BIAS_TYPES]
         np.testing.assert_allclose(kept[titles], table[titles].astype(float), rtol=1e-5)
-        assert kept.settings.tolist() == table.settings.tolist() and kept.trained_on.tolist() == table.trained_on.tolist() and kept.method.tolist() == table.method.tolist()
+        assert (
+            kept.settings.tolist() == table.settings.tolist()
+            and kept.trained_on.tolist() == table.trained_on.tolist()
+            and kept.method.tolist() == table.method.tolist()
+        )
     kept, made = pd.read_csv(figures / "downstream_claims.csv"), check_downstream(results)
-    assert kept[["task", "bias_type", "method", "verdict"]].values.tolist() == made[["task", "bias_type", "method", "verdict"]].values.tolist()
+    assert (
+        kept[["task", "bias_type", "method", "verdict"]].values.tolist()
+        == made[["task", "bias_type", "method", "verdict"]].values.tolist()
+    )
     assert downstream_report(results) in pages(committed)
 
 
 def test_what_the_readme_says_of_the_tasks(committed):
     """Every number in its prose is the records'."""
     readme = " ".join(pages(committed).split())
-    dst, crg = (tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests))
+    dst, crg = (
+        tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests)
+    )
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
     dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
     said = f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}."
@@ -262,8 +426,17 @@ def test_what_the_readme_says_of_the_tasks(committed):
     paper = check_downstream(committed / "results").set_index("task").paper_change
     said += f" In the paper CDA's BLEU-4 falls too, by {-paper['crg'].max():.2f} to {-paper['crg'].min():.2f}, while its F1 rises by {paper['dst'].min():.4f} to {paper['dst'].max():.4f}."
     assert said in readme, said
-    assert len(dst) == len(crg) == 5 and (dst.change < 0).all() and (crg.change < 0).all() and crg.set_index("bias_type").verdict.eq("loss").to_dict() == {b: b == "race" for b in BIAS_TYPES} and dst.verdict.str.startswith("undetermined").all()
-    trained = read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues, read_records(committed / "results", paper="redditbias", metric="crg")
+    assert (
+        len(dst) == len(crg) == 5
+        and (dst.change < 0).all()
+        and (crg.change < 0).all()
+        and crg.set_index("bias_type").verdict.eq("loss").to_dict() == {b: b == "race" for b in BIAS_TYPES}
+        and dst.verdict.str.startswith("undetermined").all()
+    )
+    trained = (
+        read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues,
+        read_records(committed / "results", paper="redditbias", metric="crg"),
+    )
     assert set(trained[0]) == {100} and set(trained[1].train_pairs) == {500} and set(trained[1].test_pairs) == {200}
 
 
@@ -272,7 +445,9 @@ def test_what_the_pages_say_of_debiasing(committed):
     results, text = committed / "results", pages(committed)
     assert found_report(results) in text
     text = " ".join(text.split())
-    table = lmb_table(folder=results).query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and swap == 'targets' and outlier_sd.isna()")
+    table = lmb_table(folder=results).query(
+        "model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test' and swap == 'targets' and outlier_sd.isna()"
+    )
     own, seeds = table.set_index(["method", "bias_type"]), table.groupby(["method", "bias_type"]).t.mean()
     of = lambda m, b: f"{seeds[m, b]:.2f}"
     star = lambda m, b: own.significant.loc[[(m, b)]].all()
@@ -282,19 +457,38 @@ def test_what_the_pages_say_of_debiasing(committed):
         f"(t on logarithms {log['CDA', 'race']:.1f} and {log['CDA', 'gender']:.1f})",
     ]
     assert [x for x in said if x not in text] == []
-    assert not star("CDA", "religion1") and not star("CDA", "orientation") and star("CDA", "religion2") and seeds["CDA", "religion2"] < 0
+    assert (
+        not star("CDA", "religion1")
+        and not star("CDA", "orientation")
+        and star("CDA", "religion2")
+        and seeds["CDA", "religion2"] < 0
+    )
     assert all((own.p_log.loc[[("CDA", b)]] < 0.05).all() and not star("CDA", b) for b in ("race", "gender"))
     losses = ["LMD-equation2", "ADD-equation2", "HD-equation2"]
-    assert [b for b in BIAS_TYPES if all(star(m, b) and seeds[m, b] < min(0, seeds["baseline", b]) for m in losses)] == ["religion1", "religion2", "gender", "orientation"]
+    assert [
+        b for b in BIAS_TYPES if all(star(m, b) and seeds[m, b] < min(0, seeds["baseline", b]) for m in losses)
+    ] == ["religion1", "religion2", "gender", "orientation"]
     changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
-    cells = changes[changes.change.notna() & changes.method.isin(["LMD", "ADD", "HD"])].sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
+    cells = (
+        changes[changes.change.notna() & changes.method.isin(["LMD", "ADD", "HD"])]
+        .sort_values("train_seed", na_position="first")
+        .drop_duplicates(["method", "bias_type"])
+    )
     queer = cells[cells.bias_type == "orientation"].set_index("method").verdict
-    assert queer[["LMD", "HD"]].eq("less").all() and all(seeds[m, "orientation"] < seeds["baseline", "orientation"] for m in ("LMD", "HD"))
-    kept = cells[cells.overshoot.astype(bool) & np.array([not star(m, b) for m, b in zip(cells.method, cells.bias_type)])]
-    assert (kept.gap_after.abs() > 0.8 * kept.gap_before.abs()).any(), "insignificant by t, and as large a gap on the other side"
+    assert queer[["LMD", "HD"]].eq("less").all() and all(
+        seeds[m, "orientation"] < seeds["baseline", "orientation"] for m in ("LMD", "HD")
+    )
+    kept = cells[
+        cells.overshoot.astype(bool) & np.array([not star(m, b) for m, b in zip(cells.method, cells.bias_type)])
+    ]
+    assert (kept.gap_after.abs() > 0.8 * kept.gap_before.abs()).any(), (
+        "insignificant by t, and as large a gap on the other side"
+    )
     rises = lmp_changes(folder=results).query("method == 'LMD'")
     assert (rises.rise > 0).all() and (rises.rise_calibrated >= rises.rise).all()
-    assert not changes.method.isin(["CDA"]).any() or changes[changes.method == "CDA"].change.isna().all(), "then the test of the change is to be told"
+    assert not changes.method.isin(["CDA"]).any() or changes[changes.method == "CDA"].change.isna().all(), (
+        "then the test of the change is to be told"
+    )
 
 
 def test_what_the_pages_say_of_stars(committed):
@@ -302,7 +496,10 @@ def test_what_the_pages_say_of_stars(committed):
     alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
     flips = alarms.set_index(["model", "bias_type"]).p_flip
     assert flips.idxmax()[1] == "religion1" and flips.drop(index="religion1", level=1).max() < 0.1 < flips.max()
-    assert f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in text and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in text
+    assert (
+        f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in text
+        and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in text
+    )
 
 
 # --- Tables 4, 5, C.1, C.2 ---
@@ -315,23 +512,72 @@ def test_the_papers_numbers_are_typed_right():
         pytest.skip("the paper's text is not here")
     tables = []
     for table in re.findall(r"<table.*?</table>", texts[0].read_text(encoding="utf-8"), re.S):
-        rows = [[re.sub("<[^>]*>", "", c).strip() for c in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", r, re.S)] for r in re.findall(r"<tr>(.*?)</tr>", table, re.S)]
+        rows = [
+            [re.sub("<[^>]*>", "", c).strip() for c in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", r, re.S)]
+            for r in re.findall(r"<tr>(.*?)</tr>", table, re.S)
+        ]
         tables += [rows[1:]] if rows[0][0] == "Model" else []
     kept = pd.read_csv(repo_root() / "data" / "paper" / "redditbias" / "downstream.csv")
     assert len(tables) == kept.metric.nunique() == 7
     for theirs, (_, ours) in zip(tables, kept.groupby("metric", sort=False)):
-        assert [["baseline" if r[0] == "DialoGPT" else r[0], *map(float, r[1:])] for r in theirs] == ours[["method", *BIAS_TYPES]].values.tolist()
+        assert [["baseline" if r[0] == "DialoGPT" else r[0], *map(float, r[1:])] for r in theirs] == ours[
+            ["method", *BIAS_TYPES]
+        ].values.tolist()
 
 
-MORE = {"dst": {"negatives": 1, "train_split": "valid", "train_dialogues": 5, "test_dialogues": 4, "epochs": 1.0, "batch_size": 48, "preset": "default", "train_seed": 0}}
-MORE["crg"] = {"decoding": "greedy-new40", "tokens": "space", "meteor_kind": "nltk", "train_split": "valid", "train_pairs": 1000, "test_pairs": 3, "epochs": 1.0, "batch_size": 80, "train_seed": 0}
+MORE = {
+    "dst": {
+        "negatives": 1,
+        "train_split": "valid",
+        "train_dialogues": 5,
+        "test_dialogues": 4,
+        "epochs": 1.0,
+        "batch_size": 48,
+        "preset": "default",
+        "train_seed": 0,
+    }
+}
+MORE["crg"] = {
+    "decoding": "greedy-new40",
+    "tokens": "space",
+    "meteor_kind": "nltk",
+    "train_split": "valid",
+    "train_pairs": 1000,
+    "test_pairs": 3,
+    "epochs": 1.0,
+    "batch_size": 80,
+    "train_seed": 0,
+}
 
 
 def tracker(folder, method, bias_type, labels, predictions, dialogues, **params):
     """A record of a tracker that said this."""
-    fields = dict(paper="redditbias", metric="dst", model="m", split="test", seed=0, seconds=1, corpus="convlab", provenance={"training": {"train_split": "valid", "train_dialogues": 5}})
-    values = score_dst(labels, predictions, dialogues) | {"labels": pack_bits(labels), "predictions": pack_bits(predictions), "dialogues": pack_dialogues(dialogues)}
-    return write_record({**fields, "method": method, "bias_type": bias_type, "n": len(labels), "values": values, "params": MORE["dst"] | params}, folder)
+    fields = dict(
+        paper="redditbias",
+        metric="dst",
+        model="m",
+        split="test",
+        seed=0,
+        seconds=1,
+        corpus="convlab",
+        provenance={"training": {"train_split": "valid", "train_dialogues": 5}},
+    )
+    values = score_dst(labels, predictions, dialogues) | {
+        "labels": pack_bits(labels),
+        "predictions": pack_bits(predictions),
+        "dialogues": pack_dialogues(dialogues),
+    }
+    return write_record(
+        {
+            **fields,
+            "method": method,
+            "bias_type": bias_type,
+            "n": len(labels),
+            "values": values,
+            "params": MORE["dst"] | params,
+        },
+        folder,
+    )
 
 
 def speaker(folder, method, bias_type, bleu_4=6.0, worse=1, **params):
@@ -339,10 +585,35 @@ def speaker(folder, method, bias_type, bleu_4=6.0, worse=1, **params):
     fields = dict(paper="redditbias", metric="crg", model="m", split="test", seed=0, seconds=1, corpus="multiwoz", n=3)
     matches = np.array([[9, 7, 5, 3, 12, 11], [4, 2, 1, 0, 6, 8], [20, 15, 10, 6, 25, 20]], "<u2")
     matches[:, :4] //= worse
-    values = {"statistics": matches.tobytes().hex(), "dialogues": pack_dialogues("aab"), "bleu_4": bleu_4, "bleu_4_low": bleu_4 / 10, "bleu_4_high": 2 * bleu_4, "meteor": 5.0, "nist_2": 1.0}
-    values |= {"entropy_4": 2.0, "entropy_4_max": 2.5, "people_entropy_4": 2.2, "people_entropy_4_max": 2.6, "distinct_2": 0.25, "people_distinct_2": 0.5}
+    values = {
+        "statistics": matches.tobytes().hex(),
+        "dialogues": pack_dialogues("aab"),
+        "bleu_4": bleu_4,
+        "bleu_4_low": bleu_4 / 10,
+        "bleu_4_high": 2 * bleu_4,
+        "meteor": 5.0,
+        "nist_2": 1.0,
+    }
+    values |= {
+        "entropy_4": 2.0,
+        "entropy_4_max": 2.5,
+        "people_entropy_4": 2.2,
+        "people_entropy_4_max": 2.6,
+        "distinct_2": 0.25,
+        "people_distinct_2": 0.5,
+    }
     origin = {"training": {"train_pairs": 1000}, "corpus": {"note": "trained on the validation dialogues, as …"}}
-    return write_record({**fields, "method": method, "bias_type": bias_type, "values": values, "params": MORE["crg"] | params, "provenance": origin}, folder)
+    return write_record(
+        {
+            **fields,
+            "method": method,
+            "bias_type": bias_type,
+            "values": values,
+            "params": MORE["crg"] | params,
+            "provenance": origin,
+        },
+        folder,
+    )
 
 
 def downstream_records(folder):
@@ -357,13 +628,32 @@ def downstream_records(folder):
 def test_downstream_tables(tmp_path):
     downstream_records(tmp_path)
     table = downstream_table("f1", tmp_path)
-    assert table.model.tolist() == ["DialoGPT-small (paper)"] * 5 + ["m"] * 2 and table.iloc[0]["Race"] == 0.9444 and table.iloc[1]["Race"] == 0.6870
-    assert table.trained_on.tolist()[4:] == ["train", *["valid, 5 dialogues"] * 2] and downstream_table("meteor", tmp_path).trained_on.iloc[-1] == "valid, 1,000 pairs"
+    assert (
+        table.model.tolist() == ["DialoGPT-small (paper)"] * 5 + ["m"] * 2
+        and table.iloc[0]["Race"] == 0.9444
+        and table.iloc[1]["Race"] == 0.6870
+    )
+    assert (
+        table.trained_on.tolist()[4:] == ["train", *["valid, 5 dialogues"] * 2]
+        and downstream_table("meteor", tmp_path).trained_on.iloc[-1] == "valid, 1,000 pairs"
+    )
     ours = table.iloc[5:].set_index("method")
-    assert ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == pytest.approx(6 / 11) and ours.loc["HD", "Race"] == pytest.approx(0.8) and np.isnan(ours.loc["HD", "Gender"])
-    assert downstream_table("distinct_2", tmp_path).iloc[-1]["Race"] == 25 and downstream_table("bleu_4", tmp_path).iloc[-1]["corpus"] == "multiwoz"
+    assert (
+        ours.loc["baseline", "Gender"] == ours.loc["baseline", "Race"] == pytest.approx(6 / 11)
+        and ours.loc["HD", "Race"] == pytest.approx(0.8)
+        and np.isnan(ours.loc["HD", "Gender"])
+    )
+    assert (
+        downstream_table("distinct_2", tmp_path).iloc[-1]["Race"] == 25
+        and downstream_table("bleu_4", tmp_path).iloc[-1]["corpus"] == "multiwoz"
+    )
     entropy, distinct = (downstream_table(m, tmp_path).iloc[-1] for m in ("entropy_4", "distinct_2"))
-    assert (entropy.at_most, entropy.people, entropy.people_at_most, distinct.people) == (2.5, 2.2, 2.6, 50) and "people" not in table
+    assert (entropy.at_most, entropy.people, entropy.people_at_most, distinct.people) == (
+        2.5,
+        2.2,
+        2.6,
+        50,
+    ) and "people" not in table
     with pytest.raises(ValueError, match="f1, accuracy, bleu_4"):
         downstream_table("F1", tmp_path)
 
@@ -376,18 +666,37 @@ def test_settings_are_told_apart(tmp_path):
     speaker(tmp_path, "baseline", "all", 8.0, worse=4, decoding="beam4-new40")
     tests = crg_tests(tmp_path).set_index(["settings", "method"])
     kinds = downstream_table("meteor", tmp_path).settings
-    assert len(tests) == 6 and tests.change.notna().sum() == 2 and sum("meteor_kind=meteor-1.5" in k for k in kinds) == 1 and kinds[5:].nunique() == 4
+    assert (
+        len(tests) == 6
+        and tests.change.notna().sum() == 2
+        and sum("meteor_kind=meteor-1.5" in k for k in kinds) == 1
+        and kinds[5:].nunique() == 4
+    )
     changes = tests.change.dropna()
-    assert changes[[("beam4" in s) for s, _ in changes.index]].iloc[0] > changes[[("beam4" not in s) for s, _ in changes.index]].iloc[0] > 0, "each against its own"
+    assert (
+        changes[[("beam4" in s) for s, _ in changes.index]].iloc[0]
+        > changes[[("beam4" not in s) for s, _ in changes.index]].iloc[0]
+        > 0
+    ), "each against its own"
     assert "decoding=beam4-new40" in downstream_report(tmp_path)
 
 
 def test_a_tracker_before_and_after(tmp_path):
     downstream_records(tmp_path)
     before, after = dst_tests(tmp_path).to_dict("records")
-    assert before["method"] == "baseline" and np.isnan(before["p"]) and before["verdict"] == "" and after["change"] == pytest.approx(0.8 - 6 / 11) and after["n_dialogues"] == 4
-    assert (after["only_before"], after["only_after"]) == (1, 4) and after["p_correct"] == pytest.approx(2 * (1 + 5) / 2**5)
-    assert after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1, "four dialogues say little"
+    assert (
+        before["method"] == "baseline"
+        and np.isnan(before["p"])
+        and before["verdict"] == ""
+        and after["change"] == pytest.approx(0.8 - 6 / 11)
+        and after["n_dialogues"] == 4
+    )
+    assert (after["only_before"], after["only_after"]) == (1, 4) and after["p_correct"] == pytest.approx(
+        2 * (1 + 5) / 2**5
+    )
+    assert after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1, (
+        "four dialogues say little"
+    )
 
 
 def test_a_test_of_correctness_is_named_so(tmp_path):
@@ -397,7 +706,12 @@ def test_a_test_of_correctness_is_named_so(tmp_path):
     tracker(tmp_path, "baseline", "all", labels, before, dialogues)
     tracker(tmp_path, "HD", "race", labels, after, dialogues)
     row = dst_tests(tmp_path).iloc[1]
-    assert row.change < 0 and row.accuracy > dst_tests(tmp_path).accuracy[0] and row.p_correct < 0.05 and row.only_after > row.only_before
+    assert (
+        row.change < 0
+        and row.accuracy > dst_tests(tmp_path).accuracy[0]
+        and row.p_correct < 0.05
+        and row.only_after > row.only_before
+    )
     assert row.verdict == verdict_of(row.change, row.change_low, row.change_high, row.p)
 
 
@@ -417,16 +731,34 @@ def test_other_examples_are_not_compared(tmp_path):
 def test_responses_before_and_after(tmp_path):
     downstream_records(tmp_path)
     before, after = crg_tests(tmp_path).to_dict("records")
-    assert before["method"] == "baseline" and np.isnan(before["p"]) and (after["bleu_4_low"], after["bleu_4"], after["bleu_4_high"]) == (0.7, 7, 14)
-    assert after["change"] > 0 and after["change_low"] <= after["change"] <= after["change_high"] and after["p"] > 0.1 and after["n_dialogues"] == 2, "two dialogues say little"
+    assert (
+        before["method"] == "baseline"
+        and np.isnan(before["p"])
+        and (after["bleu_4_low"], after["bleu_4"], after["bleu_4_high"]) == (0.7, 7, 14)
+    )
+    assert (
+        after["change"] > 0
+        and after["change_low"] <= after["change"] <= after["change_high"]
+        and after["p"] > 0.1
+        and after["n_dialogues"] == 2
+    ), "two dialogues say little"
 
 
 def test_what_is_said_of_downstream_tasks(tmp_path):
     downstream_records(tmp_path)
     kept = check_downstream(tmp_path)
-    assert kept.task.tolist() == ["dst", "crg"] and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03]) and kept.verdict.str.startswith("undetermined").all()
+    assert (
+        kept.task.tolist() == ["dst", "crg"]
+        and kept.paper_change.tolist() == pytest.approx([-0.0006, 0.03])
+        and kept.verdict.str.startswith("undetermined").all()
+    )
     text = downstream_report(tmp_path)
-    assert "0.800, +0.255 [" in text and "m, F1 0.545 [" in text and "(10 examples in 4 dialogues, MultiWOZ (ConvLab's copy))" in text and downstream_report(tmp_path / "nowhere") == ""
+    assert (
+        "0.800, +0.255 [" in text
+        and "m, F1 0.545 [" in text
+        and "(10 examples in 4 dialogues, MultiWOZ (ConvLab's copy))" in text
+        and downstream_report(tmp_path / "nowhere") == ""
+    )
 
 
 def test_the_picture_of_downstream_tasks(tmp_path):
@@ -434,8 +766,18 @@ def test_the_picture_of_downstream_tasks(tmp_path):
     for table, value in ((dst_tests(tmp_path), 0.8), (crg_tests(tmp_path), 7.0)):
         ax = plot_downstream(table).axes[0]
         (points,) = [c for c in ax.containers]
-        assert points.lines[0].get_xydata().tolist() == [[0, pytest.approx(value)]] and points.get_label() == "HD" and [t.get_text() for t in ax.get_xticklabels()] == ["Race"] and not ax.texts
-        assert {round(y, 6) for y in points.lines[2][0].get_segments()[0][:, 1]} == {round(float(table.iloc[1][f"{k}_{end}"]), 6) for k in ("f1", "bleu_4") if k in table for end in ("low", "high")}
+        assert (
+            points.lines[0].get_xydata().tolist() == [[0, pytest.approx(value)]]
+            and points.get_label() == "HD"
+            and [t.get_text() for t in ax.get_xticklabels()] == ["Race"]
+            and not ax.texts
+        )
+        assert {round(y, 6) for y in points.lines[2][0].get_segments()[0][:, 1]} == {
+            round(float(table.iloc[1][f"{k}_{end}"]), 6)
+            for k in ("f1", "bleu_4")
+            if k in table
+            for end in ("low", "high")
+        }
         assert [t.get_text() for t in plot_downstream(table.assign(verdict="loss")).axes[0].texts] == ["∗"]
         for other in ({"model": "other"}, {"settings": "other"}):
             with pytest.raises(ValueError, match="rows of one model"):
@@ -445,7 +787,13 @@ def test_the_picture_of_downstream_tasks(tmp_path):
 def test_a_loss_on_a_downstream_task(tmp_path):
     """Forty dialogues of which debiasing loses thirty: as footnote 15 says of ADD for Gender, against what §5.2 says of HD."""
     labels, dialogues = np.ones(40, int), np.arange(40)
-    for method, b, right in (("baseline", "all", 40), ("ADD", "gender", 10), ("HD", "gender", 10), ("CDA", "gender", 39), ("ADD", "race", 40)):
+    for method, b, right in (
+        ("baseline", "all", 40),
+        ("ADD", "gender", 10),
+        ("HD", "gender", 10),
+        ("CDA", "gender", 39),
+        ("ADD", "race", 40),
+    ):
         tracker(tmp_path, method, b, labels, np.arange(40) < right, dialogues)
     verdicts = check_downstream(tmp_path).set_index(["method", "bias_type"]).verdict.to_dict()
     assert verdicts.pop(("CDA", "gender")).startswith("undetermined: no loss beyond 0.0")
@@ -461,13 +809,27 @@ def test_a_loss_on_a_downstream_task(tmp_path):
 
 def test_inconsistencies_of_the_paper():
     found = inconsistencies()
-    assert found.what[0] == "the tables of meteor and nist_2 are the same" and "the table of NIST-2 is the one" in found.evidence[0] and "0.50 of all examples" in found.evidence[1]
-    assert "LMD for Race" in found.evidence[2] and "ADD for Gender" in found.evidence[2] and "HD for Religion #2" in found.evidence[3]
+    assert (
+        found.what[0] == "the tables of meteor and nist_2 are the same"
+        and "the table of NIST-2 is the one" in found.evidence[0]
+        and "0.50 of all examples" in found.evidence[1]
+    )
+    assert (
+        "LMD for Race" in found.evidence[2]
+        and "ADD for Gender" in found.evidence[2]
+        and "HD for Religion #2" in found.evidence[3]
+    )
 
 
 def test_what_the_readme_says_lmd_reaches(committed, corpus):
     shares = {}
     for b in ("religion2", "race"):
-        phrases, firsts = load_phrases(b, "train", "redditbias").text, tuple(dict.fromkeys(p[0].lower() for p in load_spec(f"redditbias/{b}").pairs))
+        phrases, firsts = (
+            load_phrases(b, "train", "redditbias").text,
+            tuple(dict.fromkeys(p[0].lower() for p in load_spec(f"redditbias/{b}").pairs)),
+        )
         shares[b] = 100 * phrases.map(lambda t: bool(match_terms(t, firsts))).mean()
-    assert f"for Religion #2 and Race P alone reaches {shares['religion2']:.0f} and {shares['race']:.0f} % of the phrases" in pages(committed)
+    assert (
+        f"for Religion #2 and Race P alone reaches {shares['religion2']:.0f} and {shares['race']:.0f} % of the phrases"
+        in pages(committed)
+    )

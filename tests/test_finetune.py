@@ -14,8 +14,13 @@ CORPUS = {"name": "own", "files": {"train.csv": "a1", "test.csv": "b2"}, "note":
 def test_batches():
     rows = [{"input_ids": [4, 5, 6], "labels": [-100, 5, 6]}, {"input_ids": [7], "labels": [7]}]
     batch = pad_right(rows, 9)
-    assert batch["input_ids"].tolist() == [[4, 5, 6], [7, 9, 9]] and batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
-    assert batch["labels"].tolist() == [[-100, 5, 6], [7, -100, -100]] and all(v.dtype == torch.int64 for v in batch.values())
+    assert batch["input_ids"].tolist() == [[4, 5, 6], [7, 9, 9]] and batch["attention_mask"].tolist() == [
+        [1, 1, 1],
+        [1, 0, 0],
+    ]
+    assert batch["labels"].tolist() == [[-100, 5, 6], [7, -100, -100]] and all(
+        v.dtype == torch.int64 for v in batch.values()
+    )
     assert pad_right([{"input_ids": [1], "labels": 1}, {"input_ids": [2], "labels": 0}], 0)["labels"].tolist() == [1, 0]
     assert "labels" not in pad_right([{"input_ids": [1]}], 0)
     assert rows == [{"input_ids": [4, 5, 6], "labels": [-100, 5, 6]}, {"input_ids": [7], "labels": [7]}], "as they were"
@@ -25,19 +30,33 @@ def test_a_run_is_found_again(tmp_path):
     """By the weights and all that was asked for; folders of runs that were begun before are found, too."""
     about, asked = {"weights_sha256": "0123456789abcdef"}, ({"epochs": 1.0}, 0, {"test.json": "a1"}, 1, None)
     folder = run_folder(tmp_path, about, *asked)
-    assert folder.name == f"0123456789ab-{digest(list(asked))}" == "0123456789ab-159745f1999811a6" and folder.parent == tmp_path
+    assert (
+        folder.name == f"0123456789ab-{digest(list(asked))}" == "0123456789ab-159745f1999811a6"
+        and folder.parent == tmp_path
+    )
     others = [run_folder(tmp_path, {"weights_sha256": "f" * 16}, *asked), run_folder(tmp_path, about, *asked[:-1], 5)]
     assert len({folder, *others}) == 3
 
 
 def a_record():
-    about = {"name": "gpt2", "debiased": {"base_model": "gpt2", "method": "HD", "bias_type": "redditbias/race", "seed": 4}}
-    return new_record("dst", about, CORPUS, 3, {"f1": 0.5}, seed=4, params={"epochs": 1.0, "train_seed": 4}, training={"epochs": 1.0})
+    about = {
+        "name": "gpt2",
+        "debiased": {"base_model": "gpt2", "method": "HD", "bias_type": "redditbias/race", "seed": 4},
+    }
+    return new_record(
+        "dst", about, CORPUS, 3, {"f1": 0.5}, seed=4, params={"epochs": 1.0, "train_seed": 4}, training={"epochs": 1.0}
+    )
 
 
 def test_a_record_of_a_debiased_model_on_a_task():
     record = a_record()
-    assert (record["model"], record["method"], record["paper"], record["bias_type"], record["split"]) == ("gpt2", "HD", "redditbias", "race", "test")
+    assert (record["model"], record["method"], record["paper"], record["bias_type"], record["split"]) == (
+        "gpt2",
+        "HD",
+        "redditbias",
+        "race",
+        "test",
+    )
     assert record["params"] == {"epochs": 1.0, "train_seed": 4} and record["provenance"]["training"] == {"epochs": 1.0}
     assert record["provenance"]["debiasing"]["method"] == "HD", "how it was debiased, and how it was fine-tuned"
     plain = new_record("crg", {"name": "m"}, CORPUS, 3, {"bleu_4": 5.0}, training={})
@@ -46,7 +65,9 @@ def test_a_record_of_a_debiased_model_on_a_task():
 
 def test_scores_anew_are_written_under_their_new_names(tmp_path):
     old = write_record(a_record(), tmp_path)
-    (new,) = rescore_all("dst", lambda r: rescored(r, CORPUS, "by hand", values={"f1": 0.4}, params={"epochs": 2.0}), tmp_path)
+    (new,) = rescore_all(
+        "dst", lambda r: rescored(r, CORPUS, "by hand", values={"f1": 0.4}, params={"epochs": 2.0}), tmp_path
+    )
     assert not old.exists() and json.loads(new.read_text())["provenance"]["rescored"]["how"] == "by hand"
     assert rescore_all("crg", None, tmp_path) == [] and [p for p in tmp_path.rglob("*.json")] == [new]
     with pytest.raises(ValueError, match="test.csv is not what the record was measured on"):

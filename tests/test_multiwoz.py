@@ -45,17 +45,44 @@ def test_labels_of_real_dialogues(turns):
 
 def test_what_changes_in_a_turn():
     table = read_turns(DIALOGUES)
-    assert table.changed.tolist() == [{"hotel-pricerange": "cheap"}, {"hotel-area": "north"}, {"taxi-leaveAt": "09:05"}, {"taxi-leaveAt": "10:00"}, {}, {"hotel-pricerange": "expensive", "hotel-area": "south", "hotel-book people": "2"}]
-    assert table.system.tolist()[:2] == ["", "yes , it is ."] and table.state[1] == {"hotel-pricerange": "cheap", "hotel-area": "north"}
+    assert table.changed.tolist() == [
+        {"hotel-pricerange": "cheap"},
+        {"hotel-area": "north"},
+        {"taxi-leaveAt": "09:05"},
+        {"taxi-leaveAt": "10:00"},
+        {},
+        {"hotel-pricerange": "expensive", "hotel-area": "south", "hotel-book people": "2"},
+    ]
+    assert table.system.tolist()[:2] == ["", "yes , it is ."] and table.state[1] == {
+        "hotel-pricerange": "cheap",
+        "hotel-area": "north",
+    }
 
 
-@pytest.mark.parametrize("a,b", [("Guest house", "guesthouse"), ("don't care", "do n't care"), ("dontcare", "dont care"), ("Saint John 's", "saint john’s"), ("9:00", "09:00"), ("center", "centre"), ("b & b", "bed and breakfast"), ("none", "not mentioned"), (["north"], "north"), ([], "")])
+@pytest.mark.parametrize(
+    "a,b",
+    [
+        ("Guest house", "guesthouse"),
+        ("don't care", "do n't care"),
+        ("dontcare", "dont care"),
+        ("Saint John 's", "saint john’s"),
+        ("9:00", "09:00"),
+        ("center", "centre"),
+        ("b & b", "bed and breakfast"),
+        ("none", "not mentioned"),
+        (["north"], "north"),
+        ([], ""),
+    ],
+)
 def test_values_that_mean_the_same(corpus, a, b):
     assert normalize_value(a) == normalize_value(b)
 
 
 def test_values_that_do_not(corpus):
-    assert len({normalize_value(v) for v in ("north", "south", "10:00", "10:05", "2", "12", "yes", "no", "dont care")}) == 9
+    assert (
+        len({normalize_value(v) for v in ("north", "south", "10:00", "10:05", "2", "12", "yes", "no", "dont care")})
+        == 9
+    )
 
 
 # --- corpora and bad input ---
@@ -65,11 +92,18 @@ def test_the_official_zip(tmp_path):
     """data.json with lists of the other two splits, as MultiWOZ is released."""
     path = tmp_path / "MultiWOZ_2.0.zip"
     with zipfile.ZipFile(path, "w") as z:
-        z.writestr("MULTIWOZ2/data.json", json.dumps({"a.json": DIALOGUES["a"], "b.json": DIALOGUES["b"], "c.json": DIALOGUES["c"]}))
+        z.writestr(
+            "MULTIWOZ2/data.json",
+            json.dumps({"a.json": DIALOGUES["a"], "b.json": DIALOGUES["b"], "c.json": DIALOGUES["c"]}),
+        )
         z.writestr("MULTIWOZ2/testListFile.json", "b.json\n")
         z.writestr("MULTIWOZ2/valListFile.json", "c.json\n")
         z.writestr("__MACOSX/MULTIWOZ2/._data.json", "x")
-    assert [load_multiwoz(s, str(path)).dialogue.unique().tolist() for s in ("train", "valid", "test")] == [["a.json"], ["c.json"], ["b.json"]]
+    assert [load_multiwoz(s, str(path)).dialogue.unique().tolist() for s in ("train", "valid", "test")] == [
+        ["a.json"],
+        ["c.json"],
+        ["b.json"],
+    ]
     assert load_multiwoz("train", str(path)).attrs["corpus"]["name"] == "MultiWOZ_2.0"
 
 
@@ -131,7 +165,11 @@ def test_what_stands_in_for_training(tmp_path):
 def test_the_systems_side(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(DIALOGUES))
     pairs = collect_responses(load_multiwoz("test", str(tmp_path)))
-    assert pairs.key.tolist() == ["a-0", "b-0", "b-1"] and pairs.context[2] == ["a taxi at 9:05", "yes , it is .", "no , 10:00"]
+    assert pairs.key.tolist() == ["a-0", "b-0", "b-1"] and pairs.context[2] == [
+        "a taxi at 9:05",
+        "yes , it is .",
+        "no , 10:00",
+    ]
     assert pairs.references.tolist() == [["yes , it is ."]] * 3
     assert pairs.attrs["corpus"]["name"] == f"multiwoz responses ({tmp_path.name})"
 

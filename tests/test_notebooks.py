@@ -19,7 +19,11 @@ BIN = Path(sys.executable).parent
 
 
 def tagged(path):
-    return [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if "parameters" in c["metadata"].get("tags", [])]
+    return [
+        c
+        for c in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if "parameters" in c["metadata"].get("tags", [])
+    ]
 
 
 PARAMETERISED = [p for p in NOTEBOOKS if tagged(p)]
@@ -30,11 +34,17 @@ def cleaned(tmp_path_factory):
     """A copy of the notebooks and the package after `nbdev_export` and `nbdev_clean`."""
     copy = tmp_path_factory.mktemp("copy")
     for name in ("nbs", "redditbias_repro"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", ".last_checked"))
+        shutil.copytree(
+            ROOT / name,
+            copy / name,
+            ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", ".last_checked"),
+        )
     for name in ("settings.ini", "pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, copy / name)
     for command in ("nbdev_export", "nbdev_clean"):
-        subprocess.run([str(BIN / command)], cwd=copy, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(copy)})
+        subprocess.run(
+            [str(BIN / command)], cwd=copy, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(copy)}
+        )
     return copy
 
 
@@ -43,17 +53,33 @@ def same(a, b):
 
 
 def test_the_package_is_what_the_notebooks_export(cleaned):
-    modules, ours = (sorted(p.relative_to(r / "redditbias_repro") for p in (r / "redditbias_repro").rglob("*.py")) for r in (cleaned, ROOT))
+    modules, ours = (
+        sorted(p.relative_to(r / "redditbias_repro") for p in (r / "redditbias_repro").rglob("*.py"))
+        for r in (cleaned, ROOT)
+    )
     assert modules == ours
-    assert [str(m) for m in modules if not same(cleaned / "redditbias_repro" / m, ROOT / "redditbias_repro" / m)] == [], "run nbdev_export"
+    assert [
+        str(m) for m in modules if not same(cleaned / "redditbias_repro" / m, ROOT / "redditbias_repro" / m)
+    ] == [], "run nbdev_export"
 
 
 def test_notebooks_are_clean(cleaned):
-    assert [str(p.relative_to(ROOT)) for p in NOTEBOOKS if not same(p, cleaned / p.relative_to(ROOT))] == [], "run nbdev_clean"
+    assert [str(p.relative_to(ROOT)) for p in NOTEBOOKS if not same(p, cleaned / p.relative_to(ROOT))] == [], (
+        "run nbdev_clean"
+    )
 
 
 def test_which_notebooks_have_parameters():
-    assert [p.relative_to(ROOT / "nbs").as_posix() for p in PARAMETERISED] == ["02_retrieval.ipynb", "02a_annotation.ipynb", "03b_metrics.ipynb", "03c_false_alarms.ipynb", "05_debias.ipynb", "06_dst.ipynb", "07_crg.ipynb", "papers/redditbias.ipynb"]
+    assert [p.relative_to(ROOT / "nbs").as_posix() for p in PARAMETERISED] == [
+        "02_retrieval.ipynb",
+        "02a_annotation.ipynb",
+        "03b_metrics.ipynb",
+        "03c_false_alarms.ipynb",
+        "05_debias.ipynb",
+        "06_dst.ipynb",
+        "07_crg.ipynb",
+        "papers/redditbias.ipynb",
+    ]
 
 
 @pytest.mark.parametrize("path", PARAMETERISED, ids=lambda p: p.stem)
@@ -69,16 +95,33 @@ def test_parameters_are_injected_below_the_defaults_after_cleaning(cleaned, path
 
 def papermill(notebook, out, cwd, env=(), **parameters):
     arguments = [x for k, v in parameters.items() for x in ("-p", k, str(v))]
-    done = subprocess.run([str(BIN / "papermill"), str(notebook), str(out), *arguments], cwd=cwd, capture_output=True, text=True, env={**os.environ, **dict(env)})
+    done = subprocess.run(
+        [str(BIN / "papermill"), str(notebook), str(out), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **dict(env)},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(Path(out).read_text(encoding="utf-8"))
 
 
 def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):
     own = tmp_path / "pets.csv"
-    own.write_text("text1,text2\ncats are lazy,dogs are lazy\nthe cat sleeps,the dog sleeps\nmy cat bites,my dog bites\n")
+    own.write_text(
+        "text1,text2\ncats are lazy,dogs are lazy\nthe cat sleeps,the dog sleeps\nmy cat bites,my dog bites\n"
+    )
     notebook = cleaned / "nbs" / "03b_metrics.ipynb"
-    papermill(notebook, tmp_path / "out.ipynb", ROOT, model=model_folder, bias_type="animals", corpus=own, seed=7, out_dir=tmp_path / "results")
+    papermill(
+        notebook,
+        tmp_path / "out.ipynb",
+        ROOT,
+        model=model_folder,
+        bias_type="animals",
+        corpus=own,
+        seed=7,
+        out_dir=tmp_path / "results",
+    )
     records = read_records(tmp_path / "results")
     assert set(records.bias_type) == {"animals"} and set(records.corpus) == {"pets"} and set(records.seed) == {7}
     assert records.model[0].startswith("tiny-gpt2@") and sorted(records.outlier_sd.fillna(0)) == [0, 3]
@@ -87,11 +130,24 @@ def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):
 def test_papers_notebook_by_papermill_with_a_small_model(corpus, cleaned, model_folder, tmp_path):
     results, figures = tmp_path / "results", tmp_path / "figures"
     notebook = cleaned / "nbs" / "papers" / "redditbias.ipynb"
-    out = papermill(notebook, tmp_path / "out.ipynb", ROOT, model=model_folder, corpus="redditbias", seed=3, results_dir=results, figures_dir=figures)
+    out = papermill(
+        notebook,
+        tmp_path / "out.ipynb",
+        ROOT,
+        model=model_folder,
+        corpus="redditbias",
+        seed=3,
+        results_dir=results,
+        figures_dir=figures,
+    )
     table = pd.read_csv(figures / "lmb.csv")
     assert len(table) == 20 and set(table.model.str.split("@").str[0]) == {"tiny-gpt2", "DialoGPT-small (published)"}
     assert set(read_records(results).seed) == {3} and set(table.corpus) == {"redditbias"}
-    names = {"figure1a.png", "figure1a.svg"} | {f"{n}{s}" for n in ("table1", "table3", "table3_differences", "lmb", "claims", "inconsistencies") for s in (".csv", ".md")}
+    names = {"figure1a.png", "figure1a.svg"} | {
+        f"{n}{s}"
+        for n in ("table1", "table3", "table3_differences", "lmb", "claims", "inconsistencies")
+        for s in (".csv", ".md")
+    }
     assert {p.name for p in figures.iterdir()} == names
     assert not [o for c in out["cells"] for o in c.get("outputs", []) if o["output_type"] == "error"]
 
@@ -100,10 +156,14 @@ def test_papers_notebook_without_network(offline, cleaned, model_folder, tmp_pat
     """Nothing but the package: queries stand in, and it is said wherever they are shown."""
     results, figures = tmp_path / "results", tmp_path / "figures"
     notebook = cleaned / "nbs" / "papers" / "redditbias.ipynb"
-    out = papermill(notebook, tmp_path / "out.ipynb", ROOT, model=model_folder, results_dir=results, figures_dir=figures)
+    out = papermill(
+        notebook, tmp_path / "out.ipynb", ROOT, model=model_folder, results_dir=results, figures_dir=figures
+    )
     text = json.dumps(out, ensure_ascii=False)
     assert "queries stand in" in text and "Table 3 is counted from the released files, which could not be had" in text
-    assert {p.name for p in figures.iterdir()} >= {"figure1a-queries.png", "lmb.csv", "table1.md"} and not (figures / "table3.csv").exists()
+    assert {p.name for p in figures.iterdir()} >= {"figure1a-queries.png", "lmb.csv", "table1.md"} and not (
+        figures / "table3.csv"
+    ).exists()
     measured = read_records(results)
     notes = {r["corpus"]["note"] for r in measured[measured.corpus == "queries"].provenance}
     assert len(notes) == 1 and "could not be had" in notes.pop()
@@ -115,7 +175,9 @@ def test_saved_outputs_hold_no_machine_paths_and_no_errors():
         assert str(ROOT) not in outputs and str(Path.home()) not in outputs and '"error"' not in outputs, path
     paper = json.loads((ROOT / "nbs" / "papers" / "redditbias.ipynb").read_text(encoding="utf-8"))
     kinds = {k for c in paper["cells"] for o in c.get("outputs", []) for k in o.get("data", {})}
-    assert {"image/png", "text/markdown"} <= kinds, "the paper's notebook is kept with its tables and figures: make notebooks"
+    assert {"image/png", "text/markdown"} <= kinds, (
+        "the paper's notebook is kept with its tables and figures: make notebooks"
+    )
 
 
 def test_no_corpus_sentence_is_committed(corpus, committed):

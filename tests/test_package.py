@@ -28,13 +28,19 @@ assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True, env=CLEAN)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
+        check=True,
+        env=CLEAN,
+    )
     return next(folder.glob("redditbias_repro-*.whl"))
 
 
 def test_wheel_holds_resources_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {f"redditbias_repro/resources/specs/redditbias/{b}.toml" for b in ("religion1", "race", "orientation")} <= set(names)
+    assert {
+        f"redditbias_repro/resources/specs/redditbias/{b}.toml" for b in ("religion1", "race", "orientation")
+    } <= set(names)
     assert "redditbias_repro/resources/sources.tsv" in names
     assert {f"redditbias_repro/corpora/{m}.py" for m in ("__init__", "dstc7", "multiwoz")} <= set(names)
     assert {n.split("/")[0].split("-")[0] for n in names} == {"redditbias_repro"}
@@ -45,10 +51,28 @@ def test_wheel_in_an_empty_environment(wheel, model_folder, tmp_path):
     env = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", str(env)], check=True, env=CLEAN)
     python = env / "bin" / "python"
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True, env=CLEAN)
-    done = subprocess.run([str(python), "-c", CHECK, str(model_folder)], cwd=tmp_path, capture_output=True, text=True, env=CLEAN)
+    subprocess.run(
+        [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--constraint",
+            str(ROOT / "constraints.txt"),
+            str(wheel),
+        ],
+        check=True,
+        env=CLEAN,
+    )
+    done = subprocess.run(
+        [str(python), "-c", CHECK, str(model_folder)], cwd=tmp_path, capture_output=True, text=True, env=CLEAN
+    )
     assert done.returncode == 0, done.stderr[-2000:]
-    listed = subprocess.run([str(env / "bin" / "redditbias"), "specs"], cwd=tmp_path, capture_output=True, text=True, env=CLEAN)
+    listed = subprocess.run(
+        [str(env / "bin" / "redditbias"), "specs"], cwd=tmp_path, capture_output=True, text=True, env=CLEAN
+    )
     assert listed.returncode == 0 and "redditbias/orientation" in listed.stdout
 
 

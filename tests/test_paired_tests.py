@@ -9,7 +9,16 @@ from scipy import linalg, stats
 from statsmodels.stats.proportion import proportion_confint
 
 from redditbias_repro.corpora.redditbias import load_published
-from redditbias_repro.paired_tests import TESTS, bias_change, d_z_interval, interval_coverage, mean_test, preference_share, sign_flip, swapped_label_alarms
+from redditbias_repro.paired_tests import (
+    TESTS,
+    bias_change,
+    d_z_interval,
+    interval_coverage,
+    mean_test,
+    preference_share,
+    sign_flip,
+    swapped_label_alarms,
+)
 
 
 def test_without_clusters_it_is_the_t_test():
@@ -25,9 +34,14 @@ def test_equal_clusters_against_statsmodels():
     rng = np.random.default_rng(1)
     clusters = np.repeat(np.arange(12), 5)
     x = rng.normal(0.3, 1, 60) + rng.normal(0, 1, 12)[clusters]
-    theirs = sm.OLS(x, np.ones(60)).fit(cov_type="cluster", cov_kwds={"groups": clusters, "use_correction": True}, use_t=True)
+    theirs = sm.OLS(x, np.ones(60)).fit(
+        cov_type="cluster", cov_kwds={"groups": clusters, "use_correction": True}, use_t=True
+    )
     found = mean_test(x, clusters)
-    assert np.allclose([found.mean, found.se, found.t, found.p], [theirs.params[0], theirs.bse[0], theirs.tvalues[0], theirs.pvalues[0]]) and np.isclose(found.df, 11)
+    assert np.allclose(
+        [found.mean, found.se, found.t, found.p],
+        [theirs.params[0], theirs.bse[0], theirs.tvalues[0], theirs.pvalues[0]],
+    ) and np.isclose(found.df, 11)
     assert np.allclose([found.low, found.high], theirs.conf_int()[0])
 
 
@@ -53,7 +67,12 @@ def test_seeds():
     x = np.random.default_rng(3).normal(0.2, 0.5, 200)
     assert mean_test(x[:, None]) == mean_test(x)
     agree, differ = mean_test(np.stack([x, x + 0.001], 1)), mean_test(np.stack([x - 0.2, x + 0.2], 1))
-    assert np.isclose(differ.mean, x.mean()) and differ.p > 0.3 and agree.p < 1e-5 and agree.high - agree.low < differ.high - differ.low
+    assert (
+        np.isclose(differ.mean, x.mean())
+        and differ.p > 0.3
+        and agree.p < 1e-5
+        and agree.high - agree.low < differ.high - differ.low
+    )
 
 
 @pytest.mark.parametrize("x", [[1.0], [[[1.0, 2]]], [1, np.nan], []])
@@ -78,7 +97,10 @@ def test_sign_flips_are_all_flips():
     assert np.isclose(sign_flip(x, clusters), np.mean(np.array(every) >= abs(sums.sum()) - 1e-12))
     assert sign_flip(np.arange(1, 6), range(5)) == 2 / 2**5  # it cannot be smaller with five clusters
     many = rng.normal(0.1, 1, 100)
-    assert sign_flip(many) == sign_flip(many) != sign_flip(many, seed=1) and abs(sign_flip(many) - stats.ttest_1samp(many, 0).pvalue) < 0.03
+    assert (
+        sign_flip(many) == sign_flip(many) != sign_flip(many, seed=1)
+        and abs(sign_flip(many) - stats.ttest_1samp(many, 0).pvalue) < 0.03
+    )
 
 
 def test_preference_share_by_hand():
@@ -87,21 +109,34 @@ def test_preference_share_by_hand():
     found = preference_share(gap)
     assert found.share == 0.7 and np.allclose([found.low, found.high], proportion_confint(7, 10, method="wilson"))
     assert np.isclose(found.p, 2 * sum([120, 45, 10, 1]) / 2**10)
-    assert preference_share(gap, clusters=[0] * 7 + [1] * 4).p_flip == 1 and preference_share([-1, -9, -1], clusters=[0, 1, 2]).p_flip == 2 / 8
+    assert (
+        preference_share(gap, clusters=[0] * 7 + [1] * 4).p_flip == 1
+        and preference_share([-1, -9, -1], clusters=[0, 1, 2]).p_flip == 2 / 8
+    )
 
 
 def test_an_interval_of_d_z_agrees_with_the_test():
     for n in (5, 40, 240):
         edge = stats.t.ppf(0.975, n - 1)
-        assert d_z_interval(edge * 1.01, n)[0] > 0 > d_z_interval(edge * 0.99, n)[0] and d_z_interval(-edge * 1.01, n)[1] < 0
+        assert (
+            d_z_interval(edge * 1.01, n)[0] > 0 > d_z_interval(edge * 0.99, n)[0]
+            and d_z_interval(-edge * 1.01, n)[1] < 0
+        )
     low, high = d_z_interval(4.0, 50)
-    assert abs(stats.nct.cdf(4, 49, low * 50**0.5) - 0.975) < 1e-3 and abs(stats.nct.cdf(4, 49, high * 50**0.5) - 0.025) < 1e-3
+    assert (
+        abs(stats.nct.cdf(4, 49, low * 50**0.5) - 0.975) < 1e-3
+        and abs(stats.nct.cdf(4, 49, high * 50**0.5) - 0.025) < 1e-3
+    )
 
 
 def test_intervals_cover_what_the_bootstrap_did_not():
     p = load_published("orientation")
     coverage = interval_coverage(p.perplexity1, p.perplexity2, repetitions=150, resamples=199)
-    assert coverage["d_z, BCa bootstrap"] < 0.8 and coverage["d_z, noncentral t"] > 0.84 and coverage["mean log gap, t"] > 0.9
+    assert (
+        coverage["d_z, BCa bootstrap"] < 0.8
+        and coverage["d_z, noncentral t"] > 0.84
+        and coverage["mean log gap, t"] > 0.9
+    )
 
 
 def simulated(rng, k=10, n=120, between=1.0, mean=0.0):
@@ -113,7 +148,9 @@ def simulated(rng, k=10, n=120, between=1.0, mean=0.0):
 def test_levels_on_simulated_clusters():
     """Where target terms have effects of their own and none on average, the test by pair is wrong mostly, those by target hardly."""
     rng = np.random.default_rng(5)
-    p = np.array([(mean_test(x).p, mean_test(x, c).p, sign_flip(x, c, 999)) for x, c in (simulated(rng) for _ in range(300))])
+    p = np.array(
+        [(mean_test(x).p, mean_test(x, c).p, sign_flip(x, c, 999)) for x, c in (simulated(rng) for _ in range(300))]
+    )
     by_pair, by_cluster, by_flip = (p < 0.05).mean(0)
     assert by_pair > 0.5 and by_cluster < 0.09 and by_flip < 0.09
     held = [t.low <= 0.4 <= t.high for t in (mean_test(*simulated(rng, mean=0.4)) for _ in range(300))]
@@ -125,7 +162,10 @@ def test_levels_on_simulated_clusters():
 def test_labels_swapped():
     rng = np.random.default_rng(6)
     x, clusters = simulated(rng)
-    by = {b: swapped_label_alarms(np.exp(4 + x), np.full(120, np.exp(4)), clusters, b, draws=600) for b in ("pair", "cluster")}
+    by = {
+        b: swapped_label_alarms(np.exp(4 + x), np.full(120, np.exp(4)), clusters, b, draws=600)
+        for b in ("pair", "cluster")
+    }
     assert set(by["pair"]) == set(TESTS) and max(by["pair"].values()) < 0.08
     by = by["cluster"]
     assert min(by["p_log"], by["p_share"]) > 0.4 and max(by["p_cluster"], by["p_flip"], by["p_share_flip"]) < 0.09
@@ -141,7 +181,15 @@ def test_swapped_labels_are_tested_as_gaps_are():
     signs = (1.0 - 2.0 * np.random.default_rng(3).integers(0, 2, (1, 40)))[0]
     d, gap = signs * (a - b), signs * np.log(a / b)
     share = preference_share(gap, clusters)
-    expected = dict(p=mean_test(d).p, p_log=mean_test(gap).p, p_permutation=sign_flip(d), p_cluster=mean_test(gap, clusters).p, p_flip=sign_flip(gap, clusters), p_share=share.p, p_share_flip=share.p_flip)
+    expected = dict(
+        p=mean_test(d).p,
+        p_log=mean_test(gap).p,
+        p_permutation=sign_flip(d),
+        p_cluster=mean_test(gap, clusters).p,
+        p_flip=sign_flip(gap, clusters),
+        p_share=share.p,
+        p_share_flip=share.p_flip,
+    )
     assert found == {k: float(expected[k] < 0.3) for k in found}
 
 
@@ -171,20 +219,32 @@ def test_verdicts_of_a_change(before, noise, change, verdict, direction, oversho
     after = change(before, noise - noise.mean())
     found = bias_change(before, after)
     assert (found.verdict, found.direction, found.overshoot) == (verdict, direction, overshoot)
-    assert np.isclose(found.bias_change, abs(after.mean()) - abs(before.mean())) and found.bias_change_low <= found.bias_change <= found.bias_change_high
-    assert np.isclose(found.t, stats.ttest_rel(after, before).statistic) and (found.p_bias_change < 0.05) == (verdict in ("less", "more"))
+    assert (
+        np.isclose(found.bias_change, abs(after.mean()) - abs(before.mean()))
+        and found.bias_change_low <= found.bias_change <= found.bias_change_high
+    )
+    assert np.isclose(found.t, stats.ttest_rel(after, before).statistic) and (found.p_bias_change < 0.05) == (
+        verdict in ("less", "more")
+    )
     mirrored = bias_change(-before, -after)  # nothing depends on which side is called the stereotype
     assert mirrored.verdict == verdict and np.isclose(mirrored.bias_change_low, found.bias_change_low)
 
 
 def test_a_model_against_itself(before):
     found = bias_change(before, before)
-    assert found.verdict == "equally" and found.change == found.bias_change_low == found.bias_change_high == 0 and found.p_bias_change == 1
+    assert (
+        found.verdict == "equally"
+        and found.change == found.bias_change_low == found.bias_change_high == 0
+        and found.p_bias_change == 1
+    )
 
 
 def test_the_margin_decides_what_is_equal(before, noise):
     after = before + noise - noise.mean()
-    assert bias_change(before, after).verdict == "equally" and bias_change(before, after, margin=0.002).verdict == "undetermined"
+    assert (
+        bias_change(before, after).verdict == "equally"
+        and bias_change(before, after, margin=0.002).verdict == "undetermined"
+    )
     assert bias_change(before, after, margin=0.002).margin == 0.002
 
 
@@ -193,10 +253,19 @@ def test_verdict_by_target(before):
     clusters = np.repeat(np.arange(8), 30)
     moved = before + np.where(clusters == 0, 1.0, 0.0) + np.random.default_rng(1).normal(0, 0.02, 240)
     found = bias_change(before, moved, clusters)
-    assert found.verdict == "less" and found.verdict_cluster == "undetermined" and found.n_clusters == 8 and np.isclose(found.df_cluster, 7)
+    assert (
+        found.verdict == "less"
+        and found.verdict_cluster == "undetermined"
+        and found.n_clusters == 8
+        and np.isclose(found.df_cluster, 7)
+    )
     every = bias_change(before, before / 2, clusters)
     assert every.verdict_cluster == "less" and every.p_flip == 2 / 2**8
-    assert bias_change(before, moved).verdict_cluster == "" and bias_change(before, moved).n_clusters == 0 and np.isnan(bias_change(before, moved, ["a"] * 240).p_cluster)
+    assert (
+        bias_change(before, moved).verdict_cluster == ""
+        and bias_change(before, moved).n_clusters == 0
+        and np.isnan(bias_change(before, moved, ["a"] * 240).p_cluster)
+    )
 
 
 def test_the_interval_of_a_change_covers():

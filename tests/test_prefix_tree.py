@@ -24,13 +24,19 @@ def test_a_tree_is_its_sequences(sequences, share):
     tree = prefix_tree(sequences, share)
     nodes = beginnings(tree)
     if share:
-        assert sorted(nodes) == nodes and set(nodes) == {s[:i] for s in sequences for i in range(1, len(s))} and len(set(nodes)) == len(nodes)
+        assert (
+            sorted(nodes) == nodes
+            and set(nodes) == {s[:i] for s in sequences for i in range(1, len(s))}
+            and len(set(nodes)) == len(nodes)
+        )
     else:
         assert sorted(nodes) == sorted(s[:i] for s in sequences for i in range(1, len(s)))
     assert tree.depth.tolist() == [len(n) - 1 for n in nodes]
     for i, sequence in enumerate(sequences):
         path = tree.paths[i][tree.paths[i] >= 0]
-        assert [(*nodes[n], t) for n, t in zip(tree.edge_node[path], tree.edge_token[path])] == [sequence[:k] for k in range(2, len(sequence) + 1)]
+        assert [(*nodes[n], t) for n, t in zip(tree.edge_node[path], tree.edge_token[path])] == [
+            sequence[:k] for k in range(2, len(sequence) + 1)
+        ]
         assert (tree.paths[i][len(path) :] == -1).all()
     assert (np.diff(tree.edge_node) >= 0).all() and set(tree.edge_node) == set(range(len(nodes)))
 

@@ -20,7 +20,10 @@ def test_provenance_of_a_measurement(model_folder, tmp_path):
     assert set(record["provenance"]["scoring"]) == {f.name for f in fields(ScoringStats)}
     p = record["provenance"]
     assert p["libraries"].keys() == set(LIBRARIES) and all(p["libraries"].values()) and p["device"] == "cpu"
-    assert p["model"]["name"] == record["model"] == f"tiny-gpt2@{p['model']['weights_sha256'][:8]}" and len(p["model"]["weights_sha256"]) == 64
+    assert (
+        p["model"]["name"] == record["model"] == f"tiny-gpt2@{p['model']['weights_sha256'][:8]}"
+        and len(p["model"]["weights_sha256"]) == 64
+    )
     assert p["corpus"] == {"name": "queries", "files": {}, "note": ""}
     assert record["n"] == record["values"]["df"] + 1 and record["seconds"] > 0
     path = write_record(record, tmp_path)
@@ -28,7 +31,9 @@ def test_provenance_of_a_measurement(model_folder, tmp_path):
 
 
 def test_git_commit_of_the_checkout():
-    expected = subprocess.run(["git", "rev-parse", "HEAD"], cwd=repo_root(), capture_output=True, text=True).stdout.strip()
+    expected = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repo_root(), capture_output=True, text=True
+    ).stdout.strip()
     assert provenance()["git_commit"] == (expected or None)
 
 
@@ -42,7 +47,9 @@ def test_committed_records_are_complete(committed):
             "retrieval": {"scanning"}, "lmb_random": {"scoring"}, "false_alarms": {"scoring"} if record["method"] == "random weights" else set(), "dst": {"training"}, "crg": {"training", "meteor"},
         }.get(record["metric"], ({"scoring"} if record["seconds"] else set()) | ({"training"} if record["method"] != "baseline" else set()))  # fmt: skip
         assert set(record) == set(FIELDS) and set(record["provenance"]) - {"rescored"} == PROVENANCE | own, path
-        assert record["provenance"].get("rescored", {"git_changed": False})["git_changed"] is False, f"{path.name} was scored anew with code that no commit holds"
+        assert record["provenance"].get("rescored", {"git_changed": False})["git_changed"] is False, (
+            f"{path.name} was scored anew with code that no commit holds"
+        )
         assert record["provenance"]["git_changed"] is False, f"{path.name} was measured with code that no commit holds"
         assert record_path(record, committed / "results") == path
 
@@ -54,12 +61,21 @@ def test_outside_a_checkout(tmp_path, monkeypatch):
 
 @pytest.fixture
 def record():
-    return dict.fromkeys(FIELDS, "x") | {"n": 2, "values": {"t": 1.0}, "seed": 0, "params": {"k": 3, "none": None}, "seconds": 1.0, "provenance": {}}
+    return dict.fromkeys(FIELDS, "x") | {
+        "n": 2,
+        "values": {"t": 1.0},
+        "seed": 0,
+        "params": {"k": 3, "none": None},
+        "seconds": 1.0,
+        "provenance": {},
+    }
 
 
 def test_paths_are_predictable_and_safe(record, tmp_path):
     path = write_record(record | {"model": "microsoft/DialoGPT-small", "corpus": "../../etc"}, tmp_path)
-    assert path.relative_to(tmp_path).parts[:4] == ("x", "x", "microsoft--DialoGPT-small", "x") and path.name.endswith("-k=3.json")
+    assert path.relative_to(tmp_path).parts[:4] == ("x", "x", "microsoft--DialoGPT-small", "x") and path.name.endswith(
+        "-k=3.json"
+    )
     assert path.resolve().is_relative_to(tmp_path.resolve())
 
 
@@ -71,12 +87,18 @@ def test_a_reproduced_record_stays_as_it_is(record, tmp_path):
     assert '"b"' in kept  # what no commit holds is replaced
     again = clean | {"seconds": 9.0, "provenance": {"git_commit": "c", "git_changed": True, "device": "cuda"}}
     assert write_record(again, tmp_path).read_text() == kept
-    for change in ({"values": {"t": 2.0}}, {"seed": 1}, {"provenance": {**clean["provenance"], "model": {"weights_sha256": "0"}}}):
+    for change in (
+        {"values": {"t": 2.0}},
+        {"seed": 1},
+        {"provenance": {**clean["provenance"], "model": {"weights_sha256": "0"}}},
+    ):
         assert write_record(clean | change, tmp_path).read_text() != kept
         assert write_record(clean, tmp_path).read_text() == kept
 
 
-@pytest.mark.parametrize("change,says", [({"values": {"t": float("inf")}}, "not finite"), ({"more": 1}, r"unknown \['more'\]")])
+@pytest.mark.parametrize(
+    "change,says", [({"values": {"t": float("inf")}}, "not finite"), ({"more": 1}, r"unknown \['more'\]")]
+)
 def test_bad_records(record, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
         write_record(record | change, tmp_path)

@@ -23,11 +23,15 @@ def test_an_interval_of_a_mean_is_scipys():
     from scipy.stats import bootstrap
 
     x = np.random.default_rng(0).exponential(size=60)
-    theirs = bootstrap((x,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1)).confidence_interval
+    theirs = bootstrap(
+        (x,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1)
+    ).confidence_interval
     ours = bootstrap_interval(np.column_stack([x, np.ones(60)]), lambda s: s[..., 0] / np.maximum(1, s[..., 1]), 20_000)
     assert ours == pytest.approx((theirs.low, theirs.high), rel=0.02)
     constant = lambda s: np.ones(s.shape[:-1])
-    assert bootstrap_interval(x[:, None], constant) == (1, 1) and score_dst([1, 1], [1, 0], [0, 0])["f1_low"] == pytest.approx(2 / 3), "one dialogue says nothing of others"
+    assert bootstrap_interval(x[:, None], constant) == (1, 1) and score_dst([1, 1], [1, 0], [0, 0])[
+        "f1_low"
+    ] == pytest.approx(2 / 3), "one dialogue says nothing of others"
 
 
 def test_sums_by_dialogue():
@@ -36,11 +40,17 @@ def test_sums_by_dialogue():
         cluster_sums(np.ones((3, 1)), [0, 1])
     names = ["x", "x", "y", "x"]
     assert count_dialogues(pack_dialogues(names)) == 2
-    assert unpack_dialogues(pack_dialogues(names)).tolist() == [0, 0, 1, 0] and unpack_bits(pack_bits([1, 0, 0, 1, 1, 1, 0, 1, 1]), 9).tolist() == [1, 0, 0, 1, 1, 1, 0, 1, 1]
+    assert unpack_dialogues(pack_dialogues(names)).tolist() == [0, 0, 1, 0] and unpack_bits(
+        pack_bits([1, 0, 0, 1, 1, 1, 0, 1, 1]), 9
+    ).tolist() == [1, 0, 0, 1, 1, 1, 0, 1, 1]
 
 
 def test_dialogues_of_two_records():
-    aab, abb, old = {"values": {"dialogues": pack_dialogues("aab")}}, {"values": {"dialogues": pack_dialogues("abb")}}, {"values": {}}
+    aab, abb, old = (
+        {"values": {"dialogues": pack_dialogues("aab")}},
+        {"values": {"dialogues": pack_dialogues("abb")}},
+        {"values": {}},
+    )
     assert shared_dialogues(aab, {"values": {"dialogues": pack_dialogues("xxy")}}).tolist() == [0, 0, 1]
     for other in (abb, old):
         for pair in ((aab, other), (other, aab)):
@@ -67,7 +77,11 @@ def test_randomization_by_dialogue():
 
 
 def test_verdicts():
-    assert [verdict_of(*x) for x in ((-0.1, -0.2, -0.01, 0.01), (0.1, 0.01, 0.2, 0.01), (np.nan, np.nan, np.nan, np.nan))] == ["loss", "gain", ""]
+    assert [
+        verdict_of(*x) for x in ((-0.1, -0.2, -0.01, 0.01), (0.1, 0.01, 0.2, 0.01), (np.nan, np.nan, np.nan, np.nan))
+    ] == ["loss", "gain", ""]
     assert verdict_of(-0.1, -0.2, 0.05, 0.2) == "undetermined: no loss beyond 0.200, a gain of at most 0.050"
     for disagree in ((-0.7, -1.3, -0.07, 0.053), (-0.7, -1.4, 0.02, 0.03)):
-        assert verdict_of(*disagree).startswith("undetermined: the interval") and verdict_of(*disagree).endswith("disagree")
+        assert verdict_of(*disagree).startswith("undetermined: the interval") and verdict_of(*disagree).endswith(
+            "disagree"
+        )

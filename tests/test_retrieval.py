@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from redditbias_repro import retrieval as module
 from redditbias_repro.data import load_pairs
-from redditbias_repro.registry import FetchError
 from redditbias_repro.records import repo_root
+from redditbias_repro.registry import FetchError
 from redditbias_repro.retrieval import (
     COLUMNS,
     Matcher,
@@ -42,24 +42,70 @@ from redditbias_repro.retrieval import (
 )
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
-CATS = BiasSpec(targets1=("cats are", "the cat is"), targets2=("dogs are", "the dog is"), pairs=(("cats", "dogs"), ("cat", "dog")), attributes1=("laz*", "sly", "red hair"), verbs=("are", "is"), name="cats")
-GIRLS = BiasSpec(targets1=("女孩", "Émigrées sont"), targets2=("男孩", "Français sont"), pairs=(("女孩", "男孩"),), attributes1=("弱", "idiotes"), language="zh", name="girls")
+CATS = BiasSpec(
+    targets1=("cats are", "the cat is"),
+    targets2=("dogs are", "the dog is"),
+    pairs=(("cats", "dogs"), ("cat", "dog")),
+    attributes1=("laz*", "sly", "red hair"),
+    verbs=("are", "is"),
+    name="cats",
+)
+GIRLS = BiasSpec(
+    targets1=("女孩", "Émigrées sont"),
+    targets2=("男孩", "Français sont"),
+    pairs=(("女孩", "男孩"),),
+    attributes1=("弱", "idiotes"),
+    language="zh",
+    name="girls",
+)
 SPECS = {"cats": CATS}
 
 
 def line(i, body, **more):
-    return json.dumps({"author": f"name{i}", "body": body, "created_utc": 1_500_000_000 + i, "id": f"c{i}", "subreddit": "pets", "score": 3, **more}).encode()
+    return json.dumps(
+        {
+            "author": f"name{i}",
+            "body": body,
+            "created_utc": 1_500_000_000 + i,
+            "id": f"c{i}",
+            "subreddit": "pets",
+            "score": 3,
+            **more,
+        }
+    ).encode()
 
 
-BODIES = ["Cats are so lazy", "dogs are lazy", "cats are nice", "I say: THE CAT IS sly!", "cats are slyly lazed", "", "cats\nare lazy", 'the "cats are" \\ lazy', "wildcats are lazy", "🐈 cats are red haired", "cats are red hair"]
-WANTED = {"c0": ("cats are", "laz*"), "c3": ("the cat is", "sly"), "c4": ("cats are", "laz*"), "c7": ("cats are", "laz*"), "c10": ("cats are", "red hair")}
+BODIES = [
+    "Cats are so lazy",
+    "dogs are lazy",
+    "cats are nice",
+    "I say: THE CAT IS sly!",
+    "cats are slyly lazed",
+    "",
+    "cats\nare lazy",
+    'the "cats are" \\ lazy',
+    "wildcats are lazy",
+    "🐈 cats are red haired",
+    "cats are red hair",
+]
+WANTED = {
+    "c0": ("cats are", "laz*"),
+    "c3": ("the cat is", "sly"),
+    "c4": ("cats are", "laz*"),
+    "c7": ("cats are", "laz*"),
+    "c10": ("cats are", "red hair"),
+}
 
 
 def packed(name, content):
     if name.endswith(".zst"):
-        params = zstandard.ZstdCompressionParameters.from_level(3, window_log=31, enable_ldm=True)  # 2 GiB, as the dumps
+        params = zstandard.ZstdCompressionParameters.from_level(
+            3, window_log=31, enable_ldm=True
+        )  # 2 GiB, as the dumps
         return zstandard.ZstdCompressor(compression_params=params).compress(content)
-    return {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}.get(name[name.rindex(".") :], bytes)(content)
+    return {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}.get(name[name.rindex(".") :], bytes)(
+        content
+    )
 
 
 # --- dumps ---
@@ -73,14 +119,24 @@ def test_every_kind_of_file_and_block(tmp_path, monkeypatch, name, block):
     (tmp_path / name).write_bytes(packed(name, b"\n".join(line(i, b) for i, b in enumerate(BODIES)) + b"\n"))
     found = list(scan_dump(tmp_path / name, Matcher(SPECS), stats := Counter()))
     assert {r["id"]: (r["target"], r["attribute"]) for r in found} == WANTED
-    assert found[0] == {"id": "c0", "body": BODIES[0], "created_utc": 1_500_000_000, "subreddit": "pets", "bias_type": "cats", "target": "cats are", "attribute": "laz*"}
+    assert found[0] == {
+        "id": "c0",
+        "body": BODIES[0],
+        "created_utc": 1_500_000_000,
+        "subreddit": "pets",
+        "bias_type": "cats",
+        "target": "cats are",
+        "attribute": "laz*",
+    }
     assert stats["lines"] == len(BODIES) and stats["hits"] == 5 and not stats["torn"] and not stats["broken"]
 
 
 def test_several_frames_and_no_line_end(tmp_path):
     (tmp_path / "RC.zst").write_bytes(packed("a.zst", line(0, BODIES[0]) + b"\n") + packed("a.zst", line(3, BODIES[3])))
     stats = Counter()
-    assert [r["id"] for r in scan_dump(tmp_path / "RC.zst", Matcher(SPECS), stats)] == ["c0", "c3"] and not stats["torn"]
+    assert [r["id"] for r in scan_dump(tmp_path / "RC.zst", Matcher(SPECS), stats)] == ["c0", "c3"] and not stats[
+        "torn"
+    ]
 
 
 @pytest.mark.parametrize("end", [1, 5, 20, 100, -4, -1])
@@ -137,7 +193,14 @@ def test_a_file_with_rubbish_in_it(tmp_path, name):
 
 
 def test_what_is_broken_is_counted(tmp_path):
-    rows = [line(0, BODIES[0]), b'{"body": "cats are lazy', b'{"body": 3, "id": "cats are"}', line(1, BODIES[0]).replace(b"lazy", b"lazy \xff\xfe"), b'["cats are lazy"]', line(2, BODIES[0])[:40]]
+    rows = [
+        line(0, BODIES[0]),
+        b'{"body": "cats are lazy',
+        b'{"body": 3, "id": "cats are"}',
+        line(1, BODIES[0]).replace(b"lazy", b"lazy \xff\xfe"),
+        b'["cats are lazy"]',
+        line(2, BODIES[0])[:40],
+    ]
     (tmp_path / "RC.ndjson").write_bytes(b"\n".join(rows))
     stats = Counter()
     with pytest.warns(UserWarning, match="is it whole"):
@@ -150,7 +213,13 @@ def test_what_is_broken_is_counted(tmp_path):
 def test_terms_that_are_not_ascii(tmp_path, ascii):
     """Escaped or not, in other case; and the way of a JSON writer that escapes slashes."""
     bodies = ["那个女孩很弱", "他们很弱", "les émigrées sont idiotes", "LES ÉMIGRÉES SONT IDIOTES"]
-    (tmp_path / "RC.ndjson").write_text("\n".join(json.dumps({"id": str(i), "body": b, "created_utc": "1500000000"}, ensure_ascii=ascii) for i, b in enumerate(bodies)), encoding="utf-8")
+    (tmp_path / "RC.ndjson").write_text(
+        "\n".join(
+            json.dumps({"id": str(i), "body": b, "created_utc": "1500000000"}, ensure_ascii=ascii)
+            for i, b in enumerate(bodies)
+        ),
+        encoding="utf-8",
+    )
     found = list(scan_dump(tmp_path / "RC.ndjson", Matcher({"girls": GIRLS}), progress=False))
     assert [r["id"] for r in found] == ["0", "2", "3"] and found[0]["created_utc"] == 1_500_000_000
 
@@ -161,14 +230,44 @@ def loop(path, specs):
     for raw in path.read_text(encoding="utf-8").splitlines():
         comment = json.loads(raw)
         for name, spec in specs.items():
-            targets, attributes = module.find_terms(comment["body"], spec.targets1), module.find_terms(comment["body"], spec.attributes1)
+            targets, attributes = (
+                module.find_terms(comment["body"], spec.targets1),
+                module.find_terms(comment["body"], spec.attributes1),
+            )
             if targets and attributes:
                 found.append((comment["id"], name))
     return found
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.sampled_from(["cats are", "Cats Are", "catsare", "lazy", "LAZ", "slyly", "sly", "\n", " ", "é", "the cat is", "'", '"', "red", "hair"]), max_size=6).map("".join), max_size=8), st.integers(5, 90))
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(
+                [
+                    "cats are",
+                    "Cats Are",
+                    "catsare",
+                    "lazy",
+                    "LAZ",
+                    "slyly",
+                    "sly",
+                    "\n",
+                    " ",
+                    "é",
+                    "the cat is",
+                    "'",
+                    '"',
+                    "red",
+                    "hair",
+                ]
+            ),
+            max_size=6,
+        ).map("".join),
+        max_size=8,
+    ),
+    st.integers(5, 90),
+)
 def test_the_same_hits_as_a_loop(tmp_path_factory, bodies, block):
     path = tmp_path_factory.mktemp("dump") / "RC.ndjson"
     path.write_bytes(b"".join(line(i, b) + b"\n" for i, b in enumerate(bodies)))
@@ -189,12 +288,20 @@ def test_the_same_hits_without_hyperscan(tmp_path, monkeypatch):
 
 def test_the_five_types_on_the_released_comments(corpus, tmp_path):
     """All types in one pass find what each finds alone, and what a loop finds."""
-    bodies = load_released("religion1").comments.tolist() + load_released("orientation").comments_processed.tolist()[:3000]
+    bodies = (
+        load_released("religion1").comments.tolist() + load_released("orientation").comments_processed.tolist()[:3000]
+    )
     (tmp_path / "RC.ndjson").write_bytes(b"".join(line(i, b) + b"\n" for i, b in enumerate(bodies)))
     specs = {b: load_spec(f"redditbias/{b}") for b in BIAS_TYPES}
     together = [(r["id"], r["bias_type"]) for r in scan_dump(tmp_path / "RC.ndjson", Matcher(specs), progress=False)]
     assert together == loop(tmp_path / "RC.ndjson", specs) and len(together) > 2000
-    alone = [x for b in BIAS_TYPES for x in ((r["id"], r["bias_type"]) for r in scan_dump(tmp_path / "RC.ndjson", Matcher({b: specs[b]}), progress=False))]
+    alone = [
+        x
+        for b in BIAS_TYPES
+        for x in (
+            (r["id"], r["bias_type"]) for r in scan_dump(tmp_path / "RC.ndjson", Matcher({b: specs[b]}), progress=False)
+        )
+    ]
     assert sorted(alone) == sorted(together)
 
 
@@ -217,12 +324,19 @@ def test_folders_periods_and_merging(tmp_path):
     for month, ids in (("2019-01", range(0, 6)), ("2019-02", range(3, 11))):  # some comments stand in both
         (tmp_path / f"RC_{month}.gz").write_bytes(gzip.compress(b"\n".join(line(i, BODIES[i]) for i in ids)))
     whole = retrieve(tmp_path, SPECS, tmp_path / "out" / "all.parquet")
-    assert list(whole.columns) == list(COLUMNS) and whole.id.tolist() == list(WANTED) and pd.read_parquet(tmp_path / "out" / "all.parquet").equals(whole)
+    assert (
+        list(whole.columns) == list(COLUMNS)
+        and whole.id.tolist() == list(WANTED)
+        and pd.read_parquet(tmp_path / "out" / "all.parquet").equals(whole)
+    )
     assert whole.attrs["stats"]["lines"] == 14 and not (tmp_path / "out" / "all.parts").exists()
     parts = [retrieve(p, SPECS, tmp_path / "parts" / f"{p.stem}.parquet") for p in sorted(tmp_path.glob("RC*.gz"))]
     merged = retrieve(tmp_path / "parts", SPECS)
     assert len(parts[0]) + len(parts[1]) > len(merged) and merged.equals(whole)
-    assert retrieve(str(tmp_path / "RC_*.gz"), SPECS, after=1_500_000_003, before=1_500_000_007).id.tolist() == ["c3", "c4"]
+    assert retrieve(str(tmp_path / "RC_*.gz"), SPECS, after=1_500_000_003, before=1_500_000_007).id.tolist() == [
+        "c3",
+        "c4",
+    ]
     with pytest.raises(FileNotFoundError, match="no folder or pattern"):
         retrieve(tmp_path / "none.zst", SPECS)
     with pytest.raises(ValueError, match="ends in .parquet"):
@@ -247,7 +361,9 @@ def test_what_was_scanned_is_not_scanned_again(tmp_path, monkeypatch):
             found = retrieve(tmp_path, SPECS, tmp_path / "out.parquet")
         except KeyboardInterrupt:
             assert not (tmp_path / "out.parquet").exists()
-    assert scanned == ["RC_01.ndjson", "RC_02.ndjson", "RC_01.ndjson", "RC_02.ndjson"][: len(scanned)] and len(found) == len(WANTED)
+    assert scanned == ["RC_01.ndjson", "RC_02.ndjson", "RC_01.ndjson", "RC_02.ndjson"][: len(scanned)] and len(
+        found
+    ) == len(WANTED)
     assert found.attrs["stats"]["lines"] == 2 * len(BODIES)
 
 
@@ -284,8 +400,20 @@ class Service(ThreadingHTTPServer):
     def page(self, q, size, after, before):
         phrase, _, attribute = q.lstrip('"').partition('" ')
         within = (lambda t: after <= t <= before) if self.inclusive else (lambda t: after < t < before)
-        found = [c for c in self.comments if within(c["created_utc"]) and phrase.lower() in c["body"].lower() and attribute.rstrip("*") in c["body"]]
-        found.sort(key=lambda c: c["created_utc"] if self.order == "asc" else -c["created_utc"] if self.order == "desc" else hash((c["id"], after)))
+        found = [
+            c
+            for c in self.comments
+            if within(c["created_utc"]) and phrase.lower() in c["body"].lower() and attribute.rstrip("*") in c["body"]
+        ]
+        found.sort(
+            key=lambda c: (
+                c["created_utc"]
+                if self.order == "asc"
+                else -c["created_utc"]
+                if self.order == "desc"
+                else hash((c["id"], after))
+            )
+        )
         return found[: min(size, self.cap)]
 
 
@@ -308,7 +436,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "0")
             self.end_headers()
             return
-        body = json.dumps({"data": s.page(query["q"], int(query["size"]), int(query["after"]), int(query["before"]))}).encode()
+        body = json.dumps(
+            {"data": s.page(query["q"], int(query["size"]), int(query["after"]), int(query["before"]))}
+        ).encode()
         body = {"no json": b"<html>sorry", "no data": b'{"error": "x"}', "cut": body[: len(body) // 2]}.get(fault, body)
         self.send_response(200)
         self.send_header("Content-Length", str(len(body) + (5 if fault == "short" else 0)))
@@ -319,19 +449,33 @@ class Handler(BaseHTTPRequestHandler):
 def posted(n=700, burst=60):
     """Comments over the period, with a burst of them within some seconds, and others that do not match."""
     times = [START + i * (END - START) // n for i in range(n)] + [START + 200_000 + i // 20 for i in range(burst)]
-    return [dict(id=f"a{i}", body="Cats are lazy" if i % 3 else "cats are sly", created_utc=t, author="x", subreddit="pets") for i, t in enumerate(times)]
+    return [
+        dict(id=f"a{i}", body="Cats are lazy" if i % 3 else "cats are sly", created_utc=t, author="x", subreddit="pets")
+        for i, t in enumerate(times)
+    ]
 
 
 FAST = dict(rate=1e6, pause=0.001, timeout=0.5, progress=False)
 
 
-@pytest.mark.parametrize("cap,inclusive,order", [(1000, False, "desc"), (1000, True, "asc"), (25, False, "mixed"), (100, True, "mixed")])
+@pytest.mark.parametrize(
+    "cap,inclusive,order", [(1000, False, "desc"), (1000, True, "asc"), (25, False, "mixed"), (100, True, "mixed")]
+)
 def test_no_comment_twice_and_none_lost(cap, inclusive, order):
     """Whatever the page cap (silent), the limits and the order."""
     comments = posted()
     service = Service(comments, cap, inclusive, order)
-    got = list(search_comments(service.url, ['"cats are" laz*', '"cats are" sly'], START, END, size=250 if cap > 100 else 100, **FAST))
-    assert sorted(c["id"] for c in got) == sorted(c["id"] for c in comments) and set(got[0]) == {"id", "body", "created_utc", "subreddit"}
+    got = list(
+        search_comments(
+            service.url, ['"cats are" laz*', '"cats are" sly'], START, END, size=250 if cap > 100 else 100, **FAST
+        )
+    )
+    assert sorted(c["id"] for c in got) == sorted(c["id"] for c in comments) and set(got[0]) == {
+        "id",
+        "body",
+        "created_utc",
+        "subreddit",
+    }
     assert {"q", "size", "after", "before"} <= set(service.asked[0])
 
 
@@ -346,7 +490,18 @@ def test_a_service_that_fails_in_every_way():
 def test_a_service_that_does_not_answer(tmp_path):
     service = Service(posted(), faults=[None] * 6 + [503] * 50)
     with pytest.raises(FetchError, match=r"in 3 tries \(HTTP 503\). What was found is kept"):
-        list(search_comments(service.url, ['"cats are" laz*'], START, END, size=40, retries=2, checkpoint=tmp_path / "s.ndjson", **FAST))
+        list(
+            search_comments(
+                service.url,
+                ['"cats are" laz*'],
+                START,
+                END,
+                size=40,
+                retries=2,
+                checkpoint=tmp_path / "s.ndjson",
+                **FAST,
+            )
+        )
     service.faults = [403]
     with pytest.raises(FetchError, match=r"in 1 tries \(HTTP 403\)"):
         list(search_comments(service.url, ["x"], START, END, **FAST))
@@ -379,7 +534,9 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, stop):
     if not path.with_suffix(".json").exists():
         path.write_bytes(b'{"id": "a1", "body": "stopped in the first window"}\n{"id": "a')
     again = list(search_comments(service.url, queries, START, END, size=100, checkpoint=path, **FAST))
-    assert [c["id"] for c in search_comments(service.url, queries, START, END, size=100, checkpoint=path, **FAST)] == [c["id"] for c in again], "finished: nothing is asked"
+    assert [c["id"] for c in search_comments(service.url, queries, START, END, size=100, checkpoint=path, **FAST)] == [
+        c["id"] for c in again
+    ], "finished: nothing is asked"
     assert sorted(c["id"] for c in again) == sorted(c["id"] for c in whole) and len(service.asked) <= needed + 2
     with pytest.raises(ValueError, match="holds a search with other queries"):
         list(search_comments(service.url, queries[:1], START, END, size=100, checkpoint=path, **FAST))
@@ -396,8 +553,19 @@ def test_an_api_as_a_source(tmp_path):
     """Only what is a candidate is kept, whatever the service takes for a match."""
     comments = [*posted(50, 0), dict(id="x", body="wildcats are lazy", created_utc=START + 9, subreddit="")]
     service = Service(comments)
-    found = retrieve(service.url, SPECS, tmp_path / "api.parquet", START, END, size=100, **{k: v for k, v in FAST.items() if k != "progress"}, progress=False)
-    assert sorted(found.id) == sorted(c["id"] for c in comments if c["id"] != "x") and set(found.columns) == set(COLUMNS)
+    found = retrieve(
+        service.url,
+        SPECS,
+        tmp_path / "api.parquet",
+        START,
+        END,
+        size=100,
+        **{k: v for k, v in FAST.items() if k != "progress"},
+        progress=False,
+    )
+    assert sorted(found.id) == sorted(c["id"] for c in comments if c["id"] != "x") and set(found.columns) == set(
+        COLUMNS
+    )
     assert {q["q"] for q in service.asked} == set(api_queries(CATS)) and not (tmp_path / "api.parts").exists()
 
 
@@ -416,9 +584,20 @@ def test_an_api_until_now_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
 
 def test_what_is_missing_in_a_table(tmp_path):
     """No id, no time, no text: as nan, None or an empty cell."""
-    rows = pd.DataFrame({"id": ["a", None, float("nan"), "b"], "created_utc": [5, None, float("nan"), 7], "body": ["cats are lazy", "cats are sly", "cats are lazy", None]})
+    rows = pd.DataFrame(
+        {
+            "id": ["a", None, float("nan"), "b"],
+            "created_utc": [5, None, float("nan"), 7],
+            "body": ["cats are lazy", "cats are sly", "cats are lazy", None],
+        }
+    )
     found = retrieve(rows, SPECS)
-    assert found.id.tolist()[0] == "a" and len(found) == 3 and found.id.nunique() == 3 and found.created_utc.isna().tolist() == [False, True, True]
+    assert (
+        found.id.tolist()[0] == "a"
+        and len(found) == 3
+        and found.id.nunique() == 3
+        and found.created_utc.isna().tolist() == [False, True, True]
+    )
     rows.to_csv(tmp_path / "mine.csv", index=False)
     assert retrieve(tmp_path / "mine.csv", SPECS).id.tolist() == found.id.tolist()
 
@@ -458,16 +637,27 @@ def test_the_released_phrases_are_found(corpus):
 def test_windows():
     body = " ".join(f"w{i}" for i in range(10)) + " gays " + " ".join(f"v{i}" for i in range(10)) + " lame"
     assert find_windows(body, ("gays",), ("lame",)) == []
-    assert find_windows(body, ("gays",), ("lame",), every=True) == [("gays", " ".join([*(f"w{i}" for i in range(3, 10)), "gays", *(f"v{i}" for i in range(7))]), False)]
-    assert find_windows("gays x " * 8 + "lame", ("gays",), ("lame",))[0][1].endswith("lame"), "the first window with an attribute"
-    assert find_windows("gay men are lame", ("gay men", "gay"), ("lame",)) == [("gay men", "gay men are lame", True), ("gay", "gay men are lame", True)]
-    assert find_windows("The gays’ parade: lame.", ("gays",), ("lame",), "words") == [("gays", "The gays’ parade: lame", True)]
+    assert find_windows(body, ("gays",), ("lame",), every=True) == [
+        ("gays", " ".join([*(f"w{i}" for i in range(3, 10)), "gays", *(f"v{i}" for i in range(7))]), False)
+    ]
+    assert find_windows("gays x " * 8 + "lame", ("gays",), ("lame",))[0][1].endswith("lame"), (
+        "the first window with an attribute"
+    )
+    assert find_windows("gay men are lame", ("gay men", "gay"), ("lame",)) == [
+        ("gay men", "gay men are lame", True),
+        ("gay", "gay men are lame", True),
+    ]
+    assert find_windows("The gays’ parade: lame.", ("gays",), ("lame",), "words") == [
+        ("gays", "The gays’ parade: lame", True)
+    ]
 
 
 def test_phrases_say_what_each_step_left(corpus):
     comments = load_released("orientation").rename(columns={"comments_processed": "body"})
     phrases = make_phrases(comments, load_spec("redditbias/orientation"), None, progress=False)
-    assert list(phrases.attrs["counts"].values())[:3] == [9930, 9690, 9690], "the filter of the release leaves its own comments"
+    assert list(phrases.attrs["counts"].values())[:3] == [9930, 9690, 9690], (
+        "the filter of the release leaves its own comments"
+    )
     assert phrases.phrase.is_unique and phrases["attribute in window"].all()
     with pytest.raises(ValueError, match="expected one of release, words"):
         make_phrases(comments, CATS, mode="tokens")
@@ -489,9 +679,13 @@ def test_the_single_target_filter_fits_the_release(corpus):
 def test_the_command(tmp_path, capsys):
     from redditbias_repro.cli import main
 
-    (tmp_path / "RC.ndjson").write_bytes(b"\n".join([line(0, "Jews are greedy"), line(1, "hello"), line(2, "women are hysterical and cook")]))
+    (tmp_path / "RC.ndjson").write_bytes(
+        b"\n".join([line(0, "Jews are greedy"), line(1, "hello"), line(2, "women are hysterical and cook")])
+    )
     assert main(["retrieve", str(tmp_path / "RC.ndjson"), "--out", str(tmp_path / "c.parquet")]) == 0
-    assert "3 lines" in capsys.readouterr().out and set(pd.read_parquet(tmp_path / "c.parquet").bias_type) <= set(BIAS_TYPES)
+    assert "3 lines" in capsys.readouterr().out and set(pd.read_parquet(tmp_path / "c.parquet").bias_type) <= set(
+        BIAS_TYPES
+    )
     assert main(["retrieve", str(tmp_path / "none"), "--out", str(tmp_path / "c.parquet")]) == 2
     assert main(["retrieve", str(tmp_path), "--out", str(tmp_path / "c.parquet"), "--bias-type", "relig"]) == 2
     assert "no specification 'relig': did you mean 'redditbias/religion" in capsys.readouterr().err
@@ -507,7 +701,9 @@ def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path):
     noise = ["nothing to see here", "a violin", "jews are here"]
     lines = [line(i, b) for i, b in enumerate([*comments, *noise])]
     dump.write_bytes(packed("x.zst", b"\n".join(lines) + b"\n"))
-    run = lambda name, **p: papermill.execute_notebook(str(root / "nbs" / name), None, {"bias_type": "religion1", **p}, cwd=root / "nbs", progress_bar=False)
+    run = lambda name, **p: papermill.execute_notebook(
+        str(root / "nbs" / name), None, {"bias_type": "religion1", **p}, cwd=root / "nbs", progress_bar=False
+    )
     run("02_retrieval.ipynb", source=str(dump), out_dir=str(out))
     candidates = pd.read_parquet(out / "religion1" / "candidates.parquet")
     phrases = pd.read_csv(out / "religion1" / "phrases.csv", dtype=str, keep_default_na=False)
@@ -534,5 +730,7 @@ def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path):
     theirs = {t for s in ("train", "valid", "test") for t in load_pairs("religion1", s, "redditbias").text1}
     ours = {t for s in sizes for t in load_pairs("religion1", s, str(out)).text1}
     assert len(ours & theirs) / len(ours) > 0.95, "what is biased here is in the released splits"
-    done = subprocess.run(["redditbias", "measure", "--model", str(model_folder), "--corpus", str(out)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["redditbias", "measure", "--model", str(model_folder), "--corpus", str(out)], capture_output=True, text=True
+    )
     assert done.returncode == 0 and "religion1" in done.stdout and "my-corpus" in done.stdout, done.stderr

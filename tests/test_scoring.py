@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import CONFIGS, SMALL, small_random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
@@ -29,17 +30,23 @@ from transformers import (
     T5Config,
 )
 
-from conftest import CONFIGS, SMALL, small_random
 from redditbias_repro import masked as masked_room
 from redditbias_repro import network as network_room
 from redditbias_repro import passes as passes_room
 from redditbias_repro import scoring
 from redditbias_repro import texts as texts_room
 from redditbias_repro.data import load_pairs
-from redditbias_repro.registry import FetchError
 from redditbias_repro.models import describe_model
 from redditbias_repro.records import repo_root
-from redditbias_repro.scoring import ScoringStats, iter_scores, perplexity, pseudo_log_likelihood, sequence_scores, token_scores
+from redditbias_repro.registry import FetchError
+from redditbias_repro.scoring import (
+    ScoringStats,
+    iter_scores,
+    perplexity,
+    pseudo_log_likelihood,
+    sequence_scores,
+    token_scores,
+)
 
 TEXTS = [
     "they are lazy",
@@ -90,9 +97,14 @@ def test_every_family_shares(random_model, tokenizer):
     assert sequence_scores(random_model, tokenizer, TEXTS, path="batches").attrs["stats"]["tree_nodes"] > len(distinct)
 
 
-@pytest.mark.parametrize("texts", [["they are lazy"], ["a b"], ["they are lazy"] * 3, ["they are", "they are lazy"], ["they are lazy", "they are"]])
+@pytest.mark.parametrize(
+    "texts",
+    [["they are lazy"], ["a b"], ["they are lazy"] * 3, ["they are", "they are lazy"], ["they are lazy", "they are"]],
+)
 def test_a_few_texts(random_model, tokenizer, texts):
-    np.testing.assert_allclose(perplexity(random_model, tokenizer, texts), loop(random_model, tokenizer, texts), rtol=1e-4)
+    np.testing.assert_allclose(
+        perplexity(random_model, tokenizer, texts), loop(random_model, tokenizer, texts), rtol=1e-4
+    )
 
 
 class Ids:
@@ -188,19 +200,26 @@ def test_matrices_laid_out_anew_in_every_family(tokenizer, family, monkeypatch):
 def with_start(tokenizer):
     """The tokenizer with a token that it puts at a text's beginning."""
     started = deepcopy(tokenizer)
-    started.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", tokenizer.eos_token_id)])
+    started.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<eos> $A", special_tokens=[("<eos>", tokenizer.eos_token_id)]
+    )
     return started
 
 
 def test_special_tokens(random_model, tokenizer, with_start):
     """They are left out unless asked for, as the authors tokenize."""
-    plain, started = perplexity(random_model, with_start, ["they are"]), perplexity(random_model, with_start, ["they are"], add_special_tokens=True)
+    plain, started = (
+        perplexity(random_model, with_start, ["they are"]),
+        perplexity(random_model, with_start, ["they are"], add_special_tokens=True),
+    )
     assert plain == perplexity(random_model, tokenizer, ["they are"]) and started != plain
     assert started == perplexity(random_model, tokenizer, ["<eos>they are"])
     with pytest.warns(UserWarning, match=r"at \[1\]: nan"):
         one = sequence_scores(random_model, with_start, ["t", ""], add_special_tokens=True, on_short="nan")
     assert one.n_tokens.tolist() == [1, 0]
-    np.testing.assert_allclose(one.nll[0], -one_by_one(random_model, [tokenizer.eos_token_id, *tokens(tokenizer, "t")])[0], rtol=1e-4)
+    np.testing.assert_allclose(
+        one.nll[0], -one_by_one(random_model, [tokenizer.eos_token_id, *tokens(tokenizer, "t")])[0], rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -214,7 +233,10 @@ def test_the_padding_side_does_not_matter(random_model, tokenizer, side):
 
 
 def test_contexts_are_conditioned_on(random_model, tokenizer):
-    contexts, texts = ["the women are", "the women are", "they", ""], [" nurses", " lazy and so on", " are lazy", "they are"]
+    contexts, texts = (
+        ["the women are", "the women are", "they", ""],
+        [" nurses", " lazy and so on", " are lazy", "they are"],
+    )
     table = sequence_scores(random_model, tokenizer, texts, contexts)
     for i, (context, text) in enumerate(zip(contexts, texts)):
         ids = tokens(tokenizer, context + text)
@@ -236,13 +258,17 @@ def test_contexts_are_conditioned_on(random_model, tokenizer):
 def test_a_token_across_the_border_belongs_to_the_text(random_model, tokenizer):
     ids = tokens(tokenizer, "the women")
     table = sequence_scores(random_model, tokenizer, ["omen"], ["the w"])
-    np.testing.assert_allclose(table.nll[0], -one_by_one(random_model, ids)[len(tokens(tokenizer, "the")) - 1 :].sum(), rtol=1e-4)
+    np.testing.assert_allclose(
+        table.nll[0], -one_by_one(random_model, ids)[len(tokens(tokenizer, "the")) - 1 :].sum(), rtol=1e-4
+    )
 
 
 def test_the_same_tokens_in_different_contexts(random_model, tokenizer):
     table = sequence_scores(random_model, tokenizer, [" are lazy", " lazy"], ["they", "they are"])
     expected = one_by_one(random_model, tokens(tokenizer, "they are lazy"))
-    np.testing.assert_allclose(table.nll, [-expected[-table.n_tokens[0] :].sum(), -expected[-table.n_tokens[1] :].sum()], rtol=1e-4)
+    np.testing.assert_allclose(
+        table.nll, [-expected[-table.n_tokens[0] :].sum(), -expected[-table.n_tokens[1] :].sum()], rtol=1e-4
+    )
     assert table.attrs["stats"]["tree_nodes"] == len(tokens(tokenizer, "they are lazy")) - 1
 
 
@@ -255,9 +281,13 @@ def test_tokens_have_their_characters(random_model, tokenizer):
         covered = {c for a, b in zip(rows.start, rows.end) for c in range(a, b)}
         assert covered == set(range(len(text)))
         assert np.isnan(rows.logprob.iloc[0])
-        np.testing.assert_allclose(rows.logprob[1:], one_by_one(random_model, tokens(tokenizer, text)), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            rows.logprob[1:], one_by_one(random_model, tokens(tokenizer, text)), rtol=1e-3, atol=1e-4
+        )
     table = token_scores(random_model, tokenizer, [" are lazy"], ["they"])
-    assert [" are lazy"[a:b] for a, b in zip(table.start, table.end)] == tokenizer.convert_tokens_to_string([" are", " lazy"]).replace(" lazy", "| lazy").split("|")
+    assert [" are lazy"[a:b] for a, b in zip(table.start, table.end)] == tokenizer.convert_tokens_to_string(
+        [" are", " lazy"]
+    ).replace(" lazy", "| lazy").split("|")
     assert table.logprob.notna().all()
 
 
@@ -284,9 +314,17 @@ def test_long_texts_are_named_or_cut(random_model, tokenizer, with_start):
     table = sequence_scores(random_model, tokenizer, ["a b", "x " * 300], on_long="truncate")
     assert table.n_tokens[1] == 255
     np.testing.assert_allclose(table.nll[1], -one_by_one(random_model, full[:256]).sum(), rtol=1e-4)
-    table = sequence_scores(random_model, tokenizer, [" a b"], ["x " * 300], on_long="truncate")  # the context loses its beginning
-    np.testing.assert_allclose(table.nll[0], -one_by_one(random_model, tokens(tokenizer, "x " * 300 + " a b")[-256:])[-table.n_tokens[0] :].sum(), rtol=1e-4)
-    table = sequence_scores(random_model, with_start, [" a b"], ["x " * 300], on_long="truncate", add_special_tokens=True)
+    table = sequence_scores(
+        random_model, tokenizer, [" a b"], ["x " * 300], on_long="truncate"
+    )  # the context loses its beginning
+    np.testing.assert_allclose(
+        table.nll[0],
+        -one_by_one(random_model, tokens(tokenizer, "x " * 300 + " a b")[-256:])[-table.n_tokens[0] :].sum(),
+        rtol=1e-4,
+    )
+    table = sequence_scores(
+        random_model, with_start, [" a b"], ["x " * 300], on_long="truncate", add_special_tokens=True
+    )
     kept = [tokenizer.eos_token_id, *tokens(tokenizer, "x " * 300 + " a b")[-255:]]
     np.testing.assert_allclose(table.nll[0], -one_by_one(random_model, kept)[-table.n_tokens[0] :].sum(), rtol=1e-4)
 
@@ -304,7 +342,10 @@ def test_a_list_whose_contexts_come_as_an_iterator(random_model, tokenizer, monk
     """They can be read only once: nothing is said about texts without them."""
     monkeypatch.setattr(texts_room, "CHUNK", 2)
     texts, contexts = ["t"] * 5, ["they are "] * 5
-    pd.testing.assert_frame_equal(sequence_scores(random_model, tokenizer, texts, iter(contexts)), sequence_scores(random_model, tokenizer, texts, contexts))
+    pd.testing.assert_frame_equal(
+        sequence_scores(random_model, tokenizer, texts, iter(contexts)),
+        sequence_scores(random_model, tokenizer, texts, contexts),
+    )
 
 
 def test_what_is_no_list_of_strings(random_model, tokenizer):
@@ -325,7 +366,9 @@ def test_tokens_that_the_model_does_not_know(tokenizer):
     added.add_tokens(["<odd>"])
     model = small_random(CONFIGS["gpt2"](len(tokenizer)))
     texts = ["they are lazy", "they are <odd> lazy"]
-    with pytest.raises(ValueError, match=rf"texts at \[1\] have tokens beyond the {len(tokenizer)} that the model has vectors for"):
+    with pytest.raises(
+        ValueError, match=rf"texts at \[1\] have tokens beyond the {len(tokenizer)} that the model has vectors for"
+    ):
         perplexity(model, added, texts)
     assert np.isfinite(perplexity(model, added, texts[:1])).all()
     torch.manual_seed(0)
@@ -374,7 +417,15 @@ FALLBACKS = {
     "bloom": lambda v: BloomConfig(vocab_size=v, hidden_size=32, n_layer=2, n_head=4),  # ALiBi
     "mamba": lambda v: MambaConfig(vocab_size=v, hidden_size=32, num_hidden_layers=2, state_size=8),
     "mistral": lambda v: MistralConfig(vocab_size=v, sliding_window=8, **SMALL),  # a window shorter than the texts
-    "gpt_neo": lambda v: GPTNeoConfig(vocab_size=v, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=16, max_position_embeddings=256),
+    "gpt_neo": lambda v: GPTNeoConfig(
+        vocab_size=v,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=4,
+        attention_types=[[["global", "local"], 1]],
+        window_size=16,
+        max_position_embeddings=256,
+    ),
 }
 
 
@@ -399,7 +450,9 @@ def test_last_hidden_states(tokenizer, family, path):
         alone = torch.stack([model(input_ids=torch.tensor([s])).last_hidden_state[0, -1] for s in sequences])
     found = scoring.last_hidden_states(model, sequences, path=path)
     torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
-    torch.testing.assert_close(scoring.last_hidden_states(model, sequences, 8, path), found, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
+    torch.testing.assert_close(
+        scoring.last_hidden_states(model, sequences, 8, path), found, rtol=1e-4, atol=1e-4 * alone.abs().max().item()
+    )
 
 
 def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeypatch):
@@ -414,7 +467,11 @@ def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeyp
     monkeypatch.setattr(passes_room, "hidden_states", small)
     with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
         torch.testing.assert_close(scoring.last_hidden_states(model, sequences), plain, rtol=1e-4, atol=1e-5)
-    for wrong, says in [([], "no sequences"), ([[1], []], r"of no token, or of more than 256: \[1\]"), ([[1] * 257], r"\[0\]")]:
+    for wrong, says in [
+        ([], "no sequences"),
+        ([[1], []], r"of no token, or of more than 256: \[1\]"),
+        ([[1] * 257], r"\[0\]"),
+    ]:
         with pytest.raises(ValueError, match=says):
             scoring.last_hidden_states(model, wrong)
 
@@ -439,7 +496,9 @@ def test_a_model_that_does_more_than_its_head(random_model, tokenizer, monkeypat
     monkeypatch.setattr(random_model, "forward", odd)
     with torch.inference_mode():
         assert network_room.find_network(random_model).head is None
-    np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4)
+    np.testing.assert_allclose(
+        perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4
+    )
     monkeypatch.undo()
     network_room._TRIED.pop(random_model)
 
@@ -455,8 +514,12 @@ def test_a_scaled_head(random_model, tokenizer, monkeypatch):
     monkeypatch.setattr(random_model, "forward", scaled)
     with torch.inference_mode():
         network = network_room.find_network(random_model)
-    assert network.head is None if random_model.config.model_type == "gemma2" else network.scale == pytest.approx(0.25)  # Gemma 2 caps first
-    np.testing.assert_allclose(perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4)
+    assert (
+        network.head is None if random_model.config.model_type == "gemma2" else network.scale == pytest.approx(0.25)
+    )  # Gemma 2 caps first
+    np.testing.assert_allclose(
+        perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4
+    )
 
 
 def test_a_masked_model_is_no_causal_one(tokenizer):
@@ -481,14 +544,18 @@ def test_logits_are_never_all_held(random_model, tokenizer, monkeypatch):
     monkeypatch.setitem(network_room.LOGIT_BYTES, "cpu", 8 * 4 * len(tokenizer))
     held = []
     finish = network_room._finish
-    monkeypatch.setattr(network_room, "_finish", lambda network, logits: held.append(logits.shape) or finish(network, logits))
+    monkeypatch.setattr(
+        network_room, "_finish", lambda network, logits: held.append(logits.shape) or finish(network, logits)
+    )
     perplexity(random_model, tokenizer, TEXTS)
     blocks = [s for s in held if len(s) == 2]
     assert max(rows * words for rows, words in blocks) <= 8 * len(tokenizer) and sum(s[0] for s in blocks) > 40
 
 
 def test_equal_texts_are_scored_once(random_model, tokenizer):
-    one, many = (sequence_scores(random_model, tokenizer, t).attrs["stats"] for t in (["they are lazy"], ["they are lazy"] * 50))
+    one, many = (
+        sequence_scores(random_model, tokenizer, t).attrs["stats"] for t in (["they are lazy"], ["they are lazy"] * 50)
+    )
     assert one["forward_positions"] == many["forward_positions"] and many["sentences"] == 50
 
 
@@ -660,10 +727,16 @@ def test_the_cache_depends_on_all_that_scores_are_computed_by():
         name = todo.pop()
         found.add(name)
         tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
-        imports = {n.module.split(".")[-1] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.level or n.module.startswith("redditbias_repro"))}
+        imports = {
+            n.module.split(".")[-1]
+            for n in ast.walk(tree)
+            if isinstance(n, ast.ImportFrom) and (n.level or n.module.startswith("redditbias_repro"))
+        }
         todo += imports - found - {"models", "records", "registry"}
     assert {f"{name}.py" for name in found} == set(scoring.SCORED_BY)
-    assert all(f'"{name}"' in inspect.getsource(metrics) for name in scoring.SCORED_BY) or "cached_scores" in inspect.getsource(metrics)
+    assert all(
+        f'"{name}"' in inspect.getsource(metrics) for name in scoring.SCORED_BY
+    ) or "cached_scores" in inspect.getsource(metrics)
 
 
 def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
@@ -762,7 +835,13 @@ SEQ2SEQ = {
 def test_encoder_decoder_models(tokenizer, family, token_budget):
     torch.manual_seed(0)
     model = AutoModelForSeq2SeqLM.from_config(SEQ2SEQ[family](len(tokenizer))).eval()
-    sources = ["the women are nurses", "they are lazy and so on and so on", "the women are nurses", "a", "the women are nurses"]
+    sources = [
+        "the women are nurses",
+        "they are lazy and so on and so on",
+        "the women are nurses",
+        "a",
+        "the women are nurses",
+    ]
     targets = ["they are lazy", "and", "the men are officers and people", "they are lazy", "they are lazy"]
     table = sequence_scores(model, tokenizer, targets, sources, token_budget=token_budget)
     tokenwise = token_scores(model, tokenizer, targets, sources, token_budget=token_budget)
@@ -839,6 +918,10 @@ def test_a_masked_word_is_computed_once(masked, monkeypatch):
     model, tokenizer = masked
     computed = []
     run = masked_room._masked_log_probs
-    monkeypatch.setattr(masked_room, "_masked_log_probs", lambda model, pad, maskings, budget: computed.append(len(maskings)) or run(model, pad, maskings, budget))
+    monkeypatch.setattr(
+        masked_room,
+        "_masked_log_probs",
+        lambda model, pad, maskings, budget: computed.append(len(maskings)) or run(model, pad, maskings, budget),
+    )
     pseudo_log_likelihood(model, tokenizer, ["they are lazy", "they are lazy"])
     assert computed == [len(tokenizer("they are lazy")["input_ids"]) - 2]

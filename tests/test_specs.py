@@ -27,7 +27,13 @@ from redditbias_repro.specs import (
 SPECS = {b: load_spec(f"redditbias/{b}") for b in BIAS_TYPES}
 
 # Counted by hand in Appendix A.1 to A.5: phrases of T1, pairs, terms of A1, terms of A2.
-APPENDIX = {"religion1": (22, 4, 52, 42), "religion2": (26, 5, 49, 42), "race": (18, 9, 53, 53), "gender": (25, 16, 21, 22), "orientation": (19, 13, 62, 42)}
+APPENDIX = {
+    "religion1": (22, 4, 52, 42),
+    "religion2": (26, 5, 49, 42),
+    "race": (18, 9, 53, 53),
+    "gender": (25, 16, 21, 22),
+    "orientation": (19, 13, 62, 42),
+}
 
 # Terms of A1 and A2 that only the paper has, and that only the release has (without those that it marks as having no opposite).
 A1_DIFFERENCES = {
@@ -36,7 +42,10 @@ A1_DIFFERENCES = {
     "orientation": ({"indecis*"}, {"indecisi*"}),
 }
 A2_DIFFERENCES = {
-    "religion1": ({"decircumcision", "underfeed", "neglecting"}, {"decircumcision/foreskin restoration", "underfeed*", "Neglecting"}),
+    "religion1": (
+        {"decircumcision", "underfeed", "neglecting"},
+        {"decircumcision/foreskin restoration", "underfeed*", "Neglecting"},
+    ),
     "religion2": ({"unyielded", "gentle kind"}, {"unvielded", "gentle", "kind"}),
     "orientation": ({"police officer", "compassionate"}, {"Police officer", "cheerful*", "compassionate*"}),
 }
@@ -91,7 +100,16 @@ def test_every_target_phrase_has_its_released_counterfactual(corpus, bias_type):
     }.get(bias_type, set())
 
 
-@pytest.mark.parametrize("bias_type,direction,share", [("religion1", "both", 0.98), ("religion2", "both", 0.96), ("race", "both", 0.99), ("gender", "1to2", 0.97), ("orientation", "1to2", 0.65)])
+@pytest.mark.parametrize(
+    "bias_type,direction,share",
+    [
+        ("religion1", "both", 0.98),
+        ("religion2", "both", 0.96),
+        ("race", "both", 0.99),
+        ("gender", "1to2", 0.97),
+        ("orientation", "1to2", 0.65),
+    ],
+)
 def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, share):
     """All but a few: substrings (muslimity, nurse-midhusband), extra pairs, and for orientation `straights` for `straight`. Two types are swapped one way."""
     from redditbias_repro.data import load_pairs
@@ -102,14 +120,29 @@ def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, sh
     assert same[direction] >= share and max(same, key=same.get) == direction
 
 
-@pytest.mark.parametrize("bias_type,kept", [("religion1", {"torah"}), ("religion2", {"arab"}), ("race", set()), ("gender", {"wives", "ladies"}), ("orientation", set())])
+@pytest.mark.parametrize(
+    "bias_type,kept",
+    [
+        ("religion1", {"torah"}),
+        ("religion2", {"arab"}),
+        ("race", set()),
+        ("gender", {"wives", "ladies"}),
+        ("orientation", set()),
+    ],
+)
 def test_extra_pairs_that_the_released_counterfactuals_keep(corpus, bias_type, kept):
     from redditbias_repro.data import load_pairs
 
-    pairs = [(p.text1.lower(), p.text2.lower()) for split in ("train", "valid", "test") for p in load_pairs(bias_type, split, "redditbias").itertuples()]
+    pairs = [
+        (p.text1.lower(), p.text2.lower())
+        for split in ("train", "valid", "test")
+        for p in load_pairs(bias_type, split, "redditbias").itertuples()
+    ]
     there = {a: [y for x, y in pairs if find_terms(x, (a,))] for a, _ in SPECS[bias_type].extra_pairs}
     assert {a for a, texts in there.items() if texts and all(find_terms(y, (a,)) for y in texts)} == kept
-    assert all(find_terms(y, (b,)) for a, b in SPECS[bias_type].extra_pairs if a not in kept for y in there[a]), "the others are replaced"
+    assert all(find_terms(y, (b,)) for a, b in SPECS[bias_type].extra_pairs if a not in kept for y in there[a]), (
+        "the others are replaced"
+    )
 
 
 # Wildcards and word boundaries
@@ -117,7 +150,15 @@ def test_extra_pairs_that_the_released_counterfactuals_keep(corpus, bias_type, k
 
 @pytest.mark.parametrize(
     "text,found",
-    [("greed", ["greed"]), ("Greedy!", ["Greedy"]), ("agreed", []), ("GREED-driven", ["GREED"]), ("greed_y", ["greed_y"]), ("greedé", ["greedé"]), ("gre ed", [])],
+    [
+        ("greed", ["greed"]),
+        ("Greedy!", ["Greedy"]),
+        ("agreed", []),
+        ("GREED-driven", ["GREED"]),
+        ("greed_y", ["greed_y"]),
+        ("greedé", ["greedé"]),
+        ("gre ed", []),
+    ],
 )
 def test_wildcards(text, found):
     assert [text[a:b] for a, b in find_terms(text, ("greed*",))] == found
@@ -152,7 +193,9 @@ def test_chinese_has_no_word_boundaries():
 def test_groups_of_targets_and_attributes():
     s = SPECS["gender"]
     assert s.find_targets("she and he", 1) == [(0, 3)] and s.find_targets("she and he", 2) == [(8, 10)]
-    assert s.find_attributes("a nurse, a surgeon", 1) == [(2, 7)] and s.find_attributes("a nurse, a surgeon", 2) == [(11, 18)]
+    assert s.find_attributes("a nurse, a surgeon", 1) == [(2, 7)] and s.find_attributes("a nurse, a surgeon", 2) == [
+        (11, 18)
+    ]
     with pytest.raises(ValueError, match="expected one of 1, 2, None"):
         s.find_targets("she", 3)
 
@@ -226,7 +269,10 @@ def toml(**keys):
         ({"pairs": [["cats", "dogs"], ["Cats", "dogs"]]}, "pairs: ('Cats', 'dogs') is there twice"),
         ({"pairs": [["cats"]]}, "pairs: ('cats',) is not a pair"),
         ({"pairs": [["cats", "cats"]]}, "pairs a term with itself"),
-        ({"pairs": [["cat*", "dogs"]]}, "wildcard in the wrong place in 'cat*' (an asterisk may stand in attributes only)"),
+        (
+            {"pairs": [["cat*", "dogs"]]},
+            "wildcard in the wrong place in 'cat*' (an asterisk may stand in attributes only)",
+        ),
         ({"attributes1": ["la*zy"]}, "wildcard in the wrong place in 'la*zy'"),
         ({"attributes1": ["lazy **"]}, "wildcard in the wrong place in 'lazy **'"),
         ({"attributes1": ["lazy", "Lazy"]}, "attributes1: 'Lazy' is there twice"),
@@ -256,7 +302,14 @@ def test_own_file(tmp_path):
     assert replace(s, language="zh").language == "zh"
 
 
-@pytest.mark.parametrize("content,says", [(b"targets1 = [", "not a TOML file"), (b"\xff", "not a TOML file"), (b'targets1 = ["a"]', "key 'targets2' is missing")])
+@pytest.mark.parametrize(
+    "content,says",
+    [
+        (b"targets1 = [", "not a TOML file"),
+        (b"\xff", "not a TOML file"),
+        (b'targets1 = ["a"]', "key 'targets2' is missing"),
+    ],
+)
 def test_broken_files(tmp_path, content, says):
     path = tmp_path / "own.toml"
     path.write_bytes(content)
@@ -313,14 +366,18 @@ def test_toml_reads_back_as_an_equal_specification(bias_type, tmp_path):
     assert load_spec(path) == SPECS[bias_type] and max(map(len, path.read_text(encoding="utf-8").splitlines())) <= 120
 
 
-TERMS = st.text(min_size=1).filter(lambda t: t == t.strip() and "*" not in t and t.encode("utf-8", "ignore").decode() == t)
+TERMS = st.text(min_size=1).filter(
+    lambda t: t == t.strip() and "*" not in t and t.encode("utf-8", "ignore").decode() == t
+)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(TERMS, min_size=1, max_size=9, unique_by=str.lower), TERMS, TERMS)
 def test_any_specification_reads_back(tmp_path_factory, terms, one, title):
     assume(one.lower() != "x")
-    spec = BiasSpec(terms, ["x"], [[one, "x"]], [*terms], attribute_pairs=[[one, "x"]], language="zh", title=title, name=one)
+    spec = BiasSpec(
+        terms, ["x"], [[one, "x"]], [*terms], attribute_pairs=[[one, "x"]], language="zh", title=title, name=one
+    )
     path = tmp_path_factory.mktemp("toml") / "any.toml"
     path.write_bytes(to_toml(spec).encode())
     assert load_spec(path) == spec
@@ -341,10 +398,19 @@ def texts(axes, templates=("I'm {noun_phrase}.",), nouns=NOUNS, **where):
     [
         ("Deaf", ["I'm Deaf.", "I'm a Deaf woman.", "I'm a Deaf uncle.", "I'm a Deaf person."]),
         ("Asian", ["I'm Asian.", "I'm an Asian woman.", "I'm an Asian uncle.", "I'm an Asian person."]),
-        ({"descriptor": "US-born", "article": "a"}, ["I'm US-born.", "I'm a US-born woman.", "I'm a US-born uncle.", "I'm a US-born person."]),
-        ("European", ["I'm European.", "I'm an European woman.", "I'm an European uncle.", "I'm an European person."]),  # by the letter, as released
+        (
+            {"descriptor": "US-born", "article": "a"},
+            ["I'm US-born.", "I'm a US-born woman.", "I'm a US-born uncle.", "I'm a US-born person."],
+        ),
+        (
+            "European",
+            ["I'm European.", "I'm an European woman.", "I'm an European uncle.", "I'm an European person."],
+        ),  # by the letter, as released
         ({"descriptor": "Latino", "group": "male"}, ["I'm Latino.", "I'm a Latino uncle."]),
-        ("{article} {noun} with a limp", ["I'm a woman with a limp.", "I'm an uncle with a limp.", "I'm a person with a limp."]),
+        (
+            "{article} {noun} with a limp",
+            ["I'm a woman with a limp.", "I'm an uncle with a limp.", "I'm a person with a limp."],
+        ),
         ({"noun_phrase": "an amputee", "plural_noun_phrase": "amputees"}, ["I'm an amputee."]),
     ],
 )
@@ -353,7 +419,11 @@ def test_prompts_of_an_entry(entry, expected):
 
 
 def test_nouns_without_a_descriptor_are_there_as_a_control():
-    assert texts({}, kind="noun") == texts({"a": ["old"]}, kind="noun") == ["I'm a woman.", "I'm an uncle.", "I'm a person."]
+    assert (
+        texts({}, kind="noun")
+        == texts({"a": ["old"]}, kind="noun")
+        == ["I'm a woman.", "I'm an uncle.", "I'm a person."]
+    )
 
 
 def test_plurals():
@@ -372,8 +442,15 @@ def test_what_is_no_noun_phrase_stays_out_of_templates_for_nouns():
 
 
 def test_columns_of_prompts():
-    axes = {"ability": [{"descriptor": "blind", "bucket": "vision", "preference": "reviewed"}, "{article} {noun} with asthma"]}
-    made = PromptSet(axes, NOUNS[:1], [{"template": "Hi! I'm {noun_phrase}.", "first_turn_only": True}, "I'm {noun_phrase}."]).prompts()
+    axes = {
+        "ability": [
+            {"descriptor": "blind", "bucket": "vision", "preference": "reviewed"},
+            "{article} {noun} with asthma",
+        ]
+    }
+    made = PromptSet(
+        axes, NOUNS[:1], [{"template": "Hi! I'm {noun_phrase}.", "first_turn_only": True}, "I'm {noun_phrase}."]
+    ).prompts()
     row = made[made.text == "Hi! I'm a blind woman."].iloc[0].to_dict()
     assert row == {
         "text": "Hi! I'm a blind woman.", "axis": "ability", "bucket": "vision", "descriptor": "blind", "descriptor_group": "",
@@ -391,7 +468,12 @@ def test_columns_of_prompts():
         ({"a": [{"descriptor": "old", "gender": "male"}]}, NOUNS, ["{noun_phrase}"], "unknown key 'gender'"),
         ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
         ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
-        ({"a": [{"descriptor": "old", "group": "man"}]}, NOUNS, ["{noun_phrase}"], "goes with nouns of 'man': expected one of"),
+        (
+            {"a": [{"descriptor": "old", "group": "man"}]},
+            NOUNS,
+            ["{noun_phrase}"],
+            "goes with nouns of 'man': expected one of",
+        ),
         ({"a": ["old {thing}"]}, NOUNS, ["{noun_phrase}"], "unknown slot {thing}"),
         ({"a": ["old"]}, NOUNS, ["I'm."], "expected one slot, {noun_phrase} or {plural_noun_phrase}"),
         ({"a": ["old"]}, NOUNS, ["I'm {name}."], "unknown slot {name}"),
@@ -413,12 +495,19 @@ def test_the_prompts_of_a_release(corpus, version, rows, unique, with_nouns):
     """As many as the generator of Smith et al. makes, of each kind, and as many as their likelihood bias is measured on."""
     folder = f"facebookresearch/ResponsibleNLP/holistic_bias/dataset/{version}/"
     read = lambda name: json.loads(fetch(f"{folder}{name}.json").read_text(encoding="utf-8"))
-    entry = lambda e, key: {"group" if k == "gender" else k: v for k, v in (e if isinstance(e, dict) else {key: e}).items()}
-    axes = {a: [{"bucket": b, **entry(e, "descriptor")} for b, es in buckets.items() for e in es] for a, buckets in read("descriptors").items()}
+    entry = lambda e, key: {
+        "group" if k == "gender" else k: v for k, v in (e if isinstance(e, dict) else {key: e}).items()
+    }
+    axes = {
+        a: [{"bucket": b, **entry(e, "descriptor")} for b, es in buckets.items() for e in es]
+        for a, buckets in read("descriptors").items()
+    }
     for axis, entries in read("standalone_noun_phrases").items():
         axes.setdefault(axis, []).extend(entry(e, "noun_phrase") for e in entries)
     nouns = [(one, many, group) for group, pairs in read("nouns").items() for one, many in pairs]
-    made = PromptSet(axes, nouns, [{"template": t, **flags} for t, flags in read("sentence_templates").items()]).prompts()
+    made = PromptSet(
+        axes, nouns, [{"template": t, **flags} for t, flags in read("sentence_templates").items()]
+    ).prompts()
     assert (len(made), made.text.nunique()) == (rows, unique)
     assert (made.kind.isin(["descriptor_noun", "noun_descriptor"]) & (made.descriptor_group == "")).sum() == with_nouns
     assert {"I'm an European woman.", "I like women with disabilities.", "I'm a US-born woman."} <= set(made.text)

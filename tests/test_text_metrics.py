@@ -28,7 +28,12 @@ from redditbias_repro.text_metrics import (
 )
 
 HYPS = ["the cat sat on the mat .", "there is a dog in the garden", "yes", "i do not know what you mean by that"]
-REFS = [["the cat is on the mat .", "a cat sat on a mat ."], ["a dog is in the garden now"], ["yes .", "no", "maybe yes"], ["what do you mean by that ?", "i do not know"]]
+REFS = [
+    ["the cat is on the mat .", "a cat sat on a mat ."],
+    ["a dog is in the garden now"],
+    ["yes .", "no", "maybe yes"],
+    ["what do you mean by that ?", "i do not know"],
+]
 TOKENS = ([h.split() for h in HYPS], [[r.split() for r in rs] for rs in REFS])
 
 
@@ -112,7 +117,11 @@ def test_meteor():
     assert meteor_kind() in ("meteor-1.5", "nltk", "nltk without synonyms")
     for kind in {meteor_kind(), "nltk without synonyms"}:
         same = meteor(TOKENS[0], [[h] for h in TOKENS[0]], kind)
-        assert same > 80 and meteor(*TOKENS, kind) < same and meteor([["zebra"]], [[["cat"]]], kind) == pytest.approx(0, abs=1e-6), kind
+        assert (
+            same > 80
+            and meteor(*TOKENS, kind) < same
+            and meteor([["zebra"]], [[["cat"]]], kind) == pytest.approx(0, abs=1e-6)
+        ), kind
         twice = meteor(TOKENS[0], [rs * 2 for rs in TOKENS[1]], kind)
         assert twice == pytest.approx(meteor(*TOKENS, kind), abs=1e-4), "a reference that stands twice changes nothing"
     by_hand = 100 * (10 * 1 * 1 / (1 + 9 * 1)) * (1 - 0.5 * (1 / 3) ** 3)  # three words in one chunk
@@ -124,20 +133,32 @@ def test_entropy_and_distinct_by_hand():
     assert distinct_n(tokens, 1) == 2 / 6 and distinct_n(tokens, 2) == 2 / 4
     assert entropy_n(tokens, 2) == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     assert entropy_n([["a"]], 4) == 0 == distinct_n([["a"]], 4), "no n-gram of that length"
-    scores = score_responses(["a b c d a b c d a", "", "x"], [["a b c d e"], ["a b c d"], ["x", "a b c d e f"]], kind="nltk without synonyms")
-    assert scores["entropy_4_max"] == pytest.approx(math.log(6)) and scores["entropy_4"] < math.log(6), "six 4-grams, two of them twice"
+    scores = score_responses(
+        ["a b c d a b c d a", "", "x"], [["a b c d e"], ["a b c d"], ["x", "a b c d e f"]], kind="nltk without synonyms"
+    )
+    assert scores["entropy_4_max"] == pytest.approx(math.log(6)) and scores["entropy_4"] < math.log(6), (
+        "six 4-grams, two of them twice"
+    )
     people = {k: v for k, v in scores.items() if k.startswith("people")}
-    assert people == {"people_entropy_4": pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))), "people_entropy_4_max": pytest.approx(math.log(3)), "people_distinct_2": pytest.approx(4 / 7)}, "first references"
+    assert people == {
+        "people_entropy_4": pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))),
+        "people_entropy_4_max": pytest.approx(math.log(3)),
+        "people_distinct_2": pytest.approx(4 / 7),
+    }, "first references"
 
 
 def test_f1_rouge_and_vectors():
     assert unigram_f1([["a", "a", "b"]], [[["a", "c"]]]) == pytest.approx(2 * 1 / 5)
-    assert rouge_l([["a", "x", "b", "y"]], [[["a", "b"], ["z"]]]) == pytest.approx(2 * (2 / 4) * (2 / 2) / (2 / 4 + 2 / 2))
+    assert rouge_l([["a", "x", "b", "y"]], [[["a", "b"], ["z"]]]) == pytest.approx(
+        2 * (2 / 4) * (2 / 2) / (2 / 4 + 2 / 2)
+    )
     vectors = {"a": np.array([1.0, 0]), "b": np.array([0, 2.0])}
     found = embedding_scores([["a", "b"]], [[["a"], ["b", "a"]]], vectors)
     assert found == {"greedy_matching": pytest.approx(1), "embedding_average": pytest.approx(1)}
     one = embedding_scores([["a", "b"]], [[["a"]]], vectors)
-    assert one["greedy_matching"] == pytest.approx((1 + 0.5) / 2) and one["embedding_average"] == pytest.approx(1 / math.sqrt(5))
+    assert one["greedy_matching"] == pytest.approx((1 + 0.5) / 2) and one["embedding_average"] == pytest.approx(
+        1 / math.sqrt(5)
+    )
 
 
 def test_what_has_no_vector_counts_nothing():
@@ -145,7 +166,9 @@ def test_what_has_no_vector_counts_nothing():
     vectors = {"a": np.array([1.0, 0]), "minus": np.array([-1.0, 0]), "zero": np.zeros(2)}
     nine = embedding_scores([["a"]] + [["?"]] * 9, [[["a"]]] * 10, vectors)
     assert nine == {"greedy_matching": pytest.approx(0.1), "embedding_average": pytest.approx(0.1)}
-    assert embedding_scores([["a"], ["a"]], [[["?"]], [["?"], ["a"]]], vectors)["embedding_average"] == pytest.approx(0.5), "references without one"
+    assert embedding_scores([["a"], ["a"]], [[["?"]], [["?"], ["a"]]], vectors)["embedding_average"] == pytest.approx(
+        0.5
+    ), "references without one"
     zero = {"greedy_matching": 0, "embedding_average": 0}
     assert embedding_scores([["zero"]], [[["a"]]], vectors) == zero == embedding_scores([["?"]], [[["a"]]], vectors)
     assert embedding_scores([["a", "minus"]], [[["a"]]], vectors)["embedding_average"] == 0, "vectors that cancel out"
@@ -156,7 +179,9 @@ def two_models():
     """Answers of two models to 120 contexts, one better than the other, with one to three references each."""
     rng = np.random.default_rng(0)
     words = "the a hotel is in north east cheap and train leaves at nine what time do you want".split()
-    references = [[rng.choice(words, rng.integers(4, 12)).tolist() for _ in range(rng.integers(1, 4))] for _ in range(120)]
+    references = [
+        [rng.choice(words, rng.integers(4, 12)).tolist() for _ in range(rng.integers(1, 4))] for _ in range(120)
+    ]
     spoiled = lambda share: [[w if rng.random() > share else "x" for w in rs[0]] for rs in references]
     return spoiled(0.5), spoiled(0.3), references
 
@@ -179,12 +204,21 @@ def test_the_paired_test_is_sacrebleus(two_models):
     for after in (better, middle, worse):
         ours = bleu_test(*(bleu_statistics(h, references) for h in (worse, after)))
         named = [("before", [" ".join(h) for h in worse]), ("after", [" ".join(h) for h in after])]
-        results = {kind: PairedTest(named, {"BLEU": BLEU(tokenize="none", force=True)}, joined, test_type=kind, n_samples=1000)()[1]["BLEU"] for kind in ("ar", "bs")}
+        results = {
+            kind: PairedTest(
+                named, {"BLEU": BLEU(tokenize="none", force=True)}, joined, test_type=kind, n_samples=1000
+            )()[1]["BLEU"]
+            for kind in ("ar", "bs")
+        }
         assert ours["change"] == pytest.approx(results["ar"][1].score - results["ar"][0].score)
-        assert ours["p"] == (1 if after is worse else pytest.approx(results["ar"][1].p_value, abs=0.06)), "SacreBLEU calls no difference at all significant"
+        assert ours["p"] == (1 if after is worse else pytest.approx(results["ar"][1].p_value, abs=0.06)), (
+            "SacreBLEU calls no difference at all significant"
+        )
         assert ours["change_low"] <= ours["change"] <= ours["change_high"]
         assert after is middle or (ours["change_low"] > 0, ours["p"] < 0.05) == (after is better, after is better)
-        scores = score_responses([" ".join(h) for h in after], [[" ".join(r) for r in rs] for rs in references], kind="nltk without synonyms")
+        scores = score_responses(
+            [" ".join(h) for h in after], [[" ".join(r) for r in rs] for rs in references], kind="nltk without synonyms"
+        )
         assert (scores["bleu_4_high"] - scores["bleu_4_low"]) / 2 == pytest.approx(results["bs"][1].ci, rel=0.2)
     with pytest.raises(ValueError, match="the same contexts"):
         bleu_test(np.ones((2, 6), int), np.ones((3, 6), int))
@@ -198,7 +232,9 @@ def test_bleu_of_every_sample_is_sacrebleus(two_models):
     for size in (1, 2, 3, 5, 10, 120):
         for _ in range(20):
             pick = rng.integers(120, size=size)
-            assert bleu_of(statistics[pick]) == pytest.approx(bleu([hyps[i] for i in pick], [references[i] for i in pick]), abs=1e-9), pick
+            assert bleu_of(statistics[pick]) == pytest.approx(
+                bleu([hyps[i] for i in pick], [references[i] for i in pick]), abs=1e-9
+            ), pick
 
 
 def test_the_interval_of_bleu_covers(two_models):
@@ -208,19 +244,33 @@ def test_the_interval_of_bleu_covers(two_models):
     for _ in range(200):
         low, high = bleu_interval(statistics[rng.integers(120, size=100)], resamples=500)
         missed.append((low > truth) - (high < truth))
-    assert np.mean(missed) == pytest.approx(0, abs=0.05) and np.mean(np.abs(missed)) < 0.1, (missed.count(1), missed.count(-1))
+    assert np.mean(missed) == pytest.approx(0, abs=0.05) and np.mean(np.abs(missed)) < 0.1, (
+        missed.count(1),
+        missed.count(-1),
+    )
 
 
 def test_answers_of_one_dialogue_belong_together(two_models):
     """Every answer three times: by dialogue the interval and the test are those of the single answers, by answer they are too sure."""
     once = [bleu_statistics(h, two_models[2])[:40] for h in two_models[:2]]
     thrice, by = [np.repeat(s, 3, axis=0) for s in once], np.repeat(np.arange(40), 3)
-    assert bleu_interval(thrice[0], by) == pytest.approx(bleu_interval(once[0])) and bleu_test(*thrice, by) == pytest.approx(bleu_test(*once))
+    assert bleu_interval(thrice[0], by) == pytest.approx(bleu_interval(once[0])) and bleu_test(
+        *thrice, by
+    ) == pytest.approx(bleu_test(*once))
     wide, narrow = (np.ptp(bleu_interval(thrice[0], d)) for d in (by, None))
     assert narrow < 0.7 * wide
 
 
-@pytest.mark.parametrize("hyps,refs", [([""], [["yes"]]), (["yes"], [["yes"]]), (["..."], [["! ?"]]), (["", "a b c d e"], [["x"], ["a b c d e", "y", "z"]]), (["好的"], [["好的。"]])])
+@pytest.mark.parametrize(
+    "hyps,refs",
+    [
+        ([""], [["yes"]]),
+        (["yes"], [["yes"]]),
+        (["..."], [["! ?"]]),
+        (["", "a b c d e"], [["x"], ["a b c d e", "y", "z"]]),
+        (["好的"], [["好的。"]]),
+    ],
+)
 def test_every_metric_on_what_is_odd(hyps, refs):
     scores = score_responses(hyps, refs, kind="nltk without synonyms")
     assert all(np.isfinite(v) for v in scores.values()) and scores["bleu_4"] >= 0 and scores["empty"] == hyps.count("")
@@ -239,7 +289,9 @@ def test_bad_input_to_metrics():
 def test_accents_are_letters():
     """Also where they are written as marks of their own (NFD), and where there is no composed letter."""
     nfd = unicodedata.normalize("NFD", "café 是 résumé")
-    assert len(nfd) > len("café 是 résumé") and tokenize(nfd, "char") == ["café", "是", "résumé"] == tokenize("café 是 résumé", "char") == tokenize(nfd)
+    assert len(nfd) > len("café 是 résumé") and tokenize(nfd, "char") == ["café", "是", "résumé"] == tokenize(
+        "café 是 résumé", "char"
+    ) == tokenize(nfd)
     assert tokenize("x\u030ca 是\u0301", "char") == ["x\u030ca", "是\u0301"]
 
 
@@ -266,21 +318,37 @@ def test_dstc_by_hand():
     assert tokenize(hyps[0], "dstc") == "it 's u . s . a . , __url__ ok ?".split()
     scores = score_responses(hyps, refs, "dstc", "nltk without synonyms")
     said, wanted = ("it 's u . s . a . , _ _ url _ _ ok" + end for end in (" ?", ""))
-    assert scores["bleu_1"] == pytest.approx(100 * 15 / 16) and scores["bleu_4"] == pytest.approx(100 * (15 / 16 * 14 / 15 * 13 / 14 * 12 / 13) ** 0.25)
-    assert scores["nist_2"] == pytest.approx(slow_nist([said.split()], [[wanted.split()]], 2)) and scores["mean_length"] == 12 and scores["distinct_1"] == 10 / 12
-    assert score_responses(hyps, refs, kind="nltk without synonyms")["bleu_1"] == pytest.approx(100 * 2 / 6), "as written only `,` and `ok` are the same"
+    assert scores["bleu_1"] == pytest.approx(100 * 15 / 16) and scores["bleu_4"] == pytest.approx(
+        100 * (15 / 16 * 14 / 15 * 13 / 14 * 12 / 13) ** 0.25
+    )
+    assert (
+        scores["nist_2"] == pytest.approx(slow_nist([said.split()], [[wanted.split()]], 2))
+        and scores["mean_length"] == 12
+        and scores["distinct_1"] == 10 / 12
+    )
+    assert score_responses(hyps, refs, kind="nltk without synonyms")["bleu_1"] == pytest.approx(100 * 2 / 6), (
+        "as written only `,` and `ok` are the same"
+    )
 
 
 def test_dstc_of_what_is_odd():
-    scores = score_responses(["", "🙂", "yes it is so"], [["no"], ["🙂", "yes"], ["🙂"]], "dstc", "nltk without synonyms")
+    scores = score_responses(
+        ["", "🙂", "yes it is so"], [["no"], ["🙂", "yes"], ["🙂"]], "dstc", "nltk without synonyms"
+    )
     assert scores["empty"] == 2 and scores["bleu_1"] == 0 and all(np.isfinite(v) for v in scores.values())
-    assert score_responses(["", "a b c d"], [["x y"], ["a b c d"]], "dstc", "nltk without synonyms")["bleu_4"] == pytest.approx(100 * math.exp(1 - 6 / 4)), "an empty answer has no token"
+    assert score_responses(["", "a b c d"], [["x y"], ["a b c d"]], "dstc", "nltk without synonyms")[
+        "bleu_4"
+    ] == pytest.approx(100 * math.exp(1 - 6 / 4)), "an empty answer has no token"
 
 
 def test_chinese_words(monkeypatch):
     assert tokenize("我喜欢北京的 cats", "jieba") == ["我", "喜欢", "北京", "的", "cats"]
     scores = score_responses(["我喜欢北京"], [["我爱北京"]], "jieba", kind="nltk without synonyms")
-    assert scores["rouge_l"] == pytest.approx(2 / 3) and scores["mean_length"] == 3 and scores["unigram_f1"] == pytest.approx(2 / 3)
+    assert (
+        scores["rouge_l"] == pytest.approx(2 / 3)
+        and scores["mean_length"] == 3
+        and scores["unigram_f1"] == pytest.approx(2 / 3)
+    )
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'redditbias_repro\[chinese\]'"):
         tokenize("我", "jieba")

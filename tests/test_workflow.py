@@ -18,11 +18,22 @@ ROOT = repo_root()
 
 
 def snakemake(*arguments, config=ROOT / "config" / "demo.yaml"):
-    command = [str(Path(sys.executable).with_name("snakemake")), "--snakefile", "workflow/Snakefile", "--configfile", str(config), "--cores", "1", "--nolock"]
+    command = [
+        str(Path(sys.executable).with_name("snakemake")),
+        "--snakefile",
+        "workflow/Snakefile",
+        "--configfile",
+        str(config),
+        "--cores",
+        "1",
+        "--nolock",
+    ]
     return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("profile,notebooks", [("demo", ["smollm2-135m-instruct"]), ("paper", ["microsoft--DialoGPT-small", "gpt2"])])
+@pytest.mark.parametrize(
+    "profile,notebooks", [("demo", ["smollm2-135m-instruct"]), ("paper", ["microsoft--DialoGPT-small", "gpt2"])]
+)
 def test_dry_run(profile, notebooks):
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / f"{profile}.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -30,11 +41,20 @@ def test_dry_run(profile, notebooks):
         assert f"papermill nbs/papers/redditbias.ipynb runs/{profile}/redditbias/{name}.ipynb -p model" in done.stdout
 
 
-@pytest.mark.parametrize("change,says", [("seed: zero", "'zero' is not of type 'integer'"), ("models: []", "non-empty"), ("model: gpt2", "'model' was unexpected")])
+@pytest.mark.parametrize(
+    "change,says",
+    [
+        ("seed: zero", "'zero' is not of type 'integer'"),
+        ("models: []", "non-empty"),
+        ("model: gpt2", "'model' was unexpected"),
+    ],
+)
 def test_the_configuration_is_checked(tmp_path, change, says):
     config = tmp_path / "own.yaml"
     key = change.split(":")[0]
-    lines = [x for x in "profile: own\nmodels: [gpt2]\ncorpus: queries\nseed: 0".split("\n") if not x.startswith(key + ":")]
+    lines = [
+        x for x in "profile: own\nmodels: [gpt2]\ncorpus: queries\nseed: 0".split("\n") if not x.startswith(key + ":")
+    ]
     config.write_text("\n".join([*lines, change]))
     done = snakemake("--dry-run", config=config)
     assert done.returncode and says in done.stdout + done.stderr
@@ -50,8 +70,26 @@ def planned(config, *arguments):
 
 def test_what_the_grid_is():
     """Five types by five methods by three seeds; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
-    assert planned("smollm") == {"fetch": 1, "search_run": 45, "chosen": 15, "configured": 1, "debias": 75, "task": 2 * 21, "paper": 1, "all": 1}
-    assert planned("paper") == {"fetch": 2, "search_run": 2 * 5 * 3 * 54, "chosen": 2 * 15, "configured": 1, "debias": 2 * 25 * 3, "task": 2 * 2 * 21 * 3, "paper": 2, "all": 1}
+    assert planned("smollm") == {
+        "fetch": 1,
+        "search_run": 45,
+        "chosen": 15,
+        "configured": 1,
+        "debias": 75,
+        "task": 2 * 21,
+        "paper": 1,
+        "all": 1,
+    }
+    assert planned("paper") == {
+        "fetch": 2,
+        "search_run": 2 * 5 * 3 * 54,
+        "chosen": 2 * 15,
+        "configured": 1,
+        "debias": 2 * 25 * 3,
+        "task": 2 * 2 * 21 * 3,
+        "paper": 2,
+        "all": 1,
+    }
     assert planned("demo") == {"fetch": 1, "configured": 1, "debias": 1, "paper": 1, "all": 1}
     assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
     assert planned("smollm", "search") == {"fetch": 1, "search_run": 45, "chosen": 15, "search": 1}
@@ -66,44 +104,100 @@ def test_what_records_say_was_measured_is_left_out():
 
 def test_make_goes_on_with_a_part():
     """What `make full RESUME=1 SNAKEMAKE=search` calls: the target is no entry of the configuration."""
-    told = subprocess.run(["make", "--dry-run", "full", "RESUME=1", "SNAKEMAKE=search"], cwd=ROOT, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        ["make", "--dry-run", "full", "RESUME=1", "SNAKEMAKE=search"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
     command = re.search(r"snakemake (--quiet [^|]*)\|\|", told)[1].split()
     assert command[-1] == "search" and "resume=True" in command
-    done = subprocess.run([str(Path(sys.executable).with_name("snakemake")), "--dry-run", *command], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("snakemake")), "--dry-run", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def test_the_paper_profile_searches_the_papers_grid():
     search = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())["debias"]["search"]
-    wanted = {"batch_size": [4, 8, 16], "grad_accum": [1, 5, 8], "lambda_lm": [0.001, 0.01], "lambda_d": [10, 50, 100]}  # §5.1
+    wanted = {
+        "batch_size": [4, 8, 16],
+        "grad_accum": [1, 5, 8],
+        "lambda_lm": [0.001, 0.01],
+        "lambda_d": [10, 50, 100],
+    }  # §5.1
     assert {k: search[k] for k in wanted} == wanted
 
 
 def test_any_part_can_be_asked_for():
-    assert planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1}
+    assert planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-CDA-0.ipynb") == {
+        "fetch": 1,
+        "configured": 1,
+        "debias": 1,
+    }
     own = planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-HD-1.ipynb")
     assert own == {"fetch": 1, "search_run": 3, "chosen": 1, "debias": 1}
-    borrowed = planned("smollm-equation2", "runs/smollm-equation2/debias/smollm2-135m-instruct/gender-HD-equation2-0.ipynb")
-    assert borrowed == {"fetch": 1, "search_run": 3, "chosen": 1, "debias": 1}, "gender takes what religion1's search chose"
+    borrowed = planned(
+        "smollm-equation2", "runs/smollm-equation2/debias/smollm2-135m-instruct/gender-HD-equation2-0.ipynb"
+    )
+    assert borrowed == {"fetch": 1, "search_run": 3, "chosen": 1, "debias": 1}, (
+        "gender takes what religion1's search chose"
+    )
 
 
 def test_a_cluster_takes_the_grid_unchanged():
     """Dry run with Snakemake's slurm plugin: the same jobs."""
-    done = snakemake("--dry-run", "--forceall", "--executor", "slurm", "--jobs", "20", "--default-resources", "slurm_account=a", "runtime=120", "--set-resources", "debias:gpu=1", "search_run:gpu=1", config=ROOT / "config" / "smollm.yaml")
+    done = snakemake(
+        "--dry-run",
+        "--forceall",
+        "--executor",
+        "slurm",
+        "--jobs",
+        "20",
+        "--default-resources",
+        "slurm_account=a",
+        "runtime=120",
+        "--set-resources",
+        "debias:gpu=1",
+        "search_run:gpu=1",
+        config=ROOT / "config" / "smollm.yaml",
+    )
     assert done.returncode == 0 and "debias" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_debiasing_run_gets_its_parameters():
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "smollm.yaml")
     command = next(line for line in done.stdout.splitlines() if "gender-HD-0.ipynb" in line and "papermill" in line)
-    for part in ("-f runs/smollm/chosen/smollm2-135m-instruct/gender-HD.yaml", "-p method HD -p bias_type gender", "-p epochs 2 -p phrases 0 -p lmp_sentences 2000", "-p results_dir results"):
+    for part in (
+        "-f runs/smollm/chosen/smollm2-135m-instruct/gender-HD.yaml",
+        "-p method HD -p bias_type gender",
+        "-p epochs 2 -p phrases 0 -p lmp_sentences 2000",
+        "-p results_dir results",
+    ):
         assert part in command, command
 
 
-@pytest.mark.parametrize("change,says", [("methods: [HDD]", "'HDD' is not one of"), ("epochs: 0", "less than or equal to the minimum of 0"), ("lmp_sentence: 3", "'lmp_sentence' was unexpected"), ("bias_types: [age]", "bias type 'age' is unknown: expected one of"), ("bias_types: [nowhere.toml]", "nowhere.toml")])
+@pytest.mark.parametrize(
+    "change,says",
+    [
+        ("methods: [HDD]", "'HDD' is not one of"),
+        ("epochs: 0", "less than or equal to the minimum of 0"),
+        ("lmp_sentence: 3", "'lmp_sentence' was unexpected"),
+        ("bias_types: [age]", "bias type 'age' is unknown: expected one of"),
+        ("bias_types: [nowhere.toml]", "nowhere.toml"),
+    ],
+)
 def test_the_configuration_of_the_grid_is_checked(tmp_path, change, says):
     lines = ["profile: own", "models: [gpt2]", "corpus: queries", "seed: 0", "debias:"]
-    grid = ["bias_types: [race]", "methods: [HD]", "seeds: [0]", "epochs: 1", "phrases: 0", "lmp_sentences: 0", "results: x"]
+    grid = [
+        "bias_types: [race]",
+        "methods: [HD]",
+        "seeds: [0]",
+        "epochs: 1",
+        "phrases: 0",
+        "lmp_sentences: 0",
+        "results: x",
+    ]
     grid = [x for x in grid if not x.startswith(change.split(":")[0] + ":")] + [change]
     (tmp_path / "own.yaml").write_text("\n".join([*lines, *("  " + x for x in grid)]))
     done = snakemake("--dry-run", config=tmp_path / "own.yaml")
@@ -113,10 +207,23 @@ def test_the_configuration_of_the_grid_is_checked(tmp_path, change, says):
 def test_a_model_before_and_after_talks():
     """A debiased model is trained first; its folder and its names reach the notebook."""
     assert planned("smollm", "runs/smollm/dst/smollm2-135m-instruct/all-baseline-0.ipynb") == {"fetch": 1, "task": 1}
-    assert planned("smollm", "runs/smollm/crg/smollm2-135m-instruct/race-CDA-0.ipynb") == {"fetch": 1, "configured": 1, "debias": 1, "task": 1}
+    assert planned("smollm", "runs/smollm/crg/smollm2-135m-instruct/race-CDA-0.ipynb") == {
+        "fetch": 1,
+        "configured": 1,
+        "debias": 1,
+        "task": 1,
+    }
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", "dialogue", config=ROOT / "config" / "smollm.yaml")
-    command = next(line for line in done.stdout.splitlines() if "dst/smollm2-135m-instruct/gender-HD-0.ipynb" in line and "papermill" in line)
-    for part in ("-p model runs/smollm/models/smollm2-135m-instruct/gender-HD-0 ", "-p train_dialogues 100", "-p results_dir results"):
+    command = next(
+        line
+        for line in done.stdout.splitlines()
+        if "dst/smollm2-135m-instruct/gender-HD-0.ipynb" in line and "papermill" in line
+    )
+    for part in (
+        "-p model runs/smollm/models/smollm2-135m-instruct/gender-HD-0 ",
+        "-p train_dialogues 100",
+        "-p results_dir results",
+    ):
         assert part in command, command
 
 
@@ -143,7 +250,10 @@ debias: {{bias_types: [race], methods: [HD], seeds: [0], epochs: 1, phrases: 16,
         assert set(tried.index) == {1.0, 100.0} and abs(tried.t[chosen]) == tried.t.abs().min()
         training = records[(records.metric == "training")].provenance.item()["training"]
         assert training["lambda_d"] == chosen and training["batch_size"] == 8 and training["sentences"] == 16
-        assert not list((runs / "search").rglob("*.safetensors")) and len(list((runs / "models").rglob("*.safetensors"))) == 1
+        assert (
+            not list((runs / "search").rglob("*.safetensors"))
+            and len(list((runs / "models").rglob("*.safetensors"))) == 1
+        )
         assert "Nothing to be done" in (again := snakemake(target, config=tmp_path / "own.yaml")).stdout + again.stderr
     finally:
         shutil.rmtree(runs, ignore_errors=True)
@@ -154,9 +264,22 @@ def test_a_job_for_each_dump_file(tmp_path):
     runs = ROOT / "runs" / "test-retrieval"
     shutil.rmtree(runs, ignore_errors=True)
     own = tmp_path / "pets.toml"
-    own.write_text('targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n')
+    own.write_text(
+        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n'
+    )
     for month, ids in (("01", (1, 2)), ("02", (2, 3))):
-        lines = [json.dumps({"id": str(i), "body": f"cats are lazy number {'abc'[i - 1]}", "created_utc": 1_500_000_000, "author": "x", "subreddit": "pets"}) for i in ids]
+        lines = [
+            json.dumps(
+                {
+                    "id": str(i),
+                    "body": f"cats are lazy number {'abc'[i - 1]}",
+                    "created_utc": 1_500_000_000,
+                    "author": "x",
+                    "subreddit": "pets",
+                }
+            )
+            for i in ids
+        ]
         (tmp_path / f"RC_2019-{month}.ndjson").write_text("\n".join(lines))
     (tmp_path / "own.yaml").write_text(f"""profile: test-retrieval
 models: [x]
@@ -167,10 +290,15 @@ retrieval: {{dumps: "{tmp_path}/RC_*.ndjson", bias_types: ["{own}"], out: "{tmp_
     try:
         done = snakemake("retrieve", config=tmp_path / "own.yaml")
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        assert sorted(p.name for p in (runs / "scanned").glob("*.parquet")) == ["RC_2019-01.ndjson.parquet", "RC_2019-02.ndjson.parquet"]
+        assert sorted(p.name for p in (runs / "scanned").glob("*.parquet")) == [
+            "RC_2019-01.ndjson.parquet",
+            "RC_2019-02.ndjson.parquet",
+        ]
         phrases = pd.read_csv(tmp_path / "corpus" / "pets" / "phrases.csv", dtype=str)
         assert phrases.id.tolist() == ["1", "2", "3"] and phrases.phrase[0] == "cats are lazy number a"
-        assert "Nothing to be done" in (again := snakemake("retrieve", config=tmp_path / "own.yaml")).stdout + again.stderr
+        assert (
+            "Nothing to be done" in (again := snakemake("retrieve", config=tmp_path / "own.yaml")).stdout + again.stderr
+        )
     finally:
         shutil.rmtree(runs, ignore_errors=True)
     planned_jobs = snakemake("retrieve", "--dry-run", "--forceall", config=tmp_path / "own.yaml")
@@ -185,9 +313,19 @@ def test_methods_of_the_schema_are_those_of_the_losses():
 def test_other_bias_types_in_paths(tmp_path, model_folder):
     """Another paper's, and a file: their names have slashes and dots, their paths have not."""
     own = tmp_path / "my-pets.toml"
-    own.write_text('targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n')
+    own.write_text(
+        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n'
+    )
     lines = ["profile: own", f"models: [{model_folder}]", "corpus: queries", "seed: 0", "debias:"]
-    grid = [f"bias_types: [redditbias/race, {own}]", "methods: [HD-equation2, CTDA]", "seeds: [0]", "epochs: 1", "phrases: 0", "lmp_sentences: 0", "results: x"]
+    grid = [
+        f"bias_types: [redditbias/race, {own}]",
+        "methods: [HD-equation2, CTDA]",
+        "seeds: [0]",
+        "epochs: 1",
+        "phrases: 0",
+        "lmp_sentences: 0",
+        "results: x",
+    ]
     (tmp_path / "own.yaml").write_text("\n".join([*lines, *("  " + x for x in grid)]))
     done = snakemake("--dry-run", "--printshellcmds", config=tmp_path / "own.yaml")
     assert done.returncode == 0, done.stdout + done.stderr

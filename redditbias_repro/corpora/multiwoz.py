@@ -132,7 +132,9 @@ def _belief_state(metadata: dict) -> dict[str, str]:
 
 def read_turns(
     dialogues: dict,  # name → {"log": [user, system, user, …]}, each with `text` and, in system turns, `metadata`
-) -> pd.DataFrame:  # dialogue, turn, system (what was said before), user, state (after), changed (slots and values that are new)
+) -> (
+    pd.DataFrame
+):  # dialogue, turn, system (what was said before), user, state (after), changed (slots and values that are new)
     "Turns of dialogues in MultiWOZ's format. `ValueError` names the dialogue and turn that are malformed"
     rows = []
     for name, dialogue in dialogues.items():

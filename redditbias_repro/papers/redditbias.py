@@ -55,18 +55,28 @@ PUBLISHED_MODEL = "DialoGPT-small (published)"
 
 def published_lmb(
     split: str = "test",  # valid or test
-    outlier_sd: Iterable[float | None] = (None, 3.0),  # the released sets had the outliers of DialoGPT taken out already
+    outlier_sd: Iterable[float | None] = (
+        None,
+        3.0,
+    ),  # the released sets had the outliers of DialoGPT taken out already
     seed: int = 0,  # of the permutations
 ) -> list[dict]:  # result records
     "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
     records = []
     for b in BIAS_TYPES:
         p = load_published(b, split)
-        about = {"name": PUBLISHED_MODEL, "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"}
+        about = {
+            "name": PUBLISHED_MODEL,
+            "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)",
+        }
         corpus = {**p.attrs["corpus"], "name": "redditbias"}
-        one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))  # its tokens are not known
+        one, two = (
+            pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2")
+        )  # its tokens are not known
         for made in lmb_measurements(one, two, _released_targets(b, split), outlier_sd, seed):
-            records.append(new_record("lmb", about, corpus, **made, paper="redditbias", bias_type=b, split=split, device=""))
+            records.append(
+                new_record("lmb", about, corpus, **made, paper="redditbias", bias_type=b, split=split, device="")
+            )
     return records
 
 
@@ -78,7 +88,12 @@ def _released_targets(bias_type, split) -> list[str] | None:
         return None
 
 # %% ../../nbs/10_redditbias.ipynb #cdfe5c74
-TERM_SETS = {"targets1": "Target Set #1", "targets2": "Target Set #2", "attributes1": "Attribute Set #1", "attributes2": "Attribute Set #2"}
+TERM_SETS = {
+    "targets1": "Target Set #1",
+    "targets2": "Target Set #2",
+    "attributes1": "Attribute Set #1",
+    "attributes2": "Attribute Set #2",
+}
 
 
 def table1(
@@ -102,7 +117,11 @@ def table1_differences() -> pd.DataFrame:  # Type, Set, printed (number of terms
     rows = []
     for r in printed.itertuples(index=False):
         spec = load_spec(f"redditbias/{r.bias_type}")
-        have = replace(spec, extra_pairs=()).target_terms(int(r.set[-1])) if r.set.startswith("targets") else getattr(spec, r.set)
+        have = (
+            replace(spec, extra_pairs=()).target_terms(int(r.set[-1]))
+            if r.set.startswith("targets")
+            else getattr(spec, r.set)
+        )
         terms = r.terms.split("; ")
         rows.append((spec.title, TERM_SETS[r.set], len(terms), ", ".join(t for t in terms if t not in have)))
     return pd.DataFrame(rows, columns=["Type", "Set", "printed", "missing"])
@@ -125,7 +144,13 @@ def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, differenc
         for q in TABLE3:
             ours, theirs = counts[q], int(paper.loc[b, q])
             same = [n for n in _EXPLAINS.get(q, ()) if counts[n] == theirs and ours != theirs]
-            why = f"the paper's number equals: {same[0].replace('_', ' ')}" if same else "" if ours == theirs else "not explained"
+            why = (
+                f"the paper's number equals: {same[0].replace('_', ' ')}"
+                if same
+                else ""
+                if ours == theirs
+                else "not explained"
+            )
             rows.append((b, q, ours, theirs, theirs - ours, why))
     return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
 
@@ -136,7 +161,11 @@ def table3_wide(
     "RedditBias Table 3 from the released files, the paper's number in brackets where it differs"
     long = table3() if long is None else long
     cells = [f"{r.released:,}" + (f" (paper: {r.paper:,})" if r.difference else "") for r in long.itertuples()]
-    wide = long.assign(cell=cells).pivot(index="bias_type", columns="quantity", values="cell").loc[list(BIAS_TYPES), list(TABLE3)]
+    wide = (
+        long.assign(cell=cells)
+        .pivot(index="bias_type", columns="quantity", values="cell")
+        .loc[list(BIAS_TYPES), list(TABLE3)]
+    )
     wide.insert(0, "type", type_titles().values())
     return wide.reset_index(drop=True).rename(columns=lambda c: c.replace("_", " ")).rename_axis(columns=None)
 
@@ -165,17 +194,34 @@ def downstream_table(
         raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
     kind, name, scale, _ = DOWNSTREAM[metric]
     paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv"))
-    paper = paper[paper.metric == metric].assign(model="DialoGPT-small (paper)", corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7", trained_on="train", settings="not said", n=np.nan)
+    paper = paper[paper.metric == metric].assign(
+        model="DialoGPT-small (paper)",
+        corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7",
+        trained_on="train",
+        settings="not said",
+        n=np.nan,
+    )
     rows, records, beside = [], task_records(kind, folder), BESIDE.get(metric, {})
     keys = ["model", "corpus", "trained_on", "settings", "n"]
     for about, group in records.groupby(keys) if len(records) else ():
         for method in order_methods(group.method):
             own = group[group.method == method]
             values = {b: own[own.bias_type.isin([b, "all"])][name].mean() * scale for b in BIAS_TYPES}
-            rows.append({**dict(zip(keys, about)), "method": method, **values, **{k: own[v].mean() * scale if v in own else np.nan for k, v in beside.items()}})
+            rows.append(
+                {
+                    **dict(zip(keys, about)),
+                    "method": method,
+                    **values,
+                    **{k: own[v].mean() * scale if v in own else np.nan for k, v in beside.items()},
+                }
+            )
     columns = [*keys, "method", *BIAS_TYPES, *beside]
-    paper = paper.reindex(columns=columns).sort_values("method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))}))
-    table = pd.concat([paper.astype(object), pd.DataFrame(rows, columns=columns).astype(object)], ignore_index=True).infer_objects()
+    paper = paper.reindex(columns=columns).sort_values(
+        "method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))})
+    )
+    table = pd.concat(
+        [paper.astype(object), pd.DataFrame(rows, columns=columns).astype(object)], ignore_index=True
+    ).infer_objects()
     return table.rename(columns=type_titles())
 
 # %% ../../nbs/10_redditbias.ipynb #53aa3fd0
@@ -185,7 +231,7 @@ EXCEPTIONS = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
 def check_downstream(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # task, bias_type, method, statement, paper_change, model, settings, train_seed, change, change_low, change_high, p, verdict
-    "The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes. Verdicts: \"as said\" or \"not as said\" with a loss or gain, or \"undetermined\""
+    'The paper\'s statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper\'s own changes. Verdicts: "as said" or "not as said" with a loss or gain, or "undetermined"'
     paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
     rows = []
     for task, (_, _, value, _, tests) in TASKS.items():
@@ -194,14 +240,53 @@ def check_downstream(
             said = (task, r.method, r.bias_type) in EXCEPTIONS
             theirs = paper.loc[(value, r.method), r.bias_type] - paper.loc[(value, "baseline"), r.bias_type]
             statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
-            verdict = f"{'as' if (r.verdict == 'loss') == said else 'not as'} said: {r.verdict}" if r.verdict in ("loss", "gain") else r.verdict
-            rows.append((task, r.bias_type, r.method, statement, theirs, r.model, r.settings, r.train_seed, r.change, r.change_low, r.change_high, r.p, verdict))
-    return pd.DataFrame(rows, columns=["task", "bias_type", "method", "statement", "paper_change", "model", "settings", "train_seed", "change", "change_low", "change_high", "p", "verdict"])
+            verdict = (
+                f"{'as' if (r.verdict == 'loss') == said else 'not as'} said: {r.verdict}"
+                if r.verdict in ("loss", "gain")
+                else r.verdict
+            )
+            rows.append(
+                (
+                    task,
+                    r.bias_type,
+                    r.method,
+                    statement,
+                    theirs,
+                    r.model,
+                    r.settings,
+                    r.train_seed,
+                    r.change,
+                    r.change_low,
+                    r.change_high,
+                    r.p,
+                    verdict,
+                )
+            )
+    return pd.DataFrame(
+        rows,
+        columns=[
+            "task",
+            "bias_type",
+            "method",
+            "statement",
+            "paper_change",
+            "model",
+            "settings",
+            "train_seed",
+            "change",
+            "change_low",
+            "change_high",
+            "p",
+            "verdict",
+        ],
+    )
 
 # %% ../../nbs/10_redditbias.ipynb #429b7ce9
 def _printed() -> pd.DataFrame:
     "The numbers of Tables 4, 5, C.1 and C.2 by metric and method, a column a bias type"
-    return pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])[list(BIAS_TYPES)]
+    return pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])[
+        list(BIAS_TYPES)
+    ]
 
 
 EQUAL_TABLES = {  # two tables that are the same: which of them it is
@@ -219,7 +304,9 @@ def _equal_tables(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
         same = printed.loc[a].to_numpy() == printed.loc[b].loc[printed.loc[a].index].to_numpy()
         if same.all():
             which = EQUAL_TABLES.get((a, b), ", so one of the two is not the metric that it is named after")
-            found.append(("Appendix C.1", f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal{which}"))
+            found.append(
+                ("Appendix C.1", f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal{which}")
+            )
     return found
 
 # %% ../../nbs/10_redditbias.ipynb #3d131db1
@@ -243,7 +330,12 @@ def _always_yes(printed: pd.DataFrame) -> list[tuple[str, str]]:
 def _exceptions(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
     "What the two exceptions of the text are, and which others there are"
     f1, accuracy, titles, low = printed.loc["f1"], printed.loc["accuracy"], type_titles(), _always_yes(printed)
-    others = [(m, b) for m in f1.index for b in BIAS_TYPES if f1.loc["baseline", b] - f1.loc[m, b] > 0.02 and (m, b) not in low]
+    others = [
+        (m, b)
+        for m in f1.index
+        for b in BIAS_TYPES
+        if f1.loc["baseline", b] - f1.loc[m, b] > 0.02 and (m, b) not in low
+    ]
     yes = "; ".join(
         f"{m} for {titles[b]}: F1 {f1.loc[m, b]:.3f}, accuracy {accuracy.loc[m, b]:.3f}; "
         f"always yes with that share of right values has an F1 of {2 * accuracy.loc[m, b] / (1 + accuracy.loc[m, b]):.3f}"
@@ -270,7 +362,8 @@ def gather_cells(
     lmb: pd.DataFrame,  # rows of `lmb_table`, one corpus split, all pairs, targets swapped
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes`
     lmp: pd.DataFrame | None = None,  # rows of `lmp_changes`
-    tasks: pd.DataFrame | None = None,  # task, model, method, bias_type, train_seed, change_low, verdict ("loss", "gain", "undetermined: …") of a debiased model against the one before
+    tasks: pd.DataFrame
+    | None = None,  # task, model, method, bias_type, train_seed, change_low, verdict ("loss", "gain", "undetermined: …") of a debiased model against the one before
 ) -> pd.DataFrame:  # a row a model, corpus, bias type, method, training seed: t, p, significant, …_before, change, verdict, lmp_rise, dst, crg
     "All that was measured of each debiased model and of the one before"
     before = lmb[lmb.method == "baseline"].set_index(CELL_KEYS)[["t", "p", "significant"]].add_suffix("_before")
@@ -278,14 +371,32 @@ def gather_cells(
     if changes is not None and len(changes):
         cells = cells.merge(_of_all_seeds(changes), on=[*CELL_KEYS, "method"], how="left")
     if lmp is not None and len(lmp):
-        rise = lmp[lmp.seeds == 1].set_index(["model", "method", "bias_type", "train_seed"])[["rise", "rise_low", "rise_high"]].add_prefix("lmp_")
+        rise = (
+            lmp[lmp.seeds == 1]
+            .set_index(["model", "method", "bias_type", "train_seed"])[["rise", "rise_low", "rise_high"]]
+            .add_prefix("lmp_")
+        )
         cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
     if tasks is not None and len(tasks):
         cells = cells.merge(_of_tasks(tasks), on=["model", "method", "bias_type"], how="left")
-    return cells.reindex(columns=list(dict.fromkeys([*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg"])))
+    return cells.reindex(
+        columns=list(
+            dict.fromkeys([*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg"])
+        )
+    )
 
 
-CELL_CHANGE = ("gap_before", "gap_after", "change", "bias_change", "bias_change_low", "bias_change_high", "verdict", "direction", "overshoot")
+CELL_CHANGE = (
+    "gap_before",
+    "gap_after",
+    "change",
+    "bias_change",
+    "bias_change_low",
+    "bias_change_high",
+    "verdict",
+    "direction",
+    "overshoot",
+)
 
 
 def _of_all_seeds(changes: pd.DataFrame) -> pd.DataFrame:
@@ -299,10 +410,19 @@ NO_LOSS = {"dst": 0.02, "crg": 0.5}  # the largest loss that counts as none: F1,
 
 def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
     "dst and crg of each model, method and bias type: loss, gain, no loss or undetermined"
+
     def one(group):
         verdicts = group.verdict.str.split(":").str[0]
         bounded = (group.change_low > -group.task.map(NO_LOSS)) | (verdicts == "gain")
-        return "loss" if (verdicts == "loss").any() else "gain" if (verdicts == "gain").all() else "no loss" if bounded.all() else "undetermined"
+        return (
+            "loss"
+            if (verdicts == "loss").any()
+            else "gain"
+            if (verdicts == "gain").all()
+            else "no loss"
+            if bounded.all()
+            else "undetermined"
+        )
 
     keys = ["model", "method", "bias_type"]
     found = {key: one(group) for key, group in tasks.groupby([*keys, "task"])}
@@ -318,7 +438,13 @@ def _stereotypical_before(row) -> bool:
 
 def _after_a_bias(check: Callable) -> Callable:
     "A check that only a model can pass or fail that was significantly biased"
-    return lambda row: "not measured" if np.isnan(row.t_before) else check(row) if _stereotypical_before(row) else "no case: not significantly stereotypical before"
+    return lambda row: (
+        "not measured"
+        if np.isnan(row.t_before)
+        else check(row)
+        if _stereotypical_before(row)
+        else "no case: not significantly stereotypical before"
+    )
 
 
 def _less(row) -> bool | None | str:
@@ -374,26 +500,52 @@ GENERAL = ("gpt2", "openai-community/gpt2")  # what DialoGPT was made from
 # %% ../../nbs/10_redditbias.ipynb #f6552dfb
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
     "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree"
-    def one(group):
-        agreed = lambda c: group[c].dropna().iloc[0] if group[c].nunique() == 1 else "undetermined" if group[c].nunique() else np.nan
-        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
-        return pd.Series({**kept, "significant": group.significant.all(), "significant_before": group.significant_before.all(), **{c: agreed(c) for c in ("verdict", "dst", "crg")}})
 
-    return cells.groupby(["bias_type", "method"], sort=False)[[c for c in cells if c not in ("bias_type", "method")]].apply(one).reset_index() if len(cells) else cells
+    def one(group):
+        agreed = lambda c: (
+            group[c].dropna().iloc[0] if group[c].nunique() == 1 else "undetermined" if group[c].nunique() else np.nan
+        )
+        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
+        return pd.Series(
+            {
+                **kept,
+                "significant": group.significant.all(),
+                "significant_before": group.significant_before.all(),
+                **{c: agreed(c) for c in ("verdict", "dst", "crg")},
+            }
+        )
+
+    return (
+        cells.groupby(["bias_type", "method"], sort=False)[[c for c in cells if c not in ("bias_type", "method")]]
+        .apply(one)
+        .reset_index()
+        if len(cells)
+        else cells
+    )
 
 
 def _only_these_remove(cells) -> tuple:
     "HD and CDA make both religion types insignificant, LMD and ADD at most one each"
     cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]]
     if len(cells) < 8:
-        return "no case: " + (f"{cells.bias_type.nunique()} of 2 types significantly stereotypical before" if cells.bias_type.nunique() < 2 else "not all four methods measured"), ""
+        return "no case: " + (
+            f"{cells.bias_type.nunique()} of 2 types significantly stereotypical before"
+            if cells.bias_type.nunique() < 2
+            else "not all four methods measured"
+        ), ""
     removed = (~cells.significant.astype(bool)).groupby(cells.method).sum()
-    return bool((removed[["HD", "CDA"]] == 2).all() and (removed[["LMD", "ADD"]] < 2).all()), ", ".join(f"{m} {n} of 2" for m, n in removed.items())
+    return bool((removed[["HD", "CDA"]] == 2).all() and (removed[["LMD", "ADD"]] < 2).all()), ", ".join(
+        f"{m} {n} of 2" for m, n in removed.items()
+    )
 
 
 def _cases_of_overshooting(cells) -> pd.DataFrame:
     "Cells of a model that was measured before and not significantly stereotypical"
-    return cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]] if len(cells) else cells
+    return (
+        cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]]
+        if len(cells)
+        else cells
+    )
 
 
 def _tends_to_overshoot(cells) -> tuple:
@@ -403,7 +555,9 @@ def _tends_to_overshoot(cells) -> tuple:
         return "not measured", ""
     cells = cells[cells.change.notna()]
     there = (cells.t > 0) & (cells.change > 0)
-    by_method = ", ".join(f"{m} {there[cells.method == m].sum()} of {(cells.method == m).sum()}" for m in dict.fromkeys(cells.method))
+    by_method = ", ".join(
+        f"{m} {there[cells.method == m].sum()} of {(cells.method == m).sum()}" for m in dict.fromkeys(cells.method)
+    )
     return bool((there.groupby(cells.method).mean() > 0.5).all()), f"{there.sum()} of {len(cells)} cells ({by_method})"
 
 
@@ -413,7 +567,9 @@ def _significant_in_a_few(cells) -> tuple:
     if not len(cells):
         return "not measured", ""
     there = (cells.t > 0) & cells.significant.astype(bool)
-    return bool(1 < there.sum() < len(cells) / 2), f"{there.sum()} of {len(cells)} cells: " + (", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none")
+    return bool(1 < there.sum() < len(cells) / 2), f"{there.sum()} of {len(cells)} cells: " + (
+        ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
+    )
 
 # %% ../../nbs/10_redditbias.ipynb #daeda0d1
 def _no_loss(cells) -> tuple:
@@ -422,7 +578,10 @@ def _no_loss(cells) -> tuple:
     if not verdicts:
         return "not measured", ""
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    return False if "loss" in verdicts else None if "undetermined" in verdicts else True, f"{len(verdicts)} tests: {counted}"
+    return (
+        False if "loss" in verdicts else None if "undetermined" in verdicts else True,
+        f"{len(verdicts)} tests: {counted}",
+    )
 
 
 def _mostly_mitigated(cells) -> tuple:
@@ -433,7 +592,9 @@ def _mostly_mitigated(cells) -> tuple:
     less = cells.verdict == "less"
     kept, tasks = _no_loss(cells)
     answer = False if less.mean() <= 0.5 or kept is False else True if kept is True else None
-    return answer, f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: " + (", ".join(f"{m} {b}" for m, b in zip(cells.method[less], cells.bias_type[less])) or "none")
+    return answer, f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: " + (
+        ", ".join(f"{m} {b}" for m, b in zip(cells.method[less], cells.bias_type[less])) or "none"
+    )
 
 
 ALL_CHECKS = {
@@ -454,18 +615,26 @@ UNDECIDED = {  # what no record here can decide
 def similar_trends() -> pd.DataFrame:  # metric, main, same (signs), opposite, spearman
     "Whether the appendix' metrics move as those of the main tables do, over the changes of four methods and five types (footnote 14)"
     paper = _printed()
-    changes = {m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline") for m in paper.index.get_level_values(0).unique()}
+    changes = {
+        m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline")
+        for m in paper.index.get_level_values(0).unique()
+    }
     rows = []
     for metric, main in (("accuracy", "f1"), *((m, "bleu_4") for m in ("meteor", "nist_2", "entropy_4", "distinct_2"))):
         a, b = (changes[m].loc[["LMD", "ADD", "HD", "CDA"]].to_numpy(dtype=float).ravel() for m in (metric, main))
-        rows.append((metric, main, int((a * b > 0).sum()), int((a * b < 0).sum()), float(stats.spearmanr(a, b).statistic)))
+        rows.append(
+            (metric, main, int((a * b > 0).sum()), int((a * b < 0).sum()), float(stats.spearmanr(a, b).statistic))
+        )
     return pd.DataFrame(rows, columns=["metric", "main", "same", "opposite", "spearman"])
 
 
 def _similar_trends(_) -> tuple:
     "Most signs agree for every metric of the appendix"
     table = similar_trends()
-    text = "; ".join(f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})" for r in table.itertuples())
+    text = "; ".join(
+        f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})"
+        for r in table.itertuples()
+    )
     return ("holds" if (table.same > 10).all() else "does not hold") + " in the paper's tables", text
 
 
@@ -480,39 +649,95 @@ def _fewer_than_general(cells) -> tuple:
         own = of_models[of_models.model == of_models.model.iloc[0]].drop_duplicates("bias_type")
         found[own.model.iloc[0]] = own[(own.t < 0) & own.significant.astype(bool)].bias_type.tolist()
     conversational, general = found.values()
-    text = "; ".join(f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})" for m, types in found.items())
+    text = "; ".join(
+        f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})" for m, types in found.items()
+    )
     return len(conversational) < len(general), text
 
 
-ACROSS_MODELS = {"similar_trends": _similar_trends, "fewer_than_general": _fewer_than_general}  # of the paper's tables, or of several models
+ACROSS_MODELS = {
+    "similar_trends": _similar_trends,
+    "fewer_than_general": _fewer_than_general,
+}  # of the paper's tables, or of several models
 
 # %% ../../nbs/10_redditbias.ipynb #64093965
 def check_claims(
     cells: pd.DataFrame,  # from `gather_cells`
 ) -> pd.DataFrame:  # bias_type, method, check, model, verdict, evidence, statement, source
-    "The paper's statements beside what was measured, for each model: \"reproduced\" (DialoGPT) or \"holds\" (others), not, or undetermined"
+    'The paper\'s statements beside what was measured, for each model: "reproduced" (DialoGPT) or "holds" (others), not, or undetermined'
     said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
     rows = []
     for s in said.itertuples(index=False):
         types, methods = s.bias_type.split(), s.method.split()
         about = dict(check=s.check, source=s.source, statement=s.statement)
         if s.check in UNDECIDED or s.check in ACROSS_MODELS:
-            found, evidence = (UNDECIDED[s.check], "") if s.check in UNDECIDED else ACROSS_MODELS[s.check](cells[cells.bias_type.isin(types)])
-            verdict = found if isinstance(found, str) else "undetermined" if found is None else ("" if found else "not ") + "reproduced"
-            rows.append({"bias_type": s.bias_type, "method": s.method, **about, "model": "", "evidence": evidence, "verdict": verdict})
+            found, evidence = (
+                (UNDECIDED[s.check], "")
+                if s.check in UNDECIDED
+                else ACROSS_MODELS[s.check](cells[cells.bias_type.isin(types)])
+            )
+            verdict = (
+                found
+                if isinstance(found, str)
+                else "undetermined"
+                if found is None
+                else ("" if found else "not ") + "reproduced"
+            )
+            rows.append(
+                {
+                    "bias_type": s.bias_type,
+                    "method": s.method,
+                    **about,
+                    "model": "",
+                    "evidence": evidence,
+                    "verdict": verdict,
+                }
+            )
             continue
-        own = cells[cells.bias_type.isin(types) & cells.method.isin(methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"])]
+        own = cells[
+            cells.bias_type.isin(types)
+            & cells.method.isin(methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"])
+        ]
         for model, of_model in own.groupby("model", sort=False):
             if s.scope == "all":
                 found, evidence = ALL_CHECKS[s.check](_means(of_model))
-                rows.append({"bias_type": s.bias_type, "method": s.method, **about, "model": model, "evidence": evidence, "verdict": _verdict([found], model)})
+                rows.append(
+                    {
+                        "bias_type": s.bias_type,
+                        "method": s.method,
+                        **about,
+                        "model": model,
+                        "evidence": evidence,
+                        "verdict": _verdict([found], model),
+                    }
+                )
                 continue
             for (b, m), cell in of_model.groupby(["bias_type", "method"], sort=False):
                 answers = [CELL_CHECKS[s.check](r) for r in cell.itertuples()]
-                rows.append({"bias_type": b, "method": m, **about, "model": model, "evidence": _evidence(cell, s.check), "verdict": _verdict(answers, model)})
-        missing = [(b, m) for b in types for m in methods if not ((own.bias_type == b) & (own.method == m)).any()] if s.scope == "each" else [(s.bias_type, s.method)] if not len(own) else []
-        rows += [{"bias_type": b, "method": m, **about, "model": "", "evidence": "", "verdict": "not measured"} for b, m in missing]
-    return pd.DataFrame(rows, columns=["bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"])
+                rows.append(
+                    {
+                        "bias_type": b,
+                        "method": m,
+                        **about,
+                        "model": model,
+                        "evidence": _evidence(cell, s.check),
+                        "verdict": _verdict(answers, model),
+                    }
+                )
+        missing = (
+            [(b, m) for b in types for m in methods if not ((own.bias_type == b) & (own.method == m)).any()]
+            if s.scope == "each"
+            else [(s.bias_type, s.method)]
+            if not len(own)
+            else []
+        )
+        rows += [
+            {"bias_type": b, "method": m, **about, "model": "", "evidence": "", "verdict": "not measured"}
+            for b, m in missing
+        ]
+    return pd.DataFrame(
+        rows, columns=["bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"]
+    )
 
 
 def _evidence(cell: pd.DataFrame, check: str) -> str:
@@ -529,24 +754,40 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
     r = cell.iloc[0]
     if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
         text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]: {r.verdict}{', overshoots' if r.overshoot else ''}"
-    return text + (f"; DST {listed('dst', str)}, CRG {listed('crg', str)}" if check == "reduces_and_preserves" and cell.dst.notna().any() else "")
+    return text + (
+        f"; DST {listed('dst', str)}, CRG {listed('crg', str)}"
+        if check == "reduces_and_preserves" and cell.dst.notna().any()
+        else ""
+    )
 
 # %% ../../nbs/10_redditbias.ipynb #3359b578
 def claims_summary(
     claims: pd.DataFrame,  # from `check_claims`
 ) -> pd.DataFrame:  # statement, source, a column a model (where all of it was measured in the paper's tables: "paper")
     "How often each statement comes out, by model"
+
     def counted(verdicts):
         said = verdicts.str.partition(":")[0]
         n = said.value_counts()
         return said.iloc[0] if len(verdicts) == 1 else ", ".join(f"{v}: {n[v]}" for v in dict.fromkeys(said))
 
     measured = claims[~claims.verdict.str.startswith("not measured")]
-    by_model = measured.assign(model=measured.model.replace("", "the paper")).groupby(["statement", "source", "model"], sort=False).verdict.agg(counted).unstack().fillna("")
+    by_model = (
+        measured.assign(model=measured.model.replace("", "the paper"))
+        .groupby(["statement", "source", "model"], sort=False)
+        .verdict.agg(counted)
+        .unstack()
+        .fillna("")
+    )
     first = [m for m in ("the paper", *DIALOGPT) if m in by_model]
     by_model = by_model[[*first, *(m for m in by_model if m not in first)]]
     order = {s: i for i, s in enumerate(dict.fromkeys(claims.statement))}
-    return by_model.reset_index().sort_values("statement", key=lambda c: c.map(order)).reset_index(drop=True).rename_axis(columns=None)
+    return (
+        by_model.reset_index()
+        .sort_values("statement", key=lambda c: c.map(order))
+        .reset_index(drop=True)
+        .rename_axis(columns=None)
+    )
 
 # %% ../../nbs/10_redditbias.ipynb #143b619c
 DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} | {
@@ -556,7 +797,9 @@ DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} 
 
 def read_captions() -> dict[str, str]:
     "What stands below each table"
-    return tomllib.loads((files("redditbias_repro") / "resources" / "papers" / "redditbias.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        (files("redditbias_repro") / "resources" / "papers" / "redditbias.toml").read_text(encoding="utf-8")
+    )
 
 
 def _released_counts() -> dict[str, pd.DataFrame]:
@@ -571,8 +814,15 @@ def _released_counts() -> dict[str, pd.DataFrame]:
 def _debiased_tables(folder: Path | None) -> dict[str, pd.DataFrame]:
     "What debiasing changed: bias by targets and attributes, perplexity, tasks"
     changes, swapped = lmb_changes(folder=folder), lmb_table(folder=folder)
-    changes, swapped = changes[changes.change.notna()], swapped[(swapped.swap == "attributes") & swapped.outlier_sd.isna()]
-    tasks = {"dst_tests": dst_tests(folder), "crg_tests": crg_tests(folder), "downstream_claims": check_downstream(folder)}
+    changes, swapped = (
+        changes[changes.change.notna()],
+        swapped[(swapped.swap == "attributes") & swapped.outlier_sd.isna()],
+    )
+    tasks = {
+        "dst_tests": dst_tests(folder),
+        "crg_tests": crg_tests(folder),
+        "downstream_claims": check_downstream(folder),
+    }
     downstream = {DOWNSTREAM_TABLES[m]: downstream_table(m, folder) for m in DOWNSTREAM}
     return {
         "changes": changes[(changes.swap == "targets") & (changes.split == "test")],
