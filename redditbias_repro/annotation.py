@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .corpora.redditbias import TABLE3, load_annotations
+from .data import load_annotations
 from .records import project_path, write_atomic
-from .specs import BiasSpec, load_spec
+from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES', 'SIZES', 'sheet_order', 'make_sheets',
+__all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES', 'SIZES', 'COUNTS', 'sheet_order', 'make_sheets',
            'has_labels', 'read_sheets', 'read_released', 'LabelScreen', 'agreement', 'merge_labels', 'split',
-           'count_labels', 'table2', 'write_splits', 'annotate', 'phrases_folder']
+           'count_labels', 'write_splits', 'annotate', 'phrases_folder']
 
 # %% ../nbs/02a_annotation.ipynb #2ca5ab07
 LABELS = ("bias sent", "bias phrase")
@@ -446,6 +445,9 @@ def _stratified(pairs: pd.DataFrame, numbers: dict[str, int], seed: int) -> np.n
     return where
 
 # %% ../nbs/02a_annotation.ipynb #c69c32b6
+COUNTS = ("annotated_comments", "biased_comments", "biased_phrases", "train", "dev", "test")  # of RedditBias Table 3
+
+
 def count_labels(
     labels: pd.DataFrame,  # from `merge_labels`
     splits: dict[str, pd.DataFrame] | None = None,  # from `split`
@@ -458,21 +460,7 @@ def count_labels(
         "biased_comments": int((labels["bias sent"] == "1").sum()),
         "biased_phrases": int((labels["bias phrase"] == "1").sum()), **sizes,
     }  # fmt: skip
-    return pd.DataFrame([{"bias_type": name, **{k: counts[k] for k in TABLE3}}])
-
-
-def table2() -> pd.DataFrame:  # type, comment, biased (whether the release labels it so)
-    """RedditBias Table 2: the paper's examples as they stand in the release. Content warning.
-
-    They are found by their hashes, and not to be saved."""
-    wanted = pd.read_csv(project_path("data", "paper", "redditbias", "table2.csv"))
-    rows = []
-    for r in wanted.itertuples(index=False):
-        labels = load_annotations(r.bias_type)
-        hashes = [hashlib.sha256(c.encode()).hexdigest() for c in labels.comment]
-        found = labels.iloc[hashes.index(r.sha256)]
-        rows.append((load_spec(r.bias_type).title, found.comment, found.bias_sent == "1"))
-    return pd.DataFrame(rows, columns=["type", "comment", "biased"])
+    return pd.DataFrame([{"bias_type": name, **{k: counts[k] for k in COUNTS}}])
 
 # %% ../nbs/02a_annotation.ipynb #ee5568d2
 def write_splits(

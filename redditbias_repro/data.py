@@ -17,13 +17,18 @@ from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec
 
 # %% auto #0
 __all__ = ['released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
-           'load_pairs', 'own_name', 'load_phrases', 'load_references', 'corpus_title']
+           'load_pairs', 'own_name', 'load_phrases', 'load_annotations', 'load_references', 'corpus_title']
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
 def released_papers() -> list[str]:
     "Papers whose corpora are read here: those with a room of the name in `corpora/`"
     rooms = {f.name.removesuffix(".py") for folder in _rooms() for f in Path(folder).glob("*.py")}
     return [p for p in dict.fromkeys(name.split("/")[0] for name in list_specs()) if p in rooms]
+
+
+def _reader(paper: str):
+    "The module that reads what a paper released"
+    return importlib.import_module(f"redditbias_repro.corpora.{paper}")
 
 
 def _rooms() -> list[str]:
@@ -143,7 +148,7 @@ def load_pairs(
             f"corpus {corpus!r} has no bias type {bias_type!r}: expected auto, queries{f', {paper}' if paper in released_papers() else ''}, or files of your own"
         )
     try:
-        return importlib.import_module(f"redditbias_repro.corpora.{paper}").read_released(name, split, swap)
+        return _reader(paper).read_released(name, split, swap)
     except FetchError as e:
         spec = bias_spec(bias_type)
         if corpus != "auto" or isinstance(e, ChecksumError) or (swap == "attributes" and not spec.attribute_pairs):
@@ -187,6 +192,14 @@ def load_phrases(
     phrases.attrs = pairs.attrs
     return phrases
 
+# %% ../nbs/01a_data.ipynb #ad92d4f9
+def load_annotations(
+    bias_type: str,  # as in `load_pairs`
+) -> pd.DataFrame:  # comment, phrase, bias_sent, bias_phrase; labels as they stand in the release
+    "Released labels of a bias type. `FetchError` where they cannot be had"
+    paper, name = split_bias_type(bias_type)
+    return _reader(paper).load_annotations(name)
+
 # %% ../nbs/01a_data.ipynb #845e4b59
 def load_references(
     n: int | None = None,  # this many, drawn without replacement, in their order; None: all 6,000
@@ -194,7 +207,7 @@ def load_references(
     corpus: str = DEFAULT_PAPER,  # the paper whose reader has them
 ) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
     "Utterances for LM perplexity (RedditBias §3.2). `ValueError` for more than there are, `FetchError` where they cannot be had"
-    return importlib.import_module(f"redditbias_repro.corpora.{corpus}").load_references(n, seed)
+    return _reader(corpus).load_references(n, seed)
 
 # %% ../nbs/01a_data.ipynb #980cfa35
 def corpus_title(
@@ -204,5 +217,5 @@ def corpus_title(
     titles = {"queries": "queries Q = T1 × A1 in place of the released pairs"}
     for path in (f for folder in _rooms() for f in Path(folder).glob("*.py")):
         if path.stem != "__init__":
-            titles |= getattr(importlib.import_module(f"redditbias_repro.corpora.{path.stem}"), "TITLES", {})
+            titles |= getattr(_reader(path.stem), "TITLES", {})
     return titles.get(name, name)

@@ -24,11 +24,11 @@ from redditbias_repro.annotation import (
     read_sheets,
     sheet_order,
     split,
-    table2,
 )
 from redditbias_repro.corpora.redditbias import load_annotations
 from redditbias_repro.data import load_pairs, load_phrases, own_bias_types
 from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.papers.redditbias import table2
 from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 

@@ -82,8 +82,9 @@ def test_importing_needs_only_what_is_promised():
 import sys
 for name in ("seaborn", "matplotlib", "statsmodels", "tabulate", "platformdirs", "nbdev", "fastcore", "snakemake", "papermill", "IPython"):
     sys.modules[name] = None
-from redditbias_repro import annotation, cli, crg, data, debias, dst, figures, finetune, generation, losses, metrics, models, records, resampling, retrieval, scoring, search, specs, text_metrics
-from redditbias_repro.corpora import dstc7, multiwoz
+import importlib, pkgutil, redditbias_repro
+for module in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro."):
+    importlib.import_module(module.name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
