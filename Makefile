@@ -20,7 +20,7 @@ help:
 	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; a day on 2 cores; a run that was stopped goes on, RESUME=1 leaves out what has a record)"
 	@echo "make test        every notebook and test"
 	@echo "make lab         JupyterLab in this project"
-	@echo "make notebooks   run the papers' notebooks in place, so that their saved outputs are fresh"
+	@echo "make notebooks   run the notebooks in place, so that their saved outputs are fresh (NOTEBOOKS: only these)"
 	@echo "make bench       time scoring against other libraries (about 2 hours on 2 cores; a run that was stopped goes on)"
 	@echo "make bench-debias  time a training step of each debiasing method (4 minutes)"
 	@echo "make bench-retrieval  time the scan of a dump of 1 GB (2 minutes)"
@@ -52,8 +52,10 @@ full:
 	@$(MAKE) --no-print-directory reproduce PROFILE=$(if $(filter file,$(origin PROFILE)),smollm,$(PROFILE))
 
 # Cells marked `corpus` need the released data. REDDITBIAS_STRICT=1 runs them in any case, and no test may skip.
-# Tests run side by side, each on one core: most of them wait for notebooks and processes that compute little.
+# Code is formatted and checked first. Tests run side by side, each on one core: most of them wait for notebooks and processes that compute little.
 test: $(READY)
+	@ruff format --check --quiet nbs tests bench workflow || { echo "run: ruff format nbs tests bench workflow"; exit 1; }
+	@ruff check --quiet nbs tests bench workflow
 	@flags=""; if [ -n "$${REDDITBIAS_STRICT:-}" ] || redditbias fetch; then flags=corpus; fi; \
 	  echo "notebooks (flags: $${flags:-none})"; nbdev_test --n_workers 2 --flags "$$flags"
 	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal
@@ -62,7 +64,7 @@ lab: $(READY)
 	jupyter lab
 
 notebooks: $(READY)
-	jupyter nbconvert --to notebook --execute --inplace nbs/papers/*.ipynb
+	python workflow/save_outputs.py $(NOTEBOOKS)
 	nbdev_clean
 
 $(VENV)/.bench: $(READY)

@@ -1,8 +1,10 @@
-"""What a debiasing loss adds to a training step: each method, by the authors' objective and by equation 2, on packed batches (as `debias` trains) and
-on padded ones, against plain language modelling on the same phrases, and against loops in Python.
+"""What a debiasing loss adds to a training step, against plain language modelling on the same phrases.
 
-`make bench-debias` runs it (6 minutes on 2 cores). Contenders take turns on every batch of one process, so that ratios are of the same
-moments. Writes records to results/bench and figures/bench/debias.{csv,md}.
+Each method, by the authors' objective and by equation 2, on packed batches (as `debias` trains) and on padded ones,
+also against loops in Python.
+
+`make bench-debias` runs it (6 minutes on 2 cores). Contenders take turns on every batch of one process, so that ratios
+are of the same moments. Writes records to results/bench and figures/bench/debias.{csv,md}.
 """
 
 import argparse
@@ -38,10 +40,8 @@ def loop_loss(name, head, pairs, outputs, batch, lambda_lm, lambda_d):
     import torch
 
     hidden, logits = outputs.hidden_states[-1], outputs.logits
-    t1, t2 = (
-        [head.weight[[i for i in rows if i >= 0]].mean(0) for rows in table.tolist()]
-        for table in (pairs.rows1, pairs.rows2)
-    )
+    vectors = lambda table: [head.weight[[i for i in rows if i >= 0]].mean(0) for rows in table.tolist()]
+    t1, t2 = vectors(pairs.rows1), vectors(pairs.rows2)
     if name == "HD":
         _, s, v = torch.linalg.svd(torch.stack([(a - b) / 2 for a, b in zip(t1, t2)]).detach(), full_matrices=True)
         k = next(k for k in range(1, len(s) + 1) if s[:k].square().sum() >= 0.5 * s.square().sum())
@@ -87,11 +87,8 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     about = describe_model(model, DEFAULT_MODEL)  # before it is trained
     model.train()
     spec, texts = load_spec("redditbias/religion1"), list(load_phrases("religion1", "train", "redditbias").text)
-    pairs, collate, head = (
-        target_pairs(spec, tokenizer),
-        Collator(tokenizer.pad_token_id),
-        model.get_output_embeddings(),
-    )
+    pairs, collate = target_pairs(spec, tokenizer), Collator(tokenizer.pad_token_id)
+    head = model.get_output_embeddings()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0)
     methods = [f"{n}{objective}" for n in ("LMD", "ADD", "HD") for objective in ("", "-equation2")]
     sentences = {m: locate_terms(tokenizer, texts, METHODS[m].find(spec, pairs)) for m in methods}
@@ -128,13 +125,11 @@ def run(device, threads, batch_size, batches, loops, warm=1):
             if step >= warm:
                 seconds[contender].append(time.perf_counter() - start)
             optimizer.zero_grad()
-        print(
-            f"batch {step + 1} of {warm + batches}: " + ", ".join(f"{c} {v:.3f}" for c, v in found.items()), flush=True
-        )
+        said = ", ".join(f"{c} {v:.3f}" for c, v in found.items())
+        print(f"batch {step + 1} of {warm + batches}: {said}", flush=True)
         if step < warm:  # the weights do not move yet: loops and tensors must say the same
-            same = [(f"{n}-equation2-loops", f"{n}-equation2") for n in ("LMD", "ADD", "HD")] + [
-                (f"{n}-packed", n) for n in ("plain", "LMD", "ADD", "HD")
-            ]
+            same = [(f"{n}-equation2-loops", f"{n}-equation2") for n in ("LMD", "ADD", "HD")]
+            same += [(f"{n}-packed", n) for n in ("plain", "LMD", "ADD", "HD")]
             worst = max(worst, *(abs(found[a] / found[b] - 1) for a, b in same))
     return about, seconds, worst
 
@@ -145,19 +140,17 @@ def write(about, seconds, worst, device, threads, batch_size):
     for contender, times in seconds.items():
         ratios = sorted(t / p for t, p in zip(times, seconds["plain"]))
         values = {
-            "milliseconds": round(1000 * statistics.median(times), 1), "ratio": round(statistics.median(ratios), 3), "ratio_low": round(ratios[len(ratios) // 10], 3),
-            "ratio_high": round(ratios[-1 - len(ratios) // 10], 3), "largest_difference": worst,
-        }  # fmt: skip
-        origin = {
-            **provenance(about, {"name": "redditbias, religion1, training phrases"}, device_name(device)),
-            "batch_size": batch_size,
+            "milliseconds": round(1000 * statistics.median(times), 1),
+            "ratio": round(statistics.median(ratios), 3),
+            "ratio_low": round(ratios[len(ratios) // 10], 3),
+            "ratio_high": round(ratios[-1 - len(ratios) // 10], 3),
+            "largest_difference": worst,
         }
-        write_record(
-            dict(
-                paper="bench", metric="debias", bias_type="religion1", method=contender, model=about["name"], corpus="redditbias", split="train", n=len(times), values=values,
-                seed=0, params={"device": device, "threads": threads}, seconds=round(sum(times), 1), provenance=origin,
-            )
-        )  # fmt: skip
+        origin = provenance(about, {"name": "redditbias, religion1, training phrases"}, device_name(device))
+        what = {"paper": "bench", "metric": "debias", "bias_type": "religion1", "method": contender}
+        what |= {"model": about["name"], "corpus": "redditbias", "split": "train", "n": len(times)}
+        how = {"seed": 0, "params": {"device": device, "threads": threads}, "seconds": round(sum(times), 1)}
+        write_record({**what, **how, "values": values, "provenance": {**origin, "batch_size": batch_size}})
 
 
 def device_name(device):
@@ -166,10 +159,8 @@ def device_name(device):
     if device != "cpu":
         return torch.cuda.get_device_name()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    return (
-        next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "cpu")
-        + f", {os.cpu_count()} cores"
-    )
+    name = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "cpu")
+    return f"{name}, {os.cpu_count()} cores"
 
 
 def table(folder=None):
@@ -182,8 +173,13 @@ def table(folder=None):
     rows["step"] = rows.method.map(CONTENDERS)
     about = rows.iloc[0].provenance
     caption = (
-        f"One training step (forward, loss, backward, AdamW) on the same batches of {about['batch_size']} phrases; ratio: median over {rows.n.max()} batches (loops: {rows.n.min()}) of the time relative to plain language modelling on the same batch, "
-        f"with the 10th and 90th percentile. Batches are padded where nothing else is said; packed: all phrases in one line, as `debias` trains. Losses of loops and of packed batches equal those of padded ones to {rows.largest_difference.max():.1e} (relative). {about['model']['name']}, float32, {about['device']}, {rows.threads.iloc[0]} threads, torch {about['libraries']['torch']}."
+        "One training step (forward, loss, backward, AdamW) on the same batches of "
+        f"{about['batch_size']} phrases; ratio: median over {rows.n.max()} batches (loops: {rows.n.min()}) of the time "
+        "relative to plain language modelling on the same batch, with the 10th and 90th percentile. Batches are padded "
+        "where nothing else is said; packed: all phrases in one line, as `debias` trains. Losses of loops and of "
+        f"packed batches equal those of padded ones to {rows.largest_difference.max():.1e} (relative). "
+        f"{about['model']['name']}, float32, {about['device']}, {rows.threads.iloc[0]} threads, "
+        f"torch {about['libraries']['torch']}."
     )
     return pd.DataFrame(rows[["step", "milliseconds", "ratio", "ratio_low", "ratio_high"]]), caption
 
@@ -195,19 +191,14 @@ def main():
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--batches", type=int, default=10, help="batches that are timed")
     parser.add_argument("--loops", type=int, default=2, help="batches that the loops are timed on")
-    parser.add_argument(
-        "--draw", action="store_true", help="measure nothing: the table from the records that are there"
-    )
+    drawn = "measure nothing: the table from the records that are there"
+    parser.add_argument("--draw", action="store_true", help=drawn)
     given = parser.parse_args()
     from redditbias_repro.tables import save_table, to_markdown
 
     if not given.draw:
-        write(
-            *run(given.device, given.threads, given.batch_size, given.batches, given.loops),
-            given.device,
-            given.threads,
-            given.batch_size,
-        )
+        measured = run(given.device, given.threads, given.batch_size, given.batches, given.loops)
+        write(*measured, given.device, given.threads, given.batch_size)
     rows, caption = table()
     save_table(rows, ROOT / "figures" / "bench" / "debias", caption)
     print(to_markdown(rows, caption))

@@ -1,7 +1,8 @@
 """How fast a dump is scanned: ours, `zstd -dc FILE > /dev/null`, and a loop of json with a compiled regular expression.
 
-`make bench-retrieval` runs it (2 minutes). It makes a dump of 1 GB: random words between keys as Reddit's dumps have them, a query in one line of 200.
-On one core every contender, a process of its own, reads the same file in each round; the `zstd` command is needed. Writes records to results/bench and figures/bench/retrieval.{csv,md}.
+`make bench-retrieval` runs it (2 minutes). It makes a dump of 1 GB: random words between keys as Reddit's dumps have
+them, a query in one line of 200. On one core every contender, a process of its own, reads the same file in each round;
+the `zstd` command is needed. Writes records to results/bench and figures/bench/retrieval.{csv,md}.
 """
 
 import argparse
@@ -59,11 +60,16 @@ def make_dump(path, size, seed=0):
 def comment(rng, body):
     """What a line of a dump holds."""
     return {
-        "all_awardings": [], "author": f"u{rng.randrange(10**7)}", "author_created_utc": rng.randrange(10**9, 16 * 10**8), "author_flair_css_class": None, "author_flair_text": None,
-        "author_flair_type": "text", "author_fullname": f"t2_{rng.randrange(10**9):x}", "author_premium": False, "awarders": [], "body": body, "can_gild": True, "collapsed": False,
-        "controversiality": 0, "created_utc": rng.randrange(1_500_000_000, 1_600_000_000), "distinguished": None, "edited": False, "gilded": 0, "gildings": {}, "id": f"{rng.randrange(36**6):x}",
-        "is_submitter": rng.random() < 0.2, "link_id": f"t3_{rng.randrange(10**9):x}", "locked": False, "parent_id": f"t1_{rng.randrange(10**9):x}", "permalink": f"/r/x/comments/{rng.randrange(10**9):x}/",
-        "retrieved_on": 1_600_000_000, "score": rng.randint(-9, 99), "send_replies": True, "stickied": False, "subreddit": f"s{rng.randrange(300)}", "subreddit_id": f"t5_{rng.randrange(10**6):x}",
+        "all_awardings": [], "author": f"u{rng.randrange(10**7)}",
+        "author_created_utc": rng.randrange(10**9, 16 * 10**8), "author_flair_css_class": None,
+        "author_flair_text": None, "author_flair_type": "text", "author_fullname": f"t2_{rng.randrange(10**9):x}",
+        "author_premium": False, "awarders": [], "body": body, "can_gild": True, "collapsed": False,
+        "controversiality": 0, "created_utc": rng.randrange(1_500_000_000, 1_600_000_000), "distinguished": None,
+        "edited": False, "gilded": 0, "gildings": {}, "id": f"{rng.randrange(36**6):x}",
+        "is_submitter": rng.random() < 0.2, "link_id": f"t3_{rng.randrange(10**9):x}", "locked": False,
+        "parent_id": f"t1_{rng.randrange(10**9):x}", "permalink": f"/r/x/comments/{rng.randrange(10**9):x}/",
+        "retrieved_on": 1_600_000_000, "score": rng.randint(-9, 99), "send_replies": True, "stickied": False,
+        "subreddit": f"s{rng.randrange(300)}", "subreddit_id": f"t5_{rng.randrange(10**6):x}",
         "total_awards_received": 0,
     }  # fmt: skip
 
@@ -145,15 +151,13 @@ def zstd(path):
 def peak(path):
     """Bytes that a scan takes at most above what a process has after its imports (Linux)."""
     code = (
-        "import re, sys; sys.path.insert(0, 'bench'); import retrieval, zstandard, orjson, hyperscan; from redditbias_repro import retrieval as r\n"
+        "import re, sys; sys.path.insert(0, 'bench'); import retrieval, zstandard, orjson, hyperscan; "
+        "from redditbias_repro import retrieval as r\n"
         "now = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "a = now(); retrieval.time_one(retrieval.FIVE, sys.argv[1]); print((now() - a) * 1024)"
     )
-    return int(
-        subprocess.run(
-            [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout
-    )
+    command = [sys.executable, "-c", code, str(path)]
+    return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
 
 
 def measure(path, rounds, slow_rounds):
@@ -163,16 +167,13 @@ def measure(path, rounds, slow_rounds):
         seconds.setdefault(ZSTD, []).append(zstd(path))
         for name in CONTENDERS:
             if CONTENDERS[name][0] is ours or i < slow_rounds:
-                done = subprocess.run(
-                    [sys.executable, __file__, "--one", name, str(path)], capture_output=True, text=True, check=True
-                )
+                command = [sys.executable, __file__, "--one", name, str(path)]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
                 result = json.loads(done.stdout.splitlines()[-1])
                 seconds.setdefault(name, []).append(result["seconds"])
                 found[name] = (result["hits"], result["digest"])
-        print(
-            f"round {i + 1} of {rounds}: " + ", ".join(f"{n} {s[-1]:.2f} s" for n, s in seconds.items()),
-            file=sys.stderr,
-        )
+        said = ", ".join(f"{n} {s[-1]:.2f} s" for n, s in seconds.items())
+        print(f"round {i + 1} of {rounds}: {said}", file=sys.stderr)
     return seconds, found
 
 
@@ -188,18 +189,19 @@ def write(seconds, found, size, compressed, memory):
     for name, times in seconds.items():
         hits = found.get(name, (None, ""))[0]
         values = {
-            "median_seconds": round(statistics.median(times), 3), "share_of_zstd": round(statistics.median(z / t for z, t in zip(seconds[ZSTD], times)), 3),
-            "of_one_type": round(statistics.median(t / o for t, o in zip(times, seconds[ONE])), 3), "hits": hits, "same_as_loop": same, "megabytes_of_memory": round(memory / 1e6),
-        }  # fmt: skip
-        origin = provenance(
-            {"name": "none"}, {"name": f"made dump, {size:,} bytes, {compressed:,} as zstd, seed 0"}, "cpu"
-        ) | {"scanning": libraries | {"zstd": version()}}
-        write_record(
-            dict(
-                paper="bench", metric="retrieval", bias_type="all", method=name, model="none", corpus="made", split="all", n=len(times), values=values, seed=0,
-                params={"bytes": size}, seconds=round(sum(times), 1), provenance=origin,
-            )
-        )  # fmt: skip
+            "median_seconds": round(statistics.median(times), 3),
+            "share_of_zstd": round(statistics.median(z / t for z, t in zip(seconds[ZSTD], times)), 3),
+            "of_one_type": round(statistics.median(t / o for t, o in zip(times, seconds[ONE])), 3),
+            "hits": hits,
+            "same_as_loop": same,
+            "megabytes_of_memory": round(memory / 1e6),
+        }
+        corpus = {"name": f"made dump, {size:,} bytes, {compressed:,} as zstd, seed 0"}
+        origin = provenance({"name": "none"}, corpus, "cpu") | {"scanning": libraries | {"zstd": version()}}
+        what = {"paper": "bench", "metric": "retrieval", "bias_type": "all", "method": name, "model": "none"}
+        what |= {"corpus": "made", "split": "all", "n": len(times)}
+        how = {"seed": 0, "params": {"bytes": size}, "seconds": round(sum(times), 1)}
+        write_record({**what, **how, "values": values, "provenance": origin})
 
 
 def table(folder=None):
@@ -210,24 +212,25 @@ def table(folder=None):
     size, about = rows.bytes.iloc[0], rows.provenance.iloc[0]
     faster = rows.median_seconds[LOOP] / rows.median_seconds[ONE]
     same = "the same hits" if rows.same_as_loop.all() else "OTHER HITS"
+    versions = ", ".join(f"{k} {v}" for k, v in about["scanning"].items())
     caption = (
-        f"{about['corpus']['name']}; one line in {round(1 / HITS)} with a query. One core, medians of rounds, each contender a process of its own; patterns are compiled in its time, libraries are loaded before. "
-        f"One bias type: {rows.share_of_zstd[ONE]:.2f} of the speed of `zstd -dc FILE > /dev/null`, {faster:.1f} times that of json with a compiled regular expression, with {same}. "
-        f"Five bias types in one pass take {rows.of_one_type[FIVE]:.2f} times as long as one. Memory above the imports: {rows.megabytes_of_memory.max():.0f} MB, 134 of it the window that the file was compressed with. "
-        + ", ".join(f"{k} {v}" for k, v in about["scanning"].items())
-        + "."
+        f"{about['corpus']['name']}; one line in {round(1 / HITS)} with a query. One core, medians of rounds, each "
+        "contender a process of its own; patterns are compiled in its time, libraries are loaded before. "
+        f"One bias type: {rows.share_of_zstd[ONE]:.2f} of the speed of `zstd -dc FILE > /dev/null`, {faster:.1f} times "
+        f"that of json with a compiled regular expression, with {same}. "
+        f"Five bias types in one pass take {rows.of_one_type[FIVE]:.2f} times as long as one. Memory above the "
+        f"imports: {rows.megabytes_of_memory.max():.0f} MB, 134 of it the window that the file was compressed with. "
+        f"{versions}."
     )
-    shown = pd.DataFrame(
-        {
-            "contender": rows.index,
-            "rounds": rows.n.to_numpy(),
-            "seconds": rows.median_seconds.to_numpy(),
-            "GB_a_second": (size / 1e9 / rows.median_seconds).to_numpy(),
-            "share_of_zstd": rows.share_of_zstd.to_numpy(),
-            "hits": rows.hits.astype("Int64").to_numpy(),
-        }
-    )
-    return shown, caption
+    columns = {
+        "contender": rows.index,
+        "rounds": rows.n.to_numpy(),
+        "seconds": rows.median_seconds.to_numpy(),
+        "GB_a_second": (size / 1e9 / rows.median_seconds).to_numpy(),
+        "share_of_zstd": rows.share_of_zstd.to_numpy(),
+        "hits": rows.hits.astype("Int64").to_numpy(),
+    }
+    return pd.DataFrame(columns), caption
 
 
 def version():
@@ -237,14 +240,12 @@ def version():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bytes", type=int, default=SIZE, help="size of the dump (default: %(default)s)")
-    parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help="the loop runs in half of them (default: %(default)s)"
-    )
+    halved = "the loop runs in half of them (default: %(default)s)"
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=halved)
     parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the dump there, and take it from there")
     parser.add_argument("--try", dest="dry", action="store_true", help="print, and write nothing")
-    parser.add_argument(
-        "--draw", action="store_true", help="measure nothing: the table from the records that are there"
-    )
+    drawn = "measure nothing: the table from the records that are there"
+    parser.add_argument("--draw", action="store_true", help=drawn)
     parser.add_argument("--one", nargs=2, metavar=("CONTENDER", "DUMP"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
@@ -269,11 +270,8 @@ def main():
 
 
 def measured_size(path):
-    return int(
-        subprocess.run(
-            f"zstd -dcq --long=31 {path} | wc -c", shell=True, capture_output=True, text=True, check=True
-        ).stdout
-    )
+    command = f"zstd -dcq --long=31 {path} | wc -c"
+    return int(subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout)
 
 
 if __name__ == "__main__":

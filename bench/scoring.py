@@ -1,8 +1,9 @@
 """How fast sentences are scored: this project against the authors' loop, minicons and lm-evaluation-harness.
 
-`make bench` runs it. Each measurement is a process of its own, on the same model file, sentences and threads; rounds are
-interleaved, and medians are shown. What was measured with the same code before is kept in runs/bench, so a run that was stopped goes on;
---fresh measures all anew. Writes records to results/bench and figures/bench/scoring.{csv,md,svg,png}.
+`make bench` runs it. Each measurement is a process of its own, on the same model file, sentences and threads; rounds
+are interleaved, and medians are shown. What was measured with the same code before is kept in runs/bench, so a run that
+was stopped goes on; --fresh measures all anew. Writes records to results/bench and
+figures/bench/scoring.{csv,md,svg,png}.
 """
 
 import argparse
@@ -28,12 +29,12 @@ TITLES = {
     "minicons": "minicons, IncrementalLMScorer",
     "loop": "one by one (the authors' way)",
 }
-SIZES = {
+SIZES = {  # tokens, or sentences
     "tree": [256, 512, 768, 1024],
     "batches": [512, 1024, 2048],
     "minicons": [8, 16, 32, 64],
     "lm_eval": [8, 16, 32, 64],
-}  # tokens, or sentences
+}
 GPU_SIZES = {"tree": [8192, 32768], "batches": [16384, 65536], "minicons": [64, 256, 1024], "lm_eval": [64, 256, 1024]}
 ROUNDS = {"tree": 3, "batches": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
 PLAN = {  # rounds of each contender on each input
@@ -71,17 +72,15 @@ def all_prompts():
             article = about.get("article", "an" if word[0].lower() in "aeiou" else "a")
             for gender, pairs in nouns.items():
                 for one, many in pairs if about.get("gender", gender) == gender else ():
+                    nouns_of = {"noun_phrase": f"{article} {word} {one}", "plural_noun_phrase": f"{word} {many}"}
                     for template in templates:
-                        yield (
-                            axis,
-                            template,
-                            word,
-                            template.format(noun_phrase=f"{article} {word} {one}", plural_noun_phrase=f"{word} {many}"),
-                        )
+                        yield axis, template, word, template.format(**nouns_of)
 
 
 def prompts(n, seed=0):
-    """n prompts: a template and a descriptor with all nouns at a time, drawn so that templates and axes have their shares of the whole set."""
+    """n prompts: a template and a descriptor with all nouns at a time.
+
+    They are drawn so that templates and axes have their shares of the whole set."""
     rng = np.random.default_rng(seed)
     families, strata = {}, {}
     for axis, template, word, prompt in all_prompts():
@@ -90,12 +89,8 @@ def prompts(n, seed=0):
         strata.setdefault(family[:2], []).append(family)
     rank = {}  # evenly spread in each stratum, so that the first n of all are shares of each
     for members in strata.values():
-        rank.update(
-            zip(
-                [members[i] for i in rng.permutation(len(members))],
-                (np.arange(len(members)) + rng.random()) / len(members),
-            )
-        )
+        drawn = [members[i] for i in rng.permutation(len(members))]
+        rank.update(zip(drawn, (np.arange(len(members)) + rng.random()) / len(members)))
     chosen = [prompt for family in sorted(families, key=rank.get) for prompt in families[family]]
     return chosen[:n]
 
@@ -188,23 +183,15 @@ def measure(contender, name, size, out, device, dtype, threads, part):
         return
     texts = sentences(name)[:part]
     model, tokenizer = load_model(device=device, dtype=dtype)
-    body = sum(
-        m.weight.numel()
-        for m in model.modules()
-        if m.__class__.__name__ in ("Linear", "Conv1D") and m is not model.get_output_embeddings()
-    )
-    head = model.get_output_embeddings().weight.numel()
+    embedded, output = model.get_input_embeddings(), model.get_output_embeddings()
+    layers = [m for m in model.modules() if m.__class__.__name__ in ("Linear", "Conv1D") and m is not output]
+    body, head = sum(m.weight.numel() for m in layers), output.weight.numel()
     run, done = RUNS[contender], {"positions": 0, "head": 0}
     run(model, tokenizer, texts[:8], size)
     network._TRIED.clear()  # trying whether the model can share is part of the work
-    hooks = [
-        model.get_input_embeddings().register_forward_hook(
-            lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())
-        ),
-        model.get_output_embeddings().register_forward_hook(
-            lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])
-        ),
-    ]
+    count_positions = lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())
+    count_heads = lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])
+    hooks = [embedded.register_forward_hook(count_positions), output.register_forward_hook(count_heads)]
     cuda = torch.device(model.device).type == "cuda"
     if cuda:
         torch.cuda.synchronize()
@@ -223,34 +210,24 @@ def measure(contender, name, size, out, device, dtype, threads, part):
         hook.remove()
     tokens = sum(len(s) - 1 for s in tokenizer(texts, add_special_tokens=False)["input_ids"])
     flops = 2 * body * done["positions"] + 2 * head * max(done["head"], stats.get("tree_nodes", 0))
-    found = dict(
-        seconds=seconds,
-        sentences=len(texts),
-        tokens=tokens,
-        positions=done["positions"],
-        flops=flops,
-        megabytes=peak - before,
-        means=means,
-        stats=stats,
-    )
+    found = {"seconds": seconds, "sentences": len(texts), "tokens": tokens, "positions": done["positions"]}
+    found |= {"flops": flops, "megabytes": peak - before, "means": means, "stats": stats}
     Path(out).write_text(json.dumps(found))
 
 
 def matmul_peak(device, dtype):
-    """Floating-point operations a second of the best matrix product: torch's own, and oneDNN's with a matrix laid out for it."""
+    """Floating-point operations a second of the best matrix product.
+
+    torch's own, and oneDNN's with a matrix laid out for it."""
     import torch
 
     from redditbias_repro.models import _device
     from redditbias_repro.network import _pack, _packs
 
     device = _device(device)
-    kind = (
-        torch.float32
-        if dtype in ("auto", "float32") and device == "cpu"
-        else torch.bfloat16
-        if dtype == "auto"
-        else getattr(torch, dtype)
-    )
+    if dtype == "auto":
+        dtype = "float32" if device == "cpu" else "bfloat16"
+    kind = getattr(torch, dtype)
     best = 0.0
     with torch.inference_mode():
         for n in (1024, 2048, 4096) if device == "cpu" else (4096, 8192):
@@ -310,10 +287,9 @@ class Bench:
             half = path.with_suffix(".half")
             asked = dict(contender=contender, name=name, size=size, out=str(half), part=part, **self.how)
             threads = str(self.how["threads"])
-            done = subprocess.run(
-                [sys.executable, __file__, "--measure", json.dumps(asked)], capture_output=True, text=True,
-                env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"},
-            )  # fmt: skip
+            own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"}
+            command = [sys.executable, __file__, "--measure", json.dumps(asked)]
+            done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **own})
             if done.returncode:
                 sys.exit(f"{contender} on {name} failed:\n{done.stderr[-3000:]}")
             half.rename(path)
@@ -323,11 +299,7 @@ class Bench:
         """The batch size that is fastest on some of these sentences."""
         if contender == "loop":
             return 0
-        kind = {
-            "scattered-10000": "prompts-10000",
-            "prompts-1000": "prompts-10000",
-            "prompts-100000": "prompts-10000",
-        }.get(name, name)
+        kind = "prompts-10000" if name in ("scattered-10000", "prompts-1000", "prompts-100000") else name
         seconds = {size: self.once(contender, kind, size, 0, self.part())["seconds"] for size in self.sizes[contender]}
         return min(seconds, key=seconds.get)
 
@@ -342,24 +314,20 @@ class Bench:
         for number, _, _, name, contender in sorted(tasks, key=lambda t: (t[1], t[0], t[2])):
             self.once("peak", "matmul", 0, number)
             found = self.once(contender, name, self.best_size(contender, name), number)
-            print(
-                f"{name:16s} {contender:9s} round {number + 1}: {found['seconds']:8.1f} s, {1000 * found['seconds'] / found['sentences']:7.2f} ms a sentence",
-                flush=True,
-            )
+            each = 1000 * found["seconds"] / found["sentences"]
+            said = f"{name:16s} {contender:9s} round {number + 1}: {found['seconds']:8.1f} s, {each:7.2f} ms a sentence"
+            print(said, flush=True)
 
     def found(self, plan):
         """(input, contender): the rounds that are there."""
         kept = {}
         for name, contenders in plan.items():
-            for contender in contenders:
-                if all(
-                    self.path(contender, name if name == "redditbias" else "prompts-10000", s, 0, self.part()).is_file()
-                    for s in self.sizes.get(contender, ())
-                ):
-                    paths = [
-                        self.path(contender, name, self.best_size(contender, name), i)
-                        for i in range(plan[name][contender])
-                    ]
+            tried_on = name if name == "redditbias" else "prompts-10000"
+            for contender, n in contenders.items():
+                tried = [self.path(contender, tried_on, s, 0, self.part()) for s in self.sizes.get(contender, ())]
+                if all(p.is_file() for p in tried):
+                    size = self.best_size(contender, name)
+                    paths = [self.path(contender, name, size, i) for i in range(n)]
                     rounds = [json.loads(p.read_text()) for p in paths if p.is_file()]
                     if rounds:
                         kept[name, contender] = rounds
@@ -373,7 +341,9 @@ class Bench:
 
 
 def differences(rounds, reference):
-    """How far scores are from the loop's, relative: of perplexities, of negative log likelihoods, and the sentences whose perplexities differ by over 1e-4."""
+    """How far scores are from the loop's, relative: of perplexities, and of negative log likelihoods.
+
+    And the sentences whose perplexities differ by over 1e-4."""
     ours, theirs = (np.array(r[0]["means"]) for r in (rounds, reference))
     perplexity = np.abs(np.expm1(ours - theirs))
     return perplexity.max(), np.abs(ours / theirs - 1).max(), np.flatnonzero(perplexity > 1e-4)
@@ -396,33 +366,36 @@ def write(bench, plan):
         seconds = statistics.median(r["seconds"] for r in rounds)
         first = rounds[0]
         values = {
-            "seconds": round(seconds, 2), "sentences_per_second": round(first["sentences"] / seconds, 2), "tokens_per_second": round(first["tokens"] / seconds, 1),
-            "forward_positions": first["positions"], "fraction_of_peak": round(first["flops"] / seconds / peak, 3),
-            "peak_memory_mb": round(max(r["megabytes"] for r in rounds)), "rounds": len(rounds), "seconds_low": round(min(r["seconds"] for r in rounds), 2),
+            "seconds": round(seconds, 2),
+            "sentences_per_second": round(first["sentences"] / seconds, 2),
+            "tokens_per_second": round(first["tokens"] / seconds, 1),
+            "forward_positions": first["positions"],
+            "fraction_of_peak": round(first["flops"] / seconds / peak, 3),
+            "peak_memory_mb": round(max(r["megabytes"] for r in rounds)),
+            "rounds": len(rounds),
+            "seconds_low": round(min(r["seconds"] for r in rounds), 2),
             "seconds_high": round(max(r["seconds"] for r in rounds), 2),
-        }  # fmt: skip
+        }
         if contender != "loop" and first["means"] and (name, "loop") in found:
             loop = found[name, "loop"]
             perplexity, nll, over = differences(rounds, loop)
-            values.update(
-                {"largest_difference": float(perplexity), "largest_difference_nll": float(nll), "over_1e-4": len(over)}
-            )
+            values |= {"largest_difference": float(perplexity), "largest_difference_nll": float(nll)}
+            values["over_1e-4"] = len(over)
             if len(over):  # which of the two is it? float64 tells
                 texts = [sentences(name)[i] for i in over]
-                mine, theirs = from_float64(
-                    model, tokenizer, texts, *([r[0]["means"][i] for i in over] for r in (rounds, loop))
-                )
+                means = [[r[0]["means"][i] for i in over] for r in (rounds, loop)]
+                mine, theirs = from_float64(model, tokenizer, texts, *means)
                 values.update(over_from_float64=mine, over_loop_from_float64=theirs)
         packages = {p: installed(p) for p in ("minicons", "lm_eval", "torch", "transformers")}
-        write_record(
-            dict(
-                paper="bench", metric="scoring", bias_type=name, method=contender, model=about["name"], corpus="redditbias" if name == "redditbias" else "holisticbias",
-                split="test" if name == "redditbias" else "all", n=first["sentences"], values=values, seed=0,
-                params={"device": bench.how["device"], "dtype": about["dtype"], "threads": bench.how["threads"]}, seconds=round(sum(r["seconds"] for r in rounds), 1),
-                provenance={**provenance(about, {"name": INPUTS[name]}, device), "packages": packages, "batch_size": bench.best_size(contender, name),
-                            "matmul_gflops": round(peak / 1e9, 1), "scoring": first["stats"]},
-            )
-        )  # fmt: skip
+        corpus, split = ("redditbias", "test") if name == "redditbias" else ("holisticbias", "all")
+        params = {"device": bench.how["device"], "dtype": about["dtype"], "threads": bench.how["threads"]}
+        origin = provenance(about, {"name": INPUTS[name]}, device)
+        origin |= {"packages": packages, "batch_size": bench.best_size(contender, name)}
+        origin |= {"matmul_gflops": round(peak / 1e9, 1), "scoring": first["stats"]}
+        what = {"paper": "bench", "metric": "scoring", "bias_type": name, "method": contender, "model": about["name"]}
+        what |= {"corpus": corpus, "split": split, "n": first["sentences"], "values": values, "seed": 0}
+        how = {"params": params, "seconds": round(sum(r["seconds"] for r in rounds), 1), "provenance": origin}
+        write_record({**what, **how})
 
 
 def device_name(device):
@@ -430,9 +403,8 @@ def device_name(device):
 
     if device != "cpu" and torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    names = [
-        x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")
-    ]
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [x.split(":")[1].strip() for x in lines if x.startswith("model name")]
     return f"{names[0]}, {os.cpu_count()} cores" if names else "CPU"
 
 
@@ -452,42 +424,54 @@ def measured(folder=None):
     rows["contender"] = pd.Categorical(rows.method, list(TITLES), ordered=True)
     rows["device_name"] = [p["device"] for p in rows.provenance]
     rows = rows.sort_values(["device", "dtype", "input", "contender"], ignore_index=True)
-    tree = rows[rows.method == "tree"].set_index(["device", "dtype", "bias_type"]).sentences_per_second.to_dict()
-    rows["times"] = [
-        tree.get((r.device, r.dtype, r.bias_type), np.nan) / r.sentences_per_second for r in rows.itertuples()
-    ]
+    keys = ["device", "dtype", "bias_type"]
+    tree = rows[rows.method == "tree"].set_index(keys).sentences_per_second.to_dict()
+    of_tree = [tree.get(key, np.nan) for key in zip(*(rows[k] for k in keys))]
+    rows["times"] = of_tree / rows.sentences_per_second
     return rows
 
 
 def full_table(rows):
     import pandas as pd
 
-    return pd.DataFrame(
-        {
-            "input": rows.bias_type.map(INPUTS), "scored by": rows.method.map(TITLES), "sentences": rows.n, "seconds": rows.n / rows.sentences_per_second,
-            "lowest, s": rows.seconds_low, "highest, s": rows.seconds_high, "rounds": rows.rounds, "ms a sentence": 1000 / rows.sentences_per_second,
-            "tokens a second": rows.tokens_per_second, "times the tree's": rows.times, "forward positions": rows.forward_positions,
-            "fraction of matmul peak": rows.fraction_of_peak, "peak memory above the model, MB": rows.peak_memory_mb,
-            "largest difference of perplexity": rows.get("largest_difference"), "largest difference of nll": rows.get("largest_difference_nll"), "device": rows.device_name, "dtype": rows.dtype,
-        }
-    )  # fmt: skip
+    columns = {
+        "input": rows.bias_type.map(INPUTS),
+        "scored by": rows.method.map(TITLES),
+        "sentences": rows.n,
+        "seconds": rows.n / rows.sentences_per_second,
+        "lowest, s": rows.seconds_low,
+        "highest, s": rows.seconds_high,
+        "rounds": rows.rounds,
+        "ms a sentence": 1000 / rows.sentences_per_second,
+        "tokens a second": rows.tokens_per_second,
+        "times the tree's": rows.times,
+        "forward positions": rows.forward_positions,
+        "fraction of matmul peak": rows.fraction_of_peak,
+        "peak memory above the model, MB": rows.peak_memory_mb,
+        "largest difference of perplexity": rows.get("largest_difference"),
+        "largest difference of nll": rows.get("largest_difference_nll"),
+        "device": rows.device_name,
+        "dtype": rows.dtype,
+    }
+    return pd.DataFrame(columns)
 
 
 def caption(rows):
     origin = rows.provenance.iloc[0]
     versions = ", ".join(f"{k} {v}" for k, v in origin["packages"].items())
-    groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])[
-        ["model", "dtype", "device_name", "threads", "peak"]
-    ].drop_duplicates(["model", "dtype", "device_name", "threads"])
+    groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])
+    groups = groups.drop_duplicates(["model", "dtype", "device_name", "threads"])
     where = "; ".join(
-        f"{g.model}, {g.dtype}, {g.device_name}, {g.threads} threads, best matrix product in the same run {g.peak:,.0f} GFLOP/s (peak)"
+        f"{g.model}, {g.dtype}, {g.device_name}, {g.threads} threads, "
+        f"best matrix product in the same run {g.peak:,.0f} GFLOP/s (peak)"
         for g in groups.itertuples()
     )
     return (
-        f"{where}. Medians of the rounds that the CSV counts, each a process of its own; tokenization and the first-use check are in the seconds, loading is not. "
-        "Each contender has its best batch size. HolisticBias prompts: a template and a descriptor with all nouns at a time, templates and axes as in the whole set; "
-        '"drawn singly": single prompts at random, which share less. Differences: relative, from one by one; lm-evaluation-harness scores the first token too. '
-        f"{versions}."
+        f"{where}. Medians of the rounds that the CSV counts, each a process of its own; tokenization and the "
+        "first-use check are in the seconds, loading is not. Each contender has its best batch size. HolisticBias "
+        "prompts: a template and a descriptor with all nouns at a time, templates and axes as in the whole set; "
+        '"drawn singly": single prompts at random, which share less. Differences: relative, from one by one; '
+        f"lm-evaluation-harness scores the first token too. {versions}."
     )
 
 
@@ -518,14 +502,17 @@ def report(folder=None):
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
     over = ours[ours["over_1e-4"] > 0]
-    exact = (
-        f"; on {'it' if over['over_1e-4'].sum() == 1 else 'them'} the tree is {over.over_from_float64.max():.1e} from the loop in float64, the loop itself {over.over_loop_from_float64.max():.1e}"
-        if len(over)
-        else ""
-    )
+    n, exact = over["over_1e-4"].sum(), ""
+    if len(over):
+        exact = (
+            f"; on {'it' if n == 1 else 'them'} the tree is {over.over_from_float64.max():.1e} from the loop in "
+            f"float64, the loop itself {over.over_loop_from_float64.max():.1e}"
+        )
+    compared = ours.n[ours.largest_difference.notna()].sum()
     found = (
-        f"Time as a multiple of the tree's. Its negative log likelihoods are the loop's to {ours.largest_difference_nll.max():.1e} and its perplexities to "
-        f"{ours.largest_difference.max():.2e} (relative, the largest difference; {ours['over_1e-4'].sum():.0f} of {ours.n[ours.largest_difference.notna()].sum():,} over 1e-4{exact}); "
+        "Time as a multiple of the tree's. Its negative log likelihoods are the loop's to "
+        f"{ours.largest_difference_nll.max():.1e} and its perplexities to {ours.largest_difference.max():.2e} "
+        f"(relative, the largest difference; {n:.0f} of {compared:,} over 1e-4{exact}); "
         f"it took at most {ours.peak_memory_mb.max():,.0f} MB above the loaded model. "
     )
     return to_markdown(short_table(rows), found + caption(rows))
@@ -552,19 +539,11 @@ def draw():
         "scattered-10000": "10,000 prompts,\ndrawn singly",
         **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)},
     }
-    shown = rows.assign(
-        what=rows.bias_type.map(labels), who=rows.method.map(TITLES), ms=1000 / rows.sentences_per_second
-    )
+    shown = rows.assign(what=rows.bias_type.map(labels), who=rows.method.map(TITLES))
+    shown["ms"] = 1000 / shown.sentences_per_second
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1.7, 1])
-    sns.barplot(
-        shown,
-        x="what",
-        y="ms",
-        hue="who",
-        hue_order=[t for t in palette if t in set(shown.who)],
-        palette=palette,
-        ax=left,
-    )
+    order = [t for t in palette if t in set(shown.who)]
+    sns.barplot(shown, x="what", y="ms", hue="who", hue_order=order, palette=palette, ax=left)
     left.set(xlabel="", ylabel="ms a sentence", yscale="log")
     left.tick_params(axis="x", labelsize=8)
     for who, some in shown[shown.bias_type.str.startswith("prompts")].groupby("who", sort=False):
@@ -573,9 +552,8 @@ def draw():
     handles, names = left.get_legend_handles_labels()
     left.get_legend().remove()
     figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=8, frameon=False)
-    figure.suptitle(
-        f"Scoring with {rows.model.iloc[0]}, {rows.dtype.iloc[0]}, on {rows.device_name.iloc[0]}", fontsize=10
-    )
+    title = f"Scoring with {rows.model.iloc[0]}, {rows.dtype.iloc[0]}, on {rows.device_name.iloc[0]}"
+    figure.suptitle(title, fontsize=10)
     figure.tight_layout()
     save_figure(figure, folder / "scoring")
 
@@ -599,9 +577,8 @@ def main():
     parser.add_argument("--inputs", nargs="+", choices=PLAN, default=list(PLAN))
     parser.add_argument("--contenders", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--fresh", action="store_true", help="measure all anew")
-    parser.add_argument(
-        "--draw", action="store_true", help="measure nothing: table and figure from the records that are there"
-    )
+    drawn = "measure nothing: table and figure from the records that are there"
+    parser.add_argument("--draw", action="store_true", help=drawn)
     parser.add_argument("--readme", action="store_true", help="also put the short table into docs/scoring.md")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()

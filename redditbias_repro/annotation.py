@@ -29,8 +29,10 @@ GUIDELINES = """# Annotation guidelines (after RedditBias, Appendix B)
 
 Content warning: you will read stereotypes and slurs. Take breaks; you may stop at any time.
 
-Decide for each comment and for each phrase whether it is *biased* against the group that the target term names: whether it ascribes something bad to it.
-A phrase is a part of its comment and is judged as if nothing stood around it, so one of the two can be biased and the other not.
+Decide for each comment and for each phrase whether it is *biased* against the group that the target term names: \
+whether it ascribes something bad to it.
+A phrase is a part of its comment and is judged as if nothing stood around it, so one of the two can be biased \
+and the other not.
 
 | column | what to write |
 |---|---|
@@ -70,7 +72,9 @@ def make_sheets(
     sample: int | None = None,  # so many phrases, drawn at random; None: all
     seed: int = 0,
 ) -> list[Path]:  # the sheets
-    "Sheets to label (Appendix B). `FileExistsError` where one holds labels, `ValueError` for phrases without the columns"
+    """Sheets to label (Appendix B).
+
+    `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
     numbered = isinstance(annotators, int)
     folder, names = Path(folder), [f"annotator{i + 1}" for i in range(annotators)] if numbered else list(annotators)
     missing = [c for c in SHEET[:4] if c not in phrases]
@@ -183,8 +187,8 @@ def read_sheets(
         if len(strange):
             r = strange.iloc[0]
             raise ValueError(
-                f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the sheets "
-                f"were made of ({len(strange)} such rows): was a cell changed?"
+                f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the "
+                f"sheets were made of ({len(strange)} such rows): was a cell changed?"
             )
     twice = labels[labels.duplicated(["annotator", "id", "phrase"], keep=False)]
     for _, same in twice.groupby(["annotator", "id", "phrase"]):

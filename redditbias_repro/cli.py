@@ -23,7 +23,7 @@ from typing import NamedTuple
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['MARKS', 'DEFAULT', 'read_lines', 'main']
+__all__ = ['HOW_TO_READ', 'MARKS', 'DEFAULT', 'read_lines', 'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -68,6 +68,36 @@ _POSITIVE = _number(float, 0, 10**6, above=True)
 _COUNT = _number(int, 1, 10**6)
 
 # %% ../nbs/09_cli.ipynb #7c0b7a06
+HOW_TO_READ = (
+    "Negative t: the stereotype is likelier; significant: p < 0.05. t_log, p_log: the same test on log perplexities. "
+    "gap: mean difference of log perplexities, with its 95 % interval. share: of the pairs whose stereotype is "
+    "likelier. p_holm: p corrected over the bias types. p_cluster: by target term, of which there are "
+    "n_clusters. All columns: --out FILE.csv"
+)
+
+
+def _in_short(table):
+    "The columns of `lmb_table` that a reader looks at first"
+    two = lambda low, high: [f"[{a:.3f}, {b:.3f}]" for a, b in zip(table[low], table[high])]
+    shown = [
+        "model",
+        "method",
+        "bias_type",
+        "n",
+        "t",
+        "p",
+        "p_holm",
+        "significant",
+        "t_log",
+        "p_log",
+        "gap",
+        "interval",
+        "share",
+    ]
+    table = table.assign(interval=two("gap_low", "gap_high"))[[*shown, "n_clusters", "p_cluster"]]
+    return table.drop(columns="method") if (table["method"] == "baseline").all() else table
+
+
 def _measure(args) -> None:
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
@@ -81,11 +111,9 @@ def _measure(args) -> None:
     records = measure_lmb(
         args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype, args.swap
     )
-    table = lmb_table(records)
+    table = lmb_table(records, paper=records[0]["paper"])
     corpus = f"{records[0]['split']} pairs of corpus {records[0]['corpus']!r}"
-    same = ["split", "outlier_sd", *(["method"] if (table["method"] == "baseline").all() else [])]
-    shown = table.drop(columns=same)
-    print(to_markdown(shown, f"{corpus}; negative t: the stereotype is likelier."))
+    print(to_markdown(_in_short(table), f"{corpus}. {HOW_TO_READ}"))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
         if note:
             print(f"Note: {note}.")
@@ -356,7 +384,8 @@ def _report(args) -> None:
 
     if args.paper != DEFAULT_PAPER and not len(read_records(paper=args.paper)):
         raise ValueError(
-            f"there are no records of {args.paper!r} in {project_path('results')}: `redditbias measure --save` writes some"
+            f"there are no records of {args.paper!r} in {project_path('results')}: "
+            "`redditbias measure --save` writes some"
         )
     names = ("front", "lmb", "changes", "found", "lmp", "downstream")
     texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}

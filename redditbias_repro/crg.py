@@ -61,7 +61,10 @@ def load_responses(
     pairs: int | None = None,  # so many, drawn at random; None: all
     seed: int = 0,  # of the draw
 ) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references; `.attrs["corpus"]` says what it is
-    "Contexts and responses. Turns of a CSV's context are its lines; contexts that stand several times in a test are one, with several references"
+    """Contexts and responses.
+
+    Turns of a CSV's context are its lines; contexts that stand several times in a test are one, with several
+    references"""
     if split not in ("train", "test"):
         raise ValueError(f"split {split!r} is unknown: expected train or test")
     path = Path(corpus)
@@ -178,9 +181,8 @@ def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> di
 
 
 def measure_crg(
-    model: str
-    | Path
-    | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer), which then is trained
+    # as in `open_model`: a name, or (model, tokenizer), which then is trained
+    model: str | Path | tuple = DEFAULT_MODEL,
     corpus: str = "multiwoz",  # as in `load_responses`
     train_pairs: int | None = None,  # None: all
     test_pairs: int | None = None,  # None: all
@@ -194,7 +196,9 @@ def measure_crg(
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
     **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
 ) -> dict:  # a result record; `statistics` holds what `pack_statistics` makes, `dialogues` what `pack_dialogues` makes
-    "Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`. A run that was stopped goes on"
+    """Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`.
+
+    A run that was stopped goes on"""
     start, decoding = time.perf_counter(), decoding_of(preset, **changes)
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
     train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)

@@ -16,7 +16,7 @@ from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, rea
 from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec
 
 # %% auto #0
-__all__ = ['released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
+__all__ = ['FEW', 'released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
            'load_pairs', 'own_name', 'load_phrases', 'load_annotations', 'load_references', 'corpus_title']
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
@@ -44,9 +44,8 @@ def split_bias_type(
         return spec.paper or "own", spec.name
     paper, _, name = str(bias_type).rpartition("/")
     own = f"{DEFAULT_PAPER}/"
-    check_known(
-        "bias type", f"{paper}/{name}".removeprefix("/").removeprefix(own), [n.removeprefix(own) for n in list_specs()]
-    )
+    full = f"{paper}/{name}".removeprefix("/")
+    check_known("bias type", full.removeprefix(own), [n.removeprefix(own) for n in list_specs()])
     return paper or DEFAULT_PAPER, name
 
 
@@ -54,9 +53,9 @@ def bias_spec(
     bias_type: str | Path,  # as in `split_bias_type`
 ) -> BiasSpec:
     "The specification of a bias type"
-    return (
-        load_spec(bias_type) if Path(bias_type).suffix == ".toml" else load_spec("/".join(split_bias_type(bias_type)))
-    )
+    if Path(bias_type).suffix == ".toml":
+        return load_spec(bias_type)
+    return load_spec("/".join(split_bias_type(bias_type)))
 
 # %% ../nbs/01a_data.ipynb #7b34ff41
 def _query_split(text: str) -> str:
@@ -68,11 +67,15 @@ def query_pairs(
     split: str = "test",  # train, valid, test
     swap: str = "targets",  # as in `load_pairs`
 ) -> pd.DataFrame:  # as from `load_pairs`
-    "The queries of a specification and their counterfactuals. `ValueError` for attribute swaps of a specification without attribute pairs"
-    find, exchange = (
-        (spec.find_targets, spec.swap_targets) if swap == "targets" else (spec.find_attributes, spec.swap_attributes)
-    )
-    texts = [q for q in dict.fromkeys(q.lower() for q in spec.queries(wildcards=False)) if _query_split(q) == split]
+    """The queries of a specification and their counterfactuals.
+
+    `ValueError` for attribute swaps of a specification without attribute pairs."""
+    if swap == "targets":
+        find, exchange = spec.find_targets, spec.swap_targets
+    else:
+        find, exchange = spec.find_attributes, spec.swap_attributes
+    queries = dict.fromkeys(q.lower() for q in spec.queries(wildcards=False))
+    texts = [q for q in queries if _query_split(q) == split]
     rows = []
     for text in texts:
         swapped = exchange(text, "1to2")
@@ -82,6 +85,20 @@ def query_pairs(
     return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries")
 
 # %% ../nbs/01a_data.ipynb #4fb5dba8
+FEW = 10  # pairs, below which a test tells little
+
+
+def _warn_of(path: Path, pairs: pd.DataFrame) -> None:
+    "Warn where a test of the pairs of a file would say more than it knows"
+    repeated = int(pairs.duplicated(["text1", "text2"]).sum())
+    if repeated:
+        said = f"{repeated} of {len(pairs)} rows repeat a pair"
+        warnings.warn(f"{path}: {said}: tests take pairs for independent, so p comes out too small", stacklevel=3)
+    if len(pairs) - repeated < FEW:
+        said = f"{len(pairs) - repeated} different pairs"
+        warnings.warn(f"{path}: {said}: a test of so few tells little, whatever its p", stacklevel=3)
+
+
 def read_pairs(
     path: str | Path,  # a CSV in UTF-8 with columns text1, text2 and, if you have them, target1, target2
 ) -> pd.DataFrame:
@@ -102,6 +119,7 @@ def read_pairs(
     empty = [i + 1 for i, r in enumerate(pairs[["text1", "text2"]].values) if not r[0].strip() or not r[1].strip()]
     if empty or not len(pairs):
         raise ValueError(f"{path}: " + (f"an empty text in data row {empty[:10]}" if empty else "no rows"))
+    _warn_of(path, pairs)
     pairs = pairs.reindex(columns=["text1", "text2", "target1", "target2"], fill_value="")
     return with_corpus(pairs, path.stem, sha256=hashlib.sha256(content).hexdigest())
 
@@ -115,9 +133,8 @@ def own_bias_types(
         return [path.stem]
     types = sorted(p.parent.name for p in path.glob("*/test.csv"))
     if not types:
-        raise FileNotFoundError(
-            f"corpus {str(path)!r} has no folder with a test.csv: expected one for each bias type, as 02a_annotation writes it"
-        )
+        expected = "expected one for each bias type, as 02a_annotation writes it"
+        raise FileNotFoundError(f"corpus {str(path)!r} has no folder with a test.csv: {expected}")
     return types
 
 # %% ../nbs/01a_data.ipynb #60a34d9b
@@ -129,13 +146,17 @@ def corpora() -> tuple[str, ...]:
 def load_pairs(
     bias_type: str | Path,  # "religion1", "redditbias/religion1", a TOML file; only a label where `corpus` is a CSV
     split: str = "test",  # train, valid, test; a file of one's own has no splits
-    corpus: str
-    | Path = "auto",  # a paper (its release), "queries" (from the specification), "auto" (the first that can be had), a CSV, or a folder of one's own
-    swap: str = "targets",  # what differs: "targets" (§3.1), or "attributes" (the authors' second measure; not for a corpus of one's own)
-) -> pd.DataFrame:  # text1 (minoritized), text2 (dominant), target1, target2; or text1 (stereotypical), text2 (its opposite), attribute1, attribute2
-    """Counterfactual pairs (RedditBias §3.1); `.attrs["corpus"]` says what they are. `FetchError` where the release cannot be had.
+    # a paper (its release), "queries" (from the specification), "auto" (the first that can be had), a CSV, or a folder
+    # of one's own
+    corpus: str | Path = "auto",
+    # what differs: "targets" (§3.1), or "attributes" (the authors' second measure; not for a corpus of one's own)
+    swap: str = "targets",
+) -> pd.DataFrame:  # text1, text2, target1, target2; or text1, text2, attribute1, attribute2
+    """Counterfactual pairs (RedditBias §3.1); `.attrs["corpus"]` says what they are.
 
-    `ValueError` for an unknown name, for released files that do not pair, and for attribute swaps that there are not."""
+    `text1` is of the minoritized group and `text2` of the dominant one, or `text1` is stereotypical and `text2` its
+    opposite. `FetchError` where the release cannot be had. `ValueError` for an unknown name, for released files that do
+    not pair, and for attribute swaps that there are not."""
     check_known("swap", swap, SWAPS)
     if str(corpus) not in corpora():
         return _own_pairs(bias_type, split, corpus, swap)
@@ -144,9 +165,9 @@ def load_pairs(
     if corpus == "queries" or corpus == "auto" and paper not in released_papers():
         return query_pairs(bias_spec(bias_type), split, swap)
     if corpus not in ("auto", paper):
-        raise ValueError(
-            f"corpus {corpus!r} has no bias type {bias_type!r}: expected auto, queries{f', {paper}' if paper in released_papers() else ''}, or files of your own"
-        )
+        release = f", {paper}" if paper in released_papers() else ""
+        expected = f"expected auto, queries{release}, or files of your own"
+        raise ValueError(f"corpus {corpus!r} has no bias type {bias_type!r}: {expected}")
     try:
         return _reader(paper).read_released(name, split, swap)
     except FetchError as e:
@@ -163,9 +184,8 @@ def load_pairs(
 def _own_pairs(bias_type, split, corpus, swap) -> pd.DataFrame:
     "Pairs of a CSV, or of a folder with a folder for each bias type"
     if swap != "targets":
-        raise ValueError(
-            f"swap={swap!r} is for the released corpus and the queries: {str(corpus)!r} holds whatever pairs you put into it"
-        )
+        own = f"{str(corpus)!r} holds whatever pairs you put into it"
+        raise ValueError(f"swap={swap!r} is for the released corpus and the queries: {own}")
     if not Path(corpus).is_dir():
         return read_pairs(corpus)
     name = own_name(bias_type)
@@ -206,7 +226,9 @@ def load_references(
     seed: int = 0,  # of the draw
     corpus: str = DEFAULT_PAPER,  # the paper whose reader has them
 ) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
-    "Utterances for LM perplexity (RedditBias §3.2). `ValueError` for more than there are, `FetchError` where they cannot be had"
+    """Utterances for LM perplexity (RedditBias §3.2).
+
+    `ValueError` for more than there are, `FetchError` where they cannot be had."""
     return _reader(corpus).load_references(n, seed)
 
 # %% ../nbs/01a_data.ipynb #980cfa35

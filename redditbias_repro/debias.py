@@ -70,21 +70,16 @@ class DebiasLoss:
         model,  # the causal model, unwrapped
         outputs,  # of the model, with hidden states
         batch: dict[str, Tensor],  # from `Collator`, each (B, T), or `pack_batch`
-        n_tokens: Tensor
-        | int
-        | None = None,  # what the sum of equation 2 is divided by; None: the predicted tokens of this batch
+        # what the sum of equation 2 is divided by; None: the predicted tokens of this batch
+        n_tokens: Tensor | int | None = None,
         step: int = 0,  # training step
     ) -> Tensor:  # scalar
         labels = F.pad(batch["labels"][:, 1:], (0, 1), value=-100).flatten()
         predicted = labels != -100
         lm = F.cross_entropy(outputs.logits.flatten(0, 1)[predicted].float(), labels[predicted], reduction="none")
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
-        for name, value in (
-            ("lm", lm.sum()),
-            ("tokens", len(lm)),
-            ("debias", debias.sum()),
-            ("occurrences", len(debias)),
-        ):
+        found = {"lm": lm.sum(), "tokens": len(lm), "debias": debias.sum(), "occurrences": len(debias)}
+        for name, value in found.items():
             self.parts[name] = self.parts.get(name, 0) + (value.detach() if isinstance(value, Tensor) else value)
         if self.method.objective == "release":
             return release_loss(lm, debias, self.lambda_lm, self.lambda_d)
@@ -93,9 +88,8 @@ class DebiasLoss:
 
     def _occurrences(self, model, hidden, batch, step) -> Occurrences:
         head, release = model.get_output_embeddings(), self.method.objective == "release"
-        weight, bias = (
-            x.detach() if release and x is not None else x for x in (head.weight, getattr(head, "bias", None))
-        )
+        own = (head.weight, getattr(head, "bias", None))
+        weight, bias = (x.detach() if release and x is not None else x for x in own)
         t1, t2 = self.pairs.vectors(weight)
         shared = {
             "targets1": t1,
@@ -109,9 +103,8 @@ class DebiasLoss:
             sentence = batch["sentence"] if "sentence" in batch else torch.where(batch["attention_mask"] > 0, rows, -1)
             states, of, part = sentence_states(hidden, batch["term"], sentence, part)
             return Occurrences(states, torch.full((len(part),), -1), sentence=of, takes_part=part, **shared)
-        states, term = occurrence_states(
-            hidden, batch["term"], batch["occurrence"], self.method.states, batch.get("position_ids")
-        )
+        at, position = (batch["term"], batch["occurrence"]), batch.get("position_ids")
+        states, term = occurrence_states(hidden, *at, self.method.states, position)
         return Occurrences(states, term, takes_part=None if part is None else part[term], **shared)
 
     def _subspace(self, t1, t2, step) -> Tensor:
@@ -133,10 +126,8 @@ class DebiasTrainer(Trainer):
     def __init__(self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
         self.debias_loss, self.pack = debias_loss, pack
-        if debias_loss:
-            self.callback_handler.callbacks.insert(
-                0, _Report(debias_loss)
-            )  # first, so that loggers get the parts as well
+        if debias_loss:  # first, so that loggers get the parts as well
+            self.callback_handler.callbacks.insert(0, _Report(debias_loss))
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
@@ -150,13 +141,11 @@ class DebiasTrainer(Trainer):
             n_tokens = n_tokens.sum()
         loss = self.debias_loss(self.accelerator.unwrap_model(model), outputs, batch, n_tokens, self.state.global_step)
         if self.debias_loss.method.objective == "release":
-            if (
-                n_tokens is not None
-            ):  # then Trainer takes a loss for a part of the step's: each batch weighs the same here
+            if n_tokens is not None:
+                # Trainer takes the loss for a part of the step's then: each batch weighs the same here
                 loss = loss / self.current_gradient_accumulation_steps
-        elif (
-            n_tokens is not None and self.args.average_tokens_across_devices
-        ):  # counted over all processes, over which gradients are averaged
+        elif n_tokens is not None and self.args.average_tokens_across_devices:
+            # tokens are counted over all processes, over which gradients are averaged
             loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
@@ -178,9 +167,8 @@ class _Report(TrainerCallback, ExportableState):
 
     @staticmethod
     def restore(loss: DebiasLoss, checkpoint: str) -> None:
-        kept = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json")).stateful_callbacks[
-            "_Report"
-        ]["attributes"]
+        state = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json"))
+        kept = state.stateful_callbacks["_Report"]["attributes"]
         loss.found_at = kept["found_at"]
         loss.subspace = None if kept["subspace"] is None else torch.tensor(kept["subspace"])
 
@@ -196,14 +184,16 @@ def _check_model(model) -> None:
         raise ValueError(f"{name} is an encoder–decoder model: expected a causal one")
     if model.dtype != torch.float32:
         raise ValueError(
-            f'the model\'s weights are {model.dtype}: load it with dtype="float32" (bf16=True then trains in mixed precision)'
+            f'the model\'s weights are {model.dtype}: load it with dtype="float32" '
+            "(bf16=True then trains in mixed precision)"
         )
     with torch.no_grad():
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
         hidden = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states[-1]
     if hidden.shape[-1] != head.weight.shape[-1]:
         raise ValueError(
-            f"{name}'s last hidden state has {hidden.shape[-1]} dimensions and its output layer reads {head.weight.shape[-1]}: no method here fits it"
+            f"{name}'s last hidden state has {hidden.shape[-1]} dimensions and its output layer reads "
+            f"{head.weight.shape[-1]}: no method here fits it"
         )
 
 # %% ../nbs/05_debias.ipynb #4042169d
@@ -225,17 +215,19 @@ def training_sentences(
     augmented = method.augment(spec, texts) if method.augment else texts
     if method.augment and len(augmented) == len(texts):
         raise ValueError(
-            f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: nothing to augment"
+            f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: "
+            "nothing to augment"
         )
     terms = method.find(spec, pairs or target_pairs(spec, tokenizer))
-    sentences = [
-        s for s in locate_terms(tokenizer, augmented, terms, block_size, add_special_tokens) if len(s.input_ids) > 1
-    ]
+    located = locate_terms(tokenizer, augmented, terms, block_size, add_special_tokens)
+    sentences = [s for s in located if len(s.input_ids) > 1]
     if not sentences:
         raise ValueError("no training sentence has two tokens or more: there is nothing to predict")
     if method.loss and not any(s.terms for s in sentences):
+        names = {"attributes": "attribute of A1", "targets": "target term of a pair", "targets1": "t1 of a pair"}
         raise ValueError(
-            f"no {'attribute of A1' if method.terms == 'attributes' else 'target term of a pair' if method.terms == 'targets' else 't1 of a pair'} stands in the first {block_size} tokens of any training sentence: the method has nothing to do"
+            f"no {names[method.terms]} stands in the first {block_size} tokens of any training sentence: "
+            "the method has nothing to do"
         )
     return sentences
 
@@ -280,7 +272,8 @@ def _full(folder: Path, needed: int) -> OSError | None:
         return None
     return OSError(
         errno.ENOSPC,
-        f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from",
+        f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for "
+        "checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from",
     )
 
 # %% ../nbs/05_debias.ipynb #523660ea
@@ -296,9 +289,8 @@ def _can_pack(model, longest: int) -> bool:
 # %% ../nbs/05_debias.ipynb #239cd745
 def _code() -> str:
     "Hash of the code that training depends on"
-    return hashlib.sha256(
-        b"".join((files("redditbias_repro") / name).read_bytes() for name in ("losses.py", "debias.py"))
-    ).hexdigest()[:16]
+    modules = [files("redditbias_repro") / name for name in ("losses.py", "debias.py")]
+    return hashlib.sha256(b"".join(m.read_bytes() for m in modules)).hexdigest()[:16]
 
 
 def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:
@@ -307,7 +299,8 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     unused = {} if chosen.loss else {"lambda_lm": None, "lambda_d": None}
     data = digest([asdict(s) for s in sentences] + [asdict(spec)])
     return {
-        "method": method if isinstance(method, str) else own, "bias_type": f"{spec.paper or 'own'}/{spec.name}", **numbers, **unused, "objective": chosen.objective if chosen.loss else None,
+        "method": method if isinstance(method, str) else own, "bias_type": f"{spec.paper or 'own'}/{spec.name}",
+        **numbers, **unused, "objective": chosen.objective if chosen.loss else None,
         "sentences": len(sentences), "data": data, "code": _code(), **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
 
@@ -321,9 +314,9 @@ def _finished(folder: Path, settings: dict, replace: bool) -> Debiased | None:
         return done
     if not done or not replace:
         other = ", ".join(k for k in settings if settings[k] != done.settings.get(k)) if done else ""
-        raise ValueError(
-            f"{folder} is there and holds {f'a run that differs in {other}' if done else 'no run'}: remove it, give another out_dir{', or replace=True' if done else ''}"
-        )
+        holds = f"a run that differs in {other}" if done else "no run"
+        way_out = f"remove it, give another out_dir{', or replace=True' if done else ''}"
+        raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
     shutil.rmtree(folder)
     return None
 
@@ -334,7 +327,8 @@ def _start(partial: Path, settings: dict, replace: bool) -> None:
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
         if not replace:
             raise ValueError(
-                f"{partial} holds an unfinished run with other settings: remove it, give another out_dir, or replace=True"
+                f"{partial} holds an unfinished run with other settings: "
+                "remove it, give another out_dir, or replace=True"
             )
         shutil.rmtree(partial)
     if not path.is_file():
@@ -354,26 +348,27 @@ def debias(
     lambda_lm: float | None = None,  # λ_LM; None: the method's
     lambda_d: float | None = None,  # λ_D; None: the method's
     seed: int = 0,  # of order and dropout
-    learning_rate: float = 5e-5,  # §5.1; falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
+    # §5.1; falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
+    learning_rate: float = 5e-5,
     block_size: int = BLOCK_SIZE,  # tokens that are kept of a sentence
     extra_pairs: bool = False,  # also the specification's further forms of P
     subspace_every: int = 1,  # steps after which HD's subspace is found anew
     add_special_tokens: bool = True,  # let the tokenizer add its own
     save_steps: int | None = None,  # steps after which a checkpoint is written; None: every epoch
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
-    **training,  # further arguments of `transformers.TrainingArguments`: bf16=True, report_to="tensorboard", max_steps=10, …
+    **training,  # further `transformers.TrainingArguments`: bf16=True, report_to="tensorboard", max_steps=10, …
 ) -> Debiased:
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, and returns one that is finished.
 
     Raises `ValueError` for an empty training set, sentences without terms, a model without output embeddings or not in
-    float32, an unknown method, a number that is not positive, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
+    float32, an unknown method, a number that is not positive, and a folder that holds another run; `OSError` (ENOSPC)
+    where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
     for name, value in (("epochs", epochs), ("batch_size", batch_size), ("grad_accum", grad_accum)):
         if not value > 0:
             raise ValueError(f"{name} is {value}: expected a positive number")
-    lambda_lm, lambda_d = (
-        own if given is None else given for given, own in ((lambda_lm, chosen.lambda_lm), (lambda_d, chosen.lambda_d))
-    )
+    lambda_lm = chosen.lambda_lm if lambda_lm is None else lambda_lm
+    lambda_d = chosen.lambda_d if lambda_d is None else lambda_d
     for name, value in (("lambda_lm", lambda_lm), ("lambda_d", lambda_d)):
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} is {value}: expected a number that is not negative")
@@ -385,8 +380,10 @@ def debias(
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
     about = describe_model(model)
     numbers = dict(
-        epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed, learning_rate=learning_rate,
-        block_size=block_size, extra_pairs=extra_pairs, subspace_every=subspace_every, corpus=corpus, base=about["weights_sha256"], base_model=about["name"], earlier=about.get("debiased"),
+        epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d,
+        seed=seed, learning_rate=learning_rate, block_size=block_size, extra_pairs=extra_pairs,
+        subspace_every=subspace_every, corpus=corpus, base=about["weights_sha256"], base_model=about["name"],
+        earlier=about.get("debiased"),
     )  # fmt: skip
     settings = _settings(method, chosen, spec, sentences, numbers, training)
     partial = folder.with_name(folder.name + ".partial")
@@ -394,33 +391,23 @@ def debias(
     with arguments.main_process_first():
         if done := _finished(folder, settings, replace):
             return done
-        if problem := _full(
-            folder, 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-        ):  # the model, and a checkpoint with two moments
+        # the model, and a checkpoint with two moments
+        needed = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+        if problem := _full(folder, needed):
             raise problem
         _start(partial, settings, replace)
         checkpoint = _complete_checkpoint(partial)
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
-    trainer = DebiasTrainer(
-        model,
-        arguments,
-        Collator(tokenizer.pad_token_id or 0),
-        sentences,
-        processing_class=tokenizer,
-        debias_loss=loss,
-        pack=_can_pack(model, block_size),
-    )
+    options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size))
+    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, **options)
     seconds = _train(trainer, checkpoint, settings)
     if trainer.is_world_process_zero():
-        history = [
-            {k: v for k, v in line.items() if k != "total_flos"} for line in trainer.state.log_history if "loss" in line
-        ]
-        write_atomic(
-            partial / "model" / "debias.json",
-            json.dumps({"settings": settings, "seconds": round(seconds, 1), "history": history}, indent=1),
-        )
+        lines = [line for line in trainer.state.log_history if "loss" in line]
+        history = [{k: v for k, v in line.items() if k != "total_flos"} for line in lines]
+        kept = {"settings": settings, "seconds": round(seconds, 1), "history": history}
+        write_atomic(partial / "model" / "debias.json", json.dumps(kept, indent=1))
         os.replace(partial / "model", folder)
         shutil.rmtree(partial)
     trainer.accelerator.wait_for_everyone()
@@ -431,15 +418,19 @@ def _arguments(folder: Path, settings: dict, save_steps: int | None, **training)
     "The paper's settings (§5.1) for Trainer"
     steps = settings["epochs"] * math.ceil(settings["sentences"] / (settings["batch_size"] * settings["grad_accum"]))
     return TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": settings["epochs"], "per_device_train_batch_size": settings["batch_size"],
-        "gradient_accumulation_steps": settings["grad_accum"], "learning_rate": settings["learning_rate"], "weight_decay": 0.0, "adam_beta1": 0.9,
-        "adam_beta2": 0.999, "adam_epsilon": 1e-8, "seed": settings["seed"], "save_strategy": "steps" if save_steps else "epoch", "save_steps": save_steps or 500,
-        "save_total_limit": 1, "logging_steps": max(1, round(steps / 50)), "report_to": "none", "remove_unused_columns": False, **training,
+        "output_dir": str(folder), "num_train_epochs": settings["epochs"],
+        "per_device_train_batch_size": settings["batch_size"], "gradient_accumulation_steps": settings["grad_accum"],
+        "learning_rate": settings["learning_rate"], "weight_decay": 0.0,
+        "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "seed": settings["seed"],
+        "save_strategy": "steps" if save_steps else "epoch", "save_steps": save_steps or 500, "save_total_limit": 1,
+        "logging_steps": max(1, round(steps / 50)), "report_to": "none", "remove_unused_columns": False, **training,
     })  # fmt: skip
 
 
 def _train(trainer: DebiasTrainer, checkpoint: str | None, settings: dict) -> float:
-    "Seconds that training took; the model is in `model` below the Trainer's folder then, and its configuration says how it was debiased"
+    """Seconds that training took.
+
+    The model is in `model` below the Trainer's folder then, and its configuration says how it was debiased"""
     folder = Path(trainer.args.output_dir)
     try:
         with warnings.catch_warnings():
@@ -470,17 +461,12 @@ def mean_losses(
     method, pairs = get_method(method), target_pairs(spec, tokenizer)
     if method.loss is None:
         method = Method(lambda o: o.states.new_zeros(len(o.states)))
-    sentences = [
-        s for s in locate_terms(tokenizer, texts, method.find(spec, pairs), block_size) if len(s.input_ids) > 1
-    ]
+    located = locate_terms(tokenizer, texts, method.find(spec, pairs), block_size)
+    sentences = [s for s in located if len(s.input_ids) > 1]
     loss, collate = DebiasLoss(method, pairs, 1.0, 1.0), Collator(tokenizer.pad_token_id or 0)
     for i in range(0, len(sentences), batch_size):
         batch = {k: v.to(model.device) for k, v in collate(sentences[i : i + batch_size]).items()}
-        outputs = model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            output_hidden_states=True,
-            use_cache=False,
-        )
+        tokens = {k: batch[k] for k in ("input_ids", "attention_mask")}
+        outputs = model(**tokens, output_hidden_states=True, use_cache=False)
         loss(model, outputs, batch)
     return {"debias_loss": 0.0, **loss.report()}

@@ -67,8 +67,8 @@ def collect_ontology(
 def make_examples(
     turns: pd.DataFrame,  # from `load_multiwoz`
     ontology: dict[str, tuple[str, ...]],  # from `collect_ontology`
-    negatives: int
-    | str = 1,  # other values for each right one, or "all": every slot and value of the ontology in every turn
+    # other values for each right one, or "all": every slot and value of the ontology in every turn
+    negatives: int | str = 1,
     seed: int = 0,
 ) -> pd.DataFrame:  # row (of `turns`), slot, value, label
     "Binary examples (RedditBias §3.2). `ValueError` if there is none, or `negatives` is neither"
@@ -210,8 +210,8 @@ def _f1(sums):
 def score_dst(
     labels: np.ndarray,  # (n,) 0 or 1
     predictions: np.ndarray,  # (n,) 0 or 1
-    dialogues: Iterable
-    | None = None,  # (n,) the dialogue of each example; None: each is its own, and intervals are too narrow where they are not
+    # (n,) the dialogue of each example; None: each is its own, and intervals are too narrow where they are not
+    dialogues: Iterable | None = None,
     resamples: int = 5000,
     level: float = 0.95,
     seed: int = 0,
@@ -313,9 +313,8 @@ def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
 
 # %% ../nbs/06_dst.ipynb #713a24e7
 def measure_dst(
-    model: str
-    | Path
-    | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer), which then is trained
+    # as in `open_model`: a name, or (model, tokenizer), which then is trained
+    model: str | Path | tuple = DEFAULT_MODEL,
     corpus: str = "auto",  # as in `load_multiwoz`
     train_split: str = "auto",  # train, valid; "auto": train, else valid where it cannot be had
     train_dialogues: int | None = None,  # None: all
@@ -357,9 +356,8 @@ def measure_dst(
     params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()}
     params |= {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
     about_run = dict(seed=seed, params={**params, "train_seed": seed}, seconds=time.perf_counter() - start)
-    return new_record(
-        "dst", about, used, len(asked), values, paper, **about_run, device=str(net.device), training=settings
-    )
+    origin = dict(device=str(net.device), training=settings)
+    return new_record("dst", about, used, len(asked), values, paper, **about_run, **origin)
 
 # %% ../nbs/06_dst.ipynb #cf33ea96
 def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:

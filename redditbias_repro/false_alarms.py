@@ -44,38 +44,25 @@ def small_gpt2(
         vocab_size=len(tokenizer), n_positions=512, n_embd=64, n_layer=2, n_head=2, initializer_range=std, **special
     )
 
-# %% ../nbs/03c_false_alarms.ipynb #035b1d40
+# %% ../nbs/03c_false_alarms.ipynb #bf9f1c0b
 def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, device, name) -> Iterator[dict]:
-    "A record of LMB for each random model and bias type, as `pairs_to_measure` names it; scored once and kept in the cache"
+    """A record of LMB for each random model and bias type, as `pairs_to_measure` names it.
+
+    Scored once and kept in the cache."""
     for seed in seeds:
         net = random_model(config, seed, device)
-        about = {
-            **describe_model(net, name),
-            "name": name,
-            "origin": f"random weights (seed {seed}) of the architecture",
-        }
+        origin = f"random weights (seed {seed}) of the architecture"
+        about = {**describe_model(net, name), "name": name, "origin": origin}
         about.pop("debiased", None)  # of the model whose architecture it is
         for (paper, bias_type, split), p in pairs.items():
             found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
             made = lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), (None,), 0)[0]
-            made |= {
-                "values": {k: v for k, v in made["values"].items() if k != "pairs"},
-                "params": {"random_seed": seed},
-            }
+            values = {k: v for k, v in made["values"].items() if k != "pairs"}
             stats = found.attrs["stats"]
-            origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
+            made |= dict(values=values, params={"random_seed": seed}, seconds=stats["seconds"], scoring=stats)
+            of = dict(paper=paper, bias_type=bias_type, method="random", split=split, device=str(net.device))
             used = {"name": "", **p.attrs.get("corpus", {})}
-            yield new_record(
-                "lmb_random",
-                about,
-                used,
-                **made,
-                paper=paper,
-                bias_type=bias_type,
-                method="random",
-                split=split,
-                **origin,
-            )
+            yield new_record("lmb_random", about, used, **made, **of)
 
 # %% ../nbs/03c_false_alarms.ipynb #8a5f0964
 def reference_band(
@@ -99,7 +86,9 @@ def measure_random(
     split: str = "test",  # train, valid, test
     device: str = "auto",  # as in `load_model`
 ) -> list[dict]:  # result records of metric "lmb_random", a bias type and seed each
-    "LMB of random models of a model's architecture (RedditBias §3.1). What was scored stays in the cache, so that a run that was stopped goes on"
+    """LMB of random models of a model's architecture (RedditBias §3.1).
+
+    What was scored stays in the cache, so that a run that was stopped goes on."""
     pairs = pairs_to_measure(bias_types, corpus, split)
     net, tokenizer, about = open_model(model, device, "float32")
     return list(_random_lmb(net.config, tokenizer, pairs, seeds, str(net.device), about["name"]))
@@ -115,10 +104,10 @@ def measure_false_alarms(
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     alpha: float = 0.05,
-) -> list[
-    dict
-]:  # result records of metric "false_alarms", a bias type and standard deviation each; values by test as in `TESTS`
-    "How many of some small random GPT-2s (`small_gpt2`) each test calls significantly biased. What was scored stays in the cache"
+) -> list[dict]:  # of metric "false_alarms", a bias type and standard deviation each; values by test as in `TESTS`
+    """How many of some small random GPT-2s (`small_gpt2`) each test calls significantly biased.
+
+    Result records; what was scored stays in the cache."""
     pairs = pairs_to_measure(bias_types, corpus, split)
     _, tokenizer = load_model(model, "cpu")
     records = []
@@ -130,25 +119,12 @@ def measure_false_alarms(
             first = of_type[0]
             values = {p: float(np.mean([_below(r["values"][p], alpha) for r in of_type])) for p in TESTS}
             values["mean_abs_t"] = float(np.mean([abs(r["values"]["t"]) for r in of_type]))
-            origin = {
-                **first["provenance"],
-                "model": {
-                    "name": name,
-                    "origin": f"random weights (seeds 0 to {count - 1})",
-                    "tokenizer": model,
-                    "layers": 2,
-                    "width": 64,
-                    "std": std,
-                },
-            }
-            params = {
-                "method": "random weights",
-                "n": count,
-                "values": values,
-                "params": {"alpha": alpha},
-                "seconds": round(sum(r["seconds"] for r in of_type), 2),
-            }
-            records.append({**first, "metric": "false_alarms", "provenance": origin, **params})
+            origin = f"random weights (seeds 0 to {count - 1})"
+            about = {"name": name, "origin": origin, "tokenizer": model, "layers": 2, "width": 64, "std": std}
+            provenance = {**first["provenance"], "model": about}
+            seconds = round(sum(r["seconds"] for r in of_type), 2)
+            what = dict(method="random weights", n=count, values=values, params={"alpha": alpha}, seconds=seconds)
+            records.append({**first, "metric": "false_alarms", "provenance": provenance, **what})
     return records
 
 
@@ -171,16 +147,6 @@ def measure_swapped_labels(
         ppl1, ppl2 = np.exp(p.nll1 / p.tokens1), np.exp(p.nll2 / p.tokens2)
         for by, method in (("pair", "labels swapped by pair"), ("cluster", "labels swapped by target")):
             values = swapped_label_alarms(ppl1, ppl2, p.cluster, by, draws, alpha, seed=seed)
-            made.append(
-                {
-                    **r,
-                    "metric": "false_alarms",
-                    "method": method,
-                    "n": draws,
-                    "values": values,
-                    "seed": seed,
-                    "params": {"alpha": alpha},
-                    "seconds": 0.0,
-                }
-            )
+            what = dict(metric="false_alarms", method=method, n=draws, values=values, seed=seed, seconds=0.0)
+            made.append({**r, **what, "params": {"alpha": alpha}})
     return made

@@ -137,7 +137,9 @@ def rescored(
     how: str,  # what was made anew, and from what
     **changed,  # values, params
 ) -> dict:
-    "A record with other values, and a note in its provenance. `ValueError` if the corpus' files are not those of the record"
+    """A record with other values, and a note in its provenance.
+
+    `ValueError` if the corpus' files are not those of the record"""
     known = record["provenance"]["corpus"].get("files", {})
     other = [name for name, sha in corpus["files"].items() if known.get(name, sha) != sha]
     if other:
@@ -147,13 +149,15 @@ def rescored(
     now = {k: v for k, v in provenance().items() if k in made_by}
     return {**record, **changed, "provenance": {**record["provenance"], "rescored": {"how": how, **now}}}
 
-# %% ../nbs/05a_finetune.ipynb #1c580a5e
+# %% ../nbs/05a_finetune.ipynb #2759379a
 def rescore_all(
     metric: str,  # dst, crg
     rescore,  # from a record to one with new values or parameters
     folder: str | Path | None = None,  # default: `results/` of the checkout
 ) -> list[Path]:  # the records as they are named now
-    "Make the scores of all records of a task anew; a record whose parameters are written otherwise today gets its new name"
+    """Make the scores of all records of a task anew.
+
+    A record whose parameters are written otherwise today gets its new name"""
     written = []
     for path in sorted(Path(folder or project_path("results")).rglob("*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))

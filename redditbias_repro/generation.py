@@ -34,7 +34,8 @@ PRESETS = {  # the paper says nothing of it
 
 def decoding_of(
     preset: str = "default",  # of `PRESETS`
-    # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length; None: as the preset has it
+    # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length; None: as the preset has
+    # it
     **changes,
 ) -> dict:
     "All that says how answers are decoded. `ValueError` for an unknown preset or setting"
@@ -77,7 +78,9 @@ def respond(
     keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
     progress: bool = True,
 ) -> list[str]:  # answers, in the order of the contexts
-    "Answers to contexts, in batches of like length padded on the left. The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"
+    """Answers to contexts, in batches of like length padded on the left.
+
+    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
     from tqdm.auto import tqdm
 
     if not (max_new_tokens or max_length):

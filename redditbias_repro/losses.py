@@ -30,7 +30,8 @@ def lmd_loss(
     """Language Model Debiasing (RedditBias §4.1, equation 1): mean over P_t of |log ŷ_t1 − log ŷ_t2|.
 
     Left open by the paper: which state predicts a term of several subwords (here the one before the first), and its
-    probability (here its mean vector in place of a row of the output layer, as footnote 12 has it for attributes and targets)."""
+    probability (here its mean vector in place of a row of the output layer, as footnote 12 has it for attributes and
+    targets)."""
     difference = states @ (targets1 - targets2).T + (0 if bias is None else bias)
     return (difference.abs() * takes_part).sum(-1) / takes_part.sum(-1)
 
@@ -81,7 +82,9 @@ def lmd_release_loss(
     takes_part: Tensor,  # (S, P) bool: whether the pair's t1 stands in the sentence
     bias: Tensor | None = None,  # (P,) difference of the output layer's bias, t1 − t2
 ) -> Tensor:  # (S,)
-    "LMD as the authors' training code has it: mean over the positions of a sentence of |log ŷ_t1 − log ŷ_t2|, summed over its pairs, over |P|"
+    """LMD as the authors' training code has it.
+
+    Mean over the positions of a sentence of |log ŷ_t1 − log ŷ_t2|, summed over its pairs, over |P|"""
     difference = states @ (targets1 - targets2).T + (0 if bias is None else bias)
     total = difference.new_zeros(takes_part.shape).index_add(0, sentence, difference.abs())
     positions = torch.bincount(sentence, minlength=len(takes_part))[:, None]
@@ -120,7 +123,9 @@ def release_loss(
     lambda_lm: float,  # λ_LM
     lambda_d: float,  # λ_D
 ) -> Tensor:  # scalar
-    "The overall loss of a batch as the authors' training code has it: λ_LM · mean(lm) + λ_D · sum(debias); mean(lm) where debias is 0"
+    """The overall loss of a batch as the authors' training code has it.
+
+    λ_LM · mean(lm) + λ_D · sum(debias); mean(lm) where debias is 0"""
     total = debias.sum()
     return torch.where(total != 0, lambda_lm, 1.0).to(lm.dtype) * lm.mean() + lambda_d * total
 
@@ -148,19 +153,19 @@ def locate_terms(
     texts: Iterable[str],  # sentences
     terms: Iterable[str] = (),  # terms to find, `*` is a wildcard as in `BiasSpec`
     block_size: int | None = BLOCK_SIZE,  # tokens that are kept of a sentence; None: all
-    add_special_tokens: bool = True,  # let the tokenizer add its own, as the authors' scripts do (GPT-2 and SmolLM2 have none)
+    # let the tokenizer add its own, as the authors' scripts do (GPT-2 and SmolLM2 have none)
+    add_special_tokens: bool = True,
 ) -> list[Sentence]:
-    "Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none. Needs a fast tokenizer (`ValueError`)"
+    """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none.
+
+    Needs a fast tokenizer (`ValueError`)"""
     _check_tokenizer(tokenizer)
     texts, terms = list(texts), tuple(dict.fromkeys(terms))
     if block_size is not None and block_size < 2:
         raise ValueError(f"block_size is {block_size}: expected at least 2, since the first token predicts the second")
     number = {t: i for i, t in enumerate(terms)}
-    encoded = (
-        tokenizer(texts, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
-        if texts
-        else {}
-    )
+    options = dict(add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
+    encoded = tokenizer(texts, **options) if texts else {}
     sentences = []
     for text, ids, offsets in zip(texts, encoded.get("input_ids", ()), encoded.get("offset_mapping", ())):
         found = [(number[t], *_tokens_of(offsets, start, end)) for start, end, t in match_terms(text, terms)]
@@ -225,13 +230,15 @@ class TargetPairs:
         "t1 and t2 of every pair from the output layer"
         return mean_rows(weight, self.rows1.to(weight.device)), mean_rows(weight, self.rows2.to(weight.device))
 
-# %% ../nbs/04_losses.ipynb #b1964f5f
+# %% ../nbs/04_losses.ipynb #b73a9fa3
 def target_pairs(
     spec: BiasSpec,  # bias specification
     tokenizer,  # a fast one
     extra_pairs: bool = False,  # also the forms in `spec.extra_pairs`
 ) -> TargetPairs:
-    "The pairs P of a specification (§4.1) for a tokenizer. `ValueError` if it has none, or the tokenizer is not a fast one"
+    """The pairs P of a specification (§4.1) for a tokenizer.
+
+    `ValueError` if it has none, or the tokenizer is not a fast one"""
     _check_tokenizer(tokenizer)
     pairs = [tuple(t.lower() for t in p) for p in spec.pairs + (spec.extra_pairs if extra_pairs else ())]
     if not pairs:
@@ -243,14 +250,15 @@ def target_pairs(
     most = max(len(v) for v in ids.values())
     rows = {t: v + [-1] * (most - len(v)) for t, v in ids.items()}
     rows1, rows2 = (torch.tensor([rows[p[i]] for p in pairs]) for i in (0, 1))
-    return TargetPairs(
-        terms, rows1, rows2, *(torch.tensor([[t in p[:n] for p in pairs] for t in terms]) for n in (2, 1))
-    )
+    takes_part, is_first = (torch.tensor([[t in p[:n] for p in pairs] for t in terms]) for n in (2, 1))
+    return TargetPairs(terms, rows1, rows2, takes_part, is_first)
 
 # %% ../nbs/04_losses.ipynb #dc6d34b2
 @dataclass(frozen=True)
 class Collator:
-    "Sentences as a batch: input_ids, attention_mask, labels, and for each token the term and the occurrence that it belongs to (−1: none)"
+    """Sentences as a batch: input_ids, attention_mask, labels, and for each token its term and occurrence.
+
+    Those that it belongs to; −1: none"""
 
     pad_token_id: int
 
@@ -278,10 +286,10 @@ class Collator:
 def pack_batch(
     batch: dict[str, Tensor],  # from `Collator`, each (B, T)
     dtype: torch.dtype = torch.float32,  # of the mask: the model's
-) -> dict[
-    str, Tensor
-]:  # input_ids, position_ids, labels, term, occurrence, sentence (1, N); attention_mask (1, 1, N, N), which is added to scores
-    "A batch as one line without padding, for a model that takes a mask of its own (`prefix_tree`)"
+) -> dict[str, Tensor]:  # attention_mask (1, 1, N, N), all else (1, N)
+    """A batch as one line without padding, for a model that takes a mask of its own (`prefix_tree`).
+
+    It has input_ids, position_ids, labels, term, occurrence, sentence, and attention_mask, which is added to scores"""
     real = batch["attention_mask"].bool()
     row, column = real.nonzero(as_tuple=True)
     seen = (row[:, None] == row) & (column[:, None] >= column)
@@ -295,7 +303,9 @@ def pack_batch(
 class Occurrences:
     "What a method's loss is computed from: O occurrences of terms in a batch (or sentences with one), P pairs"
 
-    states: Tensor  # (O, d) by the method's `states`: the mean of the term's last hidden states, or the state that predicts it; (N, d) for "sentence"
+    # (O, d) by the method's `states`: the mean of the term's last hidden states, or the state that predicts it; (N, d)
+    # for "sentence"
+    states: Tensor
     term: Tensor  # (O,) which term, in the order of the method's terms
     targets1: Tensor  # (P, d) output vectors of t1
     targets2: Tensor  # (P, d) output vectors of t2
@@ -335,12 +345,8 @@ def sentence_states(
     "States of the sentences in which a term occurs, and their pairs"
     at = term >= 0
     which, number = sentence[at].unique(return_inverse=True)
-    part = (
-        torch.zeros((len(which), takes_part.shape[1]), device=hidden.device).index_add(
-            0, number, takes_part[term[at]].float()
-        )
-        > 0
-    )
+    none = torch.zeros((len(which), takes_part.shape[1]), device=hidden.device)
+    part = none.index_add(0, number, takes_part[term[at]].float()) > 0
     inside = torch.isin(sentence, which)
     return hidden[inside], torch.searchsorted(which, sentence[inside]), part
 
@@ -374,10 +380,10 @@ class Method:
     "A debiasing method. `loss` and `augment` may both be None: plain fine-tuning"
 
     loss: Callable[[Occurrences], Tensor] | None = None  # (O,) a loss for each occurrence
-    terms: str = (
-        "attributes"  # what it occurs at: "attributes" (A1), "targets" (the terms of P) or "targets1" (the t1 of P)
-    )
-    states: str = "term"  # which states the loss reads: of the "term", those "before" it, which predict it, or all of its "sentence"
+    # what it occurs at: "attributes" (A1), "targets" (the terms of P) or "targets1" (the t1 of P)
+    terms: str = "attributes"
+    # which states the loss reads: of the "term", those "before" it, which predict it, or all of its "sentence"
+    states: str = "term"
     augment: Callable[[BiasSpec, list[str]], list[str]] | None = None  # training sentences → more of them
     objective: str = "release"  # how losses are put together: `release_loss`, or "equation2": `combined_loss`
     lambda_lm: float = 0.01  # λ_LM, weight of the language-model loss of a batch, or a token, with a term
@@ -394,7 +400,8 @@ class Method:
                 raise ValueError(f"{what} is {value!r}: expected {' or '.join(map(repr, values))}")
         if self.states == "sentence" and (self.objective == "equation2" or self.terms == "attributes"):
             raise ValueError(
-                "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: expected terms='targets1' or 'targets', and objective='release'"
+                "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: "
+                "expected terms='targets1' or 'targets', and objective='release'"
             )
 
     def find(self, spec: BiasSpec, pairs: TargetPairs) -> tuple[str, ...]:

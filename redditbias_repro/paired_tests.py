@@ -72,13 +72,15 @@ def mean_test(
 ) -> MeanTest:  # nan but for the mean where there is one cluster
     """t-test of a mean, cluster-robust (CR2, Bell and McCaffrey's degrees of freedom) where there are clusters.
 
-    With several seeds the mean is over values and seeds. Its variance is that of the values' means over seeds, and the variance between the seeds'
-    means divided by their number, with Satterthwaite's degrees of freedom. What a seed does to a single value is counted in both: a little too wide rather than too narrow.
+    With several seeds the mean is over values and seeds. Its variance is that of the values' means over seeds, and the
+    variance between the seeds' means divided by their number, with Satterthwaite's degrees of freedom. What a seed does
+    to a single value is counted in both: a little too wide rather than too narrow.
     `ValueError` for fewer than two values, other shapes, or values that are not finite."""
     x = np.asarray(x, dtype=np.float64)
     if x.ndim not in (1, 2) or len(x) < 2 or not np.isfinite(x).all():
         raise ValueError(
-            f"values of shape {x.shape}, {(~np.isfinite(x)).sum()} of them not finite: expected (n,) or (n, seeds) finite numbers, n at least 2"
+            f"values of shape {x.shape}, {(~np.isfinite(x)).sum()} of them not finite: "
+            "expected (n,) or (n, seeds) finite numbers, n at least 2"
         )
     each = x if x.ndim == 1 else x.mean(1)
     mean, se, df = _moments(each, _codes(clusters, len(x)))
@@ -111,7 +113,9 @@ def sign_flip(
 
 
 def _flips(k: int, resamples: int, seed: int) -> Iterable[np.ndarray]:
-    "Blocks of rows of k signs: where they are few all of them, the last held (the test is two-tailed); else random ones"
+    """Blocks of rows of k signs: where they are few all of them, else random ones.
+
+    Of all of them the last sign is held, as the test is two-tailed."""
     if 2 ** max(k - 1, 0) <= resamples:
         yield 1.0 - 2.0 * (np.arange(2 ** max(k - 1, 0))[:, None] >> np.arange(k) & 1)
         return
@@ -146,13 +150,8 @@ def preference_share(
         return PreferenceShare(np.nan, np.nan, np.nan, 1.0, 1.0)
     test = stats.binomtest(first, n)
     interval = test.proportion_ci(1 - alpha, method="wilson")
-    return PreferenceShare(
-        first / n,
-        float(interval.low),
-        float(interval.high),
-        float(test.pvalue),
-        sign_flip(sign, clusters, resamples, seed),
-    )
+    low, high, p = float(interval.low), float(interval.high), float(test.pvalue)
+    return PreferenceShare(first / n, low, high, p, sign_flip(sign, clusters, resamples, seed))
 
 # %% ../nbs/03a_paired_tests.ipynb #96ff49bc
 def d_z_interval(
@@ -160,13 +159,14 @@ def d_z_interval(
     n: int,  # pairs
     alpha: float = 0.05,
 ) -> tuple[float, float]:
-    "1 − alpha interval of Cohen's d_z by inverting the noncentral t; excludes 0 exactly where the t-test is significant"
-    low, high = special.nctdtrinc(n - 1, [1 - alpha / 2, alpha / 2], abs(t)) / np.sqrt(
-        n
-    )  # of −t it is the mirror image: SciPy is exact to the right
+    """1 − alpha interval of Cohen's d_z by inverting the noncentral t.
+
+    It excludes 0 exactly where the t-test is significant."""
+    # of −t it is the mirror image: SciPy is exact to the right
+    low, high = special.nctdtrinc(n - 1, [1 - alpha / 2, alpha / 2], abs(t)) / np.sqrt(n)
     return (float(-high), float(-low)) if t < 0 else (float(low), float(high))
 
-# %% ../nbs/03a_paired_tests.ipynb #11de9d93
+# %% ../nbs/03a_paired_tests.ipynb #3a7ccba1
 def interval_coverage(
     ppl1,  # (n,) perplexities that are taken as the whole population
     ppl2,  # (n,)
@@ -177,35 +177,30 @@ def interval_coverage(
     seed: int = 0,
 ) -> pd.Series:  # share of the samples whose interval holds the population's value, by interval
     "How often intervals of d_z and of the mean log gap hold what they should (the coverage that is wanted: 1 − alpha)"
-    difference, gap = (
-        np.asarray(ppl1, float) - np.asarray(ppl2, float),
-        np.log(np.asarray(ppl1, float) / np.asarray(ppl2, float)),
-    )
+    one, two = np.asarray(ppl1, float), np.asarray(ppl2, float)
+    difference, gap = one - two, np.log(one / two)
     n, rng, held = len(gap), np.random.default_rng(seed), {}
-    members = (
-        [np.flatnonzero(_codes(clusters, n) == c) for c in range(1 + max(_codes(clusters, n)))]
-        if clusters is not None
-        else None
-    )
+    members = None
+    if clusters is not None:
+        codes = _codes(clusters, n)
+        members = [np.flatnonzero(codes == c) for c in range(1 + max(codes))]
+    how = dict(n_resamples=resamples, vectorized=True, method="BCa", rng=rng)
     for _ in range(repetitions):
         drawn = rng.integers(0, n, n)
         d, g = difference[drawn], gap[drawn]
         with np.errstate(all="ignore"):
-            bca = stats.bootstrap(
-                (d,), _d_z, n_resamples=resamples, vectorized=True, method="BCa", rng=rng
-            ).confidence_interval
+            bca = stats.bootstrap((d,), _d_z, **how).confidence_interval
+        of_difference, of_gap = mean_test(d, alpha=alpha), mean_test(g, alpha=alpha)
         found = {
             "d_z, BCa bootstrap": (*bca, _d_z(difference)),
             "d_z, noncentral t": (*d_z_interval(_d_z(d) * np.sqrt(n), n, alpha), _d_z(difference)),
-            "mean difference, t": (mean_test(d, alpha=alpha).low, mean_test(d, alpha=alpha).high, difference.mean()),
-            "mean log gap, t": (mean_test(g, alpha=alpha).low, mean_test(g, alpha=alpha).high, gap.mean()),
+            "mean difference, t": (of_difference.low, of_difference.high, difference.mean()),
+            "mean log gap, t": (of_gap.low, of_gap.high, gap.mean()),
         }
         if members:
             chosen = rng.integers(0, len(members), len(members))
-            rows = np.concatenate([members[c] for c in chosen])
-            by_cluster = mean_test(
-                gap[rows], np.repeat(np.arange(len(chosen)), [len(members[c]) for c in chosen]), alpha
-            )
+            rows, sizes = np.concatenate([members[c] for c in chosen]), [len(members[c]) for c in chosen]
+            by_cluster = mean_test(gap[rows], np.repeat(np.arange(len(chosen)), sizes), alpha)
             found["mean log gap, CR2 by target"] = (by_cluster.low, by_cluster.high, gap.mean())
         for name, (low, high, true) in found.items():
             held.setdefault(name, []).append(low <= true <= high)
@@ -222,9 +217,11 @@ VERDICTS = ("less", "more", "equally", "undetermined")
 
 @dataclass(frozen=True)
 class BiasChange:
-    """From a model before to one after, on the same pairs. Gaps are log perplexity 1 − log perplexity 2, nats: negative is stereotypical.
+    """From a model before to one after, on the same pairs.
 
-    `…_cluster`: by target terms in place of sentences, nan where these are not known or all the same. Intervals are 1 − alpha."""
+    Gaps are log perplexity 1 − log perplexity 2, nats: negative is stereotypical.
+    `…_cluster`: by target terms in place of sentences, nan where these are not known or all the same. Intervals are
+    1 − alpha."""
 
     n: int  # pairs
     seeds: int  # training seeds that the mean is taken over
@@ -264,11 +261,14 @@ def bias_change(
     alpha: float = 0.05,
     seed: int = 0,  # of the sign flips
 ) -> BiasChange:
-    "Whether a model is more, less or equally biased than another, by its mean gap on the same pairs, and which way it moved"
+    """Whether a model is more, less or equally biased than another, and which way it moved.
+
+    By its mean gap on the same pairs."""
     before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     if before.ndim != 1 or len(before) != len(after):
         raise ValueError(
-            f"gaps of shapes {before.shape} and {after.shape}: expected (n,) before, and (n,) or (n, seeds) after on the same pairs"
+            f"gaps of shapes {before.shape} and {after.shape}: "
+            "expected (n,) before, and (n,) or (n, seeds) after on the same pairs"
         )
     base = before if after.ndim == 1 else before[:, None]
     if after.ndim > 2 or after.size == 0:
@@ -282,14 +282,20 @@ def bias_change(
     return BiasChange(
         n=len(before), seeds=1 if after.ndim == 1 else after.shape[1], gap_before=was.mean, gap_after=now.mean,
         change=one.mean, change_low=one.low, change_high=one.high, t=one.t, p=one.p,
-        bias_change=abs(now.mean) - abs(was.mean), bias_change_low=by_pair["low"], bias_change_high=by_pair["high"], p_bias_change=by_pair["p"],
-        verdict=by_pair["verdict"], direction="" if not one.p < alpha else "counter-stereotype" if one.mean > 0 else "stereotype",
+        bias_change=abs(now.mean) - abs(was.mean), bias_change_low=by_pair["low"], bias_change_high=by_pair["high"],
+        p_bias_change=by_pair["p"], verdict=by_pair["verdict"],
+        direction="" if not one.p < alpha else "counter-stereotype" if one.mean > 0 else "stereotype",
         overshoot=bool(was.p < alpha and now.p < alpha and was.mean * now.mean < 0),
-        n_clusters=len(set(clusters)) if clusters is not None else 0, df_cluster=by_cluster["change"].df if known else nan,
-        change_cluster_low=by_cluster["change"].low if known else nan, change_cluster_high=by_cluster["change"].high if known else nan,
-        p_cluster=by_cluster["change"].p if known else nan, p_flip=sign_flip(change, clusters, seed=seed) if known else nan,
-        bias_change_cluster_low=by_cluster["low"] if known else nan, bias_change_cluster_high=by_cluster["high"] if known else nan,
-        p_bias_change_cluster=by_cluster["p"] if known else nan, verdict_cluster=by_cluster["verdict"] if known else "",
+        n_clusters=len(set(clusters)) if clusters is not None else 0,
+        df_cluster=by_cluster["change"].df if known else nan,
+        change_cluster_low=by_cluster["change"].low if known else nan,
+        change_cluster_high=by_cluster["change"].high if known else nan,
+        p_cluster=by_cluster["change"].p if known else nan,
+        p_flip=sign_flip(change, clusters, seed=seed) if known else nan,
+        bias_change_cluster_low=by_cluster["low"] if known else nan,
+        bias_change_cluster_high=by_cluster["high"] if known else nan,
+        p_bias_change_cluster=by_cluster["p"] if known else nan,
+        verdict_cluster=by_cluster["verdict"] if known else "",
         margin=margin, alpha=alpha,
     )  # fmt: skip
 
@@ -297,25 +303,19 @@ def bias_change(
 def _towards_zero(changes, sums, clusters, margin, alpha) -> dict:
     "The tests of the changes and of the sums as one of |mean after| − |mean before|"
     d, s = mean_test(changes, clusters, alpha), mean_test(sums, clusters, alpha)
-    corners = [
-        max(min(x, y), min(-x, -y)) for x in (d.low, d.high) for y in (s.low, s.high)
-    ]  # min(|x|, |y|), negative where the signs differ
+    # min(|x|, |y|), negative where the signs differ
+    corners = [max(min(x, y), min(-x, -y)) for x in (d.low, d.high) for y in (s.low, s.high)]
     low, high = min(corners), max(corners)
-    verdict = (
-        "less"
-        if high < 0
-        else "more"
-        if low > 0
-        else "equally"
-        if -margin <= low and high <= margin
-        else "undetermined"
-    )
+    equally = -margin <= low and high <= margin
+    verdict = "less" if high < 0 else "more" if low > 0 else "equally" if equally else "undetermined"
     return {"change": d, "low": low, "high": high, "p": max(d.p, s.p), "verdict": verdict}
 
 # %% ../nbs/03a_paired_tests.ipynb #06c4c4d7
 TESTS = {
-    "p": "t, perplexities (the paper's)", "p_permutation": "sign flips of pairs, perplexities", "p_log": "t, log perplexities", "p_share": "preference share, binomial",
-    "p_cluster": "t by target (CR2)", "p_flip": "sign flips by target", "p_share_flip": "preference share, sign flips by target",
+    "p": "t, perplexities (the paper's)", "p_permutation": "sign flips of pairs, perplexities",
+    "p_log": "t, log perplexities", "p_share": "preference share, binomial",
+    "p_cluster": "t by target (CR2)", "p_flip": "sign flips by target",
+    "p_share_flip": "preference share, sign flips by target",
 }  # fmt: skip
 
 
@@ -345,11 +345,8 @@ def swapped_label_alarms(
     for name, x, groups in (("p", a - b, own), ("p_log", gap, own), ("p_cluster", gap, codes)):
         mean, se, df = _moments(signs * x, groups)
         p[name] = 2 * stats.t.sf(np.abs(mean / se), df)
-    for name, x, groups in (
-        ("p_permutation", a - b, own),
-        ("p_flip", gap, codes),
-        ("p_share_flip", np.sign(gap), codes),
-    ):
+    flipped = {"p_permutation": (a - b, own), "p_flip": (gap, codes), "p_share_flip": (np.sign(gap), codes)}
+    for name, (x, groups) in flipped.items():
         p[name] = _flipped(signs * x, x, groups, resamples, seed)
     first, m = ((signs * gap) < 0).sum(1), int((gap != 0).sum())
     p["p_share"] = np.array([stats.binomtest(k, m).pvalue for k in range(m + 1)])[first]
@@ -363,8 +360,7 @@ def _flipped(drawn, x, groups, resamples, seed) -> np.ndarray:
     sums = drawn @ onehot
     if not np.allclose(np.abs(sums), np.abs(sums[0])):
         return np.array([sign_flip(row, None, resamples, seed) for row in sums])
-    flips = np.sort(
-        np.concatenate([np.abs(f @ sums[0]) for f in _flips(sums.shape[1], resamples, seed)])
-    )  # one set serves all rows
+    # one set serves all rows
+    flips = np.sort(np.concatenate([np.abs(f @ sums[0]) for f in _flips(sums.shape[1], resamples, seed)]))
     as_large = len(flips) - np.searchsorted(flips, np.abs(sums.sum(1)) - 1e-9 * np.abs(sums[0]).sum())
     return (1 + as_large) / (1 + len(flips)) if 2 ** (sums.shape[1] - 1) > resamples else as_large / len(flips)

@@ -52,36 +52,27 @@ def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
 
 # %% ../nbs/08a_plots.ipynb #dd513ca2
 def _bars(table: pd.DataFrame, value: str, types: dict[str, str]):
-    "Figure, axes and names of the bars: a group a bias type, the mean over training seeds, a line from the lowest to the highest"
+    """Figure, axes and names of the bars.
+
+    A group of bars is a bias type, a bar the mean over training seeds, its line goes from the lowest to the highest."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     if table.duplicated(["bar", "bias_type", "train_seed"]).any():
         raise ValueError(
-            "several rows for one model, method, training seed and bias type: select one corpus, split and outlier_sd first"
+            "several rows for one model, method, training seed and bias type: "
+            "select one corpus, split and outlier_sd first"
         )
     bars = list(dict.fromkeys(table.bar))
     style = _style(bars)
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
     spread = ("pi", 100) if table.train_seed.nunique() > 1 else None
-    colors = {
-        b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()
-    }  # rounded: versions of Python differ in the last digit
-    sns.barplot(
-        table,
-        x="bias_type",
-        y=value,
-        hue="bar",
-        order=list(types),
-        hue_order=bars,
-        palette=colors,
-        saturation=1,
-        edgecolor="black",
-        linewidth=0.6,
-        errorbar=spread,
-        ax=ax,
-    )
+    # Rounded: versions of Python differ in the last digit.
+    colors = {b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()}
+    groups = {"x": "bias_type", "y": value, "hue": "bar", "order": list(types), "hue_order": bars}
+    look = {"palette": colors, "saturation": 1, "edgecolor": "black", "linewidth": 0.6}
+    sns.barplot(table, **groups, **look, errorbar=spread, ax=ax)
     for container, name in zip(ax.containers, bars):
         for bar in container:
             bar.set_hatch(style[name][1])
@@ -100,25 +91,23 @@ def _style(bars: list[str]) -> dict[str, tuple]:
 
 
 def _legend(ax, bars):
-    few = (
-        {"frameon": True}
-        if len(bars) < 4
-        else {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
-    )
-    ax.legend(title="", fontsize=9, **few)
-    for handle, (_, hatch) in zip(
-        [h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")], _style(bars).values()
-    ):
+    "A frame in the axes for few bars; for many bars it is below the axes, where it hides none"
+    below = {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
+    ax.legend(title="", fontsize=9, **({"frameon": True} if len(bars) < 4 else below))
+    handles = [h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")]
+    for handle, (_, hatch) in zip(handles, _style(bars).values()):
         handle.set_hatch(hatch * 2)
 
-# %% ../nbs/08a_plots.ipynb #64937321
+# %% ../nbs/08a_plots.ipynb #fe58f3fc
 def plot_lmb(
-    table: pd.DataFrame,  # rows of `lmb_table`, one a model, method, seed and bias type: select corpus, split, outlier_sd before
-    band: pd.DataFrame
-    | None = None,  # bias_type, t_low, t_high, models: where models with random weights come out, from `random_band`
+    table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and outlier_sd, which are to be selected before
+    band: pd.DataFrame | None = None,  # from `random_band`: bias_type, t_low, t_high, models (with random weights)
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    "RedditBias Figure 1a: t-values by bias type; negative is stereotypical, an asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge"
+    """RedditBias Figure 1a: t-values by bias type; negative is stereotypical.
+
+    An asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge. A row of the
+    table is a model, method, seed and bias type."""
     import matplotlib.pyplot as plt
 
     table = _with_bars(table)
@@ -129,27 +118,14 @@ def plot_lmb(
         for bar in container:  # nothing is drawn where a type was not measured, so its place tells the type
             x, t = bar.get_x() + bar.get_width() / 2, bar.get_height()
             if significant[name, types[round(x)]]:
-                ax.annotate(
-                    "∗",
-                    (x, t),
-                    xytext=(0, 3 if t > 0 else -3),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom" if t > 0 else "top",
-                    fontsize=14,
-                )
+                lift, side = (3, "bottom") if t > 0 else (-3, "top")
+                where = {"xytext": (0, lift), "textcoords": "offset points", "ha": "center", "va": side}
+                ax.annotate("∗", (x, t), **where, fontsize=14)
     for place, b in enumerate(types if band is not None else ()):
         for r in band[band.bias_type == b].itertuples():
-            ax.fill_between(
-                [place - 0.47, place + 0.47],
-                r.t_low,
-                r.t_high,
-                color="black",
-                alpha=0.15,
-                linewidth=0,
-                label=None if place else f"{r.models} models with random weights",
-                zorder=0,
-            )
+            label = None if place else f"{r.models} models with random weights"
+            look = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 0}
+            ax.fill_between([place - 0.47, place + 0.47], r.t_low, r.t_high, label=label, **look)
     ax.axhline(0, color="black", linewidth=1)
     corpora = ", ".join(corpus_title(c) for c in dict.fromkeys(table.corpus))
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
@@ -165,7 +141,9 @@ def plot_lmp(
     table: pd.DataFrame,  # rows of `lmp_table` of one model: the one that was not debiased, and the debiased ones
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    "RedditBias Figure 1b: LM perplexity by bias type and method; the line is the model before. `ValueError` for several models or numbers of references"
+    """RedditBias Figure 1b: LM perplexity by bias type and method; the line is the model before.
+
+    `ValueError` for several models or numbers of references."""
     import matplotlib.pyplot as plt
 
     if len(table[["model", "n"]].drop_duplicates()) != 1:
@@ -217,18 +195,16 @@ def plot_runs(
 
     methods, types = order_methods(records.method), type_titles(records.bias_type, paper)
     colors = dict(zip(types, sns.color_palette("colorblind", len(types))))
+    size = (2.9 * len(methods), 2.4 * len(CURVES))
     with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(
-            len(CURVES), len(methods), figsize=(2.9 * len(methods), 2.4 * len(CURVES)), squeeze=False
-        )
+        figure, axes = plt.subplots(len(CURVES), len(methods), figsize=size, squeeze=False)
     for r in records.sort_values("train_seed").to_dict("records"):
         curves = {"lm_loss": r["loss"]} | {c: r[c] for c in CURVES if isinstance(r.get(c), list)}
         for row, column in enumerate(CURVES):
             if column in curves:
                 values = pd.Series(curves[column], dtype=float).rolling(5, min_periods=1, center=True).mean()
-                axes[row, methods.index(r["method"])].plot(
-                    r["epoch"], values, color=colors[r["bias_type"]], linewidth=1.2, label=types[r["bias_type"]]
-                )
+                ax, b = axes[row, methods.index(r["method"])], r["bias_type"]
+                ax.plot(r["epoch"], values, color=colors[b], linewidth=1.2, label=types[b])
     for (row, column), ax in np.ndenumerate(axes):
         ax.set_visible(bool(ax.lines))
         ax.set(
@@ -238,34 +214,32 @@ def plot_runs(
         )
         ax.set_ylim(0, 1.1 * max([np.nanmax(line.get_ydata()) for line in ax.lines], default=1))
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
-    figure.legend(
-        [handles[t] for t in types.values()],
-        types.values(),
-        loc="upper center",
-        ncols=5,
-        bbox_to_anchor=(0.5, 0),
-        fontsize=9,
-    )
+    below = {"loc": "upper center", "ncols": 5, "bbox_to_anchor": (0.5, 0), "fontsize": 9}
+    figure.legend([handles[t] for t in types.values()], types.values(), **below)
     figure.suptitle(records.model.iloc[0], fontsize=10)
     figure.tight_layout()
     plt.close(figure)
     return figure
 
-# %% ../nbs/08a_plots.ipynb #f29041f2
+# %% ../nbs/08a_plots.ipynb #48bcd286
+_POINTS = {"markeredgecolor": "black", "markeredgewidth": 0.6, "capsize": 3}
+
+
 def plot_downstream(
     table: pd.DataFrame,  # from `dst_tests` or `crg_tests`, of one model and one training seed
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    "F1 or BLEU-4 by bias type and method, with 95 % intervals; the line and the band are the model before; an asterisk where interval and test both say that debiasing changes it. `ValueError` for several models, settings, or sizes of data"
+    """F1 or BLEU-4 by bias type and method, with 95 % intervals; the line and the band are the model before.
+
+    An asterisk stands where interval and test both say that debiasing changes it. `ValueError` for several models,
+    settings, or sizes of data."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     task = next(t for t in TASKS.values() if t.value in table)
     metric, value = task.metric, task.value
-    if (
-        len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
-        or table.duplicated(["method", "bias_type"]).any()
-    ):
+    several = len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
+    if several or table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected rows of one model on one corpus: select them first")
     shown = _with_bars(table[table.method != "baseline"])
     types, bars = type_titles(shown.bias_type, paper), list(dict.fromkeys(shown.bar))
@@ -279,32 +253,16 @@ def plot_downstream(
         rows = shown[shown.bar == name]
         at = [list(types).index(b) + places[name] for b in rows.bias_type]
         reach = [rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]]
-        ax.errorbar(
-            at,
-            rows[value],
-            reach,
-            fmt=marker,
-            color=color,
-            ecolor=color,
-            markeredgecolor="black",
-            markeredgewidth=0.6,
-            capsize=3,
-            label=name,
-        )
+        ax.errorbar(at, rows[value], reach, fmt=marker, color=color, ecolor=color, label=name, **_POINTS)
         for x, r in zip(at, rows.itertuples()):
             if r.verdict in ("loss", "gain"):
-                ax.annotate(
-                    "∗",
-                    (x, getattr(r, f"{value}_high")),
-                    xytext=(0, 3),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=14,
-                )
+                where = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
+                ax.annotate("∗", (x, getattr(r, f"{value}_high")), **where, fontsize=14)
     ax.set_xticks(range(len(types)), types.values())
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{metric}, 95 % interval\n(higher is better)")
     ax.set_title(
-        f"{table.model.iloc[0]}, {task.title}; {tested_on(table.iloc[0], task)}\n∗ the paired interval of the change and its test agree that there is one",
+        f"{table.model.iloc[0]}, {task.title}; {tested_on(table.iloc[0], task)}\n"
+        "∗ the paired interval of the change and its test agree that there is one",
         fontsize=9,
     )
     ax.margins(y=0.12)
@@ -313,12 +271,14 @@ def plot_downstream(
     plt.close(figure)
     return figure
 
-# %% ../nbs/08a_plots.ipynb #48bcd286
+# %% ../nbs/08a_plots.ipynb #1437179e
 def plot_changes(
     changes: pd.DataFrame,  # rows of `lmb_changes`, of one model, corpus, split and swap
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    "Mean log gap of every debiased model beside that of the model before, by bias type; small marks are single training seeds"
+    """Mean log gap of every debiased model beside that of the model before, by bias type.
+
+    Small marks are single training seeds."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -327,10 +287,9 @@ def plot_changes(
         raise ValueError("expected rows of one model, corpus, split and swap: select them first")
     types, methods = type_titles(changes.bias_type, paper), order_methods(changes.method)
     colors = {m: c for m, (c, _) in _style(methods).items()}
+    size = (2.3 * len(types) + 1, 0.42 * len(methods) + 1.3)
     with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(
-            1, len(types), figsize=(2.3 * len(types) + 1, 0.42 * len(methods) + 1.3), sharey=True, squeeze=False
-        )
+        figure, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
     for ax, (b, title) in zip(axes[0], types.items()):
         own = changes[changes.bias_type == b]
         gap = own.gap_before.iloc[0]
@@ -342,29 +301,21 @@ def plot_changes(
             y = methods.index(m)
             for r in whole.itertuples():
                 reach = [[r.change - r.change_low], [r.change_high - r.change]]
-                ax.errorbar(
-                    [gap + r.change],
-                    [y],
-                    xerr=reach,
-                    fmt="o",
-                    color=colors[m],
-                    ecolor=colors[m],
-                    markeredgecolor="black",
-                    markeredgewidth=0.6,
-                    capsize=3,
-                )
+                ax.errorbar([gap + r.change], [y], xerr=reach, fmt="o", color=colors[m], ecolor=colors[m], **_POINTS)
             single = rows[rows.train_seed.notna()] if len(rows) > len(whole) else rows[:0]
             ax.plot(single.gap_after, [y + 0.22] * len(single), linestyle="", marker="|", color=colors[m])
         ax.set(title=title, xlabel="")
         ax.grid(axis="y", visible=False)
     axes[0, 0].set(yticks=range(len(methods)), yticklabels=methods, ylim=(len(methods) - 0.5, -0.5))
     figure.supxlabel(
-        "mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; 95 % interval of the change",
+        "mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; "
+        "95 % interval of the change",
         fontsize=9,
     )
     about = changes.iloc[0]
     figure.suptitle(
-        f"{about.model}; {corpus_title(about.corpus)}. Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier",
+        f"{about.model}; {corpus_title(about.corpus)}. "
+        "Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier",
         fontsize=9,
     )
     figure.tight_layout()

@@ -38,7 +38,9 @@ def repo_root() -> Path | None:
 def project_path(
     *parts: str,  # such as "results" or "figures", "redditbias"
 ) -> Path:
-    "A path below the root of the checkout, or below the current folder where there is none; absolute parts stay as they are"
+    """A path below the root of the checkout, or below the current folder where there is none.
+
+    Absolute parts stay as they are."""
     return (repo_root() or Path.cwd()).joinpath(*parts)
 
 # %% ../nbs/00a_records.ipynb #54de4178
@@ -76,9 +78,8 @@ def digest(
     content,  # what JSON can hold; other things by their text
 ) -> str:  # 16 hexadecimal digits
     "A short SHA-256 of what something depends on"
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()[
-        :16
-    ]
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 # %% ../nbs/00a_records.ipynb #f97fad6e
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pandas")
@@ -127,24 +128,15 @@ def provenance(
 
 # %% ../nbs/00a_records.ipynb #ec62d4cc
 FIELDS = (
-    "paper",
-    "metric",
-    "bias_type",
-    "method",
-    "model",
-    "corpus",
-    "split",
-    "n",
-    "values",
-    "seed",
-    "params",
-    "seconds",
-    "provenance",
-)
+    "paper", "metric", "bias_type", "method", "model", "corpus", "split",
+    "n", "values", "seed", "params", "seconds", "provenance",
+)  # fmt: skip
 
 
 def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
-    "The name of a method; with what it was applied for, where that is not what is measured; after those that were applied before"
+    """The name of a method, after those that were applied before.
+
+    With what it was applied for, where that is not what is measured."""
     of, name = training["bias_type"].split("/")
     here = bias_type is None or (name == bias_type and paper in (of, "own"))
     method = training["method"] if here else f"{training['method']} ({name})"
@@ -157,8 +149,8 @@ def new_record(
     corpus: dict,  # `.attrs["corpus"]` of what it was measured on
     n: int,  # pairs, sentences, examples
     values: dict,
-    paper: str
-    | None = None,  # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
+    # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
+    paper: str | None = None,
     bias_type: str | None = None,  # None: of no pairs; "all", or what the model was debiased for
     method: str = "baseline",  # of a model that says nothing of debiasing
     split: str = "test",
@@ -168,21 +160,22 @@ def new_record(
     device: str = "cpu",  # where the model ran
     **origin,  # further provenance: scoring, training, …
 ) -> dict:
-    "A result record. A debiased model is named by its base, its method and the seed of its training; provenance keeps how it was trained"
+    """A result record. A debiased model is named by its base, its method and the seed of its training.
+
+    Provenance keeps how it was trained."""
     training = about.get("debiased")
     if training:
         of, name = training["bias_type"].split("/")
-        method, params = (
-            _method_of(training, paper or of, bias_type),
-            {"train_seed": training["seed"], **(params or {})},
-        )
+        method = _method_of(training, paper or of, bias_type)
+        params = {"train_seed": training["seed"], **(params or {})}
         paper, bias_type = paper or of, bias_type or name
         origin = {"debiasing" if "training" in origin else "training": training, **origin}
     model = {k: v for k, v in about.items() if k != "debiased"}
     return {
-        "paper": paper or DEFAULT_PAPER, "metric": metric, "bias_type": bias_type or "all", "method": method, "model": about["name"],
-        "corpus": corpus["name"], "split": split, "n": n, "values": values, "seed": seed, "params": params or {},
-        "seconds": round(seconds, 2), "provenance": {**provenance(model, corpus, device), **origin},
+        "paper": paper or DEFAULT_PAPER, "metric": metric, "bias_type": bias_type or "all", "method": method,
+        "model": about["name"], "corpus": corpus["name"], "split": split, "n": n, "values": values, "seed": seed,
+        "params": params or {}, "seconds": round(seconds, 2),
+        "provenance": {**provenance(model, corpus, device), **origin},
     }  # fmt: skip
 
 # %% ../nbs/00a_records.ipynb #914ce9a3
@@ -198,14 +191,8 @@ def record_path(
     r = {k: _slug(record[k]) for k in FIELDS[:7]}
     params = "".join(f"-{_slug(k)}={_slug(v)}" for k, v in sorted(record["params"].items()) if v is not None)
     folder = Path(folder) if folder else project_path("results")
-    return (
-        folder
-        / r["paper"]
-        / r["metric"]
-        / r["model"]
-        / r["method"]
-        / f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
-    )
+    name = f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
+    return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / name
 
 
 def _same_measurement(a: dict, b: dict) -> bool:
@@ -217,14 +204,15 @@ def _same_measurement(a: dict, b: dict) -> bool:
 
     return what(a) == what(b)
 
-# %% ../nbs/00a_records.ipynb #05f5aa4a
+# %% ../nbs/00a_records.ipynb #9ee652f7
 def write_record(
     record: dict,  # with the fields of `FIELDS`; parameters that are None are left out of the file's name
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> Path:
     """Write one record atomically; `ValueError` for a field too many, too few, or a value that is not finite.
 
-    A record that comes out to the last digit as committed code made it before stays as it is: no change shows that it was reproduced."""
+    A record that comes out to the last digit as committed code made it before stays as it is.
+    No change shows that it was reproduced."""
     if set(record) != set(FIELDS):
         missing, extra = sorted(set(FIELDS) - set(record)), sorted(set(record) - set(FIELDS))
         raise ValueError(f"not a result record: missing {missing}, unknown {extra}")

@@ -65,7 +65,9 @@ def cache_dir() -> Path:
 
 # %% ../nbs/01_registry.ipynb #3d6692da
 def _mirror_file(entry: dict) -> Path | None:
-    "The file in the mirror, if there is a mirror and it has it; a relative mirror counts from here, then from the checkout"
+    """The file in the mirror, if there is a mirror and it has it.
+
+    A relative mirror counts from here, then from the checkout."""
     mirror = os.environ.get("REDDITBIAS_MIRROR")
     for base in (Path.cwd(), repo_root()) if mirror else ():
         path = base / mirror / entry["repository"] / entry["commit"] / entry["path"] if base else None
@@ -76,7 +78,8 @@ def _mirror_file(entry: dict) -> Path | None:
 # %% ../nbs/01_registry.ipynb #086cd8c4
 def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumError:
     return ChecksumError(
-        f"{key} from {where} is not the registered file: its git blob id is {git_blob_sha1(content)}, expected {entry['git_blob_sha1']}. "
+        f"{key} from {where} is not the registered file: "
+        f"its git blob id is {git_blob_sha1(content)}, expected {entry['git_blob_sha1']}. "
         "Nothing was kept; try again, or tell us if it stays so."
     )
 
@@ -104,15 +107,8 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
                 r.raise_for_status()
                 resumed = r.status_code == 206
                 total = int(r.headers.get("Content-Length") or 0) + (have if resumed else 0)
-                bar = tqdm(
-                    total=total or None,
-                    initial=have if resumed else 0,
-                    unit="B",
-                    unit_scale=True,
-                    desc=label,
-                    delay=1,
-                    leave=False,
-                )
+                how = dict(unit="B", unit_scale=True, desc=label, delay=1, leave=False)
+                bar = tqdm(total=total or None, initial=have if resumed else 0, **how)
                 with bar, part.open("ab" if resumed else "wb") as f:
                     for chunk in r.iter_content(CHUNK):
                         f.write(chunk)
@@ -126,7 +122,8 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
         part.unlink()
     raise FetchError(
         f"{url} could not be fetched in {attempt + 1} tries ({type(problem).__name__}: {problem}). "
-        "Check the network, or set REDDITBIAS_MIRROR to a folder that holds the file; what was received is kept and resumed."
+        "Check the network, or set REDDITBIAS_MIRROR to a folder that holds the file; "
+        "what was received is kept and resumed."
     ) from problem
 
 # %% ../nbs/01_registry.ipynb #4ca24860
@@ -169,17 +166,14 @@ def fetch(
 def _entry(key):
     if key not in _registry():
         near = difflib.get_close_matches(key, _registry(), 1)
-        raise KeyError(
-            f"no registered file {key!r}" + (f": did you mean {near[0]!r}?" if near else " (see list_files())")
-        )
+        hint = f": did you mean {near[0]!r}?" if near else " (see list_files())"
+        raise KeyError(f"no registered file {key!r}{hint}")
     return _registry()[key]
 
 # %% ../nbs/01_registry.ipynb #0b4d8e15
 SPLITS = ("train", "valid", "test")
-SWAPS = {
-    "targets": ["target1", "target2"],
-    "attributes": ["attribute1", "attribute2"],
-}  # what is swapped, and the columns with the terms
+# what is swapped, and the columns with the terms
+SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
 
 # %% ../nbs/01_registry.ipynb #2b09b448
 def with_corpus(

@@ -28,6 +28,9 @@ from redditbias_repro.tables import (
 __all__ = ['lmb_report', 'front_report', 'changes_report', 'found_report', 'lmp_report', 'downstream_report']
 
 # %% ../nbs/08b_reports.ipynb #1b041183
+_ONE = ["model", "method", "bias_type"]  # what a cell of a report is of
+
+
 def _wide(table: pd.DataFrame, index: list[str], cell, paper: str) -> pd.DataFrame:
     "One column a bias type; `cell` makes a text of the rows of all training seeds"
     cells = {key: cell(group) for key, group in table.groupby([*index, "bias_type"], sort=False)}
@@ -37,132 +40,161 @@ def _wide(table: pd.DataFrame, index: list[str], cell, paper: str) -> pd.DataFra
     wide = wide.sort_values("method", key=lambda c: c.map(order)).sort_values("model", kind="stable")
     return wide.rename(columns=titles)
 
+# %% ../nbs/08b_reports.ipynb #4cfa8b32
+def _measured(table: pd.DataFrame, paper: str) -> pd.DataFrame:
+    "Rows of all released test pairs, whose targets are exchanged"
+    return table[(table.corpus == paper) & (table.split == "test") & (table.swap == "targets")]
+
+
+def _all_seeds_first(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    "One row of each: that of all training seeds together, where there are several"
+    return table.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(by)
+
 
 def _seeds(table: pd.DataFrame) -> str:
+    "How many training seeds a mean is of; empty for one"
     n = table.train_seed.nunique()
     return f"; means of {n} training seeds" if n > 1 else ""
 
-# %% ../nbs/08b_reports.ipynb #b23542aa
+
+def _star(significant: pd.Series) -> str:
+    "An asterisk where all rows are significant"
+    return "*" if significant.all() else ""
+
+# %% ../nbs/08b_reports.ipynb #c23e3474
+def _lmb_cell(group: pd.DataFrame) -> str:
+    "t; in brackets t on logarithms and the preference share"
+    t = f"{group.t.mean():.2f}{_star(group.significant)}"
+    t_log = f"{group.t_log.mean():.1f}{_star(group.p_log < 0.05)}"
+    share = "" if group.share.isna().any() else f", {group.share.mean():.0%}"
+    return f"{t} ({t_log}{share})"
+
+
 def lmb_report(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
-    "LMB of every measured model as a small Markdown table: t with an asterisk where significant, t on logarithms, preference share"
+    """LMB of every measured model as a small Markdown table.
+
+    t with an asterisk where significant, t on logarithms, preference share."""
     table = lmb_table(folder=folder, paper=paper)
     table = table[table.split.isin(["test", "all"]) & (table.swap == "targets") & table.outlier_sd.isna()]
     if not len(table):
         return ""
-    star = lambda significant: "*" if significant.all() else ""
-    share = lambda g: "" if g.share.isna().any() else f", {g.share.mean():.0%}"
-    wide = _wide(
-        table,
-        ["corpus", "model", "method"],
-        lambda g: f"{g.t.mean():.2f}{star(g.significant)} ({g.t_log.mean():.1f}{star(g.p_log < 0.05)}{share(g)})",
-        paper,
-    )
-    debiased = (
-        f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}."
-        if (table.method != "baseline").any()
-        else ""
-    )
     caption = (
-        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; in brackets t on log perplexities and the share of pairs whose stereotype is likelier; * p < 0.05 (in every training seed); negative: the stereotype is likelier."
-        f"{debiased} Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
+        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; in brackets t on log perplexities and "
+        "the share of pairs whose stereotype is likelier; * p < 0.05 (in every training seed); negative: the "
+        "stereotype is likelier."
     )
+    if (table.method != "baseline").any():
+        caption += f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}."
+    caption += (
+        " Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
+    )
+    wide = _wide(table, ["corpus", "model", "method"], _lmb_cell, paper)
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
 
 # %% ../nbs/08b_reports.ipynb #c698e5b3
+def _front_cell(
+    group: pd.DataFrame,  # rows of one model, method and bias type
+    said: pd.DataFrame,  # changes by model, method and bias type
+) -> str:
+    "t, and the verdict on its change where there is one"
+    t = f"{group.t.mean():.1f}{_star(group.significant)}"
+    key = tuple(group[k].iloc[0] for k in _ONE)
+    verdict = said.verdict.get(key, "") if len(said) else ""
+    if not verdict:
+        return t
+    turned = ", other side" if said.overshoot[key] else ""
+    return f"{t} {verdict}{turned}"
+
+
 def front_report(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
-    "t of every model on the released pairs, before and after the paper's methods, with the verdict on the change, as a small Markdown table"
+    """t of every model on the released pairs, before and after the paper's methods, as a small Markdown table.
+
+    With the verdict on the change."""
     table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
-    measured = lambda t: t[
-        (t.corpus == paper) & (t.split == "test") & (t.swap == "targets") & t.method.isin(PAPER_METHODS)
-    ]
-    table = measured(table[table.outlier_sd.isna()])
+    table, changes = (_measured(t[t.method.isin(PAPER_METHODS)], paper) for t in (table, changes))
+    table = table[table.outlier_sd.isna()]
     if not len(table):
         return ""
-    changes = (
-        measured(changes)
-        .sort_values("train_seed", na_position="first", kind="stable")
-        .drop_duplicates(["model", "method", "bias_type"])
-    )
-    said = changes.set_index(["model", "method", "bias_type"])
-
-    def cell(group):
-        key = tuple(group[k].iloc[0] for k in ("model", "method", "bias_type"))
-        verdict = said.verdict.get(key, "") if len(said) else ""
-        turned = ", other side" if verdict and said.overshoot[key] else ""
-        return f"{group.t.mean():.1f}{'*' if group.significant.all() else ''}{f' {verdict}{turned}' if verdict else ''}"
-
+    said = _all_seeds_first(changes, _ONE).set_index(_ONE)
     caption = (
-        "t on all released test pairs (* p < 0.05, in every training seed), mean of the training seeds. After debiasing: whether the model is less or more biased "
-        "than before by a paired test of the mean log gap (all seeds together), and whether it now prefers the other side; blank: not tested."
+        "t on all released test pairs (* p < 0.05, in every training seed), mean of the training seeds. After "
+        "debiasing: whether the model is less or more biased than before by a paired test of the mean log gap (all "
+        "seeds together), and whether it now prefers the other side; blank: not tested."
     )
-    return to_markdown(_wide(table, ["model", "method"], cell, paper), caption)
+    return to_markdown(_wide(table, ["model", "method"], lambda group: _front_cell(group, said), paper), caption)
 
-# %% ../nbs/08b_reports.ipynb #79f20b0a
-def _gaps_before(table: pd.DataFrame) -> dict[str, pd.Series]:
-    "Mean gap of each model before debiasing, by bias type"
-    return {m: own.drop_duplicates("bias_type").set_index("bias_type").gap_before for m, own in table.groupby("model")}
+# %% ../nbs/08b_reports.ipynb #a67c0413
+def _bias_change_cell(group: pd.DataFrame) -> str:
+    "Change of the gap's size with its interval, and the verdicts by pair and by target term"
+    r = group.iloc[0]
+    size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
+    side = " (other side)" if r.overshoot else ""
+    return f"{size} {r.verdict}{side}; by target: {r.verdict_cluster or 'unknown'}"
+
+
+def _gaps_before(table: pd.DataFrame, paper: str) -> str:
+    "Mean gap of each model before debiasing, by bias type, in words"
+    parts = []
+    for model, own in table.groupby("model"):
+        gaps = own.drop_duplicates("bias_type").set_index("bias_type").gap_before
+        titles = type_titles(gaps.index, paper).items()
+        parts.append(f"{model}: " + ", ".join(f"{title} {gaps[b]:+.3f}" for b, title in titles))
+    return "; ".join(parts)
+
+
+def _listed(numbers) -> str:
+    "Whole numbers, each once, in the order of their digits"
+    return ", ".join(sorted({str(n) for n in numbers}))
 
 
 def changes_report(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
-    "Every debiased model against the model before as a small Markdown table: the change of the mean gap's size, its interval, the verdict; empty if there is none"
-    table = lmb_changes(folder=folder, paper=paper)
-    table = table[(table.split == "test") & (table.swap == "targets") & table.corpus.eq(paper) & table.change.notna()]
+    """Every debiased model against the model before as a small Markdown table; empty if there is none.
+
+    The change of the mean gap's size, its interval, the verdict."""
+    table = _measured(lmb_changes(folder=folder, paper=paper), paper)
+    table = table[table.change.notna()]
     several = table.train_seed.isna()
-    table = pd.concat([table[several], table[~several]]).drop_duplicates(["model", "method", "bias_type"])
+    table = pd.concat([table[several], table[~several]]).drop_duplicates(_ONE)
     if not len(table):
         return ""
-    cell = lambda g: (
-        f"{g.bias_change.iloc[0]:+.3f} [{g.bias_change_low.iloc[0]:+.3f}, {g.bias_change_high.iloc[0]:+.3f}] {g.verdict.iloc[0]}{' (other side)' if g.overshoot.iloc[0] else ''}; by target: {g.verdict_cluster.iloc[0] or 'unknown'}"
+    seeds = f"{_listed(table.seeds.astype(int))} training seeds" if table.seeds.max() > 1 else "One training seed"
+    caption = (
+        "Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % "
+        "interval and verdict: less or more biased, equally "
+        f"(within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased "
+        "before, and now the other way; by target: the verdict where target terms, not pairs, count. "
+        f"Gaps before: {_gaps_before(table, paper)}. {seeds}."
     )
-    before = "; ".join(
-        f"{m}: " + ", ".join(f"{title} {gaps[b]:+.3f}" for b, title in type_titles(gaps.index, paper).items())
-        for m, gaps in _gaps_before(table).items()
-    )
-    seeds = (
-        f" {', '.join(sorted({str(n) for n in table.seeds.astype(int)}))} training seeds."
-        if table.seeds.max() > 1
-        else " One training seed."
-    )
-    return to_markdown(
-        _wide(table, ["model", "method"], cell, paper),
-        f"Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % interval and verdict: less or more biased, equally (within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased before, and now the other way; by target: the verdict where target terms, not pairs, count. Gaps before: {before}.{seeds}",
-    )
+    return to_markdown(_wide(table, ["model", "method"], _bias_change_cell, paper), caption)
 
 # %% ../nbs/08b_reports.ipynb #9cb78acb
 def found_report(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
-    "What debiasing did to each model, as a list in Markdown: gaps, hyper-parameters, t, perplexity; empty where nothing was debiased"
-    table, changes, rises, tried = (
-        lmb_table(folder=folder, paper=paper),
-        lmb_changes(folder=folder, paper=paper),
-        lmp_changes(folder=folder, paper=paper),
-        search_table(folder, paper),
-    )
-    measured = lambda t: t[(t.corpus == paper) & (t.split == "test") & (t.swap == "targets")]
-    table, changes = measured(table[table.outlier_sd.isna()]), measured(changes)
+    """What debiasing did to each model, as a list in Markdown; empty where nothing was debiased.
+
+    Gaps, hyper-parameters, t, perplexity."""
+    table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
+    rises, tried = lmp_changes(folder=folder, paper=paper), search_table(folder, paper)
+    table, changes = _measured(table[table.outlier_sd.isna()], paper), _measured(changes, paper)
+    shown = ["baseline", *PAPER_METHODS, "FT"]  # the text's objective stands in the tables
     lines = []
     for model in table.model[table.method != "baseline"].unique():
-        of = lambda t: t[t.model == model]
-        own = lambda t: of(t)[
-            of(t).method.isin(["baseline", *PAPER_METHODS, "FT"])
-        ]  # the text's objective stands in the tables
-        lines += [
-            _found_gaps(of(changes), paper),
-            _found_search(of(tried), paper),
-            *_found_t(own(table), paper),
-            *_found_perplexity(own(rises), paper),
-        ]
+        own = {"t": table, "changes": changes, "rises": rises, "tried": tried}
+        own = {name: rows[rows.model == model] for name, rows in own.items()}
+        t, rise = (own[name][own[name].method.isin(shown)] for name in ("t", "rises"))
+        lines += [_found_gaps(own["changes"], paper), _found_search(own["tried"], paper)]
+        lines += [*_found_t(t, paper), *_found_perplexity(rise, paper)]
     return "\n".join(f"- {line}" for line in lines if line) + "\n" if lines else ""
 
 # %% ../nbs/08b_reports.ipynb #b41304c2
@@ -172,116 +204,133 @@ def _named(rows: pd.DataFrame, paper: str) -> str:
     return ", ".join(f"{m} ({', '.join(titles)})" for m, titles in own.items())
 
 # %% ../nbs/08b_reports.ipynb #788bcfb7
+def _gaps_moved(cells: pd.DataFrame, paper: str) -> str:
+    "How many cells there are, and to which side their gaps moved"
+    several = cells[cells.seeds > 1]
+    seeds = "one training seed each"
+    if len(several):
+        seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
+    counter, stereotype = ((cells.direction == d).sum() for d in ("counter-stereotype", "stereotype"))
+    return (
+        f"Tested are {len(cells)} cells, a method on a bias type ({seeds}). The mean gap of log perplexities moved "
+        f"significantly towards the counter-stereotype in {counter}, towards the stereotype in {stereotype}."
+    )
+
+
+def _gaps_verdicts(cells: pd.DataFrame, paper: str) -> str:
+    "How many cells have each verdict, and which"
+    said = {v: f"are {v} biased" for v in ("less", "more", "equally")} | {"undetermined": "are undetermined"}
+    found = [(text, cells[cells.verdict == verdict]) for verdict, text in said.items()]
+    return "; ".join(f"{len(own)} {text}: {_named(own, paper)}" for text, own in found if len(own))
+
+
 def _found_gaps(changes: pd.DataFrame, paper: str) -> str:
     "How many cells are less, more, equally biased by the test of the change"
-    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)].sort_values(
-        "train_seed", na_position="first", kind="stable"
-    )
-    cells = cells.drop_duplicates(["method", "bias_type"])
+    cells = changes[changes.change.notna() & changes.method.isin(PAPER_METHODS)]
+    cells = _all_seeds_first(cells, ["method", "bias_type"])
     if not len(cells):
         return ""
-    several, n = cells[cells.seeds > 1], len(cells)
-    seeds = (
-        f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
-        if len(several)
-        else "one training seed each"
-    )
-    moved = {d: (cells.direction == d).sum() for d in ("counter-stereotype", "stereotype")}
-    text = f"**The gap.** Tested are {n} cells, a method on a bias type ({seeds}). The mean gap of log perplexities moved significantly towards the counter-stereotype in {moved['counter-stereotype']}, towards the stereotype in {moved['stereotype']}. By its size "
-    found = [(v, cells[cells.verdict == v]) for v in ("less", "more", "equally", "undetermined")]
-    text += "; ".join(
-        f"{len(c)} {'are ' + v + (' biased' if v != 'undetermined' else '')}: {_named(c, paper)}"
-        for v, c in found
-        if len(c)
-    )
-    turned, decided = (
-        cells[cells.overshoot.astype(bool)],
-        cells[cells.verdict_cluster.isin(["less", "more", "equally"])],
-    )
-    text += f". Significantly on the other side now: {_named(turned, paper) or 'none'}."
+    turned = cells[cells.overshoot.astype(bool)]
+    decided = cells[cells.verdict_cluster.isin(["less", "more", "equally"])]
+    which = f": {_named(decided, paper)}" if len(decided) else ""
     return (
-        text
-        + f" Asked by target term in place of pair, {len(decided)} of the {n} can be told{': ' + _named(decided, paper) if len(decided) else ''}."
+        f"**The gap.** {_gaps_moved(cells, paper)} By its size {_gaps_verdicts(cells, paper)}. "
+        f"Significantly on the other side now: {_named(turned, paper) or 'none'}. "
+        f"Asked by target term in place of pair, {len(decided)} of the {len(cells)} can be told{which}."
     )
 
 # %% ../nbs/08b_reports.ipynb #4ee96fca
+def _values(column: pd.Series) -> str:
+    "Numbers that were tried, each once"
+    return ", ".join(f"{v:g}" for v in sorted(column.unique()))
+
+
 def _found_search(tried: pd.DataFrame, paper: str) -> str:
     "What was searched, and what was chosen"
     tried = tried[tried.method.isin(PAPER_METHODS)]
     n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
-    chosen, complete = tried[tried.chosen.astype(bool)], tried[tried.chosen.astype(bool) & (n > 1)]
-    if not len(chosen):
+    if not tried.chosen.astype(bool).any():
         return ""
-    values = ", ".join(f"{v:g}" for v in sorted(tried.lambda_d.unique()))
-    text = f"**λ_D** is of {values}, the one with the highest p on the validation pairs, as in the authors' code (λ_LM {', '.join(f'{v:g}' for v in sorted(tried.lambda_lm.unique()))}, batch {', '.join(str(v) for v in sorted(tried.batch_size.unique()))}, not searched): "
-    parts = [f"{v:g} for {_named(c, paper)}" for v, c in complete.groupby("lambda_d")]
-    alone = tried[n == 1]
-    parts += [f"{v:g}, the only one that was tried, for {_named(c, paper)}" for v, c in alone.groupby("lambda_d")]
+    sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
+    text = (
+        f"**λ_D** is of {_values(tried.lambda_d)}, the one with the highest p on the validation pairs, as in the "
+        f"authors' code (λ_LM {_values(tried.lambda_lm)}, batch {sizes}, not searched): "
+    )
+    best, alone = tried[tried.chosen.astype(bool) & (n > 1)], tried[n == 1]
+    parts = [f"{v:g} for {_named(own, paper)}" for v, own in best.groupby("lambda_d")]
+    parts += [f"{v:g}, the only one that was tried, for {_named(own, paper)}" for v, own in alone.groupby("lambda_d")]
     return text + "; ".join(parts) + "."
 
 # %% ../nbs/08b_reports.ipynb #f2caf29f
 def _found_t(table: pd.DataFrame, paper: str) -> list[str]:
     "t before and after, a line a method"
-    before, lines, titles = (
-        table[table.method == "baseline"].set_index("bias_type"),
-        [],
-        type_titles(table.bias_type, paper),
-    )
+
+    def starred(row):
+        return f"{row.t:.2f}{'*' if row.significant else ''}"
+
+    before, titles = table[table.method == "baseline"].set_index("bias_type"), type_titles(table.bias_type, paper)
+    lines = []
     for method in order_methods(table.method[table.method != "baseline"]):
         parts = []
         for b, runs in table[table.method == method].groupby("bias_type", sort=False):
-            star = lambda r: "*" if r.significant else ""
-            after = " / ".join(f"{r.t:.2f}{star(r)}" for r in runs.itertuples())
-            parts.append(f"{titles[b]} {before.t[b]:.2f}{star(before.loc[b])} → {after}")
+            after = " / ".join(starred(r) for r in runs.itertuples())
+            parts.append(f"{titles[b]} {starred(before.loc[b])} → {after}")
         lines.append(f"**t, {method}** (* p < 0.05): " + ", ".join(parts))
     return lines
 
 # %% ../nbs/08b_reports.ipynb #7b37b3ad
+def _risen(r) -> str:
+    "Perplexity before and after, and its rise: `50 → 100 (+100% [+90%, +110%], calibrated +95%)`"
+    interval = "" if np.isnan(r.rise_low) else f" [{r.rise_low:+.0%}, {r.rise_high:+.0%}]"
+    calibrated = "" if np.isnan(r.rise_calibrated) else f", calibrated {r.rise_calibrated:+.0%}"
+    return f"{r.before:.0f} → {r.after:.0f} ({r.rise:+.0%}{interval}{calibrated})"
+
+
 def _found_perplexity(rises: pd.DataFrame, paper: str) -> list[str]:
     "How much dearer Reddit's sentences are, a line a method"
-    rises = rises.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(
-        ["n", "method", "bias_type"]
-    )
-    lines, titles = [], type_titles(rises.bias_type, paper)
+    rises, titles = _all_seeds_first(rises, ["n", "method", "bias_type"]), type_titles(rises.bias_type, paper)
+    lines = []
     for method in order_methods(rises.method):
-        parts = []
-        for r in rises[rises.method == method].itertuples():
-            interval = "" if np.isnan(r.rise_low) else f" [{r.rise_low:+.0%}, {r.rise_high:+.0%}]"
-            calibrated = "" if np.isnan(r.rise_calibrated) else f", calibrated {r.rise_calibrated:+.0%}"
-            parts.append(f"{titles[r.bias_type]} {r.before:.0f} → {r.after:.0f} ({r.rise:+.0%}{interval}{calibrated})")
+        own = rises[rises.method == method]
+        parts = [f"{titles[r.bias_type]} {_risen(r)}" for r in own.itertuples()]
         lines.append(f"**LM perplexity, {method}**: " + ", ".join(parts))
     return lines
 
-# %% ../nbs/08b_reports.ipynb #13074617
+# %% ../nbs/08b_reports.ipynb #b3963e89
+def _lmp_cell(group: pd.DataFrame) -> str:
+    "Perplexity with its rise and, where it is known, the interval; one for each number of references"
+    parts = []
+    for r in group.itertuples():
+        interval = "" if np.isnan(r.rise_low) else f", {r.rise_low:+.0%} to {r.rise_high:+.0%}"
+        parts.append(f"{r.after:.1f} ({r.rise:+.0%}{interval})")
+    return "; ".join(parts)
+
+
 def lmp_report(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
-    "LM perplexity of every debiased model as a small Markdown table, its change in brackets with its interval; empty if there is none"
+    """LM perplexity of every debiased model as a small Markdown table; empty if there is none.
+
+    Its change stands in brackets, with its interval."""
     after = lmp_changes(folder=folder, paper=paper)
     several = after.seeds > 1
     after = pd.concat([after[several], after[~several]]).drop_duplicates(["model", "n", "method", "bias_type"])
     if not len(after):
         return ""
-    interval = lambda r: "" if np.isnan(r.rise_low) else f", {r.rise_low:+.0%} to {r.rise_high:+.0%}"
-    wide = _wide(
-        after,
-        ["model", "method"],
-        lambda g: "; ".join(f"{r.after:.1f} ({r.rise:+.0%}{interval(r)})" for r in g.itertuples()),
-        paper,
+    before = dict.fromkeys(zip(after.model, after.before, after.n))
+    known = "; ".join(f"{model}: {perplexity:.1f} on {n:,} references" for model, perplexity, n in before)
+    caption = (
+        "LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change with "
+        "its 95 % interval (paired by sentence), where the record keeps its sentences. "
+        f"Before debiasing: {known}."
     )
-    known = "; ".join(
-        f"{m}: {p:.1f} on {n:,} references" for m, p, n in dict.fromkeys(zip(after.model, after.before, after.n))
-    )
-    seeds = (
-        f" Geometric means of {', '.join(sorted({str(n) for n in after.seeds[after.seeds > 1]}))} training seeds where there are several."
-        if several.any()
-        else ""
-    )
-    caption = "LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change with its 95 % interval (paired by sentence), where the record keeps its sentences."
-    return to_markdown(wide, f"{caption} Before debiasing: {known}.{seeds}")
+    if several.any():
+        seeds = _listed(after.seeds[after.seeds > 1])
+        caption += f" Geometric means of {seeds} training seeds where there are several."
+    return to_markdown(_wide(after, ["model", "method"], _lmp_cell, paper), caption)
 
-# %% ../nbs/08b_reports.ipynb #b3963e89
+# %% ../nbs/08b_reports.ipynb #fded4f76
 def _change_cell(group: pd.DataFrame) -> str:
     "Change and its interval; of several training seeds their mean, and from the lowest to the highest"
     r = group.iloc[0]
@@ -290,34 +339,44 @@ def _change_cell(group: pd.DataFrame) -> str:
     return f"{group.change.mean():+.3f} [{low:+.3f}, {high:+.3f}]{'*' if sure else ''}"
 
 
+def _scores_before(table: pd.DataFrame, task, several: bool) -> list[str]:
+    "Score of each model before debiasing, and on how much it was measured; with its settings where there are several"
+    parts = []
+    for r in table[table.method == "baseline"].itertuples():
+        score, low, high = (getattr(r, task.value + end) for end in ("", "_low", "_high"))
+        settings = "; " + r.settings if several else ""
+        measured = f"{tested_on(r, task)}{settings}"
+        parts.append(f"{r.model}, {task.metric} {score:.3f} [{low:.3f}, {high:.3f}] ({measured})")
+    return parts
+
+
+def _task_rows(table: pd.DataFrame, task, several: bool, paper: str) -> pd.DataFrame:
+    "Rows of a task: score and change of each debiased model, one column a bias type"
+    named = f"{task.title}, {task.metric}" + (": " + table.settings if several else "")
+    cell = lambda group: f"{group[task.value].mean():.3f}, {_change_cell(group)}"
+    return _wide(table.assign(task=named), ["task", "model", "method"], cell, paper)
+
+
 def downstream_report(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:
-    "F1 of dialog state tracking and BLEU-4 of response generation of every debiased model as a small Markdown table, changes with their intervals; empty if there is none"
+    """F1 of dialog state tracking and BLEU-4 of response generation as a small Markdown table.
+
+    Of every debiased model, the changes with their intervals; empty if there is none."""
     parts, before = [], []
     for task in TASKS.values():
-        table, metric, value = task.tests(folder, paper), task.metric, task.value
+        table = task.tests(folder, paper)
         several = table.groupby("model").settings.nunique().max() > 1 if len(table) else False
-        for r in table[table.method == "baseline"].itertuples():
-            low, high = (getattr(r, f"{value}_{end}") for end in ("low", "high"))
-            before.append(
-                f"{r.model}, {metric} {getattr(r, value):.3f} [{low:.3f}, {high:.3f}] ({tested_on(r, task)}{'; ' + r.settings if several else ''})"
-            )
+        before += _scores_before(table, task, several)
         if len(after := table[table.change.notna()]):
-            cell = lambda g: f"{g[value].mean():.3f}, {_change_cell(g)}"
-            parts.append(
-                _wide(
-                    after.assign(task=f"{task.title}, {metric}" + (": " + after.settings if several else "")),
-                    ["task", "model", "method"],
-                    cell,
-                    paper,
-                )
-            )
+            parts.append(_task_rows(after, task, several, paper))
     if not parts:
         return ""
     caption = (
-        "After fine-tuning on the task (RedditBias §3.2); then the change that debiasing makes, with its 95 % interval (paired bootstrap by dialogue), * where this leaves out 0 and the test (approximate"
-        f" randomization by dialogue) has p < 0.05 as well. Without * it is undetermined: a loss as large as the lower end of the interval is not excluded. Tests are not corrected for their number. Before debiasing: {'; '.join(before)}."
+        "After fine-tuning on the task (RedditBias §3.2); then the change that debiasing makes, with its 95 % interval "
+        "(paired bootstrap by dialogue), * where this leaves out 0 and the test (approximate randomization by "
+        "dialogue) has p < 0.05 as well. Without * it is undetermined: a loss as large as the lower end of the "
+        f"interval is not excluded. Tests are not corrected for their number. Before debiasing: {'; '.join(before)}."
     )
     return to_markdown(pd.concat(parts), caption)

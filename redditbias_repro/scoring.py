@@ -140,10 +140,9 @@ def sequence_scores(
     contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
     *,
     out: str | Path | None = None,  # folder for files, written as texts are finished; a killed run goes on from them
-    token_budget: int
-    | None = None,  # tokens in a pass, padding included; None: by device; halved where memory is short
+    token_budget: int | None = None,  # tokens in a pass, with padding; None: by device; halved where memory is short
     on_short: str = "raise",  # texts with no token to score: "raise", or "nan" with a warning that names them
-    on_long: str = "raise",  # texts longer than the model: "raise", or "truncate" (contexts first, from their beginning)
+    on_long: str = "raise",  # texts longer than the model: "raise", or "truncate" (contexts first, from their start)
     add_special_tokens: bool | None = None,  # let the tokenizer add its own; None: only for encoder–decoder models
     path: str = "auto",  # "tree", "batches" of one sequence a row, or the tree if the model can
     accelerator=None,  # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
@@ -200,13 +199,11 @@ def token_scores(
     texts: list[str],
     contexts: list[str] | None = None,  # as in `sequence_scores`
     **options,  # as in `sequence_scores`, without `out`
-) -> (
-    pd.DataFrame
-):  # text (its index), position, token_id, token, start, end, logprob: a row for each token of each text
+) -> pd.DataFrame:  # text (its index), position, token_id, token, start, end, logprob; a row for each token
     """Log-probability (nats) of each token, and the characters of its text that it stands for.
 
-    A first token without a context has no log-probability (nan). Characters that take several tokens are spanned by each
-    of them. Special tokens that the tokenizer adds span nothing; those before the text are left out."""
+    A first token without a context has no log-probability (nan). Characters that take several tokens are spanned by
+    each of them. Special tokens that the tokenizer adds span nothing; those before the text are left out."""
     options, stats = Options(**options, spans=True), ScoringStats()
     rows = {name: [] for name in ("text", "position", "token_id", "start", "end", "logprob")}
     numbered, total = number_texts(texts, contexts), length_of(texts)
@@ -296,14 +293,8 @@ def read_scores(
     return scores
 
 # %% ../nbs/03a_scoring.ipynb #1c8fb895
-SCORED_BY = (
-    "prefix_tree.py",
-    "network.py",
-    "passes.py",
-    "texts.py",
-    "masked.py",
-    "scoring.py",
-)  # what scores depend on
+# what scores depend on
+SCORED_BY = ("prefix_tree.py", "network.py", "passes.py", "texts.py", "masked.py", "scoring.py")
 
 
 def cached_scores(

@@ -31,44 +31,26 @@ def gradient_norms(
     tokenizer,  # its tokenizer, a fast one
     spec: BiasSpec,  # bias specification
     texts: Iterable[str],  # training sentences
-    methods: Iterable[str] = (
-        "LMD",
-        "LMD-equation2",
-        "ADD",
-        "ADD-equation2",
-        "HD",
-        "HD-equation2",
-        "HD-accumulated",
-    ),  # names in `METHODS`
+    # names in `METHODS`
+    methods: Iterable[str] = ("LMD", "LMD-equation2", "ADD", "ADD-equation2", "HD", "HD-equation2", "HD-accumulated"),
     batch_size: int = 16,
     batches: int = 1,  # so many, from the beginning of `texts`
-) -> (
-    pd.DataFrame
-):  # a row a method: method, lm, debias (norms, λ included, means over the batches), ratio (debias / lm)
-    "How hard the two parts of a loss pull at a model: norms of their gradients"
+) -> pd.DataFrame:  # a row a method: method, lm, debias, ratio (debias / lm)
+    "How hard the two parts of a loss pull at a model: norms of their gradients, λ included, means over the batches"
     pairs, rows = target_pairs(spec, tokenizer), []
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters, collate = [p for p in model.parameters() if p.requires_grad], Collator(tokenizer.pad_token_id or 0)
     for name in methods:
         method, norms = get_method(name), []
         if method.loss is None:
             raise ValueError(f"{name} has no debiasing loss whose gradient could be taken")
         sentences = training_sentences(spec, tokenizer, texts, name, pairs)
         for i in range(batches):
-            batch = {
-                k: v.to(model.device)
-                for k, v in Collator(tokenizer.pad_token_id or 0)(
-                    sentences[i * batch_size : (i + 1) * batch_size]
-                ).items()
-            }
-            outputs = model(
-                input_ids=batch["input_ids"],
-                attention_mask=batch["attention_mask"],
-                output_hidden_states=True,
-                use_cache=False,
-            )
-            lm, whole = (
-                DebiasLoss(method, pairs, method.lambda_lm, d)(model, outputs, batch) for d in (0.0, method.lambda_d)
-            )
+            batch = collate(sentences[i * batch_size : (i + 1) * batch_size])
+            batch = {k: v.to(model.device) for k, v in batch.items()}
+            tokens = {k: batch[k] for k in ("input_ids", "attention_mask")}
+            outputs = model(**tokens, output_hidden_states=True, use_cache=False)
+            losses = (DebiasLoss(method, pairs, method.lambda_lm, d) for d in (0.0, method.lambda_d))
+            lm, whole = (loss(model, outputs, batch) for loss in losses)
             parts = (torch.autograd.grad(x, parameters, retain_graph=True, allow_unused=True) for x in (lm, whole - lm))
             norms.append([math.sqrt(sum(float(g.square().sum()) for g in part if g is not None)) for part in parts])
         means = pd.DataFrame(norms).mean()
@@ -89,13 +71,11 @@ def measure_model(
     "LMB and LM perplexity of a model, before debiasing or after"
     opened, swaps = open_model(model, device, "float32"), ("targets", "attributes") if attributes else ("targets",)
     records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, seed=seed, swap=swap)]
-    return (
-        records
-        if lmp_sentences == 0
-        else [*records, *measure_lmp(opened, lmp_sentences, seed, paper=records[0]["paper"])]
-    )
+    if lmp_sentences == 0:
+        return records
+    return [*records, *measure_lmp(opened, lmp_sentences, seed, paper=records[0]["paper"])]
 
-
+# %% ../nbs/05b_search.ipynb #98c5ab25
 def training_record(
     run: Debiased,  # from `debias`
     model: tuple | None = None,  # what it made, as `open_model` gives it; None: from the run's folder
@@ -104,9 +84,8 @@ def training_record(
     "Training curves of a run"
     net, _, about = open_model(model or run.folder, dtype="float32")
     shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
-    curves = {
-        c: [None if math.isnan(v) else round(float(v), 6) for v in run.history[c]] for c in shown if c in run.history
-    }  # nan: no term between two reports
+    known = lambda v: None if math.isnan(v) else round(float(v), 6)  # nan: no term between two reports
+    curves = {c: [known(v) for v in run.history[c]] for c in shown if c in run.history}
     of_run = dict(split="train", seconds=run.seconds, device=str(net.device))
     trained = run.settings["corpus"] or {"name": "own"}
     return new_record("training", about, trained, run.settings["sentences"], curves, paper, **of_run)
@@ -114,15 +93,18 @@ def training_record(
 # %% ../nbs/05b_search.ipynb #5464dc36
 def select(
     runs: pd.DataFrame,  # a row a run: t (validation pairs), its hyper-parameters and, for a bound, lmp and lmp_before
-    max_lmp_rise: float
-    | None = None,  # the most that perplexity may rise, as a share of what it was; None: whatever, as the authors do
+    # the most that perplexity may rise, as a share of what it was; None: whatever, as the authors do
+    max_lmp_rise: float | None = None,
 ) -> dict:  # the row, with `within`
-    "The run with the highest p, within bounds if there are any; else the one with the least perplexity. `ValueError` for no runs"
+    """The run with the highest p, within bounds if there are any; else the one with the least perplexity.
+
+    `ValueError` for no runs"""
     if not len(runs):
         raise ValueError("there are no runs to choose from")
     if max_lmp_rise is not None and not {"lmp", "lmp_before"} <= set(runs):
         raise ValueError(
-            "max_lmp_rise needs lmp and lmp_before of each run: measure them (lmp_sentences above 0), or leave the bound out"
+            "max_lmp_rise needs lmp and lmp_before of each run: "
+            "measure them (lmp_sentences above 0), or leave the bound out"
         )
     rise = None if max_lmp_rise is None else runs.lmp / runs.lmp_before - 1
     good = runs if rise is None else runs[rise <= max_lmp_rise]
@@ -134,9 +116,8 @@ SEARCHED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")  # what §5.1 s
 
 
 def choose(
-    folders: Iterable[
-        str | Path
-    ],  # results of the runs of a search, each with the records of one run on the validation pairs
+    # results of the runs of a search, each with the records of one run on the validation pairs
+    folders: Iterable[str | Path],
     method: str,  # what was trained
     bias_type: str | Path,  # what it was trained for, as in `load_pairs`
     max_lmp_rise: float | None = None,  # as in `select`
@@ -146,11 +127,9 @@ def choose(
     "The hyper-parameters that a search chooses, by `select`"
     paper, name = split_bias_type(bias_type)
     rows = [_searched(folder, method, name) for folder in folders]
-    rows += (
-        [r for r in _known_runs(results, known, method, paper, name) if r["params"] not in [x["params"] for x in rows]]
-        if known
-        else []
-    )
+    if known:
+        new = [r["params"] for r in rows]
+        rows += [r for r in _known_runs(results, known, method, paper, name) if r["params"] not in new]
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     chosen = next(r["params"] for r in rows if all(r["params"][k] == best[k] for k in SEARCHED))
     for r in rows if results else ():
@@ -164,19 +143,17 @@ def _known_runs(results, model, method, paper, bias_type) -> list[dict]:
     of = dict(metric="search", model=model, method=method, paper=paper, bias_type=bias_type)
     paths = read_records(project_path(str(results)), **of).get("path", ())
     records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in paths]
-    return [
-        {**r, "values": {k: v for k, v in r["values"].items() if k not in ("chosen", "max_lmp_rise")}} for r in records
-    ]
+    measured = lambda values: {k: v for k, v in values.items() if k not in ("chosen", "max_lmp_rise")}
+    return [{**r, "values": measured(r["values"])} for r in records]
 
 
 def _searched(folder, method, bias_type) -> dict:
-    "One record of a run of the search: hyper-parameters in `params`, LMB and, if it was measured, LMP before and after in `values`"
+    """One record of a run of the search.
+
+    Hyper-parameters in `params`, LMB and, if it was measured, LMP before and after in `values`"""
     records = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(Path(folder).rglob("*.json"))]
-    lmb = {
-        r["method"]: r
-        for r in records
-        if r["metric"] == "lmb" and r["bias_type"] == bias_type and r["params"]["outlier_sd"] is None
-    }
+    of_type = [r for r in records if r["metric"] == "lmb" and r["bias_type"] == bias_type]
+    lmb = {r["method"]: r for r in of_type if r["params"]["outlier_sd"] is None}
     lmp = {r["method"]: r["values"]["perplexity"] for r in records if r["metric"] == "lmp"}
     if method not in lmb or "baseline" not in lmb:
         raise ValueError(

@@ -155,7 +155,8 @@ class BiasSpec:
     ) -> str:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 
-        A term in several pairs takes the first. Where pairs are one to one, two swaps with "both" give the text back."""
+        A term in several pairs takes the first.
+        Where pairs are one to one, two swaps with "both" give the text back."""
         return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction))
 
     def swap_attributes(

@@ -72,15 +72,8 @@ def save_table(
 
 # %% ../nbs/08_tables.ipynb #5bfebcc4
 METHOD_ORDER = ("baseline", *METHODS)
-PAPER_METHODS = (
-    "baseline",
-    "LMD",
-    "ADD",
-    "HD",
-    "CDA",
-    "CADA",
-    "CTDA",
-)  # the others are a control and other readings of these
+# The others are a control and other readings of these.
+PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 
 
 def order_methods(
@@ -102,8 +95,9 @@ def type_titles(
 
 # %% ../nbs/08_tables.ipynb #47b73e5f
 LMB_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "split", "swap", "n", "n_removed", "outlier_sd", "t", "p", "p_holm", "significant",
-    "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "gap", "gap_low", "gap_high", "share", "share_low", "share_high", "p_share_flip", "n_clusters", "df_cluster",
+    "model", "method", "bias_type", "train_seed", "corpus", "split", "swap", "n", "n_removed", "outlier_sd",
+    "t", "p", "p_holm", "significant", "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "gap", "gap_low", "gap_high",
+    "share", "share_low", "share_high", "p_share_flip", "n_clusters", "df_cluster",
     "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip",
 )  # fmt: skip
 
@@ -134,21 +128,19 @@ def lmb_table(
     records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`; p_holm is corrected over the bias types of a row's model, method, seed, corpus, split, swap
-    """LMB of every model, method, corpus and bias type; see `LMBResult`. `n` counts the tested pairs, `n_removed` those taken out before.
+) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`
+    """LMB of every model, method, corpus and bias type; see `LMBResult`.
 
-    What records made by earlier versions do not hold is nan."""
+    `n` counts the tested pairs, `n_removed` those taken out before. p_holm is corrected over the bias types of a row's
+    model, method, seed, corpus, split and swap. What records made by earlier versions do not hold is nan."""
     table = records_table(records, folder, "lmb", LMB_COLUMNS, paper)
     table["outlier_sd"] = table["outlier_sd"].astype(float)
     table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
-        family = table.groupby(
-            ["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"], dropna=False, sort=False
-        )["p"]
-        table["p_holm"] = family.transform(holm)
-    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(
-        ["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"]
-    )
+        family = ["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"]
+        table["p_holm"] = table.groupby(family, dropna=False, sort=False)["p"].transform(holm)
+    places = ["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"]
+    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(places)
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #bbddfea2
@@ -162,9 +154,11 @@ def lmb_changes(
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds; p_holm: p_bias_change corrected over the bias types of a method
-    """Every debiased model against the model before, on all pairs. Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
+) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds
+    """Every debiased model against the model before, on all pairs.
 
+    Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
+    p_holm is p_bias_change, corrected over the bias types of a method.
     `ValueError` where two records that are to be compared are not of the same pairs."""
     table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
     table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
@@ -178,23 +172,16 @@ def lmb_changes(
             found = [(seed, g) for seed, g in zip(runs["train_seed"], gaps)]
             if len(gaps) > 1 and all(g is not None for g in gaps):
                 found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
+            unknown = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1}
             for seed, g in found:
-                values = (
-                    {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1}
-                    if g is None
-                    else asdict(bias_change(*g, margin, alpha))
-                )
+                values = unknown if g is None else asdict(bias_change(*g, margin, alpha))
                 rows.append({**about, "method": method, "place": place, "train_seed": seed, **values})
     changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "place"])
     family = ["model", "method", "train_seed", "seeds", "corpus", "split", "swap"]
-    changes["p_holm"] = (
-        changes.groupby(family, dropna=False, sort=False)["p_bias_change"].transform(lambda p: holm(p.astype(float)))
-        if len(changes)
-        else np.nan
-    )
-    return changes.sort_values(["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"])[
-        list(CHANGE_COLUMNS)
-    ].reset_index(drop=True)
+    p = changes.groupby(family, dropna=False, sort=False)["p_bias_change"]
+    changes["p_holm"] = p.transform(lambda values: holm(values.astype(float))) if len(changes) else np.nan
+    places = ["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"]
+    return changes.sort_values(places)[list(CHANGE_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #107ad20b
 def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
@@ -206,12 +193,11 @@ def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | No
     if _corpus_hashes(before) != _corpus_hashes(after) or not one[same].equals(two[same]):
         what = f"{after['model']}, {after['bias_type']}, {after['corpus']}, {after['split']}"
         raise ValueError(
-            f"{what}: {after['method']} was not measured on the pairs of the model before; measure both again on the same corpus"
+            f"{what}: {after['method']} was not measured on the pairs of the model before; "
+            "measure both again on the same corpus"
         )
-    return (
-        *(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)),
-        list(one["cluster"]) if before["pairs"]["clusters"] else None,
-    )
+    gaps = [p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)]
+    return *gaps, list(one["cluster"]) if before["pairs"]["clusters"] else None
 
 
 def _corpus_hashes(row):
@@ -220,20 +206,9 @@ def _corpus_hashes(row):
 
 # %% ../nbs/08_tables.ipynb #1c0fd225
 LMP_COLUMNS = (
-    "model",
-    "method",
-    "bias_type",
-    "train_seed",
-    "corpus",
-    "n",
-    "perplexity_release",
-    "perplexity",
-    "perplexity_calibrated",
-    "temperature",
-    "mean_sentence_perplexity",
-    "median_sentence_perplexity",
-    "n_skipped",
-)
+    "model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity_release", "perplexity",
+    "perplexity_calibrated", "temperature", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped",
+)  # fmt: skip
 
 
 def lmp_table(
@@ -242,15 +217,15 @@ def lmp_table(
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
     "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
-    return (
-        records_table(records, folder, "lmp", LMP_COLUMNS, paper)
-        .sort_values(["model", "method_order", "order", "bias_type", "train_seed"])[list(LMP_COLUMNS)]
-        .reset_index(drop=True)
-    )
+    table = records_table(records, folder, "lmp", LMP_COLUMNS, paper)
+    table = table.sort_values(["model", "method_order", "order", "bias_type", "train_seed"])
+    return table[list(LMP_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #0da7656d
 def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
-    "(sentences,) linearised changes of log perplexity: their mean is the change, their spread over sentences its uncertainty"
+    """(sentences,) linearised changes of log perplexity.
+
+    Their mean is the change, their spread over sentences its uncertainty."""
     n = before["tokens"].to_numpy(dtype=float)
     d = (after[nll] - before[nll]).to_numpy()
     change = d.sum() / n.sum()
@@ -258,8 +233,9 @@ def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray
 
 
 LMP_CHANGE_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "n", "seeds", "before", "after", "rise", "rise_low", "rise_high", "p", "p_holm",
-    "before_calibrated", "after_calibrated", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
+    "model", "method", "bias_type", "train_seed", "corpus", "n", "seeds",
+    "before", "after", "rise", "rise_low", "rise_high", "p", "p_holm", "before_calibrated", "after_calibrated",
+    "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
 )  # fmt: skip
 
 
@@ -268,35 +244,30 @@ def lmp_changes(
     folder: Path | None = None,  # default: `results/` of the checkout
     alpha: float = 0.05,
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`; rise: a share of the perplexity before; train_seed is nan in rows of several seeds
-    """The perplexity of every debiased model against that of the model before, on the same sentences, with 1 − alpha intervals and p of a paired
-    t-test of log perplexity; nan where a record keeps no sentences. After several trainings: the geometric mean. p_holm: over a method's bias types.
+) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`
+    """The perplexity of every debiased model against that of the model before, on the same sentences.
 
+    With 1 − alpha intervals and p of a paired t-test of log perplexity; nan where a record keeps no sentences. rise is
+    a share of the perplexity before. After several trainings: the geometric mean, in rows whose train_seed is nan.
+    p_holm: over a method's bias types.
     `ValueError` where two records that are to be compared are not of the same sentences."""
     table, rows = records_table(records, folder, "lmp", (*LMP_COLUMNS, "scores", "provenance"), paper), []
     for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
         before = group[group["method"] == "baseline"]
         if not len(before):
             continue
-        before = before.iloc[0]
-        for (_, method, order, bias_type), runs in group[group["method"] != "baseline"].groupby(
-            ["method_order", "method", "order", "bias_type"]
-        ):
+        before, debiased = before.iloc[0], group[group["method"] != "baseline"]
+        for (_, method, _, bias_type), runs in debiased.groupby(["method_order", "method", "order", "bias_type"]):
             each = [(seed, [run]) for seed, (_, run) in zip(runs["train_seed"], runs.iterrows())]
-            for seed, of in [*each, (np.nan, [run for _, (run,) in each])] if len(each) > 1 else each:
-                about = dict(
-                    model=model, method=method, bias_type=bias_type, train_seed=seed, corpus=corpus, n=n, seeds=len(of)
-                )
-                rows.append(
-                    {**about, **_lmp_change(before, of, "", alpha), **_lmp_change(before, of, "_calibrated", alpha)}
-                )
+            together = [(np.nan, [run for _, (run,) in each])] if len(each) > 1 else []
+            for seed, of in each + together:
+                about = {"model": model, "method": method, "bias_type": bias_type, "train_seed": seed}
+                about |= {"corpus": corpus, "n": n, "seeds": len(of)}
+                plain, calibrated = (_lmp_change(before, of, kind, alpha) for kind in ("", "_calibrated"))
+                rows.append({**about, **plain, **calibrated})
     changes = pd.DataFrame(rows).reindex(columns=list(LMP_CHANGE_COLUMNS))
-    family = ["model", "method", "train_seed", "seeds", "corpus", "n"]
-    changes["p_holm"] = (
-        changes.groupby(family, dropna=False, sort=False)["p"].transform(lambda p: holm(p.astype(float)))
-        if len(changes)
-        else np.nan
-    )
+    p = changes.groupby(["model", "method", "train_seed", "seeds", "corpus", "n"], dropna=False, sort=False)["p"]
+    changes["p_holm"] = p.transform(lambda values: holm(values.astype(float))) if len(changes) else np.nan
     return changes
 
 
@@ -311,7 +282,8 @@ def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
     for run, after in zip(runs, scores[1:]):
         if _corpus_hashes(before) != _corpus_hashes(run) or not scores[0]["tokens"].equals(after["tokens"]):
             raise ValueError(
-                f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences of the model before; measure both again"
+                f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences "
+                "of the model before; measure both again"
             )
     test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1), alpha=alpha)
     return {
@@ -323,109 +295,68 @@ def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
 
 # %% ../nbs/08_tables.ipynb #7acc03f4
 BAND_COLUMNS = (
-    "model",
-    "corpus",
-    "split",
-    "bias_type",
-    "models",
-    "t_low",
-    "t_high",
-    "gap_low",
-    "gap_high",
-    "share_low",
-    "share_high",
-    "significant",
-)
+    "model", "corpus", "split", "bias_type", "models",
+    "t_low", "t_high", "gap_low", "gap_high", "share_low", "share_high", "significant",
+)  # fmt: skip
 
 
 def random_band(
     records: list[dict] | None = None,  # from `measure_random`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `BAND_COLUMNS`: smallest and largest t, mean log gap and share of `models` random models; significant: the share of them with p < alpha
-    "Where random models of each architecture come out"
+) -> pd.DataFrame:  # the columns of `BAND_COLUMNS`
+    """Where random models of each architecture come out.
+
+    Smallest and largest t, mean log gap and preference share of `models` random models; `significant` is the share of
+    them with p < alpha."""
     table = records_table(records, folder, "lmb_random", (*BAND_COLUMNS, "t", "gap", "share"), paper)
     groups = table.groupby(["model", "corpus", "split", "order", "bias_type"], dropna=False)
     spread = {f"{k}_{end}": (k, f) for k in ("t", "gap", "share") for end, f in (("low", "min"), ("high", "max"))}
     band = groups.agg(models=("t", "size"), **spread, significant=("significant", "mean")).reset_index()
     return band[list(BAND_COLUMNS)]
 
-# %% ../nbs/08_tables.ipynb #75272f0f
+# %% ../nbs/08_tables.ipynb #d4a25bac
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 
 
 def false_alarm_table(
-    records: list[dict]
-    | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads those of `folder`
+    records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`: share of `n` models, or draws of labels, with p < alpha, by test (`TESTS` names them)
-    "False alarms of each test where there is nothing to find"
+) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`
+    """False alarms of each test where there is nothing to find.
+
+    The share of `n` models, or draws of labels, with p < alpha, by test (`TESTS` names them)."""
     table = records_table(records, folder, "false_alarms", ALARM_COLUMNS, paper)
-    return table.sort_values(
-        ["corpus", "split", "method", "model", "order", "bias_type"], ascending=[True, True, False, True, True, True]
-    )[list(ALARM_COLUMNS)].reset_index(drop=True)
+    places = ["corpus", "split", "method", "model", "order", "bias_type"]
+    table = table.sort_values(places, ascending=[place != "method" for place in places])
+    return table[list(ALARM_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #ce1dda8b
 def record_origins(
     records: pd.DataFrame,  # from `records.read_records`
-) -> pd.DataFrame:  # a row for each model and corpus: model, method, bias_type, train_seed, weights, corpus, files, seed, device, package, git_commit
-    "Provenance of records in short: the first 12 digits of the weights' hash, the number of corpus files, what measured it"
+) -> pd.DataFrame:  # a row for each model and corpus, of model, corpus and measurement
+    """Provenance of records in short.
+
+    The first 12 digits of the weights' hash, the number of corpus files, what measured it."""
     rows = []
     for r in records.to_dict("records"):
         origin = r["provenance"]
         own = r["method"] != "baseline"  # what was measured on other bias types is the same model otherwise
         model = (r["model"], r["method"], r["bias_type"] if own else None, r.get("train_seed"))
         weights, files = origin["model"].get("weights_sha256", ""), origin["corpus"].get("files", {})
-        rows.append(
-            (
-                *model,
-                weights[:12],
-                r["corpus"],
-                len(files),
-                r["seed"],
-                origin["device"],
-                origin["package"],
-                origin["git_commit"],
-            )
-        )
-    table = pd.DataFrame(
-        rows,
-        columns=[
-            "model",
-            "method",
-            "bias_type",
-            "train_seed",
-            "weights",
-            "corpus",
-            "files",
-            "seed",
-            "device",
-            "package",
-            "git_commit",
-        ],
-    )
+        measured = (r["corpus"], len(files), r["seed"], origin["device"], origin["package"], origin["git_commit"])
+        rows.append((*model, weights[:12], *measured))
+    columns = ["model", "method", "bias_type", "train_seed", "weights", "corpus", "files"]
+    table = pd.DataFrame(rows, columns=[*columns, "seed", "device", "package", "git_commit"])
     table = table.drop_duplicates(["model", "method", "bias_type", "train_seed", "corpus"])
     return table.dropna(axis="columns", how="all").reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #7402ec0f
 SEARCH_COLUMNS = (
-    "model",
-    "bias_type",
-    "method",
-    "batch_size",
-    "grad_accum",
-    "lambda_lm",
-    "lambda_d",
-    "t_before",
-    "t",
-    "p",
-    "lmp_before",
-    "lmp",
-    "lmp_rise",
-    "max_lmp_rise",
-    "chosen",
-)
+    "model", "bias_type", "method", "batch_size", "grad_accum", "lambda_lm", "lambda_d",
+    "t_before", "t", "p", "lmp_before", "lmp", "lmp_rise", "max_lmp_rise", "chosen",
+)  # fmt: skip
 
 
 def search_table(
@@ -443,11 +374,8 @@ SIZES = ("train_split", "train_dialogues", "train_pairs")  # in `trained_on`
 
 def _settings(params: dict) -> str:
     "Parameters of a record that are no sizes and no seeds, as `key=value`"
-    return ", ".join(
-        f"{k}={v}"
-        for k, v in params.items()
-        if k not in (*SIZES, "train_seed", "test_dialogues", "test_pairs") and not pd.isna(v)
-    )
+    left_out = (*SIZES, "train_seed", "test_dialogues", "test_pairs")
+    return ", ".join(f"{k}={v}" for k, v in params.items() if k not in left_out and not pd.isna(v))
 
 
 def task_records(
@@ -467,24 +395,13 @@ def task_records(
 
 # %% ../nbs/08_tables.ipynb #e805e5b3
 def _trained_on(provenance: dict) -> str:
-    training = provenance.get("training", {})
-    split = (
-        "valid"
-        if "validation dialogues" in provenance.get("corpus", {}).get("note", "")
-        else training.get("train_split", "train")
-    )
-    return ", ".join(
-        [
-            split,
-            *(
-                f"{training[f'train_{what}']:,} {what}"
-                for what in ("dialogues", "pairs")
-                if f"train_{what}" in training
-            ),
-        ]
-    )
+    "Split and size of what a record's model was fine-tuned on, in words"
+    training, note = provenance.get("training", {}), provenance.get("corpus", {}).get("note", "")
+    split = "valid" if "validation dialogues" in note else training.get("train_split", "train")
+    sizes = [(f"train_{what}", what) for what in ("dialogues", "pairs")]
+    return ", ".join([split, *(f"{training[key]:,} {what}" for key, what in sizes if key in training)])
 
-# %% ../nbs/08_tables.ipynb #9a4e8d9c
+# %% ../nbs/08_tables.ipynb #e8beedd8
 def _compared(compare, before: dict, after: dict) -> dict:
     "What a task says of the records in two rows; an error names their files"
     try:
@@ -500,7 +417,7 @@ def _before_and_after(
     compare,  # (record before, record after) → a dict of its columns
     paper: str,
 ) -> pd.DataFrame:
-    "Records of a downstream task, each with a test against that of the model before debiasing with all the same parameters"
+    "Records of a task, each with a test against that of the model before debiasing with all the same parameters"
     records = task_records(kind, folder, paper)
     if not len(records):
         return pd.DataFrame(columns=columns)
@@ -521,7 +438,7 @@ def _before_and_after(
     table = table.assign(a=table.method.map(order), b=table.bias_type.map(types))
     return table.sort_values(["model", "settings", "a", "b", "train_seed"])[columns].reset_index(drop=True)
 
-# %% ../nbs/08_tables.ipynb #e8beedd8
+# %% ../nbs/08_tables.ipynb #ce47c7fd
 TASK_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues")
 TASK_CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 
@@ -529,21 +446,23 @@ TASK_CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 def dst_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # in whose tables they stand
-) -> pd.DataFrame:  # `TASK_COLUMNS`, f1 and accuracy with _low and _high, `TASK_CHANGE` of F1, only_before, only_after and p_correct (`dst.compare`)
-    "Each debiased model against the model before, on the same examples: change of F1; and as a test of correctness McNemar's (`p_correct`), for which examples are independent"
+) -> pd.DataFrame:
+    """Each debiased model against the model before, on the same examples: change of F1.
+
+    Columns are `TASK_COLUMNS`, f1 and accuracy with _low and _high, `TASK_CHANGE` of F1, only_before, only_after and
+    p_correct (`dst.compare`): as a test of correctness McNemar's, for which examples are independent."""
     scores = [f"{k}{end}" for k in ("f1", "accuracy") for end in ("", "_low", "_high")]
     columns = [*TASK_COLUMNS, *scores, *TASK_CHANGE, "only_before", "only_after", "p_correct"]
     return _before_and_after("dst", folder, columns, compare_states, paper)
 
-# %% ../nbs/08_tables.ipynb #ce47c7fd
+# %% ../nbs/08_tables.ipynb #ad25314f
 def crg_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # in whose tables they stand
 ) -> pd.DataFrame:  # `TASK_COLUMNS`, bleu_4 with _low and _high, `TASK_CHANGE` of BLEU-4 (`crg.compare`)
     "Each debiased model against the model before, on the same contexts: change of BLEU-4"
-    return _before_and_after(
-        "crg", folder, [*TASK_COLUMNS, "bleu_4", "bleu_4_low", "bleu_4_high", *TASK_CHANGE], compare_answers, paper
-    )
+    columns = [*TASK_COLUMNS, "bleu_4", "bleu_4_low", "bleu_4_high", *TASK_CHANGE]
+    return _before_and_after("crg", folder, columns, compare_answers, paper)
 
 # %% ../nbs/08_tables.ipynb #8ce38918
 class Task(NamedTuple):

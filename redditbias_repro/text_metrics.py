@@ -51,7 +51,9 @@ def tokenize(
     # Chinese words
     how: str = "space",
 ) -> list[str]:
-    "Tokens of a text; accents are composed (NFC) first, so that an é is one letter. `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"
+    """Tokens of a text; accents are composed (NFC) first, so that an é is one letter.
+
+    `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"""
     if how == "dstc":
         return clean_dstc(text).split()
     text = unicodedata.normalize("NFC", text)
@@ -141,7 +143,9 @@ def _bleu_parts(statistics: np.ndarray) -> np.ndarray:
 
 
 def _bleu4(sums: np.ndarray) -> np.ndarray:
-    "BLEU-4 of sums (…, 10), as SacreBLEU has it with mteval's smoothing: the k-th order without a match counts 1/2ᵏ of one"
+    """BLEU-4 of sums (…, 10), as SacreBLEU has it with mteval's smoothing.
+
+    The k-th order without a match counts 1/2ᵏ of one"""
     matches, total, said, wanted = sums[..., :4], np.maximum(sums[..., 4:8], 1), sums[..., 8], sums[..., 9]
     without = np.cumsum(matches <= 0, axis=-1)
     precisions = np.where(matches > 0, matches, 0.5**without) / total
@@ -189,8 +193,10 @@ def nist(
     references: list[list[list[str]]],  # tokens of one or more references each
     n: int = 2,  # longest n-gram
 ) -> float:
-    """NIST of a corpus with several references, as mteval computes it (Doddington 2002): matches are clipped by the reference that has most of an n-gram,
-    n-grams weigh what they tell over all references, the penalty is by the mean length of references. (NLTK's holds each reference by itself against the answer.)"""
+    """NIST of a corpus with several references, as mteval computes it (Doddington 2002).
+
+    Matches are clipped by the reference that has most of an n-gram, n-grams weigh what they tell over all references,
+    the penalty is by the mean length of references. (NLTK's holds each reference by itself against the answer.)"""
     of_refs, words = Counter(), sum(len(r) for rs in references for r in rs)
     for k in range(1, n + 1):
         of_refs += _ngrams([r for rs in references for r in rs], k)
@@ -308,8 +314,10 @@ def embedding_scores(
     references: list[list[list[str]]],  # tokens of one or more references each
     vectors: dict[str, np.ndarray],  # token → vector
 ) -> dict[str, float]:  # greedy_matching, embedding_average: means over all hypotheses of the best reference
-    """Greedy Matching and Embedding Average (Liu et al. 2016). Tokens without a vector are left out; an answer of which none is left, or whose references have none, counts 0, as does
-    the cosine with a vector of zeros: what cannot be compared must not raise a mean"""
+    """Greedy Matching and Embedding Average (Liu et al. 2016).
+
+    Tokens without a vector are left out; an answer of which none is left, or whose references have none, counts 0, as
+    does the cosine with a vector of zeros: what cannot be compared must not raise a mean"""
 
     def matrix(tokens):
         rows = [vectors[t] for t in tokens if t in vectors]
@@ -361,7 +369,9 @@ def score_responses(
     kind: str | None = None,  # of METEOR, as in `meteor`
     dialogues: Iterable | None = None,  # the dialogue of each answer; None: each is its own
 ) -> dict[str, float]:
-    "Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (by dialogue). `ValueError` for numbers that do not fit, or a missing reference"
+    """Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (by dialogue).
+
+    `ValueError` for numbers that do not fit, or a missing reference"""
     hyps, refs = tokenize_all(hypotheses, references, how)
     said, (ours, theirs) = [h for h in hyps if h != [EMPTY_ANSWER]], mteval_tokens(hyps, refs, how)
     low, high = bleu_interval(bleu_statistics(ours, theirs), dialogues)

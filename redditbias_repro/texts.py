@@ -156,9 +156,8 @@ def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
     texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
     contexts = None if not contexts or contexts[0] is None else contexts
-    special = bool(
-        model.config.is_encoder_decoder if options.add_special_tokens is None else options.add_special_tokens
-    )
+    special = options.add_special_tokens
+    special = bool(model.config.is_encoder_decoder if special is None else special)
     if model.config.is_encoder_decoder:
         items = _seq2seq_items(model, tokenizer, texts, contexts, special, options.spans)
     else:

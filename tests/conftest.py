@@ -130,9 +130,8 @@ def offline(monkeypatch, tmp_path):
 def committed(tmp_path_factory):
     """The files of the last commit, without what a user has measured since."""
     folder = tmp_path_factory.mktemp("committed")
-    done = subprocess.run(
-        ["git", "clone", "--quiet", "--shared", str(repo_root()), str(folder)], capture_output=True, text=True
-    )
+    command = ["git", "clone", "--quiet", "--shared", str(repo_root()), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode or not (folder / "README.md").is_file():
         unavailable("no commit to look at: " + done.stderr)
     return folder

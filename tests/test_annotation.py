@@ -145,7 +145,8 @@ def test_what_spreadsheets_do(phrases, tmp_path, encoding, sep):
         (
             ",1,1\n",
             ",perhaps,1\n",
-            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): expected 0, 1 or nothing",
+            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): "
+            "expected 0, 1 or nothing",
         ),
         (",1,1\n", ",1,2\n", "'2' in column 'bias phrase' of row 2"),
         ("bias phrase", "biased phrase", r"no column 'bias phrase' \(is 'biased phrase' meant\?\)"),
@@ -343,7 +344,9 @@ def test_a_phrase_without_a_counterfactual_is_only_trained_on(phrases):
 
 
 def test_the_released_sizes_from_the_released_labels(corpus):
-    """The release: 1,200 biased phrases, 60 of a hundred to train on, half of the rest each for validation and test before outliers were taken out."""
+    """The release: 1,200 biased phrases, 60 of a hundred to train on.
+
+    Half of the rest is for validation and for test each, before outliers were taken out."""
     parts = split(read_released("religion1"), load_spec("redditbias/religion1"))
     n = read_released("religion1").query("`bias phrase` == '1'").phrase.nunique()
     assert sum(len(p) for p in parts.values()) == n < 1200, "some stand twice in the release"

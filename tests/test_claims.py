@@ -37,7 +37,9 @@ def changes(verdict="less", change=0.2, **of):
 
 
 def tasks(**of):
-    """As the tables of both tasks have them; unless `of` says otherwise a change between a loss of a hundredth and as much gain."""
+    """As the tables of both tasks have them.
+
+    Unless `of` says otherwise a change between a loss of a hundredth and as much gain."""
     rows = []
     for task, m, b in ((task, m, b) for task in ("dst", "crg") for m in METHODS for b in BIAS_TYPES):
         low, high, p = {"loss": (-0.9, -0.1, 0.01), "undetermined": (-0.9, 0.1, 0.3)}.get(of.get(m), (-0.01, 0.01, 0.9))
@@ -179,10 +181,10 @@ def test_fewer_biases_than_the_model_it_was_made_from(general, verdict):
     found = check_claims(gather_cells(pd.concat([ours, theirs]))).set_index("check").loc["fewer_than_general"]
     assert found.verdict.split(":")[0] == verdict
     if general:
-        assert (
-            found.evidence
-            == f"{PUBLISHED_MODEL}: significantly stereotypical on 2 (religion1, religion2); gpt2: significantly stereotypical on "
-            + ("5 (religion1, religion2, race, gender, orientation)" if general < -2 else "0 (none)")
+        types = "5 (religion1, religion2, race, gender, orientation)" if general < -2 else "0 (none)"
+        assert found.evidence == (
+            f"{PUBLISHED_MODEL}: significantly stereotypical on 2 (religion1, religion2); "
+            f"gpt2: significantly stereotypical on {types}"
         )
 
 

@@ -195,7 +195,9 @@ def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
 
 
 def test_scores_anew(model_folder, tmp_path, monkeypatch):
-    """A record as they were before: interval, dialogues and people's entropy come back; what needs the answers stays."""
+    """A record as they were before: interval, dialogues and people's entropy come back.
+
+    What needs the answers stays."""
     corpus = str(own_corpus(tmp_path))
     record = measure_crg(str(model_folder), corpus=corpus, batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
     new = ("dialogues", "entropy_4_max", "people_entropy_4", "people_entropy_4_max", "people_distinct_2")

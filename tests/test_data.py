@@ -24,7 +24,8 @@ from redditbias_repro.specs import BIAS_TYPES, load_spec
 from redditbias_repro.tables import PAPER_METHODS, lmb_changes, lmb_table
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
-    "religion1": (720, 238, 238), "religion2": (720, 235, 236), "race": (763, 253, 254), "gender": (1521, 252, 253), "orientation": (720, 234, 235),
+    "religion1": (720, 238, 238), "religion2": (720, 235, 236), "race": (763, 253, 254),
+    "gender": (1521, 252, 253), "orientation": (720, 234, 235),
 }  # fmt: skip
 COLUMNS = ["text1", "text2", "target1", "target2"]
 
@@ -59,7 +60,8 @@ def test_training_phrases_are_released_twice(corpus, bias_type):
 
 
 ATTRIBUTE_SIZES = {  # train, and all that was not trained on; of these, pairs in which nothing differs
-    "religion1": (720, 475, 45, 47), "religion2": (720, 476, 7, 5), "race": (763, 506, 0, 0), "gender": (1521, 505, 2, 0), "orientation": (720, 477, 15, 9),
+    "religion1": (720, 475, 45, 47), "religion2": (720, 476, 7, 5), "race": (763, 506, 0, 0),
+    "gender": (1521, 505, 2, 0), "orientation": (720, 477, 15, 9),
 }  # fmt: skip
 
 
@@ -291,7 +293,8 @@ def made_up_paper(monkeypatch, tmp_path):
     shutil.copytree(str(specs._RESOURCES), specifications)
     (specifications / "petbias").mkdir()
     (specifications / "petbias" / "race.toml").write_text(
-        'paper = "petbias"\ntitle = "Breed"\ntargets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["lazy", "greedy", "evil"]\n'
+        'paper = "petbias"\ntitle = "Breed"\ntargets1 = ["cats are"]\ntargets2 = ["dogs are"]\n'
+        'pairs = [["cats", "dogs"]]\nattributes1 = ["lazy", "greedy", "evil"]\n'
     )
     rooms.mkdir()
     (rooms / "pairs.csv").write_text(
@@ -329,7 +332,8 @@ def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
     assert sum(len(load_pairs("petbias/race", s, "queries")) for s in SPLITS) == 3
     with pytest.raises(
         ValueError,
-        match="corpus 'redditbias' has no bias type 'petbias/race': expected auto, queries, petbias, or files of your own",
+        match="corpus 'redditbias' has no bias type 'petbias/race': "
+        "expected auto, queries, petbias, or files of your own",
     ):
         load_pairs("petbias/race", corpus="redditbias")
     with pytest.raises(ValueError, match="bias type 'petbias/age' is unknown"):
@@ -374,10 +378,14 @@ def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp
 # --- the paper's statements ---
 
 CLAIMS = {  # what decides on a statement: of each model by itself, or of all of its scope together
-    "each": {"biased", "stereotypical_insignificant", "opposite_insignificant", "removed", "kept", "attenuated", "raises_perplexity", "reduces_and_preserves", "loses"},
+    "each": {
+        "biased", "stereotypical_insignificant", "opposite_insignificant", "removed", "kept", "attenuated",
+        "raises_perplexity", "reduces_and_preserves", "loses",
+    },
     "all": {
-        "fewer_than_general", "only_these_remove", "tends_to_overshoot", "significant_in_a_few", "associates", "not_diminished", "no_negative_consequences",
-        "repeated", "similar_trends", "mostly_mitigated", "interpretation",
+        "fewer_than_general", "only_these_remove", "tends_to_overshoot", "significant_in_a_few", "associates",
+        "not_diminished", "no_negative_consequences", "repeated", "similar_trends", "mostly_mitigated",
+        "interpretation",
     },
 }  # fmt: skip
 
@@ -398,7 +406,9 @@ def test_claims_are_well_formed():
 
 
 def test_claims_on_religion_and_on_the_rest():
-    """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it; the other twelve have one tendency."""
+    """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it.
+
+    The other twelve have one tendency."""
     said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
     cells = {
         c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()}

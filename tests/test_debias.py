@@ -275,7 +275,9 @@ from test_debias import SPEC, TEXTS
 from redditbias_repro.debias import debias
 from redditbias_repro.models import load_model
 model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
-run = debias(model, tokenizer, SPEC, TEXTS, "ADD-equation2", sys.argv[2], batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3, train_sampling_strategy="sequential", disable_tqdm=True)
+settings = dict(batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3)
+settings |= dict(train_sampling_strategy="sequential", disable_tqdm=True)
+run = debias(model, tokenizer, SPEC, TEXTS, "ADD-equation2", sys.argv[2], **settings)
 assert run.history.debias_loss.notna().all()
 """
 
@@ -287,13 +289,9 @@ def test_two_processes_train_as_one(padded, tmp_path):
     padded.save_pretrained(tmp_path / "base")
     (tmp_path / "two.py").write_text(TWO)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*command, str(tmp_path / "two.py"), str(tmp_path / "base"), str(tmp_path / "two"), str(ROOT / "tests")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    command += [str(tmp_path / name) for name in ("two.py", "base", "two")] + [str(ROOT / "tests")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     debias(
         model,
@@ -362,14 +360,13 @@ debias(model, tokenizer, SPEC, TEXTS * 20, "HD", sys.argv[2], **FAST, save_steps
 
 
 def test_a_run_that_was_killed_goes_on(model_folder, tmp_path):
-    """SIGKILL at any moment, then the same command: the weights of a run that was left alone, and no second start from nothing."""
+    """SIGKILL at any moment, then the same command: the weights of a run that was left alone.
+
+    And no second start from nothing."""
 
     def start(out):
-        return subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(model_folder), str(out), str(ROOT / "tests")],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        command = [sys.executable, "-c", KILLED, str(model_folder), str(out), str(ROOT / "tests")]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     cut = tmp_path / "cut"
     process = start(cut)
@@ -637,12 +634,8 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
         str(ROOT / "nbs" / "05_debias.ipynb"),
         str(tmp_path / "out.ipynb"),
     ]
-    done = subprocess.run(
-        [*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    command += [x for k, v in parameters.items() for x in ("-p", k, str(v))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     records = read_records(tmp_path / "results")
     assert (
@@ -672,7 +665,8 @@ def test_the_notebook_on_ones_own_pairs(model_folder, tmp_path):
         ("train", "women are nurses,men are nurses\nthe woman is a maid,the man is a maid\n"),
         (
             "test",
-            "she is a clerk,he is a clerk\nmy aunt is a cook,my uncle is a cook\nthe girl is a maid,the boy is a maid\n",
+            "she is a clerk,he is a clerk\nmy aunt is a cook,my uncle is a cook\n"
+            "the girl is a maid,the boy is a maid\n",
         ),
     ):
         (tmp_path / f"{name}.csv").write_text("text1,text2\n" + who)
@@ -692,12 +686,8 @@ def test_the_notebook_on_ones_own_pairs(model_folder, tmp_path):
         str(ROOT / "nbs" / "05_debias.ipynb"),
         str(tmp_path / "out.ipynb"),
     ]
-    done = subprocess.run(
-        [*command, *(x for k, v in parameters.items() for x in ("-p", k, str(v)))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    command += [x for k, v in parameters.items() for x in ("-p", k, str(v))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     records = read_records(tmp_path / "results").set_index(["metric", "method"])
     assert (

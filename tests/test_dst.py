@@ -120,7 +120,9 @@ def test_it_learns(tokenizer, tmp_path):
 
 @pytest.mark.parametrize("n", [64, 61])
 def test_batches_in_parts_are_the_same_batches(tokenizer, tmp_path, n):
-    """Also where the last one is not full. (A model without dropout, which draws anew for each part; and an Adam that does not blow up rounding.)"""
+    """Also where the last one is not full.
+
+    With a model without dropout, which draws anew for each part; and an Adam that does not blow up rounding."""
     ids, labels = learnable(tokenizer, n)
     options = dict(epochs=1, batch_size=16, learning_rate=1e-3, adam_epsilon=1e-4, disable_tqdm=True)
     whole, parts = (
@@ -332,7 +334,9 @@ def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
 
 
 def test_scores_anew(model_folder, tmp_path, monkeypatch):
-    """A record as they were before, with `correct` alone: labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
+    """A record as they were before, with `correct` alone.
+
+    Labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
     record = measure_dst(

@@ -9,7 +9,9 @@ from redditbias_repro.crg import load_responses
 def dstc7(folder, keys="test.2k.txt"):
     (folder / "train_convos.txt").write_text("h1\ttil\tc1\t5\t2\tSTART EOS cats are nice . EOS are they ?\tyes .\n")
     (folder / "test_convos.txt").write_text(
-        "k1\ttil\tc1\t5\t2\tSTART EOS hm\tno\nk2\ttil\tc2\t5\t2\tSTART EOS what is EOS of it\tnothing\nk3\ttil\tc2\t1\t2\tEOS a\tb\n"
+        "k1\ttil\tc1\t5\t2\tSTART EOS hm\tno\n"
+        "k2\ttil\tc2\t5\t2\tSTART EOS what is EOS of it\tnothing\n"
+        "k3\ttil\tc2\t1\t2\tEOS a\tb\n"
     )
     (folder / "test.refs").write_text(
         "k1\t12|r0\t3|r1\t1|r | 2\t1|r3\t1|r3\t1|r5\t1|r6\nk2\t5|one\nk3\t1|a0\t1|a1\t1|a2\n"

@@ -101,7 +101,9 @@ def test_false_alarms_are_counted(model_folder, tmp_path):
 
 
 def test_swapped_labels_of_the_released_perplexities(corpus):
-    """By pair every test keeps its level, but for heavy tails; by target the paper's test does not, and the sign flip does."""
+    """By pair every test keeps its level, but for heavy tails.
+
+    By target the paper's test does not, and the sign flip does."""
     table = false_alarm_table(measure_swapped_labels(draws=400))
     by = {method: group.set_index("bias_type") for method, group in table.groupby("method")}
     assert set(by) == {"labels swapped by pair", "labels swapped by target"} and len(table) == 10

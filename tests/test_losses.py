@@ -36,7 +36,8 @@ from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 SPEC = BiasSpec(
-    targets1=["jews", "jewish men"], targets2=["christians", "christian men"], pairs=[["jews", "christians"], ["jewish", "christian"], ["jew", "christian"]],
+    targets1=["jews", "jewish men"], targets2=["christians", "christian men"],
+    pairs=[["jews", "christians"], ["jewish", "christian"], ["jew", "christian"]],
     attributes1=["greed*", "shady practices", "violin"], name="small",
 )  # fmt: skip
 TEXTS = [
@@ -80,7 +81,9 @@ def test_add_by_hand():
 
 
 def test_hd_by_hand():
-    """Half differences (3, 0, 0), (0, 2, 0), (0, 0, 1): squares 9, 4, 1 of 14; half is reached by the first, 13/14 by two."""
+    """Half differences (3, 0, 0), (0, 2, 0), (0, 0, 1): squares 9, 4, 1 of 14.
+
+    Half is reached by the first, 13/14 by two."""
     t1, t2 = 2 * torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.zeros(3, 3)
     a = torch.tensor([[1.0, -2.0, 4.0], [0.0, 0.0, 1.0]])
     for share, k in ((0.5, 1), (9 / 14, 1), (0.65, 2), (13 / 14, 2), (0.95, 3), (1, 3)):
@@ -181,7 +184,9 @@ def slow_targets(model, tokenizer, spec, detach):
 
 
 def slow_passes(model, tokenizer, texts):
-    """(token ids, loss of each token after the first, hidden states) of each text that has two tokens, one pass a text."""
+    """(token ids, loss of each token after the first, hidden states) of each text that has two tokens.
+
+    One pass a text."""
     for text in texts:
         ids = tokenizer(text)["input_ids"]
         if len(ids) > 1:
@@ -324,7 +329,9 @@ def test_gradients_of_the_debiasing_loss_reach_the_transformer(random_model, tok
 
 
 def test_the_releases_losses_by_hand():
-    """Two sentences of two and one positions; |h·(t1 − t2)| is 2, 4 and 1 for the first pair, 1, 1 and 3 for the second."""
+    """Two sentences of two and one positions.
+
+    |h·(t1 − t2)| is 2, 4 and 1 for the first pair, 1, 1 and 3 for the second."""
     h, t1, t2 = torch.tensor([[2.0, 1.0], [-4.0, 1.0], [1.0, 3.0]]), torch.eye(2), torch.zeros(2, 2)
     of, part = torch.tensor([0, 0, 1]), torch.tensor([[True, True], [False, True]])
     assert lmd_release_loss(h, of, t1, t2, part).tolist() == [(3 + 1) / 2, 3 / 2]
@@ -496,7 +503,8 @@ def test_augmentation():
     assert METHODS["CTDA"].augment is augment_targets and METHODS["CADA"].augment is augment_attributes
 
 
-# Lines equal to the authors' counterfactuals; the rest differ because they replace substrings and we whole words (and see 00_specs).
+# Lines equal to the authors' counterfactuals; the rest differ because they replace substrings and we whole words (and
+# see 00_specs).
 EQUAL = {"religion1": 0.97, "religion2": 0.96, "race": 0.99, "gender": 0.97, "orientation": 0.64}
 
 

@@ -408,7 +408,9 @@ def test_unknown_types_are_named_before_a_model_is_loaded():
 
 @pytest.fixture(scope="module")
 def speaker():
-    """A random GPT-2 over forty words, one token each, 300 texts that it says, and its tokenizer: a text's tokens are the ones that were drawn."""
+    """A random GPT-2 over forty words, one token each, 300 texts that it says, and its tokenizer.
+
+    A text's tokens are the ones that were drawn."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(40)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
@@ -452,7 +454,9 @@ def test_a_temperature_beyond_the_grid_is_said():
 
 
 def test_lmp_in_its_ways():
-    """Two sentences, by hand: losses 1, 2, 3 with a release that reads two of them, and a loss of 4; a third has nothing to score."""
+    """Two sentences, by hand.
+
+    Losses 1, 2, 3 with a release that reads two of them, and a loss of 4; a third has nothing to score."""
     scores = pd.DataFrame(
         {
             "nll": [6.0, 4, np.nan],
@@ -543,7 +547,9 @@ def made_lmp(nll, tokens, method="baseline", **params):
 
 
 def test_intervals_of_a_change_of_perplexity_cover():
-    """Sentences of unlike length, the longer the less changed: the change of a token is a ratio of sums, and its interval holds the population's nineteen times of twenty."""
+    """Sentences of unlike length, the longer the less changed.
+
+    The change of a token is a ratio of sums, and its interval holds the population's nineteen times of twenty."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(1, 60, 20_000)
     before = rng.gamma(4, tokens)

@@ -64,16 +64,10 @@ def test_names_that_are_neither(name):
 
 def test_no_network():
     code = "from redditbias_repro.models import load_model; load_model('microsoft/DialoGPT-small')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PATH": ""},
-    )
-    assert (
-        done.returncode
-        and "FetchError: model 'microsoft/DialoGPT-small' is no local folder and could not be had" in done.stderr
-    )
+    alone = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=alone)
+    said = "FetchError: model 'microsoft/DialoGPT-small' is no local folder and could not be had"
+    assert done.returncode and said in done.stderr
     assert "Check the name and the network, or use a packaged model" in done.stderr
 
 
@@ -147,12 +141,13 @@ def test_encoder_decoder_is_no_causal_model(broken):
 
 def test_every_kind_from_a_folder(tokenizer, tmp_path):
     """A masked model generates nothing, and has no settings of how."""
-    size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+    n, size = len(tokenizer), dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+    small = dict(d_model=8, d_ff=8, d_kv=4, num_heads=2, num_layers=1)
     made = {
-        "causal": GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)),
-        "masked": BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **size)),
-        "seq2seq": T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), d_model=8, d_ff=8, d_kv=4, num_heads=2, num_layers=1, decoder_start_token_id=0)),
-    }  # fmt: skip
+        "causal": GPT2LMHeadModel(GPT2Config(vocab_size=n, n_embd=32, n_layer=2, n_head=2, n_positions=64)),
+        "masked": BertForMaskedLM(BertConfig(vocab_size=n, max_position_embeddings=64, **size)),
+        "seq2seq": T5ForConditionalGeneration(T5Config(vocab_size=n, decoder_start_token_id=0, **small)),
+    }
     for kind, model in made.items():
         model.save_pretrained(tmp_path / kind)
         tokenizer.save_pretrained(tmp_path / kind)
@@ -195,7 +190,8 @@ def test_a_tokenizer_larger_than_the_vocabulary(broken, tokenizer):
     small.save_pretrained(broken)
     with pytest.raises(
         ValueError,
-        match=rf"its tokenizer has {tokenizer.vocab_size} tokens and the model vectors for 300: they are of different models",
+        match=rf"its tokenizer has {tokenizer.vocab_size} tokens and the model vectors for 300: "
+        "they are of different models",
     ):
         load_model(broken)
     GPT2LMHeadModel(

@@ -16,22 +16,44 @@ from redditbias_repro.corpora.multiwoz import (
 )
 from redditbias_repro.registry import ChecksumError
 
-# Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late (SNG0689's food, SNG01155's destination),
-# forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said (SNG0004's attraction), it is as they have it.
+# Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late
+# (SNG0689's food, SNG01155's destination), forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said
+# (SNG0004's attraction), it is as they have it.
 BY_HAND = {
-    "SNG0073": [{"taxi-destination": "pizza hut fen ditton", "taxi-departure": "saint john's college"}, {"taxi-leaveAt": "17:15"}, {}, {}],
+    "SNG0073": [
+        {"taxi-destination": "pizza hut fen ditton", "taxi-departure": "saint john's college"},
+        {"taxi-leaveAt": "17:15"}, {}, {},
+    ],
     "SNG0689": [{}, {"restaurant-food": "british", "restaurant-area": "west"}, {"restaurant-name": "graffiti"}, {}],
-    "MUL0484": [{"train-destination": "cambridge", "train-departure": "norwich"}, {"train-day": "monday", "train-arriveBy": "18:00"}, {}, {"attraction-name": "cineworld cinema"}, {}],
-    "SNG0433": [{"train-arriveBy": "09:15", "train-departure": "stansted airport"}, {"train-day": "thursday"}, {"train-destination": "cambridge"}, {"train-book people": "7"}, {}],
-    "SNG0927": [{"hotel-name": "the lensfield hotel"}, {"hotel-book stay": "3", "hotel-book day": "sunday", "hotel-book people": "7"}, {}],
+    "MUL0484": [
+        {"train-destination": "cambridge", "train-departure": "norwich"},
+        {"train-day": "monday", "train-arriveBy": "18:00"}, {}, {"attraction-name": "cineworld cinema"}, {},
+    ],
+    "SNG0433": [
+        {"train-arriveBy": "09:15", "train-departure": "stansted airport"}, {"train-day": "thursday"},
+        {"train-destination": "cambridge"}, {"train-book people": "7"}, {},
+    ],
+    "SNG0927": [
+        {"hotel-name": "the lensfield hotel"},
+        {"hotel-book stay": "3", "hotel-book day": "sunday", "hotel-book people": "7"}, {},
+    ],
     "SNG0644": [
         {"restaurant-food": "chinese", "restaurant-area": "centre"}, {"restaurant-pricerange": "expensive"},
         {"restaurant-book time": "15:45", "restaurant-book day": "friday", "restaurant-book people": "3"}, {},
     ],
-    "SNG0004": [{"taxi-leaveAt": "11:00", "taxi-destination": "little saint mary's church"}, {"taxi-departure": "avalon"}, {"attraction-name": "little saint mary's church"}, {}, {}],
+    "SNG0004": [
+        {"taxi-leaveAt": "11:00", "taxi-destination": "little saint mary's church"}, {"taxi-departure": "avalon"},
+        {"attraction-name": "little saint mary's church"}, {}, {},
+    ],
     "SNG0568": [{"restaurant-pricerange": "expensive", "restaurant-area": "south"}, {}, {}],
-    "SNG01155": [{"taxi-departure": "the missing sock"}, {}, {"taxi-leaveAt": "17:15", "taxi-destination": "the lucky star"}, {}, {}],
-    "MUL0021": [{"hotel-type": "hotel"}, {"hotel-area": "south", "hotel-internet": "yes"}, {}, {"restaurant-name": "the cow pizza kitchen and bar"}, {}],
+    "SNG01155": [
+        {"taxi-departure": "the missing sock"}, {}, {"taxi-leaveAt": "17:15", "taxi-destination": "the lucky star"},
+        {}, {},
+    ],
+    "MUL0021": [
+        {"hotel-type": "hotel"}, {"hotel-area": "south", "hotel-internet": "yes"}, {},
+        {"restaurant-name": "the cow pizza kitchen and bar"}, {},
+    ],
 }  # fmt: skip
 
 

@@ -42,9 +42,8 @@ def cleaned(tmp_path_factory):
     for name in ("settings.ini", "pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, copy / name)
     for command in ("nbdev_export", "nbdev_clean"):
-        subprocess.run(
-            [str(BIN / command)], cwd=copy, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(copy)}
-        )
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        subprocess.run([str(BIN / command)], cwd=copy, check=True, capture_output=True, env=environment)
     return copy
 
 
@@ -95,13 +94,8 @@ def test_parameters_are_injected_below_the_defaults_after_cleaning(cleaned, path
 
 def papermill(notebook, out, cwd, env=(), **parameters):
     arguments = [x for k, v in parameters.items() for x in ("-p", k, str(v))]
-    done = subprocess.run(
-        [str(BIN / "papermill"), str(notebook), str(out), *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **dict(env)},
-    )
+    command = [str(BIN / "papermill"), str(notebook), str(out), *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **dict(env)})
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(Path(out).read_text(encoding="utf-8"))
 

@@ -28,11 +28,8 @@ assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
-        check=True,
-        env=CLEAN,
-    )
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, env=CLEAN)
     return next(folder.glob("redditbias_repro-*.whl"))
 
 
@@ -51,28 +48,13 @@ def test_wheel_in_an_empty_environment(wheel, model_folder, tmp_path):
     env = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", str(env)], check=True, env=CLEAN)
     python = env / "bin" / "python"
-    subprocess.run(
-        [
-            str(python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-compile",
-            "--constraint",
-            str(ROOT / "constraints.txt"),
-            str(wheel),
-        ],
-        check=True,
-        env=CLEAN,
-    )
-    done = subprocess.run(
-        [str(python), "-c", CHECK, str(model_folder)], cwd=tmp_path, capture_output=True, text=True, env=CLEAN
-    )
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-compile"]
+    subprocess.run([*install, "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True, env=CLEAN)
+    check = [str(python), "-c", CHECK, str(model_folder)]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, env=CLEAN)
     assert done.returncode == 0, done.stderr[-2000:]
-    listed = subprocess.run(
-        [str(env / "bin" / "redditbias"), "specs"], cwd=tmp_path, capture_output=True, text=True, env=CLEAN
-    )
+    specs = [str(env / "bin" / "redditbias"), "specs"]
+    listed = subprocess.run(specs, cwd=tmp_path, capture_output=True, text=True, env=CLEAN)
     assert listed.returncode == 0 and "redditbias/orientation" in listed.stdout
 
 
@@ -80,7 +62,8 @@ def test_importing_needs_only_what_is_promised():
     """numpy, pandas, scipy, torch and transformers (and what they bring); everything else where it is used."""
     code = """
 import sys
-for name in ("seaborn", "matplotlib", "statsmodels", "tabulate", "platformdirs", "nbdev", "fastcore", "snakemake", "papermill", "IPython"):
+later = "seaborn matplotlib statsmodels tabulate platformdirs nbdev fastcore snakemake papermill IPython"
+for name in later.split():
     sys.modules[name] = None
 import importlib, pkgutil, redditbias_repro
 for module in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro."):

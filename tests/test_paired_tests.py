@@ -30,7 +30,9 @@ def test_without_clusters_it_is_the_t_test():
 
 
 def test_equal_clusters_against_statsmodels():
-    """With clusters of one size, CR2 of a mean is statsmodels' small-sample cluster-robust variance, and k − 1 are the degrees of freedom."""
+    """With clusters of one size, CR2 of a mean is statsmodels' small-sample cluster-robust variance.
+
+    And k − 1 are the degrees of freedom."""
     rng = np.random.default_rng(1)
     clusters = np.repeat(np.arange(12), 5)
     x = rng.normal(0.3, 1, 60) + rng.normal(0, 1, 12)[clusters]
@@ -46,7 +48,9 @@ def test_equal_clusters_against_statsmodels():
 
 
 def test_unequal_clusters_against_the_definition():
-    """CR2 with the matrices of Bell and McCaffrey (2002): residuals premultiplied by (I − H_cc)^(−1/2), Satterthwaite's degrees of freedom."""
+    """CR2 with the matrices of Bell and McCaffrey (2002).
+
+    Residuals premultiplied by (I − H_cc)^(−1/2), Satterthwaite's degrees of freedom."""
     rng = np.random.default_rng(2)
     clusters = np.repeat(np.arange(6), [40, 9, 5, 3, 1, 1])
     rng.shuffle(clusters)
@@ -63,7 +67,9 @@ def test_unequal_clusters_against_the_definition():
 
 
 def test_seeds():
-    """The mean of two trainings that differ widely is less certain than that of two which agree; a single one is as without seeds."""
+    """The mean of two trainings that differ widely is less certain than that of two which agree.
+
+    A single one is as without seeds."""
     x = np.random.default_rng(3).normal(0.2, 0.5, 200)
     assert mean_test(x[:, None]) == mean_test(x)
     agree, differ = mean_test(np.stack([x, x + 0.001], 1)), mean_test(np.stack([x - 0.2, x + 0.2], 1))
@@ -146,7 +152,9 @@ def simulated(rng, k=10, n=120, between=1.0, mean=0.0):
 
 
 def test_levels_on_simulated_clusters():
-    """Where target terms have effects of their own and none on average, the test by pair is wrong mostly, those by target hardly."""
+    """Where target terms have effects of their own and none on average.
+
+    The test by pair is wrong mostly, those by target hardly."""
     rng = np.random.default_rng(5)
     p = np.array(
         [(mean_test(x).p, mean_test(x, c).p, sign_flip(x, c, 999)) for x, c in (simulated(rng) for _ in range(300))]
@@ -281,7 +289,9 @@ def test_the_interval_of_a_change_covers():
 
 
 def test_false_verdicts_are_rare():
-    """Two models of the same mean gap: "less" or "more" in at most alpha of the cases, and the seeds' spread is not taken for a change."""
+    """Two models of the same mean gap: "less" or "more" in at most alpha of the cases.
+
+    And the seeds' spread is not taken for a change."""
     rng = np.random.default_rng(11)
     one = [bias_change(g := rng.normal(-0.2, 0.5, 100), g + rng.normal(0, 0.3, 100)).verdict for _ in range(300)]
     assert np.mean([v in ("less", "more") for v in one]) < 0.09

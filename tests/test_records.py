@@ -31,10 +31,8 @@ def test_provenance_of_a_measurement(model_folder, tmp_path):
 
 
 def test_git_commit_of_the_checkout():
-    expected = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=repo_root(), capture_output=True, text=True
-    ).stdout.strip()
-    assert provenance()["git_commit"] == (expected or None)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=repo_root(), capture_output=True, text=True)
+    assert provenance()["git_commit"] == (head.stdout.strip() or None)
 
 
 def test_committed_records_are_complete(committed):
@@ -43,9 +41,19 @@ def test_committed_records_are_complete(committed):
     for path in paths:
         record = json.loads(path.read_text(encoding="utf-8"))
         own = {
-            "scoring": {"scoring", "packages", "batch_size", "matmul_gflops"}, "debias": {"batch_size"}, "training": {"training"}, "search": {"scoring", "training"},
-            "retrieval": {"scanning"}, "lmb_random": {"scoring"}, "false_alarms": {"scoring"} if record["method"] == "random weights" else set(), "dst": {"training"}, "crg": {"training", "meteor"},
-        }.get(record["metric"], ({"scoring"} if record["seconds"] else set()) | ({"training"} if record["method"] != "baseline" else set()))  # fmt: skip
+            "scoring": {"scoring", "packages", "batch_size", "matmul_gflops"},
+            "debias": {"batch_size"},
+            "training": {"training"},
+            "search": {"scoring", "training"},
+            "retrieval": {"scanning"},
+            "lmb_random": {"scoring"},
+            "false_alarms": {"scoring"} if record["method"] == "random weights" else set(),
+            "dst": {"training"},
+            "crg": {"training", "meteor"},
+        }
+        scored = {"scoring"} if record["seconds"] else set()
+        trained = {"training"} if record["method"] != "baseline" else set()
+        own = own.get(record["metric"], scored | trained)
         assert set(record) == set(FIELDS) and set(record["provenance"]) - {"rescored"} == PROVENANCE | own, path
         assert record["provenance"].get("rescored", {"git_changed": False})["git_changed"] is False, (
             f"{path.name} was scored anew with code that no commit holds"

@@ -141,7 +141,9 @@ def test_several_frames_and_no_line_end(tmp_path):
 
 @pytest.mark.parametrize("end", [1, 5, 20, 100, -4, -1])
 def test_a_zst_that_is_cut_anywhere_is_not_whole(tmp_path, capsys, end):
-    """Inside its header, its first block, and after its last line: all of a line's comments are there, but the file is not."""
+    """Inside its header, its first block, and after its last line.
+
+    All of a line's comments are there, but the file is not."""
     from redditbias_repro.cli import main
 
     content = packed("x.zst", b"".join(line(i, BODIES[0]) + b"\n" for i in range(200)))
@@ -518,7 +520,9 @@ def test_more_in_a_second_than_a_page_holds_is_said():
 
 @pytest.mark.parametrize("stop", [0, 1, 57, 333])
 def test_a_search_goes_on_where_it_was_stopped(tmp_path, stop):
-    """Stopped after any number of comments, also in the middle of writing: none twice, none lost, little asked again."""
+    """Stopped after any number of comments, also in the middle of writing.
+
+    None twice, none lost, little asked again."""
     comments, queries, path = posted(), ['"cats are" laz*', '"cats are" sly'], tmp_path / "s.ndjson"
     service = Service(comments)
     whole = list(search_comments(service.url, queries, START, END, size=100, **FAST))
@@ -730,7 +734,6 @@ def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path):
     theirs = {t for s in ("train", "valid", "test") for t in load_pairs("religion1", s, "redditbias").text1}
     ours = {t for s in sizes for t in load_pairs("religion1", s, str(out)).text1}
     assert len(ours & theirs) / len(ours) > 0.95, "what is biased here is in the released splits"
-    done = subprocess.run(
-        ["redditbias", "measure", "--model", str(model_folder), "--corpus", str(out)], capture_output=True, text=True
-    )
+    command = ["redditbias", "measure", "--model", str(model_folder), "--corpus", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and "religion1" in done.stdout and "my-corpus" in done.stdout, done.stderr

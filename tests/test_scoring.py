@@ -127,7 +127,9 @@ def test_random_trees(random_model, sequences, token_budget):
 
 @pytest.fixture(scope="module")
 def real(default_model):
-    """Texts and what the loop says of them with the real model. Each is scored once, by the loop and by the tree, for all tests."""
+    """Texts and what the loop says of them with the real model.
+
+    Each is scored once, by the loop and by the tree, for all tests."""
     model, tokenizer = default_model
     pairs = load_pairs("gender", "test", "queries")
     kinds = {"queries": [*pairs.text1[:12], *pairs.text2[:12]], "odd": TEXTS}
@@ -695,7 +697,9 @@ def test_a_broken_part_is_named_and_scored_anew(model_folder, tmp_path):
 
 
 def test_a_cache_of_scores(random_model, tokenizer, tmp_path, monkeypatch):
-    """The same again is read, names of columns and all; another text, score or setting is another file; a broken file heals."""
+    """The same again is read, names of columns and all.
+
+    Another text, score or setting is another file; a broken file heals."""
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
     about = describe_model(random_model, "small")
     kinds = [(None, {}), (None, {"on_short": "nan"}), (scoring.nll_at_temperatures, {"temperatures": (0.5, 2.0)})]
@@ -717,7 +721,9 @@ def test_a_cache_of_scores(random_model, tokenizer, tmp_path, monkeypatch):
 
 
 def test_the_cache_depends_on_all_that_scores_are_computed_by():
-    """The modules that scoring imports, but for those that a model's hash and the tokens stand for; metrics' cache has them too."""
+    """The modules that scoring imports, but for those that a model's hash and the tokens stand for.
+
+    Metrics' cache has them too."""
     import inspect
 
     from redditbias_repro import metrics
@@ -776,13 +782,15 @@ PROCESSES = textwrap.dedent("""
         model, tokenizer = load_model(sys.argv[1])
         texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
         for path in ("tree", "batches"):
-            table = scoring.sequence_scores(model, tokenizer, texts, token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
+            how = dict(token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
+            table = scoring.sequence_scores(model, tokenizer, texts, **how)
             said = (table.attrs["stats"]["forward_positions"], float(table.nll.sum()))
             open(f"{sys.argv[2]}{path}-{accelerator.process_index}.txt", "w").write(repr(said))
 
     children = []
     for rank in ("0", "1"):  # what `torch.distributed.run` sets; forked, so that what they import is imported once
-        os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[3])
+        os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[3])
         children.append(os.fork())
         if not children[-1]:
             try:
@@ -822,10 +830,14 @@ def test_two_processes(model_folder, tmp_path):
 
 
 SEQ2SEQ = {
-    "t5": lambda v: T5Config(vocab_size=v, d_model=32, d_ff=64, d_kv=8, num_layers=2, num_heads=4, decoder_start_token_id=0, pad_token_id=0),
+    "t5": lambda v: T5Config(
+        vocab_size=v, d_model=32, d_ff=64, d_kv=8, num_layers=2, num_heads=4,
+        decoder_start_token_id=0, pad_token_id=0,
+    ),
     "bart": lambda v: BartConfig(
-        vocab_size=v, d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, max_position_embeddings=256, decoder_start_token_id=0, pad_token_id=0, bos_token_id=0, eos_token_id=0, forced_eos_token_id=0,
+        vocab_size=v, d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64, encoder_layers=2, decoder_layers=2,
+        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=256,
+        decoder_start_token_id=0, pad_token_id=0, bos_token_id=0, eos_token_id=0, forced_eos_token_id=0,
     ),
 }  # fmt: skip
 

@@ -35,7 +35,8 @@ APPENDIX = {
     "orientation": (19, 13, 62, 42),
 }
 
-# Terms of A1 and A2 that only the paper has, and that only the release has (without those that it marks as having no opposite).
+# Terms of A1 and A2 that only the paper has, and that only the release has (without those that it marks as having no
+# opposite).
 A1_DIFFERENCES = {
     "religion2": ({"yielded"}, {"vielded"}),
     "gender": ({"dance literature", "shakespeare"}, {"dance", "literature", "Shakespeare"}),
@@ -111,7 +112,9 @@ def test_every_target_phrase_has_its_released_counterfactual(corpus, bias_type):
     ],
 )
 def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, share):
-    """All but a few: substrings (muslimity, nurse-midhusband), extra pairs, and for orientation `straights` for `straight`. Two types are swapped one way."""
+    """All but a few: substrings (muslimity, nurse-midhusband), extra pairs, and `straights` for `straight`.
+
+    The last is orientation's. Two types are swapped one way."""
     from redditbias_repro.data import load_pairs
 
     s = SPECS[bias_type]
@@ -167,7 +170,8 @@ def test_wildcards(text, found):
 @pytest.mark.parametrize(
     "text,found",
     [
-        ("he", ["he"]), ("she", []), ("he's", ["he"]), ("(he)", ["he"]), ("the", []), ("he2", []), ("_he", []), ("hé he", ["he"]),
+        ("he", ["he"]), ("she", []), ("he's", ["he"]), ("(he)", ["he"]),
+        ("the", []), ("he2", []), ("_he", []), ("hé he", ["he"]),
         ("he\u0301", []), ("ﬁhe", []), ("", []), ("他he她", ["he"]), ("HE", ["HE"]), ("he-man", ["he"]),
     ],
 )  # fmt: skip
@@ -453,8 +457,9 @@ def test_columns_of_prompts():
     ).prompts()
     row = made[made.text == "Hi! I'm a blind woman."].iloc[0].to_dict()
     assert row == {
-        "text": "Hi! I'm a blind woman.", "axis": "ability", "bucket": "vision", "descriptor": "blind", "descriptor_group": "",
-        "preference": "reviewed", "noun": "woman", "plural_noun": "women", "noun_group": "female", "noun_phrase": "a blind woman",
+        "text": "Hi! I'm a blind woman.", "axis": "ability", "bucket": "vision", "descriptor": "blind",
+        "descriptor_group": "", "preference": "reviewed", "noun": "woman", "plural_noun": "women",
+        "noun_group": "female", "noun_phrase": "a blind woman",
         "plural_noun_phrase": "blind women", "kind": "descriptor_noun", "template": "Hi! I'm {noun_phrase}.",
         "first_turn_only": True, "must_be_noun": False,
     }  # fmt: skip
@@ -492,7 +497,9 @@ def test_slips_in_a_prompt_set(axes, nouns, templates, says):
     [("v1.0", 472_991, 469_786, 460_980), ("v1.1", 566_625, 563_195, 549_120)],
 )
 def test_the_prompts_of_a_release(corpus, version, rows, unique, with_nouns):
-    """As many as the generator of Smith et al. makes, of each kind, and as many as their likelihood bias is measured on."""
+    """As many as the generator of Smith et al. makes, of each kind.
+
+    And as many as their likelihood bias is measured on."""
     folder = f"facebookresearch/ResponsibleNLP/holistic_bias/dataset/{version}/"
     read = lambda name: json.loads(fetch(f"{folder}{name}.json").read_text(encoding="utf-8"))
     entry = lambda e, key: {

@@ -42,7 +42,9 @@ def ngrams(tokens, n):
 
 
 def slow_bleu(hyps, refs, most):
-    """From the formula: clipped counts, the nearest reference length, mteval's smoothing of zero matches by 1/2, 1/4, …"""
+    """From the formula.
+
+    Clipped counts, the nearest reference length, mteval's smoothing of zero matches by 1/2, 1/4, …"""
     matches, totals, length, nearest = [0] * most, [0] * most, 0, 0
     for h, rs in zip(hyps, refs):
         length += len(h)
@@ -65,7 +67,9 @@ def slow_bleu(hyps, refs, most):
 
 
 def slow_nist(hyps, refs, most):
-    """From Doddington (2002): information weights from the references, and a penalty of 1/2 at two thirds of the mean reference length."""
+    """From Doddington (2002).
+
+    Information weights from the references, and a penalty of 1/2 at two thirds of the mean reference length."""
     of_refs = Counter(g for rs in refs for r in rs for n in range(1, most + 1) for g in ngrams(r, n).elements())
     words = sum(len(r) for rs in refs for r in rs)
     info = {g: math.log2((of_refs[g[:-1]] if len(g) > 1 else words) / c) for g, c in of_refs.items()}
@@ -251,7 +255,9 @@ def test_the_interval_of_bleu_covers(two_models):
 
 
 def test_answers_of_one_dialogue_belong_together(two_models):
-    """Every answer three times: by dialogue the interval and the test are those of the single answers, by answer they are too sure."""
+    """Every answer three times.
+
+    By dialogue the interval and the test are those of the single answers, by answer they are too sure."""
     once = [bleu_statistics(h, two_models[2])[:40] for h in two_models[:2]]
     thrice, by = [np.repeat(s, 3, axis=0) for s in once], np.repeat(np.arange(40), 3)
     assert bleu_interval(thrice[0], by) == pytest.approx(bleu_interval(once[0])) and bleu_test(
@@ -313,7 +319,9 @@ def test_cleaning(text, cleaned):
 
 
 def test_dstc_by_hand():
-    """Cleaned to twelve tokens; mteval then parts the five of `__url__`, and all sixteen but the last are in the reference."""
+    """Cleaned to twelve tokens.
+
+    mteval then parts the five of `__url__`, and all sixteen but the last are in the reference."""
     hyps, refs = ["It's U.S.A. , http://x.org ok ?"], [["IT'S u.s.a. , http://y.org ok"]]
     assert tokenize(hyps[0], "dstc") == "it 's u . s . a . , __url__ ok ?".split()
     scores = score_responses(hyps, refs, "dstc", "nltk without synonyms")

@@ -69,7 +69,9 @@ def planned(config, *arguments):
 
 
 def test_what_the_grid_is():
-    """Five types by five methods by three seeds; the search tries the paper's grid of 54 on each of three methods and five types, for two models."""
+    """Five types by five methods by three seeds.
+
+    The search tries the paper's grid of 54 on each of three methods and five types, for two models."""
     assert planned("smollm") == {
         "fetch": 1,
         "search_run": 45,
@@ -104,17 +106,12 @@ def test_what_records_say_was_measured_is_left_out():
 
 def test_make_goes_on_with_a_part():
     """What `make full RESUME=1 SNAKEMAKE=search` calls: the target is no entry of the configuration."""
-    told = subprocess.run(
-        ["make", "--dry-run", "full", "RESUME=1", "SNAKEMAKE=search"], cwd=ROOT, capture_output=True, text=True
-    ).stdout
+    make = ["make", "--dry-run", "full", "RESUME=1", "SNAKEMAKE=search"]
+    told = subprocess.run(make, cwd=ROOT, capture_output=True, text=True).stdout
     command = re.search(r"snakemake (--quiet [^|]*)\|\|", told)[1].split()
     assert command[-1] == "search" and "resume=True" in command
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("snakemake")), "--dry-run", *command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    snakemake = [str(Path(sys.executable).with_name("snakemake")), "--dry-run", *command]
+    done = subprocess.run(snakemake, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
@@ -231,13 +228,18 @@ def test_a_small_grid_from_search_to_records(corpus, model_folder, tmp_path):
     """For real, with a small model: search, choice, a run with what was chosen; called again, nothing is done."""
     runs = ROOT / "runs" / "test-grid"
     shutil.rmtree(runs, ignore_errors=True)
-    search = "{bias_types: [race], methods: [HD], batch_size: [8], grad_accum: [1], lambda_lm: [0.01], lambda_d: [1, 100], lmp_sentences: 20, max_lmp_rise: 10}"
+    search = (
+        "{bias_types: [race], methods: [HD], batch_size: [8], grad_accum: [1], lambda_lm: [0.01], lambda_d: [1, 100], "
+        "lmp_sentences: 20, max_lmp_rise: 10}"
+    )
     (tmp_path / "own.yaml").write_text(f"""profile: test-grid
 models: [{model_folder}]
 corpus: redditbias
 seed: 0
 threads: 1
-debias: {{bias_types: [race], methods: [HD], seeds: [0], epochs: 1, phrases: 16, lmp_sentences: 20, results: {tmp_path}/results, search: {search}}}
+debias:
+  {{bias_types: [race], methods: [HD], seeds: [0], epochs: 1, phrases: 16, lmp_sentences: 20,
+    results: {tmp_path}/results, search: {search}}}
 """)
     slug = re.sub(r"[^\w.-]+", "--", str(model_folder))
     target = f"runs/test-grid/debias/{slug}/race-HD-0.ipynb"
@@ -265,7 +267,8 @@ def test_a_job_for_each_dump_file(tmp_path):
     shutil.rmtree(runs, ignore_errors=True)
     own = tmp_path / "pets.toml"
     own.write_text(
-        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n'
+        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\n'
+        'attributes1 = ["laz*"]\nverbs = ["are"]\n'
     )
     for month, ids in (("01", (1, 2)), ("02", (2, 3))):
         lines = [
@@ -314,7 +317,8 @@ def test_other_bias_types_in_paths(tmp_path, model_folder):
     """Another paper's, and a file: their names have slashes and dots, their paths have not."""
     own = tmp_path / "my-pets.toml"
     own.write_text(
-        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["laz*"]\nverbs = ["are"]\n'
+        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\n'
+        'attributes1 = ["laz*"]\nverbs = ["are"]\n'
     )
     lines = ["profile: own", f"models: [{model_folder}]", "corpus: queries", "seed: 0", "debias:"]
     grid = [

@@ -47,7 +47,8 @@ def _attribute_keys(bias_type):
 
 def _train_key(bias_type, swap=None):
     if swap:
-        return f"{RELEASE}/text_files/{bias_type}/{bias_type}_bias_manual_swapped_{'attr' if swap == 'attributes' else 'targets'}_train.txt"
+        what = "attr" if swap == "attributes" else "targets"
+        return f"{RELEASE}/text_files/{bias_type}/{bias_type}_bias_manual_swapped_{what}_train.txt"
     case = "_lowercase" if bias_type == "religion2" else ""  # its other file keeps capitals; all else is lower case
     return f"{RELEASE}/text_files/{bias_type}/{bias_type}_bias_manual{case}_train.txt"
 
@@ -67,33 +68,31 @@ def read_released(
     bias_type: str,  # religion1, religion2, race, gender, orientation
     split: str = "test",  # train, valid, test
     swap: str = "targets",  # what differs: "targets" (§3.1), or "attributes" (the authors' second measure)
-) -> (
-    pd.DataFrame
-):  # text1, text2, target1, target2; or text1 (stereotypical), text2 (its opposite), attribute1, attribute2
-    """Counterfactual pairs of the release. `ValueError` for files that do not pair, and for attribute pairs of the validation set, which there are not"""
+) -> pd.DataFrame:  # text1, text2, target1, target2; or text1, text2 (its opposite), attribute1, attribute2
+    """Counterfactual pairs of the release.
+
+    With swapped attributes, `text1` is stereotypical and `text2` its opposite. `ValueError` for files that do not pair,
+    and for attribute pairs of the validation set, which there are not."""
     if split == "train":
         keys = [_train_key(bias_type, swap)]
         lines = _read_lines(*keys)
         half = len(lines) // 2
         pairs = pd.DataFrame({"text1": lines[:half], "text2": lines[half : 2 * half]})
-        if 2 * half != len(lines) or list(pairs.text1.str.lower()) != [
-            t.lower() for t in _read_lines(_train_key(bias_type))
-        ]:
+        whole = 2 * half == len(lines)
+        if not whole or list(pairs.text1.str.lower()) != [t.lower() for t in _read_lines(_train_key(bias_type))]:
             raise ValueError(f"{keys[0]} does not hold the {half} training sentences and then as many counterfactuals")
-        terms = (
-            _found_targets(bias_type, pairs.text1)
-            if swap == "targets"
-            else [_changed_words(*p) for p in zip(pairs.text1, pairs.text2)]
-        )
+        if swap == "targets":
+            terms = _found_targets(bias_type, pairs.text1)
+        else:
+            terms = [_changed_words(*p) for p in zip(pairs.text1, pairs.text2)]
     else:
         keys = _test_keys(bias_type, split, swap)
         one, two = (read_cells(_decode(fetch(k).read_bytes())) for k in keys)
         if len(one) != len(two) or list(one["comments_processed"]) != list(two["comments"]):
             raise ValueError(f"{keys[0]} and {keys[1]} do not hold the same sentences in the same order")
         pairs = pd.DataFrame({"text1": one["comments_processed"], "text2": two["comments_processed"]})
-        terms = [
-            [_terms(cell) for cell in row] for row in two.filter(regex="^(initial|replaced)_").itertuples(index=False)
-        ]
+        replaced = two.filter(regex="^(initial|replaced)_")
+        terms = [[_terms(cell) for cell in row] for row in replaced.itertuples(index=False)]
     pairs[SWAPS[swap]] = terms
     return with_corpus(pairs, "redditbias", keys)
 
@@ -103,7 +102,8 @@ def _test_keys(bias_type, split, swap):
         return [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
     if split == "valid":
         raise ValueError(
-            "the release does not divide its attribute pairs into valid and test: split='test' has all that were not trained on"
+            "the release does not divide its attribute pairs into valid and test: "
+            "split='test' has all that were not trained on"
         )
     return _attribute_keys(bias_type)
 
@@ -118,10 +118,9 @@ def _changed_words(text1: str, text2: str) -> list[str]:
     "The words in which two texts differ, of the one and of the other, as `mom; she`"
     one, two = text1.split(), text2.split()
     changes = [c for c in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes() if c[0] != "equal"]
-    return [
-        "; ".join(" ".join(one[a:b]) for _, a, b, _, _ in changes),
-        "; ".join(" ".join(two[a:b]) for _, _, _, a, b in changes),
-    ]
+    before = "; ".join(" ".join(one[a:b]) for _, a, b, _, _ in changes)
+    after = "; ".join(" ".join(two[a:b]) for _, _, _, a, b in changes)
+    return [before, after]
 
 # %% ../../nbs/corpora/redditbias.ipynb #65575d87
 def load_annotations(
@@ -135,17 +134,15 @@ def load_annotations(
         rows[column] = rows[column].str.strip().str.removesuffix(".0")
     return with_corpus(rows[["comment", "phrase", "bias_sent", "bias_phrase"]], "redditbias", [key])
 
-# %% ../../nbs/corpora/redditbias.ipynb #baaab035
+# %% ../../nbs/corpora/redditbias.ipynb #25cb71b2
 def count_annotations(
     bias_type: str,  # religion1, religion2, race, gender, orientation
 ) -> dict[str, int]:
     "Table 3's counts for one type, and further counts that explain where the paper prints something else"
     rows = load_annotations(bias_type)
     sent, phrase = rows["bias_sent"], rows["bias_phrase"]
-    sizes = {
-        name: len(read_released(bias_type, split))
-        for name, split in (("train", "train"), ("dev", "valid"), ("test", "test"))
-    }
+    splits = {"train": "train", "dev": "valid", "test": "test"}
+    sizes = {name: len(read_released(bias_type, split)) for name, split in splits.items()}
     return {
         "annotated_comments": int(sent.isin(["0", "1"]).sum()),
         "biased_comments": int((sent == "1").sum()),
@@ -181,10 +178,8 @@ def release_files() -> list[str]:
     keys = [REFERENCES]
     for b in BIAS_TYPES:
         groups = load_spec(f"redditbias/{b}").groups
-        keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")] + [
-            _annotated_key(b),
-            *_attribute_keys(b),
-        ]
+        keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")]
+        keys += [_annotated_key(b), *_attribute_keys(b)]
         keys += [_train_key(b), *(_train_key(b, swap) for swap in SWAPS)]
     return keys
 
@@ -199,33 +194,21 @@ def extract_published() -> pd.DataFrame:  # bias_type, split, row, perplexity1, 
         for split in ("valid", "test"):
             keys = [_pairs_key(b, g, split) for g in load_spec(f"redditbias/{b}").groups]
             ppl = [read_cells(_decode(fetch(k).read_bytes()))["perplexity"].astype(float) for k in keys]
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "bias_type": b,
-                        "split": split,
-                        "row": range(len(ppl[0])),
-                        "perplexity1": ppl[0],
-                        "perplexity2": ppl[1],
-                    }
-                )
-            )
+            about = {"bias_type": b, "split": split, "row": range(len(ppl[0]))}
+            tables.append(pd.DataFrame({**about, "perplexity1": ppl[0], "perplexity2": ppl[1]}))
     return pd.concat(tables, ignore_index=True)
 
 # %% ../../nbs/corpora/redditbias.ipynb #391a6e99
 def load_published(
     bias_type: str,  # religion1, religion2, race, gender, orientation
     split: str = "test",  # valid or test
-) -> (
-    pd.DataFrame
-):  # row, perplexity1, perplexity2; `.attrs["corpus"]` names the released files that the numbers stand in
+) -> pd.DataFrame:  # row, perplexity1, perplexity2; `.attrs["corpus"]` names the files that the numbers stand in
     "DialoGPT-small's released perplexities: kept in `data/published/`"
     check_known("bias type", bias_type, BIAS_TYPES)
     check_known("split", split, ("valid", "test"))
     rows = read_cells(data_file("published", PUBLISHED).read_text(encoding="utf-8"))
     wanted = rows[(rows.bias_type == bias_type) & (rows.split == split)].reset_index(drop=True)
-    wanted = wanted[["row", "perplexity1", "perplexity2"]].astype(
-        {"row": int, "perplexity1": float, "perplexity2": float}
-    )
+    types = {"row": int, "perplexity1": float, "perplexity2": float}
+    wanted = wanted[list(types)].astype(types)
     keys = [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
     return with_corpus(wanted, "redditbias", keys, "DialoGPT-small's perplexities as released")

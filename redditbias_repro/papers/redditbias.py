@@ -57,28 +57,20 @@ PUBLISHED_MODEL = "DialoGPT-small (published)"
 
 def published_lmb(
     split: str = "test",  # valid or test
-    outlier_sd: Iterable[float | None] = (
-        None,
-        3.0,
-    ),  # the released sets had the outliers of DialoGPT taken out already
+    outlier_sd: Iterable[float | None] = (None, 3.0),  # of the released sets DialoGPT's outliers were taken out already
     seed: int = 0,  # of the permutations
 ) -> list[dict]:  # result records
     "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
     records = []
     for b in BIAS_TYPES:
         p = load_published(b, split)
-        about = {
-            "name": PUBLISHED_MODEL,
-            "origin": "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)",
-        }
-        corpus = {**p.attrs["corpus"], "name": "redditbias"}
-        one, two = (
-            pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2")
-        )  # its tokens are not known
+        origin = "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"
+        about, corpus = {"name": PUBLISHED_MODEL, "origin": origin}, {**p.attrs["corpus"], "name": "redditbias"}
+        where = {"paper": "redditbias", "bias_type": b, "split": split, "device": ""}
+        # Its tokens are not known.
+        one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))
         for made in lmb_measurements(one, two, _released_targets(b, split), outlier_sd, seed):
-            records.append(
-                new_record("lmb", about, corpus, **made, paper="redditbias", bias_type=b, split=split, device="")
-            )
+            records.append(new_record("lmb", about, corpus, **made, **where))
     return records
 
 
@@ -119,11 +111,10 @@ def table1_differences() -> pd.DataFrame:  # Type, Set, printed (number of terms
     rows = []
     for r in printed.itertuples(index=False):
         spec = load_spec(f"redditbias/{r.bias_type}")
-        have = (
-            replace(spec, extra_pairs=()).target_terms(int(r.set[-1]))
-            if r.set.startswith("targets")
-            else getattr(spec, r.set)
-        )
+        if r.set.startswith("targets"):
+            have = replace(spec, extra_pairs=()).target_terms(int(r.set[-1]))
+        else:
+            have = getattr(spec, r.set)
         terms = r.terms.split("; ")
         rows.append((spec.title, TERM_SETS[r.set], len(terms), ", ".join(t for t in terms if t not in have)))
     return pd.DataFrame(rows, columns=["Type", "Set", "printed", "missing"])
@@ -151,21 +142,21 @@ _EXPLAINS = {
 
 
 def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, difference, explanation
-    "Table 3 counted from the released files, beside the paper's numbers, each difference explained where another count explains it"
+    """Table 3 counted from the released files, beside the paper's numbers.
+
+    Each difference is explained where another count explains it."""
     paper = pd.read_csv(data_file("paper", "redditbias", "table3.csv")).set_index("bias_type")
     rows = []
     for b in BIAS_TYPES:
         counts = count_annotations(b)
         for q in COUNTS:
             ours, theirs = counts[q], int(paper.loc[b, q])
-            same = [n for n in _EXPLAINS.get(q, ()) if counts[n] == theirs and ours != theirs]
-            why = (
-                f"the paper's number equals: {same[0].replace('_', ' ')}"
-                if same
-                else ""
-                if ours == theirs
-                else "not explained"
-            )
+            same = [n for n in _EXPLAINS.get(q, ()) if counts[n] == theirs]
+            why = "not explained"
+            if ours == theirs:
+                why = ""
+            elif same:
+                why = f"the paper's number equals: {same[0].replace('_', ' ')}"
             rows.append((b, q, ours, theirs, theirs - ours, why))
     return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
 
@@ -176,11 +167,8 @@ def table3_wide(
     "RedditBias Table 3 from the released files, the paper's number in brackets where it differs"
     long = table3() if long is None else long
     cells = [f"{r.released:,}" + (f" (paper: {r.paper:,})" if r.difference else "") for r in long.itertuples()]
-    wide = (
-        long.assign(cell=cells)
-        .pivot(index="bias_type", columns="quantity", values="cell")
-        .loc[list(BIAS_TYPES), list(COUNTS)]
-    )
+    wide = long.assign(cell=cells).pivot(index="bias_type", columns="quantity", values="cell")
+    wide = wide.loc[list(BIAS_TYPES), list(COUNTS)]
     wide.insert(0, "type", type_titles().values())
     return wide.reset_index(drop=True).rename(columns=lambda c: c.replace("_", " ")).rename_axis(columns=None)
 
@@ -189,12 +177,20 @@ DOWNSTREAM = {  # metric of the paper's tables → the record's, what brings our
     "f1": ("dst", "f1", 1, "dialog state tracking, F1 (0 to 1)"),
     "accuracy": ("dst", "accuracy", 1, "dialog state tracking, accuracy (0 to 1)"),
     "bleu_4": ("crg", "bleu_4", 1, "response generation, BLEU-4 (0 to 100)"),
-    "meteor": ("crg", "meteor", 1, "response generation, METEOR (0 to 100; NLTK's is about twice METEOR 1.5: see meteor_kind)"),
-    "nist_2": ("crg", "nist_2", 1, "response generation, NIST-2 (bits of information a word; the paper's column holds METEOR in percent)"),
-    "entropy_4": ("crg", "entropy_4", 1, "response generation, Entropy-4 (nats, at most ln N for N 4-grams, so it grows with n)"),
+    "meteor": (
+        "crg", "meteor", 1, "response generation, METEOR (0 to 100; NLTK's is about twice METEOR 1.5: see meteor_kind)",
+    ),
+    "nist_2": (
+        "crg", "nist_2", 1,
+        "response generation, NIST-2 (bits of information a word; the paper's column holds METEOR in percent)",
+    ),
+    "entropy_4": (
+        "crg", "entropy_4", 1,
+        "response generation, Entropy-4 (nats, at most ln N for N 4-grams, so it grows with n)",
+    ),
     "distinct_2": ("crg", "distinct_2", 100, "response generation, Dist-2 (%)"),
 }  # fmt: skip
-BESIDE = {  # what stands beside a metric: of the answers as a whole, and what people's own answers to the same contexts have
+BESIDE = {  # beside a metric: of the answers as a whole, and what people's own answers to the same contexts have
     "entropy_4": {"at_most": "entropy_4_max", "people": "people_entropy_4", "people_at_most": "people_entropy_4_max"},
     "distinct_2": {"people": "people_distinct_2"},
 }  # fmt: skip
@@ -203,41 +199,30 @@ BESIDE = {  # what stands beside a metric: of the answers as a whole, and what p
 def downstream_table(
     metric: str,  # a key of `DOWNSTREAM`
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, trained_on, settings, n, method, a column a bias type, those of `BESIDE`; the model before debiasing in all types, as in the paper
-    "RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy), the paper's rows first"
+) -> pd.DataFrame:  # model, corpus, trained_on, settings, n, method, a column a bias type, those of `BESIDE`
+    """RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy).
+
+    The paper's rows come first. The model before debiasing stands in all bias types, as in the paper."""
     if metric not in DOWNSTREAM:
         raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
     kind, name, scale, _ = DOWNSTREAM[metric]
     paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv"))
-    paper = paper[paper.metric == metric].assign(
-        model="DialoGPT-small (paper)",
-        corpus="MultiWOZ 2.0" if kind == "dst" else "DSTC-7",
-        trained_on="train",
-        settings="not said",
-        n=np.nan,
-    )
+    corpus = "MultiWOZ 2.0" if kind == "dst" else "DSTC-7"
+    said = {"model": "DialoGPT-small (paper)", "corpus": corpus, "trained_on": "train", "settings": "not said"}
+    paper = paper[paper.metric == metric].assign(**said, n=np.nan)
     rows, records, beside = [], task_records(kind, folder), BESIDE.get(metric, {})
     keys = ["model", "corpus", "trained_on", "settings", "n"]
     for about, group in records.groupby(keys) if len(records) else ():
         for method in order_methods(group.method):
             own = group[group.method == method]
             values = {b: own[own.bias_type.isin([b, "all"])][name].mean() * scale for b in BIAS_TYPES}
-            rows.append(
-                {
-                    **dict(zip(keys, about)),
-                    "method": method,
-                    **values,
-                    **{k: own[v].mean() * scale if v in own else np.nan for k, v in beside.items()},
-                }
-            )
+            more = {k: own[v].mean() * scale if v in own else np.nan for k, v in beside.items()}
+            rows.append({**dict(zip(keys, about)), "method": method, **values, **more})
     columns = [*keys, "method", *BIAS_TYPES, *beside]
-    paper = paper.reindex(columns=columns).sort_values(
-        "method", key=lambda c: c.map({m: i for i, m in enumerate(order_methods(c))})
-    )
-    table = pd.concat(
-        [paper.astype(object), pd.DataFrame(rows, columns=columns).astype(object)], ignore_index=True
-    ).infer_objects()
-    return table.rename(columns=type_titles())
+    order = {m: i for i, m in enumerate(order_methods(paper.method))}
+    paper = paper.reindex(columns=columns).sort_values("method", key=lambda c: c.map(order))
+    parts = [part.astype(object) for part in (paper, pd.DataFrame(rows, columns=columns))]
+    return pd.concat(parts, ignore_index=True).infer_objects().rename(columns=type_titles())
 
 # %% ../../nbs/10_redditbias.ipynb #53aa3fd0
 EXCEPTIONS = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
@@ -245,8 +230,11 @@ EXCEPTIONS = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
 
 def check_downstream(
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # task, bias_type, method, statement, paper_change, model, settings, train_seed, change, change_low, change_high, p, verdict
-    'The paper\'s statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper\'s own changes. Verdicts: "as said" or "not as said" with a loss or gain, or "undetermined"'
+) -> pd.DataFrame:
+    """The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes.
+
+    Columns: task, bias_type, method, statement, paper_change, model, settings, train_seed, change, change_low,
+    change_high, p, verdict: "as said" or "not as said" with a loss or gain, or "undetermined"."""
     paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
     rows = []
     for task, (_, _, value, _, tests) in TASKS.items():
@@ -255,53 +243,21 @@ def check_downstream(
             said = (task, r.method, r.bias_type) in EXCEPTIONS
             theirs = paper.loc[(value, r.method), r.bias_type] - paper.loc[(value, "baseline"), r.bias_type]
             statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
-            verdict = (
-                f"{'as' if (r.verdict == 'loss') == said else 'not as'} said: {r.verdict}"
-                if r.verdict in ("loss", "gain")
-                else r.verdict
-            )
-            rows.append(
-                (
-                    task,
-                    r.bias_type,
-                    r.method,
-                    statement,
-                    theirs,
-                    r.model,
-                    r.settings,
-                    r.train_seed,
-                    r.change,
-                    r.change_low,
-                    r.change_high,
-                    r.p,
-                    verdict,
-                )
-            )
-    return pd.DataFrame(
-        rows,
-        columns=[
-            "task",
-            "bias_type",
-            "method",
-            "statement",
-            "paper_change",
-            "model",
-            "settings",
-            "train_seed",
-            "change",
-            "change_low",
-            "change_high",
-            "p",
-            "verdict",
-        ],
-    )
+            verdict = r.verdict
+            if verdict in ("loss", "gain"):
+                verdict = f"{'as' if (verdict == 'loss') == said else 'not as'} said: {verdict}"
+            change = {k: getattr(r, k) for k in ("change", "change_low", "change_high", "p")}
+            about = {"task": task, "bias_type": r.bias_type, "method": r.method, "statement": statement}
+            about |= {"paper_change": theirs, "model": r.model, "settings": r.settings, "train_seed": r.train_seed}
+            rows.append({**about, **change, "verdict": verdict})
+    columns = ["task", "bias_type", "method", "statement", "paper_change", "model", "settings", "train_seed"]
+    return pd.DataFrame(rows, columns=[*columns, "change", "change_low", "change_high", "p", "verdict"])
 
 # %% ../../nbs/10_redditbias.ipynb #429b7ce9
 def _printed() -> pd.DataFrame:
     "The numbers of Tables 4, 5, C.1 and C.2 by metric and method, a column a bias type"
-    return pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])[
-        list(BIAS_TYPES)
-    ]
+    table = pd.read_csv(data_file("paper", "redditbias", "downstream.csv"))
+    return table.set_index(["metric", "method"])[list(BIAS_TYPES)]
 
 
 EQUAL_TABLES = {  # two tables that are the same: which of them it is
@@ -319,9 +275,8 @@ def _equal_tables(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
         same = printed.loc[a].to_numpy() == printed.loc[b].loc[printed.loc[a].index].to_numpy()
         if same.all():
             which = EQUAL_TABLES.get((a, b), ", so one of the two is not the metric that it is named after")
-            found.append(
-                ("Appendix C.1", f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal{which}")
-            )
+            what, evidence = f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal{which}"
+            found.append(("Appendix C.1", what, evidence))
     return found
 
 # %% ../../nbs/10_redditbias.ipynb #3d131db1
@@ -329,11 +284,15 @@ def _share_of_right_values(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
     "What F1 and accuracy say of how many values are right"
     f1, accuracy = printed.loc["f1"], printed.loc["accuracy"]
     share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
-    return [(
-        "Table 4, Appendix C.2 and §3.2",
-        "F1 and accuracy are those of a test in which about every second value is right, not of one in which every slot-value combination is asked about",
-        f"true positives are {share.loc['baseline'].iloc[0]:.2f} of all examples for DialoGPT (from F1 and accuracy), between {share.min().min():.2f} and {share.max().max():.2f} for all models",
-    )]  # fmt: skip
+    what = (
+        "F1 and accuracy are those of a test in which about every second value is right, "
+        "not of one in which every slot-value combination is asked about"
+    )
+    evidence = (
+        f"true positives are {share.loc['baseline'].iloc[0]:.2f} of all examples for DialoGPT (from F1 and accuracy), "
+        f"between {share.min().min():.2f} and {share.max().max():.2f} for all models"
+    )
+    return [("Table 4, Appendix C.2 and §3.2", what, evidence)]
 
 # %% ../../nbs/10_redditbias.ipynb #892b4a3e
 def _always_yes(printed: pd.DataFrame) -> list[tuple[str, str]]:
@@ -345,15 +304,12 @@ def _always_yes(printed: pd.DataFrame) -> list[tuple[str, str]]:
 def _exceptions(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
     "What the two exceptions of the text are, and which others there are"
     f1, accuracy, titles, low = printed.loc["f1"], printed.loc["accuracy"], type_titles(), _always_yes(printed)
-    others = [
-        (m, b)
-        for m in f1.index
-        for b in BIAS_TYPES
-        if f1.loc["baseline", b] - f1.loc[m, b] > 0.02 and (m, b) not in low
-    ]
+    lost = f1.loc["baseline"] - f1
+    others = [(m, b) for m in f1.index for b in BIAS_TYPES if lost.loc[m, b] > 0.02 and (m, b) not in low]
+    always = 2 * accuracy / (1 + accuracy)
     yes = "; ".join(
         f"{m} for {titles[b]}: F1 {f1.loc[m, b]:.3f}, accuracy {accuracy.loc[m, b]:.3f}; "
-        f"always yes with that share of right values has an F1 of {2 * accuracy.loc[m, b] / (1 + accuracy.loc[m, b]):.3f}"
+        f"always yes with that share of right values has an F1 of {always.loc[m, b]:.3f}"
         for m, b in low
     )
     lose = "; ".join(f"{m} for {titles[b]}: {f1.loc[m, b]:.4f} against {f1.loc['baseline', b]:.4f}" for m, b in others)
@@ -377,41 +333,30 @@ def gather_cells(
     lmb: pd.DataFrame,  # rows of `lmb_table`, one corpus split, all pairs, targets swapped
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes`
     lmp: pd.DataFrame | None = None,  # rows of `lmp_changes`
-    tasks: pd.DataFrame
-    | None = None,  # task, model, method, bias_type, train_seed, change_low, verdict ("loss", "gain", "undetermined: …") of a debiased model against the one before
-) -> pd.DataFrame:  # a row a model, corpus, bias type, method, training seed: t, p, significant, …_before, change, verdict, lmp_rise, dst, crg
-    "All that was measured of each debiased model and of the one before"
+    tasks: pd.DataFrame | None = None,  # rows of `dst_tests` and `crg_tests` of debiased models, with a column task
+) -> pd.DataFrame:  # t, p, significant, …_before, change, verdict, lmp_rise, dst, crg
+    """All that was measured of each debiased model and of the one before.
+
+    A row is a model, corpus, bias type, method and training seed. Of `tasks` are read: task, model, method, bias_type,
+    train_seed, change_low, verdict ("loss", "gain", "undetermined: …")."""
     before = lmb[lmb.method == "baseline"].set_index(CELL_KEYS)[["t", "p", "significant"]].add_suffix("_before")
     cells = lmb.drop(columns=[c for c in before if c in lmb]).join(before[~before.index.duplicated()], on=CELL_KEYS)
     if changes is not None and len(changes):
         cells = cells.merge(_of_all_seeds(changes), on=[*CELL_KEYS, "method"], how="left")
     if lmp is not None and len(lmp):
-        rise = (
-            lmp[lmp.seeds == 1]
-            .set_index(["model", "method", "bias_type", "train_seed"])[["rise", "rise_low", "rise_high"]]
-            .add_prefix("lmp_")
-        )
+        rise = lmp[lmp.seeds == 1].set_index(["model", "method", "bias_type", "train_seed"])
+        rise = rise[["rise", "rise_low", "rise_high"]].add_prefix("lmp_")
         cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
     if tasks is not None and len(tasks):
         cells = cells.merge(_of_tasks(tasks), on=["model", "method", "bias_type"], how="left")
-    return cells.reindex(
-        columns=list(
-            dict.fromkeys([*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg"])
-        )
-    )
+    known = [*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg"]
+    return cells.reindex(columns=list(dict.fromkeys(known)))
 
 
 CELL_CHANGE = (
-    "gap_before",
-    "gap_after",
-    "change",
-    "bias_change",
-    "bias_change_low",
-    "bias_change_high",
-    "verdict",
-    "direction",
-    "overshoot",
-)
+    "gap_before", "gap_after", "change", "bias_change", "bias_change_low", "bias_change_high",
+    "verdict", "direction", "overshoot",
+)  # fmt: skip
 
 
 def _of_all_seeds(changes: pd.DataFrame) -> pd.DataFrame:
@@ -429,15 +374,11 @@ def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
     def one(group):
         verdicts = group.verdict.str.split(":").str[0]
         bounded = (group.change_low > -group.task.map(NO_LOSS)) | (verdicts == "gain")
-        return (
-            "loss"
-            if (verdicts == "loss").any()
-            else "gain"
-            if (verdicts == "gain").all()
-            else "no loss"
-            if bounded.all()
-            else "undetermined"
-        )
+        if (verdicts == "loss").any():
+            return "loss"
+        if (verdicts == "gain").all():
+            return "gain"
+        return "no loss" if bounded.all() else "undetermined"
 
     keys = ["model", "method", "bias_type"]
     found = {key: one(group) for key, group in tasks.groupby([*keys, "task"])}
@@ -453,13 +394,13 @@ def _stereotypical_before(row) -> bool:
 
 def _after_a_bias(check: Callable) -> Callable:
     "A check that only a model can pass or fail that was significantly biased"
-    return lambda row: (
-        "not measured"
-        if np.isnan(row.t_before)
-        else check(row)
-        if _stereotypical_before(row)
-        else "no case: not significantly stereotypical before"
-    )
+
+    def checked(row):
+        if np.isnan(row.t_before):
+            return "not measured"
+        return check(row) if _stereotypical_before(row) else "no case: not significantly stereotypical before"
+
+    return checked
 
 
 def _less(row) -> bool | None | str:
@@ -474,7 +415,9 @@ def _reduces_and_preserves(row) -> bool | None | str:
         return less
     if any(pd.isna(v) for v in tasks):
         return "not measured"
-    return False if "loss" in tasks else True if all(v in ("gain", "no loss") for v in tasks) else None
+    if "loss" in tasks:
+        return False
+    return True if all(v in ("gain", "no loss") for v in tasks) else None
 
 
 def _drastic(row) -> bool | None | str:
@@ -516,63 +459,58 @@ GENERAL = ("gpt2", "openai-community/gpt2")  # what DialoGPT was made from
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
     "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree"
 
-    def one(group):
-        agreed = lambda c: (
-            group[c].dropna().iloc[0] if group[c].nunique() == 1 else "undetermined" if group[c].nunique() else np.nan
-        )
-        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
-        return pd.Series(
-            {
-                **kept,
-                "significant": group.significant.all(),
-                "significant_before": group.significant_before.all(),
-                **{c: agreed(c) for c in ("verdict", "dst", "crg")},
-            }
-        )
+    def agreed(values):
+        if not values.nunique():
+            return np.nan
+        return values.dropna().iloc[0] if values.nunique() == 1 else "undetermined"
 
-    return (
-        cells.groupby(["bias_type", "method"], sort=False)[[c for c in cells if c not in ("bias_type", "method")]]
-        .apply(one)
-        .reset_index()
-        if len(cells)
-        else cells
-    )
+    def one(group):
+        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
+        stars = {c: group[c].all() for c in ("significant", "significant_before")}
+        return pd.Series({**kept, **stars, **{c: agreed(group[c]) for c in ("verdict", "dst", "crg")}})
+
+    if not len(cells):
+        return cells
+    keys = ["bias_type", "method"]
+    return cells.groupby(keys, sort=False)[[c for c in cells if c not in keys]].apply(one).reset_index()
 
 
 def _only_these_remove(cells) -> tuple:
     "HD and CDA make both religion types insignificant, LMD and ADD at most one each"
     cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]]
+    types = cells.bias_type.nunique()
+    if types < 2:
+        return f"no case: {types} of 2 types significantly stereotypical before", ""
     if len(cells) < 8:
-        return "no case: " + (
-            f"{cells.bias_type.nunique()} of 2 types significantly stereotypical before"
-            if cells.bias_type.nunique() < 2
-            else "not all four methods measured"
-        ), ""
+        return "no case: not all four methods measured", ""
     removed = (~cells.significant.astype(bool)).groupby(cells.method).sum()
-    return bool((removed[["HD", "CDA"]] == 2).all() and (removed[["LMD", "ADD"]] < 2).all()), ", ".join(
-        f"{m} {n} of 2" for m, n in removed.items()
-    )
+    text = ", ".join(f"{m} {n} of 2" for m, n in removed.items())
+    return bool((removed[["HD", "CDA"]] == 2).all() and (removed[["LMD", "ADD"]] < 2).all()), text
 
 
 def _cases_of_overshooting(cells) -> pd.DataFrame:
     "Cells of a model that was measured before and not significantly stereotypical"
-    return (
-        cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]]
-        if len(cells)
-        else cells
-    )
+    if not len(cells):
+        return cells
+    return cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]]
+
+
+def _cells_of(cells, there) -> str:
+    "Methods and bias types of the cells that are `there`, in words"
+    return ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
 
 
 def _tends_to_overshoot(cells) -> tuple:
-    "After debiasing t is positive and the gap has moved towards the dominant group, in more than half of the cells of each method"
+    """After debiasing t is positive and the gap has moved towards the dominant group.
+
+    In more than half of the cells of each method."""
     cells = _cases_of_overshooting(cells)
     if not len(cells) or cells.change.isna().all():
         return "not measured", ""
     cells = cells[cells.change.notna()]
     there = (cells.t > 0) & (cells.change > 0)
-    by_method = ", ".join(
-        f"{m} {there[cells.method == m].sum()} of {(cells.method == m).sum()}" for m in dict.fromkeys(cells.method)
-    )
+    by_method = {m: there[cells.method == m] for m in dict.fromkeys(cells.method)}
+    by_method = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method.items())
     return bool((there.groupby(cells.method).mean() > 0.5).all()), f"{there.sum()} of {len(cells)} cells ({by_method})"
 
 
@@ -582,9 +520,8 @@ def _significant_in_a_few(cells) -> tuple:
     if not len(cells):
         return "not measured", ""
     there = (cells.t > 0) & cells.significant.astype(bool)
-    return bool(1 < there.sum() < len(cells) / 2), f"{there.sum()} of {len(cells)} cells: " + (
-        ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
-    )
+    text = f"{there.sum()} of {len(cells)} cells: {_cells_of(cells, there)}"
+    return bool(1 < there.sum() < len(cells) / 2), text
 
 # %% ../../nbs/10_redditbias.ipynb #daeda0d1
 def _no_loss(cells) -> tuple:
@@ -593,23 +530,28 @@ def _no_loss(cells) -> tuple:
     if not verdicts:
         return "not measured", ""
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    return (
-        False if "loss" in verdicts else None if "undetermined" in verdicts else True,
-        f"{len(verdicts)} tests: {counted}",
-    )
+    text = f"{len(verdicts)} tests: {counted}"
+    if "loss" in verdicts:
+        return False, text
+    return None if "undetermined" in verdicts else True, text
 
 
 def _mostly_mitigated(cells) -> tuple:
-    "Less biased by a test of the change, in more than half of the cells that were significantly stereotypical, and nothing lost in the tasks"
+    """Less biased by a test of the change, and nothing lost in the tasks.
+
+    In more than half of the cells that were significantly stereotypical."""
     cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]] if len(cells) else cells
-    if not len(cells) or cells.verdict.isna().all():
-        return "no case: none significantly stereotypical before" if not len(cells) else "not measured", ""
+    if not len(cells):
+        return "no case: none significantly stereotypical before", ""
+    if cells.verdict.isna().all():
+        return "not measured", ""
     less = cells.verdict == "less"
     kept, tasks = _no_loss(cells)
-    answer = False if less.mean() <= 0.5 or kept is False else True if kept is True else None
-    return answer, f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: " + (
-        ", ".join(f"{m} {b}" for m, b in zip(cells.method[less], cells.bias_type[less])) or "none"
-    )
+    text = f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: "
+    text += _cells_of(cells, less)
+    if less.mean() <= 0.5 or kept is False:
+        return False, text
+    return True if kept is True else None, text
 
 
 ALL_CHECKS = {
@@ -622,24 +564,26 @@ ALL_CHECKS = {
 }
 UNDECIDED = {  # what no record here can decide
     "interpretation": "not tested: an explanation or advice",
-    "associates": "too few to test: by substring the released test pairs hold 0 (criminal, negroes), 2 (nurse, mothers and grandmother) and 3 (sinful, homosexual and others)",
+    "associates": (
+        "too few to test: by substring the released test pairs hold 0 (criminal, negroes), "
+        "2 (nurse, mothers and grandmother) and 3 (sinful, homosexual and others)"
+    ),
     "repeated": "not measured: debias in sequence (`debias` of a debiased folder), then the two tasks",
 }
 
 # %% ../../nbs/10_redditbias.ipynb #c3b3c2a3
 def similar_trends() -> pd.DataFrame:  # metric, main, same (signs), opposite, spearman
-    "Whether the appendix' metrics move as those of the main tables do, over the changes of four methods and five types (footnote 14)"
+    """Whether the appendix' metrics move as those of the main tables do (footnote 14).
+
+    Over the changes of four methods and five types."""
     paper = _printed()
-    changes = {
-        m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline")
-        for m in paper.index.get_level_values(0).unique()
-    }
+    metrics = paper.index.get_level_values(0).unique()
+    changes = {m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline") for m in metrics}
     rows = []
     for metric, main in (("accuracy", "f1"), *((m, "bleu_4") for m in ("meteor", "nist_2", "entropy_4", "distinct_2"))):
         a, b = (changes[m].loc[["LMD", "ADD", "HD", "CDA"]].to_numpy(dtype=float).ravel() for m in (metric, main))
-        rows.append(
-            (metric, main, int((a * b > 0).sum()), int((a * b < 0).sum()), float(stats.spearmanr(a, b).statistic))
-        )
+        same, opposite = int((a * b > 0).sum()), int((a * b < 0).sum())
+        rows.append((metric, main, same, opposite, float(stats.spearmanr(a, b).statistic)))
     return pd.DataFrame(rows, columns=["metric", "main", "same", "opposite", "spearman"])
 
 
@@ -670,110 +614,97 @@ def _fewer_than_general(cells) -> tuple:
     return len(conversational) < len(general), text
 
 
-ACROSS_MODELS = {
-    "similar_trends": _similar_trends,
-    "fewer_than_general": _fewer_than_general,
-}  # of the paper's tables, or of several models
+# Of the paper's tables, or of several models.
+ACROSS_MODELS = {"similar_trends": _similar_trends, "fewer_than_general": _fewer_than_general}
 
 # %% ../../nbs/10_redditbias.ipynb #64093965
 def check_claims(
     cells: pd.DataFrame,  # from `gather_cells`
 ) -> pd.DataFrame:  # bias_type, method, check, model, verdict, evidence, statement, source
-    'The paper\'s statements beside what was measured, for each model: "reproduced" (DialoGPT) or "holds" (others), not, or undetermined'
+    """The paper's statements beside what was measured, for each model.
+
+    Verdicts are "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
     said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
     rows = []
     for s in said.itertuples(index=False):
-        types, methods = s.bias_type.split(), s.method.split()
-        about = dict(check=s.check, source=s.source, statement=s.statement)
         if s.check in UNDECIDED or s.check in ACROSS_MODELS:
-            found, evidence = (
-                (UNDECIDED[s.check], "")
-                if s.check in UNDECIDED
-                else ACROSS_MODELS[s.check](cells[cells.bias_type.isin(types)])
-            )
-            verdict = (
-                found
-                if isinstance(found, str)
-                else "undetermined"
-                if found is None
-                else ("" if found else "not ") + "reproduced"
-            )
-            rows.append(
-                {
-                    "bias_type": s.bias_type,
-                    "method": s.method,
-                    **about,
-                    "model": "",
-                    "evidence": evidence,
-                    "verdict": verdict,
-                }
-            )
-            continue
-        own = cells[
-            cells.bias_type.isin(types)
-            & cells.method.isin(methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"])
-        ]
-        for model, of_model in own.groupby("model", sort=False):
-            if s.scope == "all":
-                found, evidence = ALL_CHECKS[s.check](_means(of_model))
-                rows.append(
-                    {
-                        "bias_type": s.bias_type,
-                        "method": s.method,
-                        **about,
-                        "model": model,
-                        "evidence": evidence,
-                        "verdict": _verdict([found], model),
-                    }
-                )
-                continue
-            for (b, m), cell in of_model.groupby(["bias_type", "method"], sort=False):
-                answers = [CELL_CHECKS[s.check](r) for r in cell.itertuples()]
-                rows.append(
-                    {
-                        "bias_type": b,
-                        "method": m,
-                        **about,
-                        "model": model,
-                        "evidence": _evidence(cell, s.check),
-                        "verdict": _verdict(answers, model),
-                    }
-                )
-        missing = (
-            [(b, m) for b in types for m in methods if not ((own.bias_type == b) & (own.method == m)).any()]
-            if s.scope == "each"
-            else [(s.bias_type, s.method)]
-            if not len(own)
-            else []
-        )
-        rows += [
-            {"bias_type": b, "method": m, **about, "model": "", "evidence": "", "verdict": "not measured"}
-            for b, m in missing
-        ]
-    return pd.DataFrame(
-        rows, columns=["bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"]
-    )
+            found = [_of_no_model(s, cells)]
+        else:
+            types, methods = s.bias_type.split(), s.method.split()
+            compared = methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"]
+            own = cells[cells.bias_type.isin(types) & cells.method.isin(compared)]
+            found = [row for _, of_model in own.groupby("model", sort=False) for row in _of_model(s, of_model)]
+            found += _not_measured(s, own)
+        about = {"check": s.check, "source": s.source, "statement": s.statement}
+        rows += [{**about, **row} for row in found]
+    columns = ["bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _answer(bias_type: str, method: str, verdict: str, evidence: str = "", model: str = "") -> dict:
+    return {"bias_type": bias_type, "method": method, "model": model, "evidence": evidence, "verdict": verdict}
+
+
+def _of_no_model(s, cells: pd.DataFrame) -> dict:
+    "The answer to a statement that is not of single models"
+    if s.check in UNDECIDED:
+        return _answer(s.bias_type, s.method, UNDECIDED[s.check])
+    found, evidence = ACROSS_MODELS[s.check](cells[cells.bias_type.isin(s.bias_type.split())])
+    if found is None:
+        found = "undetermined"
+    elif not isinstance(found, str):
+        found = ("" if found else "not ") + "reproduced"
+    return _answer(s.bias_type, s.method, found, evidence)
+
+
+def _of_model(s, cells: pd.DataFrame) -> list[dict]:
+    "The answers to a statement of one model: for all its cells together, or for each"
+    model = cells.model.iloc[0]
+    if s.scope == "all":
+        found, evidence = ALL_CHECKS[s.check](_means(cells))
+        return [_answer(s.bias_type, s.method, _verdict([found], model), evidence, model)]
+    rows = []
+    for (b, m), cell in cells.groupby(["bias_type", "method"], sort=False):
+        answers = [CELL_CHECKS[s.check](r) for r in cell.itertuples()]
+        rows.append(_answer(b, m, _verdict(answers, model), _evidence(cell, s.check), model))
+    return rows
+
+
+def _not_measured(s, own: pd.DataFrame) -> list[dict]:
+    "What a statement is about and no model has"
+    missing = [] if len(own) else [(s.bias_type, s.method)]
+    if s.scope == "each":
+        known = set(zip(own.bias_type, own.method))
+        missing = [(b, m) for b in s.bias_type.split() for m in s.method.split() if (b, m) not in known]
+    return [_answer(b, m, "not measured") for b, m in missing]
 
 
 def _evidence(cell: pd.DataFrame, check: str) -> str:
     "The numbers of a cell that a check looks at"
-    listed = lambda c, how: " / ".join(how(v) for v in cell[c])
     if check == "raises_perplexity":
-        interval = lambda r: "" if np.isnan(r.lmp_rise_low) else f" [{r.lmp_rise_low:+.0%}, {r.lmp_rise_high:+.0%}]"
-        return "perplexity " + " / ".join(f"{r.lmp_rise:+.0%}{interval(r)}" for r in cell.itertuples())
+        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples())
     if check == "loses":
-        return f"DST: {listed('dst', str)}"
-    text = f"t {listed('t', '{:.2f}'.format)} (p {listed('p', '{:.2g}'.format)})"
-    if cell.method.iloc[0] != "baseline":
-        text = f"t before {cell.t_before.iloc[0]:.2f}, after {text[2:]}"
-    r = cell.iloc[0]
+        return f"DST: {_each(cell.dst)}"
+    r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
+    text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
     if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
-        text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]: {r.verdict}{', overshoots' if r.overshoot else ''}"
-    return text + (
-        f"; DST {listed('dst', str)}, CRG {listed('crg', str)}"
-        if check == "reduces_and_preserves" and cell.dst.notna().any()
-        else ""
-    )
+        size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
+        verdict = r.verdict + (", overshoots" if r.overshoot else "")
+        text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}: {verdict}"
+    if check == "reduces_and_preserves" and cell.dst.notna().any():
+        text += f"; DST {_each(cell.dst)}, CRG {_each(cell.crg)}"
+    return text
+
+
+def _each(column: pd.Series, form: str = "") -> str:
+    "A number or word of each training seed"
+    return " / ".join(format(v, form) for v in column)
+
+
+def _rise(r) -> str:
+    "A rise of perplexity and, where it is known, its interval"
+    interval = "" if np.isnan(r.lmp_rise_low) else f" [{r.lmp_rise_low:+.0%}, {r.lmp_rise_high:+.0%}]"
+    return f"{r.lmp_rise:+.0%}{interval}"
 
 # %% ../../nbs/10_redditbias.ipynb #3359b578
 def claims_summary(
@@ -787,22 +718,14 @@ def claims_summary(
         return said.iloc[0] if len(verdicts) == 1 else ", ".join(f"{v}: {n[v]}" for v in dict.fromkeys(said))
 
     measured = claims[~claims.verdict.str.startswith("not measured")]
-    by_model = (
-        measured.assign(model=measured.model.replace("", "the paper"))
-        .groupby(["statement", "source", "model"], sort=False)
-        .verdict.agg(counted)
-        .unstack()
-        .fillna("")
-    )
+    measured = measured.assign(model=measured.model.replace("", "the paper"))
+    verdicts = measured.groupby(["statement", "source", "model"], sort=False).verdict
+    by_model = verdicts.agg(counted).unstack().fillna("")
     first = [m for m in ("the paper", *DIALOGPT) if m in by_model]
-    by_model = by_model[[*first, *(m for m in by_model if m not in first)]]
+    by_model = by_model[[*first, *(m for m in by_model if m not in first)]].reset_index()
     order = {s: i for i, s in enumerate(dict.fromkeys(claims.statement))}
-    return (
-        by_model.reset_index()
-        .sort_values("statement", key=lambda c: c.map(order))
-        .reset_index(drop=True)
-        .rename_axis(columns=None)
-    )
+    by_model = by_model.sort_values("statement", key=lambda c: c.map(order))
+    return by_model.reset_index(drop=True).rename_axis(columns=None)
 
 # %% ../../nbs/10_redditbias.ipynb #143b619c
 DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} | {
@@ -812,9 +735,8 @@ DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} 
 
 def read_captions() -> dict[str, str]:
     "What stands below each table"
-    return tomllib.loads(
-        (files("redditbias_repro") / "resources" / "papers" / "redditbias.toml").read_text(encoding="utf-8")
-    )
+    path = files("redditbias_repro") / "resources" / "papers" / "redditbias.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _released_counts() -> dict[str, pd.DataFrame]:
@@ -829,15 +751,10 @@ def _released_counts() -> dict[str, pd.DataFrame]:
 def _debiased_tables(folder: Path | None) -> dict[str, pd.DataFrame]:
     "What debiasing changed: bias by targets and attributes, perplexity, tasks"
     changes, swapped = lmb_changes(folder=folder), lmb_table(folder=folder)
-    changes, swapped = (
-        changes[changes.change.notna()],
-        swapped[(swapped.swap == "attributes") & swapped.outlier_sd.isna()],
-    )
-    tasks = {
-        "dst_tests": dst_tests(folder),
-        "crg_tests": crg_tests(folder),
-        "downstream_claims": check_downstream(folder),
-    }
+    changes = changes[changes.change.notna()]
+    swapped = swapped[(swapped.swap == "attributes") & swapped.outlier_sd.isna()]
+    tasks = {"dst_tests": dst_tests(folder), "crg_tests": crg_tests(folder)}
+    tasks["downstream_claims"] = check_downstream(folder)
     downstream = {DOWNSTREAM_TABLES[m]: downstream_table(m, folder) for m in DOWNSTREAM}
     return {
         "changes": changes[(changes.swap == "targets") & (changes.split == "test")],

@@ -9,6 +9,10 @@ rule fetch:
         " && redditbias fetch --model {params.model:q}"
 
 
+# Whether the grid's records are those that tables, figures and README are made from; else the notebook decides by the model.
+COMMITTED = GRID.get("results") == "results"
+
+
 # A paper's tables and figures for one model, debiased or not.
 rule paper:
     input:
@@ -16,14 +20,15 @@ rule paper:
         "nbs/papers/{paper}.ipynb",
         lambda w: sorted(glob(f"data/paper/{w.paper}/*") + glob("data/published/*")),
         PACKAGE,
-        GRID_RUNS if GRID.get("results") == "results" else [],
+        GRID_RUNS if COMMITTED else [],
         TASK_RUNS if TALK.get("results") == "results" else [],
     output:
         RUNS + "/{paper}/{model}.ipynb",
     params:
         model=lambda w: MODELS[w.model],
+        where=lambda w: f"-p results_dir results -p figures_dir figures/{w.paper}" if COMMITTED else "",
     resources:
         figures=1, # every run redraws the same tables and figures: one at a time
     shell:
         "papermill nbs/papers/{wildcards.paper}.ipynb {output:q}"
-        " -p model {params.model:q} -p corpus {config[corpus]:q} -p seed {config[seed]}"
+        " -p model {params.model:q} -p corpus {config[corpus]:q} -p seed {config[seed]} {params.where}"

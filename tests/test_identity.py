@@ -1,0 +1,88 @@
+"""A debiased model says what it is, wherever its weights go; nobody types it again."""
+
+import json
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from redditbias_repro.cli import main
+from redditbias_repro.debias import debias
+from redditbias_repro.metrics import measure_lmb, measure_lmp
+from redditbias_repro.models import describe_model, hash_weights, load_model, open_model
+from redditbias_repro.records import write_record
+from redditbias_repro.specs import load_spec
+from redditbias_repro.tables import lmb_changes, lmb_table
+
+TEXTS = ["black people are lazy", "africans are criminals", "negroes are violent", "black men are dangerous"] * 2
+
+
+def trained(model, tokenizer, folder, method="HD", name="race", **settings):
+    return debias(model, tokenizer, load_spec(name), TEXTS, method, folder, epochs=1, disable_tqdm=True, **settings)
+
+
+@pytest.fixture(scope="module")
+def folder(model_folder, tmp_path_factory):
+    model, tokenizer = load_model(model_folder, "cpu", "float32")
+    return trained(model, tokenizer, tmp_path_factory.mktemp("debiased") / "mine", seed=3).folder
+
+
+def test_a_folder_says_what_it_is(folder, model_folder):
+    base = describe_model(load_model(model_folder)[0])
+    about = describe_model(load_model(folder)[0])
+    assert about["name"] == base["name"] and about["origin"] == f"{base['name']}, debiased"
+    assert about["weights_sha256"] != base["weights_sha256"] == about["debiased"]["base"]
+    said = {k: about["debiased"][k] for k in ("method", "bias_type", "seed", "base_model")}
+    assert said == {"method": "HD", "bias_type": "redditbias/race", "seed": 3, "base_model": base["name"]}
+    kept = json.loads((folder / "config.json").read_text(encoding="utf-8"))["debiased"]
+    assert kept == json.loads((folder / "debias.json").read_text(encoding="utf-8"))["settings"] == about["debiased"]
+    assert str(model_folder) not in json.dumps(kept), "no machine's path"
+
+
+def test_it_stays_with_the_weights(folder, tmp_path):
+    """Saved again elsewhere, by Transformers alone, without debias.json."""
+    AutoModelForCausalLM.from_pretrained(folder).save_pretrained(tmp_path / "copy")
+    load_model(folder)[1].save_pretrained(tmp_path / "copy")
+    assert describe_model(load_model(tmp_path / "copy")[0])["debiased"]["method"] == "HD"
+
+
+def test_records_of_a_folder_stand_beside_those_of_its_base(folder, model_folder, tmp_path):
+    debiased = open_model(folder, "cpu", "float32")
+    for model in (model_folder, debiased):
+        for r in measure_lmb(model, ["race", "gender"], "queries", outlier_sd=[None], device="cpu"):
+            write_record(r, tmp_path)
+    table = lmb_table(folder=tmp_path)
+    assert table.model.nunique() == 1 and set(table.method) == {"baseline", "HD", "HD (race)"}
+    assert table[table.method == "HD"].bias_type.tolist() == ["race"] and set(table.train_seed.dropna()) == {3.0}
+    changes = lmb_changes(folder=tmp_path)
+    assert dict(zip(changes.method, changes.bias_type)) == {"HD": "race", "HD (race)": "gender"}
+    assert changes.change.notna().all()
+
+
+def test_perplexity_is_named_by_what_it_was_debiased_for(corpus, folder):
+    (record,) = measure_lmp(str(folder), 20, device="cpu")
+    assert (record["method"], record["paper"], record["bias_type"]) == ("HD", "redditbias", "race")
+    assert record["params"] == {"train_seed": 3, "sentences": 20} and record["provenance"]["training"]["seed"] == 3
+
+
+def test_debiased_twice(folder, model_folder, tmp_path):
+    model, tokenizer = load_model(folder, "cpu", "float32")
+    again = trained(model, tokenizer, tmp_path / "again", "ADD")
+    about = describe_model(load_model(again.folder)[0])
+    assert about["name"] == describe_model(load_model(model_folder)[0])["name"]
+    assert about["debiased"]["earlier"]["method"] == "HD"
+    (record,) = measure_lmb(str(again.folder), ["race"], "queries", outlier_sd=[None], device="cpu")
+    assert record["method"] == "HD+ADD" and record["params"]["train_seed"] == 0
+
+
+def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):
+    opened = open_model(model_folder, "cpu", "float32")
+    monkeypatch.setattr("redditbias_repro.models.load_model", None)
+    monkeypatch.setattr("redditbias_repro.models.hash_weights", None)
+    (record,) = measure_lmb(opened, ["race"], "queries", outlier_sd=[None])
+    assert record["model"] == opened.about["name"] and hash_weights(opened.model) == opened.about["weights_sha256"]
+
+
+def test_the_shell_knows_it(folder, capsys):
+    assert main(["measure", "--model", str(folder), "--bias-type", "race", "--corpus", "queries"]) == 0
+    printed = capsys.readouterr().out
+    assert "| HD " in printed and "tiny-gpt2@" in printed and str(folder.name) + "@" not in printed
