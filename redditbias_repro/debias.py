@@ -49,7 +49,8 @@ from .records import digest, write_atomic
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
+__all__ = ['LARGEST_WEIGHT', 'SAVE_STEPS', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased',
+           'debias', 'mean_losses']
 
 # %% ../nbs/05_debias.ipynb #b0b25f3b
 @dataclass
@@ -206,7 +207,7 @@ def training_sentences(
     block_size: int = BLOCK_SIZE,  # tokens that are kept of a sentence
     add_special_tokens: bool = True,  # let the tokenizer add its own
 ) -> list[Sentence]:
-    "What a method trains on: augmented, as tokens, with the terms that its loss is for. `ValueError` if that is nothing"
+    "What a method trains on: augmented, as tokens, with the terms of its loss. `ValueError` if that is nothing"
     if isinstance(texts, str):
         raise ValueError("texts is one string: expected a list of sentences")
     method, texts = get_method(method), [t for t in texts if t.strip()]
@@ -335,6 +336,24 @@ def _start(partial: Path, settings: dict, replace: bool) -> None:
         write_atomic(path, json.dumps(settings, indent=1))
 
 # %% ../nbs/05_debias.ipynb #acf30d82
+LARGEST_WEIGHT = 10**6  # of a loss; the papers' is 100, and far above a model's weights overflow
+SAVE_STEPS = 200  # after so many a checkpoint is written where an epoch is longer
+
+
+def _check_numbers(lambda_lm: float, lambda_d: float, seed: int, **positive: float) -> None:
+    "`ValueError` for a number that no run can have"
+    for name, value in positive.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} is {value}: expected a positive number")
+    for name, value in (("lambda_lm", lambda_lm), ("lambda_d", lambda_d)):
+        if not 0 <= value <= LARGEST_WEIGHT:
+            raise ValueError(
+                f"{name} is {value}: expected a number that is not negative, of {LARGEST_WEIGHT:,} at most"
+            )
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed is {seed}: expected a number from 0 to {2**32 - 1}")
+
+
 def debias(
     model,  # causal model in float32, from `load_model`; it is trained in place
     tokenizer,  # its tokenizer, a fast one
@@ -354,27 +373,22 @@ def debias(
     extra_pairs: bool = False,  # also the specification's further forms of P
     subspace_every: int = 1,  # steps after which HD's subspace is found anew
     add_special_tokens: bool = True,  # let the tokenizer add its own
-    save_steps: int | None = None,  # steps after which a checkpoint is written; None: every epoch
+    save_steps: int | None = None,  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
     **training,  # further `transformers.TrainingArguments`: bf16=True, report_to="tensorboard", max_steps=10, …
 ) -> Debiased:
-    """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, and returns one that is finished.
+    """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, returns one that is finished.
 
     Raises `ValueError` for an empty training set, sentences without terms, a model without output embeddings or not in
     float32, an unknown method, a number that is not positive, and a folder that holds another run; `OSError` (ENOSPC)
     where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
-    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("grad_accum", grad_accum)):
-        if not value > 0:
-            raise ValueError(f"{name} is {value}: expected a positive number")
     lambda_lm = chosen.lambda_lm if lambda_lm is None else lambda_lm
     lambda_d = chosen.lambda_d if lambda_d is None else lambda_d
-    for name, value in (("lambda_lm", lambda_lm), ("lambda_d", lambda_d)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} is {value}: expected a number that is not negative")
-    for name, value in (("learning_rate", learning_rate), ("subspace_every", subspace_every)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} is {value}: expected a positive number")
+    _check_numbers(
+        epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, learning_rate=learning_rate,
+        subspace_every=subspace_every, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed,
+    )  # fmt: skip
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
@@ -416,13 +430,14 @@ def debias(
 # %% ../nbs/05_debias.ipynb #d88b99fc
 def _arguments(folder: Path, settings: dict, save_steps: int | None, **training) -> TrainingArguments:
     "The paper's settings (§5.1) for Trainer"
-    steps = settings["epochs"] * math.ceil(settings["sentences"] / (settings["batch_size"] * settings["grad_accum"]))
+    epoch = math.ceil(settings["sentences"] / (settings["batch_size"] * settings["grad_accum"]))
+    steps, save_steps = settings["epochs"] * epoch, save_steps or min(epoch, SAVE_STEPS)
     return TrainingArguments(**{
         "output_dir": str(folder), "num_train_epochs": settings["epochs"],
         "per_device_train_batch_size": settings["batch_size"], "gradient_accumulation_steps": settings["grad_accum"],
         "learning_rate": settings["learning_rate"], "weight_decay": 0.0,
         "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "seed": settings["seed"],
-        "save_strategy": "steps" if save_steps else "epoch", "save_steps": save_steps or 500, "save_total_limit": 1,
+        "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1,
         "logging_steps": max(1, round(steps / 50)), "report_to": "none", "remove_unused_columns": False, **training,
     })  # fmt: skip
 

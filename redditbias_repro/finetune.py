@@ -18,6 +18,7 @@ from torch import nn
 from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
+from .network import pad_batch
 from .records import digest, project_path, provenance, write_record
 
 # %% auto #0
@@ -34,16 +35,12 @@ def pad_right(
     pad: int,  # token id of the padding
 ) -> dict[str, torch.Tensor]:  # input_ids and attention_mask (B, T), labels (B,) or (B, T)
     "A batch padded on the right"
-    lengths = [len(r["input_ids"]) for r in rows]
-    fill = lambda values, by: values + [by] * (max(lengths) - len(values))
-    batch = {
-        "input_ids": torch.tensor([fill(r["input_ids"], pad) for r in rows]),
-        "attention_mask": torch.tensor([fill([1] * n, 0) for n in lengths]),
-    }
+    ids, mask = pad_batch([r["input_ids"] for r in rows], pad)
+    batch = {"input_ids": ids, "attention_mask": mask}
     if "labels" not in rows[0]:
         return batch
-    labels = [fill(r["labels"], -100) if isinstance(r["labels"], list) else r["labels"] for r in rows]
-    return {**batch, "labels": torch.tensor(labels)}
+    labels = [r["labels"] for r in rows]
+    return {**batch, "labels": pad_batch(labels, -100)[0] if isinstance(labels[0], list) else torch.tensor(labels)}
 
 # %% ../nbs/05a_finetune.ipynb #472966dd
 class _AlikeSampler(torch.utils.data.Sampler):
@@ -149,7 +146,7 @@ def rescored(
     now = {k: v for k, v in provenance().items() if k in made_by}
     return {**record, **changed, "provenance": {**record["provenance"], "rescored": {"how": how, **now}}}
 
-# %% ../nbs/05a_finetune.ipynb #2759379a
+# %% ../nbs/05a_finetune.ipynb #1c580a5e
 def rescore_all(
     metric: str,  # dst, crg
     rescore,  # from a record to one with new values or parameters

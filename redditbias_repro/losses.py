@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .network import pad_batch
 from .specs import BiasSpec, match_terms, writes_blanks
 
 # %% auto #0
@@ -109,10 +110,10 @@ def combined_loss(
     lambda_d: float,  # λ_D
     n_tokens: Tensor | int | None = None,  # what the sum is divided by; None: N
 ) -> Tensor:  # scalar
-    """The overall loss (RedditBias equation 2): λ_LM·L_LM + λ_D·L_D at occurrences, L_LM elsewhere, over the number of tokens.
+    """The overall loss (RedditBias equation 2): λ_LM·L_LM + λ_D·L_D at occurrences, L_LM elsewhere, over the tokens.
 
-    Left open by the paper: what the loss of a batch is divided by (here its predicted tokens, as in language modelling, so
-    that a debiasing loss weighs the same in every batch)."""
+    Left open by the paper: what the loss of a batch is divided by (here the number of its predicted tokens, as in
+    language modelling, so that a debiasing loss weighs the same in every batch)."""
     total = torch.where(at_term, lambda_lm, 1.0).to(lm.dtype).mul(lm).sum() + lambda_d * debias.sum()
     return total / (lm.numel() if n_tokens is None else n_tokens)
 
@@ -230,7 +231,7 @@ class TargetPairs:
         "t1 and t2 of every pair from the output layer"
         return mean_rows(weight, self.rows1.to(weight.device)), mean_rows(weight, self.rows2.to(weight.device))
 
-# %% ../nbs/04_losses.ipynb #b73a9fa3
+# %% ../nbs/04_losses.ipynb #b1964f5f
 def target_pairs(
     spec: BiasSpec,  # bias specification
     tokenizer,  # a fast one
@@ -243,7 +244,8 @@ def target_pairs(
     pairs = [tuple(t.lower() for t in p) for p in spec.pairs + (spec.extra_pairs if extra_pairs else ())]
     if not pairs:
         raise ValueError(
-            f"the specification {spec.name or 'given'} has no pairs of target terms: a debiasing loss needs at least one"
+            f"the specification {spec.name or 'given'} has no pairs of target terms: "
+            "a debiasing loss needs at least one"
         )
     terms = tuple(dict.fromkeys(t for p in pairs for t in p))
     ids = {t: term_tokens(tokenizer, t) for t in terms}
@@ -263,24 +265,14 @@ class Collator:
     pad_token_id: int
 
     def __call__(self, sentences: list[Sentence]) -> dict[str, Tensor]:  # each (B, T)
-        width = max(len(s.input_ids) for s in sentences)
-        shape = (len(sentences), width)
-        ids, labels = torch.full(shape, self.pad_token_id), torch.full(shape, -100)
-        term, occurrence = torch.full(shape, -1), torch.full(shape, -1)
+        ids, real = pad_batch([s.input_ids for s in sentences], self.pad_token_id)
+        labels = ids.masked_fill(real == 0, -100)
+        labels[:, 0] = -100  # no state predicts the first
+        term, occurrence = torch.full_like(ids, -1), torch.full_like(ids, -1)
         for row, s in enumerate(sentences):
-            n = len(s.input_ids)
-            ids[row, :n] = labels[row, :n] = torch.tensor(s.input_ids)
-            labels[row, 0] = -100  # no state predicts the first
             for i, (which, first, after) in enumerate(s.terms):
                 term[row, first:after], occurrence[row, first:after] = which, i
-        real = torch.arange(width) < torch.tensor([[len(s.input_ids)] for s in sentences])
-        return {
-            "input_ids": ids,
-            "attention_mask": real.long(),
-            "labels": labels,
-            "term": term,
-            "occurrence": occurrence,
-        }
+        return {"input_ids": ids, "attention_mask": real, "labels": labels, "term": term, "occurrence": occurrence}
 
 # %% ../nbs/04_losses.ipynb #f38a5416
 def pack_batch(
@@ -354,7 +346,8 @@ def sentence_states(
 def augment_targets(
     spec: BiasSpec,  # bias specification
     texts: Iterable[str],  # training sentences
-    direction: str = "both",  # as in `BiasSpec.swap_targets`; "both" is what the released files show, "1to2" the text of §4.4
+    # as in `BiasSpec.swap_targets`; "both" is what the released files show, "1to2" the text of §4.4
+    direction: str = "both",
     attribute: bool = False,  # only sentences with a term of A1
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
     "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA (CHBias §5.3)"

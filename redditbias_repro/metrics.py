@@ -222,7 +222,7 @@ def pair_targets(
     what = "target" if "target1" in pairs else "attribute"
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
-# %% ../nbs/03b_metrics.ipynb #7b000125
+# %% ../nbs/03b_metrics.ipynb #edc71eac
 def _check_test(outlier_sds: tuple, seed: int) -> None:
     "`ValueError` for what `lmb` would refuse once everything is scored"
     for sd in outlier_sds:
@@ -263,14 +263,15 @@ def pairs_to_measure(
 ) -> dict[tuple[str, str, str], pd.DataFrame]:
     """Counterfactual pairs by what records call them: paper, bias type and split.
 
-    In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all" for a file."""
+    In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
+    for a file."""
     own, found = str(corpus) not in corpora(), {}
     for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
         found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(b, split, corpus, swap)
     return found
 
-# %% ../nbs/03b_metrics.ipynb #00a2dc46
+# %% ../nbs/03b_metrics.ipynb #140e1c11
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
@@ -359,7 +360,9 @@ CALIBRATION = 500  # references that a temperature is fitted on; not more than a
 
 
 def _folds(texts: pd.DataFrame, seed: int) -> list[tuple[list[str], list[str]]]:
-    "(tested, calibration) texts, without a text in common: one such pair, or one for each half where all would leave too few"
+    """(tested, calibration) texts, without a text in common.
+
+    One such pair, or one for each half where all would leave too few"""
     every, wanted = load_references()["text"], min(CALIBRATION, len(texts))
     order = np.random.default_rng(seed).permutation(len(texts))
     halves = [texts["text"].iloc[np.sort(part)] for part in np.array_split(order, 2)]
@@ -378,7 +381,9 @@ def measure_lmp(
     dtype: str = "auto",  # as in `load_model`
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
 ) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
-    "LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2), as it is and with its temperature calibrated"
+    """LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2).
+
+    As it is, and with its temperature calibrated"""
     texts = load_references(n, seed)
     net, tokenizer, about = open_model(model, device, dtype)
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from .data import corpus_title
+from .paired_tests import d_z_interval
 from .records import write_atomic
 from .specs import DEFAULT_PAPER
 from .tables import METHOD_ORDER, TASKS, order_methods, tested_on, type_titles
 
 # %% auto #0
-__all__ = ['HATCHES', 'ORIGINAL', 'CURVES', 'save_figure', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
-           'plot_changes']
+__all__ = ['HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'save_figure', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs',
+           'plot_downstream', 'plot_changes']
 
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
 def save_figure(
@@ -38,6 +39,7 @@ def save_figure(
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
+VARIANTS = {"equation2": "oo", "accumulated": "**"}  # hatches of other readings of a method
 ORIGINAL = "not debiased"
 
 
@@ -51,10 +53,11 @@ def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(bar=method if table["model"].nunique() == 1 else table["model"] + ", " + method)
 
 # %% ../nbs/08a_plots.ipynb #dd513ca2
-def _bars(table: pd.DataFrame, value: str, types: dict[str, str]):
+def _bars(table: pd.DataFrame, value: str, types: dict[str, str], seeds: bool = True):
     """Figure, axes and names of the bars.
 
-    A group of bars is a bias type, a bar the mean over training seeds, its line goes from the lowest to the highest."""
+    A group of bars is a bias type, a bar the mean over training seeds; with `seeds` a line goes from the lowest to the
+    highest."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -67,7 +70,7 @@ def _bars(table: pd.DataFrame, value: str, types: dict[str, str]):
     style = _style(bars)
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
-    spread = ("pi", 100) if table.train_seed.nunique() > 1 else None
+    spread = ("pi", 100) if seeds and table.train_seed.nunique() > 1 else None
     # Rounded: versions of Python differ in the last digit.
     colors = {b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()}
     groups = {"x": "bias_type", "y": value, "hue": "bar", "order": list(types), "hue_order": bars}
@@ -81,13 +84,14 @@ def _bars(table: pd.DataFrame, value: str, types: dict[str, str]):
 
 
 def _style(bars: list[str]) -> dict[str, tuple]:
-    "Color and hatch of each bar; a method has its own in every figure"
+    "Color and hatch of each bar; a method has its own in every figure, another reading of it has its color"
     import seaborn as sns
 
-    known = [ORIGINAL, *METHOD_ORDER[1:]]
-    order = known if set(bars) <= set(known) else bars
+    known = {ORIGINAL, *METHOD_ORDER}
+    order = [ORIGINAL, *(m for m in METHOD_ORDER[1:] if "-" not in m)] if set(bars) <= known else bars
     styles = dict(zip(order, zip(sns.color_palette("colorblind", len(order)), HATCHES * len(order))))
-    return {b: styles[b] for b in bars}
+    colors = {b: styles[b if b in styles else b.partition("-")[0]][0] for b in bars}
+    return {b: (colors[b], styles[b][1] if b in styles else VARIANTS[b.partition("-")[2]]) for b in bars}
 
 
 def _legend(ax, bars):
@@ -99,28 +103,50 @@ def _legend(ax, bars):
         handle.set_hatch(hatch * 2)
 
 # %% ../nbs/08a_plots.ipynb #fe58f3fc
+def _t_interval(rows: pd.DataFrame) -> tuple[float, float]:
+    "95 % interval of t (noncentral t); of several training seeds the means of both ends"
+    ends = np.array([d_z_interval(r.t, r.n) for r in rows.itertuples()]) * np.sqrt(rows["n"].to_numpy(float))[:, None]
+    return tuple(ends.mean(0))
+
+
+def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
+    "Which types are significantly stereotypical, in words: of few bars by name, of many how many"
+    found = []
+    for bar in bars:
+        own = table[table.bar == bar]
+        each = own.assign(found=own.significant.astype(bool) & (own.t < 0)).groupby("bias_type")["found"].all()
+        names = ", ".join(type_titles(each.index[each], paper).values()) or "none"
+        found.append(f"{bar}: {names}" if len(bars) < 3 else f"{bar} {each.sum()} of {len(each)}")
+    return "Significantly stereotypical (∗): " + ("\n" if len(bars) == 2 else ", " if len(bars) > 2 else "").join(found)
+
+
 def plot_lmb(
     table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and outlier_sd, which are to be selected before
     band: pd.DataFrame | None = None,  # from `random_band`: bias_type, t_low, t_high, models (with random weights)
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    """RedditBias Figure 1a: t-values by bias type; negative is stereotypical.
+    """RedditBias Figure 1a: t-values by bias type, with 95 % intervals; negative is stereotypical.
 
-    An asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge. A row of the
-    table is a model, method, seed and bias type."""
+    An asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge, a dot a training
+    seed. A row of the table is a model, method, seed and bias type."""
     import matplotlib.pyplot as plt
 
     table = _with_bars(table)
-    types = type_titles(table.bias_type, paper)
-    figure, ax, bars = _bars(table, "t", types)
-    significant, types = table.groupby(["bar", "bias_type"])["significant"].all(), list(types)
+    titles = type_titles(table.bias_type, paper)
+    figure, ax, bars = _bars(table, "t", titles, seeds=False)
+    groups, types = dict(list(table.groupby(["bar", "bias_type"]))), list(titles)
     for container, name in zip(ax.containers, bars):
         for bar in container:  # nothing is drawn where a type was not measured, so its place tells the type
-            x, t = bar.get_x() + bar.get_width() / 2, bar.get_height()
-            if significant[name, types[round(x)]]:
-                lift, side = (3, "bottom") if t > 0 else (-3, "top")
+            x = bar.get_x() + bar.get_width() / 2
+            rows = groups[name, types[round(x)]]
+            low, high = _t_interval(rows)
+            ax.plot([x, x], [low, high], color="black", linewidth=1)
+            if len(rows) > 1:
+                ax.plot([x] * len(rows), rows.t, "o", color="white", markeredgecolor="black", markersize=3)
+            if rows.significant.all():
+                end, lift, side = (high, 3, "bottom") if bar.get_height() > 0 else (low, -3, "top")
                 where = {"xytext": (0, lift), "textcoords": "offset points", "ha": "center", "va": side}
-                ax.annotate("∗", (x, t), **where, fontsize=14)
+                ax.annotate("∗", (x, end), **where, fontsize=14)
     for place, b in enumerate(types if band is not None else ()):
         for r in band[band.bias_type == b].itertuples():
             label = None if place else f"{r.models} models with random weights"
@@ -129,14 +155,26 @@ def plot_lmb(
     ax.axhline(0, color="black", linewidth=1)
     corpora = ", ".join(corpus_title(c) for c in dict.fromkeys(table.corpus))
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
-    ax.set_title(f"{model}{corpora}; ∗ p < 0.05", fontsize=10)
-    ax.set(xlabel="", ylabel="LMB: t-value\n(negative: stereotype likelier)")
-    ax.margins(y=0.15)
+    ax.set_title(f"{_stereotypical(table, bars, paper)}\n{model}{corpora}", fontsize=9)
+    ax.set(xlabel="", ylabel="LMB: t-value, 95 % interval\n(negative: stereotype likelier)")
+    ax.use_sticky_edges = False  # else the line of 0 lies on the edge where all bars are on one side
+    ax.margins(y=0.12)
     _legend(ax, bars)
     plt.close(figure)
     return figure
 
 # %% ../nbs/08a_plots.ipynb #c1301e68
+def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
+    "How perplexity changes by each method, in words; empty without the model before"
+    if not len(before):
+        return ""
+    found = []
+    for bar, rows in shown.groupby("bar", sort=False):
+        low, high = (rows.perplexity / before.iloc[0] - 1).agg(["min", "max"])
+        found.append(f"{bar} {low:+.0%}" + (f" to {high:+.0%}" if f"{low:+.0%}" != f"{high:+.0%}" else ""))
+    return f"Change of perplexity: {', '.join(found)}\n"
+
+
 def plot_lmp(
     table: pd.DataFrame,  # rows of `lmp_table` of one model: the one that was not debiased, and the debiased ones
     paper: str = DEFAULT_PAPER,  # whose bias types
@@ -154,7 +192,8 @@ def plot_lmp(
         ax.axhline(value, color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}: {value:.0f}")
     if max(shown.perplexity) > 8 * min([*before, *shown.perplexity]):
         ax.set_yscale("log")
-    ax.set_title(f"{table.model.iloc[0]}; {table.n.iloc[0]:,} of {corpus_title(table.corpus.iloc[0])}", fontsize=10)
+    of = f"{table.model.iloc[0]}; {table.n.iloc[0]:,} of {corpus_title(table.corpus.iloc[0])}"
+    ax.set_title(f"{_rises(shown, before)}{of}", fontsize=9)
     ax.set(xlabel="", ylabel="LMP: perplexity\n(lower is better)")
     _legend(ax, bars)
     plt.close(figure)
@@ -205,12 +244,13 @@ def plot_runs(
                 values = pd.Series(curves[column], dtype=float).rolling(5, min_periods=1, center=True).mean()
                 ax, b = axes[row, methods.index(r["method"])], r["bias_type"]
                 ax.plot(r["epoch"], values, color=colors[b], linewidth=1.2, label=types[b])
+    first = [next((i for i, ax in enumerate(line) if ax.lines), 0) for line in axes]
     for (row, column), ax in np.ndenumerate(axes):
         ax.set_visible(bool(ax.lines))
         ax.set(
             title=methods[column] if row == 0 else "",
             xlabel="epoch" if row or not axes[-1, column].lines else "",
-            ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == 0 else "",
+            ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == first[row] else "",
         )
         ax.set_ylim(0, 1.1 * max([np.nanmax(line.get_ydata()) for line in ax.lines], default=1))
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
@@ -225,46 +265,48 @@ def plot_runs(
 _POINTS = {"markeredgecolor": "black", "markeredgewidth": 0.6, "capsize": 3}
 
 
+def _losses(shown: pd.DataFrame) -> str:
+    "What the tests of a task say, in words"
+    verdicts = shown.verdict.str.partition(":")[0].value_counts()
+    counted = ", ".join(f"{v} in {verdicts[v]}" for v in ("loss", "gain", "undetermined") if v in verdicts)
+    return f"of {len(shown)} debiased models: {counted}"
+
+
 def plot_downstream(
     table: pd.DataFrame,  # from `dst_tests` or `crg_tests`, of one model and one training seed
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    """F1 or BLEU-4 by bias type and method, with 95 % intervals; the line and the band are the model before.
+    """What debiasing changes of F1 or BLEU-4, by bias type and method, with 95 % intervals of the paired difference.
 
-    An asterisk stands where interval and test both say that debiasing changes it. `ValueError` for several models,
+    An asterisk stands where interval and test both say that there is a change. `ValueError` for several models,
     settings, or sizes of data."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     task = next(t for t in TASKS.values() if t.value in table)
-    metric, value = task.metric, task.value
     several = len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
     if several or table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected rows of one model on one corpus: select them first")
-    shown = _with_bars(table[table.method != "baseline"])
+    shown = _with_bars(table[table.change.notna()])
     types, bars = type_titles(shown.bias_type, paper), list(dict.fromkeys(shown.bar))
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
-    for r in table[table.method == "baseline"].itertuples():
-        ax.axhline(getattr(r, value), color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}, and its interval")
-        ax.axhspan(getattr(r, f"{value}_low"), getattr(r, f"{value}_high"), color="black", alpha=0.08, linewidth=0)
+    before = table[table.method == "baseline"][task.value]
+    ax.axhline(0, color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}: {before.mean():.3g}")
     places = dict(zip(bars, np.linspace(-0.3, 0.3, len(bars)) if len(bars) > 1 else [0]))
     for (name, (color, _)), marker in zip(_style(bars).items(), "osD^vP<>" * len(bars)):
         rows = shown[shown.bar == name]
         at = [list(types).index(b) + places[name] for b in rows.bias_type]
-        reach = [rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]]
-        ax.errorbar(at, rows[value], reach, fmt=marker, color=color, ecolor=color, label=name, **_POINTS)
+        reach = [rows.change - rows.change_low, rows.change_high - rows.change]
+        ax.errorbar(at, rows.change, reach, fmt=marker, color=color, ecolor=color, label=name, **_POINTS)
         for x, r in zip(at, rows.itertuples()):
             if r.verdict in ("loss", "gain"):
                 where = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
-                ax.annotate("∗", (x, getattr(r, f"{value}_high")), **where, fontsize=14)
+                ax.annotate("∗", (x, r.change_high), **where, fontsize=14)
     ax.set_xticks(range(len(types)), types.values())
-    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"{metric}, 95 % interval\n(higher is better)")
-    ax.set_title(
-        f"{table.model.iloc[0]}, {task.title}; {tested_on(table.iloc[0], task)}\n"
-        "∗ the paired interval of the change and its test agree that there is one",
-        fontsize=9,
-    )
+    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change of {task.metric}\n95 % interval, paired")
+    of = f"{table.model.iloc[0]}, {tested_on(table.iloc[0], task)}"
+    ax.set_title(f"{task.title.capitalize()}, {_losses(shown)} (∗ loss or gain)\n{of}", fontsize=9)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
@@ -272,6 +314,14 @@ def plot_downstream(
     return figure
 
 # %% ../nbs/08a_plots.ipynb #1437179e
+def _verdicts(changes: pd.DataFrame) -> str:
+    "How many cells, a method on a bias type, are less biased than before, in words"
+    cells = changes.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
+    verdicts = cells.verdict.value_counts()
+    said = {"less": "less biased", "more": "more biased", "equally": "equally biased", "undetermined": "undetermined"}
+    return f"Of {len(cells)} cells " + ", ".join(f"{verdicts[v]} {words}" for v, words in said.items() if v in verdicts)
+
+
 def plot_changes(
     changes: pd.DataFrame,  # rows of `lmb_changes`, of one model, corpus, split and swap
     paper: str = DEFAULT_PAPER,  # whose bias types
@@ -314,7 +364,7 @@ def plot_changes(
     )
     about = changes.iloc[0]
     figure.suptitle(
-        f"{about.model}; {corpus_title(about.corpus)}. "
+        f"{_verdicts(changes)}\n{about.model}; {corpus_title(about.corpus)}. "
         "Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier",
         fontsize=9,
     )

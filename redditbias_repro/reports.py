@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .data import released_papers
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
     PAPER_METHODS,
@@ -42,8 +43,9 @@ def _wide(table: pd.DataFrame, index: list[str], cell, paper: str) -> pd.DataFra
 
 # %% ../nbs/08b_reports.ipynb #4cfa8b32
 def _measured(table: pd.DataFrame, paper: str) -> pd.DataFrame:
-    "Rows of all released test pairs, whose targets are exchanged"
-    return table[(table.corpus == paper) & (table.split == "test") & (table.swap == "targets")]
+    "Rows of all released test pairs, whose targets are exchanged; of a paper without a release all test pairs"
+    table = table[table.split.isin(["test", "all"]) & (table.swap == "targets")]
+    return table[table.corpus == paper] if paper in released_papers() else table
 
 
 def _all_seeds_first(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -89,7 +91,7 @@ def lmb_report(
     if (table.method != "baseline").any():
         caption += f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}."
     caption += (
-        " Corpus redditbias: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
+        f" Corpus {paper}: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
     )
     wide = _wide(table, ["corpus", "model", "method"], _lmb_cell, paper)
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)

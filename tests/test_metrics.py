@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from redditbias_repro import metrics
+from redditbias_repro import metrics, scoring
 from redditbias_repro.corpora.redditbias import load_published, load_references
 from redditbias_repro.metrics import (
     TEMPERATURES,
@@ -374,14 +374,14 @@ def test_measure(model_folder, tmp_path, monkeypatch):
         and set(table.corpus) == {"queries"}
     )
 
-    def never(*args, **kwargs):
+    def sequence_scores(*args, **kwargs):
         raise AssertionError("scored twice")
 
-    monkeypatch.setattr(metrics, "sequence_scores", never)  # what was scored is in the cache
+    monkeypatch.setattr(scoring, "sequence_scores", sequence_scores)  # what was scored is in the cache
     pd.testing.assert_frame_equal(lmb_table(measure_lmb(str(model_folder), corpus="queries", split="valid")), table)
     with pytest.raises(AssertionError, match="scored twice"):
         measure_lmb(str(model_folder), corpus="queries", split="test")
-    monkeypatch.setattr(metrics, "versions", lambda: {"torch": "another"})  # another library may give other numbers
+    monkeypatch.setattr(scoring, "versions", lambda: {"torch": "another"})  # another library may give other numbers
     with pytest.raises(AssertionError, match="scored twice"):
         measure_lmb(str(model_folder), corpus="queries", split="valid")
 

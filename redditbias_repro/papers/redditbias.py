@@ -231,10 +231,11 @@ EXCEPTIONS = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
 def check_downstream(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:
-    """The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured, and the paper's own changes.
+    """The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured.
 
-    Columns: task, bias_type, method, statement, paper_change, model, settings, train_seed, change, change_low,
-    change_high, p, verdict: "as said" or "not as said" with a loss or gain, or "undetermined"."""
+    With the paper's own changes. Columns: task, bias_type, method, statement, paper_change, model, settings,
+    train_seed, change, change_low, change_high, p, verdict: "as said" or "not as said" with a loss or gain, or
+    "undetermined"."""
     paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
     rows = []
     for task, (_, _, value, _, tests) in TASKS.items():
