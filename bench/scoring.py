@@ -58,23 +58,14 @@ INPUTS = {
 
 def all_prompts():
     """(axis, template, descriptor, prompt) of HolisticBias v1.0: descriptors × nouns × templates."""
-    from redditbias_repro.registry import fetch
+    from redditbias_repro.corpora.holisticbias import read_prompt_set
 
-    folder = "facebookresearch/ResponsibleNLP/holistic_bias/dataset/v1.0/"
-    descriptors, nouns, templates = (
-        json.loads(fetch(folder + f).read_text(encoding="utf-8"))
-        for f in ("descriptors.json", "nouns.json", "sentence_templates.json")
-    )
-    for axis, buckets in descriptors.items():
-        for entry in (e for bucket in buckets.values() for e in bucket):
-            about = entry if isinstance(entry, dict) else {"descriptor": entry}
-            word = about["descriptor"]
-            article = about.get("article", "an" if word[0].lower() in "aeiou" else "a")
-            for gender, pairs in nouns.items():
-                for one, many in pairs if about.get("gender", gender) == gender else ():
-                    nouns_of = {"noun_phrase": f"{article} {word} {one}", "plural_noun_phrase": f"{word} {many}"}
-                    for template in templates:
-                        yield axis, template, word, template.format(**nouns_of)
+    released = read_prompt_set("v1.0")
+    phrases = released.noun_phrases()
+    for r in phrases[phrases.kind == "descriptor_noun"].itertuples():
+        for template in (t["template"] for t in released.templates):
+            text = template.format(noun_phrase=r.noun_phrase, plural_noun_phrase=r.plural_noun_phrase)
+            yield r.axis, template, r.descriptor, text
 
 
 def prompts(n, seed=0):

@@ -22,6 +22,20 @@ assert "site-packages" in redditbias_repro.__file__, redditbias_repro.__file__
 assert len(list_specs()) == 5 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
 records = measure_lmb(sys.argv[1], ["race"], "queries", outlier_sd=[None])
 assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
+
+# what reads the papers' numbers, captions and released perplexities, and writes where it is called
+from pathlib import Path
+from redditbias_repro import reports
+from redditbias_repro.papers import redditbias as paper
+from redditbias_repro.records import write_record
+for r in [*records, *paper.published_lmb()]:
+    write_record(r)
+assert len(paper.similar_trends()) == 5 and len(paper.table1_differences()) and len(paper.inconsistencies()) == 4
+tables = paper.make_tables()
+written = paper.save_all(tables, paper.make_figures(tables), Path("figures"))
+assert {"table1.md", "claims.csv", "figure1a.png"} <= {p.name for p in written} and Path("results").is_dir()
+assert "DialoGPT-small" in reports.lmb_report() and "DialoGPT-small" in reports.front_report()
+assert reports.changes_report() == reports.found_report() == reports.downstream_report() == ""
 """
 
 
