@@ -23,7 +23,7 @@ from typing import NamedTuple
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['HOW_TO_READ', 'MARKS', 'DEFAULT', 'read_lines', 'main']
+__all__ = ['HOW_TO_READ', 'SAVE_SHARE', 'MARKS', 'DEFAULT', 'read_lines', 'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -344,25 +344,30 @@ def _check_method(method: str, spec) -> None:
         )
 
 # %% ../nbs/09_cli.ipynb #7691497f
+SAVE_SHARE = 0.1  # of all steps, after which a checkpoint is written: a run that is stopped loses a tenth at most
+
+
 def _debias(args) -> None:
     from redditbias_repro.data import bias_spec
-    from redditbias_repro.specs import load_spec
 
     _check_out(args.out, folder=True)
-    spec = load_spec(args.spec) if args.spec else bias_spec(args.bias_type)
+    bias_type = args.spec or args.bias_type
+    spec = bias_spec(bias_type)
     _check_method(args.method, spec)
     texts = read_lines(args.texts) if args.texts else None
     from redditbias_repro.data import load_phrases
     from redditbias_repro.debias import debias
     from redditbias_repro.models import load_model
 
-    texts = load_phrases(args.bias_type, "train", args.corpus).text if texts is None else texts
+    texts = load_phrases(bias_type, "train", args.corpus).text if texts is None else texts
     model, tokenizer = load_model(args.model, args.device, "float32")
     names = ("epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "seed", "replace")
-    run = debias(model, tokenizer, spec, texts, args.method, args.out, **{n: getattr(args, n) for n in names})
+    options = {n: getattr(args, n) for n in names}
+    run = debias(model, tokenizer, spec, texts, args.method, args.out, save_steps=SAVE_SHARE, **options)
     print(f"written: {run.folder} ({args.method} on {run.settings['sentences']} sentences, {run.seconds:.0f} s)")
-    print(f"before: redditbias measure --model {args.model} --bias-type {args.bias_type}")
-    print(f"after:  redditbias measure --model {run.folder} --bias-type {args.bias_type}")
+    how = f"--bias-type {bias_type}" + ("" if args.corpus == "auto" else f" --corpus {args.corpus}")
+    print(f"before: redditbias measure --model {args.model} {how}")
+    print(f"after:  redditbias measure --model {run.folder} {how}")
 
 # %% ../nbs/09_cli.ipynb #55f1d997
 MARKS = "<!-- {0}: written by `redditbias report --readme` -->", "<!-- /{0} -->"

@@ -16,8 +16,9 @@ from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, rea
 from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec
 
 # %% auto #0
-__all__ = ['FEW', 'released_papers', 'split_bias_type', 'bias_spec', 'query_pairs', 'read_pairs', 'own_bias_types', 'corpora',
-           'load_pairs', 'own_name', 'load_phrases', 'load_annotations', 'load_references', 'corpus_title']
+__all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'query_pairs', 'read_pairs',
+           'own_bias_types', 'corpora', 'load_pairs', 'own_name', 'load_phrases', 'load_annotations', 'load_released',
+           'load_references', 'corpus_title']
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
 def released_papers() -> list[str]:
@@ -47,6 +48,13 @@ def split_bias_type(
     full = f"{paper}/{name}".removeprefix("/")
     check_known("bias type", full.removeprefix(own), [n.removeprefix(own) for n in list_specs()])
     return paper or DEFAULT_PAPER, name
+
+
+def paper_bias_types(
+    paper: str = DEFAULT_PAPER,  # its key
+) -> list[str]:  # as `paper/name`
+    "Bias types that there are specifications of, in the paper's order; of `DEFAULT_PAPER` as bare names"
+    return [n.removeprefix(f"{DEFAULT_PAPER}/") for n in list_specs() if n.startswith(f"{paper}/")]
 
 
 def bias_spec(
@@ -219,6 +227,15 @@ def load_annotations(
     "Released labels of a bias type. `FetchError` where they cannot be had"
     paper, name = split_bias_type(bias_type)
     return _reader(paper).load_annotations(name)
+
+# %% ../nbs/01a_data.ipynb #308781e5
+def load_released(
+    bias_type: str,  # as in `load_pairs`
+    what: str = "",  # which list, as the reader names it
+) -> pd.DataFrame:  # columns as released, all strings
+    "Comments and phrases of a release before annotation. `ValueError` where there are none"
+    paper, name = split_bias_type(bias_type)
+    return _reader(paper).load_released(name, what)
 
 # %% ../nbs/01a_data.ipynb #845e4b59
 def load_references(

@@ -15,12 +15,21 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .data import corpora, load_pairs, load_references, own_bias_types, own_name, split_bias_type
+from redditbias_repro.data import (
+    corpora,
+    load_pairs,
+    load_references,
+    own_bias_types,
+    own_name,
+    paper_bias_types,
+    released_papers,
+    split_bias_type,
+)
 from .models import DEFAULT_MODEL, open_model
 from .paired_tests import d_z_interval, mean_test, preference_share, sign_flip
 from .records import new_record
 from .scoring import cached_scores, mean_perplexity, nll_at_temperatures
-from .specs import BIAS_TYPES
+from .specs import DEFAULT_PAPER
 
 # %% auto #0
 __all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
@@ -256,7 +265,7 @@ def lmb_measurements(
 
 # %% ../nbs/03b_metrics.ipynb #6b6c84b8
 def pairs_to_measure(
-    bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
+    bias_types: Iterable[str] | None = None,  # None: all of the corpus, or of `DEFAULT_PAPER` where it has none
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     swap: str = "targets",  # as in `load_pairs`
@@ -266,7 +275,8 @@ def pairs_to_measure(
     In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
     for a file."""
     own, found = str(corpus) not in corpora(), {}
-    for b in bias_types or (own_bias_types(corpus) if own else BIAS_TYPES):
+    released = str(corpus) if corpus in released_papers() else DEFAULT_PAPER
+    for b in bias_types or (own_bias_types(corpus) if own else paper_bias_types(released)):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
         found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(b, split, corpus, swap)
     return found
@@ -274,7 +284,7 @@ def pairs_to_measure(
 # %% ../nbs/03b_metrics.ipynb #140e1c11
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
-    bias_types: Iterable[str] | None = None,  # None: all of `BIAS_TYPES`, or those of a corpus of one's own
+    bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     # None: all pairs, as the authors do with the released sets; 3: §3.1 anew

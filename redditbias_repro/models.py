@@ -176,6 +176,20 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
         )
 
 # %% ../nbs/03_models.ipynb #0462f6dc
+def _check_hub(source: str) -> None:
+    "`OSError` where a name needs the hub and nobody answers there: the hub's own client tries again for a minute"
+    import requests
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    known = os.path.isdir(source) or isinstance(try_to_load_from_cache(source, "config.json"), str)
+    if known or constants.HF_HUB_OFFLINE:
+        return
+    try:
+        requests.head(constants.ENDPOINT, timeout=10)
+    except requests.RequestException as e:
+        raise OSError(f"{constants.ENDPOINT} cannot be reached: {type(e).__name__}") from e
+
+
 KINDS = {
     "causal": ("causal language model", AutoModelForCausalLM),
     "seq2seq": ("encoder–decoder model", AutoModelForSeq2SeqLM),
@@ -203,6 +217,7 @@ def load_model(
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
+        _check_hub(source)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         model, report = auto.from_pretrained(source, dtype=dtype, output_loading_info=True, trust_remote_code=False)
     except Exception as e:  # whatever the libraries raise is passed on, with what to do about it

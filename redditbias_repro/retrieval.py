@@ -27,15 +27,16 @@ import numpy as np
 import pandas as pd
 import regex
 
+from .data import load_released
 from .records import digest, write_atomic
-from .registry import FetchError, fetch
+from .registry import FetchError
 from .specs import BIAS_TYPES, DEFAULT_PAPER, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['CLEANING', 'RELEASED_COMMENTS', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
-           'PRONOUNS', 'clean_comment', 'load_released', 'Matcher', 'scan_dump', 'search_comments', 'api_queries',
-           'from_texts', 'period', 'find_sources', 'retrieve', 'find_windows', 'is_single_target', 'make_phrases',
-           'compare_release', 'compare_modes', 'named_specs', 'write_phrases']
+__all__ = ['CLEANING', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET', 'PRONOUNS',
+           'clean_comment', 'Matcher', 'scan_dump', 'search_comments', 'api_queries', 'from_texts', 'period',
+           'find_sources', 'retrieve', 'find_windows', 'is_single_target', 'make_phrases', 'compare_release',
+           'compare_modes', 'named_specs', 'write_phrases']
 
 # %% ../nbs/02_retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
@@ -72,23 +73,6 @@ def clean_comment(
         text = _apply(text.encode("ascii", "ignore").decode(), "release")
         return _apply(text.lower(), "release, in lower case").strip()
     return _apply(html.unescape(text) if mode == "unicode" else text, mode).strip().lower()
-
-# %% ../nbs/02_retrieval.ipynb #889dc0b9
-RELEASED_COMMENTS = {
-    b: f"umanlp/RedditBias/data/{b}/reddit_comments_{b}_{g}_processed"
-    for b, g in (("religion1", "jews"), ("orientation", "lgbtq"))
-}
-
-
-def load_released(
-    bias_type: str,  # religion1 or orientation: of the others only annotated files are released
-    what: str = "",  # "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases
-) -> pd.DataFrame:  # columns as released, all strings
-    "Comments and phrases of the release before annotation"
-    if bias_type not in RELEASED_COMMENTS:
-        expected = f"expected one of {', '.join(RELEASED_COMMENTS)}"
-        raise ValueError(f"comments of {bias_type!r} are not released before annotation: {expected}")
-    return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
 
 # %% ../nbs/02_retrieval.ipynb #d56ba33b
 _PLAIN = re.compile(r"[a-z0-9 _.,:;!?-]+")  # what every JSON writer leaves as it is
@@ -352,7 +336,7 @@ def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> 
     `FetchError` after the last."""
     import requests
 
-    problem = ""
+    problem, unreachable = "", 0
     for attempt in range(retries + 1):
         wait = pause * 2**attempt
         try:
@@ -370,6 +354,9 @@ def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> 
                 wait = max(wait, float(answer.headers.get("Retry-After", 0)))
         except (requests.RequestException, ValueError, KeyError) as e:
             problem = f"{type(e).__name__}: {e}"
+            unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
+            if unreachable > 1:
+                break  # nobody is there: waiting longer will not help
         if attempt < retries:
             time.sleep(min(wait, 300))
     raise FetchError(

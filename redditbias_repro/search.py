@@ -170,12 +170,16 @@ def check_run(
     method: str,  # a name in `METHODS`
     bias_type: str | Path,  # as in `load_pairs`
     split: str = "test",  # one of `SPLITS`
+    numbers: dict | None = None,  # parameters that are numbers from 0 on
     **flags: bool,  # parameters that are True or False
 ) -> None:
-    "`ValueError` that names the allowed values for one that is unknown"
+    "`ValueError` that says which parameter is wrong, before anything is loaded"
     get_method(method)
     split_bias_type(bias_type)
     check_known("split", split, SPLITS)
+    for what, value in (numbers or {}).items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ValueError(f"{what} is {value!r}: expected a number from 0 on")
     for what, value in flags.items():
         if not isinstance(value, bool):  # papermill reads `-p keep_model false` as a text
             raise ValueError(f"{what} is {value!r}: expected True or False")

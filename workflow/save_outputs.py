@@ -33,6 +33,8 @@ def run(path: Path) -> None:
     NotebookClient(notebook, timeout=None, kernel_name="python3", resources=place).execute()
     for cell in left_out:
         cell.metadata.tags.remove(SKIP)
+        if not cell.metadata.tags:
+            del cell.metadata["tags"]
         cell.outputs = []
     for cell in code:
         cell.outputs = [o for o in cell.outputs if shown(o)]

@@ -15,8 +15,9 @@ from ..registry import SWAPS, check_known, fetch, read_cells, with_corpus
 from ..specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['RELEASE', 'REFERENCES', 'TITLES', 'PUBLISHED', 'read_released', 'load_annotations', 'count_annotations',
-           'load_references', 'release_files', 'extract_published', 'load_published']
+__all__ = ['RELEASE', 'RELEASED_COMMENTS', 'REFERENCES', 'TITLES', 'PUBLISHED', 'read_released', 'load_annotations',
+           'count_annotations', 'load_released', 'load_references', 'release_files', 'extract_published',
+           'load_published']
 
 # %% ../../nbs/corpora/redditbias.ipynb #12c8232c
 RELEASE = "umanlp/RedditBias"
@@ -153,6 +154,23 @@ def count_annotations(
         "sum of the comments' labels": int(pd.to_numeric(sent, errors="coerce").fillna(0).sum()),
         "train + dev + test (outlier pairs taken out)": sum(sizes.values()),
     }
+
+# %% ../../nbs/corpora/redditbias.ipynb #e6a10915
+RELEASED_COMMENTS = {
+    b: f"umanlp/RedditBias/data/{b}/reddit_comments_{b}_{g}_processed"
+    for b, g in (("religion1", "jews"), ("orientation", "lgbtq"))
+}
+
+
+def load_released(
+    bias_type: str,  # religion1 or orientation: of the others only annotated files are released
+    what: str = "",  # "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases
+) -> pd.DataFrame:  # columns as released, all strings
+    "Comments and phrases of the release before annotation"
+    if bias_type not in RELEASED_COMMENTS:
+        expected = f"expected one of {', '.join(RELEASED_COMMENTS)}"
+        raise ValueError(f"comments of {bias_type!r} are not released before annotation: {expected}")
+    return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
 
 # %% ../../nbs/corpora/redditbias.ipynb #f82f6f19
 REFERENCES = "microsoft/DialoGPT/data/human.ref.6k.txt"
