@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .network import pad_batch
 from .records import write_atomic
 
 # %% auto #0
@@ -98,10 +99,7 @@ def respond(
     for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
         if all(i in answers for i in batch):
             continue
-        contexts = [rows[i]["input_ids"] for i in batch]
-        longest = len(contexts[0])
-        ids = torch.tensor([[pad] * (longest - len(c)) + c for c in contexts], device=model.device)
-        mask = torch.tensor([[0] * (longest - len(c)) + [1] * len(c) for c in contexts], device=model.device)
+        ids, mask = pad_batch([rows[i]["input_ids"] for i in batch], pad, "left", model.device)
         torch.manual_seed(seed + n)  # so that a run that goes on draws the same
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -109,7 +107,7 @@ def respond(
                 input_ids=ids, attention_mask=mask, max_new_tokens=max(room[i] for i in batch),
                 pad_token_id=pad, eos_token_id=end, **decoding,
             )  # fmt: skip
-        said = [o[longest : longest + room[i]] for i, o in zip(batch, out)]
+        said = [o[ids.shape[1] :][: room[i]] for i, o in zip(batch, out)]
         texts = tokenizer.batch_decode(said, skip_special_tokens=True)
         answers |= {i: " ".join(t.split()) for i, t in zip(batch, texts)}
         if path:
