@@ -23,7 +23,7 @@ from typing import NamedTuple
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['HOW_TO_READ', 'SAVE_SHARE', 'MARKS', 'DEFAULT', 'read_lines', 'main']
+__all__ = ['HOW_TO_READ', 'MARKS', 'DEFAULT', 'read_lines', 'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -277,7 +277,7 @@ def _specs(args) -> None:
     if args.toml and not args.name:
         raise ValueError(f"--toml prints one specification: name it, one of {', '.join(list_specs())}")
     if args.toml:
-        print(to_toml(load_spec(args.name)), end="")
+        print(to_toml(load_spec(args.name), own=True), end="")
     elif args.name:
         _show_spec(load_spec(args.name))
     for name in () if args.name else list_specs():
@@ -344,14 +344,20 @@ def _check_method(method: str, spec) -> None:
         )
 
 # %% ../nbs/09_cli.ipynb #7691497f
-SAVE_SHARE = 0.1  # of all steps, after which a checkpoint is written: a run that is stopped loses a tenth at most
+def _saved_every(epochs: float) -> float | None:
+    "Share of a run after which a checkpoint is written: a tenth, unless an epoch (None) is less"
+    return 0.1 if epochs <= 10 else None
 
 
 def _debias(args) -> None:
     from redditbias_repro.data import bias_spec
 
     _check_out(args.out, folder=True)
-    bias_type = args.spec or args.bias_type
+    if args.spec and args.bias_type:
+        raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
+    if Path(args.model).is_dir() and Path(args.model).resolve() == args.out.resolve():
+        raise ValueError(f"--out {args.out} is the model that is to be debiased: give another folder")
+    bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
     texts = read_lines(args.texts) if args.texts else None
@@ -363,8 +369,10 @@ def _debias(args) -> None:
     model, tokenizer = load_model(args.model, args.device, "float32")
     names = ("epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "seed", "replace")
     options = {n: getattr(args, n) for n in names}
-    run = debias(model, tokenizer, spec, texts, args.method, args.out, save_steps=SAVE_SHARE, **options)
+    run = debias(model, tokenizer, spec, texts, args.method, args.out, save_steps=_saved_every(args.epochs), **options)
     print(f"written: {run.folder} ({args.method} on {run.settings['sentences']} sentences, {run.seconds:.0f} s)")
+    if Path(args.corpus).is_file() and not args.texts:
+        print(f"{args.corpus} has no splits: measure on pairs that were not trained on")
     how = f"--bias-type {bias_type}" + ("" if args.corpus == "auto" else f" --corpus {args.corpus}")
     print(f"before: redditbias measure --model {args.model} {how}")
     print(f"after:  redditbias measure --model {run.folder} {how}")
@@ -417,7 +425,10 @@ def _model_options(dtype: bool = True) -> argparse.ArgumentParser:
     p.add_argument("--device", default="auto", help=f"cpu, cuda, cuda:1, mps {DEFAULT}")
     if dtype:
         own = "(default: float32 on the CPU, the checkpoint's own elsewhere)"
-        p.add_argument("--dtype", default="auto", help=f"float32, bfloat16, float16 {own}")
+        kinds = ("auto", "float32", "bfloat16", "float16")
+        p.add_argument(
+            "--dtype", default="auto", choices=kinds, metavar="DTYPE", help=f"float32, bfloat16, float16 {own}"
+        )
     return p
 
 
@@ -472,7 +483,7 @@ def _debias_options(p: argparse.ArgumentParser) -> None:
     where = "weight of the language-model loss where a term occurs"
     types = f"one of {', '.join(BIAS_TYPES)}, another paper's as paper/name, or a TOML file of your own"
     p.add_argument("--method", default="HD", choices=_Methods(), metavar="METHOD", help=f"one of %(choices)s {DEFAULT}")
-    p.add_argument("--bias-type", default="religion1", metavar="TYPE", help=f"{types} {DEFAULT}")
+    p.add_argument("--bias-type", metavar="TYPE", help=f"{types} (default: religion1)")
     p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the model is written")
     own = "training sentences of your own, one a line, in place of the corpus"
     p.add_argument("--texts", type=Path, metavar="FILE", help=own)

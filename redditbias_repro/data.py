@@ -36,12 +36,23 @@ def _rooms() -> list[str]:
     return list(importlib.import_module("redditbias_repro.corpora").__path__)
 
 # %% ../nbs/01a_data.ipynb #e4539fa9
+def _check_paper(path: str | Path, spec: BiasSpec) -> None:
+    "`ValueError` for a file that says it is a paper's bias type and is not: it would be measured on that paper's pairs"
+    name, known = f"{spec.paper}/{spec.name}", list_specs()
+    if not spec.paper or (name in known and load_spec(name) == spec):
+        return
+    if spec.paper in {n.partition("/")[0] for n in known}:
+        why = "its terms are not those" if name in known else "which has no bias type of that name"
+        raise ValueError(f"{path} says that it is {name}, and {why}: take its line paper out, so that it is your own")
+
+
 def split_bias_type(
     bias_type: str | Path,  # "redditbias/race", "race" (RedditBias'), or a TOML file
 ) -> tuple[str, str]:  # paper ("own" for a file that names none) and name
     "Which paper's bias type it is, and its name there. `ValueError` for an unknown one"
     if Path(bias_type).suffix == ".toml":
         spec = load_spec(bias_type)
+        _check_paper(bias_type, spec)
         return spec.paper or "own", spec.name
     paper, _, name = str(bias_type).rpartition("/")
     own = f"{DEFAULT_PAPER}/"

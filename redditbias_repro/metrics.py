@@ -16,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from redditbias_repro.data import (
+    FEW,
     corpora,
     load_pairs,
     load_references,
@@ -275,10 +276,16 @@ def pairs_to_measure(
     In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
     for a file."""
     own, found = str(corpus) not in corpora(), {}
+    bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else bias_types
     released = str(corpus) if corpus in released_papers() else DEFAULT_PAPER
     for b in bias_types or (own_bias_types(corpus) if own else paper_bias_types(released)):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
-        found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(b, split, corpus, swap)
+        pairs = found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(
+            b, split, corpus, swap
+        )
+        if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
+            said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
+            warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
     return found
 
 # %% ../nbs/03b_metrics.ipynb #140e1c11

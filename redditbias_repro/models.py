@@ -169,6 +169,8 @@ def n_vectors(
 def _check_vocabulary(name: str, model, tokenizer) -> None:
     "`ValueError` where the tokenizer knows more tokens than the model, those that were added to it left aside"
     known, vectors = tokenizer.vocab_size, n_vectors(model)
+    if not known:
+        raise ValueError(f"model {name!r}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
     if known > vectors:
         raise ValueError(
             f"model {name!r}: its tokenizer has {known} tokens and the model vectors for {vectors}: "

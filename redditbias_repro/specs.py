@@ -362,11 +362,16 @@ def _toml_string(text: str) -> str:
 
 def to_toml(
     spec: BiasSpec,  # bias specification
+    own: bool = False,  # without paper, name and title: to start one's own from, which is named as its file
 ) -> str:
-    "A specification as the text of a TOML file, which `load_spec` reads back to an equal one. Content warning"
+    """A specification as the text of a TOML file, which `load_spec` reads back to an equal one. Content warning.
+
+    With `own` only the terms are equal."""
     lines = ["# Content warning: stereotypes, and terms that are slurs."]
     for f in fields(spec):
         value = getattr(spec, f.name)
+        if own and f.name in ("paper", "name", "title"):
+            continue
         if f.name == "name" or value != f.default:
             lines.append(_toml_list(f.name, value) if isinstance(value, tuple) else f"{f.name} = {_toml_string(value)}")
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ import pandas as pd
 import pytest
 
 from redditbias_repro.cli import main, read_lines
+from redditbias_repro.metrics import pairs_to_measure
 from redditbias_repro.models import load_model
 from redditbias_repro.scoring import perplexity
-from redditbias_repro.specs import BIAS_TYPES, load_spec
+from redditbias_repro.specs import BIAS_TYPES, load_spec, to_toml
 
 
 def test_installed_command():
@@ -379,7 +381,8 @@ def test_debias_reads_texts_as_score_does(model_folder, tmp_path, capsys):
 def test_a_specification_as_toml(name, tmp_path, capsys):
     assert main(["specs", name, "--toml"]) == 0
     (tmp_path / "mine.toml").write_text(capsys.readouterr().out, encoding="utf-8")
-    assert load_spec(tmp_path / "mine.toml") == load_spec(f"redditbias/{name}")
+    own = replace(load_spec(f"redditbias/{name}"), paper="", name="mine", title="")
+    assert load_spec(tmp_path / "mine.toml") == own
 
 
 def test_toml_of_nothing(capsys):
@@ -492,3 +495,37 @@ def test_a_specification_and_a_corpus_of_ones_own(model_folder, tmp_path, capsys
     assert hint in printed and f"written: {out} (HD on 10 sentences" in printed
     assert main(hint.split()[1:]) == 0
     assert "| HD " in capsys.readouterr().out
+
+
+def test_a_printed_specification_is_ones_own(tmp_path, capsys):
+    """Nothing of the paper is left in it but the terms, so that what is changed is never measured as the paper's."""
+    assert main(["specs", "race", "--toml"]) == 0
+    mine = tmp_path / "mine.toml"
+    mine.write_text(capsys.readouterr().out)
+    spec = load_spec(mine)
+    assert (spec.paper, spec.name) == ("", "mine") and spec.targets1 == load_spec("race").targets1
+    (names,) = pairs_to_measure(str(mine))
+    assert names[:2] == ("own", "mine")
+
+
+@pytest.mark.parametrize("name,says", [("race", "its terms are not those"), ("mars", "which has no bias type of that")])
+def test_a_file_that_says_it_is_a_papers(tmp_path, capsys, name, says):
+    edited = to_toml(replace(load_spec("race"), name=name, groups=("Martians", "Venusians")))
+    (tmp_path / "mine.toml").write_text(edited)
+    assert main(["measure", "--bias-type", str(tmp_path / "mine.toml")]) == 2
+    said = capsys.readouterr().err
+    assert f"says that it is redditbias/{name}, and {says}" in said and "take its line paper out" in said
+
+
+@pytest.mark.parametrize(
+    "arguments,says",
+    [
+        (["--spec", "mine.toml", "--bias-type", "race"], "both say what to debias for"),
+        (["--model", ".", "--out", "."], "is the model that is to be debiased"),
+    ],
+)
+def test_what_debias_cannot_mean(arguments, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    out = [] if "--out" in arguments else ["--out", "new"]
+    assert main(["debias", *arguments, *out]) == 2
+    assert says in capsys.readouterr().err
