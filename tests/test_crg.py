@@ -25,6 +25,7 @@ from redditbias_repro.crg import (
 )
 from redditbias_repro.finetune import MAX_TOKENS
 from redditbias_repro.generation import respond
+from redditbias_repro.models import load_model
 from redditbias_repro.records import record_path, repo_root, write_record
 from redditbias_repro.registry import FetchError
 from redditbias_repro.resampling import pack_dialogues, unpack_dialogues, verdict_of
@@ -150,16 +151,23 @@ def test_two_records():
 # --- from a model to a record ---
 
 
+def debiased_folder(model_folder, folder):
+    """A model that says it was made of "tiny" by HD for Race, as `debias` leaves it."""
+    model, words = load_model(model_folder)
+    model.config.debiased = {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0}
+    for part in (model, words):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
 def test_a_record(model_folder, tmp_path):
-    record = measure_crg(
-        str(model_folder),
+    options = dict(batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
+    record = measure_crg(debiased_folder(model_folder, tmp_path / "hd"), str(own_corpus(tmp_path)), **options)
+    assert (record["model"], record["method"], record["paper"], record["bias_type"]) == (
         "tiny",
-        "CDA",
+        "HD",
+        "redditbias",
         "race",
-        str(own_corpus(tmp_path)),
-        batch_size=2,
-        out_dir=tmp_path / "run",
-        max_new_tokens=4,
     )
     assert record["n"] == 2 and {"bleu_4", "nist_2", "meteor", "entropy_4", "distinct_2", "mean_length"} <= set(
         record["values"]
@@ -207,7 +215,7 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
         "params": {k: record["params"][k] for k in ("train_pairs", "test_pairs", "train_seed")},
     }
     path = write_record(old, tmp_path / "results")
-    monkeypatch.setattr(module, "load_model", None)
+    monkeypatch.setattr(module, "open_model", None)
     (written,) = rescore_records(tmp_path / "results", corpus)
     again = json.loads(written.read_text())
     assert (

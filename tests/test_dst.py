@@ -30,6 +30,7 @@ from redditbias_repro.dst import (
     train_dst,
 )
 from redditbias_repro.finetune import pad_right
+from redditbias_repro.models import load_model
 from redditbias_repro.records import repo_root, write_record
 from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
 
@@ -271,21 +272,20 @@ def test_two_records():
 # --- from a model to a record ---
 
 
+def debiased_folder(model_folder, folder):
+    """A model that says it was made of "tiny" by HD for Race, as `debias` leaves it."""
+    model, words = load_model(model_folder)
+    model.config.debiased = {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0}
+    for part in (model, words):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
 def test_a_record(model_folder, tmp_path):
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    record = measure_dst(
-        str(model_folder),
-        "tiny",
-        "HD",
-        "race",
-        str(tmp_path),
-        out_dir=tmp_path / "run",
-        epochs=1,
-        batch_size=4,
-        negatives="all",
-        disable_tqdm=True,
-    )
+    options = dict(out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
+    record = measure_dst(debiased_folder(model_folder, tmp_path / "hd"), str(tmp_path), **options)
     values = record["values"]
     assert (
         record["n"] == 6 * 7
@@ -349,7 +349,7 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
         "f1_low": 0.0,
     }
     params = {k: record["params"][k] for k in ("negatives", "train_dialogues", "test_dialogues", "train_seed")}
-    monkeypatch.setattr(module, "load_model", None)
+    monkeypatch.setattr(module, "open_model", None)
     again = rescore_dst({**record, "values": old, "params": params}, str(tmp_path))
     assert again["values"] == values and again["params"] == record["params"]
     origin = again["provenance"]
