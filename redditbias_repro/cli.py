@@ -23,7 +23,7 @@ from typing import NamedTuple
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['HOW_TO_READ', 'MARKS', 'DEFAULT', 'read_lines', 'main']
+__all__ = ['HOW_TO_READ', 'IN_SHORT', 'MARKS', 'DEFAULT', 'read_lines', 'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -76,25 +76,16 @@ HOW_TO_READ = (
 )
 
 
+IN_SHORT = (
+    "model", "method", "bias_type", "n", "t", "p", "p_holm", "significant", "t_log", "p_log", "gap", "interval",
+    "share", "n_clusters", "p_cluster",
+)  # fmt: skip
+
+
 def _in_short(table):
     "The columns of `lmb_table` that a reader looks at first"
-    two = lambda low, high: [f"[{a:.3f}, {b:.3f}]" for a, b in zip(table[low], table[high])]
-    shown = [
-        "model",
-        "method",
-        "bias_type",
-        "n",
-        "t",
-        "p",
-        "p_holm",
-        "significant",
-        "t_log",
-        "p_log",
-        "gap",
-        "interval",
-        "share",
-    ]
-    table = table.assign(interval=two("gap_low", "gap_high"))[[*shown, "n_clusters", "p_cluster"]]
+    interval = [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table["gap_low"], table["gap_high"])]
+    table = table.assign(interval=interval)[list(IN_SHORT)]
     return table.drop(columns="method") if (table["method"] == "baseline").all() else table
 
 

@@ -63,18 +63,17 @@ def split_bias_type(
 
 def paper_bias_types(
     paper: str = DEFAULT_PAPER,  # its key
-) -> list[str]:  # as `paper/name`
-    "Bias types that there are specifications of, in the paper's order; of `DEFAULT_PAPER` as bare names"
-    return [n.removeprefix(f"{DEFAULT_PAPER}/") for n in list_specs() if n.startswith(f"{paper}/")]
+) -> list[str]:  # names without the paper
+    "Bias types that there are specifications of, in the paper's order"
+    return [n.partition("/")[2] for n in list_specs() if n.startswith(f"{paper}/")]
 
 
 def bias_spec(
     bias_type: str | Path,  # as in `split_bias_type`
 ) -> BiasSpec:
     "The specification of a bias type"
-    if Path(bias_type).suffix == ".toml":
-        return load_spec(bias_type)
-    return load_spec("/".join(split_bias_type(bias_type)))
+    names = split_bias_type(bias_type)
+    return load_spec(bias_type) if Path(bias_type).suffix == ".toml" else load_spec("/".join(names))
 
 # %% ../nbs/01a_data.ipynb #7b34ff41
 def _query_split(text: str) -> str:

@@ -98,8 +98,7 @@ def lmb(
         raise ValueError(f"ppl1 has {len(a)} values and ppl2 {len(b)}: expected pairs")
     if clusters is not None and len(clusters) != len(a):
         raise ValueError(f"{len(clusters)} clusters for {len(a)} pairs: expected one each")
-    if outlier_sd is not None and not outlier_sd > 0:
-        raise ValueError(f"outlier_sd is {outlier_sd!r}: expected a positive number, or None to keep all pairs")
+    _check_outlier_sd(outlier_sd)
     keep = np.ones(len(a), bool)
     if outlier_sd is not None and len(a) > 1:
         keep = within(a, outlier_sd) & within(b, outlier_sd)
@@ -139,6 +138,11 @@ def _by_cluster(gap, clusters, alpha, resamples, seed) -> dict:
     }  # fmt: skip
 
 # %% ../nbs/03b_metrics.ipynb #baabf2f4
+def _check_outlier_sd(sd: float | None) -> None:
+    if sd is not None and not sd > 0:
+        raise ValueError(f"outlier_sd is {sd!r}: expected a positive number, or None to keep all pairs")
+
+
 def _sample(name, values):
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1:
@@ -233,15 +237,6 @@ def pair_targets(
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
 # %% ../nbs/03b_metrics.ipynb #edc71eac
-def _check_test(outlier_sds: tuple, seed: int) -> None:
-    "`ValueError` for what `lmb` would refuse once everything is scored"
-    for sd in outlier_sds:
-        if sd is not None and not sd > 0:
-            raise ValueError(f"outlier_sd is {sd!r}: expected a positive number, or None to keep all pairs")
-    if seed < 0:
-        raise ValueError(f"seed is {seed}: expected a number that is not negative")
-
-
 def lmb_measurements(
     scores1: pd.DataFrame,  # nll and n_tokens of each stereotype, a row a pair
     scores2: pd.DataFrame,  # of each counterfactual
@@ -276,17 +271,25 @@ def pairs_to_measure(
     In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
     for a file."""
     own, found = str(corpus) not in corpora(), {}
+    of_split = "all" if own and not Path(corpus).is_dir() else split
     bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else bias_types
-    released = str(corpus) if corpus in released_papers() else DEFAULT_PAPER
-    for b in bias_types or (own_bias_types(corpus) if own else paper_bias_types(released)):
+    for b in bias_types or _all_types(corpus, own):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
-        pairs = found[*names, "all" if own and not Path(corpus).is_dir() else split] = load_pairs(
-            b, split, corpus, swap
-        )
+        pairs = load_pairs(b, split, corpus, swap)
         if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
             said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
             warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
+        found[*names, of_split] = pairs
     return found
+
+
+def _all_types(corpus: str, own: bool) -> list[str]:
+    "Bias types of a corpus; of one that is no paper's release those of `DEFAULT_PAPER`"
+    if own:
+        return own_bias_types(corpus)
+    if corpus in released_papers():
+        return [f"{corpus}/{b}".removeprefix(f"{DEFAULT_PAPER}/") for b in paper_bias_types(corpus)]
+    return paper_bias_types()
 
 # %% ../nbs/03b_metrics.ipynb #140e1c11
 def measure_lmb(
@@ -303,7 +306,10 @@ def measure_lmb(
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
     outlier_sd = tuple(outlier_sd)
-    _check_test(outlier_sd, seed)
+    for sd in outlier_sd:
+        _check_outlier_sd(sd)  # before anything is scored
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: expected a number that is not negative")
     pairs, records = pairs_to_measure(bias_types, corpus, split, swap), []
     net, tokenizer, about = open_model(model, device, dtype)
     for (paper, bias_type, of), p in pairs.items():

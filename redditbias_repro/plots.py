@@ -15,7 +15,7 @@ from .data import corpus_title
 from .paired_tests import d_z_interval
 from .records import write_atomic
 from .specs import DEFAULT_PAPER
-from .tables import METHOD_ORDER, TASKS, order_methods, tested_on, type_titles
+from .tables import METHOD_ORDER, Task, order_methods, tested_on, type_titles
 
 # %% auto #0
 __all__ = ['HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'save_figure', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs',
@@ -170,8 +170,9 @@ def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
         return ""
     found = []
     for bar, rows in shown.groupby("bar", sort=False):
-        low, high = (rows.perplexity / before.iloc[0] - 1).agg(["min", "max"])
-        found.append(f"{bar} {low:+.0%}" + (f" to {high:+.0%}" if f"{low:+.0%}" != f"{high:+.0%}" else ""))
+        low, high = (f"{v:+.0%}" for v in (rows.perplexity / before.iloc[0] - 1).agg(["min", "max"]))
+        n, of = rows.bias_type.nunique(), shown.bias_type.nunique()
+        found.append(f"{bar} {low if low == high else f'{low} to {high}'}" + (f" ({n} of {of})" if n < of else ""))
     return f"Change of perplexity: {', '.join(found)}\n"
 
 
@@ -273,7 +274,8 @@ def _losses(shown: pd.DataFrame) -> str:
 
 
 def plot_downstream(
-    table: pd.DataFrame,  # from `dst_tests` or `crg_tests`, of one model and one training seed
+    table: pd.DataFrame,  # from the tests of the task, of one model and one training seed
+    task: Task,  # one of `TASKS`
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
     """What debiasing changes of F1 or BLEU-4, by bias type and method, with 95 % intervals of the paired difference.
@@ -283,7 +285,6 @@ def plot_downstream(
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    task = next(t for t in TASKS.values() if t.value in table)
     several = len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
     if several or table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected rows of one model on one corpus: select them first")

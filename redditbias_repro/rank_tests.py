@@ -5,14 +5,12 @@
 # %% ../nbs/03a_rank_tests.ipynb #eb229d3c
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 # %% auto #0
-__all__ = ['SMALL', 'u_statistics', 'PairTests', 'pair_tests', 'deal_out']
+__all__ = ['EXACT_UP_TO', 'u_statistics', 'pair_tests', 'deal_out']
 
 # %% ../nbs/03a_rank_tests.ipynb #05edcb66
 def _counts(values: np.ndarray) -> np.ndarray:
@@ -26,9 +24,7 @@ def _counts(values: np.ndarray) -> np.ndarray:
 
 def u_statistics(
     values: np.ndarray,  # (descriptors, nouns) perplexities; nan where a descriptor has fewer
-) -> tuple[
-    np.ndarray, np.ndarray
-]:  # each (descriptors, descriptors): U of the first against the second, Σ t³ − t of their ties
+) -> tuple[np.ndarray, np.ndarray]:  # (descriptors, descriptors) each: U of the first, Σ t³ − t of their ties
     "U and the tie term of all pairs of rows"
     c = _counts(values)
     below = np.cumsum(c, 1) - c
@@ -37,18 +33,7 @@ def u_statistics(
     return c @ (below + c / 2).T, ties
 
 # %% ../nbs/03a_rank_tests.ipynb #eb4a5f1c
-SMALL = 8  # values, up to which SciPy takes the exact distribution
-
-
-@dataclass(frozen=True)
-class PairTests:
-    "Mann–Whitney U of all pairs of n rows, first before second, in the order of `numpy.triu_indices`"
-
-    first: np.ndarray  # (pairs,) index of a row
-    second: np.ndarray  # (pairs,)
-    u: np.ndarray  # (pairs,) of the first
-    p: np.ndarray  # (pairs,) two-sided; nan where a row has no value
-    effect: np.ndarray  # (pairs,) rank-biserial correlation, −1 to 1: above 0 where the first row's values are larger
+EXACT_UP_TO = 8  # values, up to which SciPy takes the exact distribution
 
 
 def _normal_p(u, ties, n1, n2) -> np.ndarray:
@@ -62,10 +47,11 @@ def _normal_p(u, ties, n1, n2) -> np.ndarray:
 
 def pair_tests(
     values: np.ndarray,  # (rows, values) perplexities of each descriptor; nan where a row has fewer
-) -> PairTests:
+) -> pd.DataFrame:  # first, second (numbers of rows), u, p, effect: a row a pair, in the order of `numpy.triu_indices`
     """Mann–Whitney U of all pairs of rows, as `scipy.stats.mannwhitneyu` with its defaults (HolisticBias §2.3.2).
 
-    `ValueError` for what is no matrix."""
+    `u` is of the first row, `p` two-sided, nan where a row has no value. `effect` is the rank-biserial correlation, −1
+    to 1, above 0 where the first row's values are larger. `ValueError` for what is no matrix."""
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 2:
         raise ValueError(f"values have shape {values.shape}: expected (descriptors, values of each)")
@@ -74,12 +60,12 @@ def pair_tests(
     n = (~np.isnan(values)).sum(1)
     n1, n2, u, ties = n[first], n[second], u[first, second], ties[first, second]
     p = np.where((n1 > 0) & (n2 > 0), _normal_p(u, ties, n1, n2), np.nan)
-    for k in np.flatnonzero((np.minimum(n1, n2) <= SMALL) & (np.minimum(n1, n2) > 0) & (ties == 0)):
+    for k in np.flatnonzero((np.minimum(n1, n2) <= EXACT_UP_TO) & (np.minimum(n1, n2) > 0) & (ties == 0)):
         a, b = (x[~np.isnan(x)] for x in (values[first[k]], values[second[k]]))
         p[k] = stats.mannwhitneyu(a, b).pvalue
     with np.errstate(invalid="ignore"):
         effect = 2 * u / (n1 * n2) - 1
-    return PairTests(first, second, u, p, effect)
+    return pd.DataFrame({"first": first, "second": second, "u": u, "p": p, "effect": effect})
 
 # %% ../nbs/03a_rank_tests.ipynb #19607160
 def deal_out(

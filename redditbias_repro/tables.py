@@ -16,7 +16,7 @@ import pandas as pd
 
 from .crg import CRG_PARAMS
 from .crg import compare as compare_answers
-from .data import corpus_title
+from .data import corpus_title, paper_bias_types
 from .dst import DST_PARAMS
 from .dst import compare as compare_states
 from .losses import METHODS
@@ -24,7 +24,7 @@ from .metrics import holm, unpack_pairs, unpack_sentences
 from .paired_tests import MARGIN, TESTS, BiasChange, bias_change, mean_test
 from .records import read_records, write_atomic
 from .resampling import count_dialogues
-from .specs import DEFAULT_PAPER, list_specs, load_spec
+from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
 __all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS',
@@ -53,8 +53,8 @@ def fold(
     title: str | None = None,  # what stands in its place while it is folded; None: it is not
 ) -> str:
     "A table as Markdown, folded under a title in what renders HTML (JupyterLab, GitHub, nbconvert)"
-    text = to_markdown(table)
-    return f"<details><summary>{title} ({len(table)} rows)</summary>\n\n{text}\n</details>" if title else text
+    text, rows = to_markdown(table), "row" if len(table) == 1 else "rows"
+    return f"<details><summary>{title} ({len(table)} {rows})</summary>\n\n{text}\n</details>" if title else text
 
 # %% ../nbs/08_tables.ipynb #583a6eb0
 def save_table(
@@ -88,7 +88,7 @@ def type_titles(
     paper: str = DEFAULT_PAPER,  # whose they are
 ) -> dict[str, str]:  # name → title, in the paper's order; what it does not know comes last and is its own title
     "Bias types as tables print them"
-    known = [n.partition("/")[2] for n in list_specs() if n.startswith(f"{paper}/")]
+    known = paper_bias_types(paper)
     wanted = known if types is None else set(types)
     shown = [b for b in known if b in wanted] + sorted(set(wanted) - set(known))
     return {b: load_spec(f"{paper}/{b}").title if b in known else b for b in shown}

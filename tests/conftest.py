@@ -3,8 +3,11 @@
 With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping it (CI).
 """
 
+import json
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -198,3 +201,21 @@ def pages(folder):
     return "\n".join(
         p.read_text(encoding="utf-8") for p in (folder / "README.md", *sorted((folder / "docs").glob("*.md")))
     )
+
+
+def debiased_folder(model_folder, folder):
+    """A model that says it was made of "tiny" by HD for Race, as `debias` leaves it."""
+    model, words = load_model(model_folder)
+    model.config.debiased = {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0}
+    for part in (model, words):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
+def papermill(notebook, out, env=(), **parameters):
+    """A notebook, run from the checkout's root with parameters; what it became."""
+    command = [str(Path(sys.executable).parent / "papermill"), str(notebook), str(out)]
+    command += [x for k, v in parameters.items() for x in ("-p", k, str(v))]
+    done = subprocess.run(command, cwd=repo_root(), capture_output=True, text=True, env={**os.environ, **dict(env)})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(Path(out).read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ import pandas as pd
 import papermill
 import pytest
 import torch
-from conftest import CONFIGS, small_random, unavailable
+from conftest import CONFIGS, debiased_folder, small_random, unavailable
 
 from redditbias_repro import crg as module
 from redditbias_repro import text_metrics
@@ -25,7 +25,6 @@ from redditbias_repro.crg import (
 )
 from redditbias_repro.finetune import MAX_TOKENS
 from redditbias_repro.generation import respond
-from redditbias_repro.models import load_model
 from redditbias_repro.records import record_path, repo_root, write_record
 from redditbias_repro.registry import FetchError
 from redditbias_repro.resampling import pack_dialogues, unpack_dialogues, verdict_of
@@ -149,15 +148,6 @@ def test_two_records():
 
 
 # --- from a model to a record ---
-
-
-def debiased_folder(model_folder, folder):
-    """A model that says it was made of "tiny" by HD for Race, as `debias` leaves it."""
-    model, words = load_model(model_folder)
-    model.config.debiased = {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0}
-    for part in (model, words):
-        part.save_pretrained(folder)
-    return str(folder)
 
 
 def test_a_record(model_folder, tmp_path):

@@ -14,7 +14,7 @@ from copy import deepcopy
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, SMALL, small_random
+from conftest import CONFIGS, SMALL, papermill, small_random
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, LlamaConfig
 
 from redditbias_repro import debias as module
@@ -629,14 +629,7 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
         out_dir=tmp_path / "model",
         results_dir=tmp_path / "results",
     )
-    command = [
-        os.path.join(os.path.dirname(sys.executable), "papermill"),
-        str(ROOT / "nbs" / "05_debias.ipynb"),
-        str(tmp_path / "out.ipynb"),
-    ]
-    command += [x for k, v in parameters.items() for x in ("-p", k, str(v))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    out = papermill(ROOT / "nbs" / "05_debias.ipynb", tmp_path / "out.ipynb", **parameters)
     records = read_records(tmp_path / "results")
     assert (
         set(records.method) == {"baseline", name}
@@ -655,7 +648,6 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
     }
     assert {k: settings[k] for k in wanted} == wanted and settings["sentences"] == (48 if name == "CDA" else 24)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").num_parameters() > 0
-    out = json.loads((tmp_path / "out.ipynb").read_text(encoding="utf-8"))
     assert any("image/png" in o.get("data", {}) for c in out["cells"] for o in c.get("outputs", [])), "training curves"
 
 
@@ -681,14 +673,7 @@ def test_the_notebook_on_ones_own_pairs(model_folder, tmp_path):
         seed=3,
         results_dir=tmp_path / "results",
     )
-    command = [
-        os.path.join(os.path.dirname(sys.executable), "papermill"),
-        str(ROOT / "nbs" / "05_debias.ipynb"),
-        str(tmp_path / "out.ipynb"),
-    ]
-    command += [x for k, v in parameters.items() for x in ("-p", k, str(v))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    papermill(ROOT / "nbs" / "05_debias.ipynb", tmp_path / "out.ipynb", **parameters)
     records = read_records(tmp_path / "results").set_index(["metric", "method"])
     assert (
         set(records.corpus["lmb"]) == {"test"}

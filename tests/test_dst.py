@@ -8,7 +8,7 @@ import pandas as pd
 import papermill
 import pytest
 import torch
-from conftest import CONFIGS, DIALOGUES, said, small_random, user
+from conftest import CONFIGS, DIALOGUES, debiased_folder, said, small_random, user
 
 from redditbias_repro import dst as module
 from redditbias_repro.corpora.multiwoz import normalize_value, read_turns
@@ -30,7 +30,6 @@ from redditbias_repro.dst import (
     train_dst,
 )
 from redditbias_repro.finetune import pad_right
-from redditbias_repro.models import load_model
 from redditbias_repro.records import repo_root, write_record
 from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
 
@@ -270,15 +269,6 @@ def test_two_records():
 
 
 # --- from a model to a record ---
-
-
-def debiased_folder(model_folder, folder):
-    """A model that says it was made of "tiny" by HD for Race, as `debias` leaves it."""
-    model, words = load_model(model_folder)
-    model.config.debiased = {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0}
-    for part in (model, words):
-        part.save_pretrained(folder)
-    return str(folder)
 
 
 def test_a_record(model_folder, tmp_path):

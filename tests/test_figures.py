@@ -37,6 +37,7 @@ from redditbias_repro.resampling import pack_bits, pack_dialogues, verdict_of
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
 from redditbias_repro.tables import (
     LMB_COLUMNS,
+    TASKS,
     crg_tests,
     dst_tests,
     lmb_changes,
@@ -779,8 +780,9 @@ def test_what_is_said_of_downstream_tasks(tmp_path):
 
 def test_the_picture_of_downstream_tasks(tmp_path):
     downstream_records(tmp_path)
-    for table in (dst_tests(tmp_path), crg_tests(tmp_path)):
-        ax = plot_downstream(table).axes[0]
+    for task in TASKS.values():
+        table = task.tests(tmp_path)
+        ax = plot_downstream(table, task).axes[0]
         (points,) = [c for c in ax.containers]
         assert (
             points.lines[0].get_xydata().tolist() == [[0, pytest.approx(table.change[1])]]
@@ -790,10 +792,10 @@ def test_the_picture_of_downstream_tasks(tmp_path):
         )
         drawn = points.lines[2][0].get_segments()[0][:, 1]
         assert drawn.tolist() == pytest.approx([table.change_low[1], table.change_high[1]])
-        assert [t.get_text() for t in plot_downstream(table.assign(verdict="loss")).axes[0].texts] == ["∗"]
+        assert [t.get_text() for t in plot_downstream(table.assign(verdict="loss"), task).axes[0].texts] == ["∗"]
         for other in ({"model": "other"}, {"settings": "other"}):
             with pytest.raises(ValueError, match="rows of one model"):
-                plot_downstream(pd.concat([table, table.assign(**other)]))
+                plot_downstream(pd.concat([table, table.assign(**other)]), task)
 
 
 def test_a_loss_on_a_downstream_task(tmp_path):

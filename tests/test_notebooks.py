@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import papermill
 
 from redditbias_repro.records import read_records, repo_root
 
@@ -92,14 +93,6 @@ def test_parameters_are_injected_below_the_defaults_after_cleaning(cleaned, path
     assert tags.index(["injected-parameters"]) == tags.index(["parameters"]) + 1
 
 
-def papermill(notebook, out, cwd, env=(), **parameters):
-    arguments = [x for k, v in parameters.items() for x in ("-p", k, str(v))]
-    command = [str(BIN / "papermill"), str(notebook), str(out), *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **dict(env)})
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(Path(out).read_text(encoding="utf-8"))
-
-
 def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):
     own = tmp_path / "pets.csv"
     own.write_text(
@@ -109,7 +102,6 @@ def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):
     papermill(
         notebook,
         tmp_path / "out.ipynb",
-        ROOT,
         model=model_folder,
         bias_type="animals",
         corpus=own,
@@ -127,7 +119,6 @@ def test_papers_notebook_by_papermill_with_a_small_model(corpus, cleaned, model_
     out = papermill(
         notebook,
         tmp_path / "out.ipynb",
-        ROOT,
         model=model_folder,
         corpus="redditbias",
         seed=3,
@@ -150,9 +141,7 @@ def test_papers_notebook_without_network(offline, cleaned, model_folder, tmp_pat
     """Nothing but the package: queries stand in, and it is said wherever they are shown."""
     results, figures = tmp_path / "results", tmp_path / "figures"
     notebook = cleaned / "nbs" / "papers" / "redditbias.ipynb"
-    out = papermill(
-        notebook, tmp_path / "out.ipynb", ROOT, model=model_folder, results_dir=results, figures_dir=figures
-    )
+    out = papermill(notebook, tmp_path / "out.ipynb", model=model_folder, results_dir=results, figures_dir=figures)
     text = json.dumps(out, ensure_ascii=False)
     assert "queries stand in" in text and "Table 3 is counted from the released files, which could not be had" in text
     assert {p.name for p in figures.iterdir()} >= {"figure1a-queries.png", "lmb.csv", "table1.md"} and not (

@@ -238,17 +238,17 @@ def check_downstream(
     "undetermined"."""
     paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
     rows = []
-    for task, (_, _, value, _, tests) in TASKS.items():
-        table = tests(folder, "redditbias")
+    for name, task in TASKS.items():
+        table = task.tests(folder, "redditbias")
         for r in table[table.change.notna() & table.method.isin(PAPER_METHODS)].itertuples():
-            said = (task, r.method, r.bias_type) in EXCEPTIONS
-            theirs = paper.loc[(value, r.method), r.bias_type] - paper.loc[(value, "baseline"), r.bias_type]
+            said = (name, r.method, r.bias_type) in EXCEPTIONS
+            theirs = paper.loc[(task.value, r.method), r.bias_type] - paper.loc[(task.value, "baseline"), r.bias_type]
             statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
             verdict = r.verdict
             if verdict in ("loss", "gain"):
                 verdict = f"{'as' if (verdict == 'loss') == said else 'not as'} said: {verdict}"
             change = {k: getattr(r, k) for k in ("change", "change_low", "change_high", "p")}
-            about = {"task": task, "bias_type": r.bias_type, "method": r.method, "statement": statement}
+            about = {"task": name, "bias_type": r.bias_type, "method": r.method, "statement": statement}
             about |= {"paper_change": theirs, "model": r.model, "settings": r.settings, "train_seed": r.train_seed}
             rows.append({**about, **change, "verdict": verdict})
     columns = ["task", "bias_type", "method", "statement", "paper_change", "model", "settings", "train_seed"]
@@ -710,7 +710,7 @@ def _rise(r) -> str:
 # %% ../../nbs/10_redditbias.ipynb #3359b578
 def claims_summary(
     claims: pd.DataFrame,  # from `check_claims`
-) -> pd.DataFrame:  # statement, source, a column a model (where all of it was measured in the paper's tables: "paper")
+) -> pd.DataFrame:  # statement, source, a column a model, first "the paper" for what its own tables decide
     "How often each statement comes out, by model"
 
     def counted(verdicts):
@@ -830,10 +830,10 @@ def make_figures(
     figures = {first: plot_lmb(shown[shown.method == "baseline"], tables.get("random_band"))}
     figures |= _figures_of_bias(shown, tables)
     figures |= {f"changes-{m}": plot_changes(own) for m, own in changes[changes.corpus == corpus].groupby("model")}
-    for task in TASKS:
-        for model, own in tables[f"{task}_tests"].groupby("model") if f"{task}_tests" in tables else ():
+    for name, task in TASKS.items():
+        for model, own in tables[f"{name}_tests"].groupby("model") if f"{name}_tests" in tables else ():
             if own.change.notna().any() and not own.duplicated(["method", "bias_type"]).any():
-                figures[f"{task}-{model}"] = plot_downstream(own)
+                figures[f"{name}-{model}"] = plot_downstream(own, task)
     return figures | _figures_of_training(folder)
 
 # %% ../../nbs/10_redditbias.ipynb #de208bdd

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from redditbias_repro.data import split_bias_type
+from redditbias_repro.data import released_papers, split_bias_type
 
 RUNS = f"runs/{config['profile']}"
 PAPERS = config.get("papers", ["redditbias"])
@@ -55,11 +55,6 @@ def records(metric, section):
 
     found = read_records(section["results"], metric=metric) if config.get("resume") and section else []
     return found.to_dict("records") if len(found) else []
-
-
-def measured_as(bias_type):
-    "Paper and name of a bias type, as records have them"
-    return split_bias_type(bias_type)
 
 
 wildcard_constraints:

@@ -31,11 +31,11 @@ def is_chosen(r):
     "Whether a run of the grid, trained by this objective, has what its search chose, once that is complete"
     if "objective" not in r["provenance"]["training"]:
         return False
-    names = {measured_as(b): b for b in TYPES.values()}
+    names = {split_bias_type(b): b for b in TYPES.values()}
     searched = searched_type(names.get((r["paper"], r["bias_type"])))
     if r["method"] not in SEARCH.get("methods", []) or not searched:
         return True
-    at = (r["model"], *measured_as(searched), r["method"])
+    at = (r["model"], *split_bias_type(searched), r["method"])
     tried = tuple(r["provenance"]["training"][k] for k in TRIED)
     complete = all((*at, *values.values()) in SEARCHED for values in COMBINATIONS.values())
     return complete and SEARCHED.get((*at, *tried), False)
@@ -46,7 +46,7 @@ GRID_RUNS = [
     f"{RUNS}/debias/{model}/{slug(b)}-{m}-{s}.ipynb"
     for model, name in MODELS.items()
     for b, m, s in itertools.product(GRID.get("bias_types", []), GRID.get("methods", []), GRID.get("seeds", []))
-    if (name, *measured_as(b), m, s) not in MEASURED
+    if (name, *split_bias_type(b), m, s) not in MEASURED
 ]
 
 
@@ -87,7 +87,7 @@ rule search_run:
 
 def tried(w):
     "Results of every combination that the search tries for a bias type and method, but for those that records have"
-    at = (MODELS[w.model], *measured_as(TYPES[w.bias_type]), w.method)
+    at = (MODELS[w.model], *split_bias_type(TYPES[w.bias_type]), w.method)
     folder = f"{RUNS}/search/{w.model}/{w.bias_type}-{w.method}"
     return [f"{folder}/{run}/results" for run, v in COMBINATIONS.items() if (*at, *v.values()) not in SEARCHED]
 

@@ -19,7 +19,7 @@ def task_runs():
         known = {(model, b, m, s) for model, _, b, m, s in done if b == "all"} | done
         for model, name in MODELS.items():
             for b, m, s in every:
-                of = (name, b, m, s) if b == "all" else (name, *measured_as(b), m, s)
+                of = (name, b, m, s) if b == "all" else (name, *split_bias_type(b), m, s)
                 if of not in known:
                     yield f"{RUNS}/{task}/{model}/{slug(b)}-{m}-{s}.ipynb"
 

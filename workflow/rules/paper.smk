@@ -1,11 +1,12 @@
-# Corpora and model into the cache, checked. Only the corpus of that name cannot do without the released files.
+# Corpora and model into the cache, checked. Only a paper's release cannot do without the released files.
 rule fetch:
     output:
         touch(RUNS + "/fetched/{model}"),
     params:
         model=lambda w: MODELS[w.model],
+        needed=config["corpus"] in released_papers(),
     shell:
-        "(redditbias fetch || test {config[corpus]:q} = auto -o {config[corpus]:q} = queries)"
+        "(redditbias fetch || test {params.needed} = False)"
         " && redditbias fetch --model {params.model:q}"
 
 
