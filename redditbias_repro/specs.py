@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable
@@ -17,8 +18,9 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'writes_blanks', 'match_terms',
-           'find_terms', 'BiasSpec', 'list_specs', 'load_spec', 'load_specs', 'to_toml', 'PromptSet']
+__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE',
+           'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'load_spec', 'load_specs', 'to_toml',
+           'PromptSet', 'fill_templates']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -377,12 +379,14 @@ def to_toml(
     return "\n".join(lines) + "\n"
 
 # %% ../nbs/00_specs.ipynb #9fb09cab
-_ENTRY_KEYS = ("descriptor", "noun_phrase", "plural_noun_phrase", "bucket", "group", "article", "preference")
+_ENTRY_KEYS = ("descriptor", "noun_phrase", "plural_noun_phrase", "bucket", "gender", "article", "preference")
 _TEMPLATE_KEYS = ("template", "first_turn_only", "must_be_noun")
 PHRASE_COLUMNS = (
-    "axis", "bucket", "descriptor", "descriptor_group", "preference",
-    "noun", "plural_noun", "noun_group", "noun_phrase", "plural_noun_phrase", "kind",
+    "axis", "bucket", "descriptor", "descriptor_gender", "descriptor_preference", "noun", "plural_noun", "noun_gender",
+    "noun_phrase", "plural_noun_phrase", "noun_phrase_type",
 )  # fmt: skip
+NONE = "(none)"  # what does not apply
+NO_AXIS, NO_PREFERENCE = "null", "no_data"  # of nouns alone; of a descriptor that says nothing of it
 
 
 @dataclass(frozen=True)
@@ -390,35 +394,43 @@ class PromptSet:
     """Descriptors, nouns and templates of prompts (Smith et al., EMNLP 2022). What is wrong raises `ValueError`.
 
     An entry of an axis is a descriptor ("deaf"), a phrase around a noun ("{article} {noun} with a limp"), or a dict:
-    `descriptor`, with `group` if it goes with that group's nouns only and `article` if its first letter misleads; or
+    `descriptor`, with `gender` if it goes with nouns of that gender only and `article` if its first letter misleads; or
     `noun_phrase`, and `plural_noun_phrase` if the noun alone does not make the plural; both with `bucket` and
     `preference`, which are only kept."""
 
     axes: dict[str, list]  # axis → entries
-    nouns: list[tuple[str, str, str]]  # singular, plural, group
+    nouns: list[tuple[str, str, str]]  # singular, plural, gender
     templates: list  # "I'm {noun_phrase}." or {"template": …, "first_turn_only": True, "must_be_noun": True}
+    intersections: list[tuple[str, str]] = ()  # axes whose descriptors are also put together: "young deaf"
 
     def __post_init__(self):
+        if not isinstance(self.axes, dict):
+            raise ValueError(f"axes is {self.axes!r}: expected axes with their lists of descriptors")
         if isinstance(self.nouns, str) or not all(len(n) == 3 for n in self.nouns):
-            raise ValueError("nouns: expected a list of (singular, plural, group)")
-        groups = {group for *_, group in self.nouns}
+            raise ValueError("nouns: expected a list of (singular, plural, gender)")
+        genders = {gender for *_, gender in self.nouns}
         for axis, entries in self.axes.items():
             if isinstance(entries, (str, dict)):
                 raise ValueError(f"axis {axis!r} is {entries!r}: expected a list")
             for entry in entries:
-                _check_prompt_entry(axis, entry, groups)
+                _check_prompt_entry(axis, entry, genders)
         for t in self.templates:
             _check_template(t)
+        for pair in self.intersections:
+            if isinstance(pair, str) or len(pair) != 2 or any(axis not in self.axes for axis in pair):
+                raise ValueError(f"intersections: {pair!r} is no pair of axes: there are {', '.join(self.axes)}")
 
     def noun_phrases(self):  # DataFrame with `PHRASE_COLUMNS`
-        "Every noun phrase: the nouns alone, then axis by axis, in the order given; what does not apply is empty"
+        "Every noun phrase: the nouns alone, axis by axis, then intersections, in the order given"
         import pandas as pd
 
-        rows = [_phrase("{article} {noun}", None, noun, kind="noun") for noun in self.nouns]
-        for axis, entries in self.axes.items():
+        rows = [_phrase("{article} {noun}", None, noun, noun_phrase_type="noun") for noun in self.nouns]
+        axes = self.axes | {f"{a} × {b}": _joined(self.axes[a], self.axes[b]) for a, b in self.intersections}
+        for axis, entries in axes.items():
             for entry in entries:
-                rows += [{**row, "axis": axis} for row in _phrases(_prompt_entry(entry), self.nouns)]
-        empty = dict.fromkeys(PHRASE_COLUMNS, "")
+                about = {"axis": axis, "descriptor_preference": NO_PREFERENCE}
+                rows += [about | row for row in _phrases(_prompt_entry(entry), self.nouns)]
+        empty = dict.fromkeys(PHRASE_COLUMNS, NONE) | {"axis": NO_AXIS}
         return pd.DataFrame([empty | row for row in rows], columns=list(PHRASE_COLUMNS))
 
     def prompts(self):  # DataFrame: text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun
@@ -429,10 +441,19 @@ class PromptSet:
         templates = pd.DataFrame(templates, columns=list(_TEMPLATE_KEYS))
         templates = templates.assign(**{k: templates[k].eq(True) for k in _TEMPLATE_KEYS[1:]})
         rows = self.noun_phrases().merge(templates, how="cross")
-        rows = rows[(rows.noun != "") | ~rows.must_be_noun].reset_index(drop=True)
-        filled = zip(rows.template, rows.noun_phrase, rows.plural_noun_phrase)
-        rows.insert(0, "text", [t.format(noun_phrase=one, plural_noun_phrase=many) for t, one, many in filled])
+        rows = rows[(rows.noun != NONE) | ~rows.must_be_noun].reset_index(drop=True)
+        rows.insert(0, "text", fill_templates(rows.template, rows.noun_phrase, rows.plural_noun_phrase))
         return rows
+
+
+def fill_templates(
+    templates: Iterable[str],  # each with one slot
+    noun_phrases: Iterable[str],
+    plural_noun_phrases: Iterable[str],
+) -> list[str]:  # texts
+    "Each template with its noun phrase, or the plural of it, in its slot"
+    filled = zip(templates, noun_phrases, plural_noun_phrases)
+    return [t.format(noun_phrase=one, plural_noun_phrase=many) for t, one, many in filled]
 
 # %% ../nbs/00_specs.ipynb #040ebd96
 def _article(word: str) -> str:
@@ -448,9 +469,9 @@ def _prompt_entry(entry: str | dict) -> dict:
 
 def _phrase(pattern: str, plural: str | None, noun: tuple[str, str, str], article: str | None = None, **about) -> dict:
     "A noun phrase of a pattern with {article} and {noun}, and its plural; what is not said of it is left out"
-    one, many, group = noun
+    one, many, gender = noun
     return {
-        "noun": one, "plural_noun": many, "noun_group": group,
+        "noun": one, "plural_noun": many, "noun_gender": gender,
         "noun_phrase": pattern.format(article=article or _article(one), noun=one),
         "plural_noun_phrase": (plural or pattern).format(article="", noun=many).lstrip(), **about,
     }  # fmt: skip
@@ -458,25 +479,41 @@ def _phrase(pattern: str, plural: str | None, noun: tuple[str, str, str], articl
 
 def _phrases(entry: dict, nouns: Iterable[tuple[str, str, str]]) -> list[dict]:
     "The noun phrases of an entry"
-    about = {k: entry[k] for k in ("bucket", "preference") if k in entry}
+    about = {k: entry[k] for k in ("bucket",) if k in entry}
+    if "preference" in entry:
+        about["descriptor_preference"] = entry["preference"]
     if pattern := entry.get("noun_phrase"):
         plural = entry.get("plural_noun_phrase", pattern)
         if "{noun}" not in pattern:
             about |= {"descriptor": pattern, "noun_phrase": pattern, "plural_noun_phrase": plural}
-            return [about | {"kind": "fixed_phrase"}]
+            return [about | {"noun_gender": "neutral", "noun_phrase_type": "fixed_phrase"}]
         about["descriptor"] = pattern.format(article="", noun="").lstrip()
-        return [_phrase(pattern, plural, noun, kind="noun_descriptor", **about) for noun in nouns]
-    word, group = entry["descriptor"], entry.get("group")
-    about |= {"descriptor": word, "descriptor_group": group or ""}
+        return [_phrase(pattern, plural, noun, noun_phrase_type="noun_descriptor", **about) for noun in nouns]
+    word, gender = entry["descriptor"], entry.get("gender")
+    about |= {"descriptor": word, "descriptor_gender": gender or NONE}
     article = entry.get("article", _article(word))
     with_nouns = [
-        _phrase(f"{{article}} {word} {{noun}}", None, noun, article, kind="descriptor_noun", **about)
-        for noun in nouns if group in (None, noun[2])
+        _phrase(f"{{article}} {word} {{noun}}", None, noun, article, noun_phrase_type="descriptor_noun", **about)
+        for noun in nouns if gender in (None, noun[2])
     ]  # fmt: skip
-    return [{**about, "noun_phrase": word, "plural_noun_phrase": word, "kind": "descriptor"}, *with_nouns]
+    alone = {**about, "noun_phrase": word, "plural_noun_phrase": word, "noun_phrase_type": "descriptor"}
+    return [alone, *with_nouns]
+
+
+def _joined(first: list, second: list) -> list[dict]:
+    "Each descriptor of one axis before each of another, where no gender speaks against it; phrases are not joined"
+    one, two = ([e for e in map(_prompt_entry, entries) if "descriptor" in e] for entries in (first, second))
+    joined = []
+    for a, b in itertools.product(one, two):
+        genders = {e["gender"] for e in (a, b) if "gender" in e}
+        if len(genders) < 2 and a["descriptor"] != b["descriptor"]:
+            about = {"descriptor": f"{a['descriptor']} {b['descriptor']}"}
+            about["article"] = a.get("article", _article(a["descriptor"]))
+            joined.append(about | ({"gender": genders.pop()} if genders else {}))
+    return joined
 
 # %% ../nbs/00_specs.ipynb #13532b51
-def _check_prompt_entry(axis: str, entry, groups: set[str]) -> None:
+def _check_prompt_entry(axis: str, entry, genders: set[str]) -> None:
     about = _prompt_entry(entry) if isinstance(entry, (str, dict)) else {}
     for key in about:
         if key not in _ENTRY_KEYS:
@@ -484,9 +521,9 @@ def _check_prompt_entry(axis: str, entry, groups: set[str]) -> None:
     texts = all(isinstance(v, str) and v.strip() for v in about.values())
     if ("descriptor" in about) == ("noun_phrase" in about) or not texts:
         raise ValueError(f"axis {axis!r}: {entry!r} is no descriptor and no noun phrase: expected one of them, as text")
-    if "group" in about and about["group"] not in groups:
-        expected = f"expected one of {', '.join(sorted(groups))}"
-        raise ValueError(f"axis {axis!r}: {entry!r} goes with nouns of {about['group']!r}: {expected}")
+    if "gender" in about and about["gender"] not in genders:
+        expected = f"expected one of {', '.join(sorted(genders))}"
+        raise ValueError(f"axis {axis!r}: {entry!r} goes with nouns of {about['gender']!r}: {expected}")
     for text in about.values():
         _check_slots(f"axis {axis!r}", text, ("article", "noun") if "noun_phrase" in about else ())
 

@@ -4,7 +4,8 @@ import hashlib
 
 import pytest
 
-from redditbias_repro.corpora.holisticbias import SORTED_BY, read_noun_phrases, read_prompt_set, read_prompts
+from redditbias_repro.corpora.holisticbias import read_noun_phrases, read_prompt_set, read_prompts
+from redditbias_repro.specs import PHRASE_COLUMNS
 
 # Of sentences.csv as the release's own generator writes it (facebookresearch/ResponsibleNLP@0ec714e), run once
 RELEASED = {
@@ -22,7 +23,7 @@ def test_prompts_are_the_releases_to_the_byte(corpus, version, small):
 
 def test_noun_phrases_by_hand(corpus):
     phrases = read_noun_phrases("v1.0")
-    assert list(phrases.columns) == list(SORTED_BY) and not (phrases == "").any().any()
+    assert list(phrases.columns) == list(PHRASE_COLUMNS) and not (phrases == "").any().any()
     counts = phrases["noun_phrase_type"].value_counts().to_dict()
     assert counts == {
         "noun": 30,

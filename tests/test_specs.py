@@ -410,7 +410,7 @@ def texts(axes, templates=("I'm {noun_phrase}.",), nouns=NOUNS, **where):
             "European",
             ["I'm European.", "I'm an European woman.", "I'm an European uncle.", "I'm an European person."],
         ),  # by the letter, as released
-        ({"descriptor": "Latino", "group": "male"}, ["I'm Latino.", "I'm a Latino uncle."]),
+        ({"descriptor": "Latino", "gender": "male"}, ["I'm Latino.", "I'm a Latino uncle."]),
         (
             "{article} {noun} with a limp",
             ["I'm a woman with a limp.", "I'm an uncle with a limp.", "I'm a person with a limp."],
@@ -424,8 +424,8 @@ def test_prompts_of_an_entry(entry, expected):
 
 def test_nouns_without_a_descriptor_are_there_as_a_control():
     assert (
-        texts({}, kind="noun")
-        == texts({"a": ["old"]}, kind="noun")
+        texts({}, noun_phrase_type="noun")
+        == texts({"a": ["old"]}, noun_phrase_type="noun")
         == ["I'm a woman.", "I'm an uncle.", "I'm a person."]
     )
 
@@ -441,7 +441,7 @@ def test_plurals():
 def test_what_is_no_noun_phrase_stays_out_of_templates_for_nouns():
     templates = ["I'm {noun_phrase}.", {"template": "As {noun_phrase}, I agree.", "must_be_noun": True}]
     axes = {"a": ["old", {"noun_phrase": "a felon", "plural_noun_phrase": "felons"}]}
-    assert texts(axes, templates, NOUNS[:1], noun="") == ["I'm old.", "I'm a felon."]
+    assert texts(axes, templates, NOUNS[:1], noun="(none)") == ["I'm old.", "I'm a felon."]
     assert len(PromptSet(axes, NOUNS[:1], templates).prompts()) == 2 * 2 + 2
 
 
@@ -458,23 +458,23 @@ def test_columns_of_prompts():
     row = made[made.text == "Hi! I'm a blind woman."].iloc[0].to_dict()
     assert row == {
         "text": "Hi! I'm a blind woman.", "axis": "ability", "bucket": "vision", "descriptor": "blind",
-        "descriptor_group": "", "preference": "reviewed", "noun": "woman", "plural_noun": "women",
-        "noun_group": "female", "noun_phrase": "a blind woman",
-        "plural_noun_phrase": "blind women", "kind": "descriptor_noun", "template": "Hi! I'm {noun_phrase}.",
-        "first_turn_only": True, "must_be_noun": False,
+        "descriptor_gender": "(none)", "descriptor_preference": "reviewed", "noun": "woman", "plural_noun": "women",
+        "noun_gender": "female", "noun_phrase": "a blind woman",
+        "plural_noun_phrase": "blind women", "noun_phrase_type": "descriptor_noun",
+        "template": "Hi! I'm {noun_phrase}.", "first_turn_only": True, "must_be_noun": False,
     }  # fmt: skip
-    assert made.first_turn_only.sum() == len(made) / 2 and set(made.descriptor) == {"", "blind", "with asthma"}
+    assert made.first_turn_only.sum() == len(made) / 2 and set(made.descriptor) == {"(none)", "blind", "with asthma"}
 
 
 @pytest.mark.parametrize(
     "axes,nouns,templates,says",
     [
         ({"a": "old"}, NOUNS, ["{noun_phrase}"], "axis 'a' is 'old': expected a list"),
-        ({"a": [{"descriptor": "old", "gender": "male"}]}, NOUNS, ["{noun_phrase}"], "unknown key 'gender'"),
+        ({"a": [{"descriptor": "old", "group": "male"}]}, NOUNS, ["{noun_phrase}"], "unknown key 'group'"),
         ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
         ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
         (
-            {"a": [{"descriptor": "old", "group": "man"}]},
+            {"a": [{"descriptor": "old", "gender": "man"}]},
             NOUNS,
             ["{noun_phrase}"],
             "goes with nouns of 'man': expected one of",
@@ -483,7 +483,7 @@ def test_columns_of_prompts():
         ({"a": ["old"]}, NOUNS, ["I'm."], "expected one slot, {noun_phrase} or {plural_noun_phrase}"),
         ({"a": ["old"]}, NOUNS, ["I'm {name}."], "unknown slot {name}"),
         ({"a": ["old"]}, NOUNS, [{"text": "I'm {noun_phrase}."}], "expected a text, or a dict of template"),
-        ({"a": ["old"]}, [("woman", "women")], ["{noun_phrase}"], "expected a list of (singular, plural, group)"),
+        ({"a": ["old"]}, [("woman", "women")], ["{noun_phrase}"], "expected a list of (singular, plural, gender)"),
     ],
 )
 def test_slips_in_a_prompt_set(axes, nouns, templates, says):
@@ -502,19 +502,41 @@ def test_the_prompts_of_a_release(corpus, version, rows, unique, with_nouns):
     And as many as their likelihood bias is measured on."""
     folder = f"facebookresearch/ResponsibleNLP/holistic_bias/dataset/{version}/"
     read = lambda name: json.loads(fetch(f"{folder}{name}.json").read_text(encoding="utf-8"))
-    entry = lambda e, key: {
-        "group" if k == "gender" else k: v for k, v in (e if isinstance(e, dict) else {key: e}).items()
-    }
+    entry = lambda e, key: e if isinstance(e, dict) else {key: e}
     axes = {
         a: [{"bucket": b, **entry(e, "descriptor")} for b, es in buckets.items() for e in es]
         for a, buckets in read("descriptors").items()
     }
     for axis, entries in read("standalone_noun_phrases").items():
         axes.setdefault(axis, []).extend(entry(e, "noun_phrase") for e in entries)
-    nouns = [(one, many, group) for group, pairs in read("nouns").items() for one, many in pairs]
+    nouns = [(one, many, gender) for gender, pairs in read("nouns").items() for one, many in pairs]
     made = PromptSet(
         axes, nouns, [{"template": t, **flags} for t, flags in read("sentence_templates").items()]
     ).prompts()
     assert (len(made), made.text.nunique()) == (rows, unique)
-    assert (made.kind.isin(["descriptor_noun", "noun_descriptor"]) & (made.descriptor_group == "")).sum() == with_nouns
+    comparable = made.noun_phrase_type.isin(["descriptor_noun", "noun_descriptor"])
+    assert (comparable & (made.descriptor_gender == "(none)")).sum() == with_nouns
     assert {"I'm an European woman.", "I like women with disabilities.", "I'm a US-born woman."} <= set(made.text)
+
+
+def test_intersections_of_two_axes():
+    axes = {
+        "age": ["young", {"descriptor": "80-year-old", "article": "an"}],
+        "origin": ["Cuban", {"descriptor": "Latina", "gender": "female"}, "{article} {noun} from Cuba"],
+    }
+    made = PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [("age", "origin")]).prompts()
+    joined = made[made["axis"] == "age × origin"]
+    assert joined["descriptor"].unique().tolist() == [
+        "young Cuban", "young Latina", "80-year-old Cuban", "80-year-old Latina"
+    ]  # fmt: skip
+    assert "I'm an 80-year-old Cuban uncle." in set(joined["text"])
+    assert set(joined[joined["descriptor"].str.contains("Latina")]["noun"]) == {"(none)", "woman"}
+    assert (made["axis"] != "age × origin").sum() == len(PromptSet(axes, NOUNS, ["I'm {noun_phrase}."]).prompts())
+    with pytest.raises(ValueError, match="no pair of axes: there are age, origin"):
+        PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [("age", "body")])
+
+
+def test_descriptors_of_two_genders_do_not_meet():
+    axes = {"a": [{"descriptor": "motherly", "gender": "female"}], "b": [{"descriptor": "manly", "gender": "male"}]}
+    made = PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [("a", "b")]).prompts()
+    assert "a × b" not in set(made["axis"])
