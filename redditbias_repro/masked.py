@@ -92,11 +92,16 @@ def pseudo_log_likelihood(
     others: Iterable[str] | None = None,  # counterfactuals: what both share is masked (Nangia et al. 2020, §3)
     token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device
     progress: bool = True,
+    spans: list[tuple[int, int]] | None = None,  # characters of each text whose tokens alone are masked; None: all
 ) -> pd.DataFrame:  # pll (sum of log-probabilities, nats) and n_tokens (masked), in the order of `texts`
     """Pseudo-log-likelihood of each text (Salazar et al. 2020, eq. 1), special tokens kept and never masked.
 
-    `ValueError` names by index texts that have no token to mask or are too long for the model."""
+    `ValueError` names by index texts that have no token to mask or are too long for the model; also for spans with
+    counterfactuals, or with a tokenizer that does not know characters."""
     from tqdm.auto import tqdm
+
+    if spans is not None and (others is not None or not tokenizer.is_fast):
+        raise ValueError("spans need a fast tokenizer, and no counterfactuals")
 
     if tokenizer.mask_token_id is None:
         raise ValueError(f"{type(tokenizer).__name__} has no mask token: use sequence_scores for a causal model")
@@ -107,7 +112,7 @@ def pseudo_log_likelihood(
     try:
         with tqdm(total=total, unit="sentence", desc="scoring", delay=2, leave=False, disable=not progress) as bar:
             for chunk in chunks(numbered):
-                masked = _maskings(model, tokenizer, chunk)
+                masked = _maskings(model, tokenizer, chunk, spans)
                 distinct = list(dict.fromkeys(chain(*masked)))
                 found = _masked_log_probs(model, tokenizer.pad_token_id or 0, distinct, budget)
                 scores += [(sum(found[m] for m in of_text), len(of_text)) for of_text in masked]
@@ -123,10 +128,11 @@ class _Masking(NamedTuple):
     token: int  # what the mask hides
 
 
-def _maskings(model, tokenizer, chunk) -> list[list[_Masking]]:
-    "For each (index, text, other), the text once with each of its tokens masked"
+def _maskings(model, tokenizer, chunk, spans=None) -> list[list[_Masking]]:
+    "For each (index, text, other), the text once with each of its tokens masked, or each of its span"
     sides = [k for k in (1, 2) if chunk[0][k] is not None]
-    read = [tokenizer([x[k] for x in chunk], return_special_tokens_mask=True, verbose=False) for k in sides]
+    wanted = dict(return_special_tokens_mask=True, return_offsets_mapping=spans is not None, verbose=False)
+    read = [tokenizer([x[k] for x in chunk], **wanted) for k in sides]
     known = n_vectors(model)
     if tokenizer.mask_token_id >= known:
         raise ValueError(
@@ -142,8 +148,12 @@ def _maskings(model, tokenizer, chunk) -> list[list[_Masking]]:
             raise ValueError(f"{said}: shorten or split it")
         places = range(len(ids)) if other is None else _shared(ids, read[1]["input_ids"][line])
         places = [p for p in places if not special[p]]
+        if spans is not None:
+            start, stop = spans[i]
+            offsets = read[0]["offset_mapping"][line]
+            places = [p for p in places if offsets[p][0] < stop and offsets[p][1] > start]
         if not places:
-            shared = "" if other is None else " that its counterpart shares"
+            shared = " in its span" if spans is not None else "" if other is None else " that its counterpart shares"
             raise ValueError(f"the text at {i} has no token to mask{shared}")
         masked.append([_Masking((*ids[:p], tokenizer.mask_token_id, *ids[p + 1 :]), p, ids[p]) for p in places])
     return masked
