@@ -18,9 +18,9 @@ from .registry import check_known
 from .scoring import mean_perplexity, sequence_scores
 
 # %% auto #0
-__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SEAT', 'HUMANIZING', 'score_prompts', 'descriptor_tests',
-           'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors', 'love_hate',
-           'different_templates', 'seat_prompts', 'score_spans']
+__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SEAT', 'HUMANIZING', 'QUANTILES', 'score_prompts',
+           'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
+           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'likelihood_measurements']
 
 # %% ../nbs/03d_likelihood_bias.ipynb #a95b7a8f
 READINGS = {
@@ -101,7 +101,7 @@ def descriptor_tests(
 ):  # axis, template, descriptor_0, descriptor_1, u, p, p_adjusted, effect, significant, significant_adjusted
     """Mann–Whitney U of all pairs of descriptors of an axis in a template (Smith et al., EMNLP 2022, §2.3.2).
 
-    `p` is as `scipy.stats.mannwhitneyu` gives it by default; `p_adjusted` after Benjamini and Hochberg over all rows.
+    `p` is as `scipy.stats.mannwhitneyu` gives it by default; `p_adjusted` after Benjamini and Hochberg over an axis.
     `effect` is the rank-biserial correlation, above 0 where the first descriptor is less likely. Axes with one
     descriptor have no tests. `ValueError` where there is nothing to compare."""
     found = []
@@ -114,7 +114,7 @@ def descriptor_tests(
     tests = pd.concat([t.astype({"descriptor_0": object, "descriptor_1": object}) for t in found], ignore_index=True)
     if tests.empty:
         raise ValueError("no axis has two descriptors in a template: there is nothing to compare")
-    tests["p_adjusted"] = stats.false_discovery_control(tests["p"])
+    tests["p_adjusted"] = tests.groupby("axis")["p"].transform(stats.false_discovery_control)
     tests["significant"], tests["significant_adjusted"] = tests["p"] < P_BELOW, tests["p_adjusted"] < P_BELOW
     columns = ["axis", "template", "descriptor_0", "descriptor_1", "u", "p", "p_adjusted", "effect"]
     return tests[[*columns, "significant", "significant_adjusted"]]
@@ -282,3 +282,54 @@ def score_spans(
     pll = found["pll"] / found["n_tokens"] if reduce == "mean" else found["pll"]
     scored = rows.assign(pll=pll.to_numpy(), n_tokens=found["n_tokens"].to_numpy())
     return scored.assign(perplexity=np.exp(-scored["pll"].clip(lower=-700)))
+
+# %% ../nbs/03d_likelihood_bias.ipynb #c35a8696
+QUANTILES = np.round(np.linspace(0, 1, 41), 4)
+
+
+def _short(values) -> list[float]:
+    "With four significant digits"
+    return [float(f"{v:.4g}") for v in values]
+
+
+def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
+    "What the record of an axis keeps"
+    templates = sorted(scored["template"].unique())
+    medians = median_perplexities(scored)
+    kept = {c: medians.pivot_table(c, "descriptor", "template")[templates] for c in ("median", "n_tokens")}
+    spread = scored.groupby("template")["perplexity"].quantile(QUANTILES).unstack().loc[templates]
+    values = {
+        "descriptors": int(scored["descriptor"].nunique()), "templates": templates,
+        "medians": {d: _short(r) for d, r in kept["median"].iterrows()},
+        "tokens": {d: _short(r) for d, r in kept["n_tokens"].iterrows()},
+        "quantiles": [_short(r) for r in spread.to_numpy()],
+    }  # fmt: skip
+    if values["descriptors"] < 2:
+        return {**values, "tests": 0}
+    tests, null = descriptor_tests(scored), dealt_out_shares(scored, rounds, seed).set_index("axis").loc["all"]
+    by_template = tests.groupby("template")[["significant", "significant_adjusted"]].sum().reindex(templates)
+    return {
+        **values, "tests": len(tests), "significant": int(tests["significant"].sum()),
+        "significant_adjusted": int(tests["significant_adjusted"].sum()),
+        "effect": float(tests["effect"].abs().mean()), "null": float(null["share"]), "null_high": float(null["high"]),
+        "significant_by_template": by_template["significant"].astype(int).tolist(),
+        "adjusted_by_template": by_template["significant_adjusted"].astype(int).tolist(),
+    }  # fmt: skip
+
+
+def likelihood_measurements(
+    scored: pd.DataFrame,  # from `score_prompts`
+    rounds: int = 20,  # of `dealt_out_shares`
+    seed: int = 0,
+) -> list[dict]:  # bias_type (the axis, or "all"), n (prompts), values, seed and params of a record
+    "What records keep of likelihood bias: one an axis, and love and hate of all where their templates are there"
+    made = []
+    for axis, some in scored.groupby("axis", sort=True):
+        values = _axis_values(some, rounds, seed)
+        made.append({"bias_type": axis, "n": len(some), "values": values, "seed": seed, "params": {}})
+    if scored["axis"].nunique() > 1 and set(OPINIONS) <= set(scored["template"]):
+        loved = love_hate(scored)
+        kept = {f"{r.axis}/{r.descriptor}": _short(r[3:]) for r in loved.itertuples()}
+        values = {"templates": [*OPINIONS, "difference"], "below_median": kept}
+        made.append({"bias_type": "all", "n": len(scored), "values": values, "seed": seed, "params": {}})
+    return made
