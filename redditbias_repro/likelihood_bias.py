@@ -5,6 +5,7 @@
 # %% ../nbs/03d_likelihood_bias.ipynb #356bfd29
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,14 +14,18 @@ import pandas as pd
 from scipy import stats
 
 from .masked import pseudo_log_likelihood
+from .models import DEFAULT_MODEL, open_model
+from .prompts import DEFAULT_PROMPTS, comparable, prompts, prompts_paper
 from .rank_tests import deal_out, pair_tests
-from .registry import check_known
+from .records import digest, new_record
+from .registry import cache_dir, check_known
 from .scoring import mean_perplexity, sequence_scores
 
 # %% auto #0
 __all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SEAT', 'HUMANIZING', 'QUANTILES', 'score_prompts',
            'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
-           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'likelihood_measurements']
+           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'likelihood_measurements',
+           'measure_likelihood_bias']
 
 # %% ../nbs/03d_likelihood_bias.ipynb #a95b7a8f
 READINGS = {
@@ -333,3 +338,42 @@ def likelihood_measurements(
         values = {"templates": [*OPINIONS, "difference"], "below_median": kept}
         made.append({"bias_type": "all", "n": len(scored), "values": values, "seed": seed, "params": {}})
     return made
+
+# %% ../nbs/03d_likelihood_bias.ipynb #137977c8
+def measure_likelihood_bias(
+    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
+    axes: str | Iterable[str] | None = None,  # only these
+    templates: str | Iterable[str] | None = None,  # only these
+    reading: str = "sentence",  # of `READINGS`
+    out: str | Path | None = None,  # folder of the scores, a folder in it for each axis; None: in the cache
+    rounds: int = 20,  # of `dealt_out_shares`
+    seed: int = 0,
+    device: str = "auto",  # as in `load_model`
+    dtype: str = "auto",  # as in `load_model`
+    **options,  # of `sequence_scores`
+) -> list[dict]:  # result records; `write_record` keeps one
+    """Likelihood Bias of a model (Smith et al., EMNLP 2022, §2.3.2), a record an axis and one of love and hate.
+
+    Raises what `prompts` and `score_prompts` raise, and `ValueError` where no prompt has a noun."""
+    check_known("reading", reading, READINGS)
+    rows = comparable(prompts(source, axes, templates))
+    if not len(rows):
+        raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    net, tokenizer, about = open_model(model, device, dtype)
+    what = digest([about["weights_sha256"], about["dtype"], reading, rows["text"].tolist()])
+    folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
+    for axis, some in rows.groupby("axis", sort=True):
+        place = folder / re.sub(r"[^\w.-]+", "_", axis)
+        scored.append(score_prompts(net, tokenizer, some, reading, out=place, **options))
+        stats.append(scored[-1].attrs["stats"])
+    attrs, scored = scored[0].attrs, pd.concat(scored, ignore_index=True)
+    params = {"reading": reading, "templates": None if templates is None else int(rows["template"].nunique())}
+    records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
+    for made in likelihood_measurements(scored, rounds, seed):
+        made["params"] |= params
+        scoring = {**attrs["reading"], **timed.get(made["bias_type"], {})}
+        fields = dict(paper=prompts_paper(source), split="all", seconds=scoring.get("seconds", 0.0))
+        fields |= dict(device=str(net.device), scoring=scoring)
+        records.append(new_record("likelihood_bias", about, rows.attrs["corpus"], **made, **fields))
+    return records

@@ -18,8 +18,8 @@ from .registry import check_known, with_corpus
 from .specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'VARIANTS', 'list_prompts', 'load_prompt_set', 'prompts', 'comparable', 'vary_style',
-           'read_personas', 'with_personas']
+__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'VARIANTS', 'list_prompts', 'prompts_paper', 'load_prompt_set', 'prompts',
+           'comparable', 'vary_style', 'read_personas', 'with_personas']
 
 # %% ../nbs/01b_prompts.ipynb #4ae23a23
 DEFAULT_PROMPTS = "v1.0"
@@ -36,6 +36,14 @@ def _readers() -> dict:
 def list_prompts() -> list[str]:
     "Names of the versions that `prompts` knows"
     return list(_readers())
+
+
+def prompts_paper(
+    source: str | Path,  # as in `prompts`
+) -> str:
+    "Whose prompts they are: the key of a paper, or own"
+    reader = _readers().get(str(source))
+    return reader.__name__.rpartition(".")[2] if reader else "own"
 
 # %% ../nbs/01b_prompts.ipynb #e0b6a20e
 _KEYS = ("axes", "nouns", "templates", "intersections")

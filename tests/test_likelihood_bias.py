@@ -24,12 +24,14 @@ from redditbias_repro.likelihood_bias import (
     likelihood_bias,
     likelihood_measurements,
     love_hate,
+    measure_likelihood_bias,
     median_perplexities,
     score_prompts,
     score_spans,
     seat_prompts,
 )
 from redditbias_repro.prompts import comparable
+from redditbias_repro.records import write_record
 from redditbias_repro.specs import PromptSet
 
 NOUNS = [("woman", "women", "female"), ("man", "men", "male"), ("person", "people", "neutral")]
@@ -339,3 +341,64 @@ def test_every_pair_of_an_axis_is_there_once():
     tests = descriptor_tests(simulated(0, 5))
     pairs = set(zip(tests["descriptor_0"], tests["descriptor_1"]))
     assert pairs == set(itertools.combinations([f"d{i}" for i in range(5)], 2))
+
+
+# A model, measured
+
+OWN = """
+nouns = [["woman", "women", "female"], ["man", "men", "male"], ["person", "people", "neutral"]]
+templates = ["I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "Hi! I'm {noun_phrase}.",
+             "I think {plural_noun_phrase} are the best.", "I think {plural_noun_phrase} are the worst."]
+[axes]
+ability = ["deaf", "blind"]
+"body/size" = ["tall", "short", "fat"]
+alone = ["curly-haired", {descriptor = "bald", gender = "male"}]
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+def test_a_model_is_measured_axis_by_axis(tiny, tokenizer, own, tmp_path):
+    records = measure_likelihood_bias((tiny, tokenizer), own, out=tmp_path / "scores", rounds=2)
+    assert [r["bias_type"] for r in records] == ["ability", "alone", "body/size", "all"]
+    assert {r["paper"] for r in records} == {"own"} and {r["metric"] for r in records} == {"likelihood_bias"}
+    assert [r["n"] for r in records] == [2 * 3 * 5, 3 * 5, 3 * 3 * 5, 6 * 3 * 5]
+    assert records[2]["values"]["tests"] == 3 * 5 and records[1]["values"]["tests"] == 0
+    assert sorted(p.name for p in (tmp_path / "scores").iterdir()) == ["ability", "alone", "body_size"]
+    paths = {write_record(r, tmp_path / "results").name for r in records}
+    assert "own-body--size-all-reading=sentence.json" in paths and len(paths) == 4
+    one = measure_likelihood_bias((tiny, tokenizer), own, axes="ability", out=tmp_path / "scores", rounds=2)
+    assert (
+        one[0]["values"] == records[0]["values"] and one[0]["provenance"]["scoring"]["sentences"] == 0
+    )  # gone on from
+    love = measure_likelihood_bias((tiny, tokenizer), own, templates=[LOVE, HATE], out=tmp_path / "few", rounds=2)
+    assert [r["params"]["templates"] for r in love] == [2, 2, 2]
+
+
+def test_the_cache_tells_models_and_readings_apart(tiny, tokenizer, own, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    by_reading = {
+        r: measure_likelihood_bias((tiny, tokenizer), own, "ability", reading=r, rounds=2)[0]["values"]["medians"]
+        for r in READINGS
+    }
+    assert len({str(v) for v in by_reading.values()}) == 3
+    assert len(list((tmp_path / "cache" / "prompts").iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    "options,says",
+    [
+        ({"axes": "height"}, "axis 'height' is unknown"),
+        ({"templates": "Hi."}, "template 'Hi.' is unknown"),
+        ({"reading": "loud"}, "reading 'loud' is unknown"),
+        ({"source": "v3"}, "version of prompts 'v3' is unknown"),
+    ],
+)
+def test_slips_are_said_before_a_model_is_loaded(own, options, says):
+    with pytest.raises(ValueError, match=says):
+        measure_likelihood_bias("no-such-model", **{"source": own} | options)
