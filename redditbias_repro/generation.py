@@ -5,21 +5,41 @@
 # %% ../nbs/06b_generation.ipynb #d14cfb56
 from __future__ import annotations
 
+import inspect
 import json
+import time
 import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from transformers import DynamicCache, GenerationConfig
 
-from .network import pad_batch
-from .records import write_atomic
+from .models import hash_weights, n_vectors
+from redditbias_repro.network import (
+    _pack,
+    _tolerance,
+    find_network,
+    in_place_of,
+    max_positions,
+    out_of_memory,
+    pack_layers,
+    pad_batch,
+)
+from .records import digest, write_atomic
+from .scoring import _check_manifest, _locked, _read_parts, _write_part, hash_tokenizer
 
 # %% auto #0
-__all__ = ['PRESETS', 'decoding_of', 'name_decoding', 'respond']
+__all__ = ['BEAMS', 'PRESETS', 'DATE', 'TRIED', 'ANSWERED', 'BATCH', 'decoding_of', 'name_decoding', 'block_repeats', 'respond',
+           'prompt_texts', 'encode_prompts', 'common_start', 'shared_prefill', 'Way', 'why_alone', 'answers']
 
 # %% ../nbs/06b_generation.ipynb #02aacd36
-PRESETS = {  # the paper says nothing of it
+BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
+PRESETS = {
     "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
     "release": {
         "num_beams": 1,
@@ -30,21 +50,26 @@ PRESETS = {  # the paper says nothing of it
         "first_tokens": 64,
         "max_length": 128,
     },  # fmt: skip
+    "beam10": {"num_beams": 10, **BEAMS},
+    "beam3": {"num_beams": 3, **BEAMS},
 }
 
 
 def decoding_of(
     preset: str = "default",  # of `PRESETS`
-    # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length; None: as the preset has
-    # it
+    # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length, min_new_tokens,
+    # block_ngrams; None: as the preset has it
     **changes,
 ) -> dict:
-    "All that says how answers are decoded. `ValueError` for an unknown preset or setting"
-    known = {**PRESETS["default"], **PRESETS["release"]}
+    "All that says how answers are decoded. `ValueError` for an unknown preset or setting, and for limits that cross"
+    known = {**PRESETS["default"], **PRESETS["release"], **BEAMS}
     if preset not in PRESETS or set(changes) - set(known):
         expected = f"expected one of {', '.join(PRESETS)}, and changes of {', '.join(known)}"
         raise ValueError(f"preset {preset!r} with {', '.join(changes) or 'no changes'}: {expected}")
     decoding = PRESETS[preset] | {k: v for k, v in changes.items() if v is not None}
+    least, most = decoding.get("min_new_tokens") or 0, decoding.get("max_new_tokens") or np.inf
+    if least > most:
+        raise ValueError(f"min_new_tokens is {least} and max_new_tokens {most}: expected no more than that")
     drawn = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}
     sampling = {k: decoding.get(k, v) for k, v in drawn.items()} if decoding["do_sample"] else {}
     return {**{k: v for k, v in decoding.items() if k not in drawn}, **sampling}
@@ -58,8 +83,28 @@ def name_decoding(
     sampling = "sample-k{top_k}-p{top_p:g}-t{temperature:g}"
     drawn = sampling.format(**decoding) if decoding["do_sample"] else ""
     short = {"max_new_tokens": "new", "first_tokens": "first", "max_length": "max"}
+    short |= {"min_new_tokens": "min", "block_ngrams": "block"}
     limits = [f"{name}{decoding[k]}" for k, name in short.items() if decoding.get(k)]
     return "-".join(x for x in (way, drawn, *limits) if x)
+
+# %% ../nbs/06b_generation.ipynb #ffb27a34
+def block_repeats(
+    n: int,  # tokens in a run
+    start: int,  # the column at which answers begin
+) -> Callable:  # from (B, T) tokens so far and (B, V) scores to scores; a logits processor of Transformers
+    "Of an answer, and of it alone, no `n` tokens come twice"
+
+    def block(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        answer = input_ids[:, start:]
+        if answer.shape[1] < n:
+            return scores
+        runs, end = answer.unfold(1, n, 1), answer[:, answer.shape[1] - n + 1 :]
+        line, at = (runs[..., : n - 1] == end[:, None]).all(-1).nonzero(as_tuple=True)
+        scores = scores.clone()
+        scores[line, runs[line, at, -1]] = -torch.inf
+        return scores
+
+    return block
 
 # %% ../nbs/06b_generation.ipynb #58754274
 @torch.no_grad()
@@ -75,6 +120,8 @@ def respond(
     top_p: float = 1.0,
     temperature: float = 1.0,
     max_length: int | None = None,  # tokens of context and answer together, at most
+    min_new_tokens: int = 0,  # an answer does not end before
+    block_ngrams: int = 0,  # no so many tokens come twice in an answer
     seed: int = 0,
     keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
     progress: bool = True,
@@ -94,6 +141,7 @@ def respond(
     pad = end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     sampling = {"top_k": top_k, "top_p": top_p, "temperature": temperature} if do_sample else {}
     decoding = {"num_beams": num_beams, "do_sample": do_sample} | sampling
+    decoding |= {"min_new_tokens": min_new_tokens} if min_new_tokens else {}
     room = [min(max_new_tokens or max_length, max(1, (max_length or np.inf) - len(r["input_ids"]))) for r in rows]
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
@@ -101,11 +149,12 @@ def respond(
             continue
         ids, mask = pad_batch([rows[i]["input_ids"] for i in batch], pad, "left", model.device)
         torch.manual_seed(seed + n)  # so that a run that goes on draws the same
+        blocked = {"logits_processor": [block_repeats(block_ngrams, ids.shape[1])]} if block_ngrams else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = model.generate(
                 input_ids=ids, attention_mask=mask, max_new_tokens=max(room[i] for i in batch),
-                pad_token_id=pad, eos_token_id=end, **decoding,
+                pad_token_id=pad, eos_token_id=end, **blocked, **decoding,
             )  # fmt: skip
         said = [o[ids.shape[1] :][: room[i]] for i, o in zip(batch, out)]
         texts = tokenizer.batch_decode(said, skip_special_tokens=True)
@@ -113,3 +162,336 @@ def respond(
         if path:
             write_atomic(path, json.dumps(answers, ensure_ascii=False))
     return [answers[i] for i in range(len(rows))]
+
+# %% ../nbs/06b_generation.ipynb #191abad8
+DATE = {"date_string": "26 Jul 2024"}  # Llama 3's template writes today's date otherwise: other prompts each day
+
+
+def prompt_texts(
+    rows: pd.DataFrame,  # text; context, what stands before it, where there is one
+    suffix: str = "",  # put after each, behind a blank
+) -> list[str]:
+    "What is said to a model"
+    before = [f"{c}\n" if c else "" for c in rows["context"]] if "context" in rows else [""] * len(rows)
+    return [b + t + (f" {suffix}" if suffix else "") for b, t in zip(before, rows["text"])]
+
+
+def encode_prompts(
+    tokenizer,
+    texts: list[str],  # from `prompt_texts`
+    chat: bool | None = None,  # by the chat template; None: where the tokenizer has one
+    system: str | None = None,  # a system message; None: as the template has it
+    turn_end: str | None = None,  # what ends plain text; None: the tokenizer's end token
+    template: dict | None = None,  # more that the template reads, such as enable_thinking=False
+    first_tokens: int | None = None,  # of plain text only so many, from its beginning
+) -> list[list[int]]:  # token ids
+    "Prompts as a model reads them. `ValueError` where a chat template is asked for and there is none, or it refuses"
+    has = bool(getattr(tokenizer, "chat_template", None))
+    chat = has if chat is None else chat
+    if chat and not has:
+        raise ValueError("the tokenizer has no chat template: give chat=False, or set tokenizer.chat_template")
+    if not texts:
+        return []
+    if not chat:
+        if system is not None or template:
+            raise ValueError("a system message and template settings need a chat template: write it into the prompts")
+        end = tokenizer.eos_token if turn_end is None else turn_end
+        ends = tokenizer(end, add_special_tokens=False)["input_ids"] if end else []
+        ids = [i[:first_tokens] for i in tokenizer(list(texts))["input_ids"]]
+        return [i if ends and i[-len(ends) :] == ends else i + ends for i in ids]
+    if first_tokens:
+        raise ValueError("first_tokens cuts plain text, not what a chat template makes: give chat=False, or 0")
+    first = [] if system is None else [{"role": "system", "content": system}]
+    try:
+        laid = tokenizer.apply_chat_template(
+            [[*first, {"role": "user", "content": t}] for t in texts],
+            tokenize=False, add_generation_prompt=True, **DATE | (template or {}),
+        )  # fmt: skip
+    except Exception as e:  # a template raises what it likes, for a system message most often
+        raise ValueError(f"the chat template refuses the prompts ({type(e).__name__}: {e})") from e
+    return tokenizer(laid, add_special_tokens=False)["input_ids"]
+
+# %% ../nbs/06b_generation.ipynb #bcb5b866
+def common_start(
+    rows: list[tuple[int, ...]],  # at least one
+) -> int:  # tokens
+    "How many tokens all rows begin with; fewer than the shortest has, so that each keeps a token of its own"
+    low, high = min(rows), max(rows)  # what these two begin with in common is common to all between them
+    most = min(len(r) for r in rows) - 1
+    return next((i for i, (a, b) in enumerate(zip(low[:most], high[:most])) if a != b), most)
+
+
+@torch.inference_mode()
+def shared_prefill(
+    model,  # causal model
+    body: torch.nn.Module,  # that fills the cache: the model, or what is below its head
+    rows: list[tuple[int, ...]],  # token ids of prompts
+    pad: int,
+    copies: int = 1,  # of each row
+):  # (rows, width) token ids, their mask, and a cache of all but their last tokens, `copies` times as long
+    "What `generate` needs to go on after prompts, their common beginning and equal prompts computed once"
+    distinct = list(dict.fromkeys(rows))
+    start = common_start(distinct)
+    cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+    rest, real = pad_batch([r[start:] for r in distinct], pad, "left", model.device)
+    first = torch.tensor([distinct[0][:start]], dtype=torch.long, device=model.device)
+    ids = torch.cat([first.expand(len(distinct), -1), rest], 1)
+    mask = torch.cat([torch.ones_like(ids[:, :start]), real], 1)
+    if start:
+        body(input_ids=first, past_key_values=cache, use_cache=True)
+        cache.batch_repeat_interleave(len(distinct))
+    if rest.shape[1] > 1:
+        places = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)[:, start:-1]}
+        known = places if "position_ids" in inspect.signature(model.forward).parameters else {}
+        body(input_ids=rest[:, :-1], attention_mask=mask[:, :-1], past_key_values=cache, use_cache=True, **known)
+    where = {r: i for i, r in enumerate(distinct)}
+    lines = torch.tensor([where[r] for r in rows], device=model.device)
+    cache.batch_select_indices(lines.repeat_interleave(copies))
+    return ids[lines], mask[lines], cache
+
+# %% ../nbs/06b_generation.ipynb #bbb3b096
+TRIED = 8  # prompts that are tried
+
+
+class Way(NamedTuple):
+    "How a model answers here"
+
+    body: torch.nn.Module | None = None  # that fills the cache; None: beginnings are not shared
+    layers: dict = {}  # laid out anew, for `in_place_of`
+    why_alone: str = ""  # why beginnings are not shared, empty if they are
+
+
+def _continue(model, body, rows, pad: int, **options):
+    "What `generate` gives after prompts"
+    if body is None:
+        side = "right" if model.config.is_encoder_decoder else "left"
+        ids, mask = pad_batch(rows, pad, side, model.device)
+        return model.generate(input_ids=ids, attention_mask=mask, **options)
+    ids, mask, cache = shared_prefill(model, body, rows, pad, options.get("num_beams", 1))
+    return model.generate(input_ids=ids, attention_mask=mask, past_key_values=cache, **options)
+
+
+def why_alone(
+    model,  # causal model
+    body: torch.nn.Module,
+    rows: list[tuple[int, ...]],  # prompts to try
+    pad: int,
+    most: int,  # tokens of a prompt and its answer, at most
+) -> str:
+    "Why a model cannot share the beginnings of prompts; empty if it can"
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    if window and most > window:
+        return f"{most} tokens are more than its sliding window of {window}, in which padding would count"
+    some = rows[:: max(1, len(rows) // TRIED)]
+    options = dict(max_new_tokens=3, min_new_tokens=3, do_sample=False, num_beams=1)
+    options |= dict(output_logits=True, return_dict_in_generate=True)
+    try:
+        theirs, ours = (_continue(model, b, some, pad, **options) for b in (None, body))
+    except Exception as e:  # what a foreign model raises on a cache that it was given cannot be known
+        if out_of_memory(e):
+            raise
+        return f"{type(e).__name__} with a cache that was given"
+    same, first = torch.ones(len(some), dtype=torch.bool, device=model.device), max(map(len, some))
+    for i, (a, b) in enumerate(zip(theirs.logits, ours.logits)):
+        if not torch.allclose(a[same], b[same], **_tolerance(a[same], model.dtype)):
+            return f"logits of token {i + 1} differ by {(a[same] - b[same]).abs().max():.1e} with what is shared"
+        same &= theirs.sequences[:, first + i] == ours.sequences[:, first + i]
+        if not same.any():
+            break
+    return ""
+
+# %% ../nbs/06b_generation.ipynb #adf2c248
+def _way(model, rows, pad: int, most: int, answers: int, lines: int, share: bool) -> Way:
+    "How a model answers prompts such as `rows`, by trying; `answers` are to come, `lines` at once"
+    if model.config.is_encoder_decoder:
+        return Way(why_alone="an encoder–decoder model reads each prompt anew")
+    network = find_network(model)
+    network, layers = pack_layers(model, network, answers * most, lines)
+    if layers and type(network.head) is torch.nn.Linear and "forward" not in vars(network.head):
+        layers[network.head] = _pack(network.head.weight, network.head.bias, lines)
+    with in_place_of(layers):
+        why = why_alone(model, network.decoder, rows, pad, most) if share else "that was not asked for"
+    return Way(None if why else network.decoder, layers, why)
+
+
+def _special(model, tokenizer) -> tuple[list[int], int]:
+    "Tokens that end an answer, and the one that pads"
+    own, vectors = model.generation_config.eos_token_id, n_vectors(model)
+    ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
+    ends = sorted(i for i in ends if i is not None and i < vectors)
+    return ends, (ends or [0])[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+
+
+@contextmanager
+def _decoded_as_asked(model, ends: list[int], pad: int) -> Iterator[None]:
+    "While this lasts, nothing that a checkpoint says of decoding is at work, but for its special tokens"
+    own, names = model.generation_config, ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+    kept = {k: getattr(own, k, None) for k in names}
+    if kept["decoder_start_token_id"] is None:
+        kept["decoder_start_token_id"] = getattr(model.config, "decoder_start_token_id", None)
+    model.generation_config = GenerationConfig(**kept, eos_token_id=ends or None, pad_token_id=pad)
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+@contextmanager
+def _at_work(model, ends: list[int], pad: int, layers: dict, seed: int = 0) -> Iterator[None]:
+    "A model that answers; afterwards it and torch's random numbers are as they were"
+    training, devices = model.training, [] if model.device.type == "cpu" else [model.device]
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices, device_type=model.device.type if devices else "cuda"))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        for one in (_decoded_as_asked(model, ends, pad), in_place_of(layers), torch.inference_mode()):
+            stack.enter_context(one)
+        torch.manual_seed(seed)
+        model.eval()
+        try:
+            yield
+        finally:
+            model.train(training)
+
+# %% ../nbs/06b_generation.ipynb #27a4911a
+ANSWERED = ("sample", "answer", "n_tokens", "ended")
+BATCH = {"cpu": 32, "other": 256}  # answers at a time, by device; with beams a part of them
+
+
+def _asked(prompts) -> pd.DataFrame:
+    "Prompts as a table. `TypeError` and `ValueError` for what is none"
+    if isinstance(prompts, str):
+        raise TypeError("prompts is one string: expected a list of strings, or a DataFrame with a column text")
+    rows = (
+        prompts.reset_index(drop=True) if isinstance(prompts, pd.DataFrame) else pd.DataFrame({"text": list(prompts)})
+    )
+    taken = [c for c in ANSWERED if c in rows]
+    if "text" not in rows or taken:
+        what = f"has {', '.join(taken)} already" if taken else "has no column text"
+        raise ValueError(f"the table of prompts {what}: expected prompts, without answers")
+    wrong = [i for i, t in enumerate(rows["text"]) if not isinstance(t, str)]
+    if wrong:
+        raise TypeError(f"{len(wrong)} prompts are no strings (at {wrong[:10]})")
+    return rows
+
+
+def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
+    "Most tokens of each answer. `ValueError` names prompts that leave none, or too few for the model's positions"
+    new, both, most = decoding.get("max_new_tokens"), decoding.get("max_length"), max_positions(model)
+    if not (new or both):
+        raise ValueError("neither max_new_tokens nor max_length is given: an answer might never end")
+    room = [min(new or both, max(1, (both or np.inf) - len(i))) for i in ids]
+    beside = 0 if model.config.is_encoder_decoder else 1  # of an answer, the prompt takes up positions of its own
+    long = [k for k, (i, r) in enumerate(zip(ids, room)) if max(len(i) + beside * r, r) > most]
+    if long:
+        tokens = f"{len(ids[long[0]])} tokens and up to {room[long[0]]} of an answer"
+        said = (
+            f"{len(long)} prompts are too long for the model's {most} positions (at {long[:10]}; the first: {tokens})"
+        )
+        raise ValueError(f"{said}: shorten them, or max_new_tokens")
+    return room
+
+# %% ../nbs/06b_generation.ipynb #7f967db6
+def _answered(model, tokenizer, ids, room, n, decoding, seed, size, done, share, stats, progress):
+    "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out"
+    from tqdm.auto import tqdm
+
+    order = sorted(range(len(ids) * n), key=lambda k: (-len(ids[k // n]), ids[k // n], k))
+    batches = [[k for k in order[i : i + size] if k not in done] for i in range(0, len(order), size)]
+    left, start = sum(map(len, batches)), time.perf_counter()
+    if not left:
+        return
+    (ends, pad), beams, block = _special(model, tokenizer), decoding["num_beams"], decoding.get("block_ngrams")
+    known = ("num_beams", "do_sample", "top_k", "top_p", "temperature", "min_new_tokens")
+    options = {k: v for k, v in decoding.items() if k in known and v is not None}
+    most, first = max(len(i) + r for i, r in zip(ids, room)), next(b for b in batches if b)
+    with _at_work(model, ends, pad, {}):
+        trial = [tuple(ids[k // n]) for k in first]
+        way = _way(model, trial, pad, most, left * beams, min(size, left) * beams, share)
+    stats |= {"shared": not way.why_alone, "why_alone": way.why_alone}
+    with tqdm(total=left, unit="answer", desc="answering", delay=2, leave=False, disable=not progress) as bar:
+        for number, batch in enumerate(batches):
+            if not batch:
+                continue
+            rows = [tuple(ids[k // n]) for k in batch]
+            at = 1 if model.config.is_encoder_decoder else max(map(len, rows))
+            blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
+            longest = max(room[k // n] for k in batch)
+            with _at_work(model, ends, pad, way.layers, int(digest([seed, number]), 16)):
+                out = _continue(model, way.body, rows, pad, max_new_tokens=longest, **options, **blocked)
+            said = [o[: room[k // n]] for k, o in zip(batch, out[:, at:].tolist())]
+            lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
+            texts = tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
+            stats["answers"] += len(batch)
+            stats["tokens"] += sum(lengths)
+            stats["seconds"] = round(time.perf_counter() - start, 3)
+            bar.update(len(batch))
+            yield pd.DataFrame({
+                "index": batch, "answer": [" ".join(t.split()) for t in texts], "n_tokens": lengths,
+                "ended": [i < len(s) for i, s in zip(lengths, said)],
+            })  # fmt: skip
+
+# %% ../nbs/06b_generation.ipynb #6e57e552
+def answers(
+    model,  # causal, chat or encoder–decoder model, from `load_model`
+    tokenizer,  # its tokenizer
+    prompts: pd.DataFrame | Iterable[str],  # text, context where there is one (`with_personas`); what else is kept
+    decoding: str | dict = "default",  # of `PRESETS`, or from `decoding_of`
+    n: int = 1,  # answers to each prompt; more than one only of those that are drawn
+    *,
+    seed: int = 0,  # of what is drawn
+    out: str | Path | None = None,  # folder of finished answers, from which a run that was stopped goes on
+    batch_size: int | None = None,  # answers at a time; None: by device, fewer with beams
+    suffix: str = "",  # after each prompt, behind a blank
+    chat: bool | None = None,  # by the chat template; None: where the tokenizer has one, and the model is causal
+    system: str | None = None,  # a system message; None: as the template has it
+    turn_end: str | None = None,  # what ends plain text; None: the end token, and nothing for an encoder–decoder model
+    template: dict | None = None,  # more that the template reads, such as enable_thinking=False
+    share: bool = True,  # compute what prompts begin with in common once, where the model can
+    progress: bool = True,  # show a progress bar on work of over two seconds
+) -> pd.DataFrame:  # a row for each prompt and sample: the prompts' columns, sample, answer, n_tokens, ended
+    """Answers to prompts, one below another in the order of the prompts.
+
+    Blanks and lines in an answer are one blank each, `n_tokens` are those before its end, and one that was cut off has
+    not `ended`. `attrs["stats"]` says what was computed now, and whether beginnings were shared. The same whatever the
+    batch, to float rounding, unless answers are drawn. `TypeError` and `ValueError` say what is wrong with prompts or
+    settings, and that a folder is of other ones or in use."""
+    rows = _asked(prompts)
+    decoding = decoding_of(decoding) if isinstance(decoding, str) else dict(decoding)
+    if n < 1 or (n > 1 and not decoding["do_sample"]):
+        way_out = "draw them (do_sample=True), or give each prompt several times with other personas or in other styles"
+        raise ValueError(
+            f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
+        )
+    sources = model.config.is_encoder_decoder
+    chat, turn_end = (False if sources and chat is None else chat), ("" if sources and turn_end is None else turn_end)
+    texts = prompt_texts(rows, suffix)
+    ids = encode_prompts(tokenizer, texts, chat, system, turn_end, template, decoding.get("first_tokens"))
+    room, sampled = _room(model, ids, decoding), decoding["do_sample"]
+    default = BATCH.get(model.device.type, BATCH["other"])
+    size = batch_size or max(1, default // decoding["num_beams"])
+    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "shared": False, "why_alone": ""}
+    what = (model, tokenizer, ids, room, n, decoding, seed, size)
+    empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
+    empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
+    if out is None:
+        parts = list(_answered(*what, set(), share, stats, progress))
+    else:
+        folder, drawn = Path(out), {"seed": seed, "batch_size": size} if sampled else {}
+        about = {
+            "weights_sha256": hash_weights(model), "tokenizer_sha256": hash_tokenizer(tokenizer),
+            "dtype": str(model.dtype).removeprefix("torch."), "decoding": decoding, "prompts": digest(ids), "n": n,
+            **drawn,
+        }  # fmt: skip
+        with _locked(folder):
+            _check_manifest(folder / "_answers.json", about, "answers")
+            before = _read_parts(folder, True, empty)
+            for part in _answered(*what, set(before["index"].tolist()), share, stats, progress):
+                _write_part(folder, part)
+            parts = [_read_parts(folder, False, empty)]
+    found = pd.concat([empty, *parts] if not parts else parts).sort_values("index")
+    line = found["index"].to_numpy()
+    kept = rows.iloc[line // n].reset_index(drop=True)
+    answered = kept.assign(sample=line % n, **{c: found[c].to_numpy() for c in ANSWERED[1:]})
+    answered.attrs = {**rows.attrs, "stats": stats, "decoding": name_decoding(decoding)}
+    return answered

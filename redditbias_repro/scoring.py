@@ -11,6 +11,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
@@ -46,9 +47,9 @@ from redditbias_repro.texts import (
 
 # %% auto #0
 __all__ = ['SCORED_BY', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores', 'nll_at_temperatures',
-           'write_scores', 'read_scores', 'cached_scores', 'LOGIT_BYTES', 'WORDS', 'PACK_BYTES', 'PACK_NODES',
-           'ROW_NODES', 'TOKEN_BUDGET', 'SEGMENT', 'WINDOW', 'CHUNK', 'ScoringStats', 'last_hidden_states',
-           'pseudo_log_likelihood']
+           'write_scores', 'read_scores', 'cached_scores', 'hash_tokenizer', 'LOGIT_BYTES', 'WORDS', 'PACK_BYTES',
+           'PACK_NODES', 'ROW_NODES', 'TOKEN_BUDGET', 'SEGMENT', 'WINDOW', 'CHUNK', 'ScoringStats',
+           'last_hidden_states', 'pseudo_log_likelihood']
 
 # %% ../nbs/03a_scoring.ipynb #6dd6d0f3
 _all_ = [
@@ -320,12 +321,11 @@ def cached_scores(
     return kept
 
 # %% ../nbs/03a_scoring.ipynb #7a602355
-def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) -> list[pd.DataFrame]:
-    "Scores of all texts, of which those in `folder` are not scored again"
+@contextmanager
+def _locked(folder: Path, writes: bool = True) -> Iterator[None]:
+    "While this lasts nobody else writes in the folder, which is made. `ValueError` where somebody does"
     from filelock import FileLock, Timeout
 
-    accelerator = options.accelerator
-    writes = accelerator is None or accelerator.is_main_process
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / "_lock")
     if writes:
@@ -335,6 +335,16 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
             said = f"{folder} is being written by another run: wait for it, or give another folder"
             raise ValueError(said) from None
     try:
+        yield
+    finally:
+        lock.release()
+
+
+def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) -> list[pd.DataFrame]:
+    "Scores of all texts, of which those in `folder` are not scored again"
+    accelerator = options.accelerator
+    writes = accelerator is None or accelerator.is_main_process
+    with _locked(folder, writes):
         if writes:
             _check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
         before = _read_parts(folder, heal=writes)
@@ -347,8 +357,6 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
                 _write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
         _wait(accelerator)  # until all is written
         return [_read_parts(folder, heal=False)]
-    finally:
-        lock.release()
 
 
 def _wait(accelerator) -> None:
@@ -386,32 +394,39 @@ def _key(text: str, context: str | None) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 # %% ../nbs/03a_scoring.ipynb #6d92379e
-def _what_scores_depend_on(model, tokenizer, options) -> dict:
+def hash_tokenizer(
+    tokenizer,  # any Transformers tokenizer
+) -> str:  # 64 hexadecimal digits
+    "SHA-256 of what a tokenizer makes tokens by"
     words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
     kept = {k: v for k, v in words.items() if k not in ("padding", "truncation")}  # those change with each call
-    words = json.dumps(kept, sort_keys=True)
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _what_scores_depend_on(model, tokenizer, options) -> dict:
     return {
         "weights_sha256": hash_weights(model),
-        "tokenizer_sha256": hashlib.sha256(words.encode()).hexdigest(),
+        "tokenizer_sha256": hash_tokenizer(tokenizer),
         "dtype": str(model.dtype).removeprefix("torch."),
         "add_special_tokens": options.add_special_tokens,
         "on_long": options.on_long,
     }
 
 
-def _check_manifest(path: Path, about: dict) -> None:
+def _check_manifest(path: Path, about: dict, what: str = "scores") -> None:
+    "Write what the files beside it depend on, or check that it is the same"
     if not path.is_file():
         write_atomic(path, json.dumps(about, indent=1) + "\n")
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        said = f"{path} is broken, so that nobody knows whose scores are beside it"
+        said = f"{path} is broken, so that nobody knows whose {what} are beside it"
         raise ValueError(f"{said}: remove the folder, or give another") from None
     changed = sorted(k for k in {*before, *about} if before.get(k) != about.get(k))
     if changed:
         raise ValueError(
-            f"{path.parent} holds scores of another run, with other {', '.join(changed)}: "
+            f"{path.parent} holds {what} of another run, with other {', '.join(changed)}: "
             "give another folder, or remove this one"
         )
 
@@ -420,9 +435,11 @@ def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet"))
 
 
-def _read_parts(folder: Path, heal: bool) -> pd.DataFrame:
+def _read_parts(folder: Path, heal: bool, empty: pd.DataFrame | None = None) -> pd.DataFrame:
+    "All rows of the parts; `empty`, by default that of scores, where there are none"
     frames = [frame for part in _parts(folder) if (frame := read_scores(part, heal)) is not None]
-    empty = _frame([], [], np.zeros((0, 1))).assign(key=np.zeros(0, np.int64))
+    if not frames and empty is None:
+        return _frame([], [], np.zeros((0, 1))).assign(key=np.zeros(0, np.int64))
     return pd.concat(frames) if frames else empty
 
 
