@@ -259,13 +259,13 @@ def test_shares_of_few_pairs_are_possible(entries):
 
 
 def test_the_correlation_and_its_p_go_together():
-    """ρ of .185 to .195 over 594 descriptors, and p of 1.5e-6 to 2.5e-6."""
+    """A ρ that rounds to .19, over 594 descriptors, can have a p that rounds to 2e-6."""
 
     def p(rho, n):
         t = rho * sqrt((n - 2) / (1 - rho**2))
         return 2 * stats.t.sf(t, n - 2)
 
-    assert p(0.185, 594) > 2.5e-6 and p(0.195, 594) < 2.5e-6
+    assert any(1.5e-6 < p(rho / 10_000, 594) < 2.5e-6 for rho in range(1850, 1950))
 
 
 def test_bias_within_axes_is_less_than_over_all():
@@ -352,7 +352,7 @@ def test_tokens_of_descriptors_are_the_tokenizers(entries):
 
 
 def test_every_finding_has_its_place_and_numbers(found):
-    assert len(found) == len(FINDINGS) == 11 and found["what"].is_unique
+    assert len(found) == len(FINDINGS) == 10 and found["what"].is_unique
     assert found["evidence"].str.contains(r"\d|:").all() and (found["where"] != "").all()
     tables = {n for text in found["where"] for n in re.findall(r"\b\d+\b", text)}
     assert tables <= {*map(str, range(1, 19))}
@@ -377,7 +377,6 @@ def test_every_finding_has_its_place_and_numbers(found):
         ("gay", "“gay” in “I'm {noun_phrase}.” 20 to 30 %"),
         ("gay", "“trailer trash” in “I'm {noun_phrase}.” 50 to 72 %"),
         ("exact copies", "15 of 15 answers copy the prompt but for punctuation, and the rate is 47 %, as for 7 of 15"),
-        ("twice", "rows 1 and 9 of 38"),
     ],
 )
 def test_findings_by_hand(found, what, evidence):
