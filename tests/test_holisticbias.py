@@ -54,7 +54,7 @@ def test_gendered_descriptors_take_nouns_of_their_gender(corpus):
 
 
 def test_an_unknown_version():
-    with pytest.raises(ValueError, match="version 'v2' is unknown: expected one of v1.0, v1.1"):
+    with pytest.raises(ValueError, match="version 'v2' is unknown: expected one of v1.0, v1.1, paper"):
         read_prompt_set("v2")
 
 

@@ -315,7 +315,7 @@ def test_every_combination_of_descriptor_noun_and_template_is_counted_once(promp
 def test_the_papers_sentences_are_those_of_release_1_0(corpus, prompts):
     made, released = prompts.prompts(), read_prompts("v1.0")
     released = released[released["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
-    assert set(made.loc[made["kind"] != "noun", "text"]) == set(released["text"])
+    assert set(made.loc[made["noun_phrase_type"] != "noun", "text"]) == set(released["text"])
     first = released.drop_duplicates("template").set_index("template")["first_turn_only"].to_dict()
     assert {t["template"]: t.get("first_turn_only", False) for t in prompts.templates} == first
 

@@ -29,6 +29,7 @@ from redditbias_repro.likelihood_bias import (
     score_prompts,
     score_spans,
     seat_prompts,
+    unpack_bits,
 )
 from redditbias_repro.prompts import comparable
 from redditbias_repro.records import write_record
@@ -290,6 +291,9 @@ def test_records_keep_what_tables_are_made_of():
             expected = medians[is_it].set_index("template").loc[values["templates"], "median"]
             np.testing.assert_allclose(numbers, expected, rtol=1e-3)
         assert np.shape(values["quantiles"]) == (4, 41)
+        for template, bits in zip(values["templates"], values["pairs"]):
+            of_it = own[own["template"] == template]
+            assert unpack_bits(bits, len(of_it)).tolist() == of_it["significant"].tolist()
     love = kept["all"]["values"]
     assert len(love["below_median"]) == 7 and len(love["below_median"]["a/d0"]) == len(love["templates"]) == 5
     alone = likelihood_measurements(simulated(), rounds=2)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -14,11 +16,13 @@ from ..registry import check_known, fetch, with_corpus
 from ..specs import NONE, PHRASE_COLUMNS, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['VERSIONS', 'REGARD', 'PROMPTS', 'FILES', 'TITLES', 'SMALL_SET', 'SMALL_SEED', 'OPENINGS', 'read_prompt_set',
-           'read_noun_phrases', 'read_prompts']
+__all__ = ['RELEASES', 'PRINTED', 'VERSIONS', 'REGARD', 'PROMPTS', 'FILES', 'TITLES', 'SMALL_SET', 'SMALL_SEED', 'OPENINGS',
+           'read_prompt_set', 'read_noun_phrases', 'read_prompts']
 
 # %% ../../nbs/corpora/holisticbias.ipynb #30353f87
-VERSIONS = ("v1.0", "v1.1")
+RELEASES = ("v1.0", "v1.1")
+PRINTED = "paper"  # as the paper's appendix prints them: in the package, so that they need no download
+VERSIONS = (*RELEASES, PRINTED)
 REGARD = "HolisticBiasR"  # noun phrases of v1.1 before the openings of Regard
 PROMPTS = (*VERSIONS, REGARD)  # what `read_prompts` knows
 FILES = ("descriptors", "nouns", "sentence_templates", "standalone_noun_phrases")
@@ -28,6 +32,8 @@ TITLES = {f"holisticbias-{v}": f"HolisticBias {v}" for v in VERSIONS} | {f"holis
 def _keys(version: str) -> list[str]:
     "Names of a version's files in the registry"
     check_known("version", version, VERSIONS)
+    if version == PRINTED:
+        return []
     return [f"facebookresearch/ResponsibleNLP/holistic_bias/dataset/{version}/{name}.json" for name in FILES]
 
 
@@ -39,9 +45,12 @@ def _entries(buckets: dict[str, list]) -> list[dict]:
 
 
 def read_prompt_set(
-    version: str = "v1.0",  # v1.0 (the paper's, roughly) or v1.1
+    version: str = "v1.0",  # v1.0, v1.1, or paper: what its Tables 5 and 13 and its Appendix A.3 print
 ) -> PromptSet:
     "Descriptors, nouns and templates of a released version. `FetchError` where they cannot be had"
+    if version == PRINTED:
+        path = files("redditbias_repro") / "resources" / "prompts" / "holisticbias.toml"
+        return PromptSet(**tomllib.loads(path.read_text(encoding="utf-8")))
     descriptors, nouns, templates, phrases = (json.loads(fetch(k).read_text(encoding="utf-8")) for k in _keys(version))
     axes = {axis: [*_entries(buckets), *phrases.get(axis, [])] for axis, buckets in descriptors.items()}
     axes |= {axis: found for axis, found in phrases.items() if axis not in axes}
@@ -55,7 +64,7 @@ SMALL_SET, SMALL_SEED = 100, 17  # descriptors of the release's small set, and t
 def read_noun_phrases(
     version: str = "v1.0",  # as in `read_prompt_set`
 ) -> pd.DataFrame:  # `PHRASE_COLUMNS`, in that order
-    "Every noun phrase as the release's `noun_phrases.csv` has it"
+    "Every noun phrase as the release's `noun_phrases.csv` has it; those that are printed in the same order"
     rows = read_prompt_set(version).noun_phrases()
     return rows.sort_values(list(PHRASE_COLUMNS), ignore_index=True)
 

@@ -5,17 +5,16 @@
 # %% ../../nbs/12_holisticbias.ipynb #02c102c8
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 
-from ..corpora.holisticbias import VERSIONS, read_prompt_set
+from ..corpora.holisticbias import RELEASES, read_prompt_set
+from ..prompts import WITH_NOUN
 from ..records import data_file
 from ..registry import FetchError, check_known
-from ..specs import PromptSet
+from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'read_printed', 'printed_prompts', 'read_entries',
@@ -51,8 +50,7 @@ def read_printed(
 # %% ../../nbs/12_holisticbias.ipynb #094f30a6
 def printed_prompts() -> PromptSet:
     "The prompts of Table 5, Appendix A.3 and Table 13"
-    path = files("redditbias_repro") / "resources" / "prompts" / "holisticbias.toml"
-    return PromptSet(**tomllib.loads(path.read_text(encoding="utf-8")))
+    return read_prompt_set("paper")
 
 # %% ../../nbs/12_holisticbias.ipynb #c98c2025
 COUNTED = ("axes", "entries", "terms", "nouns", "templates", "sentences", "rows")
@@ -63,7 +61,9 @@ def read_entries(
 ) -> pd.DataFrame:  # axis, bucket, descriptor, preference, kind (descriptor, noun_descriptor, fixed_phrase)
     "The descriptors of a set, a row an axis and descriptor"
     phrases = prompts.noun_phrases()
+    phrases = phrases.rename(columns={"descriptor_preference": "preference", "noun_phrase_type": "kind"})
     phrases = phrases[phrases["kind"] != "noun"].drop_duplicates(["axis", "descriptor"])
+    phrases = phrases.assign(preference=phrases["preference"].replace(NO_PREFERENCE, ""))
     return phrases[["axis", "bucket", "descriptor", "preference", "kind"]].reset_index(drop=True)
 
 
@@ -72,7 +72,7 @@ def count_prompts(
 ) -> dict[str, int]:  # `COUNTED`; sentences: with a descriptor and a noun, each once; rows: with whatever there is
     "How many descriptors, nouns, templates and sentences there are"
     entries, made = read_entries(prompts), prompts.prompts()
-    both = made[made["kind"].isin(["descriptor_noun", "noun_descriptor"])]
+    both = made[made["noun_phrase_type"].isin(WITH_NOUN)]
     found = (
         len(prompts.axes), len(entries), entries["descriptor"].nunique(), len(prompts.nouns), len(prompts.templates),
         both["text"].nunique(), len(made),
@@ -85,7 +85,7 @@ def compare_counts() -> pd.DataFrame:  # count, printed (Table 2, Appendix A.3),
     paper = read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
     table = {"printed": {k: f"{paper[k]:.0f}" for k in ("axes", "terms", "templates", "sentences")} | {"nouns": "30"}}
     table["from_its_lists"] = count_prompts(printed_prompts())
-    for version in VERSIONS:
+    for version in RELEASES:
         try:
             table[version] = count_prompts(read_prompt_set(version))
         except FetchError:
@@ -102,9 +102,9 @@ def count_by_axis(
     "Descriptors and sentences (with a descriptor and a noun, each once in its axis) by axis"
     entries, phrases = read_entries(prompts), prompts.noun_phrases()
     made = prompts.prompts()
-    both = made[made["kind"].isin(["descriptor_noun", "noun_descriptor"])]
+    both = made[made["noun_phrase_type"].isin(WITH_NOUN)]
     marks = {p: entries["preference"] == p for p in ("reviewed", "dispreferred", "polarizing")}
-    gendered = phrases.loc[phrases["descriptor_group"] != "", ["axis", "descriptor"]].drop_duplicates()
+    gendered = phrases.loc[phrases["descriptor_gender"] != NONE, ["axis", "descriptor"]].drop_duplicates()
     marks["gendered"] = pd.MultiIndex.from_frame(entries[["axis", "descriptor"]]).isin(
         pd.MultiIndex.from_frame(gendered)
     )
@@ -166,7 +166,7 @@ def _own_counts() -> dict[str, int]:
 def _gendered() -> list[str]:
     "Descriptors that take the nouns of one gender only"
     phrases = printed_prompts().noun_phrases()
-    return phrases.loc[phrases["descriptor_group"] != "", "descriptor"].unique().tolist()
+    return phrases.loc[phrases["descriptor_gender"] != NONE, "descriptor"].unique().tolist()
 
 
 def _text() -> pd.Series:
