@@ -275,7 +275,7 @@ def _with_sums(values: np.ndarray, labels: list, clusters: dict[str, list]) -> n
     return np.column_stack([values, *sums])
 
 # %% ../nbs/06d_generation_bias.ipynb #c941255c
-DRAWN = 1 << 24  # numbers drawn at once
+DRAWN = 1 << 23  # numbers drawn at once
 
 
 def _blocks(draws: int, size: int) -> list[int]:
@@ -303,29 +303,27 @@ def _deal_out(values, bounds, ddof, permutations, rng) -> np.ndarray:
     return np.concatenate(found) if found else np.empty((0, values.shape[1]))
 
 
-def _draw_errors(rest, bounds, away, within, ddof, resamples, rng) -> tuple[np.ndarray, np.ndarray]:
-    "(resamples, columns) each: the linear part over differences as they are, and the quadratic one"
-    n, d, counts = len(rest), len(bounds) - 1, np.diff(bounds)
-    one, several, freedom = (counts == 1).sum(), counts > 1, (counts - 1).sum()
-    k, share = 1 / (d - ddof), np.repeat(1 / counts, counts).astype(np.float32)
-    # noise of a draw: (within − mean²) / (N − 1), cells of one by the pool: a weight of mean², and a constant
-    weight, constant = np.ones(d), 0.0
-    weight[several] += (1 - 1 / d) / (counts[several] - 1)
-    constant = (within[several] / (counts[several, None] - 1)).sum(0)
-    if one and freedom:
-        weight[several] += (1 - 1 / d) * one * counts[several] / freedom
-        constant = constant + one * (counts[several, None] * within[several]).sum(0) / freedom
-    elif one:  # no cell has two answers: nothing to estimate the noise of a draw from
-        constant = within.sum(0)
-    rows, linear, quadratic = np.arange(n, dtype=np.int32)[None], [], []
-    for draws in _blocks(resamples, n + d * rest.shape[1]):
-        signs = share * (1 - 2 * rng.integers(0, 2, (draws, n), dtype=np.int8))
-        mean = _means_of_draws(np.repeat(rows, draws, axis=0), signs, bounds, rest)
-        linear.append(2 * k * np.einsum("bdc,dc->bc", mean, away))
-        squares = np.einsum("bdc,bdc,d->bc", mean, mean, weight)
-        quadratic.append(k * (squares - d * mean.mean(1) ** 2 - (1 - 1 / d) * constant))
-    empty = np.empty((0, rest.shape[1]))
-    return tuple(np.concatenate(x) if x else empty for x in (linear, quadratic))
+def _linear_errors(rest, counts, away, weights, ddof, resamples, rng) -> np.ndarray:
+    "(resamples, measures) draws of the linear part, over differences as they are: each answer with a sign of its own"
+    cell = np.repeat(np.arange(len(counts)), counts)
+    moved = ((away / counts[:, None])[cell] * rest) @ weights
+    signs = (1 - 2 * rng.integers(0, 2, (n, len(rest)), dtype=np.int8) for n in _blocks(resamples, len(rest)))
+    return np.concatenate([2 / (len(counts) - ddof) * (x.astype(np.float32) @ moved.astype(np.float32)) for x in signs])
+
+
+def _quadratic_errors(pool, counts, bounds, within, weights, ddof, resamples, rng) -> np.ndarray:
+    "(resamples, measures) draws of the quadratic part: each answer takes any residual of the template, with any sign"
+    d, n, several, freedom = len(counts), counts.sum(), counts > 1, (counts - 1).sum()
+    share, own, found = np.repeat(1 / counts, counts).astype(np.float32), (pool**2 @ weights).astype(np.float32), []
+    for draws in _blocks(resamples, n + d * pool.shape[1]):
+        rows = rng.integers(len(pool), size=(draws, n), dtype=np.int32)
+        signs = 1 - 2 * rng.integers(0, 2, (draws, n), dtype=np.int8)
+        mean = _means_of_draws(rows, share * signs, bounds, pool)
+        squares = _means_of_draws(rows, np.tile(share, (draws, 1)), bounds, own) - mean**2 @ weights  # × (N − 1) / N
+        pooled = (counts[:, None] * squares).sum(1, keepdims=True) / freedom if freedom else within @ weights
+        noise = np.where(several[:, None], squares / np.maximum(counts - 1, 1)[:, None], pooled).sum(1)
+        found.append((d * mean.var(1) @ weights - (1 - 1 / d) * noise) / (d - ddof))
+    return np.concatenate(found)
 
 # %% ../nbs/06d_generation_bias.ipynb #31627d87
 def _measure(keys, values, weights, ddof, resamples, permutations, seed, bar) -> _Measured:
@@ -338,29 +336,24 @@ def _measure(keys, values, weights, ddof, resamples, permutations, seed, bar) ->
     template = pd.factorize(index.get_level_values("template"))[0]
     compared = [t for t, n in enumerate(np.bincount(template)) if n > 1]
     known = bool(len(compared)) and np.isfinite(noise).all()
-    sums = [np.zeros((n, values.shape[1])) for n in (resamples, resamples, permutations)]
-    if compared:
-        seeds = np.random.SeedSequence(seed).spawn(len(compared))
-    for t, own in zip(compared, seeds if compared else []):
-        of_signs, of_orders = (np.random.default_rng(s) for s in own.spawn(2))
+    linear, quadratic, null = (np.zeros((n, weights.shape[1])) for n in (resamples, resamples, permutations))
+    seeds = np.random.SeedSequence(seed).spawn(len(compared)) if compared else []
+    for t, own in zip(compared, seeds):
+        of_signs, of_rows, of_orders = (np.random.default_rng(s) for s in own.spawn(3))
         here = np.flatnonzero(template == t)
-        rows = order[np.isin(cell[order], here)]
-        bounds = np.append(0, np.cumsum(counts[here]))
-        x, mean = values[rows].astype(np.float64), means[here].mean(0)
+        rows, n = order[np.isin(cell[order], here)], counts[here]
+        bounds, x, mean = np.append(0, np.cumsum(n)), values[rows].astype(np.float64), means[here].mean(0)
         away = means[here] - mean
-        parts = []
-        if known:
-            rest = (x - means[cell[rows]]) * np.sqrt(counts / np.maximum(counts - 1, 1))[cell[rows], None]
-            rest = _with_donors(rest, counts[cell[rows]], within[cell[rows]], of_orders).astype(np.float32)
-            parts += _draw_errors(rest, bounds, away, within[here], ddof, resamples, of_signs)
+        if known and resamples:
+            pool, rest = _residuals(x, np.repeat(np.arange(len(n)), n), n, means[here], within[here], of_rows)
+            linear += _linear_errors(rest, n, away, weights, ddof, resamples, of_signs) / len(compared)
+            how = (within[here].mean(0), weights, ddof, resamples, of_rows)
+            quadratic += _quadratic_errors(pool, n, bounds, *how) / len(compared)
         if permutations:
             dealt = _deal_out((x - mean).astype(np.float32), bounds, ddof, permutations, of_orders)
-            sums[2] += dealt / len(compared)
-        for total, part in zip(sums, parts):
-            total += part / len(compared)
+            null += dealt @ weights / len(compared)
         bar.update()
-    # a column that is not there is no nan of a measure that does not sum it
-    raw, noise, linear, quadratic, null = (np.asarray(x) @ weights for x in (raw, noise, *sums))
+    raw, noise = raw @ weights, noise @ weights
     with np.errstate(divide="ignore", invalid="ignore"):
         shrunk = np.sqrt(np.where(raw > 0, np.clip((raw - noise) / raw, 0, 1), 0))
     errors = linear * shrunk + quadratic if known else np.full((0, weights.shape[1]), np.nan)
@@ -368,15 +361,16 @@ def _measure(keys, values, weights, ddof, resamples, permutations, seed, bar) ->
     return _Measured(raw, noise, errors, null if compared else null[:0], len(keys), people, len(compared))
 
 
-def _with_donors(rest: np.ndarray, counts: np.ndarray, within: np.ndarray, rng) -> np.ndarray:
-    "Residuals; that of a cell's single answer, which is 0, is another's of the template, else as wide as the others"
-    lone = counts == 1
-    if not lone.any():
-        return rest
-    donors = np.flatnonzero(~lone)
-    rest = rest.copy()
-    rest[lone] = rest[rng.choice(donors, lone.sum())] if len(donors) else np.sqrt(within[lone])
-    return rest
+def _residuals(x, cell, counts, means, within, rng) -> tuple[np.ndarray, np.ndarray]:
+    "A template's residuals that are known, and one for each answer: a cell's only answer takes any of them"
+    rest = (x - means[cell]) * np.sqrt(counts / np.maximum(counts - 1, 1))[cell, None]
+    lone = counts[cell] == 1
+    pool = rest[~lone]
+    if not len(pool):  # distances from the template's mean, as wide as residuals elsewhere
+        away = x - x.mean(0)
+        pool = away * np.sqrt(within.mean(0) / np.maximum((away**2).mean(0), 1e-30))
+    rest[lone] = pool[rng.integers(len(pool), size=lone.sum())]
+    return pool.astype(np.float32), rest
 
 
 def _interval(value: np.ndarray, errors: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
