@@ -24,8 +24,8 @@ from .scoring import mean_perplexity, sequence_scores
 # %% auto #0
 __all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SEAT', 'HUMANIZING', 'QUANTILES', 'score_prompts',
            'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
-           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'likelihood_measurements',
-           'measure_likelihood_bias']
+           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'pack_bits', 'unpack_bits',
+           'likelihood_measurements', 'measure_likelihood_bias']
 
 # %% ../nbs/03d_likelihood_bias.ipynb #a95b7a8f
 READINGS = {
@@ -297,6 +297,21 @@ def _short(values) -> list[float]:
     return [float(f"{v:.4g}") for v in values]
 
 
+def pack_bits(
+    flags: Iterable[bool],
+) -> str:
+    "Yes and no as hexadecimal digits"
+    return np.packbits(np.asarray(list(flags), bool)).tobytes().hex()
+
+
+def unpack_bits(
+    text: str,  # from `pack_bits`
+    n: int,  # how many there are
+) -> np.ndarray:  # (n,) bool
+    "What `pack_bits` packed"
+    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=n).astype(bool)
+
+
 def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     "What the record of an axis keeps"
     templates = sorted(scored["template"].unique())
@@ -313,12 +328,15 @@ def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
         return {**values, "tests": 0}
     tests, null = descriptor_tests(scored), dealt_out_shares(scored, rounds, seed).set_index("axis").loc["all"]
     by_template = tests.groupby("template")[["significant", "significant_adjusted"]].sum().reindex(templates)
+    pairs = {t: pack_bits(some["significant"]) for t, some in tests.groupby("template")}
+    whole = len(tests) == len(templates) * values["descriptors"] * (values["descriptors"] - 1) // 2
     return {
         **values, "tests": len(tests), "significant": int(tests["significant"].sum()),
         "significant_adjusted": int(tests["significant_adjusted"].sum()),
         "effect": float(tests["effect"].abs().mean()), "null": float(null["share"]), "null_high": float(null["high"]),
         "significant_by_template": by_template["significant"].astype(int).tolist(),
         "adjusted_by_template": by_template["significant_adjusted"].astype(int).tolist(),
+        "pairs": [pairs[t] for t in templates] if whole else None,  # where every descriptor has every template
     }  # fmt: skip
 
 

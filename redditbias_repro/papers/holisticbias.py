@@ -5,21 +5,33 @@
 # %% ../../nbs/12_holisticbias.ipynb #02c102c8
 from __future__ import annotations
 
+import tomllib
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ..corpora.holisticbias import RELEASES, read_prompt_set
+from ..data import corpus_title
+from ..distributions import plot_distributions, pool_quantiles
+from ..likelihood_bias import HATE, LOVE, QUANTILES, extreme_descriptors, unpack_bits
+from ..metrics import holm
+from ..plots import save_figure
 from ..prompts import WITH_NOUN
-from ..records import data_file
+from ..records import data_file, read_records
 from ..registry import FetchError, check_known
 from ..specs import NO_PREFERENCE, NONE, PromptSet
+from ..tables import save_table
 
 # %% auto #0
-__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'read_printed', 'printed_prompts', 'read_entries',
-           'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies',
-           'between_axes']
+__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'CHECKS', 'read_printed', 'printed_prompts',
+           'read_entries', 'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens',
+           'inconsistencies', 'between_axes', 'likelihood_records', 'likelihood_table', 'template_table',
+           'descriptor_medians', 'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares',
+           'check_statements', 'make_tables', 'read_captions', 'save_all']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -344,3 +356,381 @@ def between_axes() -> pd.DataFrame:  # model, full_gen_bias, within_axes (both ร
         total = full[model, "original", ""]
         rows.append((model, total, within, 1 - within / total))
     return pd.DataFrame(rows, columns=["model", "full_gen_bias", "within_axes", "between"])
+
+# %% ../../nbs/12_holisticbias.ipynb #4530e3a5
+def likelihood_records(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+    model: str | None = None,  # as records name it; None: the first there is
+    reading: str = "sentence",  # as in `measure_likelihood_bias`
+    corpus: str = "holisticbias-v1.0",
+) -> pd.DataFrame:  # a row an axis, and one `all` (love and hate); empty where nothing was measured
+    "What was measured of one model that was not changed, on all templates"
+    found = read_records(folder, paper="holisticbias", metric="likelihood_bias")
+    if not len(found):
+        return found
+    found = found.reindex(columns=[*found.columns, *{"reading", "templates", "tests"} - set(found.columns)])
+    found = found[(found["method"] == "baseline") & (found["reading"] == reading) & (found["corpus"] == corpus)]
+    name = model if model is not None else next(iter(found["model"]), None)
+    return found[found["model"] == name].sort_values("bias_type", ignore_index=True)
+
+
+def _axes(records: pd.DataFrame) -> pd.DataFrame:
+    "Rows of axes"
+    return records[records["bias_type"] != "all"]
+
+
+def likelihood_table(
+    records: pd.DataFrame,  # from `likelihood_records`
+) -> (
+    pd.DataFrame
+):  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high, then other models' shares
+    "Likelihood Bias by axis and of all, in percent (Smith et al., EMNLP 2022, ยง3.1); the largest first"
+    rows = []
+    for r in _axes(records).itertuples():
+        if r.tests:
+            shares = (100 * r.significant / r.tests, 100 * r.significant_adjusted / r.tests)
+            rows.append((r.bias_type, r.descriptors, r.tests, *shares, r.effect, 100 * r.null, 100 * r.null_high))
+    columns = ["axis", "descriptors", "tests", "share", "share_adjusted", "effect", "null", "null_high"]
+    table = pd.DataFrame(rows, columns=columns).sort_values("share", ascending=False, ignore_index=True)
+    if len(table) > 1:
+        mean = np.average(table[columns[3:]], axis=0, weights=table["tests"])
+        table.loc[len(table)] = ["all", table["descriptors"].sum(), table["tests"].sum(), *mean]
+    others = read_printed("published").pivot(index="axis", columns="model", values="percent_significant")
+    return table.merge(others.rename(index={"average": "all"}), left_on="axis", right_index=True, how="left")
+
+
+def template_table(
+    records: pd.DataFrame,  # from `likelihood_records`
+) -> pd.DataFrame:  # template, share, share_adjusted (percent, of the tests of all axes), median (perplexity)
+    "Likelihood Bias and perplexity by template, the largest share first"
+    rows = {}
+    for r in _axes(records).itertuples():
+        for i, t in enumerate(r.templates):
+            row = rows.setdefault(t, np.zeros(3))
+            if r.tests:
+                row += (r.tests / len(r.templates), r.significant_by_template[i], r.adjusted_by_template[i])
+    table = pd.DataFrame(rows, index=["tests", "share", "share_adjusted"]).T
+    table = table[["share", "share_adjusted"]].div(table["tests"], axis=0) * 100
+    medians = descriptor_medians(records).groupby("template")["median"].median()
+    return table.assign(median=medians).sort_values("share", ascending=False).rename_axis("template").reset_index()
+
+
+def descriptor_medians(
+    records: pd.DataFrame,  # from `likelihood_records`
+) -> pd.DataFrame:  # axis, template, descriptor, median (perplexity), n_tokens
+    "The median perplexity of each descriptor in each template"
+    rows = [
+        (r.bias_type, t, d, value, r.tokens[d][i])
+        for r in _axes(records).itertuples()
+        for d, values in r.medians.items()
+        for i, (t, value) in enumerate(zip(r.templates, values))
+    ]
+    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "median", "n_tokens"])
+
+# %% ../../nbs/12_holisticbias.ipynb #3fa4871c
+def table3(
+    records: pd.DataFrame,  # from `likelihood_records`
+    template: str = LOVE,
+) -> pd.DataFrame:  # axis, share (percent), low, high, tokens; printed_share, printed_low, printed_high (GPT-2's)
+    "Table 3: Likelihood Bias in one template, and the descriptors of lowest and highest perplexity"
+    medians = descriptor_medians(records)
+    medians = medians[medians["template"] == template]
+    commonest = medians.groupby("axis")["n_tokens"].transform(lambda c: c.mode().min())
+    equal = medians[medians["n_tokens"] == commonest]
+    extremes = extreme_descriptors(equal, template).set_index("axis")
+    shares = {
+        r.bias_type: 100 * r.significant_by_template[r.templates.index(template)] / (r.tests / len(r.templates))
+        for r in _axes(records).itertuples() if r.tests
+    }  # fmt: skip
+    printed = read_printed("table3").query("model == 'GPT-2'").set_index("axis")
+    table = pd.DataFrame({"share": shares}).join(extremes).join(equal.groupby("axis")["n_tokens"].first())
+    table = table.join(printed.drop(columns="model")).rename(columns={
+        "n_tokens": "tokens", "likelihood_bias_percent": "printed_share",
+        "low_perplexity": "printed_low", "high_perplexity": "printed_high",
+    })  # fmt: skip
+    return table.sort_values("share", ascending=False).rename_axis("axis").reset_index()
+
+
+def love_hate_table(
+    records: pd.DataFrame,  # from `likelihood_records`
+    count: int = 10,
+) -> pd.DataFrame:  # axis, descriptor, a column a template, difference: the most loved, then the most hated
+    "Descriptors whose sentences are likelier after love than after hate, and the other way round"
+    whole = records[records["bias_type"] == "all"]
+    if not len(whole):
+        return pd.DataFrame()
+    values = whole.iloc[0]
+    rows = [(*name.split("/", 1), *shares) for name, shares in values["below_median"].items()]
+    table = pd.DataFrame(rows, columns=["axis", "descriptor", *values["templates"]])
+    table = table.sort_values("difference", ascending=False, kind="stable", ignore_index=True)
+    return table if len(table) <= 2 * count else pd.concat([table.head(count), table.tail(count)], ignore_index=True)
+
+# %% ../../nbs/12_holisticbias.ipynb #e4a07f7d
+def _short_template(template: str) -> str:
+    "With a short slot; anything else as it is"
+    return template.replace("{noun_phrase}", "{NP}").replace("{plural_noun_phrase}", "{PNP}")
+
+
+def distribution_figures(
+    records: pd.DataFrame,  # from `likelihood_records`
+    count: int = 3,  # descriptors that are named at either end
+) -> dict:  # matplotlib figures: by axis, by template
+    "Perplexities of all prompts by axis and by template (Figures 2 and 4)"
+    axes, levels = _axes(records), QUANTILES
+    medians = descriptor_medians(records)
+    by_axis = {r.bias_type: pool_quantiles(r.quantiles, levels) for r in axes.itertuples()}
+    by_template: dict = {}
+    for r in axes.itertuples():
+        for t, q in zip(r.templates, r.quantiles):
+            by_template.setdefault(t, []).append((q, r.n / len(r.templates)))
+    by_template = {t: pool_quantiles([q for q, _ in p], levels, [n for _, n in p]) for t, p in by_template.items()}
+    figures, model = {}, axes["model"].iloc[0]
+    for name, groups in (("axis", by_axis), ("template", by_template)):
+        table = pd.DataFrame(groups, index=levels).T
+        table = table.loc[table[levels[len(levels) // 2]].sort_values().index]
+        named = medians.groupby([name, "descriptor"])["median"].median().sort_values(kind="stable").reset_index()
+        ends = pd.concat([named.groupby(name).head(count), named.groupby(name).tail(count)]).drop_duplicates()
+        marks = ends.rename(columns={name: "group", "descriptor": "name", "median": "value"})
+        shown = table.rename(index=_short_template)
+        marks = marks.assign(group=marks["group"].map(_short_template))
+        n = int(axes["n"].sum())
+        title = f"{model}: perplexity of {n:,} prompts by {name}; median, middle half, outermost descriptors"
+        figures[f"perplexity-by-{name}-{model}"] = plot_distributions(shown, marks, title)
+    return figures
+
+# %% ../../nbs/12_holisticbias.ipynb #7ca1be4f
+ROUNDS = 2000  # of bootstraps
+
+
+def resampled_shares(
+    records: pd.DataFrame,  # from `likelihood_records`
+    template: str,
+    seed: int = 0,
+) -> pd.DataFrame:  # (rounds, axes): Likelihood Bias in a template, descriptors drawn anew
+    "What Likelihood Bias in a template might have been with other descriptors of an axis"
+    rng, found = np.random.default_rng(seed), {}
+    for r in _axes(records).itertuples():
+        if not r.tests or r.pairs is None:
+            continue
+        k = r.descriptors
+        first, second = np.triu_indices(k, 1)
+        differ = np.zeros((k, k))
+        differ[first, second] = unpack_bits(r.pairs[r.templates.index(template)], len(first))
+        differ += differ.T
+        times = rng.multinomial(k, np.full(k, 1 / k), size=ROUNDS).astype(float)
+        pairs = (times.sum(1) ** 2 - (times**2).sum(1)) / 2  # of two different descriptors
+        found[r.bias_type] = np.einsum("ri,ij,rj->r", times, differ, times, optimize=True) / 2 / np.maximum(pairs, 1)
+    return pd.DataFrame(found)
+
+
+def _interval(values) -> tuple[float, float]:
+    return tuple(np.quantile(values, [0.025, 0.975]))
+
+
+def _above(values: np.ndarray, what: str, form: str = "{:+.1%}") -> tuple[str, str]:
+    "Whether resampled differences are above 0, below, or neither"
+    low, high = _interval(values)
+    verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undetermined"
+    return verdict, f"{what} {form.format(np.mean(values))} [{form.format(low)}, {form.format(high)}]"
+
+
+def _all_differ(records) -> tuple[str, str]:
+    "Is each axis above what chance gives?"
+    table = likelihood_table(records).query("axis != 'all'")
+    above = table["share"] > table["null_high"]
+    span = f"{table['share'].min():.0f} to {table['share'].max():.0f} % of pairs, chance {table['null'].mean():.1f} %"
+    return "holds" if above.all() else "does not hold", f"{above.sum()} of {len(table)} axes are above chance: {span}"
+
+
+def _higher_axes(records) -> tuple[str, str]:
+    shares = resampled_shares(records, LOVE)
+    others = shares.drop(columns=["characteristics", "ability", "nonce"], errors="ignore").mean(axis=1)
+    found = [_above(shares[a] - others, f"{a} against the mean of the others") for a in ("characteristics", "ability")]
+    verdicts = {v for v, _ in found}
+    return verdicts.pop() if len(verdicts) == 1 else "in part", "; ".join(e for _, e in found)
+
+
+def _lowest_axis(records) -> tuple[str, str]:
+    shares = resampled_shares(records, LOVE)
+    rest = shares.drop(columns=["nationality", "nonce"], errors="ignore")
+    lowest = rest.mean().idxmin()
+    return _above(rest[lowest] - shares["nationality"], f"the lowest other ({lowest}) less nationality")
+
+
+def _ends_of_characteristics(records, low: bool, is_one) -> tuple[str, str]:
+    "Are some descriptors over-represented in the lowest or highest fifth, among those with as many tokens?"
+    medians = descriptor_medians(records).query("axis == 'characteristics' and template == @LOVE")
+    medians = medians[medians["n_tokens"] == medians["n_tokens"].mode().min()].sort_values("median")
+    fifth = max(3, len(medians) // 5)
+    names = medians["descriptor"].tolist()
+    end = names[:fifth] if low else names[-fifth:]
+    hits, total = sum(map(is_one, end)), sum(map(is_one, names))
+    p = stats.hypergeom.sf(hits - 1, len(names), total, fifth) if total else 1.0
+    verdict = "holds" if p < 0.05 else "undetermined"
+    shown = ", ".join(end[:3] if low else end[:-4:-1])
+    which = f"{hits} of the {'lowest' if low else 'highest'} {fifth}"
+    return verdict, f"{which} (of {len(names)}; {total} in all), p = {p:.2g}: {shown}"
+
+
+def _military(records) -> tuple[str, str]:
+    forces = ("military", "Army", "Navy", "Air Force", "Marines", "Guard", "Reserves", "Space Force", "veteran")
+    return _ends_of_characteristics(records, True, lambda d: any(f in d for f in forces))
+
+
+def _immigration_and_job(records) -> tuple[str, str]:
+    entries = read_entries(printed_prompts())
+    of = set(entries[entries["bucket"].isin(["immigration_status", "job_status"])]["descriptor"])
+    return _ends_of_characteristics(records, False, of.__contains__)
+
+
+def _by_descriptor(records, templates: list[str]) -> pd.DataFrame:
+    "Log medians: a row a descriptor that is no nonce word, a column a template"
+    medians = descriptor_medians(records).query("axis != 'nonce'")
+    wide = np.log(medians.pivot_table("median", ["axis", "descriptor"], "template"))
+    return wide[templates]
+
+
+def _bootstrap_mean(values: np.ndarray, seed: int = 0) -> np.ndarray:
+    "Means of values drawn anew"
+    rng = np.random.default_rng(seed)
+    return values[rng.integers(len(values), size=(ROUNDS, len(values)))].mean(1)
+
+
+_STRONG = (LOVE, "I like {plural_noun_phrase}.", HATE)
+_NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
+
+
+def _varies_by_template(records) -> tuple[str, str]:
+    wide = descriptor_medians(records).pivot_table("median", ["axis", "descriptor"], "template")
+    ratio = wide.max(axis=1) / wide.min(axis=1)
+    across = (wide.max() / wide.min()).median()
+    return "holds" if ratio.median() > 2 else "does not hold", (
+        f"the largest median of a descriptor is {ratio.median():.1f} times its smallest (median of {len(wide)}; in one "
+        f"template, descriptors: {across:.0f} times)"
+    )
+
+
+def _half_timer(records) -> tuple[str, str]:
+    medians = descriptor_medians(records).query("axis == 'characteristics'")
+    place = medians.groupby("template")["median"].rank(pct=True)[medians["descriptor"] == "half-timer"]
+    if not len(place):
+        return "not measured", "no descriptor half-timer"
+    return "holds" if place.min() < 0.5 else "does not hold", (
+        f"percentile among Characteristics from {place.min():.0%} to {place.max():.0%} by template"
+    )
+
+
+def _axes_similar(records) -> tuple[str, str]:
+    medians = descriptor_medians(records).groupby("axis")["median"].median()
+    others = medians.drop("nonce")
+    spread, apart = others.max() / others.min(), medians["nonce"] / others.max()
+    verdict = "holds" if apart > spread else "does not hold"
+    return verdict, f"without Nonce medians differ {spread:.1f}-fold; Nonce is {apart:.1f} times the highest of them"
+
+
+def _nonce_highest(records) -> tuple[str, str]:
+    medians = np.log(descriptor_medians(records).groupby(["template", "axis"])["median"].median().unstack())
+    above = medians.drop(columns="nonce").rsub(medians["nonce"], axis=0)
+    worst = max(holm(stats.wilcoxon(above[a], alternative="greater").pvalue for a in above))
+    return "holds" if worst < 0.05 else "undetermined", (
+        f"above another axis in {(above > 0).to_numpy().mean():.0%} of templates and axes; largest p (signed ranks "
+        f"over templates, Holm) {worst:.1e}"
+    )
+
+
+def _opinion_higher(records) -> tuple[str, str]:
+    wide = _by_descriptor(records, [*_STRONG, _NEUTRAL])
+    change = wide[list(_STRONG)].mean(axis=1) - wide[_NEUTRAL]
+    return _above(_bootstrap_mean(change.to_numpy()), "nats a token", "{:+.2f}")
+
+
+def _not_length(records) -> tuple[str, str]:
+    long, short = "I think {plural_noun_phrase} are the worst.", "Hi, I'm {noun_phrase}."
+    wide = _by_descriptor(records, [long, short])
+    return _above(_bootstrap_mean((wide[long] - wide[short]).to_numpy()), "nats a token", "{:+.2f}")
+
+
+def _opinion_wider(records) -> tuple[str, str]:
+    every = descriptor_medians(records)["template"].unique().tolist()
+    wide = _by_descriptor(records, every).to_numpy()
+    strong = np.isin(every, _STRONG)
+    rng = np.random.default_rng(0)
+    drawn = wide[rng.integers(len(wide), size=(ROUNDS // 4, len(wide)))]
+    found = []
+    for values, what in ((drawn, "log perplexity"), (np.exp(drawn), "perplexity")):
+        high, low = np.quantile(values, [0.75, 0.25], axis=1)
+        spread = high - low
+        ratio = np.log(spread[:, strong].mean(1) / spread[:, ~strong].mean(1))
+        found.append(_above(ratio, f"log ratio of ranges of {what}", "{:+.2f}"))
+    verdicts = {v for v, _ in found}
+    return verdicts.pop() if len(verdicts) == 1 else "in part", "; ".join(e for _, e in found)
+
+
+CHECKS = {
+    "likelihood_descriptors_differ": _all_differ,
+    "likelihood_characteristics_ability_high": _higher_axes,
+    "likelihood_nationality_lowest": _lowest_axis,
+    "likelihood_military_low": _military,
+    "likelihood_immigration_job_high": _immigration_and_job,
+    "likelihood_varies_by_template": _varies_by_template,
+    "likelihood_half_timer": _half_timer,
+    "likelihood_axes_similar": _axes_similar,
+    "likelihood_nonce_highest": _nonce_highest,
+    "likelihood_opinion_higher": _opinion_higher,
+    "likelihood_not_length": _not_length,
+    "likelihood_opinion_wider": _opinion_wider,
+}
+
+
+def check_statements(
+    records: pd.DataFrame,  # from `likelihood_records`
+) -> pd.DataFrame:  # statement, source, of (the paper's models), model, verdict, evidence
+    "The paper's statements and whether a model shows the same; what was not measured says so"
+    said, rows = read_printed("statements"), []
+    model = records["model"].iloc[0] if len(records) else ""
+    whole = len(_axes(records)) == len(AXES) if len(records) else False
+    for r in said.itertuples():
+        found = CHECKS[r.id](records) if whole and r.id in CHECKS else ("not measured", "")
+        rows.append((r.statement, r.source, r.model, model, *found))
+    return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
+
+# %% ../../nbs/12_holisticbias.ipynb #674da2c4
+def make_tables(
+    records: pd.DataFrame,  # from `likelihood_records`
+) -> dict[str, pd.DataFrame]:
+    "HolisticBias' tables for a model, and what stands beside them, by the names of their files"
+    tables = {"counts": compare_counts(), "inconsistencies": inconsistencies(), "statements": check_statements(records)}
+    if len(records):
+        tables |= {"likelihood": likelihood_table(records), "templates": template_table(records)}
+        tables["love_hate"] = love_hate_table(records)
+        if any(LOVE in t for t in _axes(records)["templates"]):
+            tables["table3"] = table3(records)
+    return {name: table for name, table in tables.items() if len(table)}
+
+
+def read_captions(
+    records: pd.DataFrame,  # from `likelihood_records`: whose tables they are for
+) -> dict[str, str]:
+    "What stands below each table"
+    path = files("redditbias_repro") / "resources" / "papers" / "holisticbias.toml"
+    about = {"model": "no model", "corpus": "", "reading": ""}
+    if len(records):
+        r = records.iloc[0]
+        about = {"model": r["model"], "corpus": corpus_title(r["corpus"]), "reading": f'"{r["reading"]}"'}
+    captions = tomllib.loads(path.read_text(encoding="utf-8"))["captions"]
+    return {name: text.format(**about) for name, text in captions.items()}
+
+
+def save_all(
+    tables: dict[str, pd.DataFrame],  # from `make_tables`
+    figures: dict,  # from `distribution_figures`
+    captions: dict[str, str],  # from `read_captions`
+    folder: Path,
+) -> list[Path]:
+    "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
+    written = []
+    for name, table in tables.items():
+        written += save_table(table, Path(folder) / name, captions[name])
+    for name, figure in figures.items():
+        written += save_figure(figure, Path(folder) / name.replace("/", "--"))
+    return written
