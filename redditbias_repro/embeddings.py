@@ -31,6 +31,7 @@ KEPT_TOGETHER = 4096  # texts a file of the cache holds
 def _mean_vectors(model, tokenizer, texts, batch_size, bar) -> np.ndarray:
     "(n, width) float32 of length one"
     rows = tokenizer(list(texts), truncation=True, max_length=MAX_TOKENS)["input_ids"] if texts else []
+    rows = [r or [tokenizer.pad_token_id] for r in rows]  # of some tokenizers an empty text has no token
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     vectors = np.zeros((len(rows), model.config.hidden_size), dtype=np.float32)
     for start in range(0, len(order), batch_size):
