@@ -20,11 +20,11 @@ from ..distributions import plot_distributions, pool_quantiles
 from ..likelihood_bias import HATE, LOVE, QUANTILES, extreme_descriptors, unpack_bits
 from ..metrics import holm
 from ..plots import save_figure
-from ..prompts import WITH_NOUN
 from ..records import data_file, read_records
 from ..registry import FetchError, check_known
-from ..specs import NO_PREFERENCE, NONE, PromptSet
+from ..prompts import WITH_NOUN
 from ..tables import save_table
+from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'CHECKS', 'read_printed', 'printed_prompts',
@@ -389,7 +389,9 @@ def likelihood_table(
     for r in _axes(records).itertuples():
         if r.tests:
             shares = (100 * r.significant / r.tests, 100 * r.significant_adjusted / r.tests)
-            rows.append((r.bias_type, r.descriptors, r.tests, *shares, r.effect, 100 * r.null, 100 * r.null_high))
+            rows.append(
+                (r.bias_type, int(r.descriptors), int(r.tests), *shares, r.effect, 100 * r.null, 100 * r.null_high)
+            )
     columns = ["axis", "descriptors", "tests", "share", "share_adjusted", "effect", "null", "null_high"]
     table = pd.DataFrame(rows, columns=columns).sort_values("share", ascending=False, ignore_index=True)
     if len(table) > 1:
@@ -512,7 +514,7 @@ def resampled_shares(
     for r in _axes(records).itertuples():
         if not r.tests or r.pairs is None:
             continue
-        k = r.descriptors
+        k = int(r.descriptors)
         first, second = np.triu_indices(k, 1)
         differ = np.zeros((k, k))
         differ[first, second] = unpack_bits(r.pairs[r.templates.index(template)], len(first))
