@@ -76,7 +76,7 @@ def test_importing_needs_only_what_is_promised():
     """numpy, pandas, scipy, torch and transformers (and what they bring); everything else where it is used."""
     code = """
 import sys
-later = "seaborn matplotlib statsmodels tabulate platformdirs nbdev fastcore snakemake papermill IPython"
+later = "sklearn seaborn matplotlib statsmodels tabulate platformdirs nbdev fastcore snakemake papermill IPython"
 for name in later.split():
     sys.modules[name] = None
 import importlib, pkgutil, redditbias_repro
