@@ -9,20 +9,21 @@ import json
 import math
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .network import pad_batch
 from .records import digest, project_path, provenance, write_record
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'pad_right', 'finetune', 'run_folder', 'corpus_of', 'rescored',
+__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'WATCHED', 'pad_right', 'finetune', 'run_folder', 'corpus_of', 'rescored',
            'rescore_all']
 
 # %% ../nbs/05a_finetune.ipynb #e3f3b54f
@@ -63,7 +64,18 @@ class _AlikeSampler(torch.utils.data.Sampler):
 
 
 class _AlikeTrainer(Trainer):
-    "Transformers' Trainer with that sampler"
+    "Transformers' Trainer with that sampler, and a measure of one's own in place of an evaluation"
+
+    measure: Callable[[nn.Module], float] | None = None
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval") -> dict[str, float]:
+        training = self.model.training
+        with torch.no_grad():
+            metrics = {f"{metric_key_prefix}_measure": float(self.measure(self.model.eval()))}
+        self.model.train(training)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
 
     def _get_train_sampler(self, train_dataset=None) -> _AlikeSampler:
         rows = self.train_dataset if train_dataset is None else train_dataset
@@ -72,6 +84,10 @@ class _AlikeTrainer(Trainer):
 
 # %% ../nbs/05a_finetune.ipynb #b61e5a75
 AT_A_TIME = {"cpu": 8, "other": 40}  # by device
+WATCHED = {  # of a run with a measure
+    "eval_strategy": "steps", "load_best_model_at_end": True, "metric_for_best_model": "eval_measure",
+    "greater_is_better": False, "restore_callback_states_from_checkpoint": True,
+}  # fmt: skip
 
 
 def finetune(
@@ -87,8 +103,11 @@ def finetune(
     # Examples of a batch that are computed together, at most, those of like length; None: by device. Gradients add up
     # to the same
     at_a_time: int | None = None,
+    # of the module, as it stands whenever a checkpoint is written: the lower, the better
+    measure: Callable[[nn.Module], float] | None = None,
+    patience: int = 3,  # training ends after so many measures that were no better than the best
     **training,  # further arguments of `transformers.TrainingArguments`
-) -> None:
+) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …; eval_measure
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
     device = next(module.parameters()).device
     at_a_time = at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
@@ -99,15 +118,19 @@ def finetune(
         "output_dir": str(folder), "num_train_epochs": epochs, "seed": seed,
         "per_device_train_batch_size": some, "gradient_accumulation_steps": batch_size // some,
         "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8,
-        "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1,
+        "save_strategy": "steps", "save_steps": save_steps, "eval_steps": save_steps, "save_total_limit": 1,
         "logging_steps": max(1, round(steps / 20)), "report_to": "none",
-        "remove_unused_columns": False, "use_cpu": device.type == "cpu", **training,
+        "remove_unused_columns": False, "use_cpu": device.type == "cpu", **(WATCHED if measure else {}), **training,
     })  # fmt: skip
-    trainer = _AlikeTrainer(module, arguments, collate, rows)
+    trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None)
+    if measure:  # what it measures on is its own affair; Trainer wants to see some data
+        trainer.measure = measure
+        trainer.add_callback(EarlyStoppingCallback(patience))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
     shutil.rmtree(folder, ignore_errors=True)
+    return trainer.state.log_history
 
 # %% ../nbs/05a_finetune.ipynb #134287a4
 def run_folder(

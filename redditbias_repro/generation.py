@@ -184,10 +184,12 @@ def encode_prompts(
     turn_end: str | None = None,  # what ends plain text; None: the tokenizer's end token
     template: dict | None = None,  # more that the template reads, such as enable_thinking=False
     first_tokens: int | None = None,  # of plain text only so many, from its beginning
+    sources: bool = False,  # for an encoder–decoder model: plain, with no further end, unless asked for
 ) -> list[list[int]]:  # token ids
     "Prompts as a model reads them. `ValueError` where a chat template is asked for and there is none, or it refuses"
     has = bool(getattr(tokenizer, "chat_template", None))
-    chat = has if chat is None else chat
+    chat = has and not sources if chat is None else chat
+    turn_end = "" if sources and turn_end is None else turn_end
     if chat and not has:
         raise ValueError("the tokenizer has no chat template: give chat=False, or set tokenizer.chat_template")
     if not texts:
@@ -463,10 +465,8 @@ def answers(
         raise ValueError(
             f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
         )
-    sources = model.config.is_encoder_decoder
-    chat, turn_end = (False if sources and chat is None else chat), ("" if sources and turn_end is None else turn_end)
-    texts = prompt_texts(rows, suffix)
-    ids = encode_prompts(tokenizer, texts, chat, system, turn_end, template, decoding.get("first_tokens"))
+    first, sources = decoding.get("first_tokens"), model.config.is_encoder_decoder
+    ids = encode_prompts(tokenizer, prompt_texts(rows, suffix), chat, system, turn_end, template, first, sources)
     room, sampled = _room(model, ids, decoding), decoding["do_sample"]
     default = BATCH.get(model.device.type, BATCH["other"])
     size = batch_size or max(1, default // decoding["num_beams"])
