@@ -40,6 +40,7 @@ from redditbias_repro.tables import (
     random_band,
     save_table,
     search_table,
+    stand_ins,
     task_records,
     type_titles,
 )
@@ -848,7 +849,7 @@ def save_all(
         title = name.replace("table", "Table ").partition("-")[0]
         captions[name] = captions["downstream"].format(title=title, what=DOWNSTREAM[metric][3])
     for name, table in tables.items():
-        written += save_table(table, Path(folder) / name, captions[name])
+        written += save_table(table, Path(folder) / name, f"{captions[name]} {stand_ins(table)}".rstrip())
     for name, figure in figures.items():
         written += save_figure(figure, Path(folder) / name.replace("/", "--"))
     return written
