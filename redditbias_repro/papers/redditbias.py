@@ -740,7 +740,7 @@ def read_captions() -> dict[str, str]:
     path = files("redditbias_repro") / "resources" / "papers" / "redditbias.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
-
+# %% ../../nbs/10_redditbias.ipynb #d0551a30
 def _released_counts() -> dict[str, pd.DataFrame]:
     "Table 3, where the released files can be had"
     try:
