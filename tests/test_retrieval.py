@@ -234,11 +234,8 @@ def loop(path, specs):
     for raw in path.read_text(encoding="utf-8").splitlines():
         comment = json.loads(raw)
         for name, spec in specs.items():
-            targets, attributes = (
-                module.find_terms(comment["body"], spec.targets1),
-                module.find_terms(comment["body"], spec.attributes1),
-            )
-            if targets and attributes:
+            body = comment["body"]
+            if module.find_terms(body, spec.targets1) and module.find_terms(body, spec.attributes1):
                 found.append((comment["id"], name))
     return found
 
