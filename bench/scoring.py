@@ -509,13 +509,72 @@ def report(folder=None):
     return to_markdown(short_table(rows), found + caption(rows))
 
 
+PEERS = ("minicons", "lm_eval", "loop", "batches")  # the first that was measured is what the others are held against
+PLACES = {  # on the figure
+    "redditbias": "RedditBias test sets",
+    "scattered-10000": "10,000 prompts, drawn singly",
+    **{f"prompts-{n}": f"{n:,} HolisticBias prompts" for n in (1000, 10000, 100000)},
+}
+
+
+def faster(rows):
+    """The peer, and for each input that it was measured on how many times as fast as it each contender is."""
+    wide = rows.pivot(index="bias_type", columns="method", values="sentences_per_second")
+    wide = wide.reindex(index=[i for i in INPUTS if i in wide.index])
+    peer = next(p for p in PEERS if p in wide)
+    return peer, wide.div(wide[peer], axis=0).dropna(subset=[peer])
+
+
+def speed_title(peer, ratios):
+    """What the figure finds: the tree's speed against the peer, and against the slowest contender."""
+
+    def times(other):
+        low, high = (f"{v:.1f}" for v in (ratios.tree / ratios[other]).agg(["min", "max"]))
+        name = TITLES[other] if other == "loop" else f"by {TITLES[other].partition(',')[0]}"
+        return f"{low if low == high else f'{low} to {high}'} times as fast as {name}"
+
+    others = dict.fromkeys((peer, ratios.mean().idxmin()))
+    return "As a tree, sentences are scored " + ", ".join(times(o) for o in others)
+
+
+def draw_speed(rows):
+    """A dot a contender and input: how many times as fast as the peer. What has no peer is said below."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    peer, ratios = faster(rows)
+    palette = dict(zip(TITLES, sns.color_palette("colorblind")))
+    with sns.axes_style("whitegrid"):
+        figure, ax = plt.subplots(figsize=(9, 0.55 * len(ratios) + 1.6))
+    for (contender, title), marker in zip(TITLES.items(), "osD^v"):
+        if contender in ratios:
+            look = {"markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.6, "clip_on": False}
+            ax.plot(ratios[contender], range(len(ratios)), marker, color=palette[contender], label=title, **look)
+    for place, best in enumerate(ratios.max(axis=1)):
+        ax.annotate(f"{best:.1f} ×", (best, place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=9)
+    ax.axvline(1, color="black", linewidth=1)
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(ratios.min().min() / 1.2, ratios.max().max() * 1.4)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g} ×" if x >= 1 else f"1/{1 / x:g} ×"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set(yticks=range(len(ratios)), yticklabels=[PLACES[i] for i in ratios.index], ylim=(len(ratios) - 0.5, -0.5))
+    alone = rows[~rows.bias_type.isin(ratios.index)]
+    alone = [f"{PLACES[r.bias_type]} ({1000 / r.sentences_per_second:.1f} ms each)" for r in alone.itertuples()]
+    note = f"\nOnly the tree was measured on {' and '.join(alone)}" if alone else ""
+    ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
+    about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}"
+    figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)
+    figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=8, frameon=False)
+    figure.tight_layout()
+    plt.close(figure)
+    return figure
+
+
 def draw():
     import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
     from redditbias_repro.plots import save_figure
     from redditbias_repro.records import project_path
     from redditbias_repro.tables import save_table
@@ -523,30 +582,7 @@ def draw():
     rows = measured()
     folder = project_path("figures", "bench")
     save_table(full_table(rows), folder / "scoring", caption(rows))
-    rows = first_group(rows)
-    palette = dict(zip(TITLES.values(), sns.color_palette("colorblind")))
-    labels = {
-        "redditbias": "RedditBias\ntest sets",
-        "scattered-10000": "10,000 prompts,\ndrawn singly",
-        **{f"prompts-{n}": f"{n:,}\nprompts" for n in (1000, 10000, 100000)},
-    }
-    shown = rows.assign(what=rows.bias_type.map(labels), who=rows.method.map(TITLES))
-    shown["ms"] = 1000 / shown.sentences_per_second
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1.7, 1])
-    order = [t for t in palette if t in set(shown.who)]
-    sns.barplot(shown, x="what", y="ms", hue="who", hue_order=order, palette=palette, ax=left)
-    left.set(xlabel="", ylabel="ms a sentence", yscale="log")
-    left.tick_params(axis="x", labelsize=8)
-    for who, some in shown[shown.bias_type.str.startswith("prompts")].groupby("who", sort=False):
-        right.plot(some.n, some.n * some.ms / 1000, marker="o", color=palette[who])
-    right.set(xscale="log", yscale="log", xlabel="HolisticBias prompts", ylabel="seconds")
-    handles, names = left.get_legend_handles_labels()
-    left.get_legend().remove()
-    figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=8, frameon=False)
-    title = f"Scoring with {rows.model.iloc[0]}, {rows.dtype.iloc[0]}, on {rows.device_name.iloc[0]}"
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
-    save_figure(figure, folder / "scoring")
+    save_figure(draw_speed(first_group(rows)), folder / "scoring")
 
 
 MARKS = ("<!-- bench: written by `make bench BENCH=--readme` -->", "<!-- /bench -->")

@@ -474,7 +474,7 @@ def write_splits(
     "`train.csv`, `valid.csv`, `test.csv`: `load_pairs(bias_type, split, corpus=FOLDER_ABOVE)` reads them"
     return [write_atomic(Path(folder) / f"{name}.csv", pairs.to_csv(index=False)) for name, pairs in splits.items()]
 
-
+# %% ../nbs/02a_annotation.ipynb #d7effa57
 def annotate(
     folder: str | Path,  # of a bias type, with the `phrases.csv` of `retrieval.write_phrases`
     spec: BiasSpec,  # bias specification

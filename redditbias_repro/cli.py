@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import io
 import json
@@ -89,6 +88,14 @@ def _in_short(table):
     return table.drop(columns="method") if (table["method"] == "baseline").all() else table
 
 
+def _of_corpora(records: list[dict]) -> str:
+    "Which pairs were measured; of several corpora each with its bias types"
+    each = {}
+    for r in records:
+        each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(r["bias_type"])
+    return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
+
+
 def _measure(args) -> None:
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
@@ -103,8 +110,7 @@ def _measure(args) -> None:
         args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype, args.swap
     )
     table = lmb_table(records, paper=records[0]["paper"])
-    corpus = f"{records[0]['split']} pairs of corpus {records[0]['corpus']!r}"
-    print(to_markdown(_in_short(table), f"{corpus}. {HOW_TO_READ}"))
+    print(to_markdown(_in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
         if note:
             print(f"Note: {note}.")
@@ -116,6 +122,8 @@ def _measure(args) -> None:
 
 # %% ../nbs/09_cli.ipynb #5c1dd0f4
 def _read_text(path: Path) -> str:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is no file: expected a text in UTF-8")
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as e:
@@ -177,37 +185,27 @@ _FLAGS = {
 
 def _for_shell(message: str, sentences: _Sentences) -> str:
     "What scoring says, with the file's rows in place of indices and flags in place of arguments"
+    from redditbias_repro.metrics import name_places
+
     column = "context" if message.startswith("contexts") else "text"
-    places = lambda m: f"in {sentences.places([int(i) for i in m[1].split(',')], column)}"
-    message = re.sub(r"\bat \[([\d, ]+)\]", places, message)
+    message = name_places(message, lambda indices: sentences.places(indices, column))
     for ours, theirs in _FLAGS.items():
         message = message.replace(ours, theirs)
     return message
-
-
-@contextlib.contextmanager
-def _said_for_shell(sentences: _Sentences) -> Iterator[None]:
-    "Errors and warnings of scoring as `_for_shell` puts them"
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-        warnings.showwarning = lambda message, *about: show(_for_shell(str(message), sentences), *about)
-        try:
-            yield
-        except ValueError as e:
-            raise ValueError(_for_shell(str(e), sentences)) from e
 
 # %% ../nbs/09_cli.ipynb #a9e72f1f
 def _score(args) -> None:
     if args.out:
         _check_scores_out(args.out)
     sentences = _sentences(args.file)
+    from redditbias_repro.metrics import said_otherwise
     from redditbias_repro.models import load_model
     from redditbias_repro.records import write_atomic
     from redditbias_repro.scoring import mean_perplexity, sequence_scores
 
     folder = args.out if args.out and args.out.suffix.lower() != ".csv" else None
     model, tokenizer = load_model(args.model, args.device, args.dtype, args.kind)
-    with _said_for_shell(sentences):
+    with said_otherwise(lambda message: _for_shell(message, sentences)):
         scores = sequence_scores(
             model, tokenizer, sentences.texts, sentences.contexts, out=folder,
             on_short="nan" if args.on_short == "nan" else "raise", on_long="truncate" if args.truncate else "raise",
@@ -404,6 +402,7 @@ def _report(args) -> None:
 
 # %% ../nbs/09_cli.ipynb #3e3d5b68
 DEFAULT = "(default: %(default)s)"
+_MADE = "folders above it are made"
 
 
 def _model_options(dtype: bool = True) -> argparse.ArgumentParser:
@@ -443,12 +442,13 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
         "attributes: stereotypical and counter-stereotypical ones"
     )
     outliers = "take out pairs outside mean ± K standard deviations; the paper: 3, done already in the released pairs"
-    p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types}; a label where --corpus is a file")
+    label = "one label where --corpus is a file"
+    p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types}; {label}")
     p.add_argument("--split", default="test", choices=SPLITS, help=DEFAULT)
     p.add_argument("--swap", default="targets", choices=SWAPS, help=f"{swap} {DEFAULT}")
     p.add_argument("--outlier-sd", type=_POSITIVE, metavar="K", help=f"{outliers} (default: keep all)")
     p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap and permutations {DEFAULT}")
-    p.add_argument("--out", type=Path, metavar="FILE", help="write the records (.json) or the table (.csv)")
+    p.add_argument("--out", type=Path, metavar="FILE", help=f"write the records (.json) or the table (.csv); {_MADE}")
     saved = "also keep the records in results/, from which tables and figures are made"
     p.add_argument("--save", action="store_true", help=saved)
 
@@ -458,7 +458,7 @@ def _score_options(p: argparse.ArgumentParser) -> None:
     kind = "seq2seq: an encoder–decoder model, contexts are its sources"
     special = "let the tokenizer add its own, such as a beginning-of-sentence token"
     short = "sentences without a token to score, such as blank ones: stop and name them (error), or write nan for them"
-    out = "write a .csv, or a folder of Parquet files from which a killed run goes on (default: print)"
+    out = f"write a .csv, or a folder of Parquet files from which a killed run goes on (default: print); {_MADE}"
     p.add_argument("file", type=Path, help=file)
     p.add_argument("--kind", default="causal", choices=["causal", "seq2seq"], help=f"{kind} {DEFAULT}")
     p.add_argument("--add-special-tokens", action="store_true", help=special)
@@ -475,7 +475,7 @@ def _debias_options(p: argparse.ArgumentParser) -> None:
     types = f"one of {', '.join(BIAS_TYPES)}, another paper's as paper/name, or a TOML file of your own"
     p.add_argument("--method", default="HD", choices=_Methods(), metavar="METHOD", help=f"one of %(choices)s {DEFAULT}")
     p.add_argument("--bias-type", metavar="TYPE", help=f"{types} (default: religion1)")
-    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the model is written")
+    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where the model is written; {_MADE}")
     own = "training sentences of your own, one a line, in place of the corpus"
     p.add_argument("--texts", type=Path, metavar="FILE", help=own)
     p.add_argument("--spec", metavar="TOML", help="bias specification of your own, in place of the bias type's")
@@ -495,7 +495,7 @@ def _retrieve_options(p: argparse.ArgumentParser) -> None:
     types = f"one of {', '.join(BIAS_TYPES)}, or a TOML file of your own; may be given several times"
     end = "its end, such as 2020-12-31 (default: now); dump files are read whole unless it is given"
     p.add_argument("source", nargs="+", help=source)
-    out = "where the candidates are written; what was stopped goes on"
+    out = f"where the candidates are written; what was stopped goes on; {_MADE}"
     p.add_argument("--out", type=Path, required=True, metavar="PARQUET", help=out)
     p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types} (default: all five, in one pass)")
     period = "length of the period that an API is asked about (default: %(default)s, §2.2)"
@@ -588,7 +588,7 @@ def _after_stop(args: argparse.Namespace | None) -> str:
         return "the same call begins anew; with a folder as --out it would go on where it stopped"
     return {
         "measure": "bias types that were scored are in the cache: the same call goes on with the next one",
-        "retrieve": "what was finished is kept: the same call goes on with the file or query at which it stopped",
+        "retrieve": "what was found is kept, of a dump file up to its last minute: the same call goes on from there",
         "fetch": "what was fetched is in the cache: the same call goes on where it stopped",
     }.get(command, "nothing was changed")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, read_cells, with_corpus
-from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec
+from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec, meant_spec
 
 # %% auto #0
 __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'query_pairs', 'read_pairs',
@@ -57,7 +57,11 @@ def split_bias_type(
     paper, _, name = str(bias_type).rpartition("/")
     own = f"{DEFAULT_PAPER}/"
     full = f"{paper}/{name}".removeprefix("/")
-    check_known("bias type", full.removeprefix(own), [n.removeprefix(own) for n in list_specs()])
+    known = [n.removeprefix(own) for n in list_specs()]
+    meant = None if full.removeprefix(own) in known else meant_spec(full)
+    if meant and load_spec(meant).title.lower() == name.lower():
+        raise ValueError(f"bias type {full!r} is unknown: {name} is called {meant.removeprefix(own)!r} here")
+    check_known("bias type", full.removeprefix(own), known)
     return paper or DEFAULT_PAPER, name
 
 
@@ -176,6 +180,8 @@ def load_pairs(
     opposite. `FetchError` where the release cannot be had. `ValueError` for an unknown name, for released files that do
     not pair, and for attribute swaps that there are not."""
     check_known("swap", swap, SWAPS)
+    if not isinstance(bias_type, (str, Path)) and not Path(corpus).is_file():
+        raise ValueError(f"bias_type is {bias_type!r}: expected one, such as {', '.join(paper_bias_types())}")
     if str(corpus) not in corpora():
         return _own_pairs(bias_type, split, corpus, swap)
     paper, name = split_bias_type(bias_type)

@@ -375,6 +375,7 @@ def debias(
     add_special_tokens: bool = True,  # let the tokenizer add its own
     save_steps: int | None = None,  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
+    about: dict | None = None,  # what `describe_model` says of the model; None: its weights are hashed here
     **training,  # further `transformers.TrainingArguments`: bf16=True, report_to="tensorboard", max_steps=10, …
 ) -> Debiased:
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, returns one that is finished.
@@ -392,7 +393,7 @@ def debias(
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
-    about = describe_model(model)
+    about = about or describe_model(model)
     numbers = dict(
         epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d,
         seed=seed, learning_rate=learning_rate, block_size=block_size, extra_pairs=extra_pairs,

@@ -5,9 +5,11 @@
 # %% ../nbs/03b_metrics.ipynb #1f59826c
 from __future__ import annotations
 
+import contextlib
 import itertools
+import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -34,8 +36,8 @@ from .specs import DEFAULT_PAPER
 
 # %% auto #0
 __all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
-           'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'measure_lmb', 'lmp', 'fit_temperature',
-           'measure_lmp', 'pack_sentences', 'unpack_sentences']
+           'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'measure_lmb',
+           'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences', 'unpack_sentences']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -272,7 +274,10 @@ def pairs_to_measure(
     for a file."""
     own, found = str(corpus) not in corpora(), {}
     of_split = "all" if own and not Path(corpus).is_dir() else split
-    bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else bias_types
+    bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or ())
+    if own and len(bias_types) > 1 and not Path(corpus).is_dir():
+        labels = " and ".join(map(str, bias_types))
+        raise ValueError(f"{corpus} is one file, and {labels} are several labels for it: give one, or a folder")
     for b in bias_types or _all_types(corpus, own):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
         pairs = load_pairs(b, split, corpus, swap)
@@ -292,6 +297,40 @@ def _all_types(corpus: str, own: bool) -> list[str]:
     return paper_bias_types()
 
 # %% ../nbs/03b_metrics.ipynb #140e1c11
+def name_places(
+    message: str,  # of scoring: "… at [0, 5]"
+    name: Callable[[list[int]], str],  # what places are called
+) -> str:
+    "What scoring says of texts, with other names for their places"
+    return re.sub(r"\bat \[([\d, ]+)\]", lambda m: f"in {name([int(i) for i in m[1].split(',')])}", message)
+
+
+@contextlib.contextmanager
+def said_otherwise(
+    put: Callable[[str], str],  # a message → what is said in its place
+) -> Iterator[None]:
+    "`ValueError`s and warnings of scoring in other words"
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+        warnings.showwarning = lambda message, *about: show(put(str(message)), *about)
+        try:
+            yield
+        except ValueError as e:
+            raise ValueError(put(str(e))) from e
+
+
+def _cells(pairs: pd.DataFrame, indices: list[int]) -> str:
+    "`data rows 2 (text1), 5 (text2) of corpus 'pets'`, of places in a list of all text1 and then all text2"
+    rows = ", ".join(f"{i % len(pairs) + 1} (text{i // len(pairs) + 1})" for i in indices)
+    return f"data row{'s' if len(indices) > 1 else ''} {rows} of corpus {pairs.attrs['corpus']['name']!r}"
+
+
+def _of_pairs(message: str, pairs: pd.DataFrame) -> str:
+    "What scoring says of the texts of pairs; what it advises and `measure_lmb` cannot do is left out"
+    message = re.sub(r",? or pass on_(?:short|long)='\w+'", "", message)
+    return name_places(message, lambda indices: _cells(pairs, indices))
+
+# %% ../nbs/03b_metrics.ipynb #43851296
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
@@ -313,7 +352,8 @@ def measure_lmb(
     pairs, records = pairs_to_measure(bias_types, corpus, split, swap), []
     net, tokenizer, about = open_model(model, device, dtype)
     for (paper, bias_type, of), p in pairs.items():
-        found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
+        with said_otherwise(lambda message: _of_pairs(message, p)):
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
         stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
         origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
         for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):

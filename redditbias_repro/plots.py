@@ -120,6 +120,12 @@ def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
     return "Significantly stereotypical (∗): " + ("\n" if len(bars) == 2 else ", " if len(bars) > 2 else "").join(found)
 
 
+def _corpora(table: pd.DataFrame, paper: str) -> str:
+    "Titles of the corpora; of several, each after its bias types"
+    titles = {corpus_title(c): type_titles(own.bias_type, paper) for c, own in table.groupby("corpus", sort=False)}
+    return "; ".join(f"{', '.join(types.values())}: {c}" if len(titles) > 1 else c for c, types in titles.items())
+
+
 def plot_lmb(
     table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and outlier_sd, which are to be selected before
     band: pd.DataFrame | None = None,  # from `random_band`: bias_type, t_low, t_high, models (with random weights)
@@ -153,9 +159,8 @@ def plot_lmb(
             look = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 0}
             ax.fill_between([place - 0.47, place + 0.47], r.t_low, r.t_high, label=label, **look)
     ax.axhline(0, color="black", linewidth=1)
-    corpora = ", ".join(corpus_title(c) for c in dict.fromkeys(table.corpus))
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
-    ax.set_title(f"{_stereotypical(table, bars, paper)}\n{model}{corpora}", fontsize=9)
+    ax.set_title(f"{_stereotypical(table, bars, paper)}\n{model}{_corpora(table, paper)}", fontsize=9)
     ax.set(xlabel="", ylabel="LMB: t-value, 95 % interval\n(negative: stereotype likelier)")
     ax.use_sticky_edges = False  # else the line of 0 lies on the edge where all bars are on one side
     ax.margins(y=0.12)

@@ -20,6 +20,7 @@ from redditbias_repro.tables import (
     lmp_changes,
     order_methods,
     search_table,
+    stand_ins,
     tested_on,
     to_markdown,
     type_titles,
@@ -93,6 +94,7 @@ def lmb_report(
     caption += (
         f" Corpus {paper}: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
     )
+    caption = f"{caption} {stand_ins(table, paper)}".rstrip()
     wide = _wide(table, ["corpus", "model", "method"], _lmb_cell, paper)
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
 

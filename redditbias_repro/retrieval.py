@@ -33,9 +33,9 @@ from .registry import FetchError
 from .specs import BIAS_TYPES, DEFAULT_PAPER, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['CLEANING', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET', 'PRONOUNS',
-           'clean_comment', 'Matcher', 'scan_dump', 'search_comments', 'api_queries', 'from_texts', 'period',
-           'find_sources', 'retrieve', 'find_windows', 'is_single_target', 'make_phrases', 'compare_release',
+__all__ = ['CLEANING', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'SAVE_EVERY', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
+           'PRONOUNS', 'clean_comment', 'Matcher', 'scan_dump', 'search_comments', 'api_queries', 'from_texts',
+           'period', 'find_sources', 'retrieve', 'find_windows', 'is_single_target', 'make_phrases', 'compare_release',
            'compare_modes', 'named_specs', 'write_phrases']
 
 # %% ../nbs/02_retrieval.ipynb #b42305c5
@@ -235,10 +235,23 @@ def _blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
                 yield block
 
 # %% ../nbs/02_retrieval.ipynb #07326299
-def _lines_with(find: Callable, blocks: Iterable[bytes], stats: Counter) -> Iterator[bytes]:
-    "The lines in which something is found. A line across blocks is put together; nothing else is copied"
-    rest = b""
+def _after(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
+    "Blocks without their first so many bytes"
     for block in blocks:
+        if skip < len(block):
+            yield block[skip:]
+        skip = max(0, skip - len(block))
+
+
+def _lines_with(
+    find: Callable, blocks: Iterable[bytes], stats: Counter, path: Path, between: Callable | None = None
+) -> Iterator[bytes]:
+    """The lines in which something is found. A line across blocks is put together; nothing else is copied.
+
+    `between` is called with the bytes of all whole lines so far, once what was found in them is used."""
+    rest, taken = b"", 0
+    for block in blocks:
+        taken += len(block)
         stats["lines"] += int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))  # a third of bytes.count's time
         first, last = block.find(b"\n"), block.rfind(b"\n")
         if first < 0:
@@ -253,12 +266,15 @@ def _lines_with(find: Callable, blocks: Iterable[bytes], stats: Counter) -> Iter
                 start, done = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
                 yield block[start:done]
         rest = block[last + 1 :]
+        if between:
+            between(taken - len(rest))
     if rest:
         stats["lines"] += 1
         try:
             json.loads(rest)  # only its line end is missing
         except ValueError:
             stats["torn"] += 1
+            warnings.warn(f"{path} ends in the middle of a line: is it whole?", stacklevel=2)
         if find(rest):
             yield rest
 
@@ -310,6 +326,8 @@ def scan_dump(
     after: int | None = None,  # seconds since 1970, included; None: from the beginning
     before: int | None = None,  # seconds since 1970, not included; None: to the end
     progress: bool = True,  # show a bar
+    skip: int = 0,  # bytes, decompressed, of whole lines that were looked at before: they are read over
+    between: Callable[[int], None] | None = None,  # is called now and then with the `skip` to go on from
 ) -> Iterator[dict]:  # id, body, created_utc, subreddit, bias_type, target, attribute
     "Candidates of a dump file, in its order, as fast as it can be decompressed. Memory does not grow with the file"
     stats = Counter() if stats is None else stats
@@ -317,14 +335,15 @@ def scan_dump(
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file")
 
+    blocks = _after(_blocks(path, stats, progress), skip)
+    told = (lambda taken: between(skip + taken)) if between else None
+
     def parsed():
-        for line in _lines_with(matcher.in_lines, _blocks(path, stats, progress), stats):
+        for line in _lines_with(matcher.in_lines, blocks, stats, path, told):
             stats["parsed"] += 1
             yield _parse(line, stats)
 
     yield from _candidates(parsed(), matcher, stats, after, before)
-    if stats["torn"]:
-        warnings.warn(f"{path} ends in the middle of a line: is it whole?", stacklevel=2)
 
 # %% ../nbs/02_retrieval.ipynb #45b42a30
 CAPS = (10, 25, 50, 100, 250, 500, 1000)  # services cap the page size silently; a page of such a size is taken for full
@@ -475,6 +494,7 @@ def from_texts(
 # %% ../nbs/02_retrieval.ipynb #679be678
 YEARS = 3.33  # length of the period, §2.2
 COLUMNS = ("id", "created_utc", "subreddit", "bias_type", "target", "attribute", "body")
+SAVE_EVERY = 60  # seconds of a dump file's scan after which it is kept how far it came
 
 
 def period(
@@ -520,7 +540,7 @@ def retrieve(
 ) -> pd.DataFrame:  # the columns of `COLUMNS`; `.attrs["stats"]` counts what was read
     "Candidate comments for bias specifications (RedditBias §2.2), a row for each comment and bias type"
     specs = specs if isinstance(specs, dict) else load_specs(specs)
-    matcher, stats, out = Matcher(specs), Counter(), Path(out) if out else None
+    matcher, stats, out, before = Matcher(specs), Counter(), Path(out) if out else None, before or None
     if out and out.suffix != ".parquet":
         raise ValueError(f"out is {out}: expected a name that ends in .parquet")
     parts = out.with_suffix(".parts") if out else None
@@ -573,24 +593,64 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
 
 def _from_file(path, specs, matcher, stats, after, before, column, parts, progress) -> pd.DataFrame:
     "Candidates of one file, from its part if that was finished"
-    counts = Counter()
-    if path.suffix in (".parquet", ".csv"):
-        as_csv = path.suffix == ".csv"
-        table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
-        rows = _candidates(from_texts(table, column), matcher, counts, after, before)
-    else:
-        rows = scan_dump(path, matcher, counts, after, before, progress)
     terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
-    key = digest([path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, terms, after, before, column])
+    key = digest([*_file_identity(path), terms, after, before, column])
     part = parts / f"{path.name}.{key}.parquet" if parts else None
     if part and part.is_file():
         found = pd.read_parquet(part)
+    elif path.suffix in (".parquet", ".csv"):
+        found = _from_table(path, matcher, after, before, column)
     else:
-        found = _table(rows)
-        found.attrs["stats"] = dict(counts)
-        if part:
-            _write(found, part)
+        found = _from_dump(path, matcher, after, before, progress, part)
+    if part and not part.is_file():
+        _write(found, part)
+        _begun(part).unlink(missing_ok=True)
     stats.update(found.attrs["stats"])
+    return found
+
+
+def _file_identity(path: Path) -> list:
+    "What tells a file from another of its name, without reading all of it"
+    with path.open("rb") as file:
+        head = hashlib.sha256(file.read(1 << 20)).hexdigest()
+    return [path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head]
+
+
+def _from_table(path: Path, matcher: Matcher, after: int | None, before: int | None, column: str) -> pd.DataFrame:
+    as_csv, counts = path.suffix == ".csv", Counter()
+    table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
+    found = _table(_candidates(from_texts(table, column), matcher, counts, after, before))
+    found.attrs["stats"] = dict(counts)
+    return found
+
+
+def _begun(part: Path) -> Path:
+    "Where it is kept how far the scan came that `part` is to be the result of"
+    return part.with_suffix(".begun.parquet")
+
+
+def _from_dump(
+    path: Path, matcher: Matcher, after: int | None, before: int | None, progress: bool, part: Path | None
+) -> pd.DataFrame:
+    "Candidates of a dump file; a scan that was stopped goes on from what was kept last"
+    rows, counts, skip, saved = [], Counter(), 0, time.monotonic()
+    if part and _begun(part).is_file():
+        kept = pd.read_parquet(_begun(part))
+        rows, skip = kept.to_dict("records"), kept.attrs["skip"]
+        counts.update(kept.attrs["stats"] | {"bytes": 0})  # they are decompressed, and counted, anew
+
+    def save(skip: int) -> None:
+        nonlocal saved
+        if part and time.monotonic() - saved >= SAVE_EVERY:
+            kept = _table(rows)
+            kept.attrs = {"skip": skip, "stats": dict(counts)}
+            _write(kept, _begun(part))
+            saved = time.monotonic()
+
+    for row in scan_dump(path, matcher, counts, after, before, progress, skip, save):
+        rows.append(row)
+    found = _table(rows)
+    found.attrs["stats"] = dict(counts)
     return found
 
 

@@ -19,8 +19,8 @@ import regex
 
 # %% auto #0
 __all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE',
-           'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'load_spec', 'load_specs', 'to_toml',
-           'PromptSet', 'fill_templates']
+           'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'meant_spec', 'load_spec',
+           'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -282,6 +282,15 @@ def _full_name(name: str) -> str:
     return name if "/" in name else f"{DEFAULT_PAPER}/{name}"
 
 
+def meant_spec(
+    name: str,  # that is none, such as "redditbias/religoin1", or a title, such as "Queerness"
+) -> str | None:  # `paper/name`
+    "The specification that is meant: the one with this title, else the one with the nearest name"
+    title = name.rpartition("/")[2].lower()
+    titled = [n for n in list_specs() if load_spec(n).title.lower() == title]
+    return next(iter(titled or difflib.get_close_matches(_full_name(name), list_specs(), 1, 0.4)), None)
+
+
 def load_spec(
     name: str | Path,  # "redditbias/religion1", "religion1", or the path of a TOML file
 ) -> BiasSpec:
@@ -293,8 +302,8 @@ def load_spec(
         return _parse_spec(path.read_bytes(), str(path), path.stem)
     known, full = list_specs(), _full_name(str(name))
     if full not in known:
-        near = difflib.get_close_matches(full, known, 1, 0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        meant = meant_spec(str(name))
+        hint = f"did you mean {meant!r}? " if meant else ""
         there = ", ".join(known)
         raise FileNotFoundError(f"no specification {str(name)!r}: {hint}there are {there}, or give a .toml file")
     paper, _, stem = full.partition("/")

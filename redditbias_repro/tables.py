@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -16,7 +17,7 @@ import pandas as pd
 
 from .crg import CRG_PARAMS
 from .crg import compare as compare_answers
-from .data import corpus_title, paper_bias_types
+from .data import corpus_title, paper_bias_types, released_papers
 from .dst import DST_PARAMS
 from .dst import compare as compare_states
 from .losses import METHODS
@@ -30,10 +31,15 @@ from .specs import DEFAULT_PAPER, load_spec
 __all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS',
            'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS',
            'to_markdown', 'fold', 'save_table', 'order_methods', 'type_titles', 'records_table', 'lmb_table',
-           'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
+           'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
            'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
+def _in_a_cell(value):
+    "A text as a cell can hold it: its bars are none of the table's, its line ends none of the row's"
+    return re.sub(r"\r?\n", " ", value).replace("|", r"\|") if isinstance(value, str) else value
+
+
 def to_markdown(
     table: pd.DataFrame,  # any table
     caption: str = "",  # a line below it
@@ -44,6 +50,7 @@ def to_markdown(
         return v if not isinstance(v, (float, np.floating)) else f"{v:.0f}" if v.is_integer() else f"{v:#.3g}"
 
     shown = table.astype(object).where(table.notna(), "").map(cell)
+    shown = shown.rename(columns=_in_a_cell).map(_in_a_cell)
     text = shown.to_markdown(index=False, disable_numparse=True)
     return text + "\n" + (f"\n{caption}\n" if caption else "")
 
@@ -142,6 +149,20 @@ def lmb_table(
     places = ["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"]
     table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(places)
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/08_tables.ipynb #550e3c05
+def stand_ins(
+    table: pd.DataFrame,  # rows of model, bias_type and corpus, such as `lmb_table`'s
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> str:  # a sentence for a caption, empty where all pairs are the released ones
+    "For which bias types queries stand in for a paper's released pairs"
+    if paper not in released_papers() or not {"model", "bias_type", "corpus"} <= set(table):
+        return ""
+    released = set(zip(table.model[table.corpus == paper], table.bias_type[table.corpus == paper]))
+    alone = np.array([key not in released for key in zip(table.model, table.bias_type)], bool)
+    each = table[alone & (table.corpus == "queries")].groupby("model", sort=False).bias_type
+    said = [f"{', '.join(type_titles(types, paper).values())} ({model})" for model, types in each]
+    return f"Queries stand in for the released pairs of {'; '.join(said)}." if said else ""
 
 # %% ../nbs/08_tables.ipynb #bbddfea2
 _CHANGES = tuple(f.name for f in fields(BiasChange))

@@ -69,6 +69,90 @@ def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
     )
 
 
+@pytest.fixture
+def one_file_missing(corpus, monkeypatch):
+    """The released pairs of Race cannot be had, those of the other types can."""
+    from redditbias_repro.corpora import redditbias as reader
+    from redditbias_repro.registry import FetchError
+
+    read = reader.read_released
+
+    def without_race(name, *args):
+        if name == "race":
+            raise FetchError("no such file")
+        return read(name, *args)
+
+    monkeypatch.setattr(reader, "read_released", without_race)
+
+
+def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folder, tmp_path, capsys):
+    """Of one released file that is missing: in what `measure` prints, and in the captions of tables and figures."""
+    from redditbias_repro.papers.redditbias import save_all
+    from redditbias_repro.plots import plot_lmb
+    from redditbias_repro.records import write_record
+    from redditbias_repro.reports import lmb_report
+    from redditbias_repro.tables import lmb_table
+
+    types = ["--bias-type", "race", "--bias-type", "gender", "--bias-type", "religion1"]
+    out = tmp_path / "out.json"
+    assert main(["measure", "--model", str(model_folder), *types, "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "race: test pairs of corpus 'queries'; gender, religion1: test pairs of corpus 'redditbias'. " in told
+    records = json.loads(out.read_text())
+    table, sentence = lmb_table(records), f"Queries stand in for the released pairs of Race ({records[0]['model']})."
+    save_all({"lmb": table}, {}, tmp_path / "figures")
+    assert sentence in (tmp_path / "figures" / "lmb.md").read_text(encoding="utf-8")
+    title = plot_lmb(table).axes[0].get_title().split("\n")[-1]
+    assert title.startswith("Race: queries Q") and "; Religion #1, Gender: RedditBias, released pairs" in title
+    for r in records:
+        write_record(r, tmp_path / "results")
+    assert sentence in lmb_report(tmp_path / "results")
+    released = table[table.corpus == "redditbias"]
+    save_all({"lmb": released}, {}, tmp_path / "figures")
+    assert "stand in for" not in (tmp_path / "figures" / "lmb.md").read_text(encoding="utf-8")
+
+
+def test_pairs_that_cannot_be_scored_are_named_by_row_and_column(model_folder, tmp_path, capsys):
+    own = tmp_path / "pets.csv"
+    rows = [f"cats {i} are lazy,dogs {i} are lazy" for i in range(12)]
+    own.write_text("\n".join(["text1,text2", *rows[:2], "a,b", *rows[2:], "cats sleep,c"]) + "\n")
+    assert main(["measure", "--model", str(model_folder), "--corpus", str(own)]) == 2
+    assert "in data rows 3 (text1), 3 (text2), 14 (text2) of corpus 'pets': leave them out" in capsys.readouterr().err
+
+
+def test_two_labels_for_one_file(tmp_path, no_model, capsys):
+    own = tmp_path / "pets.csv"
+    own.write_text("text1,text2\ncats are lazy,dogs are lazy\n")
+    assert main(["measure", "--corpus", str(own), "--bias-type", "cats", "--bias-type", "pets"]) == 2
+    assert "is one file, and cats and pets are several labels for it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["debias", "--bias-type", "race", "--out", "x", "--texts"], ["score", "--model", "x"]]
+)
+def test_a_file_that_is_not_there(command, tmp_path, no_model, capsys):
+    assert main([*command, str(tmp_path / "missing.txt")]) == 2
+    said = capsys.readouterr().err
+    assert f"redditbias: {tmp_path}/missing.txt is no file" in said and "Errno" not in said
+
+
+@pytest.mark.parametrize("command", ["measure", "score", "debias", "retrieve"])
+def test_help_says_that_folders_are_made(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "folders above it are made" in " ".join(capsys.readouterr().out.split())
+
+
+def test_folders_above_what_is_written_are_made(model_folder, tmp_path, capsys):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("they are lazy\n")
+    out = tmp_path / "x" / "y"
+    of = ["--model", str(model_folder)]
+    assert main(["measure", *of, "--bias-type", "race", "--corpus", "queries", "--out", str(out / "z.csv")]) == 0
+    assert main(["score", *of, str(lines), "--out", str(out / "w" / "z.csv")]) == 0
+    assert sorted(p.name for p in out.rglob("*.csv")) == ["z.csv", "z.csv"]
+
+
 def test_score(model_folder, tmp_path, capsys):
     lines = tmp_path / "lines.txt"
     lines.write_text("they are lazy\nthe women are nurses\n", encoding="utf-8")

@@ -250,6 +250,9 @@ def test_a_wrong_file_is_no_reason_to_fall_back(offline, monkeypatch, tmp_path):
     [
         (("religion",), "bias type 'religion' is unknown: expected one of religion1, religion2"),
         (("race", "dev"), "split 'dev' is unknown: expected one of train, valid, test"),
+        (("queerness",), "bias type 'queerness' is unknown: queerness is called 'orientation' here"),
+        ((None,), "bias_type is None: expected one, such as religion1, religion2, race"),
+        ((["race"],), r"bias_type is \['race'\]: expected one, such as"),
     ],
 )
 def test_unknown_names(arguments, says):

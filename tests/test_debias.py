@@ -417,6 +417,18 @@ def test_a_finished_run_is_returned_and_another_is_not_overwritten(padded, tmp_p
         load_debiased(tmp_path / "mine")
 
 
+def test_what_is_known_of_the_base_is_not_found_out_again(padded, tmp_path, monkeypatch):
+    """Its weights are hashed once, when it is opened; the run's settings are the same."""
+    runs, hashed, describe = [], [], module.describe_model
+    monkeypatch.setattr(module, "describe_model", lambda model: hashed.append(model) or describe(model))
+    for number, given in enumerate((False, True)):
+        opened = open_model((fresh(padded), padded))
+        about = opened.about if given else None
+        options = {**FAST, "epochs": 1, "about": about}
+        runs.append(debias(opened.model, padded, SPEC, TEXTS, "HD", tmp_path / str(number), **options))
+    assert runs[0].settings == runs[1].settings and len(hashed) == 1
+
+
 def test_replace(padded, tmp_path, monkeypatch):
     debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
     second = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, seed=1, replace=True)

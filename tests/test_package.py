@@ -1,12 +1,22 @@
 """The package as others install it."""
 
+import ast
+import importlib
+import inspect
+import json
 import os
+import pkgutil
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+import redditbias_repro
 from redditbias_repro.records import repo_root
 
 ROOT = repo_root()
@@ -42,7 +52,9 @@ assert reports.changes_report() == reports.found_report() == reports.downstream_
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    # With this environment's setuptools, which torch brings: another's would be downloaded for each build.
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    command = [sys.executable, "-m", "pip", "wheel", *options, str(ROOT)]
     subprocess.run(command, check=True, env=CLEAN)
     return next(folder.glob("redditbias_repro-*.whl"))
 
@@ -57,13 +69,42 @@ def test_wheel_holds_resources_and_nothing_else(wheel):
     assert {n.split("/")[0].split("-")[0] for n in names} == {"redditbias_repro"}
 
 
+def required(names):
+    """The distributions that these and what they need are made of, without extras that nobody asked for."""
+    found, wanted = {}, [(name, frozenset()) for name in names]
+    while wanted:
+        name, extras = wanted.pop()
+        if extras <= found.get(name, (frozenset(),))[0] and name in found:
+            continue
+        found[name] = (extras | found.get(name, (frozenset(),))[0], distribution(name))
+        for text in found[name][1].requires or ():
+            need = Requirement(text)
+            of = [{"extra": extra} for extra in found[name][0]] or [{"extra": ""}]
+            if not need.marker or any(need.marker.evaluate(about) for about in of):
+                wanted.append((need.name.lower(), frozenset(need.extras)))
+    return [about for _, about in found.values()]
+
+
 def test_wheel_in_an_empty_environment(wheel, model_folder, tmp_path):
-    """Its dependencies come from the index, as for any user; it runs outside the checkout."""
+    """With what it says that it requires and nothing else; it runs outside the checkout.
+
+    What is required is linked from here, where `make` installed it from the index by the same constraints: to unpack
+    torch and the others once more takes minutes and finds nothing out."""
     env = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", str(env)], check=True, env=CLEAN)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True, env=CLEAN)
     python = env / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-compile"]
-    subprocess.run([*install, "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True, env=CLEAN)
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*install, str(wheel)], check=True, env=CLEAN)
+    (site,) = (env / "lib").glob("python3*/site-packages")
+    metadata = next(site.glob("redditbias_repro-*.dist-info")) / "METADATA"
+    needs = [Requirement(r) for r in re.findall(r"(?m)^Requires-Dist: (.*)$", metadata.read_text(encoding="utf-8"))]
+    names = [r.name.lower() for r in needs if not r.marker or r.marker.evaluate({"extra": ""})]
+    assert {"torch", "transformers", "pandas"} <= set(names) and "nbdev" not in names
+    for about in required(names):
+        for top in {f.parts[0] for f in about.files} - {"..", "__pycache__"}:
+            if not (site / top).exists() and Path(about.locate_file(top)).exists():
+                (site / top).symlink_to(about.locate_file(top))
+    assert not (site / "nbdev").exists() and not (site / "pytest").exists()
     check = [str(python), "-c", CHECK, str(model_folder)]
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, env=CLEAN)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -85,3 +126,75 @@ for module in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+# --- every public function, by the examples of the notebooks ---
+
+NOTEBOOKS = sorted(p for p in (ROOT / "nbs").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+WITH_A_MODEL = ("03_models", "03a_scoring")  # most of the time of all examples: a model of 135M parameters at work
+EXAMPLES = """
+import importlib, json, sys
+import matplotlib
+matplotlib.use("Agg")
+import redditbias_repro
+assert redditbias_repro.__file__.startswith(sys.argv[1]), redditbias_repro.__file__
+for module, notebook, cells in json.load(sys.stdin):
+    names = dict(vars(importlib.import_module(f"redditbias_repro.{module}")))
+    for cell in cells:
+        try:
+            exec(compile(cell, notebook, "exec"), names)
+        except Exception as e:
+            raise RuntimeError(f"{notebook}: {cell}") from e
+"""
+
+
+def module_and_examples(path):
+    """The module that a notebook is the source of, its examples that need no release, and those that do."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    module = next((m[1] for c in code if (m := re.search(r"#\| default_exp ([\w.]+)", c))), None)
+    examples = [c for c in code if not re.search(r"(?m)^#\| *(default_exp|export|slow)", c)]
+    of_release = [c for c in examples if re.search(r"(?m)^#\| *corpus", c)]
+    return module, [c for c in examples if c not in of_release], of_release
+
+
+def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, tmp_path):
+    """Where there is no checkout and no release, with the code that is installed."""
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    zipfile.ZipFile(wheel).extractall(site)
+    empty.mkdir()
+    found = {p.stem: module_and_examples(p) for p in NOTEBOOKS if p.stem not in WITH_A_MODEL}
+    given = json.dumps([(module, name, cells) for name, (module, cells, _) in found.items() if module])
+    env = {k: v for k, v in CLEAN.items() if k != "REDDITBIAS_MIRROR"} | {"PYTHONPATH": str(site)}
+    command = [sys.executable, "-c", EXAMPLES, str(site)]
+    done = subprocess.run(command, input=given, cwd=empty, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+WITHOUT_EXAMPLE = {  # and why
+    "network.hidden_states": "its example is that of `row_log_probs`, which calls it",
+    "tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
+    "metrics.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
+    "dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
+    "crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
+    "dst.rescore_records": "writes into results/: tests/test_dst.py",
+    "crg.rescore_records": "writes into results/: tests/test_crg.py",
+}
+
+
+def test_every_public_function_has_an_example():
+    """It is called by a cell that `nbdev_test` runs, or stands above with a reason."""
+    called = set()
+    for path in NOTEBOOKS:
+        for cell in sum(module_and_examples(path)[1:], []):
+            nodes = list(ast.walk(ast.parse(cell)))
+            called |= {n.id for n in nodes if isinstance(n, ast.Name)}
+            called |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    missing = set()
+    for about in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro."):
+        module = importlib.import_module(about.name)
+        for name in getattr(module, "__all__", ()):
+            if inspect.isfunction(value := getattr(module, name)) and value.__module__ == about.name:
+                if name not in called:
+                    missing.add(f"{about.name.removeprefix('redditbias_repro.')}.{name}")
+    assert missing == set(WITHOUT_EXAMPLE)

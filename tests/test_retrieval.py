@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 import tracemalloc
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest import mock
 from urllib.parse import parse_qs, urlparse
 
 import pandas as pd
@@ -160,9 +162,9 @@ def test_a_zst_that_is_cut_anywhere_is_not_whole(tmp_path, capsys, end):
 @pytest.mark.parametrize("name", ["RC.zst", "RC.gz", "RC.bz2", "RC.xz", "RC.ndjson"])
 def test_an_empty_file_is_said_to_be_empty(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.warns(UserWarning, match=f"{name} is empty"):
+    with pytest.warns(UserWarning, match=f"{name} is empty") as said:
         assert not list(scan_dump(tmp_path / name, Matcher(SPECS), stats := Counter()))
-    assert stats["torn"] == 1
+    assert stats["torn"] == 1 and len(said) == 1
 
 
 def test_frames_that_hold_no_comment_are_skipped(tmp_path):
@@ -232,11 +234,8 @@ def loop(path, specs):
     for raw in path.read_text(encoding="utf-8").splitlines():
         comment = json.loads(raw)
         for name, spec in specs.items():
-            targets, attributes = (
-                module.find_terms(comment["body"], spec.targets1),
-                module.find_terms(comment["body"], spec.attributes1),
-            )
-            if targets and attributes:
+            body = comment["body"]
+            if module.find_terms(body, spec.targets1) and module.find_terms(body, spec.attributes1):
                 found.append((comment["id"], name))
     return found
 
@@ -351,11 +350,11 @@ def test_what_was_scanned_is_not_scanned_again(tmp_path, monkeypatch):
         (tmp_path / f"RC_{month}.ndjson").write_bytes(b"\n".join(line(i, b) for i, b in enumerate(BODIES)))
     scanned, real = [], module.scan_dump
 
-    def killed(path, *args):
+    def killed(path, *args, **how):
         scanned.append(path.name)
         if path.name == "RC_02.ndjson" and len(scanned) == 2:
             raise KeyboardInterrupt
-        return real(path, *args)
+        return real(path, *args, **how)
 
     monkeypatch.setattr(module, "scan_dump", killed)
     for _ in range(2):
@@ -363,10 +362,64 @@ def test_what_was_scanned_is_not_scanned_again(tmp_path, monkeypatch):
             found = retrieve(tmp_path, SPECS, tmp_path / "out.parquet")
         except KeyboardInterrupt:
             assert not (tmp_path / "out.parquet").exists()
-    assert scanned == ["RC_01.ndjson", "RC_02.ndjson", "RC_01.ndjson", "RC_02.ndjson"][: len(scanned)] and len(
-        found
-    ) == len(WANTED)
+    assert scanned == ["RC_01.ndjson", "RC_02.ndjson", "RC_02.ndjson"] and len(found) == len(WANTED)
     assert found.attrs["stats"]["lines"] == 2 * len(BODIES)
+
+
+KILLED_IN_A_FILE = """
+import os, signal, sys
+from redditbias_repro import cli, retrieval
+parse, parsed = retrieval._parse, []
+def killed(*args):
+    parsed.append(args)
+    if len(parsed) == 150:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return parse(*args)
+retrieval._parse, retrieval.BLOCK, retrieval.SAVE_EVERY = killed, 1000, 0
+cli.main(["retrieve", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("name", ["RC.zst", "RC.ndjson"])
+def test_a_scan_goes_on_within_the_file(tmp_path, monkeypatch, name):
+    """Killed in the middle: what was parsed before is not parsed again, and the result is that of a scan at once."""
+    own = tmp_path / "cats.toml"
+    own.write_text(
+        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\n'
+        'attributes1 = ["laz*"]\nverbs = ["are"]\n'
+    )
+    lines = [line(i, f"cats are lazy {i}", **({} if i % 7 else {"created_utc": None})) for i in range(200)]
+    pieces = [b"\n".join(lines[i : i + 10]) + b"\n" for i in range(0, 200, 10)] + [b'{"body": "cats are']
+    (tmp_path / name).write_bytes(b"".join(packed(name, piece) for piece in pieces))  # frames, so blocks, of ten lines
+    command = [str(tmp_path / name), "--bias-type", str(own), "--out", str(tmp_path / "out.parquet")]
+    done = subprocess.run([sys.executable, "-c", KILLED_IN_A_FILE, *command], capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    assert [p.name.rpartition(".begun")[1] for p in (tmp_path / "out.parts").iterdir()] == [".begun"]
+    once = retrieve(tmp_path / name, [own])
+    parsed, parse = [], module._parse
+    monkeypatch.setattr(module, "_parse", lambda *args: parsed.append(args) or parse(*args))
+    monkeypatch.setattr(module, "BLOCK", 999)
+    with pytest.warns(UserWarning, match="middle of a line"):
+        found = retrieve(tmp_path / name, [own], tmp_path / "out.parquet")
+    assert found.equals(once) and found.attrs["stats"] == once.attrs["stats"] and len(found) == 200
+    assert 50 <= len(parsed) < 120 and not (tmp_path / "out.parts").exists()
+
+
+def test_another_file_of_the_same_name_is_scanned_from_its_beginning(tmp_path, monkeypatch):
+    """Of the same size and time even: what was kept of the first is not taken for it."""
+    dump = tmp_path / "RC.ndjson"
+    monkeypatch.setattr(module, "SAVE_EVERY", 0)
+    monkeypatch.setattr(module, "BLOCK", 200)
+    for number, body in enumerate(("cats are lazy", "cats are sly!")):
+        dump.write_bytes(b"".join(line(i, body) + b"\n" for i in range(20)))
+        os.utime(dump, ns=(10**18, 10**18))
+        if number:
+            break
+        with pytest.raises(KeyboardInterrupt), monkeypatch.context() as m:
+            m.setattr(module, "_table", mock.Mock(side_effect=[module._table([]), KeyboardInterrupt]))
+            retrieve(dump, SPECS, tmp_path / "out.parquet")
+    assert list((tmp_path / "out.parts").iterdir())
+    assert retrieve(dump, SPECS, tmp_path / "out.parquet").attribute.tolist() == ["sly"] * 20
 
 
 def test_other_sources(tmp_path):

@@ -40,6 +40,7 @@ from redditbias_repro.tables import (
     random_band,
     save_table,
     search_table,
+    stand_ins,
     task_records,
     type_titles,
 )
@@ -739,7 +740,7 @@ def read_captions() -> dict[str, str]:
     path = files("redditbias_repro") / "resources" / "papers" / "redditbias.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
-
+# %% ../../nbs/10_redditbias.ipynb #d0551a30
 def _released_counts() -> dict[str, pd.DataFrame]:
     "Table 3, where the released files can be had"
     try:
@@ -848,7 +849,7 @@ def save_all(
         title = name.replace("table", "Table ").partition("-")[0]
         captions[name] = captions["downstream"].format(title=title, what=DOWNSTREAM[metric][3])
     for name, table in tables.items():
-        written += save_table(table, Path(folder) / name, captions[name])
+        written += save_table(table, Path(folder) / name, f"{captions[name]} {stand_ins(table)}".rstrip())
     for name, figure in figures.items():
         written += save_figure(figure, Path(folder) / name.replace("/", "--"))
     return written
