@@ -20,11 +20,11 @@ from ..distributions import plot_distributions, pool_quantiles
 from ..likelihood_bias import HATE, LOVE, QUANTILES, extreme_descriptors, unpack_bits
 from ..metrics import holm
 from ..plots import save_figure
+from ..prompts import WITH_NOUN
 from ..records import data_file, read_records
 from ..registry import FetchError, check_known
-from ..prompts import WITH_NOUN
-from ..tables import save_table
 from ..specs import NO_PREFERENCE, NONE, PromptSet
+from ..tables import save_table
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'CHECKS', 'read_printed', 'printed_prompts',
