@@ -21,8 +21,11 @@ from typing import NamedTuple
 
 from .specs import DEFAULT_PAPER
 
+PAPERS = (DEFAULT_PAPER, "holisticbias")  # that `measure` knows
+DEFAULT_PROMPTS = "v1.0"
+
 # %% auto #0
-__all__ = ['HOW_TO_READ', 'IN_SHORT', 'MARKS', 'DEFAULT', 'read_lines', 'main']
+__all__ = ['PAPERS', 'DEFAULT_PROMPTS', 'HOW_TO_READ', 'IN_SHORT', 'LIKELIHOOD', 'MARKS', 'DEFAULT', 'read_lines', 'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -97,6 +100,10 @@ def _of_corpora(records: list[dict]) -> str:
 
 
 def _measure(args) -> None:
+    if args.paper != DEFAULT_PAPER:
+        return _measure_prompts(args)
+    if args.axes or args.templates:
+        raise ValueError(f"--axes and --templates are of prompts: --paper {DEFAULT_PAPER} has pairs, see --bias-type")
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     if args.out:
@@ -235,6 +242,65 @@ def _how_scored(stats: dict) -> str:
     how = "a tree" if stats["path"] == "tree" else stats["path"] or "before"
     why = f" ({stats['why_batches']})" if stats["why_batches"] else ""
     return f"{stats['sentences']} sentences, {stats['tokens']} tokens in {stats['seconds']:.1f} s, scored as {how}{why}"
+
+# %% ../nbs/09_cli.ipynb #765df3df
+def _prompts(args) -> None:
+    if args.out and args.out.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"--out {args.out}: expected a name that ends in .parquet or .csv")
+    if args.out:
+        _check_out(args.out)
+    from redditbias_repro.prompts import prompts, vary_style, with_personas
+    from redditbias_repro.records import write_atomic
+
+    rows = prompts(args.source, args.axes, args.templates)
+    rows = vary_style(rows, args.seed) if args.vary_style else rows
+    rows = with_personas(rows, args.personas, args.seed) if args.personas else rows
+    if not args.out:
+        counted = rows.groupby(["axis", "noun_phrase_type"]).size().unstack(fill_value=0).assign(all=lambda t: t.sum(1))
+        print(counted.to_string())
+        print(f"{len(rows):,} prompts ({rows['text'].nunique():,} different); --out FILE writes them. Content warning.")
+        return
+    content = io.BytesIO()
+    rows.attrs = {}
+    rows.to_parquet(content, index=False) if args.out.suffix == ".parquet" else rows.to_csv(content, index=False)
+    print(f"written: {write_atomic(args.out, content.getvalue())} ({len(rows):,} prompts)")
+
+
+def _measure_prompts(args) -> None:
+    "Likelihood Bias on a paper's prompts"
+    paper, pairs = args.paper, {"--bias-type": args.bias_type, "--outlier-sd": args.outlier_sd}
+    if given := [flag for flag, value in pairs.items() if value is not None]:
+        raise ValueError(f"{given[0]} is of pairs: --paper {paper} has prompts, see --axes, --templates and --prompts")
+    if args.out and args.out.suffix not in (".json", ".csv"):
+        raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
+    if args.out:
+        _check_out(args.out)
+    import pandas as pd
+
+    from redditbias_repro.likelihood_bias import likelihood_shares, measure_likelihood_bias
+    from redditbias_repro.records import write_atomic, write_record
+    from redditbias_repro.tables import to_markdown
+
+    source = args.prompts or DEFAULT_PROMPTS
+    records = measure_likelihood_bias(
+        args.model, source, args.axes, args.templates, args.reading, seed=args.seed, device=args.device,
+        dtype=args.dtype,
+    )  # fmt: skip
+    table = likelihood_shares(pd.DataFrame([{**r, **r["values"]} for r in records]))
+    corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
+    print(to_markdown(table, f"{records[0]['model']}, {corpus}, reading {args.reading!r}. {LIKELIHOOD}"))
+    if args.out:
+        as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+        print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
+    for r in records if args.save else ():
+        print(f"written: {write_record(r)}")
+
+
+LIKELIHOOD = (
+    "share: percent of pairs of descriptors of an axis, template by template, whose perplexities differ (Mann–Whitney "
+    "U, p < .05), the paper's Likelihood Bias; share_adjusted: after Benjamini and Hochberg over an axis; effect: mean "
+    "size of the rank-biserial correlation; null: the share when descriptors are dealt out at random"
+)
 
 # %% ../nbs/09_cli.ipynb #1e45b9b6
 def _fetch(args) -> None:
@@ -451,6 +517,19 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, metavar="FILE", help=f"write the records (.json) or the table (.csv); {_MADE}")
     saved = "also keep the records in results/, from which tables and figures are made"
     p.add_argument("--save", action="store_true", help=saved)
+    p.add_argument("--paper", default=DEFAULT_PAPER, choices=PAPERS, help=f"what is measured {DEFAULT}: see below")
+    prompts = p.add_argument_group("prompts about many groups", f"Likelihood Bias, with --paper {PAPERS[1]}")
+    prompts.add_argument(
+        "--prompts", metavar="SOURCE", help=f"version or TOML file of your own (default: {DEFAULT_PROMPTS})"
+    )
+    prompts.add_argument("--axes", nargs="+", metavar="AXIS", help="only these")
+    prompts.add_argument(
+        "--templates", nargs="+", metavar="TEMPLATE", help="only these, as the table of prompts has them"
+    )
+    how = "what is scored: sentence (from its second token), answer (to __SILENCE__, with its end), beginning"
+    prompts.add_argument(
+        "--reading", default="sentence", choices=["sentence", "answer", "beginning"], help=f"{how} {DEFAULT}"
+    )
 
 # %% ../nbs/09_cli.ipynb #96325c2a
 def _score_options(p: argparse.ArgumentParser) -> None:
@@ -513,6 +592,19 @@ def _fetch_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--model", help="get this model (and, unless a prefix is given, nothing else)")
 
 
+def _prompts_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "source", nargs="?", default=DEFAULT_PROMPTS, help=f"v1.0, v1.1, paper, HolisticBiasR, or a TOML file {DEFAULT}"
+    )
+    p.add_argument("--out", type=Path, metavar="FILE", help="write them to a .parquet or .csv (default: print counts)")
+    p.add_argument("--axes", nargs="+", metavar="AXIS", help="only these")
+    p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="only these")
+    styles = "without contractions, hyphens, capitals, full stops, each by a coin of its own, as answers are asked for"
+    p.add_argument("--vary-style", action="store_true", help=styles)
+    p.add_argument("--personas", type=Path, metavar="FILE", help="two lines of a person of this text file before each")
+    p.add_argument("--seed", type=_SEED, default=0, help=f"of coins and persons {DEFAULT}")
+
+
 def _specs_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("name", nargs="?", help="such as race or redditbias/race, or a TOML file of your own")
     toml = "print it as a TOML file, to start one of your own from: redditbias specs race --toml > mine.toml"
@@ -544,7 +636,8 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "measure", _measure, _measure_options, "Language Model Bias of a model",
         "Language Model Bias (RedditBias §3.1): paired t-test on the perplexities of stereotypes and their "
-        "counterfactuals. Negative t: stereotypical.", model, corpus,
+        "counterfactuals. Negative t: stereotypical. With --paper holisticbias: Likelihood Bias on prompts about many "
+        "groups.", model, corpus,
     )  # fmt: skip
     command(
         "score", _score, _score_options, "log-likelihood and perplexity of sentences",
@@ -565,6 +658,11 @@ def _parser() -> argparse.ArgumentParser:
         "fetch", _fetch, _fetch_options, "download corpora into the cache and check them",
         "Download corpora into the cache (REDDITBIAS_CACHE), from REDDITBIAS_MIRROR or GitHub at pinned commits, "
         "checked against git's blob ids.",
+    )  # fmt: skip
+    command(
+        "prompts", _prompts, _prompts_options, "prompts about many groups, as a table",
+        "Prompts of descriptors, nouns and templates (HolisticBias), released or from a file of your own. Content "
+        "warning.",
     )  # fmt: skip
     command("specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one.")
     command(

@@ -25,7 +25,7 @@ from .scoring import mean_perplexity, sequence_scores
 __all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SEAT', 'HUMANIZING', 'QUANTILES', 'score_prompts',
            'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
            'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'pack_bits', 'unpack_bits',
-           'likelihood_measurements', 'measure_likelihood_bias']
+           'likelihood_measurements', 'measure_likelihood_bias', 'likelihood_shares']
 
 # %% ../nbs/03d_likelihood_bias.ipynb #a95b7a8f
 READINGS = {
@@ -379,10 +379,11 @@ def measure_likelihood_bias(
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
     net, tokenizer, about = open_model(model, device, dtype)
-    what = digest([about["weights_sha256"], about["dtype"], reading, rows["text"].tolist()])
+    what = digest([about["weights_sha256"], about["dtype"], reading])
     folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
-        place = folder / re.sub(r"[^\w.-]+", "_", axis)
+        name = re.sub(r"[^\w.-]+", "_", axis)
+        place = folder / (name if out else f"{name}-{digest(some['text'].tolist())}")
         scored.append(score_prompts(net, tokenizer, some, reading, out=place, **options))
         stats.append(scored[-1].attrs["stats"])
     attrs, scored = scored[0].attrs, pd.concat(scored, ignore_index=True)
@@ -395,3 +396,22 @@ def measure_likelihood_bias(
         fields |= dict(device=str(net.device), scoring=scoring)
         records.append(new_record("likelihood_bias", about, rows.attrs["corpus"], **made, **fields))
     return records
+
+# %% ../nbs/03d_likelihood_bias.ipynb #b3bd4ca2
+def likelihood_shares(
+    records: pd.DataFrame,  # rows of one model: bias_type, and the values of `measure_likelihood_bias`
+) -> pd.DataFrame:  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high; shares in percent
+    "Likelihood Bias by axis, the largest first, and as `all` that of all tests together"
+    rows = []
+    for r in records[records["bias_type"] != "all"].itertuples():
+        if r.tests:
+            shares = (100 * r.significant / r.tests, 100 * r.significant_adjusted / r.tests)
+            rows.append(
+                (r.bias_type, int(r.descriptors), int(r.tests), *shares, r.effect, 100 * r.null, 100 * r.null_high)
+            )
+    columns = ["axis", "descriptors", "tests", "share", "share_adjusted", "effect", "null", "null_high"]
+    table = pd.DataFrame(rows, columns=columns).sort_values("share", ascending=False, ignore_index=True)
+    if len(table) > 1:
+        mean = np.average(table[columns[3:]], axis=0, weights=table["tests"])
+        table.loc[len(table)] = ["all", table["descriptors"].sum(), table["tests"].sum(), *mean]
+    return table

@@ -17,7 +17,7 @@ from scipy import stats
 from ..corpora.holisticbias import RELEASES, read_prompt_set
 from ..data import corpus_title
 from ..distributions import plot_distributions, pool_quantiles
-from ..likelihood_bias import HATE, LOVE, QUANTILES, extreme_descriptors, unpack_bits
+from ..likelihood_bias import HATE, LOVE, QUANTILES, extreme_descriptors, likelihood_shares, unpack_bits
 from ..metrics import holm
 from ..plots import save_figure
 from ..prompts import WITH_NOUN
@@ -385,18 +385,7 @@ def likelihood_table(
     pd.DataFrame
 ):  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high, then other models' shares
     "Likelihood Bias by axis and of all, in percent (Smith et al., EMNLP 2022, §3.1); the largest first"
-    rows = []
-    for r in _axes(records).itertuples():
-        if r.tests:
-            shares = (100 * r.significant / r.tests, 100 * r.significant_adjusted / r.tests)
-            rows.append(
-                (r.bias_type, int(r.descriptors), int(r.tests), *shares, r.effect, 100 * r.null, 100 * r.null_high)
-            )
-    columns = ["axis", "descriptors", "tests", "share", "share_adjusted", "effect", "null", "null_high"]
-    table = pd.DataFrame(rows, columns=columns).sort_values("share", ascending=False, ignore_index=True)
-    if len(table) > 1:
-        mean = np.average(table[columns[3:]], axis=0, weights=table["tests"])
-        table.loc[len(table)] = ["all", table["descriptors"].sum(), table["tests"].sum(), *mean]
+    table = likelihood_shares(records)
     others = read_printed("published").pivot(index="axis", columns="model", values="percent_significant")
     return table.merge(others.rename(index={"average": "all"}), left_on="axis", right_index=True, how="left")
 
@@ -495,8 +484,10 @@ def distribution_figures(
         marks = ends.rename(columns={name: "group", "descriptor": "name", "median": "value"})
         shown = table.rename(index=_short_template)
         marks = marks.assign(group=marks["group"].map(_short_template))
-        n = int(axes["n"].sum())
-        title = f"{model}: perplexity of {n:,} prompts by {name}; median, middle half, outermost descriptors"
+        middle = table[levels[len(levels) // 2]]
+        ends = [f"{_short_template(m)} ({middle[m]:,.0f})" for m in (middle.index[0], middle.index[-1])]
+        title = f"Median perplexity from {ends[0]} to {ends[1]}\n{model}, {int(axes['n'].sum()):,} prompts; "
+        title += "named: descriptors of the lowest (←) and highest (→) medians"
         figures[f"perplexity-by-{name}-{model}"] = plot_distributions(shown, marks, title)
     return figures
 

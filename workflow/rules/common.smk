@@ -1,6 +1,7 @@
 # What all rules share: names of folders, models and bias types, and what was measured before.
 import itertools
 import re
+import shlex
 from glob import glob
 from pathlib import Path
 
@@ -67,3 +68,4 @@ wildcard_constraints:
     task="dst|crg",
     dump="[^/]+",
     name="[^/]+",
+    axis="[^/]+",
