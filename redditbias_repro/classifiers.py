@@ -31,8 +31,8 @@ from .registry import cache_dir
 # %% auto #0
 __all__ = ['VERSION', 'SPLIT_WORDS', 'COLUMNS', 'EMBEDDING_SCALE', 'PENALTY', 'THRESHOLDS', 'PARTS', 'KEPT_FROM', 'TRAINED',
            'CENSOR_WORD', 'UNSAFE', 'NO_DESCRIPTOR', 'Classifier', 'plain_text', 'fit_weights', 'write_weights',
-           'read_weights', 'weighted_classifier', 'held_out_scores', 'load_classifier', 'censor', 'offence_labels',
-           'identity_bias', 'identity_bias_scores', 'classifier_records', 'classifier_note']
+           'read_weights', 'weighted_classifier', 'held_out_scores', 'balance', 'load_classifier', 'censor',
+           'offence_labels', 'identity_bias', 'identity_bias_scores', 'classifier_records', 'classifier_note']
 
 # %% ../nbs/06c_classifiers.ipynb #e2bcc677
 @dataclass(frozen=True)
@@ -291,6 +291,25 @@ def held_out_scores(
     }
 
 # %% ../nbs/06c_classifiers.ipynb #c87b6981
+def balance(
+    comments: pd.DataFrame,  # text, labels
+    offence: Sequence[str],  # labels that are one
+    seed: int = 0,  # of the draw
+) -> pd.DataFrame:  # in the same order
+    "As many comments with an offence as without: from the most frequent label what is too many is left out, by a draw"
+    is_offence = comments["labels"].map(lambda has: bool(set(has) & set(offence)))
+    too_many = int(is_offence.sum() - (~is_offence).sum())
+    side = comments[is_offence] if too_many > 0 else comments[~is_offence]
+    frequent = side[side["labels"] == side["labels"].mode()[0]]
+    if abs(too_many) > len(frequent):
+        raise ValueError(f"{abs(too_many)} comments too many on one side, and {len(frequent)} with its first label")
+    kept = comments.drop(frequent.sample(abs(too_many), random_state=seed).index).reset_index(drop=True)
+    corpus = comments.attrs.get("corpus", {})
+    note = "; ".join(n for n in (corpus.get("note"), "as many offences as not") if n)
+    kept.attrs["corpus"] = {**corpus, "note": note}
+    return kept
+
+# %% ../nbs/06c_classifiers.ipynb #bec62313
 TRAINED = {  # module of `corpora` that reads the comments -> labels that are an offence
     "goemotions": (),
     "davidson": ("hate", "offensive"),
@@ -302,7 +321,8 @@ def _trained(name: str, device: str) -> Classifier:
     from filelock import FileLock
 
     reader = importlib.import_module(f"redditbias_repro.corpora.{name}")
-    train, valid, test = (reader.read_comments(split) for split in ("train", "valid", "test"))
+    read = [reader.read_comments(split) for split in ("train", "valid", "test")]
+    train, valid, test = (balance(c, TRAINED[name]) if TRAINED[name] else c for c in read)
     labels, corpora = list(reader.read_labels()), [c.attrs["corpus"] for c in (train, valid, test)]
     settings = [VERSION, SPLIT_WORDS, COLUMNS, EMBEDDING_SCALE, PENALTY, list(THRESHOLDS), PACKAGED[ENCODER]["sha256"]]
     path = cache_dir() / "classifiers" / f"{name}-{digest([settings, labels, corpora])}.safetensors"

@@ -18,6 +18,7 @@ from redditbias_repro.classifiers import (
     PARTS,
     TRAINED,
     Classifier,
+    balance,
     censor,
     classifier_note,
     classifier_records,
@@ -181,7 +182,7 @@ def test_broken_files(three, tmp_path):
 @pytest.fixture
 def small_corpus(few, encoder, monkeypatch):
     """A corpus of three labels in place of Davidson et al.'s, and a small encoder."""
-    made = comments(hate=ANGRY, offensive=SAD, neither=GLAD)
+    made = comments(hate=ANGRY, offensive=SAD + ["bad bad bad ."] * 2, neither=GLAD + [f"{t} yes ." for t in GLAD])
     read = lambda split: with_corpus(made.copy(), "small", note=split)
     reader = SimpleNamespace(read_comments=read, read_labels=lambda: ("hate", "offensive", "neither"))
     fits = []
@@ -201,7 +202,7 @@ def test_trained_once_and_kept_as_numbers(small_corpus, tmp_path):
     assert len(small_corpus) == 1 and first.about["weights_sha256"] == second.about["weights_sha256"]
     assert first.about["offence"] == ["hate", "offensive"] == offence_labels(second)
     assert (
-        second.about["held_out"]["scores"] == first.about["held_out"]["scores"] and second.about["held_out"]["n"] == 12
+        second.about["held_out"]["scores"] == first.about["held_out"]["scores"] and second.about["held_out"]["n"] == 16
     )
     assert (first.predict(GLAD) == second.predict(GLAD)).all(axis=None)
     kept = [p.suffix for p in (tmp_path / "cache").rglob("*") if p.is_file()]
@@ -218,6 +219,18 @@ def test_a_broken_file_of_the_cache_is_fitted_again(small_corpus, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_classifier("davidson")
+
+
+def test_as_many_offences_as_not():
+    made = with_corpus(comments(rude=["a"] * 7, cruel=["b"], kind=["c"] * 2), "mine", note="made up")
+    kept = balance(made, ("rude", "cruel"))
+    assert kept["labels"].tolist() == [("rude",), ("cruel",), ("kind",), ("kind",)]
+    assert kept.attrs["corpus"]["note"] == "made up; as many offences as not" and kept.attrs["corpus"]["name"] == "mine"
+    few = comments(rude=["a"], kind=["c"] * 3)
+    assert balance(few, ("rude",))["labels"].tolist() == [("rude",), ("kind",)]
+    assert balance(kept, ("rude", "cruel")).equals(kept)
+    with pytest.raises(ValueError, match="3 comments too many on one side, and 2 with its first label"):
+        balance(comments(a=["a"] * 2, b=["b"] * 2, kind=["c"]), ("a", "b"))
 
 
 # --- other kinds ---
@@ -394,7 +407,7 @@ def test_records(small_corpus, tmp_path):
     assert [r["metric"] for r in records] == ["classifier", "classifier_bias"]
     assert all(set(r) == set(FIELDS) and r["model"] == "davidson" for r in records)
     about = records[0]["provenance"]["model"]
-    assert about["encoder"]["name"] == ENCODER and about["trained_on"]["n"] == 12 and len(about["weights_sha256"]) == 64
+    assert about["encoder"]["name"] == ENCODER and about["trained_on"]["n"] == 16 and len(about["weights_sha256"]) == 64
     for record in records:
         path = write_record(record, tmp_path / "results")
         assert json.loads(path.read_text())["values"] == record["values"]
@@ -405,7 +418,7 @@ def test_records(small_corpus, tmp_path):
 def test_note(small_corpus):
     classifier = load_classifier("davidson")
     note = classifier_note(classifier, identity_bias_scores(classifier, PROMPTS))
-    assert "davidson (3 labels, weights" in note and "12 held-out comments" in note and "offensive (" in note
+    assert "davidson (3 labels, weights" in note and "16 held-out comments" in note and "offensive (" in note
     assert "not measured on held-out comments" in classifier_note(hates_cats())
 
 
