@@ -504,7 +504,7 @@ def test_toml_of_nothing(capsys):
         (
             ["retrieve", "RC.ndjson", "--out", "c.parquet"],
             "redditbias_repro.retrieval.retrieve",
-            "the same call goes on with the file or query",
+            "the same call goes on from there",
         ),
         (["fetch"], "redditbias_repro.registry.fetch", "the same call goes on where it stopped"),
         (["report"], "redditbias_repro.reports.lmb_report", "nothing was changed"),
