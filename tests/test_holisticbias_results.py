@@ -1,7 +1,6 @@
 """HolisticBias' likelihood tables, statements, notebook and command line."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -124,7 +123,7 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, tmp
     assert {r["n"] for r in records} == {8 * 30 * 2, 20 * 30 * 2}
     table = pd.read_csv(tmp_path / "figures" / "likelihood.csv")
     assert table["axis"].tolist()[-1] == "all" and len(table) == 3
-    assert (tmp_path / "figures" / f"perplexity-by-axis-{Path(model_folder).name}.png").is_file()
+    assert len(list((tmp_path / "figures").glob("perplexity-by-axis-*.png"))) == 1
 
 
 def test_prompts_from_a_shell(tmp_path, capsys):
