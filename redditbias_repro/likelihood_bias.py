@@ -387,7 +387,7 @@ def measure_likelihood_bias(
         scored.append(score_prompts(net, tokenizer, some, reading, out=place, **options))
         stats.append(scored[-1].attrs["stats"])
     attrs, scored = scored[0].attrs, pd.concat(scored, ignore_index=True)
-    params = {"reading": reading, "templates": None if templates is None else int(rows["template"].nunique())}
+    params = {"reading": reading, "n_templates": None if templates is None else int(rows["template"].nunique())}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
     for made in likelihood_measurements(scored, rounds, seed):
         made["params"] |= params
@@ -401,7 +401,7 @@ def measure_likelihood_bias(
 def likelihood_shares(
     records: pd.DataFrame,  # rows of one model: bias_type, and the values of `measure_likelihood_bias`
 ) -> pd.DataFrame:  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high; shares in percent
-    "Likelihood Bias by axis, the largest first, and as `all` that of all tests together"
+    "Likelihood Bias by axis, the largest first, and as `all` that of all tests together, without null_high"
     rows = []
     for r in records[records["bias_type"] != "all"].itertuples():
         if r.tests:
@@ -413,5 +413,5 @@ def likelihood_shares(
     table = pd.DataFrame(rows, columns=columns).sort_values("share", ascending=False, ignore_index=True)
     if len(table) > 1:
         mean = np.average(table[columns[3:]], axis=0, weights=table["tests"])
-        table.loc[len(table)] = ["all", table["descriptors"].sum(), table["tests"].sum(), *mean]
+        table.loc[len(table)] = ["all", table["descriptors"].sum(), table["tests"].sum(), *mean[:-1], np.nan]
     return table

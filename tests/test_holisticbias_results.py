@@ -43,8 +43,9 @@ def simulated(tmp_path_factory):
 def test_tables_of_records(simulated):
     records = paper.likelihood_records(simulated)
     table = paper.likelihood_table(records).set_index("axis")
-    assert len(table) == 14 and table.loc["nationality", "share"] < 15 < 60 < table.loc["ability", "share"]
-    weights = table.drop("all")
+    assert len(table) == 15 and table.loc["nationality", "share"] < 15 < 60 < table.loc["ability", "share"]
+    weights = table.drop(["all", "mean"])
+    assert np.isclose(table.loc["mean", "share"], weights["share"].mean()) and table.loc["mean", "BB3-3B"] == 77
     assert np.isclose(table.loc["all", "share"], np.average(weights["share"], weights=weights["tests"]))
     assert table.loc["ability", "BB3-3B"] == 81
     templates = paper.template_table(records).set_index("template")
@@ -90,6 +91,21 @@ def test_figures_and_files(simulated, tmp_path):
     assert {"likelihood.md", "statements.csv", "perplexity-by-axis-made-up.svg"} <= written
 
 
+def test_other_prompts_stand_beside(simulated, tmp_path):
+    records = paper.likelihood_records(simulated)
+    assert paper.beside(records, simulated) == {}
+    for path in simulated.rglob("*.json"):
+        record = json.loads(path.read_text())
+        record["params"]["n_templates"] = 5
+        for corpus in ("holisticbias-v1.0", "holisticbias-v1.1"):
+            write_record({**record, "corpus": corpus}, tmp_path)
+    others = paper.beside(paper.likelihood_records(tmp_path), tmp_path)
+    assert list(others) == ["v1.1"]
+    tables, captions = paper.make_tables(records, others), paper.read_captions(records, others)
+    assert {"likelihood-v1.1", "templates-v1.1"} <= set(tables) and set(tables) <= set(captions)
+    assert "HolisticBias v1.1 (5 templates)" in captions["likelihood-v1.1"]
+
+
 def test_nothing_was_measured(tmp_path):
     records = paper.likelihood_records(tmp_path)
     tables = paper.make_tables(records)
@@ -122,7 +138,7 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, tmp
     assert {r["bias_type"] for r in records} == {"nonce", "nationality"}
     assert {r["n"] for r in records} == {8 * 30 * 2, 20 * 30 * 2}
     table = pd.read_csv(tmp_path / "figures" / "likelihood.csv")
-    assert table["axis"].tolist()[-1] == "all" and len(table) == 3
+    assert table["axis"].tolist()[-2:] == ["mean", "all"] and len(table) == 4
     assert len(list((tmp_path / "figures").glob("perplexity-by-axis-*.png"))) == 1
 
 

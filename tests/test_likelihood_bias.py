@@ -381,7 +381,7 @@ def test_a_model_is_measured_axis_by_axis(tiny, tokenizer, own, tmp_path):
         one[0]["values"] == records[0]["values"] and one[0]["provenance"]["scoring"]["sentences"] == 0
     )  # gone on from
     love = measure_likelihood_bias((tiny, tokenizer), own, templates=[LOVE, HATE], out=tmp_path / "few", rounds=2)
-    assert [r["params"]["templates"] for r in love] == [2, 2, 2]
+    assert [r["params"]["n_templates"] for r in love] == [2, 2, 2]
 
 
 def test_the_cache_tells_models_and_readings_apart(tiny, tokenizer, own, tmp_path, monkeypatch):

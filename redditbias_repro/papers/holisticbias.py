@@ -31,7 +31,7 @@ __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'CHECK
            'read_entries', 'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens',
            'inconsistencies', 'between_axes', 'likelihood_records', 'likelihood_table', 'template_table',
            'descriptor_medians', 'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares',
-           'check_statements', 'make_tables', 'read_captions', 'save_all']
+           'check_statements', 'beside', 'make_tables', 'read_captions', 'save_all']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -368,7 +368,7 @@ def likelihood_records(
     found = read_records(folder, paper="holisticbias", metric="likelihood_bias")
     if not len(found):
         return found
-    found = found.reindex(columns=[*found.columns, *{"reading", "templates", "tests"} - set(found.columns)])
+    found = found.reindex(columns=[*found.columns, *{"reading", "n_templates", "tests"} - set(found.columns)])
     found = found[(found["method"] == "baseline") & (found["reading"] == reading) & (found["corpus"] == corpus)]
     name = model if model is not None else next(iter(found["model"]), None)
     return found[found["model"] == name].sort_values("bias_type", ignore_index=True)
@@ -384,10 +384,18 @@ def likelihood_table(
 ) -> (
     pd.DataFrame
 ):  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high, then other models' shares
-    "Likelihood Bias by axis and of all, in percent (Smith et al., EMNLP 2022, §3.1); the largest first"
+    """Likelihood Bias by axis, in percent (Smith et al., EMNLP 2022, §3.1); the largest first.
+
+    `mean`: of the axes, as others' averages are; `all`: of all tests together."""
     table = likelihood_shares(records)
+    axes = table[table["axis"] != "all"]
+    if len(axes) > 1:
+        mean = axes[["share", "share_adjusted", "effect", "null"]].mean()
+        mean["axis"] = "mean"
+        table = pd.concat([axes, pd.DataFrame([mean]), table[table["axis"] == "all"]], ignore_index=True)
+        table = table.astype({"descriptors": "Int64", "tests": "Int64"})
     others = read_printed("published").pivot(index="axis", columns="model", values="percent_significant")
-    return table.merge(others.rename(index={"average": "all"}), left_on="axis", right_index=True, how="left")
+    return table.merge(others.rename(index={"average": "mean"}), left_on="axis", right_index=True, how="left")
 
 
 def template_table(
@@ -529,7 +537,7 @@ def _above(values: np.ndarray, what: str, form: str = "{:+.1%}") -> tuple[str, s
 
 def _all_differ(records) -> tuple[str, str]:
     "Is each axis above what chance gives?"
-    table = likelihood_table(records).query("axis != 'all'")
+    table = likelihood_table(records).query("axis not in ('all', 'mean')")
     above = table["share"] > table["null_high"]
     span = f"{table['share'].min():.0f} to {table['share'].max():.0f} % of pairs, chance {table['null'].mean():.1f} %"
     return "holds" if above.all() else "does not hold", f"{above.sum()} of {len(table)} axes are above chance: {span}"
@@ -688,8 +696,23 @@ def check_statements(
     return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
 
 # %% ../../nbs/12_holisticbias.ipynb #674da2c4
+def beside(
+    records: pd.DataFrame,  # from `likelihood_records`
+    folder: Path | None = None,  # of the records
+) -> dict[str, pd.DataFrame]:  # by the version of the prompts
+    "Records of the same model and reading on other prompts of the paper"
+    if not len(records):
+        return {}
+    r = records.iloc[0]
+    every = read_records(folder, paper="holisticbias", metric="likelihood_bias", model=r["model"])
+    others = sorted(set(every["corpus"]) - {r["corpus"]})
+    found = {c: likelihood_records(folder, r["model"], r["reading"], c) for c in others}
+    return {c.removeprefix("holisticbias-"): own for c, own in found.items() if len(own)}
+
+
 def make_tables(
     records: pd.DataFrame,  # from `likelihood_records`
+    others: dict[str, pd.DataFrame] | None = None,  # from `beside`
 ) -> dict[str, pd.DataFrame]:
     "HolisticBias' tables for a model, and what stands beside them, by the names of their files"
     tables = {"counts": compare_counts(), "inconsistencies": inconsistencies(), "statements": check_statements(records)}
@@ -698,20 +721,28 @@ def make_tables(
         tables["love_hate"] = love_hate_table(records)
         if any(LOVE in t for t in _axes(records)["templates"]):
             tables["table3"] = table3(records)
+    for version, own in (others or {}).items():
+        tables |= {f"likelihood-{version}": likelihood_table(own), f"templates-{version}": template_table(own)}
     return {name: table for name, table in tables.items() if len(table)}
 
 
 def read_captions(
     records: pd.DataFrame,  # from `likelihood_records`: whose tables they are for
+    others: dict[str, pd.DataFrame] | None = None,  # from `beside`
 ) -> dict[str, str]:
     "What stands below each table"
     path = files("redditbias_repro") / "resources" / "papers" / "holisticbias.toml"
     about = {"model": "no model", "corpus": "", "reading": ""}
     if len(records):
         r = records.iloc[0]
-        about = {"model": r["model"], "corpus": corpus_title(r["corpus"]), "reading": f'"{r["reading"]}"'}
+        some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
+        corpus = f"{corpus_title(r['corpus'])}{some}"
+        about = {"model": r["model"], "corpus": corpus, "reading": f'"{r["reading"]}"'}
     captions = tomllib.loads(path.read_text(encoding="utf-8"))["captions"]
-    return {name: text.format(**about) for name, text in captions.items()}
+    found = {name: text.format(**about) for name, text in captions.items()}
+    for version, own in (others or {}).items():
+        found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}
+    return found
 
 
 def save_all(
