@@ -100,10 +100,10 @@ def test_other_prompts_stand_beside(simulated, tmp_path):
         for corpus in ("holisticbias-v1.0", "holisticbias-v1.1"):
             write_record({**record, "corpus": corpus}, tmp_path)
     others = paper.beside(paper.likelihood_records(tmp_path), tmp_path)
-    assert list(others) == ["v1.1"]
+    assert list(others) == ["v1_1"]
     tables, captions = paper.make_tables(records, others), paper.read_captions(records, others)
-    assert {"likelihood-v1.1", "templates-v1.1"} <= set(tables) and set(tables) <= set(captions)
-    assert "HolisticBias v1.1 (5 templates)" in captions["likelihood-v1.1"]
+    assert {"likelihood-v1_1", "templates-v1_1"} <= set(tables) and set(tables) <= set(captions)
+    assert "HolisticBias v1.1 (5 templates)" in captions["likelihood-v1_1"]
 
 
 def test_nothing_was_measured(tmp_path):

@@ -179,6 +179,15 @@ WITHOUT_EXAMPLE = {  # and why
     "crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
     "dst.rescore_records": "writes into results/: tests/test_dst.py",
     "crg.rescore_records": "writes into results/: tests/test_crg.py",
+    "scoring.hash_tokenizer": "a hash, of which there is nothing to see",
+    "classifiers.classifier_records": "of a classifier that was fitted, which takes minutes: tests/test_classifiers.py",
+    "generation_bias.style_variances": "a part of `full_gen_bias`, whose example is its own",
+    "generation_bias.noise_variances": "a part of `corrected_gen_bias`, whose example is its own",
+    "generation_bias.descriptor_means": "its rows are shown by `style_changes`: tests/test_generation_bias.py",
+    "generation_bias.label_probability": "a part of `offence_rate`, whose example is its own",
+    "generation_bias.has_phrase": "a part of `phrase_rates`, whose example is its own",
+    "generation_bias.share_change": "a part of `phrase_changes`, whose example is its own",
+    "generation_bias.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 
 

@@ -699,7 +699,7 @@ def check_statements(
 def beside(
     records: pd.DataFrame,  # from `likelihood_records`
     folder: Path | None = None,  # of the records
-) -> dict[str, pd.DataFrame]:  # by the version of the prompts
+) -> dict[str, pd.DataFrame]:  # by the version of the prompts, as names of files have it: v1_1
     "Records of the same model and reading on other prompts of the paper"
     if not len(records):
         return {}
@@ -707,7 +707,7 @@ def beside(
     every = read_records(folder, paper="holisticbias", metric="likelihood_bias", model=r["model"])
     others = sorted(set(every["corpus"]) - {r["corpus"]})
     found = {c: likelihood_records(folder, r["model"], r["reading"], c) for c in others}
-    return {c.removeprefix("holisticbias-"): own for c, own in found.items() if len(own)}
+    return {c.removeprefix("holisticbias-").replace(".", "_"): own for c, own in found.items() if len(own)}
 
 
 def make_tables(
