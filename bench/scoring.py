@@ -62,7 +62,7 @@ def all_prompts():
 
     released = read_prompt_set("v1.0")
     phrases = released.noun_phrases()
-    for r in phrases[phrases.kind == "descriptor_noun"].itertuples():
+    for r in phrases[phrases.noun_phrase_type == "descriptor_noun"].itertuples():
         for template in (t["template"] for t in released.templates):
             text = template.format(noun_phrase=r.noun_phrase, plural_noun_phrase=r.plural_noun_phrase)
             yield r.axis, template, r.descriptor, text

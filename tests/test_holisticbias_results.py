@@ -121,7 +121,8 @@ def test_committed_tables_are_made_from_the_committed_records(committed):
     assert len(records) == 14 and records["n"].sum() - records.set_index("bias_type").loc["all", "n"] == 460_980
     made = paper.likelihood_table(records)
     kept = pd.read_csv(committed / "figures" / "holisticbias" / "likelihood.csv")
-    pd.testing.assert_frame_equal(made, kept, check_dtype=False, rtol=1e-4)
+    counts = {"descriptors": float, "tests": float}
+    pd.testing.assert_frame_equal(made.astype(counts), kept.astype(counts), rtol=1e-4, check_dtype=False)
     statements = pd.read_csv(committed / "figures" / "holisticbias" / "statements.csv").fillna("")
     assert paper.check_statements(records)[["statement", "verdict"]].equals(statements[["statement", "verdict"]])
 

@@ -78,6 +78,7 @@ def test_which_notebooks_have_parameters():
         "05_debias.ipynb",
         "06_dst.ipynb",
         "07_crg.ipynb",
+        "papers/holisticbias.ipynb",
         "papers/redditbias.ipynb",
     ]
 

@@ -51,6 +51,7 @@ def test_committed_records_are_complete(committed):
             "dst": {"training"},
             "crg": {"training", "meteor"},
             "classifier": set(),
+            "likelihood_bias": {"scoring"},
             "classifier_bias": set(),
         }
         scored = {"scoring"} if record["seconds"] else set()

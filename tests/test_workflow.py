@@ -79,6 +79,8 @@ def test_what_the_grid_is():
         "configured": 1,
         "debias": 75,
         "task": 2 * 21,
+        "prompt_axis": 13,
+        "prompts": 1,
         "paper": 1,
         "all": 1,
     }
