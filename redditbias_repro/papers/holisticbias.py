@@ -390,8 +390,7 @@ def likelihood_table(
     table = likelihood_shares(records)
     axes = table[table["axis"] != "all"]
     if len(axes) > 1:
-        mean = axes[["share", "share_adjusted", "effect", "null"]].mean()
-        mean["axis"] = "mean"
+        mean = {"axis": "mean", **axes[["share", "share_adjusted", "effect", "null"]].mean()}
         table = pd.concat([axes, pd.DataFrame([mean]), table[table["axis"] == "all"]], ignore_index=True)
         table = table.astype({"descriptors": "Int64", "tests": "Int64"})
     others = read_printed("published").pivot(index="axis", columns="model", values="percent_significant")
