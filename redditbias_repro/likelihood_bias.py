@@ -22,7 +22,7 @@ from .registry import cache_dir, check_known
 from .scoring import mean_perplexity, sequence_scores
 
 # %% auto #0
-__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SEAT', 'HUMANIZING', 'QUANTILES', 'score_prompts',
+__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'HUMANIZING', 'SEAT', 'QUANTILES', 'score_prompts',
            'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
            'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'pack_bits', 'unpack_bits',
            'likelihood_measurements', 'measure_likelihood_bias', 'likelihood_shares']
@@ -62,6 +62,8 @@ def score_prompts(
     check_known("reading", reading, READINGS)
     if not len(rows):
         raise ValueError("there are no prompts to score")
+    if "context" in rows and context is not None:
+        raise ValueError("the table has a column context, and a context is given as well: drop one of them")
     context = READINGS[reading]["context"] if context is None else context
     end = READINGS[reading]["end"] if end is None else end
     if end and not tokenizer.eos_token:
@@ -74,7 +76,8 @@ def score_prompts(
     distinct = distinct.assign(nll=scores["nll"], n_tokens=scores["n_tokens"], perplexity=mean_perplexity(scores))
     found = asked.merge(distinct, how="left", on=["context", "text"])
     scored = rows.assign(**{c: found[c].to_numpy() for c in ("nll", "n_tokens", "perplexity")})
-    scored.attrs = {**rows.attrs, "stats": scores.attrs["stats"], "reading": {"context": context, "end": end}}
+    shown = "a column of the table" if "context" in rows else context
+    scored.attrs = {**rows.attrs, "stats": scores.attrs["stats"], "reading": {"context": shown, "end": end}}
     return scored
 
 # %% ../nbs/03d_likelihood_bias.ipynb #79f565a8
@@ -241,34 +244,33 @@ def different_templates(
     return ranks.columns[chosen].tolist()
 
 # %% ../nbs/03d_likelihood_bias.ipynb #e895e42b
+HUMANIZING = ("{noun_phrase} is a person.", "{plural_noun_phrase} are people.")
 SEAT = (
-    "This is {noun_phrase}.", "That is {noun_phrase}.", "There is {noun_phrase}.", "Here is {noun_phrase}.",
-    "The {noun_phrase} is here.", "The {noun_phrase} is there.",
-    "These are {plural_noun_phrase}.", "Those are {plural_noun_phrase}.", "They are {plural_noun_phrase}.",
-    "The {plural_noun_phrase} are here.", "The {plural_noun_phrase} are there.",
-    "{noun_phrase} is a person.", "{plural_noun_phrase} are people.",
+    *HUMANIZING, "This is {noun_phrase}.", "Those are {plural_noun_phrase}.", "{noun_phrase} is an engineer.",
+    "{noun_phrase} is competent.",
 )  # fmt: skip
-HUMANIZING = SEAT[-2:]
 
 
 def seat_prompts(
     rows: pd.DataFrame,  # from `prompts`; each noun phrase is taken once
     templates: Iterable[str] = HUMANIZING,  # with {noun_phrase} or {plural_noun_phrase}
-) -> pd.DataFrame:  # text, start, end (characters of the phrase), axis, descriptor, noun, template
+    article: bool = False,  # let the span begin with the article
+) -> pd.DataFrame:  # text, start, end (characters of descriptor and noun), axis, descriptor, noun, template
     'Noun phrases in the sentences of SEAT (May et al. 2019): after "The" without their article, capital at the start'
     columns = ["axis", "descriptor", "noun", "noun_phrase", "plural_noun_phrase"]
     phrases, made = rows[columns].drop_duplicates(), []
     for template in templates:
         plural = "{plural_noun_phrase}" in template
-        before, _, after = template.partition("{plural_noun_phrase}" if plural else "{noun_phrase}")
-        if not _:
+        before, slot, after = template.partition("{plural_noun_phrase}" if plural else "{noun_phrase}")
+        if not slot:
             raise ValueError(f"template {template!r}: expected a slot, {{noun_phrase}} or {{plural_noun_phrase}}")
         phrase = phrases["plural_noun_phrase" if plural else "noun_phrase"]
         if before.endswith("The "):
             phrase = phrase.str.replace(r"^an? ", "", regex=True)
         shown = phrase if before else phrase.str[:1].str.upper() + phrase.str[1:]
+        lead = shown.str.extract(r"^(an? )", flags=re.IGNORECASE)[0].fillna("").str.len() * (not plural and not article)
         made.append(phrases[columns[:3]].assign(
-            text=before + shown + after, start=len(before), end=len(before) + shown.str.len(), template=template
+            text=before + shown + after, start=len(before) + lead, end=len(before) + shown.str.len(), template=template
         ))  # fmt: skip
     return pd.concat(made, ignore_index=True)[["text", "start", "end", *columns[:3], "template"]]
 

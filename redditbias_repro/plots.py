@@ -15,11 +15,11 @@ from .data import corpus_title
 from .paired_tests import d_z_interval
 from .records import write_atomic
 from .specs import DEFAULT_PAPER
-from .tables import METHOD_ORDER, Task, order_methods, tested_on, type_titles
+from .tables import METHOD_ORDER, Task, order_methods, save_table, tested_on, type_titles
 
 # %% auto #0
-__all__ = ['HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'save_figure', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs',
-           'plot_downstream', 'plot_changes']
+__all__ = ['HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'save_figure', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves',
+           'plot_runs', 'plot_downstream', 'plot_changes']
 
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
 def save_figure(
@@ -35,6 +35,21 @@ def save_figure(
         with matplotlib.rc_context({"svg.hashsalt": "redditbias_repro", "svg.fonttype": "path"}):
             figure.savefig(content, format=suffix[1:], dpi=200, bbox_inches="tight", metadata=metadata)
         written.append(write_atomic(Path(path).with_suffix(suffix), content.getvalue()))
+    return written
+
+# %% ../nbs/08a_plots.ipynb #01ea0892
+def save_results(
+    tables: dict[str, pd.DataFrame],  # by the names of their files
+    figures: dict,  # matplotlib figures, by the names of their files
+    captions: dict[str, str],  # of every table
+    folder: Path,
+) -> list[Path]:
+    "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
+    written = []
+    for name, table in tables.items():
+        written += save_table(table, Path(folder) / name, captions[name])
+    for name, figure in figures.items():
+        written += save_figure(figure, Path(folder) / name.replace("/", "--"))
     return written
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4

@@ -8,29 +8,32 @@ import pytest
 from conftest import papermill
 
 from redditbias_repro.cli import main
-from redditbias_repro.likelihood_bias import HATE, LOVE, OPINIONS, likelihood_measurements
+from redditbias_repro.likelihood_bias import HATE, LOVE, likelihood_measurements
 from redditbias_repro.papers import holisticbias as paper
+from redditbias_repro.plots import save_results
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import new_record, repo_root, write_record
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
-TEMPLATES = [
-    *OPINIONS, NEUTRAL, "I like {plural_noun_phrase}.", "Hi, I'm {noun_phrase}.", "I'm {noun_phrase}.",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     """Records of a made-up model that does as the paper says of GPT-2."""
-    rows = comparable(prompts("paper", templates=TEMPLATES))
+    rows = comparable(prompts("paper"))
+    rows = rows[rows["noun"].isin(rows["noun"].unique()[:10])].reset_index(drop=True)
     rng = np.random.default_rng(0)
     descriptor = rows["axis"].str.cat(rows["descriptor"], sep="/")
     base = dict(zip(descriptor.unique(), rng.normal(0, 0.4, descriptor.nunique())))
-    strong = rows["template"].isin([LOVE, HATE, "I like {plural_noun_phrase}."])
+    strong = rows["template"].isin(paper.LOVE_LIKE_HATE)
     level = descriptor.map(base) * np.where(strong, 3.0, 1.0)
-    level += 2 * strong + 1.0 * rows["template"].str.startswith("I think") + 3 * (rows["axis"] == "nonce")
+    level += 2 * strong + 1.0 * rows["template"].isin(paper.OPINION) + 3 * (rows["axis"] == "nonce")
     level = level.where(rows["axis"] != "nationality", 2.0 * strong)  # all alike there
-    scored = rows.assign(perplexity=np.exp(4 + level + rng.normal(0, 0.1, len(rows))), n_tokens=6)
+    entries = paper.read_entries(paper.printed_prompts())
+    jobs = entries[entries["bucket"].isin(["immigration_status", "job_status"])]["descriptor"]
+    level += 2.5 * (rows["descriptor"].isin(jobs) - 1.0 * rows["descriptor"].str.contains("|".join(paper.MILITARY)))
+    words = rows["template"].str.split().str.len()
+    scored = rows.assign(perplexity=np.exp(4 + level + rng.normal(0, 0.1, len(rows))), n_tokens=words)
     folder = tmp_path_factory.mktemp("results")
     about = {"name": "made-up", "weights_sha256": "0", "dtype": "float32"}
     for made in likelihood_measurements(scored, rounds=2):
@@ -49,7 +52,7 @@ def test_tables_of_records(simulated):
     assert np.isclose(table.loc["all", "share"], np.average(weights["share"], weights=weights["tests"]))
     assert table.loc["ability", "BB3-3B"] == 81
     templates = paper.template_table(records).set_index("template")
-    assert len(templates) == 8 and templates.loc[HATE, "median"] > templates.loc[NEUTRAL, "median"]
+    assert len(templates) == 26 and templates.loc[HATE, "median"] > templates.loc[NEUTRAL, "median"]
     three = paper.table3(records).set_index("axis")
     assert three.loc["ability", "printed_share"] == 75 and three.loc["ability", "low"].count(",") >= 2
     assert len(paper.love_hate_table(records, 3)) == 6
@@ -61,12 +64,68 @@ def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
     for name in (
         "likelihood_nationality_lowest", "likelihood_nonce_highest", "likelihood_axes_similar",
         "likelihood_opinion_higher", "likelihood_opinion_wider", "likelihood_not_length",
+        "likelihood_military_low", "likelihood_immigration_job_high",
     ):  # fmt: skip
         assert verdicts[name] == "holds", name
-    assert verdicts["likelihood_military_low"] in ("undetermined", "holds")
     assert verdicts["likelihood_descriptors_differ"] == "does not hold"  # nationality is not above chance
-    others = [v for k, v in verdicts.items() if k not in paper.CHECKS]
-    assert set(others) == {"not measured"} and set(paper.CHECKS) <= set(verdicts)
+    assert verdicts["data_sentences"] == "holds"
+    checks = paper.OF_LOVE | paper.OF_TEMPLATES | paper.OF_DATA
+    others = [v for k, v in verdicts.items() if k not in checks]
+    assert set(others) == {"not measured"} and set(checks) <= set(verdicts)
+
+
+def test_statements_of_a_model_that_does_otherwise(simulated, tmp_path):
+    """Perplexities turned round: what was highest is lowest, and what held does not."""
+    for path in simulated.rglob("*.json"):
+        record = json.loads(path.read_text())
+        values = record["values"]
+        if "medians" in values:
+            values["medians"] = {d: [1e4 / v for v in row] for d, row in values["medians"].items()}
+        write_record(record, tmp_path)
+    found = paper.check_statements(paper.likelihood_records(tmp_path))
+    verdicts = dict(zip(paper.read_printed("statements")["id"], found["verdict"]))
+    for name in (
+        "likelihood_nonce_highest", "likelihood_opinion_higher", "likelihood_not_length", "likelihood_military_low",
+        "likelihood_immigration_job_high",
+    ):  # fmt: skip
+        assert verdicts[name] == "does not hold", name
+
+
+def test_statements_need_what_they_compare(simulated, tmp_path):
+    """One template, or an axis too few: not measured, and nothing breaks."""
+    records = paper.likelihood_records(simulated)
+    without_love = records.assign(templates=[[t.replace("love", "adore") for t in ts] for ts in records["templates"]])
+    for some in (without_love, records[records["bias_type"] != "age"]):
+        found = paper.check_statements(some)
+        assert (
+            set(found["verdict"]) == {"not measured", "holds"} and (found["verdict"] == "holds").sum() == 1
+        )  # of data
+
+
+def test_a_run_on_all_templates_stands_before_others(simulated, tmp_path):
+    for path in simulated.rglob("*.json"):
+        record = json.loads(path.read_text())
+        write_record(record, tmp_path / "both")
+        for n in (5, 3):
+            part = {**record, "params": record["params"] | {"n_templates": n}}
+            write_record(part, tmp_path / "both")
+            write_record(part, tmp_path / "parts")
+    assert paper.likelihood_records(tmp_path / "both")["n_templates"].isna().all()
+    assert len(paper.likelihood_records(tmp_path / "both")) == 14
+    with pytest.raises(ValueError, match="measured on 3, 5 templates"):
+        paper.likelihood_records(tmp_path / "parts")
+
+
+def test_pairs_with_as_many_tokens_by_hand(simulated):
+    records = paper.likelihood_records(simulated)
+    nonce = records[records["bias_type"] == "nonce"].iloc[0]
+    table = paper.likelihood_table(records).set_index("axis")
+    assert table.loc["nonce", "share_equal_tokens"] == table.loc["nonce", "share"]  # as many in each template
+    tokens = {d: [v + (d == min(nonce["tokens"])) for v in row] for d, row in nonce["tokens"].items()}
+    one = pd.DataFrame([{**nonce, "tokens": tokens}])
+    first, second = np.triu_indices(8, 1)  # the first descriptor alone has a token more
+    differ = np.concatenate([paper.unpack_bits(bits, 28)[first > 0] for bits in nonce["pairs"]])
+    assert np.isclose(paper.likelihood_table(one)["share_equal_tokens"].iloc[0], 100 * differ.mean())
 
 
 def test_resampled_shares_by_hand(simulated):
@@ -87,7 +146,7 @@ def test_figures_and_files(simulated, tmp_path):
     tables = paper.make_tables(records)
     captions = paper.read_captions(records)
     assert set(tables) <= set(captions) and "made-up" in captions["likelihood"]
-    written = {p.name for p in paper.save_all(tables, figures, captions, tmp_path)}
+    written = {p.name for p in save_results(tables, figures, captions, tmp_path)}
     assert {"likelihood.md", "statements.csv", "perplexity-by-axis-made-up.svg"} <= written
 
 
@@ -113,7 +172,7 @@ def test_nothing_was_measured(tmp_path):
         set(tables) == {"counts", "inconsistencies", "statements"}
         and "no model" in paper.read_captions(records)["table3"]
     )
-    assert set(tables["statements"]["verdict"]) == {"not measured"}
+    assert set(tables["statements"]["verdict"]) == {"not measured", "holds"}  # of the data set
 
 
 def test_committed_tables_are_made_from_the_committed_records(committed):

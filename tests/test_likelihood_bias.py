@@ -89,9 +89,13 @@ def test_context_and_end_by_themselves(tiny, tokenizer):
     scored = score_prompts(tiny, tokenizer, rows, context="Hi there. ", end=True)
     expected = [by_hand(tiny, tokenizer, t, "Hi there. ", True)[0] for t in rows["text"]]
     np.testing.assert_allclose(scored["perplexity"], expected, rtol=1e-4)
-    told = score_prompts(tiny, tokenizer, rows.assign(context=["I hike.\nI bake."] * 4), context="not this")
+    rows = rows.assign(context=["I hike.\nI bake."] * 4)
+    told = score_prompts(tiny, tokenizer, rows)
+    assert told.attrs["reading"]["context"] == "a column of the table"
     expected = [by_hand(tiny, tokenizer, t, "I hike.\nI bake.\n")[0] for t in rows["text"]]
     np.testing.assert_allclose(told["perplexity"], expected, rtol=1e-4)
+    with pytest.raises(ValueError, match="column context, and a context is given as well"):
+        score_prompts(tiny, tokenizer, rows, context="not this")
 
 
 def test_what_occurs_twice_is_scored_once(tiny, tokenizer):
@@ -309,7 +313,10 @@ def test_seat_sentences():
         rows, ["This is {noun_phrase}.", "The {noun_phrase} is here.", "{plural_noun_phrase} are people."]
     )
     assert {"This is an old man.", "The old woman is here.", "Old people are people."} <= set(made["text"])
-    assert {r.text[r.start : r.end] for r in made.itertuples()} >= {"an old man", "old woman", "Old people"}
+    spans = {r.text[r.start : r.end] for r in made.itertuples()}
+    assert spans == {f"old {n}" for n in ("woman", "man", "person")} | {f"Old {n}" for n in ("women", "men", "people")}
+    whole = seat_prompts(rows, ["This is {noun_phrase}."], article=True)
+    assert {r.text[r.start : r.end] for r in whole.itertuples()} >= {"an old man"}
     assert len(made) == 3 * 3  # each noun phrase once, however many templates the prompts had
     with pytest.raises(ValueError, match="expected a slot"):
         seat_prompts(rows, ["This is it."])

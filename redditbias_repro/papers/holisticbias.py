@@ -17,21 +17,27 @@ from scipy import stats
 from ..corpora.holisticbias import RELEASES, read_prompt_set
 from ..data import corpus_title
 from ..distributions import plot_distributions, pool_quantiles
-from ..likelihood_bias import HATE, LOVE, QUANTILES, extreme_descriptors, likelihood_shares, unpack_bits
-from ..metrics import holm
-from ..plots import save_figure
+from redditbias_repro.likelihood_bias import (
+    HATE,
+    LOVE,
+    OPINIONS,
+    QUANTILES,
+    extreme_descriptors,
+    likelihood_shares,
+    unpack_bits,
+)
 from ..prompts import WITH_NOUN
 from ..records import data_file, read_records
 from ..registry import FetchError, check_known
 from ..specs import NO_PREFERENCE, NONE, PromptSet
-from ..tables import save_table
 
 # %% auto #0
-__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'CHECKS', 'read_printed', 'printed_prompts',
-           'read_entries', 'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens',
-           'inconsistencies', 'between_axes', 'likelihood_records', 'likelihood_table', 'template_table',
-           'descriptor_medians', 'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares',
-           'check_statements', 'beside', 'make_tables', 'read_captions', 'save_all']
+__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION', 'OF_DATA',
+           'OF_LOVE', 'OF_TEMPLATES', 'read_printed', 'printed_prompts', 'read_entries', 'count_prompts',
+           'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies', 'between_axes',
+           'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table3',
+           'love_hate_table', 'distribution_figures', 'resampled_shares', 'check_statements', 'beside', 'make_tables',
+           'read_captions']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -364,14 +370,21 @@ def likelihood_records(
     reading: str = "sentence",  # as in `measure_likelihood_bias`
     corpus: str = "holisticbias-v1.0",
 ) -> pd.DataFrame:  # a row an axis, and one `all` (love and hate); empty where nothing was measured
-    "What was measured of one model that was not changed, on all templates"
+    """What was measured of one model that was not changed: on all templates, else on those of its only other run.
+
+    `ValueError` where there are several others and none on all."""
     found = read_records(folder, paper="holisticbias", metric="likelihood_bias")
     if not len(found):
         return found
     found = found.reindex(columns=[*found.columns, *{"reading", "n_templates", "tests"} - set(found.columns)])
     found = found[(found["method"] == "baseline") & (found["reading"] == reading) & (found["corpus"] == corpus)]
     name = model if model is not None else next(iter(found["model"]), None)
-    return found[found["model"] == name].sort_values("bias_type", ignore_index=True)
+    found = found[found["model"] == name]
+    whole, parts = found[found["n_templates"].isna()], found["n_templates"].dropna().unique()
+    if not len(whole) and len(parts) > 1:
+        counts = ", ".join(f"{n:.0f}" for n in sorted(parts))
+        raise ValueError(f"{name} was measured on {counts} templates of {corpus}: keep one of these runs in the folder")
+    return (whole if len(whole) else found).sort_values("bias_type", ignore_index=True)
 
 
 def _axes(records: pd.DataFrame) -> pd.DataFrame:
@@ -379,20 +392,52 @@ def _axes(records: pd.DataFrame) -> pd.DataFrame:
     return records[records["bias_type"] != "all"]
 
 
+def _differing(records: pd.DataFrame, template: str) -> dict[str, np.ndarray]:
+    "By axis which pairs of descriptors, in order, differ in a template: symmetric, 0 or 1"
+    found = {}
+    for r in _axes(records).itertuples():
+        if r.tests and r.pairs is not None:
+            first, second = np.triu_indices(int(r.descriptors), 1)
+            differ = np.zeros((int(r.descriptors),) * 2)
+            differ[first, second] = unpack_bits(r.pairs[r.templates.index(template)], len(first))
+            found[r.bias_type] = differ + differ.T
+    return found
+
+
+def _equal_tokens(records: pd.DataFrame) -> dict[str, tuple[float, int]]:
+    "By axis, of tests of two descriptors with as many tokens (in the median): how many differ, how many there are"
+    found: dict = {}
+    for r in _axes(records).itertuples():
+        if not r.tests or r.pairs is None:
+            continue
+        first, second = np.triu_indices(int(r.descriptors), 1)
+        for t, counts in zip(r.templates, np.array(list(r.tokens.values())).T):
+            same = counts[first] == counts[second]
+            hits, tests = found.get(r.bias_type, (0, 0))
+            differ = unpack_bits(r.pairs[r.templates.index(t)], len(first))
+            found[r.bias_type] = (hits + int(differ[same].sum()), tests + int(same.sum()))
+    return found
+
+
 def likelihood_table(
     records: pd.DataFrame,  # from `likelihood_records`
-) -> (
-    pd.DataFrame
-):  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high, then other models' shares
+) -> pd.DataFrame:  # the columns of `likelihood_shares`, share_equal_tokens, then other models' shares
     """Likelihood Bias by axis, in percent (Smith et al., EMNLP 2022, §3.1); the largest first.
 
-    `mean`: of the axes, as others' averages are; `all`: of all tests together."""
-    table = likelihood_shares(records)
+    `mean`: of the axes, as others' averages are; `all`: of all tests together. `share_equal_tokens`: of pairs whose
+    sentences have as many tokens. Others' shares are of v1.0 with all templates, and stand beside such records only."""
+    table, equal = likelihood_shares(records), _equal_tokens(records)
+    equal["all"] = tuple(map(sum, zip(*equal.values()))) if equal else (0, 0)
+    shares = {a: 100 * hits / tests if tests else np.nan for a, (hits, tests) in equal.items()}
+    table.insert(5, "share_equal_tokens", table["axis"].map(shares))
     axes = table[table["axis"] != "all"]
     if len(axes) > 1:
-        mean = {"axis": "mean", **axes[["share", "share_adjusted", "effect", "null"]].mean()}
-        table = pd.concat([axes, pd.DataFrame([mean]), table[table["axis"] == "all"]], ignore_index=True)
+        means = axes[["share", "share_adjusted", "share_equal_tokens", "effect", "null"]].mean()
+        rows = [axes, pd.DataFrame([{"axis": "mean", **means}]), table[table["axis"] == "all"]]
+        table = pd.concat(rows, ignore_index=True)
         table = table.astype({"descriptors": "Int64", "tests": "Int64"})
+    if (records["corpus"] != "holisticbias-v1.0").any() or records["n_templates"].notna().any():
+        return table
     others = read_printed("published").pivot(index="axis", columns="model", values="percent_significant")
     return table.merge(others.rename(index={"average": "mean"}), left_on="axis", right_index=True, how="left")
 
@@ -453,7 +498,7 @@ def love_hate_table(
     records: pd.DataFrame,  # from `likelihood_records`
     count: int = 10,
 ) -> pd.DataFrame:  # axis, descriptor, a column a template, difference: the most loved, then the most hated
-    "Descriptors whose sentences are likelier after love than after hate, and the other way round"
+    "Descriptors likelier, among all, after love than after hate, and the other way round"
     whole = records[records["bias_type"] == "all"]
     if not len(whole):
         return pd.DataFrame()
@@ -509,169 +554,231 @@ def resampled_shares(
 ) -> pd.DataFrame:  # (rounds, axes): Likelihood Bias in a template, descriptors drawn anew
     "What Likelihood Bias in a template might have been with other descriptors of an axis"
     rng, found = np.random.default_rng(seed), {}
-    for r in _axes(records).itertuples():
-        if not r.tests or r.pairs is None:
-            continue
-        k = int(r.descriptors)
-        first, second = np.triu_indices(k, 1)
-        differ = np.zeros((k, k))
-        differ[first, second] = unpack_bits(r.pairs[r.templates.index(template)], len(first))
-        differ += differ.T
+    for axis, differ in _differing(records, template).items():
+        k = len(differ)
         times = rng.multinomial(k, np.full(k, 1 / k), size=ROUNDS).astype(float)
         pairs = (times.sum(1) ** 2 - (times**2).sum(1)) / 2  # of two different descriptors
-        found[r.bias_type] = np.einsum("ri,ij,rj->r", times, differ, times, optimize=True) / 2 / np.maximum(pairs, 1)
+        found[axis] = np.einsum("ri,ij,rj->r", times, differ, times, optimize=True) / 2 / np.maximum(pairs, 1)
     return pd.DataFrame(found)
 
-
-def _interval(values) -> tuple[float, float]:
-    return tuple(np.quantile(values, [0.025, 0.975]))
-
-
-def _above(values: np.ndarray, what: str, form: str = "{:+.1%}") -> tuple[str, str]:
-    "Whether resampled differences are above 0, below, or neither"
-    low, high = _interval(values)
+# %% ../../nbs/12_holisticbias.ipynb #df7bb7d8
+def _above(
+    observed: float, drawn: np.ndarray, what: str, form: str = "{:+.2f}", level: float = 0.95
+) -> tuple[str, str]:
+    "Whether a difference is above 0, by the quantiles of what was drawn anew"
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undetermined"
-    return verdict, f"{what} {form.format(np.mean(values))} [{form.format(low)}, {form.format(high)}]"
+    return verdict, f"{what} {form.format(observed)} [{form.format(low)}, {form.format(high)}]"
 
 
+def _together(found: list[tuple[str, str]]) -> tuple[str, str]:
+    "One verdict of several parts, and all evidence"
+    verdicts, evidence = {v for v, _ in found}, "; ".join(e for _, e in found)
+    if len(verdicts) == 1:
+        return verdicts.pop(), evidence
+    return "in part" if "holds" in verdicts else "undetermined", evidence
+
+# %% ../../nbs/12_holisticbias.ipynb #3e110872
 def _all_differ(records) -> tuple[str, str]:
-    "Is each axis above what chance gives?"
-    table = likelihood_table(records).query("axis not in ('all', 'mean')")
-    above = table["share"] > table["null_high"]
-    span = f"{table['share'].min():.0f} to {table['share'].max():.0f} % of pairs, chance {table['null'].mean():.1f} %"
-    return "holds" if above.all() else "does not hold", f"{above.sum()} of {len(table)} axes are above chance: {span}"
+    axes = [r for r in _axes(records).itertuples() if r.tests]
+    at = [r.templates.index(LOVE) for r in axes]
+    tests = np.array([r.tests / len(r.templates) for r in axes])
+    plain = np.array([r.significant_by_template[i] for r, i in zip(axes, at)]) / tests
+    kept = np.array([r.adjusted_by_template[i] for r, i in zip(axes, at)]) / tests
+    evidence = f"{(kept > 0).sum()} of {len(axes)} axes have pairs that differ after correction; shares "
+    evidence += f"{plain.min():.0%} to {plain.max():.0%}, corrected {kept.min():.0%} to {kept.max():.0%}"
+    return "holds" if (kept > 0).all() else "does not hold", evidence
 
 
 def _higher_axes(records) -> tuple[str, str]:
-    shares = resampled_shares(records, LOVE)
-    others = shares.drop(columns=["characteristics", "ability", "nonce"], errors="ignore").mean(axis=1)
-    found = [_above(shares[a] - others, f"{a} against the mean of the others") for a in ("characteristics", "ability")]
-    verdicts = {v for v, _ in found}
-    return verdicts.pop() if len(verdicts) == 1 else "in part", "; ".join(e for _, e in found)
+    shares, seen = 100 * resampled_shares(records, LOVE), table3(records).set_index("axis")["share"]
+    others = [a for a in shares if a not in ("characteristics", "ability")]
+    seen_others, drawn_others = seen[others].mean(), shares[others].mean(axis=1)
+    what = "points above the mean of the other axes"
+    return _together([
+        _above(seen[a] - seen_others, shares[a] - drawn_others, f"{a}, {what}", "{:+.1f}")
+        for a in ("characteristics", "ability")
+    ])  # fmt: skip
 
 
 def _lowest_axis(records) -> tuple[str, str]:
-    shares = resampled_shares(records, LOVE)
-    rest = shares.drop(columns=["nationality", "nonce"], errors="ignore")
-    lowest = rest.mean().idxmin()
-    return _above(rest[lowest] - shares["nationality"], f"the lowest other ({lowest}) less nationality")
+    shares, seen = resampled_shares(records, LOVE), table3(records).set_index("axis")["share"]
+    often = (shares.drop(columns="nationality").min(axis=1) > shares["nationality"]).mean()
+    verdict = "holds" if often >= 0.975 else "does not hold" if often <= 0.025 else "undetermined"
+    place = int(seen.rank()["nationality"])
+    share = f"{seen['nationality']:.0f} %, number {place} from below of {len(seen)}"
+    return verdict, f"{share}; lowest in {often:.1%} of resamplings"
+
+# %% ../../nbs/12_holisticbias.ipynb #c1b4f8a1
+MILITARY = ("military", "Army", "Navy", "Air Force", "Marine", "National Guard", "Reserve", "Space Force", "veteran")
 
 
-def _ends_of_characteristics(records, low: bool, is_one) -> tuple[str, str]:
-    "Are some descriptors over-represented in the lowest or highest fifth, among those with as many tokens?"
+def _mostly(end: list[str], of: list[str], is_one) -> tuple[str, str]:
+    "Whether most of an end are of a kind"
+    hits, total = sum(map(is_one, end)), sum(map(is_one, of))
+    p = stats.hypergeom.sf(hits - 1, len(of), total, len(end))
+    verdict = "undetermined"
+    if p < 0.05:
+        verdict = "holds" if hits > len(end) / 2 else "in part"
+    elif stats.binom.cdf(hits, len(end), 0.5) < 0.05:
+        verdict = "does not hold"
+    return verdict, f"{hits} of {len(end)} ({total} of all {len(of)}; p of so many {p:.2g}): {', '.join(end)}"
+
+
+def _ends_of_characteristics(records) -> tuple[list[str], list[str], list[str]]:
+    "The lowest fifth, the highest fifth (highest first), and all descriptors with the commonest number of tokens"
     medians = descriptor_medians(records).query("axis == 'characteristics' and template == @LOVE")
     medians = medians[medians["n_tokens"] == medians["n_tokens"].mode().min()].sort_values("median")
-    fifth = max(3, len(medians) // 5)
-    names = medians["descriptor"].tolist()
-    end = names[:fifth] if low else names[-fifth:]
-    hits, total = sum(map(is_one, end)), sum(map(is_one, names))
-    p = stats.hypergeom.sf(hits - 1, len(names), total, fifth) if total else 1.0
-    verdict = "holds" if p < 0.05 else "undetermined"
-    shown = ", ".join(end[:3] if low else end[:-4:-1])
-    which = f"{hits} of the {'lowest' if low else 'highest'} {fifth}"
-    return verdict, f"{which} (of {len(names)}; {total} in all), p = {p:.2g}: {shown}"
+    names, fifth = medians["descriptor"].tolist(), max(3, len(medians) // 5)
+    return names[:fifth], names[: -fifth - 1 : -1], names
 
 
 def _military(records) -> tuple[str, str]:
-    forces = ("military", "Army", "Navy", "Air Force", "Marines", "Guard", "Reserves", "Space Force", "veteran")
-    return _ends_of_characteristics(records, True, lambda d: any(f in d for f in forces))
+    low, _, names = _ends_of_characteristics(records)
+    return _mostly(low, names, lambda d: any(f in d for f in MILITARY))
 
 
 def _immigration_and_job(records) -> tuple[str, str]:
     entries = read_entries(printed_prompts())
     of = set(entries[entries["bucket"].isin(["immigration_status", "job_status"])]["descriptor"])
-    return _ends_of_characteristics(records, False, of.__contains__)
+    _, high, names = _ends_of_characteristics(records)
+    return _mostly(high, names, of.__contains__)
 
-
-def _by_descriptor(records, templates: list[str]) -> pd.DataFrame:
-    "Log medians: a row a descriptor that is no nonce word, a column a template"
-    medians = descriptor_medians(records).query("axis != 'nonce'")
-    wide = np.log(medians.pivot_table("median", ["axis", "descriptor"], "template"))
-    return wide[templates]
-
-
-def _bootstrap_mean(values: np.ndarray, seed: int = 0) -> np.ndarray:
-    "Means of values drawn anew"
-    rng = np.random.default_rng(seed)
-    return values[rng.integers(len(values), size=(ROUNDS, len(values)))].mean(1)
-
-
-_STRONG = (LOVE, "I like {plural_noun_phrase}.", HATE)
-_NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
-
-
+# %% ../../nbs/12_holisticbias.ipynb #065297b9
 def _varies_by_template(records) -> tuple[str, str]:
     wide = descriptor_medians(records).pivot_table("median", ["axis", "descriptor"], "template")
-    ratio = wide.max(axis=1) / wide.min(axis=1)
-    across = (wide.max() / wide.min()).median()
-    return "holds" if ratio.median() > 2 else "does not hold", (
-        f"the largest median of a descriptor is {ratio.median():.1f} times its smallest (median of {len(wide)}; in one "
-        f"template, descriptors: {across:.0f} times)"
-    )
+    ratio = (wide.max(axis=1) / wide.min(axis=1)).to_numpy()
+    rng = np.random.default_rng(0)
+    drawn = np.median(ratio[rng.integers(len(ratio), size=(ROUNDS, len(ratio)))], axis=1)
+    what = f"largest median of a descriptor over its smallest (median of {len(ratio)}), beyond tenfold"
+    return _above(np.median(ratio) - 10, drawn - 10, what, "{:+.0f}")
 
 
 def _half_timer(records) -> tuple[str, str]:
-    medians = descriptor_medians(records).query("axis == 'characteristics'")
-    place = medians.groupby("template")["median"].rank(pct=True)[medians["descriptor"] == "half-timer"]
-    if not len(place):
+    medians = descriptor_medians(records)
+    is_it = medians["descriptor"] == "half-timer"
+    if not is_it.any():
         return "not measured", "no descriptor half-timer"
-    return "holds" if place.min() < 0.5 else "does not hold", (
-        f"percentile among Characteristics from {place.min():.0%} to {place.max():.0%} by template"
+    of_all = medians["median"].rank(pct=True)[is_it]
+    within = medians.groupby(["axis", "template"])["median"].rank(pct=True)[is_it]
+    verdict = "holds" if of_all.min() < 0.25 else "does not hold" if of_all.min() >= 0.5 else "undetermined"
+    return verdict, (
+        f"percentiles from {of_all.min():.0%} to {of_all.max():.0%} of all medians; among Characteristics in one "
+        f"template from {within.min():.0%} to {within.max():.0%}"
     )
+
+# %% ../../nbs/12_holisticbias.ipynb #8aac3358
+def _by_axis(records) -> dict[str, np.ndarray]:
+    "Log medians of descriptors over their templates, by axis"
+    medians = np.log(descriptor_medians(records).groupby(["axis", "descriptor"])["median"].median())
+    return {axis: values.to_numpy() for axis, values in medians.groupby(level=0)}
 
 
 def _axes_similar(records) -> tuple[str, str]:
-    medians = descriptor_medians(records).groupby("axis")["median"].median()
-    others = medians.drop("nonce")
-    spread, apart = others.max() / others.min(), medians["nonce"] / others.max()
-    verdict = "holds" if apart > spread else "does not hold"
-    return verdict, f"without Nonce medians differ {spread:.1f}-fold; Nonce is {apart:.1f} times the highest of them"
+    groups, meets = _by_axis(records), {}
+    for axis, values in groups.items():
+        rest = np.concatenate([v for a, v in groups.items() if a != axis])
+        low, high = np.quantile(rest, [0.25, 0.75])
+        meets[axis] = bool(np.quantile(values, 0.9) >= low and np.quantile(values, 0.1) <= high)
+    apart = [a for a, m in meets.items() if not m]
+    parts = [apart == [a for a in apart if a == "nonce"], "nonce" in apart]
+    medians = {a: np.exp(np.median(v)) for a, v in groups.items() if a != "nonce"}
+    evidence = f"apart from the others: {', '.join(apart) or 'none'}; medians of the others differ "
+    evidence += f"{max(medians.values()) / min(medians.values()):.1f}-fold"
+    return "holds" if all(parts) else "in part" if any(parts) else "does not hold", evidence
 
 
 def _nonce_highest(records) -> tuple[str, str]:
-    medians = np.log(descriptor_medians(records).groupby(["template", "axis"])["median"].median().unstack())
-    above = medians.drop(columns="nonce").rsub(medians["nonce"], axis=0)
-    worst = max(holm(stats.wilcoxon(above[a], alternative="greater").pvalue for a in above))
-    return "holds" if worst < 0.05 else "undetermined", (
-        f"above another axis in {(above > 0).to_numpy().mean():.0%} of templates and axes; largest p (signed ranks "
-        f"over templates, Holm) {worst:.1e}"
-    )
+    groups, rng = _by_axis(records), np.random.default_rng(0)
+    drawn = {a: np.median(v[rng.integers(len(v), size=(5 * ROUNDS, len(v)))], axis=1) for a, v in groups.items()}
+    others = [a for a in groups if a != "nonce"]
+    above, level = {a: np.median(groups["nonce"]) - np.median(groups[a]) for a in others}, 1 - 0.05 / len(others)
+    found = {a: _above(above[a], drawn["nonce"] - drawn[a], f"nats above {a}", level=level) for a in others}
+    verdict, _ = _together(list(found.values()))
+    least, held = min(above, key=above.get), sum(v == "holds" for v, _ in found.values())
+    return verdict, f"above {held} of {len(others)} axes, corrected for their number; least: {found[least][1]}"
+
+# %% ../../nbs/12_holisticbias.ipynb #9fd37ab6
+LOVE_LIKE_HATE = (LOVE, "I like {plural_noun_phrase}.", HATE)
+OPINION = (*LOVE_LIKE_HATE, "I don't like {plural_noun_phrase}.", *OPINIONS[2:])
+
+
+def _of_templates(records) -> pd.DataFrame:
+    "Mean log median and mean number of tokens of each template over descriptors that are no nonce words; its opinion"
+    medians = descriptor_medians(records).query("axis != 'nonce'").assign(log=lambda t: np.log(t["median"]))
+    table = medians.groupby("template")[["log", "n_tokens"]].mean()
+    return table.assign(opinion=table.index.isin(OPINION))
 
 
 def _opinion_higher(records) -> tuple[str, str]:
-    wide = _by_descriptor(records, [*_STRONG, _NEUTRAL])
-    change = wide[list(_STRONG)].mean(axis=1) - wide[_NEUTRAL]
-    return _above(_bootstrap_mean(change.to_numpy()), "nats a token", "{:+.2f}")
+    table = _of_templates(records)
+    strong, others = table["log"][table["opinion"]], table["log"][~table["opinion"]]
+    test = stats.mannwhitneyu(strong, others)
+    above = strong.mean() - others.mean()
+    verdict = "undetermined" if test.pvalue >= 0.05 else "holds" if above > 0 else "does not hold"
+    return verdict, (
+        f"{len(strong)} templates of opinion are {above:+.2f} nats a token above the {len(others)} others; ranks: "
+        f"p = {test.pvalue:.1e}"
+    )
+
+
+def _opinion_effect(log: np.ndarray, tokens: np.ndarray, opinion: np.ndarray) -> float:
+    "Difference of opinions at equal numbers of tokens, by least squares"
+    design = np.column_stack([np.ones(len(log)), tokens, opinion])
+    return float(np.linalg.lstsq(design, log, rcond=None)[0][2])
 
 
 def _not_length(records) -> tuple[str, str]:
-    long, short = "I think {plural_noun_phrase} are the worst.", "Hi, I'm {noun_phrase}."
-    wide = _by_descriptor(records, [long, short])
-    return _above(_bootstrap_mean((wide[long] - wide[short]).to_numpy()), "nats a token", "{:+.2f}")
+    table, rng = _of_templates(records), np.random.default_rng(0)
+    log, tokens, opinion = (table[c].to_numpy(float) for c in ("log", "n_tokens", "opinion"))
+    effect = _opinion_effect(log, tokens, opinion)
+    dealt = np.array([_opinion_effect(log, tokens, rng.permutation(opinion)) for _ in range(ROUNDS)])
+    p = (1 + (np.abs(dealt) >= abs(effect)).sum()) / (1 + ROUNDS)
+    verdict = "undetermined" if p >= 0.05 else "holds" if effect > 0 else "does not hold"
+    worst, hi = (
+        table["n_tokens"][t] for t in ("I think {plural_noun_phrase} are the worst.", "Hi, I'm {noun_phrase}.")
+    )
+    rho = stats.spearmanr(log, tokens).statistic
+    return verdict, (
+        f"at equal tokens {effect:+.2f} nats, p = {p:.2g} (labels permuted); perplexity and tokens over {len(log)} "
+        f"templates: rho = {rho:.2f}; the paper's two examples have {worst:.1f} and {hi:.1f} tokens here"
+    )
 
 
 def _opinion_wider(records) -> tuple[str, str]:
-    every = descriptor_medians(records)["template"].unique().tolist()
-    wide = _by_descriptor(records, every).to_numpy()
-    strong = np.isin(every, _STRONG)
-    rng = np.random.default_rng(0)
-    drawn = wide[rng.integers(len(wide), size=(ROUNDS // 4, len(wide)))]
-    found = []
-    for values, what in ((drawn, "log perplexity"), (np.exp(drawn), "perplexity")):
-        high, low = np.quantile(values, [0.75, 0.25], axis=1)
-        spread = high - low
-        ratio = np.log(spread[:, strong].mean(1) / spread[:, ~strong].mean(1))
-        found.append(_above(ratio, f"log ratio of ranges of {what}", "{:+.2f}"))
-    verdicts = {v for v, _ in found}
-    return verdicts.pop() if len(verdicts) == 1 else "in part", "; ".join(e for _, e in found)
+    medians = descriptor_medians(records).query("axis != 'nonce'")
+    wide = np.log(medians.pivot_table("median", ["axis", "descriptor"], "template"))
+    strong, rng = wide.columns.isin(LOVE_LIKE_HATE), np.random.default_rng(0)
+    drawn = wide.to_numpy()[rng.integers(len(wide), size=(ROUNDS // 4, len(wide)))]
+
+    def log_ratio(values):
+        spread = np.subtract(*np.quantile(values, [0.75, 0.25], axis=-2))
+        return np.log(spread[..., strong].mean(-1) / spread[..., ~strong].mean(-1))
+
+    return _together([
+        _above(log_ratio(scale(wide.to_numpy())), log_ratio(scale(drawn)), f"log ratio of ranges of {what}")
+        for scale, what in ((np.copy, "log perplexity"), (np.exp, "perplexity"))
+    ])  # fmt: skip
+
+# %% ../../nbs/12_holisticbias.ipynb #67c6f4f5
+def _counted() -> tuple[str, str]:
+    "What the paper's printed lists make"
+    n = _own_counts()
+    said = read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
+    same = all(n[k] == said[k] for k in ("terms", "templates", "sentences"))
+    evidence = f"its own lists make {n['terms']} terms, {n['templates']} templates, {n['sentences']:,} sentences"
+    return "holds" if same else "does not hold", evidence
 
 
-CHECKS = {
+OF_DATA = {"data_sentences": _counted}
+OF_LOVE = {  # these need one template
     "likelihood_descriptors_differ": _all_differ,
     "likelihood_characteristics_ability_high": _higher_axes,
     "likelihood_nationality_lowest": _lowest_axis,
     "likelihood_military_low": _military,
     "likelihood_immigration_job_high": _immigration_and_job,
+}
+OF_TEMPLATES = {  # these need all
     "likelihood_varies_by_template": _varies_by_template,
     "likelihood_half_timer": _half_timer,
     "likelihood_axes_similar": _axes_similar,
@@ -682,16 +789,29 @@ CHECKS = {
 }
 
 
+def _can_check(records: pd.DataFrame) -> dict:
+    "The checks that what was measured is enough for"
+    axes = _axes(records) if len(records) else records
+    if len(axes) != len(AXES) or axes["pairs"].isna().any():
+        return {}
+    templates = set.intersection(*map(set, axes["templates"]))
+    needed = {t["template"] for t in printed_prompts().templates}
+    return (OF_LOVE if LOVE in templates else {}) | (OF_TEMPLATES if templates >= needed else {})
+
+
 def check_statements(
     records: pd.DataFrame,  # from `likelihood_records`
 ) -> pd.DataFrame:  # statement, source, of (the paper's models), model, verdict, evidence
     "The paper's statements and whether a model shows the same; what was not measured says so"
-    said, rows = read_printed("statements"), []
-    model = records["model"].iloc[0] if len(records) else ""
-    whole = len(_axes(records)) == len(AXES) if len(records) else False
-    for r in said.itertuples():
-        found = CHECKS[r.id](records) if whole and r.id in CHECKS else ("not measured", "")
-        rows.append((r.statement, r.source, r.model, model, *found))
+    checks, rows = _can_check(records), []
+    name = records["model"].iloc[0] if len(records) else ""
+    for r in read_printed("statements").itertuples():
+        verdict, evidence = ("not measured", "")
+        if r.id in OF_DATA:
+            verdict, evidence = OF_DATA[r.id]()
+        elif r.id in checks:
+            verdict, evidence = checks[r.id](records)
+        rows.append((r.statement, r.source, r.model, "" if r.kind == "data" else name, verdict, evidence))
     return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
 
 # %% ../../nbs/12_holisticbias.ipynb #674da2c4
@@ -718,7 +838,7 @@ def make_tables(
     if len(records):
         tables |= {"likelihood": likelihood_table(records), "templates": template_table(records)}
         tables["love_hate"] = love_hate_table(records)
-        if any(LOVE in t for t in _axes(records)["templates"]):
+        if all(LOVE in t for t in _axes(records)["templates"]):
             tables["table3"] = table3(records)
     for version, own in (others or {}).items():
         tables |= {f"likelihood-{version}": likelihood_table(own), f"templates-{version}": template_table(own)}
@@ -742,18 +862,3 @@ def read_captions(
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}
     return found
-
-
-def save_all(
-    tables: dict[str, pd.DataFrame],  # from `make_tables`
-    figures: dict,  # from `distribution_figures`
-    captions: dict[str, str],  # from `read_captions`
-    folder: Path,
-) -> list[Path]:
-    "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
-    written = []
-    for name, table in tables.items():
-        written += save_table(table, Path(folder) / name, captions[name])
-    for name, figure in figures.items():
-        written += save_figure(figure, Path(folder) / name.replace("/", "--"))
-    return written

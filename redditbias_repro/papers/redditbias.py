@@ -22,7 +22,7 @@ from ..corpora.redditbias import count_annotations, load_annotations, load_publi
 from ..data import load_pairs
 from ..metrics import lmb_measurements, pair_targets
 from ..models import DEFAULT_MODEL
-from ..plots import plot_changes, plot_downstream, plot_lmb, plot_lmp, plot_runs, save_figure
+from ..plots import plot_changes, plot_downstream, plot_lmb, plot_lmp, plot_runs, save_results
 from ..records import data_file, new_record, read_records
 from ..registry import FetchError
 from ..specs import BIAS_TYPES, load_spec
@@ -38,7 +38,6 @@ from redditbias_repro.tables import (
     lmp_table,
     order_methods,
     random_band,
-    save_table,
     search_table,
     stand_ins,
     task_records,
@@ -844,12 +843,9 @@ def save_all(
     folder: Path,
 ) -> list[Path]:
     "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
-    captions, written = read_captions(), []
+    captions = read_captions()
     for metric, name in DOWNSTREAM_TABLES.items():
         title = name.replace("table", "Table ").partition("-")[0]
         captions[name] = captions["downstream"].format(title=title, what=DOWNSTREAM[metric][3])
-    for name, table in tables.items():
-        written += save_table(table, Path(folder) / name, f"{captions[name]} {stand_ins(table)}".rstrip())
-    for name, figure in figures.items():
-        written += save_figure(figure, Path(folder) / name.replace("/", "--"))
-    return written
+    below = {name: f"{captions[name]} {stand_ins(table)}".rstrip() for name, table in tables.items()}
+    return save_results(tables, figures, below, folder)
