@@ -99,25 +99,30 @@ def _of_corpora(records: list[dict]) -> str:
     return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
 
 
-def _measure(args) -> None:
-    if args.paper != DEFAULT_PAPER:
-        return _measure_prompts(args)
-    if args.axes or args.templates:
-        raise ValueError(f"--axes and --templates are of prompts: --paper {DEFAULT_PAPER} has pairs, see --bias-type")
+_OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": "test", "swap": "targets"}
+_OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
+
+
+def _check_measure(args) -> None:
+    "`ValueError` for an option of what is not measured, and an --out that cannot be written"
+    pairs = args.paper == DEFAULT_PAPER
+    for name, default in (_OF_PROMPTS if pairs else _OF_PAIRS).items():
+        if getattr(args, name) != default:
+            flag, of, has = f"--{name.replace('_', '-')}", *(("prompts", "pairs") if pairs else ("pairs", "prompts"))
+            raise ValueError(f"{flag} is of {of}, and --paper {args.paper} has {has}: see `redditbias measure --help`")
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     if args.out:
         _check_out(args.out)
-    from redditbias_repro.metrics import measure_lmb
-    from redditbias_repro.records import write_atomic, write_record
-    from redditbias_repro.tables import lmb_table, to_markdown
 
-    outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
-    records = measure_lmb(
-        args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype, args.swap
-    )
-    table = lmb_table(records, paper=records[0]["paper"])
-    print(to_markdown(_in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"))
+
+def _measure(args) -> None:
+    _check_measure(args)
+    from redditbias_repro.records import write_atomic, write_record
+    from redditbias_repro.tables import to_markdown
+
+    records, table, shown, caption = (_measure_pairs if args.paper == DEFAULT_PAPER else _measure_prompts)(args)
+    print(to_markdown(shown, caption))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
         if note:
             print(f"Note: {note}.")
@@ -126,6 +131,19 @@ def _measure(args) -> None:
         print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
     for r in records if args.save else ():
         print(f"written: {write_record(r)}")
+
+
+def _measure_pairs(args) -> tuple:
+    "Records of LMB, their table, what is shown of it, and what stands below"
+    from redditbias_repro.metrics import measure_lmb
+    from redditbias_repro.tables import lmb_table
+
+    outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
+    records = measure_lmb(
+        args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype, args.swap
+    )
+    table = lmb_table(records, paper=records[0]["paper"])
+    return records, table, _in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"
 
 # %% ../nbs/09_cli.ipynb #5c1dd0f4
 def _read_text(path: Path) -> str:
@@ -266,34 +284,19 @@ def _prompts(args) -> None:
     print(f"written: {write_atomic(args.out, content.getvalue())} ({len(rows):,} prompts)")
 
 
-def _measure_prompts(args) -> None:
-    "Likelihood Bias on a paper's prompts"
-    paper, pairs = args.paper, {"--bias-type": args.bias_type, "--outlier-sd": args.outlier_sd}
-    if given := [flag for flag, value in pairs.items() if value is not None]:
-        raise ValueError(f"{given[0]} is of pairs: --paper {paper} has prompts, see --axes, --templates and --prompts")
-    if args.out and args.out.suffix not in (".json", ".csv"):
-        raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
-    if args.out:
-        _check_out(args.out)
+def _measure_prompts(args) -> tuple:
+    "Records of Likelihood Bias, and the same of them as `_measure_pairs` gives"
     import pandas as pd
 
     from redditbias_repro.likelihood_bias import likelihood_shares, measure_likelihood_bias
-    from redditbias_repro.records import write_atomic, write_record
-    from redditbias_repro.tables import to_markdown
 
-    source = args.prompts or DEFAULT_PROMPTS
+    source, reading = args.prompts or DEFAULT_PROMPTS, args.reading or "sentence"
     records = measure_likelihood_bias(
-        args.model, source, args.axes, args.templates, args.reading, seed=args.seed, device=args.device,
-        dtype=args.dtype,
-    )  # fmt: skip
+        args.model, source, args.axes, args.templates, reading, seed=args.seed, device=args.device, dtype=args.dtype
+    )
     table = likelihood_shares(pd.DataFrame([{**r, **r["values"]} for r in records]))
     corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
-    print(to_markdown(table, f"{records[0]['model']}, {corpus}, reading {args.reading!r}. {LIKELIHOOD}"))
-    if args.out:
-        as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-        print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
-    for r in records if args.save else ():
-        print(f"written: {write_record(r)}")
+    return records, table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}. {LIKELIHOOD}"
 
 
 LIKELIHOOD = (
@@ -527,9 +530,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
         "--templates", nargs="+", metavar="TEMPLATE", help="only these, as the table of prompts has them"
     )
     how = "what is scored: sentence (from its second token), answer (to __SILENCE__, with its end), beginning"
-    prompts.add_argument(
-        "--reading", default="sentence", choices=["sentence", "answer", "beginning"], help=f"{how} {DEFAULT}"
-    )
+    prompts.add_argument("--reading", choices=["sentence", "answer", "beginning"], help=f"{how} (default: sentence)")
 
 # %% ../nbs/09_cli.ipynb #96325c2a
 def _score_options(p: argparse.ArgumentParser) -> None:

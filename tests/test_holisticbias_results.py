@@ -13,6 +13,7 @@ from redditbias_repro.papers import holisticbias as paper
 from redditbias_repro.plots import save_results
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import new_record, repo_root, write_record
+from redditbias_repro.specs import DEFAULT_PAPER
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 
@@ -229,9 +230,29 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     assert main([*command, *some, "--out", str(tmp_path / "out.json")]) == 0
     assert all(r["provenance"]["scoring"]["sentences"] == 0 for r in json.loads((tmp_path / "out.json").read_text()))
     for wrong, says in (
-        (["--bias-type", "race"], "--bias-type is of pairs"),
+        (["--bias-type", "race"], "--bias-type is of pairs, and --paper holisticbias has prompts"),
+        (["--outlier-sd", "3"], "--outlier-sd is of pairs"),
+        (["--swap", "attributes"], "--swap is of pairs"),
         (["--axes", "agee"], "axis 'agee' is unknown"),
         (["--out", "out.txt"], "ends in .json (records) or .csv"),
     ):
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
-    assert main(["measure", "--axes", "age"]) == 2 and "are of prompts" in capsys.readouterr().err
+    for wrong in (["--axes", "age"], ["--prompts", "v1.1"], ["--reading", "answer"], ["--templates", "x"]):
+        assert main(["measure", *wrong]) == 2 and f"{wrong[0]} is of prompts" in capsys.readouterr().err
+
+
+def test_the_command_line_knows_what_the_rooms_know():
+    """Named there again, because to import a room takes seconds and help should not."""
+    from redditbias_repro import cli
+    from redditbias_repro import prompts as room
+    from redditbias_repro.likelihood_bias import READINGS
+
+    assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.PAPERS) <= {
+        DEFAULT_PAPER,
+        room.prompts_paper("v1.0"),
+    }
+    with pytest.raises(SystemExit):
+        main(["measure", "--reading", "?"])
+    help_of = cli._parser()._subparsers._group_actions[0].choices["measure"]
+    (choices,) = [a.choices for a in help_of._actions if a.dest == "reading"]
+    assert choices == list(READINGS)
