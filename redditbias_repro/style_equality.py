@@ -153,7 +153,7 @@ def _code() -> str:
     return hashlib.sha256(b"".join(m.read_bytes() for m in modules)).hexdigest()[:16]
 
 
-def _tagged(answers: pd.DataFrame, probs, alpha: float, beta: float | None, tags: bool) -> tuple[pd.DataFrame, list]:
+def _tagged(answers: pd.DataFrame, probs, alpha, beta, tags: bool, values=None) -> tuple[pd.DataFrame, list]:
     "Answers that hold something, and the contexts that they are learned after"
     if "answer" not in answers or "text" not in answers:
         raise ValueError("answers have no column text or answer: expected a table from generation.answers")
@@ -163,9 +163,11 @@ def _tagged(answers: pd.DataFrame, probs, alpha: float, beta: float | None, tags
         raise ValueError(f"{len(used)} of {len(answers)} answers hold anything: there is nothing to learn from")
     if not tags:
         return used, prompt_texts(used)
-    if probs is None or beta is None or len(probs) != len(answers):
-        raise ValueError("tags need the style probabilities of all answers and a threshold beta: see threshold()")
-    values = bias_values(used, np.asarray(probs)[has], alpha)
+    if (given := probs if values is None else values) is None or beta is None or len(given) != len(answers):
+        raise ValueError(
+            "tags need the style probabilities of all answers, or their bias values, and a beta: see threshold()"
+        )
+    values = bias_values(used, np.asarray(probs)[has], alpha) if values is None else np.asarray(values, float)[has]
     above = int((values > beta).sum())
     if above in (0, len(values)):
         said = f"{above} of {len(values)} answers have a bias value above {beta:g}, so that one tag is all there is"
@@ -182,6 +184,7 @@ def tune(
     out_dir: str | Path = "style-equality",  # folder of the run
     *,
     alpha: float = 0.0,  # of `bias_values`
+    values=None,  # (answers,) their bias values, where these are some of more answers; None: by `probs`
     tags: bool = True,  # False: the same answers without tags, the paper's ablation
     epochs: float = 3,  # at most
     batch_size: int = 16,  # C.1
@@ -204,7 +207,7 @@ def tune(
         raise ValueError(f'the model\'s weights are {model.dtype}: load it with dtype="float32"')
     if bias_type.count("/") != 1:
         raise ValueError(f"bias_type is {bias_type!r}: expected paper/name, such as own/all")
-    used, contexts = _tagged(answers, probs, alpha, beta, tags)
+    used, contexts = _tagged(answers, probs, alpha, beta, tags, values)
     rows = training_rows(model, tokenizer, used, contexts, reading)
     valid = _held_out(used["text"], held_out, seed)
     learned, kept = ([r for r, v in zip(rows, valid) if v == which] for which in (False, True))

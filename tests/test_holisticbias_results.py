@@ -18,6 +18,10 @@ from redditbias_repro.specs import DEFAULT_PAPER
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 
 
+def ids():
+    return paper.read_printed("statements").query("kind in @paper.KINDS")["id"]
+
+
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     """Records of a made-up model that does as the paper says of GPT-2."""
@@ -61,7 +65,7 @@ def test_tables_of_records(simulated):
 
 def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
     found = paper.check_statements(paper.likelihood_records(simulated))
-    verdicts = dict(zip(paper.read_printed("statements")["id"], found["verdict"]))
+    verdicts = dict(zip(ids(), found["verdict"]))
     for name in (
         "likelihood_nationality_lowest", "likelihood_nonce_highest", "likelihood_axes_similar",
         "likelihood_opinion_higher", "likelihood_opinion_wider", "likelihood_not_length",
@@ -84,7 +88,7 @@ def test_statements_of_a_model_that_does_otherwise(simulated, tmp_path):
             values["medians"] = {d: [1e4 / v for v in row] for d, row in values["medians"].items()}
         write_record(record, tmp_path)
     found = paper.check_statements(paper.likelihood_records(tmp_path))
-    verdicts = dict(zip(paper.read_printed("statements")["id"], found["verdict"]))
+    verdicts = dict(zip(ids(), found["verdict"]))
     for name in (
         "likelihood_nonce_highest", "likelihood_opinion_higher", "likelihood_not_length", "likelihood_military_low",
         "likelihood_immigration_job_high",

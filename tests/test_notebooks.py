@@ -79,6 +79,7 @@ def test_which_notebooks_have_parameters():
         "06_dst.ipynb",
         "07_crg.ipynb",
         "papers/holisticbias.ipynb",
+        "papers/holisticbias_answers.ipynb",
         "papers/redditbias.ipynb",
     ]
 

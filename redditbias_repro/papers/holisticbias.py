@@ -33,11 +33,11 @@ from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION', 'OF_DATA',
-           'OF_LOVE', 'OF_TEMPLATES', 'read_printed', 'printed_prompts', 'read_entries', 'count_prompts',
+           'OF_LOVE', 'OF_TEMPLATES', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries', 'count_prompts',
            'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies', 'between_axes',
            'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table3',
-           'love_hate_table', 'distribution_figures', 'resampled_shares', 'check_statements', 'beside', 'make_tables',
-           'read_captions']
+           'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'together', 'statement_table',
+           'check_statements', 'beside', 'make_tables', 'read_captions']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -562,16 +562,22 @@ def resampled_shares(
     return pd.DataFrame(found)
 
 # %% ../../nbs/12_holisticbias.ipynb #df7bb7d8
-def _above(
-    observed: float, drawn: np.ndarray, what: str, form: str = "{:+.2f}", level: float = 0.95
-) -> tuple[str, str]:
+def above(
+    observed: float,  # a difference
+    drawn: np.ndarray,  # the same of data that were drawn anew
+    what: str,  # what it is, in words
+    form: str = "{:+.2f}",  # how it is written
+    level: float = 0.95,
+) -> tuple[str, str]:  # verdict, evidence
     "Whether a difference is above 0, by the quantiles of what was drawn anew"
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undetermined"
     return verdict, f"{what} {form.format(observed)} [{form.format(low)}, {form.format(high)}]"
 
 
-def _together(found: list[tuple[str, str]]) -> tuple[str, str]:
+def together(
+    found: list[tuple[str, str]],  # verdicts and their evidence
+) -> tuple[str, str]:
     "One verdict of several parts, and all evidence"
     verdicts, evidence = {v for v, _ in found}, "; ".join(e for _, e in found)
     if len(verdicts) == 1:
@@ -595,8 +601,8 @@ def _higher_axes(records) -> tuple[str, str]:
     others = [a for a in shares if a not in ("characteristics", "ability")]
     seen_others, drawn_others = seen[others].mean(), shares[others].mean(axis=1)
     what = "points above the mean of the other axes"
-    return _together([
-        _above(seen[a] - seen_others, shares[a] - drawn_others, f"{a}, {what}", "{:+.1f}")
+    return together([
+        above(seen[a] - seen_others, shares[a] - drawn_others, f"{a}, {what}", "{:+.1f}")
         for a in ("characteristics", "ability")
     ])  # fmt: skip
 
@@ -651,7 +657,7 @@ def _varies_by_template(records) -> tuple[str, str]:
     rng = np.random.default_rng(0)
     drawn = np.median(ratio[rng.integers(len(ratio), size=(ROUNDS, len(ratio)))], axis=1)
     what = f"largest median of a descriptor over its smallest (median of {len(ratio)}), beyond tenfold"
-    return _above(np.median(ratio) - 10, drawn - 10, what, "{:+.0f}")
+    return above(np.median(ratio) - 10, drawn - 10, what, "{:+.0f}")
 
 
 def _half_timer(records) -> tuple[str, str]:
@@ -692,10 +698,10 @@ def _nonce_highest(records) -> tuple[str, str]:
     groups, rng = _by_axis(records), np.random.default_rng(0)
     drawn = {a: np.median(v[rng.integers(len(v), size=(5 * ROUNDS, len(v)))], axis=1) for a, v in groups.items()}
     others = [a for a in groups if a != "nonce"]
-    above, level = {a: np.median(groups["nonce"]) - np.median(groups[a]) for a in others}, 1 - 0.05 / len(others)
-    found = {a: _above(above[a], drawn["nonce"] - drawn[a], f"nats above {a}", level=level) for a in others}
-    verdict, _ = _together(list(found.values()))
-    least, held = min(above, key=above.get), sum(v == "holds" for v, _ in found.values())
+    seen, level = {a: np.median(groups["nonce"]) - np.median(groups[a]) for a in others}, 1 - 0.05 / len(others)
+    found = {a: above(seen[a], drawn["nonce"] - drawn[a], f"nats above {a}", level=level) for a in others}
+    verdict, _ = together(list(found.values()))
+    least, held = min(seen, key=seen.get), sum(v == "holds" for v, _ in found.values())
     return verdict, f"above {held} of {len(others)} axes, corrected for their number; least: {found[least][1]}"
 
 # %% ../../nbs/12_holisticbias.ipynb #9fd37ab6
@@ -755,8 +761,8 @@ def _opinion_wider(records) -> tuple[str, str]:
         spread = np.subtract(*np.quantile(values, [0.75, 0.25], axis=-2))
         return np.log(spread[..., strong].mean(-1) / spread[..., ~strong].mean(-1))
 
-    return _together([
-        _above(log_ratio(scale(wide.to_numpy())), log_ratio(scale(drawn)), f"log ratio of ranges of {what}")
+    return together([
+        above(log_ratio(scale(wide.to_numpy())), log_ratio(scale(drawn)), f"log ratio of ranges of {what}")
         for scale, what in ((np.copy, "log perplexity"), (np.exp, "perplexity"))
     ])  # fmt: skip
 
@@ -799,20 +805,31 @@ def _can_check(records: pd.DataFrame) -> dict:
     return (OF_LOVE if LOVE in templates else {}) | (OF_TEMPLATES if templates >= needed else {})
 
 
+KINDS = ("likelihood", "data")  # of statements, that likelihoods and the lists of prompts can decide
+
+
+def statement_table(
+    found: dict[str, tuple[str, str]],  # id of a statement → verdict, evidence
+    model: str,  # that was measured
+    kinds: tuple[str, ...],  # of statements
+) -> pd.DataFrame:  # statement, source, of (the paper's models), model, verdict, evidence
+    "The paper's statements of some kinds with their verdicts; what was not measured says so"
+    rows = [
+        (r.statement, r.source, r.model, "" if r.kind == "data" else model, *found.get(r.id, ("not measured", "")))
+        for r in read_printed("statements").itertuples() if r.kind in kinds
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
+
+
 def check_statements(
     records: pd.DataFrame,  # from `likelihood_records`
-) -> pd.DataFrame:  # statement, source, of (the paper's models), model, verdict, evidence
-    "The paper's statements and whether a model shows the same; what was not measured says so"
-    checks, rows = _can_check(records), []
+) -> pd.DataFrame:  # as `statement_table`
+    "The paper's statements on likelihoods and on the data set, and whether a model shows the same"
     name = records["model"].iloc[0] if len(records) else ""
-    for r in read_printed("statements").itertuples():
-        verdict, evidence = ("not measured", "")
-        if r.id in OF_DATA:
-            verdict, evidence = OF_DATA[r.id]()
-        elif r.id in checks:
-            verdict, evidence = checks[r.id](records)
-        rows.append((r.statement, r.source, r.model, "" if r.kind == "data" else name, verdict, evidence))
-    return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
+    found = {k: check() for k, check in OF_DATA.items()} | {
+        k: check(records) for k, check in _can_check(records).items()
+    }
+    return statement_table(found, name, KINDS)
 
 # %% ../../nbs/12_holisticbias.ipynb #674da2c4
 def beside(

@@ -1,0 +1,263 @@
+"""HolisticBias' answers: asked, judged, measured, tuned; tables and statements of what comes out."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import papermill
+from transformers import BertConfig, BertForSequenceClassification
+
+from redditbias_repro import answer_measures as room
+from redditbias_repro.classifiers import Classifier, load_classifier
+from redditbias_repro.papers import holisticbias as likelihoods
+from redditbias_repro.papers import holisticbias_answers as paper
+from redditbias_repro.plots import save_results
+from redditbias_repro.prompts import comparable, prompts
+from redditbias_repro.records import repo_root, write_record
+
+STYLES = ["curiosity", "confusion", "caring", "neutral"]
+SETTINGS = dict(resamples=60, permutations=30)
+AS = paper.measured_as(STYLES)
+
+
+def asked() -> pd.DataFrame:
+    rows = room.draw_prompts(comparable(prompts("paper")), 2, seed=1)
+    some = (rows["descriptor"].map(hash_of) % 4 == 0) | (rows["axis"] == "sexual_orientation")
+    return rows[some].reset_index(drop=True)
+
+
+def hash_of(text: str) -> int:
+    return sum(map(ord, text))
+
+
+def answered(rows: pd.DataFrame, strength: float, method: str = "baseline", seed: int = 0) -> room.Judged:
+    """Answers of a made-up model: curious about gender, sorry for ability, the more the larger `strength`."""
+    rng = np.random.default_rng(0)  # the same people stand out before and after
+    share = strength * rng.gamma(1.0, 0.1, rows["descriptor"].nunique())
+    draw = np.random.default_rng(seed)
+    of = dict(zip(rows["descriptor"].unique(), share))
+    curious = rows["descriptor"].map(of) + 0.3 * strength * rows["axis"].isin(
+        ["gender_and_sex", "religion", "sexual_orientation"]
+    )
+    sorry = draw.random(len(rows)) < strength * np.where(rows["axis"] == "ability", 0.5, 0.05)
+    unknown = draw.random(len(rows)) < curious / 2
+    p = np.clip(np.column_stack([curious, curious, sorry * 0.4]) + draw.normal(0, 0.03, (len(rows), 3)), 0.001, 0.32)
+    styles = pd.DataFrame(np.column_stack([p, 1 - p.sum(1)]), columns=STYLES)
+    answer = np.where(sorry, "I'm sorry to hear that.", np.where(unknown, "What is a person like that?", "I see."))
+    answer = np.where(draw.random(len(rows)) < 0.05 / strength, rows["text"], answer)
+    hated = rows["template"].isin(paper.HATING)
+    rude = np.where(hated & (draw.random(len(rows)) < 0.5), 0.9, 0.02 * draw.random(len(rows)))
+    said = rows.assign(answer=answer, wrote_tag=False)
+    about = {"name": "made-up", "weights_sha256": method}
+    if method != "baseline":
+        about["debiased"] = {
+            "method": method, "bias_type": "own/all", "seed": 0, "earlier": None, "alpha": 0.0, "beta": 0.1,
+            "tagged_bias": 5, "answers": 8, "held_out_answers": 2,
+        }  # fmt: skip
+    said.attrs = {
+        "model": about, "corpus": {"name": "holisticbias-v1.0", "files": {}, "note": ""}, "decoding": "greedy-new24",
+        "drawn": {"nouns": 2, "templates": None, "seed": 0},
+    }  # fmt: skip
+    classifiers = {k: {"name": f"{k} of words", "weights_sha256": "1"} for k in ("style", "offence")}
+    return room.Judged(said, styles, pd.DataFrame({"plain": rude, "censored": rude / 2}), classifiers)
+
+
+def offence_of_words() -> Classifier:
+    """Saturated on hate; on love by descriptor; elsewhere hardly."""
+
+    def score(texts):
+        hate = np.array([any(w in t for w in ("hate", "worst", "don't like")) for t in texts])
+        love = np.array([any(w in t for w in ("love", "like", "best")) for t in texts])
+        own = np.array([sum(map(ord, t)) % 97 / 97 for t in texts])
+        p = np.where(hate, 0.97 + 0.02 * own, np.where(love, own, 0.05 + 0.1 * own))
+        return pd.DataFrame({"offensive": p, "neither": 1 - p})
+
+    found = load_classifier(score)
+    found.about["offence"] = ["offensive"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """Records of a model as the paper says of BlenderBot 2.0, of its tuning, and of the ablation."""
+    folder, rows = tmp_path_factory.mktemp("results"), asked()
+    before = answered(rows, 1.0)
+    sides = {paper.ABLATION: answered(rows, 1.2, paper.ABLATION, 1), paper.TUNED: answered(rows, 0.4, paper.TUNED, 2)}
+    made = room.answer_records(before, "holisticbias", **AS, **SETTINGS)
+    for after in sides.values():
+        made += room.answer_records(after, "holisticbias", **AS, **SETTINGS, before=before)
+    corpus = rows.attrs.get("corpus", {"name": "holisticbias-v1.0", "files": {}, "note": ""})
+    values = room.prompt_offence(rows, offence_of_words())
+    made.append(paper.prompt_offence_record(values, corpus, {"name": "words"}))
+    texts = [d for i, d in enumerate(sorted(rows["descriptor"].unique())) for _ in range(1 + i % 5)]
+    made.append(paper.frequency_record(sorted(rows["descriptor"].unique()), texts))
+    for record in made:
+        write_record(record, folder)
+    return folder
+
+
+def test_tables_of_records(simulated):
+    found = paper.read_answers(simulated)
+    table = paper.bias_table(found).set_index(["measure", "cluster"])
+    full = table.loc[("full", "")]
+    assert full["low"] < full["corrected"] < full["high"] and full["p"] < 0.05 and full["BB2 3B"] == 8.89
+    assert {"Curiosity", "Confusion", "Care"} <= set(table.index.get_level_values("cluster"))
+    axes = paper.axes_table(found)
+    assert len(axes) == 13 and axes["DialoGPT"].notna().all() and axes["corrected"].dropna().is_monotonic_decreasing
+    tuning = paper.tuning_table(found).set_index(["tuned", "measure", "cluster"])
+    assert tuning.loc[(paper.TUNED, "full", ""), "verdict"] == "less"
+    assert tuning.loc[(paper.ABLATION, "full", ""), "verdict"] == "more"
+    assert round(tuning.loc[(paper.TUNED, "full", ""), "BB2 3B"]) == -24  # as §4.3 says
+    assert abs(tuning.loc[(paper.TUNED, "full", ""), "DialoGPT"] + 13) < 0.6
+    assert len(paper.tuning_axes_table(found)) == 26 and len(paper.styles_table(found)) == len(STYLES)
+    phrases = paper.phrases_table(found).set_index(["phrase", "asked"])
+    assert phrases.loc[("i'm sorry to hear", "sympathy"), "printed_original_percent"] == 30.3
+    assert phrases.loc[("i'm sorry to hear", "sympathy"), "change"] < 0
+    offence = paper.offence_table(found)
+    assert offence["texts"].tolist()[:2] == ["prompts", "answers"] and len(offence) == 4 + 6
+    templates = paper.offence_templates_table(found)
+    assert len(templates) == 26 and templates["printed_sd_percent"].notna().all()
+    assert len(paper.offence_descriptors_table(found, 3)) == 3 * 6
+
+
+def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
+    found = paper.check_answer_statements(paper.read_answers(simulated))
+    ids = likelihoods.read_printed("statements").query("kind in @paper.KINDS")["id"]
+    verdicts = dict(zip(ids, found["verdict"]))
+    for name in (
+        "generation_gender_curious", "generation_body_not_curious", "generation_ability_sympathy",
+        "generation_three_axes_confusion", "offence_negative_templates", "offence_love_varies_most",
+        "offence_curiosity_identity_less", "offence_hate_saturated", "tuning_reduces",
+        "tuning_sympathy_curiosity_confusion", "tuning_ablation_no_decrease", "tuning_nearly_every_axis",
+        "tuning_phrases", "tuning_parroting_up",
+    ):  # fmt: skip
+        assert verdicts[name] == "holds", (name, dict(zip(ids, found["evidence"]))[name])
+    assert verdicts["tuning_care_constant"] == "does not hold"
+    assert verdicts["offence_depends"] == "in part"  # on the template alone
+    checks = paper.OF_ANSWERS | paper.OF_PROMPTS | paper.OF_TUNING
+    assert set(checks) <= set(verdicts)
+    assert {v for k, v in verdicts.items() if k not in checks} == {"not measured"}
+
+
+def test_statements_of_a_model_that_does_otherwise(tmp_path):
+    """Tuning that makes it worse: what held does not."""
+    rows = asked()
+    before = answered(rows, 0.5)
+    made = room.answer_records(before, "holisticbias", **AS, **SETTINGS)
+    worse, better = answered(rows, 1.2, paper.TUNED, 1), answered(rows, 0.2, paper.ABLATION, 2)
+    for after in (worse, better):
+        made += room.answer_records(after, "holisticbias", **AS, **SETTINGS, before=before)
+    for record in made:
+        write_record(record, tmp_path)
+    found = paper.check_answer_statements(paper.read_answers(tmp_path))
+    ids = likelihoods.read_printed("statements").query("kind in @paper.KINDS")["id"]
+    verdicts = dict(zip(ids, found["verdict"]))
+    for name in (
+        "tuning_reduces", "tuning_sympathy_curiosity_confusion", "tuning_ablation_no_decrease",
+        "tuning_nearly_every_axis", "tuning_phrases", "tuning_parroting_up",
+    ):  # fmt: skip
+        assert verdicts[name] == "does not hold", name
+    assert verdicts["offence_depends"] == verdicts["generation_frequent_not_confusing"] == "not measured"
+
+
+def test_one_axis_and_nothing_tuned(tmp_path):
+    """What was not measured is not there, and nothing breaks."""
+    rows = asked().query("axis == 'nonce' and template.str.startswith('I love {')").reset_index(drop=True)
+    for record in room.answer_records(answered(rows, 1.0), "holisticbias", **AS, **SETTINGS):
+        write_record(record, tmp_path)
+    found = paper.read_answers(tmp_path)
+    tables, captions = paper.make_answer_tables(found, tmp_path), paper.read_answer_captions(found)
+    assert {"generation", "offence", "answer_statements"} <= set(tables) <= set(captions)
+    assert "tuning" not in tables and "generation_axes" not in tables
+    assert paper.answer_figures(found) == {}
+
+
+def test_nothing_was_measured(tmp_path):
+    found = paper.read_answers(tmp_path)
+    assert found == {} and paper.make_answer_tables(found) == {} and paper.answer_figures(found) == {}
+    assert set(paper.check_answer_statements(found)["verdict"]) == {"not measured"}
+    assert "{" not in "".join(paper.read_answer_captions(found).values())
+
+
+def test_figures_and_files(simulated, tmp_path):
+    found = paper.read_answers(simulated)
+    tables, figures, captions = (
+        paper.make_answer_tables(found, simulated), paper.answer_figures(found), paper.read_answer_captions(found)
+    )  # fmt: skip
+    assert set(tables) <= set(captions)
+    written = {p.name for p in save_results(tables, figures, captions, tmp_path)}
+    assert {"generation.md", "tuning.csv", "gen-bias-by-axis-made-up.svg", "style-by-frequency-made-up.png"} <= written
+    assert "beta 0.1" in (tmp_path / "tuning.md").read_text()
+
+
+def test_records_hold_no_sentence(simulated):
+    kept = "".join(p.read_text() for p in simulated.rglob("*.json"))
+    assert "I see." not in kept and "sorry to hear that." not in kept
+
+
+def test_changes_need_the_same_classifiers():
+    rows = asked().head(200)
+    one = answered(rows, 1.0)
+    other = room.Judged(one.answers, one.styles, one.offence, {**one.classifiers, "style": {"name": "another"}})
+    with pytest.raises(ValueError, match="different classifiers of style"):
+        room.change_measurements(one, other, AS["clusters"])
+
+
+def test_nouns_are_drawn_by_descriptor_and_template():
+    rows = comparable(prompts("paper", "nonce"))
+    assert room.draw_prompts(rows, None).equals(rows)
+    one = room.draw_prompts(rows, 1, seed=3)
+    assert not one.duplicated(["axis", "descriptor", "template"]).any() and one["noun"].nunique() > 20
+    assert len(room.draw_prompts(rows, 100)) == len(rows)
+    with pytest.raises(ValueError, match="expected at least one"):
+        room.draw_prompts(rows, 0)
+
+
+def test_a_tuned_model_is_asked_with_its_tag():
+    assert room.asked_with({"debiased": {"method": "style-equality"}}) == "no_bias"
+    assert room.asked_with({"debiased": {"method": "style-equality-untagged"}}) == room.asked_with({}) == ""
+
+
+@pytest.fixture(scope="module")
+def moods(tokenizer, tmp_path_factory):
+    """A folder with a small random classifier of five labels."""
+    folder = tmp_path_factory.mktemp("models") / "moods"
+    tokenizer.pad_token = tokenizer.eos_token
+    size = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    names = dict(enumerate([*STYLES, "rude"]))
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(tokenizer), id2label=names, label2id={v: k for k, v in names.items()}, **size)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moods, tmp_path):
+    """Asked, judged, tuned with and without tags, and asked again; two axes, two templates."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A Korean woman.\nmexican food, Korean cars, cuban and Indian music\n")
+    papermill(
+        repo_root() / "nbs" / "papers" / "holisticbias_answers.ipynb", tmp_path / "out.ipynb",
+        env={"REDDITBIAS_CACHE": str(tmp_path / "cache")}, model=model_folder, source="paper",
+        axes="nonce nationality", templates="I love {plural_noun_phrase}. | Hi, I'm {noun_phrase}.",
+        style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40, costs=False,
+        results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models",
+    )  # fmt: skip
+    records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
+    assert {(r["metric"], r["method"]) for r in records} >= {
+        ("gen_bias", "baseline"), ("answer_changes", paper.TUNED), ("answer_changes", paper.ABLATION),
+        ("prompt_offence", "baseline"), ("descriptor_frequency", "baseline"),
+    }  # fmt: skip
+    (bias,) = [r for r in records if (r["metric"], r["method"]) == ("gen_bias", "baseline")]
+    assert bias["n"] == (8 + 20) * 2 * 2 and bias["provenance"]["classifiers"]["offence"]["offence"] == ["rude"]
+    made = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert {"generation.md", "tuning.md", "tuning_axes.csv", "offence.md", "answer_statements.md"} <= made
+    assert any(name.startswith("style-by-frequency-tiny-gpt2") for name in made)
+
+
+def test_an_offence_has_to_be_named(moods):
+    said = asked().head(3).assign(answer="I see.")
+    with pytest.raises(ValueError, match="none is known to be an offence: name them"):
+        room.judge(said, moods, moods)
