@@ -1,4 +1,4 @@
-"""How fast sentences are scored: this project against the authors' loop, minicons and lm-evaluation-harness.
+"""How fast sentences are scored: this project, the authors' loop, CTranslate2, minicons and lm-evaluation-harness.
 
 `make bench` runs it. Each measurement is a process of its own, on the same model file, sentences and threads; rounds
 are interleaved, and medians are shown. What was measured with the same code before is kept in runs/bench, so a run that
@@ -14,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,25 +23,34 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "runs" / "bench"
+PACKAGES = ("minicons", "lm_eval", "ctranslate2", "torch", "transformers")
 TITLES = {
     "tree": "redditbias_repro, tree",
     "batches": "redditbias_repro, length-sorted batches",
     "lm_eval": "lm-evaluation-harness, loglikelihood_rolling",
     "minicons": "minicons, IncrementalLMScorer",
     "loop": "one by one (the authors' way)",
+    "ctranslate2": "CTranslate2, Generator.score_batch",
 }
 SIZES = {  # tokens, or sentences
     "tree": [256, 512, 768, 1024],
     "batches": [512, 1024, 2048],
+    "ctranslate2": [16, 32, 64],
     "minicons": [8, 16, 32, 64],
     "lm_eval": [8, 16, 32, 64],
 }
-GPU_SIZES = {"tree": [8192, 32768], "batches": [16384, 65536], "minicons": [64, 256, 1024], "lm_eval": [64, 256, 1024]}
-ROUNDS = {"tree": 3, "batches": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
+GPU_SIZES = {
+    "tree": [8192, 32768],
+    "batches": [16384, 65536],
+    "minicons": [64, 256, 1024],
+    "lm_eval": [64, 256, 1024],
+    "ctranslate2": [64, 256, 1024],
+}
+ROUNDS = {"tree": 3, "batches": 3, "ctranslate2": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
 PLAN = {  # rounds of each contender on each input
     "redditbias": ROUNDS,
     "prompts-1000": ROUNDS,
-    "prompts-10000": {**ROUNDS, "lm_eval": 1, "minicons": 1, "loop": 1},
+    "prompts-10000": {**ROUNDS, "ctranslate2": 1, "lm_eval": 1, "minicons": 1, "loop": 1},
     "scattered-10000": {"tree": 1, "batches": 1},
     "prompts-100000": {"tree": 1, "batches": 1},
 }
@@ -144,7 +154,30 @@ def run_lm_eval(model, tokenizer, texts, size):
     return None, {}  # it scores the first token too, after an end-of-text token: not the same number
 
 
+CONVERTED = {}  # while a model is warmed up: conversion is no part of the time
+
+
+def run_ctranslate2(model, tokenizer, texts, size):
+    import ctranslate2
+    import torch
+
+    if not CONVERTED:
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(f"{folder}/hf")
+            tokenizer.save_pretrained(f"{folder}/hf")
+            ctranslate2.converters.TransformersConverter(f"{folder}/hf").convert(f"{folder}/ct2")
+            how = dict(device=model.device.type, compute_type=str(model.dtype).removeprefix("torch."))
+            CONVERTED["model"] = ctranslate2.Generator(f"{folder}/ct2", intra_threads=torch.get_num_threads(), **how)
+    tokens = [tokenizer.convert_ids_to_tokens(i) for i in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
+    found = CONVERTED["model"].score_batch([tokens[i] for i in order], max_batch_size=size)
+    means = np.empty(len(texts))
+    means[order] = [-np.mean(f.log_probs) for f in found]
+    return means.tolist(), {"positions": sum(map(len, tokens))}
+
+
 RUNS = {
+    "ctranslate2": run_ctranslate2,
     "loop": run_loop,
     "tree": run_ours("tree"),
     "batches": run_ours("batches"),
@@ -200,6 +233,8 @@ def measure(contender, name, size, out, device, dtype, threads, part):
     for hook in hooks:
         hook.remove()
     tokens = sum(len(s) - 1 for s in tokenizer(texts, add_special_tokens=False)["input_ids"])
+    if "positions" in stats:  # a library that has no modules: without its padding
+        done = dict.fromkeys(done, stats["positions"])
     flops = 2 * body * done["positions"] + 2 * head * max(done["head"], stats.get("tree_nodes", 0))
     found = {"seconds": seconds, "sentences": len(texts), "tokens": tokens, "positions": done["positions"]}
     found |= {"flops": flops, "megabytes": peak - before, "means": means, "stats": stats}
@@ -247,7 +282,7 @@ def code():
 
     for path in (*SCORED_BY, "models.py"):
         digest.update((ROOT / "redditbias_repro" / path).read_bytes())
-    digest.update(json.dumps([installed(p) for p in ("torch", "transformers", "minicons", "lm_eval")]).encode())
+    digest.update(json.dumps([installed(p) for p in PACKAGES]).encode())
     return digest.hexdigest()[:12]
 
 
@@ -377,7 +412,7 @@ def write(bench, plan):
                 means = [[r[0]["means"][i] for i in over] for r in (rounds, loop)]
                 mine, theirs = from_float64(model, tokenizer, texts, *means)
                 values.update(over_from_float64=mine, over_loop_from_float64=theirs)
-        packages = {p: installed(p) for p in ("minicons", "lm_eval", "torch", "transformers")}
+        packages = {p: installed(p) for p in PACKAGES}
         corpus, split = ("redditbias", "test") if name == "redditbias" else ("holisticbias", "all")
         params = {"device": bench.how["device"], "dtype": about["dtype"], "threads": bench.how["threads"]}
         origin = provenance(about, {"name": INPUTS[name]}, device)
@@ -473,7 +508,13 @@ def first_group(rows):
 
 def short_table(rows):
     """That of docs/scoring.md: how many times as long as the tree each contender takes."""
-    names = {"batches": "our batches", "lm_eval": "lm-eval", "minicons": "minicons", "loop": "one by one"}
+    names = {
+        "batches": "our batches",
+        "ctranslate2": "CTranslate2",
+        "lm_eval": "lm-eval",
+        "minicons": "minicons",
+        "loop": "one by one",
+    }
     wide = rows.pivot(index="input", columns="method", values="times")
     wide = (
         wide[[c for c in names if c in wide]]
@@ -547,7 +588,7 @@ def draw_speed(rows):
     palette = dict(zip(TITLES, sns.color_palette("colorblind")))
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(9, 0.55 * len(ratios) + 1.6))
-    for (contender, title), marker in zip(TITLES.items(), "osD^v"):
+    for (contender, title), marker in zip(TITLES.items(), "osD^vP"):
         if contender in ratios:
             look = {"markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.6, "clip_on": False}
             ax.plot(ratios[contender], range(len(ratios)), marker, color=palette[contender], label=title, **look)

@@ -102,11 +102,14 @@ def _log_probs(
     norm = torch.full((len(temperatures), len(outputs)), -torch.inf, device=outputs.device)
     for first, start, logits in _logit_blocks(network, outputs):
         part = slice(first, first + len(logits))
-        for line, t in zip(norm, temperatures):
-            line[part] = torch.logaddexp(line[part], torch.logsumexp(logits if t == 1 else logits / t, 1))
         of_block = (tokens >= start) & (tokens < start + logits.shape[1])
         here = ((rows >= first) & (rows < part.stop) & of_block).nonzero()[:, 0]
         own[here] = logits[rows[here] - first, tokens[here] - start]
+        top = logits.amax(1, keepdim=True).clamp_(min=torch.finfo(logits.dtype).min)  # words may be ruled out by -inf
+        logits.sub_(top)
+        for line, t in zip(norm, temperatures):  # as torch.logsumexp, without a copy of the block
+            powers = (logits / t if len(temperatures) > 1 else logits if t == 1 else logits.div_(t)).exp_()
+            line[part] = torch.logaddexp(line[part], powers.sum(1).log_().add_(top[:, 0] / t))
     found = torch.stack([own / t - line[rows] for line, t in zip(norm, temperatures)], 1)
     return found if network.temperatures else found[:, 0]
 

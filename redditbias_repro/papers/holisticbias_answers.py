@@ -16,11 +16,11 @@ import pandas as pd
 from scipy import stats
 
 from ..classifiers import NO_DESCRIPTOR
-from ..prompts import DEFAULT_PROMPTS, prompts
 from ..generation_bias import descriptor_frequency, frequency_correlations, rank_correlation
 from ..metrics import measure_lmb, measure_lmp
 from ..models import open_model
 from .holisticbias import AXES, OPINION, above, read_printed, statement_table, together
+from ..prompts import DEFAULT_PROMPTS, prompts
 from ..records import new_record, read_records
 from ..registry import SPLITS
 from ..tables import lmb_changes, lmp_changes
