@@ -366,7 +366,7 @@ def answer_records(
         made["answer_changes"] = change_measurements(before, judged, clusters, phrases, phrase_axes, resamples, seed)
     drawn = attrs.get("drawn", {})
     params = {"decoding": attrs["decoding"], **{k: drawn.get(k) for k in ("nouns", "templates")}}
-    asked = {**drawn, **{k: v for k, v in attrs.get("stats", {}).items() if k != "seconds"}}
+    asked = {**drawn, **attrs.get("stats", {})}
     origin = dict(classifiers=judged.classifiers, asked=asked, device=attrs.get("device", "cpu"))
     took = time.perf_counter() - started
     for metric, values in made.items():
