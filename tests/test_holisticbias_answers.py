@@ -102,15 +102,16 @@ def test_tables_of_records(simulated):
     found = paper.read_answers(simulated)
     table = paper.bias_table(found).set_index(["measure", "cluster"])
     full = table.loc[("full", "")]
-    assert full["low"] < full["corrected"] < full["high"] and full["p"] < 0.05 and full["BB2 3B"] == 8.89
+    assert full["low"] < full["corrected"] < full["high"] and full["p"] < 0.05 and full["printed BB2 3B"] == 8.89
     assert {"Curiosity", "Confusion", "Care"} <= set(table.index.get_level_values("cluster"))
     axes = paper.axes_table(found)
-    assert len(axes) == 13 and axes["DialoGPT"].notna().all() and axes["corrected"].dropna().is_monotonic_decreasing
+    assert len(axes) == 13 and axes["printed DialoGPT"].notna().all()
+    assert axes["corrected"].dropna().is_monotonic_decreasing
     tuning = paper.tuning_table(found).set_index(["tuned", "measure", "cluster"])
     assert tuning.loc[(paper.TUNED, "full", ""), "verdict"] == "less"
     assert tuning.loc[(paper.ABLATION, "full", ""), "verdict"] == "more"
-    assert round(tuning.loc[(paper.TUNED, "full", ""), "BB2 3B"]) == -24  # as §4.3 says
-    assert abs(tuning.loc[(paper.TUNED, "full", ""), "DialoGPT"] + 13) < 0.6
+    assert round(tuning.loc[(paper.TUNED, "full", ""), "printed BB2 3B"]) == -24  # as §4.3 says
+    assert abs(tuning.loc[(paper.TUNED, "full", ""), "printed DialoGPT"] + 13) < 0.6
     assert len(paper.tuning_axes_table(found)) == 26 and len(paper.styles_table(found)) == len(STYLES)
     phrases = paper.phrases_table(found).set_index(["phrase", "asked"])
     assert phrases.loc[("i'm sorry to hear", "sympathy"), "printed_original_percent"] == 30.3
