@@ -17,6 +17,8 @@ from redditbias_repro.plots import save_results
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import repo_root, write_record
 
+pytestmark = pytest.mark.xdist_group("holisticbias_answers")  # its records are made once
+
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)
 AS = paper.measured_as(STYLES)
