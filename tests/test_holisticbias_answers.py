@@ -264,3 +264,5 @@ def test_an_offence_has_to_be_named(moods):
     said = asked().head(3).assign(answer="I see.")
     with pytest.raises(ValueError, match="none is known to be an offence: name them"):
         room.judge(said, moods, moods)
+    with pytest.raises(ValueError, match="no column 'answer': expected answers to prompts, from ask"):
+        room.judge(asked().head(3), moods, moods, ["rude"])
