@@ -486,8 +486,10 @@ def full_table(rows):
 
 
 def caption(rows):
-    origin = rows.provenance.iloc[0]
-    versions = ", ".join(f"{k} {v}" for k, v in origin["packages"].items())
+    known = {
+        k: v for p in rows.provenance for k, v in p["packages"].items() if v
+    }  # of rows that were measured with them
+    versions = ", ".join(f"{k} {known[k]}" for k in PACKAGES if k in known)
     groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])
     groups = groups.drop_duplicates(["model", "dtype", "device_name", "threads"])
     where = "; ".join(
