@@ -1,9 +1,11 @@
 """CHBias: specifications, swapping, the released files, and how the release differs from its paper."""
 
 import json
+import subprocess
 
 import pandas as pd
 import pytest
+import regex
 
 from redditbias_repro.cli import main
 from redditbias_repro.corpora import chbias
@@ -24,6 +26,7 @@ from redditbias_repro.corpora.chbias import (
     swap_released,
 )
 from redditbias_repro.data import load_annotations, load_pairs, load_phrases, load_references, released_papers
+from redditbias_repro.records import data_file, repo_root
 from redditbias_repro.registry import SPLITS, FetchError, fetch, list_files
 from redditbias_repro.specs import DIRECTIONS, list_specs, load_spec, replace_in_order
 
@@ -351,3 +354,85 @@ def test_queries_stand_in(monkeypatch):
         assert len(pairs) and (pairs.text1 != pairs.text2).all()
         opposites = load_pairs(f"chbias/{b}", "train", "queries", swap="attributes")
         assert len(opposites) and (opposites.text1 != opposites.text2).all()
+
+
+# --- printed numbers ---
+
+METRICS = {"CDial-GPT": ("BLEU-4", "BLEU-2", "Dist-2", "Dist-1", "E-Average", "G-Matching")} | {
+    "EVA2.0": ("F1", "R-L", "BLEU-4", "Dist-4")
+}
+ROWS = {2: 24, 3: 48, 4: 48, 5: 48, 6: 48, **dict.fromkeys(range(8, 12), 24), **dict.fromkeys(range(12, 16), 36)}
+ROWS |= {16: 72, 17: 72}
+
+
+def printed(n):
+    return pd.read_csv(data_file("paper", "chbias", f"table{n}.csv"))
+
+
+@pytest.mark.parametrize("n", ROWS)
+def test_shapes_of_printed_tables(n):
+    table = printed(n)
+    values = ["t", "deviation"] if n == 3 else [table.columns[-1]]
+    assert len(table) == ROWS[n] and not table.duplicated([c for c in table if c not in values]).any()
+    assert not table.isna().any().any() and set(table.bias_type) <= set(CATEGORIES)
+    if n > 2:
+        assert set(table.method) == {"baseline", "LMD", "ADD", "HD", "CADA", "CTDA"} and set(table.model) <= set(
+            METRICS
+        )
+    if 8 <= n <= 15:
+        (model,), (bias_type,) = table.model.unique(), table.bias_type.unique()
+        assert model == ("EVA2.0" if n < 12 else "CDial-GPT") and bias_type == CATEGORIES[n % 4]
+        assert tuple(table.metric.unique()) == METRICS[model]
+
+
+def test_values_of_printed_tables():
+    keys = ["model", "method", "bias_type"]
+    t = printed(3).set_index(keys)
+    assert tuple(t.loc[("CDial-GPT", "HD", "orientation")]) == (-6.10, 0.18)
+    assert tuple(t.loc[("EVA2.0", "baseline", "gender")]) == (1.48, 0.06)
+    assert printed(6).set_index(keys).rate[("EVA2.0", "CTDA", "appearance")] == 0.10
+    assert printed(6).set_index(keys).rate[("CDial-GPT", "LMD", "age")] == 0.24
+    assert printed(9).set_index([*keys, "metric"]).value[("EVA2.0", "CADA", "orientation", "F1")] == 22.82
+    assert printed(15).set_index([*keys, "metric"]).value[("CDial-GPT", "CTDA", "appearance", "G-Matching")] == 69.46
+    assert printed(16).set_index([*keys, "score"]).share[("CDial-GPT", "CTDA", "appearance", 2)] == 0.42
+    assert printed(17).set_index([*keys, "score"]).share[("EVA2.0", "HD", "age", 0)] == 0.24
+
+
+def test_printed_tables_in_which_the_paper_differs_from_itself():
+    keys = ["model", "method", "bias_type", "metric"]
+    short, full = pd.concat([printed(4), printed(5)]), pd.concat([printed(n) for n in range(8, 16)])
+    both = short.merge(full, on=keys, suffixes=("", "_appendix"))
+    assert len(both) == len(short)
+    assert both[both.value != both.value_appendix].drop(columns="metric").values.tolist() == [
+        ["CDial-GPT", "ADD", "appearance", 11.31, 13.11],
+        ["EVA2.0", "ADD", "appearance", 75.49, 74.49],
+        ["EVA2.0", "CTDA", "gender", 73.39, 74.39],
+    ]
+    shares = pd.concat([printed(16), printed(17)]).groupby(["model", "method", "bias_type"]).share.sum().round(2)
+    assert shares[shares != 1].to_dict() == {("EVA2.0", "CTDA", "orientation"): 0.94}
+
+
+def test_table2_beside_the_release(release):
+    wide = printed(2).pivot(index="bias_type", columns="quantity", values="value")
+    for b in CATEGORIES:
+        ours = count_table2(b)
+        off = {q: ours[{"dev": "valid"}.get(q, q)] - int(wide.loc[b, q]) for q in wide}
+        assert {q: d for q, d in off.items() if d} == ({"train": -1, "total": -1} if b in ("age", "appearance") else {})
+
+
+# --- no sentence of the corpus is kept ---
+
+
+def test_no_released_sentence_is_committed(release):
+    """No run of nine Han characters of the released sentences stands in any committed file."""
+    runs = set()
+    for key in release_files():
+        for line in chbias._read_lines(key):
+            runs |= {part[i : i + 9] for part in regex.findall(r"\p{Han}{9,}", line) for i in range(len(part) - 8)}
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=repo_root(), capture_output=True, check=True).stdout
+    for name in filter(None, files.decode().split("\0")):
+        path = repo_root() / name
+        if path.suffix in (".png", ".svg") or not path.is_file():
+            continue
+        for part in regex.findall(r"\p{Han}{9,}", path.read_text(encoding="utf-8", errors="ignore")):
+            assert not {part[i : i + 9] for i in range(len(part) - 8)} & runs, name
