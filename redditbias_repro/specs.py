@@ -191,7 +191,7 @@ class BiasSpec:
         direction: str = "1to2",  # "1to2": a1 → a2; "2to1": a2 → a1; "both": each to the other
         sequential: bool = False,  # as in `swap_targets`; then wildcards are bare stems
     ) -> str:
-        """`text` with every whole attribute term replaced by its pair, in the same case (CHBias §5.3, CADA).
+        """`text` with every whole attribute term replaced by its pair, in the same case (CHBias §5.1, CADA).
 
         A wildcard's pair is put in as `wildcard_forms` says, else bare. `ValueError` without `attribute_pairs`."""
         if not self.attribute_pairs:

@@ -26,6 +26,7 @@ from redditbias_repro.corpora.chbias import (
     swap_released,
 )
 from redditbias_repro.data import load_annotations, load_pairs, load_phrases, load_references, released_papers
+from redditbias_repro.losses import METHODS
 from redditbias_repro.records import data_file, repo_root
 from redditbias_repro.registry import SPLITS, FetchError, fetch, list_files
 from redditbias_repro.specs import DIRECTIONS, list_specs, load_spec, replace_in_order
@@ -329,12 +330,39 @@ def test_two_lines_that_became_one(monkeypatch, tmp_path):
     }  # fmt: skip
 
 
-def test_one_pass_beside_the_release(release):
-    found = {(b, s): compare_swaps(b, s)["one_pass"] for b in CATEGORIES for s in ("valid", "test")}
-    assert list(found.values()) == [173, 177, 195, 196, 200, 200, 200, 200]
+def test_what_makes_our_swaps_differ_from_the_release(release):
+    """Its pairs, its direction, and for the rest its order and its case."""
+    found = {(b, s): compare_swaps(b, s) for b in CATEGORIES for s in ("valid", "test")}
+    assert [f["its_direction"] for f in found.values()] == [173, 177, 195, 196, 200, 200, 200, 200]
+    assert [f["ours"] for f in found.values()] == [148, 152, 195, 196, 200, 200, 200, 200]
     attributes = [compare_swaps(b, "train", "attributes") for b in CATEGORIES]
     assert [a["changed"] for a in attributes] == [133, 569, 611, 687]
-    assert [a["one_pass_specification"] for a in attributes] == [725, 800, 799, 622]
+    assert [a["ours"] for a in attributes] == [725, 800, 799, 622]
+    assert [a["its_pairs"] for a in attributes] == [793, 800, 799, 798]
+
+
+@pytest.mark.parametrize("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
+def test_augmentation_beside_the_release(release, bias_type, targets, attributes):
+    """A copy is added only where something is replaced; of these so many lines stand in the released file as well."""
+    texts = list(load_phrases(f"chbias/{bias_type}").text)
+    for method, swap, in_release in (("CTDA", "targets", targets), ("CADA", "attributes", attributes)):
+        made = METHODS[method].augment(SPECS[bias_type], texts)
+        assert made[: len(texts)] == texts and not set(made[len(texts) :]) & set(texts)
+        key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{chbias.AUGMENTED[swap]}.txt"
+        released = {line.strip() for line in chbias._read_lines(key)}
+        assert sum(line in released for line in made[len(texts) :]) == in_release
+
+
+def test_reasons_by_single_terms():
+    orientation, gender, appearance = (SPECS[b] for b in ("orientation", "gender", "appearance"))
+    assert METHODS["CTDA"].augment(orientation, ["TXL"])[1:] == ["异性恋"] != swap_released(["TXL"], "orientation")
+    assert METHODS["CTDA"].augment(gender, ["男人"])[1:] == [] and swap_released(["男人"], "gender", "train") == [
+        "夫男"
+    ]
+    assert METHODS["CADA"].augment(appearance, ["讨厌胖子"])[1:] == []
+    assert swap_released(["讨厌胖子"], "appearance", "train", "attributes") == ["喜欢胖子"]
+    assert METHODS["CADA"].augment(gender, ["又丑又恶心"])[1:] == ["又帅又舒心"]
+    assert swap_released(["又丑又恶心"], "gender", "train", "attributes") == ["又美又美好"]
 
 
 # --- through the rooms that exist ---

@@ -131,7 +131,9 @@ def _found_terms(texts, bias_type, split, swap):
     spec = released_spec(bias_type, split)
     known = spec.target_terms(1) if swap == "targets" else tuple(a for a, _ in spec.attribute_pairs)
     found = [dict.fromkeys(t[a:b] for a, b in find_terms(t, known)) for t in texts]
-    return [["; ".join(terms), "; ".join(swap_released(terms, bias_type, split, swap))] for terms in found]
+    terms = list({term for each in found for term in each})
+    became = dict(zip(terms, swap_released(terms, bias_type, split, swap)))
+    return [["; ".join(each), "; ".join(became[term] for term in each)] for each in found]
 
 # %% ../../nbs/corpora/chbias.ipynb #ed4349ef
 CAPS = {"gender": 100, "orientation": 200, "age": 200, "appearance": 100}  # posts a keyword, §3.2
@@ -232,19 +234,20 @@ def compare_swaps(
     split: str = "test",  # train, valid, test
     swap: str = "targets",  # or "attributes", of the training sentences
 ) -> dict[str, int]:
-    "Sentences; those that the release changes; those that one pass makes the same, with its pairs and with the paper's"
+    """Sentences; those that the release changes; those that come out as released, step by step.
+
+    First our way (the specification, t1 → t2, one pass), then with the release's pairs, then in its direction, too."""
     pairs = read_released(bias_type, split, swap)
     ours, theirs = _spec(bias_type), released_spec(bias_type, split)
-
-    def same(spec):
-        if swap == "attributes":
-            made = [spec.swap_attributes(t) for t in pairs.text1]
-        else:
-            made = [spec.swap_targets(t, swap_direction(bias_type)) for t in pairs.text1]
-        return int((pairs.text2 == made).sum())
-
-    changed = int((pairs.text1 != pairs.text2).sum())
-    return {"sentences": len(pairs), "changed": changed, "one_pass": same(theirs), "one_pass_specification": same(ours)}
+    exchange, way = BiasSpec.swap_attributes, "1to2"
+    if swap == "targets":
+        exchange, way = BiasSpec.swap_targets, swap_direction(bias_type)
+    steps = {"ours": (ours, "1to2"), "its_pairs": (theirs, "1to2"), "its_direction": (theirs, way)}
+    same = {
+        name: int((pairs.text2 == [exchange(spec, t, d) for t in pairs.text1]).sum())
+        for name, (spec, d) in steps.items()
+    }
+    return {"sentences": len(pairs), "changed": int((pairs.text1 != pairs.text2).sum()), **same}
 
 # %% ../../nbs/corpora/chbias.ipynb #e1828fba
 def release_files() -> list[str]:
