@@ -237,7 +237,7 @@ def load_phrases(
     split: str = "train",  # train, valid, test
     corpus: str = "auto",  # as in `load_pairs`
 ) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
-    "Biased phrases about the minoritized group, in lower case: what debiasing trains on (§5.1)"
+    "Biased phrases about the minoritized group, as they were released: what debiasing trains on (§5.1)"
     pairs = load_pairs(bias_type, split, corpus)
     phrases = pairs[["text1"]].rename(columns={"text1": "text"})
     phrases.attrs = pairs.attrs

@@ -376,6 +376,15 @@ def test_measured_by_the_command(release, model_folder, tmp_path, monkeypatch):
     assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("chbias", "gender", "chbias")}
 
 
+@pytest.mark.parametrize("method", ["CADA", "CTDA"])
+def test_debiased_by_the_command(method, model_folder, tmp_path, capsys):
+    texts, out = tmp_path / "texts.txt", tmp_path / "debiased"
+    texts.write_text("大妈很固执\n老头在下棋，很讨厌\n下雨了\n", encoding="utf-8")
+    command = ["debias", "--model", str(model_folder), "--method", method, "--bias-type", "chbias/age"]
+    assert main([*command, "--texts", str(texts), "--out", str(out), "--epochs", "1", "--device", "cpu"]) == 0
+    assert f"written: {out} ({method} on" in capsys.readouterr().out
+
+
 def test_queries_stand_in(monkeypatch):
     for b in CATEGORIES:
         pairs = load_pairs(f"chbias/{b}", "test", "queries")
