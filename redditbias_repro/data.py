@@ -32,6 +32,13 @@ def _reader(paper: str):
     return importlib.import_module(f"redditbias_repro.corpora.{paper}")
 
 
+def _offered(paper: str, what: str):
+    "A function of a paper's reader. `ValueError` where the paper released nothing that it would read"
+    if (found := getattr(_reader(paper), what, None)) is None:
+        raise ValueError(f"{paper} released nothing that {what} reads: its reader has released pairs only")
+    return found
+
+
 def _rooms() -> list[str]:
     return list(importlib.import_module("redditbias_repro.corpora").__path__)
 
@@ -230,7 +237,7 @@ def load_phrases(
     split: str = "train",  # train, valid, test
     corpus: str = "auto",  # as in `load_pairs`
 ) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
-    "Biased phrases about the minoritized group, in lower case: what debiasing trains on (§5.1)"
+    "Biased phrases about the minoritized group, as they were released: what debiasing trains on (§5.1)"
     pairs = load_pairs(bias_type, split, corpus)
     phrases = pairs[["text1"]].rename(columns={"text1": "text"})
     phrases.attrs = pairs.attrs
@@ -240,9 +247,9 @@ def load_phrases(
 def load_annotations(
     bias_type: str,  # as in `load_pairs`
 ) -> pd.DataFrame:  # comment, phrase, bias_sent, bias_phrase; labels as they stand in the release
-    "Released labels of a bias type. `FetchError` where they cannot be had"
+    "Released labels of a bias type. `FetchError` where they cannot be had, `ValueError` where there are none"
     paper, name = split_bias_type(bias_type)
-    return _reader(paper).load_annotations(name)
+    return _offered(paper, "load_annotations")(name)
 
 # %% ../nbs/01a_data.ipynb #308781e5
 def load_released(
@@ -251,7 +258,7 @@ def load_released(
 ) -> pd.DataFrame:  # columns as released, all strings
     "Comments and phrases of a release before annotation. `ValueError` where there are none"
     paper, name = split_bias_type(bias_type)
-    return _reader(paper).load_released(name, what)
+    return _offered(paper, "load_released")(name, what)
 
 # %% ../nbs/01a_data.ipynb #845e4b59
 def load_references(
@@ -261,8 +268,8 @@ def load_references(
 ) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
     """Utterances for LM perplexity (RedditBias §3.2).
 
-    `ValueError` for more than there are, `FetchError` where they cannot be had."""
-    return _reader(corpus).load_references(n, seed)
+    `ValueError` for more than there are or none, `FetchError` where they cannot be had."""
+    return _offered(corpus, "load_references")(n, seed)
 
 # %% ../nbs/01a_data.ipynb #980cfa35
 def corpus_title(

@@ -350,7 +350,7 @@ def augment_targets(
     direction: str = "both",
     attribute: bool = False,  # only sentences with a term of A1
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
-    "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA (CHBias §5.3)"
+    "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA (CHBias §5.1)"
     texts = list(texts)
     swapped = [spec.swap_targets(t, direction) for t in texts if not attribute or spec.find_attributes(t, 1)]
     originals = [t for t in texts if not attribute or spec.find_attributes(t, 1)]
@@ -362,7 +362,7 @@ def augment_attributes(
     texts: Iterable[str],  # training sentences
     direction: str = "1to2",  # as in `BiasSpec.swap_attributes`
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
-    "Counterfactual augmentation by attribute terms: CADA (CHBias §5.3)"
+    "Counterfactual augmentation by attribute terms: CADA (CHBias §5.1)"
     texts = list(texts)
     swapped = [spec.swap_attributes(t, direction) for t in texts]
     return texts + [s for s, t in zip(swapped, texts) if s != t]
@@ -422,8 +422,8 @@ METHODS = {
     "HD-equation2": Method(lambda o: hd_loss(o.states, o.subspace()), objective="equation2"),
     "HD-accumulated": Method(lambda o: hd_release_loss(o.states, o.subspace(), accumulate=True)),
     "CADA": Method(augment=augment_attributes),
-    "CTDA": Method(augment=augment_targets),
-}  # RedditBias §4; CADA and CTDA: CHBias §5.3; FT: fine-tuning on the same sentences without debiasing, a control
+    "CTDA": Method(augment=lambda spec, texts: augment_targets(spec, texts, "1to2")),
+}  # RedditBias §4; CADA and CTDA: CHBias §5.1; FT: fine-tuning on the same sentences without debiasing, a control
 
 
 def get_method(

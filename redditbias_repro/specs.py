@@ -18,11 +18,12 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE',
-           'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'meant_spec', 'load_spec',
-           'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
+__all__ = ['DEFAULT_PAPER', 'BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE',
+           'writes_blanks', 'match_terms', 'find_terms', 'replace_in_order', 'BiasSpec', 'list_specs', 'meant_spec',
+           'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
+DEFAULT_PAPER = "redditbias"  # whose a bare name is
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
 
 LANGUAGES = frozenset(
@@ -92,10 +93,31 @@ def _match_case(
         return regex.sub(r"\p{L}[\p{L}\p{M}]*", lambda m: m[0][0].upper() + m[0][1:], term)
     return term[0].upper() + term[1:] if found[0].isupper() else term
 
-# %% ../nbs/00_specs.ipynb #12797f1e
+# %% ../nbs/00_specs.ipynb #900dc58a
 DIRECTIONS = ("both", "1to2", "2to1")
 
 
+def _one_of(what, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def replace_in_order(
+    text: str,  # any text
+    pairs: Iterable[tuple[str, str]],  # terms, in the order in which they are replaced
+    direction: str = "1to2",  # "1to2"; "2to1"; "both": the two terms of each pair change places
+) -> str:
+    "Pair after pair, each in what the last one left: one call of `str.replace` for each"
+    _one_of("direction", direction, DIRECTIONS)
+    for a, b in pairs:
+        if direction == "both":
+            text = b.join(part.replace(b, a) for part in text.split(a))
+        else:
+            text = text.replace(a, b) if direction == "1to2" else text.replace(b, a)
+    return text
+
+# %% ../nbs/00_specs.ipynb #12797f1e
 @dataclass(frozen=True)
 class BiasSpec:
     "An explicit bias specification (RedditBias §2.1). Sequences become tuples; what is wrong raises `ValueError`"
@@ -154,24 +176,29 @@ class BiasSpec:
         self,
         text: str,  # any text
         direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1"; "both": as the release does for Religion and Race
+        sequential: bool = False,  # pair after pair instead of one pass: `replace_in_order`
     ) -> str:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 
         A term in several pairs takes the first.
         Where pairs are one to one, two swaps with "both" give the text back."""
-        return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction))
+        pairs = self.pairs + self.extra_pairs
+        return replace_in_order(text, pairs, direction) if sequential else _swap(text, _swap_table(pairs, direction))
 
     def swap_attributes(
         self,
         text: str,  # any text
         direction: str = "1to2",  # "1to2": a1 → a2; "2to1": a2 → a1; "both": each to the other
+        sequential: bool = False,  # as in `swap_targets`; then wildcards are bare stems
     ) -> str:
-        """`text` with every whole attribute term replaced by its pair, in the same case (CHBias §5.3, CADA).
+        """`text` with every whole attribute term replaced by its pair, in the same case (CHBias §5.1, CADA).
 
         A wildcard's pair is put in as `wildcard_forms` says, else bare. `ValueError` without `attribute_pairs`."""
         if not self.attribute_pairs:
             name = self.name or "given"
             raise ValueError(f"the specification {name} has no attribute_pairs: attributes cannot be swapped")
+        if sequential:
+            return replace_in_order(text, [[t.rstrip("*") for t in p] for p in self.attribute_pairs], direction)
         table, forms = _swap_table(self.attribute_pairs, direction), dict(self.wildcard_forms)
         return _swap(text, {a: forms.get(b, b.rstrip("*")) for a, b in table.items()})
 
@@ -197,12 +224,6 @@ _TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "v
 _REQUIRED = ("targets1", "targets2", "pairs", "attributes1")
 _NO_REPEATS = ("targets1", "targets2", "attributes1", *_PAIR_KEYS)
 _WILDCARDS_IN = ("attributes1", "attributes2", "attribute_pairs", "wildcard_forms")
-
-
-def _one_of(what, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(map(repr, allowed))}")
-    return value
 
 
 def _frozen(key, value):
@@ -269,15 +290,13 @@ _RESOURCES = files("redditbias_repro") / "resources" / "specs"
 
 
 def list_specs() -> list[str]:
-    "Names of the specifications in the package, `paper/name`, in the papers' order"
+    "Names of the specifications in the package, `paper/name`: `DEFAULT_PAPER`'s, then others'"
     names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _RESOURCES.iterdir() for f in d.iterdir()]
     order = {n: i for i, n in enumerate(BIAS_TYPES)}
-    return sorted(names, key=lambda n: (n.split("/")[0], order.get(n.split("/")[1], 99), n))
+    place = lambda paper, name: (paper != DEFAULT_PAPER, paper, order.get(name, len(order)), name)
+    return sorted(names, key=lambda n: place(*n.split("/")))
 
 # %% ../nbs/00_specs.ipynb #8800cc83
-DEFAULT_PAPER = "redditbias"  # whose a bare name is
-
-
 def _full_name(name: str) -> str:
     return name if "/" in name else f"{DEFAULT_PAPER}/{name}"
 
@@ -285,9 +304,10 @@ def _full_name(name: str) -> str:
 def meant_spec(
     name: str,  # that is none, such as "redditbias/religoin1", or a title, such as "Queerness"
 ) -> str | None:  # `paper/name`
-    "The specification that is meant: the one with this title, else the one with the nearest name"
-    title = name.rpartition("/")[2].lower()
-    titled = [n for n in list_specs() if load_spec(n).title.lower() == title]
+    "The specification that is meant: the one with this title, first of its paper, else the one with the nearest name"
+    paper, _, title = _full_name(name).lower().rpartition("/")
+    known = sorted(list_specs(), key=lambda n: n.rpartition("/")[0] != paper)
+    titled = [n for n in known if load_spec(n).title.lower() == title]
     return next(iter(titled or difflib.get_close_matches(_full_name(name), list_specs(), 1, 0.4)), None)
 
 

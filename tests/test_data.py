@@ -258,7 +258,7 @@ def test_a_wrong_file_is_no_reason_to_fall_back(offline, monkeypatch, tmp_path):
 def test_unknown_names(arguments, says):
     with pytest.raises(ValueError, match=says):
         load_pairs(*arguments, corpus="queries")
-    with pytest.raises(FileNotFoundError, match="is no file, and none of auto, redditbias, queries"):
+    with pytest.raises(FileNotFoundError, match="is no file, and none of auto, redditbias, chbias, queries"):
         load_pairs("race", corpus="reddit")
 
 
@@ -325,7 +325,7 @@ def made_up_paper(monkeypatch, tmp_path):
 
 def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
     assert (
-        data.corpora() == ("auto", "petbias", "redditbias", "queries")
+        data.corpora() == ("auto", "redditbias", "chbias", "petbias", "queries")
         and data.bias_spec("petbias/race").title == "Breed"
         and data.bias_spec("race").title == "Race"
     )

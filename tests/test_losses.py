@@ -500,7 +500,8 @@ def test_augmentation():
         language="zh",
     )
     assert augment_attributes(paired, ["女孩很软弱", "你好"]) == ["女孩很软弱", "你好", "女孩很坚强"]
-    assert METHODS["CTDA"].augment is augment_targets and METHODS["CADA"].augment is augment_attributes
+    assert METHODS["CADA"].augment is augment_attributes and METHODS["CDA"].augment is augment_targets
+    assert METHODS["CTDA"].augment(paired, ["女孩和男孩"]) == ["女孩和男孩", "男孩和男孩"], "t1 → t2 only"
 
 
 # Lines equal to the authors' counterfactuals; the rest differ because they replace substrings and we whole words (and
