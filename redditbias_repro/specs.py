@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
+import random
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -18,9 +19,9 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE',
-           'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'meant_spec', 'load_spec',
-           'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
+__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'COUNTERPARTS', 'DEFAULT_PAPER', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS',
+           'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms', 'BiasSpec', 'list_specs', 'meant_spec',
+           'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -94,6 +95,7 @@ def _match_case(
 
 # %% ../nbs/00_specs.ipynb #12797f1e
 DIRECTIONS = ("both", "1to2", "2to1")
+COUNTERPARTS = ("first", "drawn")
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ class BiasSpec:
     verbs: tuple[str, ...] = ()  # verb forms that end a target phrase and are no part of the term
     extra_pairs: tuple[tuple[str, str], ...] = ()  # further forms of `pairs`, for finding and swapping only
     wildcard_forms: tuple[tuple[str, str], ...] = ()  # ("depress*", "depressed"): a word for a stem that is none
+    # what a term of several pairs is swapped for: the first, or one drawn; T1 and T2 may then repeat terms
+    counterparts: str = "first"
+    attribute_names: tuple[str, ...] = ()  # what A1 and A2 are called, ("family", "career")
 
     def __post_init__(self):
         for f in fields(self):
@@ -154,12 +159,17 @@ class BiasSpec:
         self,
         text: str,  # any text
         direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1"; "both": as the release does for Religion and Race
+        seed: int = 0,  # of the draw, where counterparts are drawn: the same for the same text
     ) -> str:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 
-        A term in several pairs takes the first.
+        A term in several pairs takes the first, or one drawn, as `counterparts` says.
         Where pairs are one to one, two swaps with "both" give the text back."""
-        return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction))
+        return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction), self._chooser(text, seed))
+
+    def _chooser(self, text: str, seed: int):
+        "What picks one of several counterparts"
+        return random.Random(f"{seed} {text}").choice if self.counterparts == "drawn" else lambda terms: terms[0]
 
     def swap_attributes(
         self,
@@ -173,27 +183,29 @@ class BiasSpec:
             name = self.name or "given"
             raise ValueError(f"the specification {name} has no attribute_pairs: attributes cannot be swapped")
         table, forms = _swap_table(self.attribute_pairs, direction), dict(self.wildcard_forms)
-        return _swap(text, {a: forms.get(b, b.rstrip("*")) for a, b in table.items()})
+        return _swap(text, {a: [forms.get(b, b.rstrip("*")) for b in found] for a, found in table.items()})
 
 
 def _swap_table(pairs, direction):
-    "What replaces each term; a term in several pairs takes the first"
+    "All that can replace each term, in the pairs' order; of a term on both sides what it is as t1 comes first"
     _one_of("direction", direction, DIRECTIONS)
+    sides = {"both": (0, 1), "1to2": (0,), "2to1": (1,)}[direction]
     table = {}
-    for a, b in pairs if direction != "2to1" else ():
-        table.setdefault(a.lower(), b)
-    for a, b in pairs if direction != "1to2" else ():
-        table.setdefault(b.lower(), a)
+    for side in sides:
+        found = {}
+        for pair in pairs:
+            found.setdefault(pair[side].lower(), []).append(pair[1 - side])
+        table = found | table
     return table
 
 
-def _swap(text, table):
+def _swap(text, table, choose=lambda terms: terms[0]):
     pattern, terms = _compile(tuple(table))
-    return pattern.sub(lambda m: _match_case(m[0], table[terms[m.lastindex - 1]]), text)
+    return pattern.sub(lambda m: _match_case(m[0], choose(table[terms[m.lastindex - 1]])), text)
 
 # %% ../nbs/00_specs.ipynb #1cdc4eef
 _PAIR_KEYS = ("pairs", "attribute_pairs", "extra_pairs", "wildcard_forms")
-_TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "verbs")
+_TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "verbs", "attribute_names")
 _REQUIRED = ("targets1", "targets2", "pairs", "attributes1")
 _NO_REPEATS = ("targets1", "targets2", "attributes1", *_PAIR_KEYS)
 _WILDCARDS_IN = ("attributes1", "attributes2", "attribute_pairs", "wildcard_forms")
@@ -238,6 +250,8 @@ def _validate(spec):
             raise ValueError(f"{key} is empty: a bias specification needs at least one entry")
     if spec.language not in LANGUAGES:
         raise ValueError(f"language is {spec.language!r}: expected an ISO 639-1 code such as 'en' or 'zh'")
+    _one_of("counterparts", spec.counterparts, COUNTERPARTS)
+    repeat = ("targets1", "targets2") if spec.counterparts == "drawn" else ()
     for key in _TERM_KEYS + _PAIR_KEYS:
         values = getattr(spec, key)
         if not isinstance(values, tuple):
@@ -245,13 +259,14 @@ def _validate(spec):
         for v in values:
             _check_entry(key, v)
         seen = {}
-        for v in values if key in _NO_REPEATS else ():
+        for v in values if key in _NO_REPEATS and key not in repeat else ():
             k = v.lower() if isinstance(v, str) else tuple(x.lower() for x in v)
             if k in seen:
                 raise ValueError(f"{key}: {v!r} is there twice")
             seen[k] = v
-    if spec.groups and len(spec.groups) != 2:
-        raise ValueError(f"groups is {list(spec.groups)!r}: expected two names")
+    for key in ("groups", "attribute_names"):
+        if (names := getattr(spec, key)) and len(names) != 2:
+            raise ValueError(f"{key} is {list(names)!r}: expected two names")
 
 # %% ../nbs/00_specs.ipynb #68cf23a8
 def _check_entry(key, entry):
@@ -265,19 +280,17 @@ def _check_entry(key, entry):
         raise ValueError(f"{key}: {entry!r} pairs a term with itself")
 
 # %% ../nbs/00_specs.ipynb #d5015993
+DEFAULT_PAPER = "redditbias"  # whose a bare name is
 _RESOURCES = files("redditbias_repro") / "resources" / "specs"
 
 
 def list_specs() -> list[str]:
-    "Names of the specifications in the package, `paper/name`, in the papers' order"
+    "Names of the specifications in the package, `paper/name`: RedditBias' first, each paper's in its order"
     names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _RESOURCES.iterdir() for f in d.iterdir()]
     order = {n: i for i, n in enumerate(BIAS_TYPES)}
-    return sorted(names, key=lambda n: (n.split("/")[0], order.get(n.split("/")[1], 99), n))
+    return sorted(names, key=lambda n: (n.split("/")[0] != DEFAULT_PAPER, order.get(n.split("/")[1], 99), n))
 
 # %% ../nbs/00_specs.ipynb #8800cc83
-DEFAULT_PAPER = "redditbias"  # whose a bare name is
-
-
 def _full_name(name: str) -> str:
     return name if "/" in name else f"{DEFAULT_PAPER}/{name}"
 

@@ -29,7 +29,7 @@ from redditbias_repro.data import load_pairs
 from redditbias_repro.registry import list_files
 from redditbias_repro.metrics import lmb, measure_lmb
 assert "site-packages" in redditbias_repro.__file__, redditbias_repro.__file__
-assert len(list_specs()) == 5 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
+assert len(list_specs()) == 7 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
 records = measure_lmb(sys.argv[1], ["race"], "queries", outlier_sd=[None])
 assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
 
