@@ -156,7 +156,7 @@ def test_t_and_sign_flips():
     a, b = rng.poisson(1.0, 60), rng.poisson(1.5, 60)
     t, flips = paired_group_test(a, b, "t"), paired_group_test(a, b)
     found = stats.ttest_rel(a, b)
-    assert t.p == pytest.approx(found.pvalue) and flips.test == "sign flips" and flips.p == pytest.approx(t.p, abs=0.02)
+    assert t.p == pytest.approx(found.pvalue) and flips.test == "sign flips" and flips.p == pytest.approx(t.p, abs=0.05)
     assert (t.low, t.high) == pytest.approx(tuple(found.confidence_interval()))
     assert flips == paired_group_test(a, b, seed=0)
 
