@@ -167,6 +167,31 @@ class BiasSpec:
         Where pairs are one to one, two swaps with "both" give the text back."""
         return _swap(text, _swap_table(self.pairs + self.extra_pairs, direction), self._chooser(text, seed))
 
+    def find_groups(self, text: str) -> list[tuple[int, int, int]]:
+        "Spans of whole terms of the pairs and their group, 1 or 2, longest first; a term of both groups is group 1's"
+        pairs = self.pairs + self.extra_pairs
+        ones, twos = ([p[i].lower() for p in pairs] for i in (0, 1))
+        group = dict.fromkeys(twos, 2) | dict.fromkeys(ones, 1)
+        return [(start, end, group[term]) for start, end, term in match_terms(text, tuple(group))]
+
+    def of_group(
+        self,
+        text: str,  # any text
+        group: int,  # 1 or 2
+        seed: int = 0,  # as in `swap_targets`
+    ) -> str:
+        """`text` with every term of the other group replaced by its pair; terms of this group stay (Liu et al., §2.3).
+
+        Terms are found as in `find_groups`, so that "no" inside "no cap" is none."""
+        table = _swap_table(self.pairs + self.extra_pairs, "2to1" if _one_of("group", group, (1, 2)) == 1 else "1to2")
+        choose, parts, at = self._chooser(text, seed), [], 0
+        for start, end, found in self.find_groups(text):
+            if found != group:
+                term = choose(table[text[start:end].lower()])
+                parts += [text[at:start], _match_case(text[start:end], term)]
+                at = end
+        return "".join([*parts, text[at:]])
+
     def _chooser(self, text: str, seed: int):
         "What picks one of several counterparts"
         return random.Random(f"{seed} {text}").choice if self.counterparts == "drawn" else lambda terms: terms[0]
