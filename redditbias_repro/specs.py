@@ -58,9 +58,15 @@ def _term_pattern(term: str) -> str:
 # %% ../nbs/00_specs.ipynb #4f0e889f
 @lru_cache(maxsize=4096)
 def _compile(terms: tuple[str, ...]) -> tuple[regex.Pattern, tuple[str, ...]]:
-    "One pattern with a group for each term, longest term first, and the terms in that order"
-    terms = tuple(sorted(dict.fromkeys(terms), key=lambda t: (-len(t.rstrip("*")), t)))
-    return regex.compile("|".join(f"({_term_pattern(t)})" for t in terms), regex.IGNORECASE), terms
+    "One pattern with a group for each term, by first letter and longest first, and the terms in that order"
+    letter = lambda t: t[0].casefold()
+    terms = tuple(sorted(dict.fromkeys(terms), key=lambda t: (letter(t), -len(t.rstrip("*")), t)))
+    # A letter that begins no term is passed over at once: several times faster with hundreds of terms
+    parts = [
+        f"(?={regex.escape(begun[0][0])})(?:{'|'.join(f'({_term_pattern(t)})' for t in begun)})"
+        for begun in (list(group) for _, group in itertools.groupby(terms, letter))
+    ]
+    return regex.compile("|".join(parts), regex.IGNORECASE), terms
 
 # %% ../nbs/00_specs.ipynb #a3803b73
 def match_terms(
