@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -127,6 +128,7 @@ WORDNET = "/usr/share/wordnet"  # Debian's; or WNSEARCHDIR, as of WordNet's own 
 @lru_cache(maxsize=4)
 def _wordnet(folder: str | None):
     "NLTK's reader, of its own data (None) or of a folder"
+    import nltk
     from nltk.corpus import wordnet
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
@@ -143,8 +145,8 @@ def _wordnet(folder: str | None):
         def map_wn(self, version="wordnet"):
             return None
 
-    import warnings
-
+    if folder not in nltk.data.path:
+        nltk.data.path.append(folder)  # NLTK reads from folders that it was told of, and no others
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other languages, which are not there
         return Reader(folder, None)

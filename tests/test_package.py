@@ -187,6 +187,9 @@ WITHOUT_EXAMPLE = {  # and why
     "generation_bias.label_probability": "a part of `offence_rate`, whose example is its own",
     "generation_bias.has_phrase": "a part of `phrase_rates`, whose example is its own",
     "generation_bias.share_change": "a part of `phrase_changes`, whose example is its own",
+    "corpora.twitter.big_file": "downloads 2.6 million dialogues, for `read_big`",
+    "corpora.twitter.read_big": "reads a file of one's own: tests/test_dialoguefairness.py",
+    "response_measures.response_values": "a part of `compare_responses`, whose example is its own",
     "generation_bias.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 
