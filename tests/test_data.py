@@ -325,7 +325,7 @@ def made_up_paper(monkeypatch, tmp_path):
 
 def test_a_paper_is_a_specification_and_a_reader(made_up_paper):
     assert (
-        data.corpora() == ("auto", "petbias", "redditbias", "queries")
+        data.corpora() == ("auto", "redditbias", "petbias", "queries")
         and data.bias_spec("petbias/race").title == "Breed"
         and data.bias_spec("race").title == "Race"
     )
