@@ -13,7 +13,7 @@ ifdef REDDITBIAS_MIRROR
 export REDDITBIAS_MIRROR := $(abspath $(REDDITBIAS_MIRROR))
 endif
 
-.PHONY: help reproduce full test lab notebooks bench bench-debias bench-retrieval clean
+.PHONY: help reproduce full test lab notebooks pages bench bench-debias bench-retrieval clean
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
@@ -21,6 +21,7 @@ help:
 	@echo "make test        every notebook and test"
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the notebooks in place, so that their saved outputs are fresh (NOTEBOOKS: only these)"
+	@echo "make pages       the papers' notebooks as HTML pages without their code, in runs/pages"
 	@echo "make bench       time scoring against other libraries (about 2 hours on 2 cores; a run that was stopped goes on)"
 	@echo "make bench-debias  time a training step of each debiasing method (4 minutes)"
 	@echo "make bench-retrieval  time the scan of a dump of 1 GB (2 minutes)"
@@ -58,7 +59,7 @@ test: $(READY)
 	@ruff check --quiet nbs tests bench workflow
 	@flags=""; if [ -n "$${REDDITBIAS_STRICT:-}" ] || redditbias fetch; then flags=corpus; fi; \
 	  echo "notebooks (flags: $${flags:-none})"; nbdev_test --n_workers 2 --flags "$$flags"
-	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal
+	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist loadgroup
 
 lab: $(READY)
 	jupyter lab
@@ -66,6 +67,11 @@ lab: $(READY)
 notebooks: $(READY)
 	python workflow/save_outputs.py $(NOTEBOOKS)
 	nbdev_clean
+
+pages: $(READY)
+	@jupyter nbconvert --log-level WARN --to html --output-dir runs/pages \
+	  --TagRemovePreprocessor.enabled True --TagRemovePreprocessor.remove_input_tags hide-input nbs/papers/*.ipynb
+	@ls runs/pages/*.html
 
 $(VENV)/.bench: $(READY)
 	@$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -48,13 +48,16 @@ GPU_SIZES = {
 }
 ROUNDS = {"tree": 3, "batches": 3, "ctranslate2": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
 PLAN = {  # rounds of each contender on each input
+    "religion1": {"tree": 3, "batches": 3, "ctranslate2": 3},
     "redditbias": ROUNDS,
     "prompts-1000": ROUNDS,
     "prompts-10000": {**ROUNDS, "ctranslate2": 1, "lm_eval": 1, "minicons": 1, "loop": 1},
     "scattered-10000": {"tree": 1, "batches": 1},
     "prompts-100000": {"tree": 1, "batches": 1},
 }
+PAIRS = ("religion1", "redditbias")  # inputs that are no prompts
 INPUTS = {
+    "religion1": "the test set of Religion #1",
     "redditbias": "the five RedditBias test sets",
     "prompts-1000": "1,000 HolisticBias prompts",
     "prompts-10000": "10,000 HolisticBias prompts",
@@ -100,8 +103,8 @@ def sentences(name):
     from redditbias_repro.data import load_pairs
     from redditbias_repro.specs import BIAS_TYPES
 
-    if name == "redditbias":
-        pairs = [load_pairs(b, "test", "redditbias") for b in BIAS_TYPES]
+    if name in PAIRS:
+        pairs = [load_pairs(b, "test", "redditbias") for b in (BIAS_TYPES if name == "redditbias" else [name])]
         return [t for p in pairs for t in (*p.text1, *p.text2)]
     kind, n = name.split("-")
     if kind == "prompts":
@@ -348,7 +351,7 @@ class Bench:
         """(input, contender): the rounds that are there."""
         kept = {}
         for name, contenders in plan.items():
-            tried_on = name if name == "redditbias" else "prompts-10000"
+            tried_on = name if name in PAIRS else "prompts-10000"
             for contender, n in contenders.items():
                 tried = [self.path(contender, tried_on, s, 0, self.part()) for s in self.sizes.get(contender, ())]
                 if all(p.is_file() for p in tried):
@@ -413,7 +416,7 @@ def write(bench, plan):
                 mine, theirs = from_float64(model, tokenizer, texts, *means)
                 values.update(over_from_float64=mine, over_loop_from_float64=theirs)
         packages = {p: installed(p) for p in PACKAGES}
-        corpus, split = ("redditbias", "test") if name == "redditbias" else ("holisticbias", "all")
+        corpus, split = ("redditbias", "test") if name in PAIRS else ("holisticbias", "all")
         params = {"device": bench.how["device"], "dtype": about["dtype"], "threads": bench.how["threads"]}
         origin = provenance(about, {"name": INPUTS[name]}, device)
         origin |= {"packages": packages, "batch_size": bench.best_size(contender, name)}
@@ -552,6 +555,7 @@ def report(folder=None):
 
 PEERS = ("minicons", "lm_eval", "loop", "batches")  # the first that was measured is what the others are held against
 PLACES = {  # on the figure
+    "religion1": "Religion #1",
     "redditbias": "RedditBias test sets",
     "scattered-10000": "10,000 prompts, drawn singly",
     **{f"prompts-{n}": f"{n:,} HolisticBias prompts" for n in (1000, 10000, 100000)},
@@ -600,7 +604,7 @@ def draw_speed(rows):
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g} ×" if x >= 1 else f"1/{1 / x:g} ×"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set(yticks=range(len(ratios)), yticklabels=[PLACES[i] for i in ratios.index], ylim=(len(ratios) - 0.5, -0.5))
-    alone = rows[~rows.bias_type.isin(ratios.index)]
+    alone = rows[~rows.bias_type.isin(ratios.index) & ~rows.bias_type.duplicated(keep=False)]
     alone = [f"{PLACES[r.bias_type]} ({1000 / r.sentences_per_second:.1f} ms each)" for r in alone.itertuples()]
     note = f"\nOnly the tree was measured on {' and '.join(alone)}" if alone else ""
     ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)

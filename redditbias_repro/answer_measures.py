@@ -122,7 +122,11 @@ def judge(
     offence: str | Classifier = "davidson",  # as in `load_classifier`
     offences: Iterable[str] | None = None,  # labels that are an offence; None: those that the classifier names itself
 ) -> Judged:
-    "Styles and offence of answers. Raises what `load_classifier` and `offence_labels` raise"
+    """Styles and offence of answers.
+
+    Raises what `load_classifier` and `offence_labels` raise, and `ValueError` for a table that is none of answers."""
+    if missing := [c for c in ("text", "answer", "axis", "descriptor", "template") if c not in said]:
+        raise ValueError(f"no column {missing[0]!r}: expected answers to prompts, from ask() or generation.answers()")
     style, offence = load_classifier(style), load_classifier(offence)
     bad = offence_labels(offence, offences)
     attrs, said = said.attrs, untag(said)
@@ -366,7 +370,7 @@ def answer_records(
         made["answer_changes"] = change_measurements(before, judged, clusters, phrases, phrase_axes, resamples, seed)
     drawn = attrs.get("drawn", {})
     params = {"decoding": attrs["decoding"], **{k: drawn.get(k) for k in ("nouns", "templates")}}
-    asked = {**drawn, **{k: v for k, v in attrs.get("stats", {}).items() if k != "seconds"}}
+    asked = {**drawn, **attrs.get("stats", {})}
     origin = dict(classifiers=judged.classifiers, asked=asked, device=attrs.get("device", "cpu"))
     took = time.perf_counter() - started
     for metric, values in made.items():

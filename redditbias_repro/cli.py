@@ -554,8 +554,11 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     prompts.add_argument(
         "--templates", nargs="+", metavar="TEMPLATE", help="only these, as the table of prompts has them"
     )
-    how = "what is scored: sentence (from its second token), answer (to __SILENCE__, with its end), beginning"
-    prompts.add_argument("--reading", choices=["sentence", "answer", "beginning"], help=f"{how} (default: sentence)")
+    how = "what is scored: sentence (from its second token), answer (to __SILENCE__, with its end), beginning, "
+    how += "span (descriptor and noun alone, of a masked model)"
+    prompts.add_argument(
+        "--reading", choices=["sentence", "answer", "beginning", "span"], help=f"{how} (default: sentence)"
+    )
 
 # %% ../nbs/09_cli.ipynb #96325c2a
 def _score_options(p: argparse.ArgumentParser) -> None:

@@ -455,7 +455,8 @@ def answers(
     """Answers to prompts, one below another in the order of the prompts.
 
     Blanks and lines in an answer are one blank each, `n_tokens` are those before its end, and one that was cut off has
-    not `ended`. `attrs["stats"]` says what was computed now, and whether beginnings were shared. The same whatever the
+    not `ended`. `attrs["stats"]` says what was computed now and in how many seconds (`seconds_before`:
+    what runs before took that `out` holds), and whether beginnings were shared. The same whatever the
     batch, to float rounding, unless answers are drawn. `TypeError` and `ValueError` say what is wrong with prompts or
     settings, and that a folder is of other ones or in use."""
     rows = _asked(prompts)
@@ -470,7 +471,7 @@ def answers(
     room, sampled = _room(model, ids, decoding), decoding["do_sample"]
     default = BATCH.get(model.device.type, BATCH["other"])
     size = batch_size or max(1, default // decoding["num_beams"])
-    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "shared": False, "why_alone": ""}
+    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
     what = (model, tokenizer, ids, room, n, decoding, seed, size)
     empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
     empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
@@ -486,8 +487,12 @@ def answers(
         with _locked(folder):
             _check_manifest(folder / "_answers.json", about, "answers")
             before = _read_parts(folder, True, empty)
+            clock = folder / "_seconds.json"
+            earlier = json.loads(clock.read_text()) if clock.is_file() else 0.0
             for part in _answered(*what, set(before["index"].tolist()), share, stats, progress):
                 _write_part(folder, part)
+                write_atomic(clock, json.dumps(round(earlier + stats["seconds"], 1)))
+            stats["seconds_before"] = earlier
             parts = [_read_parts(folder, False, empty)]
     found = pd.concat([empty, *parts] if not parts else parts).sort_values("index")
     line = found["index"].to_numpy()

@@ -17,6 +17,8 @@ from redditbias_repro.plots import save_results
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import repo_root, write_record
 
+pytestmark = pytest.mark.xdist_group("holisticbias_answers")  # its records are made once
+
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)
 AS = paper.measured_as(STYLES)
@@ -102,15 +104,16 @@ def test_tables_of_records(simulated):
     found = paper.read_answers(simulated)
     table = paper.bias_table(found).set_index(["measure", "cluster"])
     full = table.loc[("full", "")]
-    assert full["low"] < full["corrected"] < full["high"] and full["p"] < 0.05 and full["BB2 3B"] == 8.89
+    assert full["low"] < full["corrected"] < full["high"] and full["p"] < 0.05 and full["printed BB2 3B"] == 8.89
     assert {"Curiosity", "Confusion", "Care"} <= set(table.index.get_level_values("cluster"))
     axes = paper.axes_table(found)
-    assert len(axes) == 13 and axes["DialoGPT"].notna().all() and axes["corrected"].dropna().is_monotonic_decreasing
+    assert len(axes) == 13 and axes["printed DialoGPT"].notna().all()
+    assert axes["corrected"].dropna().is_monotonic_decreasing
     tuning = paper.tuning_table(found).set_index(["tuned", "measure", "cluster"])
     assert tuning.loc[(paper.TUNED, "full", ""), "verdict"] == "less"
     assert tuning.loc[(paper.ABLATION, "full", ""), "verdict"] == "more"
-    assert round(tuning.loc[(paper.TUNED, "full", ""), "BB2 3B"]) == -24  # as §4.3 says
-    assert abs(tuning.loc[(paper.TUNED, "full", ""), "DialoGPT"] + 13) < 0.6
+    assert round(tuning.loc[(paper.TUNED, "full", ""), "printed BB2 3B"]) == -24  # as §4.3 says
+    assert abs(tuning.loc[(paper.TUNED, "full", ""), "printed DialoGPT"] + 13) < 0.6
     assert len(paper.tuning_axes_table(found)) == 26 and len(paper.styles_table(found)) == len(STYLES)
     phrases = paper.phrases_table(found).set_index(["phrase", "asked"])
     assert phrases.loc[("i'm sorry to hear", "sympathy"), "printed_original_percent"] == 30.3
@@ -261,3 +264,5 @@ def test_an_offence_has_to_be_named(moods):
     said = asked().head(3).assign(answer="I see.")
     with pytest.raises(ValueError, match="none is known to be an offence: name them"):
         room.judge(said, moods, moods)
+    with pytest.raises(ValueError, match="no column 'answer': expected answers to prompts, from ask"):
+        room.judge(asked().head(3), moods, moods, ["rude"])

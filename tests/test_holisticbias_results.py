@@ -1,11 +1,13 @@
 """HolisticBias' likelihood tables, statements, notebook and command line."""
 
+import copy
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import papermill
+from transformers import BertConfig, BertForMaskedLM
 
 from redditbias_repro.cli import main
 from redditbias_repro.likelihood_bias import HATE, LOVE, likelihood_measurements
@@ -14,6 +16,8 @@ from redditbias_repro.plots import save_results
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import new_record, repo_root, write_record
 from redditbias_repro.specs import DEFAULT_PAPER
+
+pytestmark = pytest.mark.xdist_group("holisticbias_results")  # its records are made once
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 
@@ -249,7 +253,7 @@ def test_the_command_line_knows_what_the_rooms_know():
     """Named there again, because to import a room takes seconds and help should not."""
     from redditbias_repro import cli
     from redditbias_repro import prompts as room
-    from redditbias_repro.likelihood_bias import READINGS
+    from redditbias_repro.likelihood_bias import READINGS, SPAN
 
     assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.PAPERS) <= {
         DEFAULT_PAPER,
@@ -259,4 +263,31 @@ def test_the_command_line_knows_what_the_rooms_know():
         main(["measure", "--reading", "?"])
     help_of = cli._parser()._subparsers._group_actions[0].choices["measure"]
     (choices,) = [a.choices for a in help_of._actions if a.dest == "reading"]
-    assert choices == list(READINGS)
+    assert choices == [*READINGS, SPAN]
+
+
+def test_a_masked_model_has_table_7(tokenizer, tmp_path, capsys):
+    masked = copy.deepcopy(tokenizer)
+    masked.add_special_tokens({"mask_token": "<mask>", "pad_token": "<pad>"})
+    size = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    BertForMaskedLM(BertConfig(vocab_size=len(masked), **size)).save_pretrained(tmp_path / "tiny-bert")
+    masked.save_pretrained(tmp_path / "tiny-bert")
+    asked = [
+        "--prompts",
+        "paper",
+        "--axes",
+        "nonce",
+        "nationality",
+        "--reading",
+        "span",
+        "--out",
+        str(tmp_path / "x.json"),
+    ]
+    assert not main(["measure", "--paper", "holisticbias", "--model", str(tmp_path / "tiny-bert"), *asked])
+    assert "reading 'span'" in capsys.readouterr().out
+    for record in json.loads((tmp_path / "x.json").read_text()):
+        write_record({**record, "paper": "holisticbias"}, tmp_path / "results")
+    records = paper.likelihood_records(tmp_path / "results", reading="span", corpus="holisticbias-paper")
+    tables, captions = paper.make_tables(records), paper.read_captions(records)
+    assert len(tables["table7"]) == 4 and tables["table7"]["printed"].notna().all()
+    assert set(tables) <= set(captions) and "table3" not in tables

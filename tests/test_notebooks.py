@@ -69,6 +69,14 @@ def test_notebooks_are_clean(cleaned):
     )
 
 
+def test_code_that_only_draws_is_folded_away():
+    """By the tag in `make pages`, by the metadata in JupyterLab: a cell has both or none."""
+    for path in sorted((ROOT / "nbs" / "papers").glob("*.ipynb")):
+        cells = [c["metadata"] for c in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+        tagged = ["hide-input" in c.get("tags", []) for c in cells]
+        assert tagged == [c.get("jupyter", {}).get("source_hidden", False) for c in cells] and any(tagged), path.name
+
+
 def test_which_notebooks_have_parameters():
     assert [p.relative_to(ROOT / "nbs").as_posix() for p in PARAMETERISED] == [
         "02_retrieval.ipynb",

@@ -81,6 +81,7 @@ def test_what_the_grid_is():
         "task": 2 * 21,
         "prompt_axis": 13,
         "prompts": 1,
+        "answers": 1,
         "paper": 1,
         "all": 1,
     }

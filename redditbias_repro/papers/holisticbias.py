@@ -19,9 +19,11 @@ from ..data import corpus_title
 from ..distributions import plot_distributions, pool_quantiles
 from redditbias_repro.likelihood_bias import (
     HATE,
+    HUMANIZING,
     LOVE,
     OPINIONS,
     QUANTILES,
+    SPAN,
     extreme_descriptors,
     likelihood_shares,
     unpack_bits,
@@ -33,11 +35,11 @@ from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION', 'OF_DATA',
-           'OF_LOVE', 'OF_TEMPLATES', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries', 'count_prompts',
-           'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies', 'between_axes',
-           'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table3',
-           'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'together', 'statement_table',
-           'check_statements', 'beside', 'make_tables', 'read_captions']
+           'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries',
+           'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies',
+           'between_axes', 'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table7',
+           'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'together',
+           'statement_table', 'check_statements', 'beside', 'make_tables', 'read_captions']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -470,6 +472,20 @@ def descriptor_medians(
     ]
     return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "median", "n_tokens"])
 
+# %% ../../nbs/12_holisticbias.ipynb #c8925d79
+def table7(
+    records: pd.DataFrame,  # from `likelihood_records`, reading "span"
+) -> pd.DataFrame:  # template, axis, share, printed (of RoBERTa-large), both in percent
+    "Likelihood Bias of a masked model by template and axis (Table 7), the largest first"
+    rows = [
+        (t, r.bias_type, 100 * n / (r.tests / len(r.templates)))
+        for r in _axes(records).itertuples() if r.tests for t, n in zip(r.templates, r.significant_by_template)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["template", "axis", "share"])
+    printed = read_printed("table7").set_index(["template", "axis"])["percent_significant"].rename("printed")
+    table = table.join(printed, on=["template", "axis"])
+    return table.sort_values(["template", "share"], ascending=[True, False], kind="stable", ignore_index=True)
+
 # %% ../../nbs/12_holisticbias.ipynb #3fa4871c
 def table3(
     records: pd.DataFrame,  # from `likelihood_records`
@@ -776,6 +792,20 @@ def _counted() -> tuple[str, str]:
     return "holds" if same else "does not hold", evidence
 
 
+def _seat_axes(records, axes: tuple[str, ...], sign: int) -> tuple[str, str]:
+    "Whether the share of each axis is above (or below) the mean of the others, over both sentences of SEAT"
+    shares = 100 * sum(resampled_shares(records, t) for t in HUMANIZING) / len(HUMANIZING)
+    seen = table7(records).groupby("axis")["share"].mean()
+    others, what = (
+        [a for a in shares if a not in axes],
+        f"points {'above' if sign > 0 else 'below'} the mean of the others",
+    )
+    rest, drawn = seen[others].mean(), shares[others].mean(axis=1)
+    return together([
+        above(sign * (seen[a] - rest), sign * (shares[a] - drawn), f"{a}, {what}", "{:+.1f}") for a in axes
+    ])  # fmt: skip
+
+
 OF_DATA = {"data_sentences": _counted}
 OF_LOVE = {  # these need one template
     "likelihood_descriptors_differ": _all_differ,
@@ -802,9 +832,15 @@ def _can_check(records: pd.DataFrame) -> dict:
         return {}
     templates = set.intersection(*map(set, axes["templates"]))
     needed = {t["template"] for t in printed_prompts().templates}
+    if records["reading"].iloc[0] == SPAN:
+        return OF_SPANS if templates >= set(HUMANIZING) else {}
     return (OF_LOVE if LOVE in templates else {}) | (OF_TEMPLATES if templates >= needed else {})
 
 
+OF_SPANS = {  # these need a masked model, both sentences of SEAT
+    "likelihood_roberta_ability_body": lambda records: _seat_axes(records, ("ability", "body_type"), 1),
+    "likelihood_roberta_age_nationality": lambda records: _seat_axes(records, ("age", "nationality"), -1),
+}
 KINDS = ("likelihood", "data")  # of statements, that likelihoods and the lists of prompts can decide
 
 
@@ -857,6 +893,8 @@ def make_tables(
         tables["love_hate"] = love_hate_table(records)
         if all(LOVE in t for t in _axes(records)["templates"]):
             tables["table3"] = table3(records)
+        if records["reading"].iloc[0] == SPAN:
+            tables["table7"] = table7(records)
     for version, own in (others or {}).items():
         tables |= {f"likelihood-{version}": likelihood_table(own), f"templates-{version}": template_table(own)}
     return {name: table for name, table in tables.items() if len(table)}

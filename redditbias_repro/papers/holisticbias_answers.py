@@ -140,7 +140,7 @@ def _wilson(hits: int, n: int) -> tuple[float, float, float]:
 def _printed_bias(table: str, metric: str, variant: str = "original") -> pd.DataFrame:
     "Printed values by cluster, a column a model"
     rows = read_printed(table).query("metric == @metric and variant == @variant")
-    return rows.pivot_table("value_times_1000", "cluster", "model", sort=False)
+    return rows.pivot_table("value_times_1000", "cluster", "model", sort=False).add_prefix("printed ")
 
 
 def bias_table(
@@ -160,7 +160,8 @@ def axes_table(found: dict) -> pd.DataFrame:
     if not len(table):
         return table
     table = table.drop(columns=["measure", "cluster"])
-    printed = read_printed("table10").pivot_table("original_times_1000", "axis", "model", sort=False).reset_index()
+    printed = read_printed("table10").pivot_table("original_times_1000", "axis", "model", sort=False)
+    printed = printed.add_prefix("printed ").reset_index()
     return table.merge(printed, on="axis", how="left").sort_values("corrected", ascending=False, ignore_index=True)
 
 
@@ -215,7 +216,8 @@ def tuning_table(found: dict) -> pd.DataFrame:
                 change = 100 * (r.value_times_1000 / was[r.model, r.cluster] - 1)
                 rows.append((kind, metric.split("_")[0], r.cluster, r.model, change))
     printed = pd.DataFrame(rows, columns=["tuned", "measure", "cluster", "model", "percent"])
-    beside = printed.pivot_table("percent", ["tuned", "measure", "cluster"], "model", sort=False).reset_index()
+    beside = printed.pivot_table("percent", ["tuned", "measure", "cluster"], "model", sort=False)
+    beside = beside.add_prefix("printed ").reset_index()
     return _percent(table).merge(beside, on=["tuned", "measure", "cluster"], how="left")
 
 
@@ -225,7 +227,8 @@ def tuning_axes_table(found: dict) -> pd.DataFrame:
     if not len(table):
         return table
     printed = read_printed("table10").assign(percent=lambda t: -t["reduction_percent"], tuned=TUNED)
-    beside = printed.pivot_table("percent", ["tuned", "axis"], "model", sort=False).reset_index()
+    beside = printed.pivot_table("percent", ["tuned", "axis"], "model", sort=False)
+    beside = beside.add_prefix("printed ").reset_index()
     return _percent(table.drop(columns=["measure", "cluster"])).merge(beside, on=["tuned", "axis"], how="left")
 
 
@@ -401,26 +404,35 @@ def _plotted(found: dict) -> pd.DataFrame:
 
 def frequency_figure(
     found: dict,
-    named: int = 4,  # descriptors that are named in each panel, at the upper end
+    named: int = 5,  # bands of frequency, of each of which the highest descriptor is named
 ):  # matplotlib figure
     "Figures 3, 5 and 6: probability of each cluster against frequency, descriptors of one word, a point each"
     import matplotlib.pyplot as plt
     import seaborn as sns
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     table = _plotted(found)
     clusters, correlations = table["cluster"].unique(), frequency_correlations(table).set_index("cluster")
     with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(1, len(clusters), figsize=(4.2 * len(clusters), 3.8), squeeze=False)
+        figure, axes = plt.subplots(1, len(clusters), figsize=(4.2 * len(clusters), 3.8), squeeze=False, sharex=True)
     for ax, cluster in zip(axes[0], clusters):
         own, r = table[table["cluster"] == cluster], correlations.loc[cluster]
-        ax.scatter(100 * own["frequency"], 100 * own["probability"], s=12, alpha=0.6)
+        ax.scatter(own["uses"], 100 * own["probability"], s=12, alpha=0.6)
         ax.set_xscale("log")
-        ax.set(title=f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g}, n = {r['n']:.0f})", xlabel="uses per 100 texts")
-        for p in own.nlargest(named, "probability").itertuples():
-            ax.annotate(p.descriptor, (100 * p.frequency, 100 * p.probability), fontsize=8, textcoords="offset points",
-                        xytext=(4, 2))  # fmt: skip
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set(title=f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g})", xlabel="uses in the texts")
+        ax.margins(x=0.18, y=0.12)
+        bands = pd.cut(np.log(own["uses"]), named, labels=False) if own["uses"].nunique() > 1 else 0 * own["uses"]
+        for p in own.loc[own.groupby(bands)["probability"].idxmax()].itertuples():
+            place = dict(xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+            ax.annotate(p.descriptor, (p.uses, 100 * p.probability), **place)
     axes[0][0].set_ylabel("mean probability (%)")
+    figure.suptitle(
+        f"Style of answers to {own['descriptor'].nunique()} descriptors, by how often a corpus uses them", y=1.0
+    )
     figure.tight_layout()
+    plt.close(figure)
     return figure
 
 
@@ -445,8 +457,11 @@ def axes_figure(found: dict):  # matplotlib figure
     ax.set_yticks(range(len(order)), [AXES.get(a, a) for a in order])
     ax.axvline(0, color="0.3", lw=0.8)
     ax.set_xlabel("Full Gen Bias × 1000, without the noise of few answers")
+    most, least = [AXES.get(a, a) for a in order[:-3:-1]], AXES.get(order[0], order[0])
+    ax.set_title(f"Answers differ most on {' and '.join(most)}, least on {least}", fontsize=11)
     if len(parts) > 1:
         ax.legend(frameon=True, fontsize=9, loc="lower right")
+    plt.close(figure)
     return figure
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #df8b2bec
