@@ -262,13 +262,27 @@ def _how_scored(stats: dict) -> str:
     return f"{stats['sentences']} sentences, {stats['tokens']} tokens in {stats['seconds']:.1f} s, scored as {how}{why}"
 
 # %% ../nbs/09_cli.ipynb #765df3df
-def _prompts(args) -> None:
-    if args.out and args.out.suffix not in (".parquet", ".csv"):
-        raise ValueError(f"--out {args.out}: expected a name that ends in .parquet or .csv")
-    if args.out:
-        _check_out(args.out)
-    from redditbias_repro.prompts import prompts, vary_style, with_personas
+def _check_table(out: Path | None) -> None:
+    "`ValueError` if no table of that name can be written"
+    if out and out.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"--out {out}: expected a name that ends in .parquet or .csv")
+    if out:
+        _check_out(out)
+
+
+def _write_rows(rows, out: Path) -> Path:
+    "A table as .parquet or .csv"
     from redditbias_repro.records import write_atomic
+
+    content, rows = io.BytesIO(), rows.copy()
+    rows.attrs = {}
+    rows.to_parquet(content, index=False) if out.suffix == ".parquet" else rows.to_csv(content, index=False)
+    return write_atomic(out, content.getvalue())
+
+
+def _prompts(args) -> None:
+    _check_table(args.out)
+    from redditbias_repro.prompts import prompts, vary_style, with_personas
 
     rows = prompts(args.source, args.axes, args.templates)
     rows = vary_style(rows, args.seed) if args.vary_style else rows
@@ -278,12 +292,23 @@ def _prompts(args) -> None:
         print(counted.to_string())
         print(f"{len(rows):,} prompts ({rows['text'].nunique():,} different); --out FILE writes them. Content warning.")
         return
-    content = io.BytesIO()
-    rows.attrs = {}
-    rows.to_parquet(content, index=False) if args.out.suffix == ".parquet" else rows.to_csv(content, index=False)
-    print(f"written: {write_atomic(args.out, content.getvalue())} ({len(rows):,} prompts)")
+    print(f"written: {_write_rows(rows, args.out)} ({len(rows):,} prompts)")
 
+# %% ../nbs/09_cli.ipynb #5605bf18
+def _contexts(args) -> None:
+    _check_table(args.out)
+    from redditbias_repro.contexts import contexts
 
+    options = dict(split=args.split, column=args.column, seed=args.seed)
+    rows = contexts(args.source, args.bias_type, args.mode, args.direction, args.pairs, **options)
+    if args.out:
+        print(f"written: {_write_rows(rows, args.out)} ({len(rows):,} pairs)")
+        return
+    counted = rows["origin"].value_counts().rename_axis("stands in the corpus").rename("pairs")
+    print(counted.to_string())
+    print(f"{len(rows):,} pairs; --out FILE writes them. Content warning.")
+
+# %% ../nbs/09_cli.ipynb #f3332690
 def _measure_prompts(args) -> tuple:
     "Records of Likelihood Bias, and the same of them as `_measure_pairs` gives"
     import pandas as pd
@@ -609,6 +634,21 @@ def _prompts_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--seed", type=_SEED, default=0, help=f"of coins and persons {DEFAULT}")
 
 
+def _contexts_options(p: argparse.ArgumentParser) -> None:
+    own = "a .csv or .txt of your own (or .gz of one)"
+    p.add_argument("source", help=f"twitter-conversations, twitter-en-big, or {own}")
+    p.add_argument("--bias-type", required=True, help="such as dialoguefairness/gender, or a TOML file of your own")
+    p.add_argument("--out", type=Path, metavar="FILE", help="write them to a .parquet or .csv (default: print counts)")
+    how = "words: whole words, one pass; release: as the released scripts augment"
+    p.add_argument("--mode", choices=["words", "release"], default="words", help=f"{how} {DEFAULT}")
+    which = "1to2: only contexts with words of the first group, 2to1: of the second"
+    p.add_argument("--direction", choices=["both", "1to2", "2to1"], default="both", help=f"{which} {DEFAULT}")
+    p.add_argument("--pairs", type=_number(int, 1, 10**9), metavar="N", help="the first so many (default: all)")
+    p.add_argument("--split", choices=["train", "valid", "test"], help="of a corpus by name (default: all)")
+    p.add_argument("--column", help="of a CSV (default: context, else text)")
+    p.add_argument("--seed", type=_SEED, default=0, help=f"of draws between several counterparts {DEFAULT}")
+
+
 def _specs_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("name", nargs="?", help="such as race or redditbias/race, or a TOML file of your own")
     toml = "print it as a TOML file, to start one of your own from: redditbias specs race --toml > mine.toml"
@@ -667,6 +707,11 @@ def _parser() -> argparse.ArgumentParser:
         "prompts", _prompts, _prompts_options, "prompts about many groups, as a table",
         "Prompts of descriptors, nouns and templates (HolisticBias), released or from a file of your own. Content "
         "warning.",
+    )  # fmt: skip
+    command(
+        "contexts", _contexts, _contexts_options, "parallel contexts of a corpus, as a table",
+        "Pairs of contexts that differ in words of a group (Liu et al., COLING 2020), from a corpus or a file of your "
+        "own. Content warning.",
     )  # fmt: skip
     command("specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one.")
     command(

@@ -22,9 +22,10 @@ __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bia
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
 def released_papers() -> list[str]:
-    "Papers whose corpora are read here: those with a room of the name in `corpora/`"
+    "Papers whose counterfactual pairs are read here: those whose room in `corpora/` has `read_released`"
     rooms = {f.name.removesuffix(".py") for folder in _rooms() for f in Path(folder).glob("*.py")}
-    return [p for p in dict.fromkeys(name.split("/")[0] for name in list_specs()) if p in rooms]
+    papers = [p for p in dict.fromkeys(name.split("/")[0] for name in list_specs()) if p in rooms]
+    return [p for p in papers if hasattr(_reader(p), "read_released")]
 
 
 def _reader(paper: str):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import hashlib
 import io
 import os
 import time
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +24,7 @@ from .records import repo_root, write_atomic
 
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir',
-           'fetch', 'with_corpus', 'read_cells', 'check_known']
+           'fetch', 'with_corpus', 'read_cells', 'read_lines', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -192,6 +194,24 @@ def with_corpus(
 def read_cells(text: str) -> pd.DataFrame:
     "A CSV with every cell as the string it is; lines with nothing in them are left out"
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
+
+# %% ../nbs/01_registry.ipynb #da68135d
+def read_lines(
+    path: str | Path,  # a text file in UTF-8, or a .gz of one
+) -> Iterator[str]:  # without their line ends
+    "Lines of a file, as they are asked for. `FileNotFoundError`; `ValueError` for a broken .gz and for no UTF-8"
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}")
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
+            for line in lines:
+                yield line.rstrip("\r\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as e:
+        raise ValueError(f"{path}: broken or no .gz ({e}): get it again; of parts, all have to be put together") from e
+    except UnicodeDecodeError as e:
+        raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
 
 # %% ../nbs/01_registry.ipynb #8b932b3a
 def check_known(what: str, value, allowed: Iterable[str]) -> None:

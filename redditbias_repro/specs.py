@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
+import random
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -18,9 +19,9 @@ from pathlib import Path
 import regex
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'BIAS_TYPES', 'LANGUAGES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE',
-           'writes_blanks', 'match_terms', 'find_terms', 'replace_in_order', 'BiasSpec', 'list_specs', 'meant_spec',
-           'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
+__all__ = ['DEFAULT_PAPER', 'BIAS_TYPES', 'LANGUAGES', 'DOTTED', 'DIRECTIONS', 'COUNTERPARTS', 'PHRASE_COLUMNS', 'NONE',
+           'NO_AXIS', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms', 'replace_in_order', 'BiasSpec',
+           'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/00_specs.ipynb #ac8241e8
 DEFAULT_PAPER = "redditbias"  # whose a bare name is
@@ -56,11 +57,21 @@ def _term_pattern(term: str) -> str:
     return left + regex.escape(stem) + right
 
 # %% ../nbs/00_specs.ipynb #4f0e889f
+DOTTED = "iIİı"  # one letter, where case is of no matter
+
+
 @lru_cache(maxsize=4096)
 def _compile(terms: tuple[str, ...]) -> tuple[regex.Pattern, tuple[str, ...]]:
-    "One pattern with a group for each term, longest term first, and the terms in that order"
-    terms = tuple(sorted(dict.fromkeys(terms), key=lambda t: (-len(t.rstrip("*")), t)))
-    return regex.compile("|".join(f"({_term_pattern(t)})" for t in terms), regex.IGNORECASE), terms
+    "One pattern with a group for each term, by first letter and longest first, and the terms in that order"
+    letter = lambda t: "i" if t[0] in DOTTED else t[0].casefold()
+    terms = tuple(sorted(dict.fromkeys(terms), key=lambda t: (letter(t), -len(t.rstrip("*")), t)))
+    # A letter that begins no term is passed over at once: several times faster with hundreds of terms
+    begins = lambda t: f"[{DOTTED}]" if t[0] in DOTTED else regex.escape(t[0])
+    parts = [
+        f"(?={begins(begun[0])})(?:{'|'.join(f'({_term_pattern(t)})' for t in begun)})"
+        for begun in (list(group) for _, group in itertools.groupby(terms, letter))
+    ]
+    return regex.compile("|".join(parts), regex.IGNORECASE), terms
 
 # %% ../nbs/00_specs.ipynb #a3803b73
 def match_terms(
@@ -95,6 +106,7 @@ def _match_case(
 
 # %% ../nbs/00_specs.ipynb #900dc58a
 DIRECTIONS = ("both", "1to2", "2to1")
+COUNTERPARTS = ("first", "drawn")
 
 
 def _one_of(what, value, allowed):
@@ -136,6 +148,9 @@ class BiasSpec:
     verbs: tuple[str, ...] = ()  # verb forms that end a target phrase and are no part of the term
     extra_pairs: tuple[tuple[str, str], ...] = ()  # further forms of `pairs`, for finding and swapping only
     wildcard_forms: tuple[tuple[str, str], ...] = ()  # ("depress*", "depressed"): a word for a stem that is none
+    # what a term of several pairs is swapped for: the first, or one drawn; T1 and T2 may then repeat terms
+    counterparts: str = "first"
+    attribute_names: tuple[str, ...] = ()  # what A1 and A2 are called, ("family", "career")
 
     def __post_init__(self):
         for f in fields(self):
@@ -176,14 +191,46 @@ class BiasSpec:
         self,
         text: str,  # any text
         direction: str = "both",  # "1to2": t1 → t2 (§3.1); "2to1"; "both": as the release does for Religion and Race
+        seed: int = 0,  # of the draw, where counterparts are drawn: the same for the same text
         sequential: bool = False,  # pair after pair instead of one pass: `replace_in_order`
     ) -> str:
         """`text` with every whole target term replaced by its pair, in one pass, in the same case.
 
-        A term in several pairs takes the first.
+        A term in several pairs takes the first, or one drawn, as `counterparts` says.
         Where pairs are one to one, two swaps with "both" give the text back."""
         pairs = self.pairs + self.extra_pairs
-        return replace_in_order(text, pairs, direction) if sequential else _swap(text, _swap_table(pairs, direction))
+        if sequential:
+            return replace_in_order(text, pairs, direction)
+        return _swap(text, _swap_table(pairs, direction), self._chooser(text, seed))
+
+    def find_groups(self, text: str) -> list[tuple[int, int, int]]:
+        "Spans of whole terms of the pairs and their group, 1 or 2, longest first; a term of both groups is group 1's"
+        pairs = self.pairs + self.extra_pairs
+        ones, twos = ([p[i].lower() for p in pairs] for i in (0, 1))
+        group = dict.fromkeys(twos, 2) | dict.fromkeys(ones, 1)
+        return [(start, end, group[term]) for start, end, term in match_terms(text, tuple(group))]
+
+    def of_group(
+        self,
+        text: str,  # any text
+        group: int,  # 1 or 2
+        seed: int = 0,  # as in `swap_targets`
+    ) -> str:
+        """`text` with every term of the other group replaced by its pair; terms of this group stay (Liu et al., §2.3).
+
+        Terms are found as in `find_groups`, so that "no" inside "no cap" is none."""
+        table = _swap_table(self.pairs + self.extra_pairs, "2to1" if _one_of("group", group, (1, 2)) == 1 else "1to2")
+        choose, parts, at = self._chooser(text, seed), [], 0
+        for start, end, found in self.find_groups(text):
+            if found != group:
+                term = choose(table[text[start:end].lower()])
+                parts += [text[at:start], _match_case(text[start:end], term)]
+                at = end
+        return "".join([*parts, text[at:]])
+
+    def _chooser(self, text: str, seed: int):
+        "What picks one of several counterparts"
+        return random.Random(f"{seed} {text}").choice if self.counterparts == "drawn" else lambda terms: terms[0]
 
     def swap_attributes(
         self,
@@ -200,27 +247,29 @@ class BiasSpec:
         if sequential:
             return replace_in_order(text, [[t.rstrip("*") for t in p] for p in self.attribute_pairs], direction)
         table, forms = _swap_table(self.attribute_pairs, direction), dict(self.wildcard_forms)
-        return _swap(text, {a: forms.get(b, b.rstrip("*")) for a, b in table.items()})
+        return _swap(text, {a: [forms.get(b, b.rstrip("*")) for b in found] for a, found in table.items()})
 
 
 def _swap_table(pairs, direction):
-    "What replaces each term; a term in several pairs takes the first"
+    "All that can replace each term, in the pairs' order; of a term on both sides what it is as t1 comes first"
     _one_of("direction", direction, DIRECTIONS)
+    sides = {"both": (0, 1), "1to2": (0,), "2to1": (1,)}[direction]
     table = {}
-    for a, b in pairs if direction != "2to1" else ():
-        table.setdefault(a.lower(), b)
-    for a, b in pairs if direction != "1to2" else ():
-        table.setdefault(b.lower(), a)
+    for side in sides:
+        found = {}
+        for pair in pairs:
+            found.setdefault(pair[side].lower(), []).append(pair[1 - side])
+        table = found | table
     return table
 
 
-def _swap(text, table):
+def _swap(text, table, choose=lambda terms: terms[0]):
     pattern, terms = _compile(tuple(table))
-    return pattern.sub(lambda m: _match_case(m[0], table[terms[m.lastindex - 1]]), text)
+    return pattern.sub(lambda m: _match_case(m[0], choose(table[terms[m.lastindex - 1]])), text)
 
 # %% ../nbs/00_specs.ipynb #1cdc4eef
 _PAIR_KEYS = ("pairs", "attribute_pairs", "extra_pairs", "wildcard_forms")
-_TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "verbs")
+_TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "verbs", "attribute_names")
 _REQUIRED = ("targets1", "targets2", "pairs", "attributes1")
 _NO_REPEATS = ("targets1", "targets2", "attributes1", *_PAIR_KEYS)
 _WILDCARDS_IN = ("attributes1", "attributes2", "attribute_pairs", "wildcard_forms")
@@ -259,6 +308,8 @@ def _validate(spec):
             raise ValueError(f"{key} is empty: a bias specification needs at least one entry")
     if spec.language not in LANGUAGES:
         raise ValueError(f"language is {spec.language!r}: expected an ISO 639-1 code such as 'en' or 'zh'")
+    _one_of("counterparts", spec.counterparts, COUNTERPARTS)
+    repeat = ("targets1", "targets2") if spec.counterparts == "drawn" else ()
     for key in _TERM_KEYS + _PAIR_KEYS:
         values = getattr(spec, key)
         if not isinstance(values, tuple):
@@ -266,13 +317,14 @@ def _validate(spec):
         for v in values:
             _check_entry(key, v)
         seen = {}
-        for v in values if key in _NO_REPEATS else ():
+        for v in values if key in _NO_REPEATS and key not in repeat else ():
             k = v.lower() if isinstance(v, str) else tuple(x.lower() for x in v)
             if k in seen:
                 raise ValueError(f"{key}: {v!r} is there twice")
             seen[k] = v
-    if spec.groups and len(spec.groups) != 2:
-        raise ValueError(f"groups is {list(spec.groups)!r}: expected two names")
+    for key in ("groups", "attribute_names"):
+        if (names := getattr(spec, key)) and len(names) != 2:
+            raise ValueError(f"{key} is {list(names)!r}: expected two names")
 
 # %% ../nbs/00_specs.ipynb #68cf23a8
 def _check_entry(key, entry):
@@ -286,6 +338,7 @@ def _check_entry(key, entry):
         raise ValueError(f"{key}: {entry!r} pairs a term with itself")
 
 # %% ../nbs/00_specs.ipynb #d5015993
+DEFAULT_PAPER = "redditbias"  # whose a bare name is
 _RESOURCES = files("redditbias_repro") / "resources" / "specs"
 
 

@@ -23,7 +23,7 @@ from redditbias_repro.specs import BIAS_TYPES, load_spec, to_toml
 def test_installed_command():
     done = subprocess.run([str(Path(sys.executable).with_name("redditbias")), "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and all(
-        c in done.stdout for c in ("measure", "score", "debias", "fetch", "prompts", "specs", "report")
+        c in done.stdout for c in ("measure", "score", "debias", "fetch", "prompts", "contexts", "specs", "report")
     )
 
 

@@ -29,7 +29,7 @@ from redditbias_repro.data import load_pairs
 from redditbias_repro.registry import list_files
 from redditbias_repro.metrics import lmb, measure_lmb
 assert "site-packages" in redditbias_repro.__file__, redditbias_repro.__file__
-assert len(list_specs()) == 9 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
+assert len(list_specs()) == 11 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
 records = measure_lmb(sys.argv[1], ["race"], "queries", outlier_sd=[None])
 assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
 
@@ -187,6 +187,9 @@ WITHOUT_EXAMPLE = {  # and why
     "generation_bias.label_probability": "a part of `offence_rate`, whose example is its own",
     "generation_bias.has_phrase": "a part of `phrase_rates`, whose example is its own",
     "generation_bias.share_change": "a part of `phrase_changes`, whose example is its own",
+    "corpora.twitter.big_file": "downloads 2.6 million dialogues, for `read_big`",
+    "corpora.twitter.read_big": "reads a file of one's own: tests/test_dialoguefairness.py",
+    "response_measures.response_values": "a part of `compare_responses`, whose example is its own",
     "generation_bias.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import pandas as pd
 import pytest
+import regex
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from redditbias_repro.specs import (
     BIAS_TYPES,
     BiasSpec,
     PromptSet,
+    _term_pattern,
     find_terms,
     list_specs,
     load_spec,
@@ -327,11 +329,28 @@ def test_unknown_names():
     with pytest.raises(FileNotFoundError, match="no specification file"):
         load_spec("nowhere.toml")
     assert list_specs()[:5] == [f"redditbias/{b}" for b in BIAS_TYPES]
-    assert len(list_specs()) == len(BIAS_TYPES) + 4
+    assert len(list_specs()) == len(BIAS_TYPES) + 4 + 2
 
 
 def test_a_bare_name_is_of_redditbias():
     assert load_spec("race") == load_spec("redditbias/race")
+
+
+# By first letter
+
+
+letters = st.text(alphabet="aAbBİIiıßsſKk'. -他*", min_size=1, max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(letters, min_size=1, max_size=8, unique=True), st.text(alphabet="aAbBİIiıßsſKk'. -他", max_size=30))
+def test_terms_by_first_letter_are_those_of_one_list(terms, text):
+    """Alternatives that are grouped by what they begin with find what one list of them finds, the longest first."""
+    terms = [t for t in terms if t.strip() == t and "*" not in t[:-1] and t != "*"]
+    assume(terms)
+    ordered = sorted(terms, key=lambda t: (-len(t.rstrip("*")), t))
+    one_list = regex.compile("|".join(map(_term_pattern, ordered)), regex.IGNORECASE)
+    assert find_terms(text, tuple(terms)) == [m.span() for m in one_list.finditer(text)]
 
 
 # Several specifications
