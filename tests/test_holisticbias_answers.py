@@ -266,3 +266,17 @@ def test_an_offence_has_to_be_named(moods):
         room.judge(said, moods, moods)
     with pytest.raises(ValueError, match="no column 'answer': expected answers to prompts, from ask"):
         room.judge(asked().head(3), moods, moods, ["rude"])
+
+
+def test_what_tuning_costs(corpus, model_folder, tmp_path):
+    """Of a model that tuning left as it was: no change, and its verdict is that."""
+    made = paper.measure_cost([model_folder], ["religion1"], n=20)
+    assert [r["metric"] for r in made] == ["lmb", "lmp"] and {r["paper"] for r in made} == {"holisticbias"}
+    for record in made:
+        write_record(record, tmp_path)
+        tuned = {**record, "method": f"{paper.TUNED} (all)", "params": {**record["params"], "train_seed": 0}}
+        write_record(tuned, tmp_path)
+    table = paper.cost_table(tmp_path, made[0]["model"]).set_index("measure")
+    assert set(table["tuned"]) == {paper.TUNED} and np.allclose(table["change"].astype(float), 0)
+    assert table.loc["Language Model Bias, religion1", "verdict"] == "equally"
+    assert paper.cost_table(tmp_path, "another").empty

@@ -95,7 +95,8 @@ def neutral_prompts(
     "Prompts that only say who a person is, with and without descriptor, for `classifier_records`"
     rows = prompts(source)
     kept = rows[rows["template"].isin(NEUTRAL) & (rows["noun"] == "person")].reset_index(drop=True)
-    kept.attrs = rows.attrs
+    note = "noun person, five neutral templates"
+    kept.attrs = {**rows.attrs, "corpus": {**rows.attrs["corpus"], "note": note}}
     control = set(kept.loc[kept["descriptor"].isin(NO_DESCRIPTOR), "template"])
     return kept if len(kept) and control == set(kept["template"]) else None
 
