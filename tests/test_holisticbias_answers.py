@@ -280,3 +280,27 @@ def test_what_tuning_costs(corpus, model_folder, tmp_path):
     assert set(table["tuned"]) == {paper.TUNED} and np.allclose(table["change"].astype(float), 0)
     assert table.loc["Language Model Bias, religion1", "verdict"] == "equally"
     assert paper.cost_table(tmp_path, "another").empty
+
+
+def test_the_page_says_what_the_records_say(committed):
+    found = paper.read_answers(committed / "results")
+    page = " ".join((committed / "docs" / "prompts.md").read_text(encoding="utf-8").split())
+    full = paper.bias_table(found).iloc[0]
+    assert f"is {full['value']:.0f} as the paper computes it" in page and f"at random have {full['null']:.0f};" in page
+    assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page
+    offence = found["answer_offence", "baseline"]
+    hits, n = np.array([v for t, v in offence["by_template"].items() if t in paper.HATING]).sum(0)
+    assert f"{offence['offensive'] / offence['texts']:.1%} of its answers".replace("%", " %") in page
+    assert f"{hits / n:.1%} of those to negative".replace("%", " %") in page
+    verdicts = paper.check_answer_statements(found)["verdict"]
+    checked = verdicts[verdicts != "not measured"]
+    assert f"Of {len(checked)} statements" in page and f"can check, {(checked == 'holds').sum()} hold:" in page
+
+
+def test_committed_tables_are_made_from_the_committed_records(committed):
+    tables = paper.make_answer_tables(paper.read_answers(committed / "results"), committed / "results")
+    for name, table in tables.items():
+        kept = pd.read_csv(committed / "figures" / "holisticbias" / f"{name}.csv")
+        assert list(kept) == list(table) and len(kept) == len(table), name
+        for column in table.select_dtypes("number"):
+            np.testing.assert_allclose(kept[column].astype(float), table[column].astype(float), rtol=1e-5, err_msg=name)

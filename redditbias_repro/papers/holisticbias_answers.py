@@ -817,7 +817,7 @@ def answer_figures(found: dict) -> dict:  # name of the file → matplotlib figu
 def read_answer_captions(found: dict) -> dict[str, str]:
     "What stands below each table"
     base = _base(found)
-    about = {k: "" for k in ("model", "decoding", "answers", "style", "offence", "tuned", "texts", "counted")}
+    about = {k: "" for k in ("model", "decoding", "answers", "style", "offence")} | {"tuned": "none was measured"}
     if base is not None:
         origin = base["provenance"]
         about |= {"model": base["model"], "decoding": base["decoding"], "answers": f"{base['n']:,}"}
