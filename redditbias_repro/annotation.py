@@ -360,7 +360,7 @@ RULES = ("first", "majority", "unanimous")
 
 def merge_labels(
     labels: pd.DataFrame,  # from `read_sheets`
-    rule: str = "first",  # first: the first annotator's (RedditBias); majority; unanimous: else empty (CHBias §3.3)
+    rule: str = "first",  # first: the first annotator's (RedditBias); majority; unanimous: else empty (CHBias §3.4)
 ) -> pd.DataFrame:  # a row for each id and phrase, without annotator
     "What counts where several people labelled a row. `ValueError` for an unknown rule"
     if rule not in RULES:
