@@ -569,7 +569,7 @@ def faster(rows):
     wide = rows.pivot(index="bias_type", columns="method", values="sentences_per_second")
     wide = wide.reindex(index=[i for i in INPUTS if i in wide.index])
     peer = next(p for p in PEERS if p in wide)
-    return peer, wide.div(wide[peer], axis=0).dropna(subset=[peer])
+    return peer, wide.div(wide[peer], axis=0).dropna(subset=[peer]).dropna(axis=1, how="all")
 
 
 def speed_title(peer, ratios):

@@ -53,10 +53,13 @@ def test_committed_records_are_complete(committed):
             "classifier": set(),
             "likelihood_bias": {"scoring"},
             "classifier_bias": set(),
+            "prompt_offence": set(),
+            "descriptor_frequency": set(),
         }
         scored = {"scoring"} if record["seconds"] else set()
         trained = {"training"} if record["method"] != "baseline" else set()
-        own = own.get(record["metric"], scored | trained)
+        judged = {"asked", "classifiers"} | trained if "classifiers" in record["provenance"] else None
+        own = judged or own.get(record["metric"], scored | trained)
         assert set(record) == set(FIELDS) and set(record["provenance"]) - {"rescored"} == PROVENANCE | own, path
         assert record["provenance"].get("rescored", {"git_changed": False})["git_changed"] is False, (
             f"{path.name} was scored anew with code that no commit holds"

@@ -184,7 +184,7 @@ def test_a_debiasing_run_gets_its_parameters():
         ("methods: [HDD]", "'HDD' is not one of"),
         ("epochs: 0", "less than or equal to the minimum of 0"),
         ("lmp_sentence: 3", "'lmp_sentence' was unexpected"),
-        ("bias_types: [age]", "bias type 'age' is unknown: expected one of"),
+        ("bias_types: [height]", "bias type 'height' is unknown: expected one of"),
         ("bias_types: [nowhere.toml]", "nowhere.toml"),
     ],
 )
