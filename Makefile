@@ -59,7 +59,7 @@ test: $(READY)
 	@ruff check --quiet nbs tests bench workflow
 	@flags=""; if [ -n "$${REDDITBIAS_STRICT:-}" ] || redditbias fetch; then flags=corpus; fi; \
 	  echo "notebooks (flags: $${flags:-none})"; nbdev_test --n_workers 2 --flags "$$flags"
-	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist loadgroup
+	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal
 
 lab: $(READY)
 	jupyter lab

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import itertools
 import random
 import re
@@ -18,7 +17,7 @@ import pandas as pd
 import regex
 
 from .data import bias_spec
-from .registry import check_known, read_lines, with_corpus
+from .registry import check_known, corpus_readers, read_lines, with_corpus
 from .specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
@@ -130,10 +129,7 @@ def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
 # %% ../nbs/01c_contexts.ipynb #0e7cdbbf
 def _readers() -> dict:
     "The module that reads each corpus of contexts"
-    rooms = importlib.import_module("redditbias_repro.corpora")
-    names = sorted({f.stem for folder in rooms.__path__ for f in Path(folder).glob("*.py")} - {"__init__"})
-    modules = [importlib.import_module(f"{rooms.__name__}.{name}") for name in names]
-    return {name: m for m in modules if hasattr(m, "read_contexts") for name in m.CONTEXTS}
+    return corpus_readers("read_contexts", "CONTEXTS")
 
 
 def list_contexts() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -362,6 +363,15 @@ def likelihood_measurements(
     return made
 
 # %% ../nbs/03d_likelihood_bias.ipynb #137977c8
+def _score_spans(model, tokenizer, rows, **options) -> pd.DataFrame:
+    "`score_spans`, and what was done as `score_prompts` says it"
+    start = time.perf_counter()
+    scored = score_spans(model, tokenizer, rows, **options)
+    stats = {"seconds": round(time.perf_counter() - start, 3), "sentences": len(rows)}
+    scored.attrs |= {"stats": stats, "reading": {"span": "descriptor and noun", **options}}
+    return scored
+
+# %% ../nbs/03d_likelihood_bias.ipynb #553a114f
 def measure_likelihood_bias(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
@@ -391,17 +401,12 @@ def measure_likelihood_bias(
     what = digest([about["weights_sha256"], about["dtype"], reading])
     folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
-        if reading == SPAN:
-            start = time.perf_counter()
-            scored.append(score_spans(net, tokenizer, some, **options))
-            stats.append({"seconds": round(time.perf_counter() - start, 3), "sentences": len(some)})
-            continue
         name = re.sub(r"[^\w.-]+", "_", axis)
         place = folder / (name if out else f"{name}-{digest(some['text'].tolist())}")
-        scored.append(score_prompts(net, tokenizer, some, reading, out=place, **options))
+        score = _score_spans if reading == SPAN else partial(score_prompts, reading=reading, out=place)
+        scored.append(score(net, tokenizer, some, **options))
         stats.append(scored[-1].attrs["stats"])
-    read = scored[0].attrs.get("reading", {"span": "descriptor and noun", **options})
-    scored = pd.concat(scored, ignore_index=True)
+    read, scored = scored[0].attrs["reading"], pd.concat(scored, ignore_index=True)
     params = {"reading": reading, "n_templates": None if templates is None else int(rows["template"].nunique())}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
     for made in likelihood_measurements(scored, rounds, seed):

@@ -5,7 +5,6 @@
 # %% ../nbs/01b_prompts.ipynb #4fa12af7
 from __future__ import annotations
 
-import importlib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .registry import check_known, with_corpus
+from .registry import check_known, corpus_readers, with_corpus
 from .specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
@@ -27,10 +26,7 @@ DEFAULT_PROMPTS = "v1.0"
 
 def _readers() -> dict:
     "The module that reads each released version"
-    rooms = importlib.import_module("redditbias_repro.corpora")
-    names = sorted({f.stem for folder in rooms.__path__ for f in Path(folder).glob("*.py")} - {"__init__"})
-    modules = [importlib.import_module(f"{rooms.__name__}.{name}") for name in names]
-    return {version: m for m in modules if hasattr(m, "read_prompts") for version in m.PROMPTS}
+    return corpus_readers("read_prompts", "PROMPTS")
 
 
 def list_prompts() -> list[str]:

@@ -9,6 +9,7 @@ import csv
 import difflib
 import gzip
 import hashlib
+import importlib
 import io
 import os
 import time
@@ -24,7 +25,7 @@ from .records import repo_root, write_atomic
 
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir',
-           'fetch', 'with_corpus', 'read_cells', 'read_lines', 'check_known']
+           'fetch', 'corpus_readers', 'with_corpus', 'read_cells', 'read_lines', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -176,6 +177,17 @@ def _entry(key):
 SPLITS = ("train", "valid", "test")
 # what is swapped, and the columns with the terms
 SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
+
+# %% ../nbs/01_registry.ipynb #e925d736
+def corpus_readers(
+    function: str,  # that a reader has, such as read_prompts
+    names: str,  # where it lists what that reads, such as PROMPTS
+) -> dict:  # name of what is read → the module that reads it
+    "The modules of `corpora/` that have a function, by what they read"
+    rooms = importlib.import_module("redditbias_repro.corpora")
+    found = sorted({f.stem for folder in rooms.__path__ for f in Path(folder).glob("*.py")} - {"__init__"})
+    modules = [importlib.import_module(f"{rooms.__name__}.{name}") for name in found]
+    return {name: m for m in modules if hasattr(m, function) for name in getattr(m, names)}
 
 # %% ../nbs/01_registry.ipynb #2b09b448
 def with_corpus(

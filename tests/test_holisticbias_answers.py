@@ -17,8 +17,6 @@ from redditbias_repro.plots import save_results
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import repo_root, write_record
 
-pytestmark = pytest.mark.xdist_group("holisticbias_answers")  # its records are made once
-
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)
 AS = paper.measured_as(STYLES)
@@ -100,6 +98,13 @@ def simulated(tmp_path_factory):
     return folder
 
 
+def verdicts_of(folder) -> tuple[dict, dict]:
+    """Verdict and evidence of each statement, by its id."""
+    found = paper.check_answer_statements(paper.read_answers(folder))
+    ids = likelihoods.read_printed("statements").query("kind in @paper.KINDS")["id"]
+    return dict(zip(ids, found["verdict"])), dict(zip(ids, found["evidence"]))
+
+
 def test_tables_of_records(simulated):
     found = paper.read_answers(simulated)
     table = paper.bias_table(found).set_index(["measure", "cluster"])
@@ -126,9 +131,7 @@ def test_tables_of_records(simulated):
 
 
 def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
-    found = paper.check_answer_statements(paper.read_answers(simulated))
-    ids = likelihoods.read_printed("statements").query("kind in @paper.KINDS")["id"]
-    verdicts = dict(zip(ids, found["verdict"]))
+    verdicts, evidence = verdicts_of(simulated)
     for name in (
         "generation_gender_curious", "generation_body_not_curious", "generation_ability_sympathy",
         "generation_three_axes_confusion", "offence_negative_templates", "offence_love_varies_most",
@@ -136,7 +139,7 @@ def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
         "tuning_sympathy_curiosity_confusion", "tuning_ablation_no_decrease", "tuning_nearly_every_axis",
         "tuning_phrases", "tuning_parroting_up",
     ):  # fmt: skip
-        assert verdicts[name] == "holds", (name, dict(zip(ids, found["evidence"]))[name])
+        assert verdicts[name] == "holds", (name, evidence[name])
     assert verdicts["tuning_care_constant"] == "does not hold"
     assert verdicts["offence_depends"] == "in part"  # on the template alone
     checks = paper.OF_ANSWERS | paper.OF_PROMPTS | paper.OF_TUNING
@@ -154,9 +157,7 @@ def test_statements_of_a_model_that_does_otherwise(tmp_path):
         made += room.answer_records(after, "holisticbias", **AS, **SETTINGS, before=before)
     for record in made:
         write_record(record, tmp_path)
-    found = paper.check_answer_statements(paper.read_answers(tmp_path))
-    ids = likelihoods.read_printed("statements").query("kind in @paper.KINDS")["id"]
-    verdicts = dict(zip(ids, found["verdict"]))
+    verdicts, _ = verdicts_of(tmp_path)
     for name in (
         "tuning_reduces", "tuning_sympathy_curiosity_confusion", "tuning_ablation_no_decrease",
         "tuning_nearly_every_axis", "tuning_phrases", "tuning_parroting_up",

@@ -17,8 +17,6 @@ from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import new_record, repo_root, write_record
 from redditbias_repro.specs import DEFAULT_PAPER
 
-pytestmark = pytest.mark.xdist_group("holisticbias_results")  # its records are made once
-
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 
 

@@ -35,11 +35,11 @@ from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION', 'OF_DATA',
-           'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries',
-           'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies',
-           'between_axes', 'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table7',
-           'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'together',
-           'statement_table', 'check_statements', 'beside', 'make_tables', 'read_captions']
+           'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'read_resource', 'printed_prompts',
+           'read_entries', 'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens',
+           'inconsistencies', 'between_axes', 'likelihood_records', 'likelihood_table', 'template_table',
+           'descriptor_medians', 'table7', 'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares',
+           'above', 'together', 'statement_table', 'check_statements', 'beside', 'make_tables', 'read_captions']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -66,6 +66,13 @@ def read_printed(
     table = pd.read_csv(data_file("paper", "holisticbias", f"{name}.csv"))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{c: table[c].fillna("") for c in texts})
+
+# %% ../../nbs/12_holisticbias.ipynb #fed55ff9
+@cache
+def read_resource() -> dict:
+    "Clusters, phrases and captions of the paper, as the package has them"
+    path = files("redditbias_repro") / "resources" / "papers" / "holisticbias.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../../nbs/12_holisticbias.ipynb #094f30a6
 def printed_prompts() -> PromptSet:
@@ -848,10 +855,11 @@ def statement_table(
     found: dict[str, tuple[str, str]],  # id of a statement → verdict, evidence
     model: str,  # that was measured
     kinds: tuple[str, ...],  # of statements
+    others: dict[str, str] | None = None,  # id of a statement → what was measured, where that is not the model
 ) -> pd.DataFrame:  # statement, source, of (the paper's models), model, verdict, evidence
     "The paper's statements of some kinds with their verdicts; what was not measured says so"
     rows = [
-        (r.statement, r.source, r.model, "" if r.kind == "data" else model, *found.get(r.id, ("not measured", "")))
+        (r.statement, r.source, r.model, (others or {}).get(r.id, model), *found.get(r.id, ("not measured", "")))
         for r in read_printed("statements").itertuples() if r.kind in kinds
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
@@ -865,7 +873,8 @@ def check_statements(
     found = {k: check() for k, check in OF_DATA.items()} | {
         k: check(records) for k, check in _can_check(records).items()
     }
-    return statement_table(found, name, KINDS)
+    of_data = read_printed("statements").query("kind == 'data'")["id"]
+    return statement_table(found, name, KINDS, dict.fromkeys(of_data, ""))
 
 # %% ../../nbs/12_holisticbias.ipynb #674da2c4
 def beside(
@@ -905,14 +914,13 @@ def read_captions(
     others: dict[str, pd.DataFrame] | None = None,  # from `beside`
 ) -> dict[str, str]:
     "What stands below each table"
-    path = files("redditbias_repro") / "resources" / "papers" / "holisticbias.toml"
     about = {"model": "no model", "corpus": "", "reading": ""}
     if len(records):
         r = records.iloc[0]
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
         corpus = f"{corpus_title(r['corpus'])}{some}"
         about = {"model": r["model"], "corpus": corpus, "reading": f'"{r["reading"]}"'}
-    captions = tomllib.loads(path.read_text(encoding="utf-8"))["captions"]
+    captions = read_resource()["captions"]
     found = {name: text.format(**about) for name, text in captions.items()}
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}

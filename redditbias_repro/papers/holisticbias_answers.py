@@ -5,10 +5,7 @@
 # %% ../../nbs/12a_holisticbias_answers.ipynb #92b42813
 from __future__ import annotations
 
-import tomllib
-from functools import cache
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +13,32 @@ import pandas as pd
 from scipy import stats
 
 from ..classifiers import NO_DESCRIPTOR
+from ..data import corpus_title
 from ..generation_bias import descriptor_frequency, frequency_correlations, rank_correlation
 from ..metrics import measure_lmb, measure_lmp
 from ..models import open_model
-from .holisticbias import AXES, OPINION, above, read_printed, statement_table, together
+from redditbias_repro.papers.holisticbias import (
+    AXES,
+    OPINION,
+    above,
+    read_printed,
+    read_resource,
+    statement_table,
+    together,
+)
 from ..prompts import DEFAULT_PROMPTS, prompts
 from ..records import new_record, read_records
 from ..registry import SPLITS
 from ..tables import lmb_changes, lmp_changes
 
 # %% auto #0
-__all__ = ['PAPER', 'TUNED', 'ABLATION', 'METRICS', 'NEUTRAL', 'SHARES', 'ROUNDS', 'SORRY', 'UNKNOWN', 'LOVING', 'HATING',
-           'OF_ANSWERS', 'OF_PROMPTS', 'OF_TUNING', 'KINDS', 'measured_as', 'frequency_record', 'prompt_offence_record',
-           'neutral_prompts', 'read_answers', 'bias_table', 'axes_table', 'descriptor_table', 'styles_by_axis',
-           'tuning_table', 'tuning_axes_table', 'styles_table', 'shares_table', 'offence_table',
-           'offence_templates_table', 'offence_descriptors_table', 'phrases_table', 'classifier_table', 'measure_cost',
-           'cost_table', 'frequency_table', 'frequency_figure', 'axes_figure', 'check_answer_statements',
-           'make_answer_tables', 'answer_figures', 'read_answer_captions']
+__all__ = ['PAPER', 'TUNED', 'ABLATION', 'METRICS', 'NEUTRAL', 'CHOSEN', 'VARIANTS', 'PRINTED_BIAS', 'SHARES', 'ROUNDS', 'SORRY',
+           'UNKNOWN', 'LOVING', 'HATING', 'OF_ANSWERS', 'OF_PROMPTS', 'OF_TUNING', 'KINDS', 'measured_as',
+           'frequency_record', 'prompt_offence_record', 'neutral_prompts', 'read_answers', 'bias_table', 'axes_table',
+           'descriptor_table', 'styles_by_axis', 'tuning_table', 'tuning_axes_table', 'styles_table', 'shares_table',
+           'offence_table', 'offence_templates_table', 'offence_descriptors_table', 'phrases_table', 'classifier_table',
+           'measure_cost', 'cost_table', 'frequency_table', 'frequency_figure', 'axes_figure',
+           'check_answer_statements', 'make_answer_tables', 'answer_figures', 'read_answer_captions']
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #ba4843f5
 PAPER = "holisticbias"
@@ -40,17 +46,11 @@ TUNED, ABLATION = "style-equality", "style-equality-untagged"
 METRICS = ("gen_bias", "answer_styles", "answer_offence", "answer_phrases", "answer_changes")
 
 
-@cache
-def _resource() -> dict:
-    path = files("redditbias_repro") / "resources" / "papers" / f"{PAPER}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
 def measured_as(
     labels,  # of the style classifier
 ) -> dict:  # clusters, phrases, phrase_axes: arguments of `answer_records`
     "Clusters of the paper that a classifier has labels of, GoEmotions' where it has none of the paper's; the phrases"
-    known, resource = {str(label).lower() for label in labels}, _resource()
+    known, resource = {str(label).lower() for label in labels}, read_resource()
     ways = [resource[k] for k in ("clusters", "clusters_goemotions")]
     fits = [{c: s for c, s in way.items() if known & {x.lower() for x in s}} for way in ways]
     return {"clusters": max(fits, key=len), "phrases": resource["phrases"], "phrase_axes": resource["phrase_axes"]}
@@ -123,7 +123,7 @@ def read_answers(
             rows[metric, ""] = r.dropna()
     return rows
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #fd96447b
 def _base(found: dict, metric: str = "gen_bias") -> pd.Series | None:
     return found.get((metric, "baseline"))
 
@@ -154,7 +154,7 @@ def bias_table(
     beside = pd.concat({k: _printed_bias(*v) for k, v in printed.items()}, names=["measure"]).reset_index()
     return table.merge(beside, on=["measure", "cluster"], how="left")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #65d534dd
 def axes_table(found: dict) -> pd.DataFrame:
     "Full Gen Bias by axis (Table 10), the largest first"
     table = pd.DataFrame(_base(found)["by_axis"])
@@ -165,7 +165,7 @@ def axes_table(found: dict) -> pd.DataFrame:
     printed = printed.add_prefix("printed ").reset_index()
     return table.merge(printed, on="axis", how="left").sort_values("corrected", ascending=False, ignore_index=True)
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #0378bddf
 def descriptor_table(
     found: dict,
     method: str = "baseline",
@@ -175,7 +175,7 @@ def descriptor_table(
     rows = [(axis, d, *v) for axis, some in r["descriptors"].items() for d, v in some.items()]
     return pd.DataFrame(rows, columns=["axis", "descriptor", *r["columns"]])
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #21758db3
 def styles_by_axis(found: dict) -> pd.DataFrame:
     "Mean probability of each cluster, share of each kind of phrase and of offence by axis, in percent"
     table = descriptor_table(found).drop(columns=["descriptor", "answers", "offence"])
@@ -197,31 +197,39 @@ def _percent(table: pd.DataFrame) -> pd.DataFrame:
     counts = ["answers_before", "answers_after", "descriptors", "templates"]
     return table.drop(columns=counts).assign(percent=share)
 
+# %% ../../nbs/12a_holisticbias_answers.ipynb #cadfb6b0
+CHOSEN = {"DialoGPT": 0.0003, "BB2 3B": 0.003}  # thresholds of Tables 4, 9 and 10
+VARIANTS = {"bias tuning": TUNED, "self-chat tuning": ABLATION}
+PRINTED_BIAS = {  # a table and a metric in it → how it is called here
+    ("table8", "full_gen_bias"): "full", ("table8", "partial_gen_bias"): "partial",
+    ("table9", "summed_cluster_gen_bias"): "summed",
+}  # fmt: skip
 
+
+def _printed_changes() -> pd.DataFrame:
+    "The paper's changes in percent: tuned, measure, cluster, a column a model"
+    parts = []
+    for (name, metric), measure in PRINTED_BIAS.items():
+        table = read_printed(name).query("metric == @metric and model in @CHOSEN")
+        was = table[table["variant"] == "original"].set_index(["model", "cluster"])["value_times_1000"].rename("was")
+        now = table[table["variant"].isin(VARIANTS)].join(was, on=["model", "cluster"])
+        now = now[now["beta"].isna() | (now["beta"] == now["model"].map(CHOSEN))]
+        percent = 100 * (now["value_times_1000"] / now["was"] - 1)
+        parts.append(now.assign(tuned=now["variant"].map(VARIANTS), measure=measure, percent=percent))
+    wide = pd.concat(parts).pivot_table("percent", ["tuned", "measure", "cluster"], "model", sort=False)
+    return wide.add_prefix("printed ").reset_index()
+
+# %% ../../nbs/12a_holisticbias_answers.ipynb #56cc1c21
 def tuning_table(found: dict) -> pd.DataFrame:
     "What tuning did to Gen Bias (Tables 4, 8, 9), beside the paper's change in percent"
     table = _changed(found, "measures")
-    if not len(table):
-        return table
-    rows, chosen = [], {"DialoGPT": 0.0003, "BB2 3B": 0.003}
-    for name, metric in (
-        ("table8", "full_gen_bias"),
-        ("table8", "partial_gen_bias"),
-        ("table9", "summed_cluster_gen_bias"),
-    ):
-        printed = read_printed(name).query("metric == @metric")
-        was = printed.query("variant == 'original'").set_index(["model", "cluster"])["value_times_1000"]
-        for r in printed.itertuples():
-            kind = {"bias tuning": TUNED}.get(r.variant, ABLATION if r.variant == "self-chat tuning" else None)
-            if kind and r.model in chosen and (kind == ABLATION or r.beta == chosen[r.model]):
-                change = 100 * (r.value_times_1000 / was[r.model, r.cluster] - 1)
-                rows.append((kind, metric.split("_")[0], r.cluster, r.model, change))
-    printed = pd.DataFrame(rows, columns=["tuned", "measure", "cluster", "model", "percent"])
-    beside = printed.pivot_table("percent", ["tuned", "measure", "cluster"], "model", sort=False)
-    beside = beside.add_prefix("printed ").reset_index()
-    return _percent(table).merge(beside, on=["tuned", "measure", "cluster"], how="left")
+    return (
+        _percent(table).merge(_printed_changes(), on=["tuned", "measure", "cluster"], how="left")
+        if len(table)
+        else table
+    )
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #a5ec5ec7
 def tuning_axes_table(found: dict) -> pd.DataFrame:
     "What tuning did to Full Gen Bias by axis (Table 10), beside the paper's change in percent"
     table = _changed(found, "by_axis")
@@ -232,12 +240,12 @@ def tuning_axes_table(found: dict) -> pd.DataFrame:
     beside = beside.add_prefix("printed ").reset_index()
     return _percent(table.drop(columns=["measure", "cluster"])).merge(beside, on=["tuned", "axis"], how="left")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #f47d658e
 def styles_table(found: dict) -> pd.DataFrame:
     "Styles by what tuning did to their variance and mean (Table 15)"
     return _changed(found, "styles").query("tuned == @TUNED") if _tuned(found) is not None else pd.DataFrame()
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #627707fa
 SHARES = {
     "offensive": "offensive (p ≥ .5)", "offensive_censored": "offensive, descriptors censored",
     "repeated": "repeats the prompt", "repeated_loosely": "repeats it but for case and punctuation",
@@ -275,7 +283,7 @@ def offence_table(found: dict) -> pd.DataFrame:
         [pd.DataFrame(rows, columns=columns), pd.DataFrame(printed, columns=columns[:2])], ignore_index=True
     )
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #9a09369b
 def _prompt_means(found: dict) -> pd.DataFrame:
     "Mean probability of an offence, (axis, descriptor) × template"
     r = found["prompt_offence", ""]
@@ -295,7 +303,7 @@ def offence_templates_table(found: dict) -> pd.DataFrame:
         table["answers_offensive"] = [100 * own[t][0] / own[t][1] if t in own else np.nan for t in table["template"]]
     return table.sort_values("sd", ascending=False, ignore_index=True)
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #318aa786
 def offence_descriptors_table(
     found: dict,
     n: int = 8,  # descriptors at either end
@@ -315,7 +323,7 @@ def offence_descriptors_table(
     table = pd.concat(parts).merge(bins, on=["template", "descriptor"], how="left")
     return table[["template", "axis", "descriptor", "offence", "printed"]]
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #cf1f4d6c
 def phrases_table(found: dict) -> pd.DataFrame:
     "Answers with each phrase, in percent, to the descriptors of highest bias value (Table 14), and after tuning"
     r = _base(found, "answer_phrases")
@@ -333,7 +341,7 @@ def phrases_table(found: dict) -> pd.DataFrame:
     printed = printed.rename_axis(["phrase", "asked"]).add_prefix("printed_")
     return table.join(printed, on=["phrase", "asked"])
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #4506322d
 def classifier_table(
     folder: Path | None = None,  # of the records
 ) -> pd.DataFrame:
@@ -396,7 +404,7 @@ def frequency_table(found: dict) -> pd.DataFrame:  # axis, descriptor, cluster, 
         uses=uses, frequency=uses / r["texts"], one_word=~long["descriptor"].str.contains(r"\s")
     ).dropna()
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #c2dbbdb7
 def _plotted(found: dict) -> pd.DataFrame:
     "Descriptors of one word that occur in the corpus"
     table = frequency_table(found)
@@ -425,18 +433,19 @@ def frequency_figure(
         ax.set(title=f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g})", xlabel="uses in the texts")
         ax.margins(x=0.18, y=0.12)
         bands = pd.cut(np.log(own["uses"]), named, labels=False) if own["uses"].nunique() > 1 else 0 * own["uses"]
-        for p in own.loc[own.groupby(bands)["probability"].idxmax()].itertuples():
-            place = dict(xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+        highest = own.loc[own.groupby(bands)["probability"].idxmax()]
+        for i, p in enumerate(highest.itertuples()):  # names at two heights, so that neighbours stay apart
+            place = dict(xytext=(0, 4 + 9 * (i % 2)), textcoords="offset points", ha="center", fontsize=8)
             ax.annotate(p.descriptor, (p.uses, 100 * p.probability), **place)
     axes[0][0].set_ylabel("mean probability (%)")
-    figure.suptitle(
-        f"Style of answers to {own['descriptor'].nunique()} descriptors, by how often a corpus uses them", y=1.0
-    )
+    counted, name = found["descriptor_frequency", ""], _base(found)["model"]
+    texts = f"{counted['texts']:,.0f} texts of {corpus_title(counted['corpus'])}"
+    figure.suptitle(f"Style of {name}'s answers to {own['descriptor'].nunique()} descriptors, by their uses in {texts}")
     figure.tight_layout()
     plt.close(figure)
     return figure
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #cab6da1c
 def axes_figure(found: dict):  # matplotlib figure
     "Full Gen Bias by axis with its interval, before and after tuning"
     import matplotlib.pyplot as plt
@@ -458,8 +467,9 @@ def axes_figure(found: dict):  # matplotlib figure
     ax.set_yticks(range(len(order)), [AXES.get(a, a) for a in order])
     ax.axvline(0, color="0.3", lw=0.8)
     ax.set_xlabel("Full Gen Bias × 1000, without the noise of few answers")
-    most, least = [AXES.get(a, a) for a in order[:-3:-1]], AXES.get(order[0], order[0])
-    ax.set_title(f"Answers differ most on {' and '.join(most)}, least on {least}", fontsize=11)
+    some, top = parts["not tuned"]["low"].gt(0).sum(), AXES.get(order[-1], order[-1])
+    said = f"Answers differ by descriptor on {some} of {len(order)} axes, most on {top}"
+    ax.set_title(f"{said}\n{_base(found)['model']}, {_base(found)['n']:,} answers", fontsize=10)
     if len(parts) > 1:
         ax.legend(frameon=True, fontsize=9, loc="lower right")
     plt.close(figure)
@@ -479,7 +489,7 @@ def _difference(table: pd.DataFrame, column: str, inside, what: str) -> tuple[st
     drawn = [s[rng.integers(len(s), size=(ROUNDS, len(s)))].mean(1) for s in sides]
     return above(sides[0].mean() - sides[1].mean(), drawn[0] - drawn[1], f"{what}, points above the others", "{:+.2f}")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #1392b620
 def _turned(found: tuple[str, str]) -> tuple[str, str]:
     "The verdict on the opposite"
     verdict, evidence = found
@@ -496,14 +506,14 @@ def _body_not_curious(found) -> tuple[str, str]:
     parts = [_turned(_difference(table, c, table["axis"] == "body_type", c)) for c in ("Curiosity", "Confusion")]
     return together(parts)
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #9a9ca56a
 def _ability_sympathy(found) -> tuple[str, str]:
     table = descriptor_table(found)
     return _difference(table, SORRY, table["axis"] == "ability", '"sorry to hear"')
 
 
 def _three_axes_confusion(found) -> tuple[str, str]:
-    table, axes = descriptor_table(found), _resource()["phrase_axes"]["confusion"]
+    table, axes = descriptor_table(found), read_resource()["phrase_axes"]["confusion"]
     parts = [_difference(table, c, table["axis"] == a, f"{a}, {w}")
              for a in axes for c, w in (("Confusion", "Confusion"), (UNKNOWN, "phrases"))]  # fmt: skip
     return together(parts)
@@ -520,7 +530,7 @@ def _frequent_not_confusing(found) -> tuple[str, str]:
     said = f"rho = {r['rho']:.2f}, p = {r['p']:.2g}, n = {r['n']}"
     return verdict, f"{said}; in the top tenth of both: {len(top[0] & top[1])} of {len(top[0])}"
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #35829c6a
 def _exceptions(found) -> tuple[str, str]:
     table = frequency_table(found)
     if not len(table) or "Confusion" not in set(table["cluster"]):
@@ -559,7 +569,7 @@ def _depends(found) -> tuple[str, str]:
     said = ", ".join(f"{k} {v:.0%}" for k, v in shares.items())
     return together([(v, "") for v in verdicts])[0], f"share of the variance of p: {said} (asked for: a tenth each)"
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #5f540aea
 def _rated(found, descriptors: tuple[str, ...]) -> tuple[str, str]:
     wide = _prompt_means(found)
     templates = [t for t in ("I'm {noun_phrase}.", "I love {plural_noun_phrase}.") if t in wide]
@@ -574,7 +584,7 @@ def _rated(found, descriptors: tuple[str, ...]) -> tuple[str, str]:
         return "not measured", ""
     return "holds" if all(likely) else "in part" if any(likely) else "does not hold", "; ".join(rows)
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #726a4e88
 def _spreads(found, some: tuple[str, ...], others: tuple[str, ...] | None, more: bool) -> tuple[str, str]:
     "Whether the standard deviation over descriptors is larger (or smaller) in some templates, by a bootstrap of them"
     wide, rng = 100 * _prompt_means(found).dropna(), np.random.default_rng(0)
@@ -588,7 +598,7 @@ def _spreads(found, some: tuple[str, ...], others: tuple[str, ...] | None, more:
     seen, sign = difference(x.std(0)), 1 if more else -1
     return above(sign * seen, sign * drawn, f"points of standard deviation {'above' if more else 'below'}", "{:+.1f}")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #79145b1a
 def _of_identity() -> tuple[str, ...]:
     "Templates that express curiosity or identity"
     return tuple(
@@ -608,7 +618,7 @@ def _saturated(found) -> tuple[str, str]:
     evidence += f"{sd.quantile(0.25):.1f})"
     return together([(v, "") for v in parts])[0], evidence
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #668bf335
 def _negative_templates(found) -> tuple[str, str]:
     own = _base(found, "answer_offence")["by_template"]
     sides = [
@@ -643,7 +653,7 @@ def _tuning_reduces(found) -> tuple[str, str]:
         r["verdict"], "undetermined"
     ), _said(r, "Full Gen Bias")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #5d539d2e
 def _more_than_half(found) -> tuple[str, str]:
     parts = []
     for cluster in ("Sympathy", "Curiosity", "Confusion"):
@@ -661,7 +671,7 @@ def _care_constant(found) -> tuple[str, str]:
     verdict = {"equally": "holds", "undetermined": "undetermined"}.get(r["verdict"], "does not hold")
     return verdict, _said(r, "Care")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #ebb3b93d
 def _ablation(found) -> tuple[str, str]:
     if _tuned(found, ABLATION) is None:
         return "not measured", ""
@@ -681,7 +691,7 @@ def _every_axis(found) -> tuple[str, str]:
     said = f"{many} of {len(rows)} axes drop by 10 % or more, {sure} significantly"
     return verdict, f"{said}; {min(drops):.0f} to {max(drops):.0f} %"
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #e77a345f
 def _sign(r: dict, what: str) -> tuple[str, str]:
     "A correlation's sign, said to be positive"
     if r["rho"] is None or r["rho"] != r["rho"]:
@@ -697,7 +707,7 @@ def _largest_axes(found) -> tuple[str, str]:
     rows["drop"] = -rows["change"] / rows["before"]
     return _sign(rank_correlation(rows, "before", "drop"), "bias before and its relative drop, over axes")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #46799ff7
 def _phrases_less(found) -> tuple[str, str]:
     rows = {(r["asked"], r["phrase"]): r for r in _tuned(found)["phrases"]}
     parts = []
@@ -713,7 +723,7 @@ def _lower_both(found) -> tuple[str, str]:
     table = pd.DataFrame(_tuned(found)["styles"])
     return _sign(rank_correlation(table, "variance_change", "mean_change"), "changes of variance and mean, over styles")
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #a08c501f
 def _most_decrease(found) -> tuple[str, str]:
     change = pd.DataFrame(_tuned(found)["styles"])["variance_change"].dropna()
     less, n = int((change < 0).sum()), int((change != 0).sum())
@@ -734,7 +744,7 @@ def _share_moves(key: str, up: bool):
 
     return check
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #9c2c7dd9
 def _repeats_by_value(found) -> tuple[str, str]:
     return _sign(_tuned(found)["repeated_by_value"], "change of repetition and bias value, over descriptors")
 
@@ -780,7 +790,9 @@ def check_answer_statements(found: dict) -> pd.DataFrame:  # statement, source, 
     checks = checks | (OF_PROMPTS if ("prompt_offence", "") in found else {})
     checks = checks | (OF_TUNING if _tuned(found) is not None else {})
     name = _base(found)["model"] if _base(found) is not None else ""
-    return statement_table({k: check(found) for k, check in checks.items()}, name, KINDS)
+    judge = found["prompt_offence", ""]["model"] if ("prompt_offence", "") in found else ""
+    verdicts = {k: check(found) for k, check in checks.items()}
+    return statement_table(verdicts, name, KINDS, dict.fromkeys(OF_PROMPTS, judge))  # these are about the classifier
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #00523534
 def make_answer_tables(
@@ -802,7 +814,7 @@ def make_answer_tables(
     tables["answer_statements"] = check_answer_statements(found)
     return {name: table for name, table in tables.items() if len(table)}
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #611430c5
 def answer_figures(found: dict) -> dict:  # name of the file → matplotlib figure
     "Full Gen Bias by axis, and style against frequency where that was counted"
     if _base(found) is None:
@@ -813,7 +825,7 @@ def answer_figures(found: dict) -> dict:  # name of the file → matplotlib figu
         figures[f"style-by-frequency-{name}"] = frequency_figure(found)
     return figures
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #21984425
 def read_answer_captions(found: dict) -> dict[str, str]:
     "What stands below each table"
     base = _base(found)
@@ -828,5 +840,5 @@ def read_answer_captions(found: dict) -> dict[str, str]:
             f"beta {training['beta']:.3g} (alpha {training['alpha']:g}; {training['tagged_bias']:,} of "
             f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), seed {training['seed']}"
         )
-    captions = _resource()["answer_captions"]
+    captions = read_resource()["answer_captions"]
     return {name: text.format(**about) for name, text in captions.items()}
