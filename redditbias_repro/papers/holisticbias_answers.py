@@ -433,9 +433,12 @@ def frequency_figure(
         ax.set(title=f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g})", xlabel="uses in the texts")
         ax.margins(x=0.18, y=0.12)
         bands = pd.cut(np.log(own["uses"]), named, labels=False) if own["uses"].nunique() > 1 else 0 * own["uses"]
-        highest = own.loc[own.groupby(bands)["probability"].idxmax()]
-        for i, p in enumerate(highest.itertuples()):  # names at two heights, so that neighbours stay apart
-            place = dict(xytext=(0, 4 + 9 * (i % 2)), textcoords="offset points", ha="center", fontsize=8)
+        highest, taken = own.loc[own.groupby(bands)["probability"].idxmax()].sort_values("probability")[::-1], []
+        for p in highest.itertuples():
+            if any(abs(np.log(p.uses / uses)) < 0.4 for uses in taken):  # its name would lie on another
+                continue
+            taken.append(p.uses)
+            place = dict(xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
             ax.annotate(p.descriptor, (p.uses, 100 * p.probability), **place)
     axes[0][0].set_ylabel("mean probability (%)")
     counted, name = found["descriptor_frequency", ""], _base(found)["model"]
