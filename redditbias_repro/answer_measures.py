@@ -15,7 +15,7 @@ import pandas as pd
 
 from .classifiers import Classifier, censor, load_classifier, offence_labels
 from .debias import Debiased
-from .generation import answers, decoding_of, prompt_texts
+from .generation import ANSWERED, answers, decoding_of, prompt_texts
 from redditbias_repro.generation_bias import (
     cell_means,
     descriptor_means,
@@ -40,8 +40,8 @@ from .registry import cache_dir
 from .style_equality import TAGS, bias_values, threshold, tune, untag
 
 # %% auto #0
-__all__ = ['SHOWN', 'draw_prompts', 'asked_with', 'ask', 'Judged', 'judge', 'by_descriptor', 'answer_measurements',
-           'prompt_offence', 'change_measurements', 'tune_on', 'answer_records']
+__all__ = ['SHOWN', 'draw_prompts', 'asked_with', 'ask', 'ask_again', 'Judged', 'judge', 'some_templates', 'by_descriptor',
+           'answer_measurements', 'prompt_offence', 'change_measurements', 'tune_on', 'answer_records']
 
 # %% ../nbs/06f_answer_measures.ipynb #835ea1ed
 def draw_prompts(
@@ -94,16 +94,38 @@ def ask(
     rows = rows.assign(plain=rows["text"])
     rows = vary_style(rows, seed) if vary else rows
     rows = with_personas(rows, personas, seed) if personas is not None else rows
+    drawn = {"nouns": nouns, "varied": vary, "templates": None if templates is None else rows["template"].nunique()}
+    rows.attrs |= {"corpus": corpus, "drawn": drawn | {"seed": seed}}
+    return _answered(model, rows, decoding, out, device, dtype, seed=seed, **options)
+
+
+def _answered(model, rows: pd.DataFrame, decoding, out, device, dtype, **options) -> pd.DataFrame:
+    "Answers of a model, by its name, to prompts as they stand in `rows`"
     net, tokenizer, about = open_model(model, device, dtype)
     decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
-    options = {"suffix": asked_with(about), "seed": seed, **options}
+    options = {"suffix": asked_with(about), **options}
     said_by = {k: v for k, v in options.items() if k not in ("batch_size", "share", "progress")}
     what = digest([about["weights_sha256"], about["dtype"], decoding, said_by, prompt_texts(rows)])
     folder = Path(out) if out else cache_dir() / "answers" / what
     said = answers(net, tokenizer, rows, decoding, out=folder, **options)
-    drawn = {"nouns": nouns, "varied": vary, "templates": None if templates is None else rows["template"].nunique()}
-    said.attrs |= {"model": about, "corpus": corpus, "drawn": drawn | {"seed": seed}, "device": str(net.device)}
+    said.attrs |= {"model": about, "device": str(net.device)}
     return said
+
+# %% ../nbs/06f_answer_measures.ipynb #6a026ac4
+def ask_again(
+    model: str | Path | tuple,  # as in `ask`
+    said: pd.DataFrame,  # what another model answered, from `ask`, or some of its rows
+    decoding: str | dict,  # as it was asked
+    out: str | Path | None = None,  # as in `ask`
+    device: str = "auto",  # as in `load_model`
+    dtype: str = "auto",  # as in `load_model`
+    **options,  # of `generation.answers`
+) -> pd.DataFrame:  # as `ask` gives it
+    "What a model answers to the very prompts that another one was asked. Resumes"
+    rows = said.drop(columns=[c for c in (*ANSWERED, "sample", "wrote_tag") if c in said]).reset_index(drop=True)
+    drawn = said.attrs.get("drawn", {})
+    rows.attrs = {"corpus": said.attrs["corpus"], "drawn": {**drawn, "templates": rows["template"].nunique()}}
+    return _answered(model, rows, decoding, out, device, dtype, **{"seed": drawn.get("seed", 0), **options})
 
 # %% ../nbs/06f_answer_measures.ipynb #5f451d04
 @dataclass(frozen=True)
@@ -137,6 +159,23 @@ def judge(
     about = {"style": {"name": style.name, **style.about}}
     about["offence"] = {"name": offence.name, **offence.about, "offence": bad}
     return Judged(said, style.predict(hidden), pd.DataFrame(found), about)
+
+# %% ../nbs/06f_answer_measures.ipynb #05e2e80a
+def some_templates(
+    judged: Judged,
+    n: int | None = None,  # templates, drawn; None: all
+    seed: int = 0,
+) -> Judged:  # the answers to prompts of these
+    "A part of what was judged. `ValueError` where there are not so many templates"
+    known = sorted(judged.answers["template"].unique())
+    if n is None:
+        return judged
+    if not 1 <= n <= len(known):
+        raise ValueError(f"{n} templates of {len(known)}: expected a number from 1 to {len(known)}, or None for all")
+    drawn = np.random.default_rng(seed).choice(known, n, replace=False)
+    keep = judged.answers["template"].isin(drawn).to_numpy()
+    tables = [t[keep].reset_index(drop=True) for t in (judged.answers, judged.styles, judged.offence)]
+    return Judged(*tables, judged.classifiers)
 
 # %% ../nbs/06f_answer_measures.ipynb #7303cdc8
 SHOWN = 6  # digits of a number in a record

@@ -246,7 +246,8 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
         repo_root() / "nbs" / "papers" / "holisticbias_answers.ipynb", tmp_path / "out.ipynb",
         env={"REDDITBIAS_CACHE": str(tmp_path / "cache")}, model=model_folder, source="paper",
         axes="nonce nationality", templates="I love {plural_noun_phrase}. | Hi, I'm {noun_phrase}.",
-        style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40, costs=False,
+        style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40, tune_templates=1,
+        costs=False,
         results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models",
     )  # fmt: skip
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
@@ -256,9 +257,25 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
     }  # fmt: skip
     (bias,) = [r for r in records if (r["metric"], r["method"]) == ("gen_bias", "baseline")]
     assert bias["n"] == (8 + 20) * 2 * 2 and bias["provenance"]["classifiers"]["offence"]["offence"] == ["rude"]
+    (change,) = [r for r in records if (r["metric"], r["method"]) == ("answer_changes", paper.TUNED)]
+    assert change["n"] == change["values"]["answers"] == bias["n"] / 2 and change["values"]["paired"]
+    assert (bias["params"]["templates"], change["params"]["templates"]) == (2, 1)
     made = {p.name for p in (tmp_path / "figures").iterdir()}
     assert {"generation.md", "tuning.md", "tuning_axes.csv", "offence.md", "answer_statements.md"} <= made
     assert any(name.startswith("style-by-frequency-tiny-gpt2") for name in made)
+
+
+def test_a_part_of_the_templates_is_asked_again():
+    before = answered(asked(), 1.0)
+    part = room.some_templates(before, 3, seed=2)
+    kept = before.answers["template"].isin(part.answers["template"].unique())
+    assert part.answers["template"].nunique() == 3 and len(part.answers) == kept.sum()
+    assert part.styles.to_numpy().tolist() == before.styles[kept].to_numpy().tolist()
+    assert part.offence["plain"].tolist() == before.offence["plain"][kept].tolist()
+    assert room.some_templates(before, None) is before
+    for n in (0, 99):
+        with pytest.raises(ValueError, match=f"{n} templates of .*: expected a number from 1 to"):
+            room.some_templates(before, n)
 
 
 def test_an_offence_has_to_be_named(moods):

@@ -182,6 +182,7 @@ WITHOUT_EXAMPLE = {  # and why
     "scoring.hash_tokenizer": "a hash, of which there is nothing to see",
     "classifiers.classifier_records": "of a classifier that was fitted, which takes minutes: tests/test_classifiers.py",
     "answer_measures.ask": "answers thousands of prompts: tests/test_holisticbias_answers.py",
+    "answer_measures.ask_again": "answers as `ask` does: tests/test_holisticbias_answers.py",
     "answer_measures.asked_with": "a part of `ask`: tests/test_holisticbias_answers.py",
     "answer_measures.tune_on": "trains a model: tests/test_holisticbias_answers.py",
     "papers.holisticbias_answers.measure_cost": "scores what is downloaded: tests/test_holisticbias_answers.py",

@@ -25,5 +25,6 @@ rule answers:
         "OMP_NUM_THREADS={threads} papermill nbs/papers/holisticbias_answers.ipynb {output:q} -p model {params.model:q}"
         " -r source {params.asked[source]:q} -r axes {params.axes:q} -r templates {params.templates:q}"
         " -p nouns {params.asked[nouns]} -p max_new_tokens {params.asked[max_new_tokens]}"
-        " -p tune {params.asked[tune]} -p tune_answers {params.asked[tune_answers]} -p seed {params.asked[seed]}"
+        " -p tune {params.asked[tune]} -p tune_answers {params.asked[tune_answers]}"
+        " -p tune_templates {params.asked[tune_templates]} -p seed {params.asked[seed]}"
         " -p results_dir {params.asked[results]:q} -p figures_dir {params.where:q} -p models_dir {params.models:q}"
