@@ -131,7 +131,7 @@ for module in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro
 # --- every public function, by the examples of the notebooks ---
 
 NOTEBOOKS = sorted(p for p in (ROOT / "nbs").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-WITH_A_MODEL = ("03_models", "03a_scoring")  # most of the time of all examples: a model of 135M parameters at work
+WITH_A_MODEL = ("03_models", "03a_scoring", "06b_generation")  # slow: a model of 135M parameters at work
 EXAMPLES = """
 import importlib, json, sys
 import matplotlib
