@@ -17,6 +17,7 @@ from .classifiers import Classifier, censor, load_classifier, offence_labels
 from .debias import Debiased
 from .generation import ANSWERED, answers, decoding_of, prompt_texts
 from redditbias_repro.generation_bias import (
+    _same_rows,
     cell_means,
     descriptor_means,
     gen_bias_change,
@@ -52,8 +53,10 @@ def draw_prompts(
     "Of each descriptor in each template a few nouns, drawn. `ValueError` where none are asked for"
     if nouns is None:
         return rows.reset_index(drop=True)
-    if nouns < 1:
-        raise ValueError(f"{nouns} nouns of each descriptor and template: expected at least one, or None for all")
+    if nouns < 1 or nouns != int(nouns):
+        raise ValueError(
+            f"{nouns} nouns of each descriptor and template: expected a whole number of at least one, or None for all"
+        )
     cell = ["axis", "descriptor", "template"]
     distinct = rows.drop_duplicates([*cell, "noun"])
     drawn = distinct.sample(frac=1, random_state=seed).groupby(cell, sort=False).head(nouns).sort_index()
@@ -94,8 +97,10 @@ def ask(
     rows = rows.assign(plain=rows["text"])
     rows = vary_style(rows, seed) if vary else rows
     rows = with_personas(rows, personas, seed) if personas is not None else rows
-    drawn = {"nouns": nouns, "varied": vary, "templates": None if templates is None else rows["template"].nunique()}
-    rows.attrs |= {"corpus": corpus, "drawn": drawn | {"seed": seed}}
+    named = lambda some: None if some is None else [some] if isinstance(some, str) else list(some)
+    of_persons = None if personas is None else digest(rows["context"].tolist())
+    drawn = {"nouns": nouns, "varied": vary, "axes": named(axes), "templates": named(templates), "seed": seed}
+    rows.attrs |= {"corpus": corpus, "drawn": drawn | {"personas": of_persons}, "prompts": digest(prompt_texts(rows))}
     return _answered(model, rows, decoding, out, device, dtype, seed=seed, **options)
 
 
@@ -103,12 +108,17 @@ def _answered(model, rows: pd.DataFrame, decoding, out, device, dtype, **options
     "Answers of a model, by its name, to prompts as they stand in `rows`"
     net, tokenizer, about = open_model(model, device, dtype)
     decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
+    given = {k: v for k, v in options.items() if v is not None and (k != "seed" or decoding["do_sample"])}
     options = {"suffix": asked_with(about), **options}
     said_by = {k: v for k, v in options.items() if k not in ("batch_size", "share", "progress")}
     what = digest([about["weights_sha256"], about["dtype"], decoding, said_by, prompt_texts(rows)])
     folder = Path(out) if out else cache_dir() / "answers" / what
     said = answers(net, tokenizer, rows, decoding, out=folder, **options)
-    said.attrs |= {"model": about, "device": str(net.device)}
+    said.attrs |= {
+        "model": about,
+        "device": str(net.device),
+        "options": {k: v for k, v in given.items() if k in said_by},
+    }
     return said
 
 # %% ../nbs/06f_answer_measures.ipynb #6a026ac4
@@ -124,7 +134,8 @@ def ask_again(
     "What a model answers to the very prompts that another one was asked. Resumes"
     rows = said.drop(columns=[c for c in (*ANSWERED, "sample", "wrote_tag") if c in said]).reset_index(drop=True)
     drawn = said.attrs.get("drawn", {})
-    rows.attrs = {"corpus": said.attrs["corpus"], "drawn": {**drawn, "templates": rows["template"].nunique()}}
+    rows.attrs = {k: said.attrs[k] for k in ("corpus", "prompts")}  # of all prompts, of which these may be a part
+    rows.attrs["drawn"] = {**drawn, "templates": sorted(rows["template"].unique())}
     return _answered(model, rows, decoding, out, device, dtype, **{"seed": drawn.get("seed", 0), **options})
 
 # %% ../nbs/06f_answer_measures.ipynb #5f451d04
@@ -151,7 +162,10 @@ def judge(
         raise ValueError(f"no column {missing[0]!r}: expected answers to prompts, from ask() or generation.answers()")
     style, offence = load_classifier(style), load_classifier(offence)
     bad = offence_labels(offence, offences)
-    attrs, said = said.attrs, untag(said)
+    unread = [c for c in ("answer", "descriptor") if not said[c].map(lambda x: isinstance(x, str)).all()]
+    if unread:
+        raise ValueError(f'column {unread[0]!r} holds what is no text: expected a text in each row, "" for none')
+    attrs, said = said.attrs, untag(said.reset_index(drop=True))
     said.attrs = attrs
     hidden = censor(said["answer"], said["descriptor"])
     texts = {"plain": said["answer"], "censored": hidden}
@@ -241,6 +255,8 @@ def answer_measurements(
 ) -> dict[str, dict]:  # metric → values of a record
     "What records keep of answers: `gen_bias`, `answer_styles`, `answer_offence` and, where asked for, `answer_phrases`"
     said, phrases = judged.answers, phrases or {}
+    if one := [kind for kind, some in phrases.items() if isinstance(some, str)]:
+        raise ValueError(f"phrases of {one[0]!r} are one text: expected a list of texts")
     clusters = match_clusters(judged.styles.columns, clusters)
     of_data = {f"with {k}": v for k, v in style_clusters(judged.styles).items() if len(v) > 1}
     how = dict(resamples=resamples, permutations=permutations, seed=seed)
@@ -327,7 +343,7 @@ def change_measurements(
             f"the two were judged by different classifiers of {' and '.join(other)}: judge both by the same"
         )
     sides = (before.answers, before.styles, after.answers, after.styles)
-    paired = before.answers["text"].equals(after.answers["text"])
+    paired = _same_rows(before.answers, after.answers)
     clusters, how = match_clusters(before.styles.columns, clusters), dict(resamples=resamples, seed=seed)
     several = before.answers["axis"].nunique() > 1
     values = bias_values(before.answers, before.styles)
@@ -362,9 +378,7 @@ def _phrase_changes(before: Judged, after: Judged, phrases: dict, axes: dict, va
         sides = [s.reset_index(drop=True) for s in sides]
         for kind, some in phrases.items():
             hits = [np.any([has_phrase(s["answer"], p) for p in some], axis=0) for s in sides]
-            rows.append(
-                {"asked": name, "phrase": f"any of {kind}", **share_change(*hits, len(hits[0]) == len(hits[1]))}
-            )
+            rows.append({"asked": name, "phrase": f"any of {kind}", **share_change(*hits, _same_rows(*sides))})
         rows += [{"asked": name, **r} for r in phrase_changes(*sides, flat).to_dict("records")]
     return _plain(pd.DataFrame(rows))
 
@@ -382,6 +396,8 @@ def tune_on(
     **training,  # as in `style_equality.tune`
 ) -> Debiased:
     "Style-equality tuning of a model on its own answers, which were judged. Raises what `tune` raises; resumes"
+    if not training.get("epochs", 1) > 0:
+        raise ValueError(f"{training['epochs']} epochs: expected more than 0")
     values = bias_values(judged.answers, judged.styles, alpha)
     drawn = np.arange(len(values))
     if n is not None and n < len(values):
@@ -391,6 +407,13 @@ def tune_on(
     return tune(net, tokenizer, judged.answers.iloc[drawn].reset_index(drop=True), out_dir=out_dir, **how, **training)
 
 # %% ../nbs/06f_answer_measures.ipynb #79305167
+def _asked_as(judged: Judged) -> str:
+    "Eight digits that are the same where the same prompts were asked the same way and judged by the same classifiers"
+    attrs, by = judged.answers.attrs, judged.classifiers
+    judges = [by[k].get("weights_sha256") or by[k]["name"] for k in sorted(by)]
+    return digest([attrs.get("prompts"), attrs.get("options"), judges, by["offence"].get("offence")])[:8]
+
+
 def answer_records(
     judged: Judged,
     paper: str,  # in whose tables they stand
@@ -404,16 +427,20 @@ def answer_records(
 ) -> list[dict]:  # `write_record` keeps one
     "Records of answers, and of their change where there is a `before` (`answer_changes`)"
     attrs, started, records = judged.answers.attrs, time.perf_counter(), []
+    if missing := [k for k in ("model", "corpus", "decoding") if k not in attrs]:
+        raise ValueError(f"the answers do not say of which {missing[0]} they are (`.attrs`): take them from ask()")
     made = answer_measurements(judged, clusters, phrases, phrase_axes, resamples, permutations, seed)
     if before is not None:
         made["answer_changes"] = change_measurements(before, judged, clusters, phrases, phrase_axes, resamples, seed)
     drawn = attrs.get("drawn", {})
-    params = {"decoding": attrs["decoding"], **{k: drawn.get(k) for k in ("nouns", "templates")}}
-    asked = {**drawn, **attrs.get("stats", {})}
+    some = drawn.get("templates")
+    asked = {**drawn, **attrs.get("options", {}), **attrs.get("stats", {})}
+    params = {"decoding": attrs["decoding"], "nouns": drawn.get("nouns"), "templates": some and len(some)}
+    params["asked"] = _asked_as(judged)
     origin = dict(classifiers=judged.classifiers, asked=asked, device=attrs.get("device", "cpu"))
     took = time.perf_counter() - started
     for metric, values in made.items():
-        fields = dict(split="all", seed=seed, params=dict(params), seconds=took / len(made))
+        fields = dict(split="all", seed=drawn.get("seed", seed), params=dict(params), seconds=took / len(made))
         records.append(
             new_record(metric, attrs["model"], attrs["corpus"], len(judged.answers), values, paper, **fields, **origin)
         )

@@ -440,7 +440,7 @@ def censor(
     descriptors: Iterable[str],  # the descriptor of each: "" or "(none)" for none
     word: str = CENSOR_WORD,  # what stands in its place
 ) -> list[str]:
-    "Texts in which their own descriptor is replaced (Smith et al., EMNLP 2022, A.4). `ValueError` for unequal numbers"
+    "Texts in which their own descriptor is replaced (Smith et al., EMNLP 2022, A.6). `ValueError` for unequal numbers"
     texts, descriptors = list(texts), list(descriptors)
     if len(texts) != len(descriptors):
         raise ValueError(f"{len(texts)} texts and {len(descriptors)} descriptors: expected one for each text")
@@ -453,6 +453,7 @@ def offence_labels(
     labels: Sequence[str] | None = None,  # None: what the classifier says of itself
 ) -> list[str]:
     "Labels whose probabilities add up to that of an offence. `ValueError` where none are known, or they are another's"
+    labels = [labels] if isinstance(labels, str) else labels
     wanted = list(labels if labels is not None else classifier.about.get("offence") or ())
     if not wanted or set(wanted) - set(classifier.labels):
         named = f"{', '.join(wanted)} is not among them" if wanted else "none is known to be an offence: name them"

@@ -461,6 +461,10 @@ def answers(
     settings, and that a folder is of other ones or in use."""
     rows = _asked(prompts)
     decoding = decoding_of(decoding) if isinstance(decoding, str) else dict(decoding)
+    if missing := [k for k in ("do_sample", "num_beams") if k not in decoding]:
+        raise ValueError(f"decoding does not say {missing[0]}: take it from decoding_of()")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: expected at least 1, or None")
     if n < 1 or (n > 1 and not decoding["do_sample"]):
         way_out = "draw them (do_sample=True), or give each prompt several times with other personas or in other styles"
         raise ValueError(

@@ -148,7 +148,10 @@ def read_personas(
     if isinstance(source, (str, Path)):
         if not Path(source).is_file():
             raise FileNotFoundError(f"no file {source} of personas")
-        lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
+        try:
+            lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError:
+            raise ValueError(f"{source} is not in UTF-8: save it so") from None
     else:
         lines = list(source)
     persons: list[list[str]] = [[]]
@@ -172,7 +175,9 @@ def with_personas(
     "Prompts with sentences of a person in front of each. `ValueError` where no person has as many sentences"
     persons = [p for p in read_personas(personas) if len(p) >= lines]
     if lines < 1 or not persons:
-        raise ValueError(f"no person has {lines} sentences: expected some with as many")
+        raise ValueError(
+            f"no person has {lines} sentences: expected a sentence a line, and a blank line after each person"
+        )
     rng = np.random.default_rng(seed)
     who = rng.integers(len(persons), size=len(rows))
     drawn = [rng.choice(len(persons[w]), lines, replace=False) for w in who]

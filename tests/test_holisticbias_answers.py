@@ -88,9 +88,11 @@ def simulated(tmp_path_factory):
     made = room.answer_records(before, "holisticbias", **AS, **SETTINGS)
     for after in sides.values():
         made += room.answer_records(after, "holisticbias", **AS, **SETTINGS, before=before)
-    corpus = rows.attrs.get("corpus", {"name": "holisticbias-v1.0", "files": {}, "note": ""})
+    corpus = before.answers.attrs["corpus"]
     values = room.prompt_offence(rows, offence_of_words())
-    made.append(paper.prompt_offence_record(values, corpus, {"name": "words"}))
+    made.append(paper.prompt_offence_record(values, corpus, {"name": "offence of words"}))
+    for other in (corpus | {"name": "another"}, corpus):  # not theirs: of other prompts, and by another classifier
+        made.append(paper.prompt_offence_record(values | {"offensive": 0}, other, {"name": "another classifier"}))
     texts = [d for i, d in enumerate(sorted(rows["descriptor"].unique())) for _ in range(1 + i % 5)]
     made.append(paper.frequency_record(sorted(rows["descriptor"].unique()), texts))
     for record in made:
@@ -215,7 +217,7 @@ def test_nouns_are_drawn_by_descriptor_and_template():
     one = room.draw_prompts(rows, 1, seed=3)
     assert not one.duplicated(["axis", "descriptor", "template"]).any() and one["noun"].nunique() > 20
     assert len(room.draw_prompts(rows, 100)) == len(rows)
-    with pytest.raises(ValueError, match="expected at least one"):
+    with pytest.raises(ValueError, match="expected a whole number of at least one"):
         room.draw_prompts(rows, 0)
 
 

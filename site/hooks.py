@@ -1,0 +1,82 @@
+"""What mkdocs does not know of this project: where its pages come from, and files that are not among them."""
+
+import posixpath
+import re
+import shutil
+from configparser import ConfigParser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LINK = re.compile(r"(\]\()([^)#?\s]+)([^)]*\))")
+KEPT = ("*.md", "*.ipynb", "*.png", "*.svg")
+GUIDES = ["measuring", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
+
+
+def repository() -> str:
+    """Address of the files of the main branch."""
+    settings = ConfigParser(delimiters=["="])
+    settings.read(ROOT / "settings.ini", encoding="utf-8")
+    return f"{settings['DEFAULT']['git_url']}/blob/{settings['DEFAULT']['branch']}"
+
+
+def lay_out(source: Path) -> None:
+    """Pages and pictures where README and docs link to them."""
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    shutil.copy(ROOT / "README.md", source / "index.md")
+    for part in ("docs", "nbs", "figures"):
+        for pattern in KEPT:
+            for path in (ROOT / part).rglob(pattern):
+                if ".ipynb_checkpoints" not in path.parts:
+                    there = source / path.relative_to(ROOT)
+                    there.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(path, there)
+
+
+def title(notebook: str) -> str:
+    """The first heading of a notebook."""
+    return re.search(r'"# (.*?)(?:\\n)?"', (ROOT / notebook).read_text(encoding="utf-8"))[1].replace('\\"', '"')
+
+
+def navigation() -> list:
+    """Guides first, then the papers, then every room in the order in which data flows."""
+    guides = sorted((p.stem for p in (ROOT / "docs").glob("*.md")), key=lambda n: (n not in GUIDES, n))
+    guides = [g for g in GUIDES if g in guides] + [g for g in guides if g not in GUIDES]
+    listed = lambda folder, pattern: [
+        {title(p): p} for p in sorted(str(x.relative_to(ROOT)) for x in (ROOT / folder).glob(pattern))
+    ]
+    return [
+        {"Start": "index.md"},
+        {"Guides": [f"docs/{g}.md" for g in guides]},
+        {"Papers": listed("nbs/papers", "*.ipynb")},
+        {"Modules": ["nbs/index.ipynb", *listed("nbs", "[0-9]*.ipynb")]},
+        {"Readers of releases": listed("nbs/corpora", "*.ipynb")},
+    ]
+
+
+def elsewhere(markdown: str, page: str, known: set[str], base: str) -> str:
+    """Links to files of the repository that are no page lead to the repository."""
+
+    def change(found):
+        target = found[2]
+        if re.match(r"[a-z]+:|/|mailto", target):
+            return found[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
+        path = "index.md" if path == "README.md" else path
+        if path in known:
+            there = posixpath.relpath(path, posixpath.dirname(page) or ".")
+            return f"{found[1]}{there}{found[3]}"
+        return f"{found[1]}{base}/{path}{found[3]}" if (ROOT / path).exists() else found[0]
+
+    return LINK.sub(change, markdown)
+
+
+def on_config(config):
+    lay_out(Path(config["docs_dir"]))
+    config["nav"] = navigation()
+    return config
+
+
+def on_page_markdown(markdown, page, config, files):
+    known = {f.src_uri for f in files}
+    return elsewhere(markdown, page.file.src_uri, known, repository())
