@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,12 +16,13 @@ import pandas as pd
 
 from .data import load_annotations
 from .records import project_path, write_atomic
+from .registry import check_known
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES', 'SIZES', 'COUNTS', 'sheet_order', 'make_sheets',
-           'has_labels', 'read_sheets', 'read_released', 'LabelScreen', 'agreement', 'merge_labels', 'split',
-           'count_labels', 'write_splits', 'annotate', 'phrases_folder']
+__all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'LAYOUTS', 'SENTENCE_SHEET', 'SENTENCE_GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES',
+           'SIZES', 'COUNTS', 'sheet_order', 'make_sheets', 'has_labels', 'read_sheets', 'read_released', 'LabelScreen',
+           'agreement', 'merge_labels', 'split', 'count_labels', 'write_splits', 'annotate', 'phrases_folder']
 
 # %% ../nbs/02a_annotation.ipynb #2ca5ab07
 LABELS = ("bias sent", "bias phrase")
@@ -48,6 +50,23 @@ Leave a cell empty if you cannot decide. Change nothing else.
 """
 
 
+LAYOUTS = ("phrases", "sentences")
+SENTENCE_SHEET = ("id", "target", "attribute", "text", "bias")  # CHBias, Appendix B
+SENTENCE_GUIDELINES = """# Annotation guidelines (after CHBias, Appendix B)
+
+Content warning: you will read stereotypes and slurs. Take breaks; you may stop at any time.
+
+内容警告：以下文本含有刻板印象和辱骂性语言。请适时休息；您可以随时停止。
+
+Decide for each text whether it is *biased* against the group that the target term names. Write into the column \
+`bias` 1 if it is and 0 if it is not. The attribute is the term by which the text was found: that it stands there does \
+not make the text biased. Leave the cell empty if you cannot decide. Change nothing else.
+
+请判断每条文本是否对目标词（target）所指的群体带有偏见：在 bias 一栏填 1（有偏见）或 0（无偏见）；无法判断时留空。\
+属性词（attribute）只是检索该文本所用的词，出现该词并不等于有偏见。请勿更改其他内容。
+"""
+
+
 def sheet_order(
     n: int,  # rows
     annotators: int = 1,
@@ -68,28 +87,35 @@ def make_sheets(
     phrases: pd.DataFrame,  # id, attribute in window, comment, phrase, as `retrieval.make_phrases` gives them
     folder: str | Path,  # the sheets and GUIDELINES.md are written there
     annotators: int | Iterable[str] = 1,  # how many, or their names
-    overlap: int = 0,  # rows that every annotator gets
+    overlap: int | None = 0,  # rows that every annotator gets; None: all
     sample: int | None = None,  # so many phrases, drawn at random; None: all
     seed: int = 0,
+    layout: str = "phrases",  # or "sentences": CHBias' sheets, one label a text; phrases need target, attribute, too
 ) -> list[Path]:  # the sheets
     """Sheets to label (Appendix B).
 
     `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
     numbered = isinstance(annotators, int)
     folder, names = Path(folder), [f"annotator{i + 1}" for i in range(annotators)] if numbered else list(annotators)
-    missing = [c for c in SHEET[:4] if c not in phrases]
+    check_known("layout", layout, LAYOUTS)
+    sentences = layout == "sentences"
+    missing = [c for c in (("id", "target", "attribute", "comment") if sentences else SHEET[:4]) if c not in phrases]
     if missing or not len(phrases):
         raise ValueError(f"phrases have no column {', '.join(missing)}" if missing else "there are no phrases to label")
     if sample and sample < len(phrases):
         phrases = phrases.sample(sample, random_state=seed)
-    sheet = phrases[list(SHEET[:4])].assign(**dict.fromkeys(LABELS, ""))
+    if sentences:
+        sheet = phrases.assign(text=phrases["comment"], bias="")[list(SENTENCE_SHEET)]
+    else:
+        sheet = phrases[list(SHEET[:4])].assign(**dict.fromkeys(LABELS, ""))
+    overlap = len(sheet) if overlap is None else overlap
     paths = [folder / f"{name}.csv" for name in names]
     for path in paths:
         if path.is_file() and has_labels(path):
             raise FileExistsError(f"{path} holds labels: nothing was written. Give another folder, or move it away")
     for path, rows in zip(paths, sheet_order(len(sheet), len(names), overlap, seed)):
         write_atomic(path, sheet.iloc[rows].to_csv(index=False).encode("utf-8-sig"))
-    write_atomic(folder / "GUIDELINES.md", GUIDELINES)
+    write_atomic(folder / "GUIDELINES.md", SENTENCE_GUIDELINES if sentences else GUIDELINES)
     return paths
 
 # %% ../nbs/02a_annotation.ipynb #856e9f1e
@@ -103,14 +129,21 @@ RELEASE_MARKS = {  # what the authors' annotated files hold besides, as Appendix
 
 
 def _text_of(content: bytes) -> str:
-    """UTF-8 or UTF-16 by its mark, UTF-8 without one, else Windows' or the Mac's encoding.
+    """UTF-8 or UTF-16 by its mark, UTF-8 without one, else GBK for Chinese, else Windows' or the Mac's encoding.
 
-    Of these whichever makes more typographic quotes and dashes of it."""
+    Of these whichever makes more typographic quotes and dashes of it. In Chinese, bytes beyond ASCII stand together,
+    where quotes and accents stand alone."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
+        beyond = sum(b > 127 for b in content)
+        if sum(map(len, re.findall(rb"[\x80-\xff]{2,}", content))) > 0.8 * beyond:
+            try:
+                return content.decode("gb18030")
+            except UnicodeDecodeError:
+                pass
         texts = [content.decode(e, "replace") for e in ("cp1252", "mac_roman")]
         return max(texts, key=lambda t: sum(c in "‘’“”–—…" for c in t) - t.count("�"))
 
@@ -130,6 +163,14 @@ def _cells(path: Path) -> pd.DataFrame:
     return table.assign(row=range(2, len(table) + 2))
 
 
+_SENTENCE_LABELS = SENTENCE_SHEET[-1:]
+
+
+def _of_sentences(table: pd.DataFrame) -> bool:
+    "Whether a sheet is one of CHBias' kind"
+    return "phrase" not in table and {"text", "bias"} <= set(table)
+
+
 def has_labels(
     path: str | Path,  # a sheet
 ) -> bool:
@@ -138,11 +179,16 @@ def has_labels(
         table = _cells(Path(path))
     except ValueError:
         return True
-    return any((table[c].str.strip() != "").any() for c in LABELS if c in table) or not set(LABELS) <= set(table)
+    wanted = _SENTENCE_LABELS if _of_sentences(table) else LABELS
+    return any((table[c].str.strip() != "").any() for c in wanted if c in table) or not set(wanted) <= set(table)
 
 # %% ../nbs/02a_annotation.ipynb #cf05e2d1
 def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
     table = _cells(path)
+    one_label = _of_sentences(table)
+    if one_label:  # comment and phrase are both the text, and have its label
+        table = table.assign(comment=table["text"], phrase=table["text"], **dict.fromkeys(LABELS, table["bias"]))
+        table["attribute in window"] = "true"
     missing = [c for c in ("phrase", *LABELS) if c not in table]
     if missing:
         near = {c: difflib.get_close_matches(c, list(table.columns), 1) for c in missing}
@@ -155,7 +201,8 @@ def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
         wrong = table[~found.isin(list(marks))]
         if len(wrong):
             r = wrong.iloc[0]
-            where, mark = f"in column {column!r} of row {r['row']}", r[column].strip().lower()
+            where = f"in column {'bias' if one_label else column!r} of row {r['row']}"
+            mark = r[column].strip().lower()
             raise ValueError(
                 f"{path}: {r[column]!r} {where} is no label ({len(wrong)} such cells): expected 0, 1 or nothing. "
                 f'marks={{{mark!r}: "0"}} would read it'
@@ -221,6 +268,8 @@ class LabelScreen:
         save: Callable | None = None,  # called with the path and the content; default: write the file
     ):
         self.path, self.save = Path(path), save or write_atomic
+        if _of_sentences(_cells(self.path)):
+            raise ValueError(f"{path} has one label a text, and the screen asks for two: fill it in as a spreadsheet")
         self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
         done = np.flatnonzero((self.table[list(LABELS)] != "").any(axis=1))
         self.row, self.question = (int(done[-1]) if len(done) else 0), 0  # row and question that are open
@@ -321,20 +370,29 @@ def _alpha(counts: np.ndarray) -> float:
     return float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
 
 
+def _kappa(counts: np.ndarray) -> float:
+    "Fleiss' κ of the rows that most annotators labelled alike in number; nan where only one label was ever given"
+    from statsmodels.stats.inter_rater import fleiss_kappa
+
+    counts = counts[counts.sum(1) == counts.sum(1).max()]
+    return float(fleiss_kappa(counts)) if (counts.sum(0) > 0).all() else np.nan
+
+
 def agreement(
     labels: pd.DataFrame,  # from `read_sheets`; with a column `bias_type` for a row a type and one overall
     resamples: int = 1000,  # of the interval
     level: float = 0.95,  # of the interval
     seed: int = 0,
-) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high
+) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high, fleiss
     """Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice.
 
-    `rows` counts comments or phrases, `same` is the share of them with one label."""
-    typed = "bias_type" in labels
+    `rows` counts comments or phrases, `same` is the share of them with one label; `alpha` is Krippendorff's, `fleiss`
+    is κ of the rows that all annotators labelled. Where comment and phrase are one, the only level is sentence."""
+    typed, one = "bias_type" in labels, "comment" in labels and (labels["comment"] == labels["phrase"]).all()
     groups = [("all", labels), *(labels.groupby("bias_type") if typed and labels.bias_type.nunique() > 1 else [])]
     rows = []
     for name, group in groups:
-        for column, what in zip(LABELS, ("comment", "phrase")):
+        for column, what in [(LABELS[0], "sentence")] if one else zip(LABELS, ("comment", "phrase")):
             given = group[group[column] != ""]
             keys = [*(["bias_type"] if typed else []), "id", *(["phrase"] if what == "phrase" else [])]
             given = given.groupby([*keys, "annotator"], as_index=False)[column].max()
@@ -348,10 +406,11 @@ def agreement(
             enough = np.isfinite(alphas).sum() > resamples / 2
             low, high = np.nanquantile(alphas, [(1 - level) / 2, (1 + level) / 2]) if enough else (np.nan, np.nan)
             same = (counts.max(1) == counts.sum(1)).mean()
-            rows.append((name, what, len(counts), given.annotator.nunique(), same, _alpha(counts), low, high))
+            found = (same, _alpha(counts), low, high, _kappa(counts))
+            rows.append((name, what, len(counts), given.annotator.nunique(), *found))
     if not rows:
         raise ValueError("no row was labelled by two annotators: make the sheets with an overlap")
-    columns = ["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high"]
+    columns = ["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high", "fleiss"]
     return pd.DataFrame(rows, columns=columns)
 
 # %% ../nbs/02a_annotation.ipynb #1c39fe0d
@@ -479,12 +538,13 @@ def annotate(
     folder: str | Path,  # of a bias type, with the `phrases.csv` of `retrieval.write_phrases`
     spec: BiasSpec,  # bias specification
     annotators: int = 1,
-    overlap: int = 0,
+    overlap: int | None = 0,  # as in `make_sheets`
     sample: int | None = None,
     rule: str = "first",  # as in `merge_labels`
     marks: dict[str, str] | None = None,  # as in `read_sheets`
     sizes: dict[str, float] = SIZES,  # as in `split`
     seed: int = 0,
+    layout: str = "phrases",  # as in `make_sheets`
 ) -> dict:  # sheets (paths), labels, table3, agreement (or None), splits; only sheets while nothing is labelled
     "Make the sheets of a bias type, or turn the labels in them into splits. `FileNotFoundError` without phrases"
     folder = Path(folder)
@@ -494,7 +554,8 @@ def annotate(
     phrases = pd.read_csv(folder / "phrases.csv", dtype=str, keep_default_na=False)
     sheets = sorted((folder / "sheets").glob("*.csv"))
     if not any(has_labels(s) for s in sheets):
-        return {"sheets": sheets or make_sheets(phrases, folder / "sheets", annotators, overlap, sample or None, seed)}
+        asked = (annotators, overlap, sample or None, seed, layout)
+        return {"sheets": sheets or make_sheets(phrases, folder / "sheets", *asked)}
     labels = read_sheets(sheets, phrases, marks)
     merged = merge_labels(labels, rule)
     shared = labels.duplicated(["id", "phrase"]).any()

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,13 +33,16 @@ from redditbias_repro.network import (
 )
 from .records import digest, write_atomic
 from .scoring import _check_manifest, _locked, _read_parts, _write_part, hash_tokenizer
+from .speakers import encode_turns, speaker_types
 
 # %% auto #0
-__all__ = ['BEAMS', 'PRESETS', 'DATE', 'TRIED', 'ANSWERED', 'BATCH', 'decoding_of', 'name_decoding', 'block_repeats', 'respond',
-           'prompt_texts', 'encode_prompts', 'common_start', 'shared_prefill', 'Way', 'why_alone', 'answers']
+__all__ = ['BEAMS', 'NUCLEUS', 'PRESETS', 'DATE', 'TRIED', 'ANSWERED', 'BATCH', 'decoding_of', 'name_decoding', 'block_repeats',
+           'respond', 'prompt_texts', 'encode_prompts', 'common_start', 'shared_prefill', 'Way', 'why_alone',
+           'line_ends', 'answers']
 
 # %% ../nbs/06b_generation.ipynb #02aacd36
 BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
+NUCLEUS = {"do_sample": True, "top_k": 0, "top_p": 0.9}
 PRESETS = {
     "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
     "release": {
@@ -52,6 +56,8 @@ PRESETS = {
     },  # fmt: skip
     "beam10": {"num_beams": 10, **BEAMS},
     "beam3": {"num_beams": 3, **BEAMS},
+    "cdial": {"num_beams": 1, **NUCLEUS, "temperature": 0.7, "max_new_tokens": 30},
+    "eva": {"num_beams": 1, **NUCLEUS, "temperature": 0.9, "max_new_tokens": 128},
 }
 
 
@@ -185,6 +191,7 @@ def encode_prompts(
     template: dict | None = None,  # more that the template reads, such as enable_thinking=False
     first_tokens: int | None = None,  # of plain text only so many, from its beginning
     sources: bool = False,  # for an encoder–decoder model: plain, with no further end, unless asked for
+    add_special_tokens: bool = True,  # of plain text, let the tokenizer add its own
 ) -> list[list[int]]:  # token ids
     "Prompts as a model reads them. `ValueError` where a chat template is asked for and there is none, or it refuses"
     has = bool(getattr(tokenizer, "chat_template", None))
@@ -199,7 +206,8 @@ def encode_prompts(
             raise ValueError("a system message and template settings need a chat template: write it into the prompts")
         end = tokenizer.eos_token if turn_end is None else turn_end
         ends = tokenizer(end, add_special_tokens=False)["input_ids"] if end else []
-        ids = [i[:first_tokens] for i in tokenizer(list(texts))["input_ids"]]
+        coded = tokenizer(list(texts), add_special_tokens=add_special_tokens)["input_ids"]
+        ids = [i[:first_tokens] for i in coded]
         return [i if ends and i[-len(ends) :] == ends else i + ends for i in ids]
     if first_tokens:
         raise ValueError("first_tokens cuts plain text, not what a chat template makes: give chat=False, or 0")
@@ -261,13 +269,15 @@ class Way(NamedTuple):
     body: torch.nn.Module | None = None  # that fills the cache; None: beginnings are not shared
     layers: dict = {}  # laid out anew, for `in_place_of`
     why_alone: str = ""  # why beginnings are not shared, empty if they are
+    types: Callable | None = None  # from (B, T) token ids to the types that the model reads beside them
 
 
-def _continue(model, body, rows, pad: int, **options):
+def _continue(model, body, rows, pad: int, types: Callable | None = None, **options):
     "What `generate` gives after prompts"
     if body is None:
         side = "right" if model.config.is_encoder_decoder else "left"
         ids, mask = pad_batch(rows, pad, side, model.device)
+        options |= {"token_type_ids": types(ids)} if types else {}
         return model.generate(input_ids=ids, attention_mask=mask, **options)
     ids, mask, cache = shared_prefill(model, body, rows, pad, options.get("num_beams", 1))
     return model.generate(input_ids=ids, attention_mask=mask, past_key_values=cache, **options)
@@ -394,7 +404,7 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
     return room
 
 # %% ../nbs/06b_generation.ipynb #7f967db6
-def _answered(model, tokenizer, ids, room, n, decoding, seed, size, done, share, stats, progress):
+def _answered(model, tokenizer, ids, room, n, decoding, seed, size, further, types, done, share, stats, progress):
     "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out"
     from tqdm.auto import tqdm
 
@@ -404,12 +414,15 @@ def _answered(model, tokenizer, ids, room, n, decoding, seed, size, done, share,
     if not left:
         return
     (ends, pad), beams, block = _special(model, tokenizer), decoding["num_beams"], decoding.get("block_ngrams")
+    ends = sorted({*ends, *further})
     known = ("num_beams", "do_sample", "top_k", "top_p", "temperature", "min_new_tokens")
     options = {k: v for k, v in decoding.items() if k in known and v is not None}
     most, first = max(len(i) + r for i, r in zip(ids, room)), next(b for b in batches if b)
     with _at_work(model, ends, pad, {}):
         trial = [tuple(ids[k // n]) for k in first]
-        way = _way(model, trial, pad, most, left * beams, min(size, left) * beams, share)
+        way = _way(model, trial, pad, most, left * beams, min(size, left) * beams, share and types is None)
+    if types:
+        way = way._replace(types=types, why_alone="token types are read with the prompts")
     stats |= {"shared": not way.why_alone, "why_alone": way.why_alone}
     with tqdm(total=left, unit="answer", desc="answering", delay=2, leave=False, disable=not progress) as bar:
         for number, batch in enumerate(batches):
@@ -420,7 +433,7 @@ def _answered(model, tokenizer, ids, room, n, decoding, seed, size, done, share,
             blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
             longest = max(room[k // n] for k in batch)
             with _at_work(model, ends, pad, way.layers, int(digest([seed, number]), 16)):
-                out = _continue(model, way.body, rows, pad, max_new_tokens=longest, **options, **blocked)
+                out = _continue(model, way.body, rows, pad, way.types, max_new_tokens=longest, **options, **blocked)
             said = [o[: room[k // n]] for k, o in zip(batch, out[:, at:].tolist())]
             lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
             texts = tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
@@ -434,6 +447,25 @@ def _answered(model, tokenizer, ids, room, n, decoding, seed, size, done, share,
             })  # fmt: skip
 
 # %% ../nbs/06b_generation.ipynb #6e57e552
+def line_ends(
+    tokenizer,
+) -> list[int]:  # token ids
+    "The tokens that hold a line feed"
+    known = sorted(set(tokenizer.get_vocab().values()))
+    return [i for i, text in zip(known, tokenizer.batch_decode([[i] for i in known])) if "\n" in text]
+
+
+def _spoken(model, tokenizer, rows: pd.DataFrame) -> list[list[int]]:
+    "Prompts in CDial-GPT's input"
+    if model.config.is_encoder_decoder:
+        raise ValueError(
+            "speakers=True is for causal models: an encoder–decoder model reads earlier turns as its source"
+        )
+    before = rows["context"] if "context" in rows else [""] * len(rows)
+    turns = [[*(t for t in (c or "").split("\n") if t.strip()), text] for c, text in zip(before, rows["text"])]
+    return [encode_turns(tokenizer, each)[0] for each in turns]
+
+# %% ../nbs/06b_generation.ipynb #84a1e096
 def answers(
     model,  # causal, chat or encoder–decoder model, from `load_model`
     tokenizer,  # its tokenizer
@@ -451,6 +483,9 @@ def answers(
     template: dict | None = None,  # more that the template reads, such as enable_thinking=False
     share: bool = True,  # compute what prompts begin with in common once, where the model can
     progress: bool = True,  # show a progress bar on work of over two seconds
+    add_special_tokens: bool = True,  # of plain text, let the tokenizer add its own
+    further_ends: Iterable[int] = (),  # token ids that end an answer too, such as those of `line_ends`
+    speakers: bool = False,  # CDial-GPT's own input (`03a_speakers`): a context's lines are earlier turns
 ) -> pd.DataFrame:  # a row for each prompt and sample: the prompts' columns, sample, answer, n_tokens, ended
     """Answers to prompts, one below another in the order of the prompts.
 
@@ -471,12 +506,17 @@ def answers(
             f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
         )
     first, sources = decoding.get("first_tokens"), model.config.is_encoder_decoder
-    ids = encode_prompts(tokenizer, prompt_texts(rows, suffix), chat, system, turn_end, template, first, sources)
+    reading, further, types = (chat, system, turn_end, template, first, sources), sorted(set(further_ends)), None
+    if speakers:
+        ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)
+        further = sorted({*further, tokenizer.sep_token_id})
+    else:
+        ids = encode_prompts(tokenizer, prompt_texts(rows, suffix), *reading, add_special_tokens)
     room, sampled = _room(model, ids, decoding), decoding["do_sample"]
     default = BATCH.get(model.device.type, BATCH["other"])
     size = batch_size or max(1, default // decoding["num_beams"])
     stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
-    what = (model, tokenizer, ids, room, n, decoding, seed, size)
+    what = (model, tokenizer, ids, room, n, decoding, seed, size, further, types)
     empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
     empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
     if out is None:
@@ -486,7 +526,7 @@ def answers(
         about = {
             "weights_sha256": hash_weights(model), "tokenizer_sha256": hash_tokenizer(tokenizer),
             "dtype": str(model.dtype).removeprefix("torch."), "decoding": decoding, "prompts": digest(ids), "n": n,
-            **drawn,
+            **drawn, **({"further_ends": further} if further else {}), **({"speakers": True} if speakers else {}),
         }  # fmt: skip
         with _locked(folder):
             _check_manifest(folder / "_answers.json", about, "answers")

@@ -18,15 +18,19 @@ from typing import NamedTuple
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BertTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import cached_file
 
 from .registry import ChecksumError, FetchError, cache_dir
 
@@ -235,6 +239,33 @@ KINDS = {
 }
 
 
+def _config_of(source: str):
+    "A model's configuration; where it says no type, as in checkpoints of 2020, by the class that it names"
+    import transformers
+
+    told, _ = PreTrainedConfig.get_config_dict(source)
+    named = getattr(transformers, (told.get("architectures") or [""])[0] or " ", None)
+    if "model_type" in told or named is None:
+        return AutoConfig.from_pretrained(source, trust_remote_code=False)
+    return named.config_class.from_dict(told)
+
+
+def _tokenizer_of(source: str, config):
+    """The tokenizer beside a model.
+
+    A GPT with BERT's list of words, and no word on a tokenizer, has BERT's (CDial-GPT: one token a Han character): by
+    the model's class alone Transformers would look for files that are not there, and find nothing."""
+
+    def has(name):
+        optional = dict(_raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False)
+        return cached_file(source, name, **optional) is not None
+
+    told = ("tokenizer.json", "tokenizer_config.json", "vocab.json")
+    if config.model_type in ("gpt2", "openai-gpt") and has("vocab.txt") and not any(map(has, told)):
+        return BertTokenizer.from_pretrained(source)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
 def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
@@ -256,8 +287,10 @@ def load_model(
         dtype = torch.float32
     try:
         _check_hub(source)
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        model, report = auto.from_pretrained(source, dtype=dtype, output_loading_info=True, trust_remote_code=False)
+        config = _config_of(source)
+        tokenizer = _tokenizer_of(source, config)
+        told = dict(config=config, dtype=dtype, output_loading_info=True, trust_remote_code=False)
+        model, report = auto.from_pretrained(source, **told)
     except Exception as e:  # whatever the libraries raise is passed on, with what to do about it
         raise _explained(name, source, what, e) from e
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +34,7 @@ from redditbias_repro.passes import (
 )
 from .records import versions, write_atomic
 from .registry import cache_dir
+from .speakers import speaking
 from redditbias_repro.texts import (
     CHUNK,
     WINDOW,
@@ -65,6 +66,8 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
     from tqdm.auto import tqdm
 
     causal = partial(causal_log_probs, temperatures=options.temperatures)
+    if options.speakers:
+        causal, options = partial(_spoken_log_probs, tokenizer, causal), replace(options, path="batches")
     engine = seq2seq_log_probs if model.config.is_encoder_decoder else causal
     budget = options.token_budget or default_budget(model.device)
     start, was_training = time.perf_counter(), model.training
@@ -82,6 +85,17 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
                     yield [indices[i] for i in lines], [window[i] for i in lines], found
     finally:
         model.train(was_training)
+
+
+def _spoken_log_probs(tokenizer, engine, model, *args) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    "What an engine gives of a model that gets token types; between passes it is as it was"
+    passes = engine(model, *args)
+    while True:
+        with speaking(model, tokenizer):
+            found = next(passes, None)
+        if found is None:
+            return
+        yield found
 
 
 def _finished(model, engine, window, stats, budget, options):
@@ -148,6 +162,8 @@ def sequence_scores(
     path: str = "auto",  # "tree", "batches" of one sequence a row, or the tree if the model can
     accelerator=None,  # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
     progress: bool = True,  # show a progress bar on work of over two seconds
+    source: str | None = None,  # what an encoder reads where texts have no contexts: "" for nothing but special tokens
+    speakers: bool = False,  # CDial-GPT's own input (`03a_speakers`): a context's lines are earlier turns
 ) -> pd.DataFrame:  # nll (sum, nats), n_tokens (scored), in the order of `texts`; `attrs["stats"]`: `ScoringStats`
     """Negative log likelihood of each text, and the tokens that it is summed over.
 
@@ -155,6 +171,7 @@ def sequence_scores(
     index the texts that cannot be scored: no token to score, or more tokens than the model has positions. `TypeError`
     names what is no string. A model that is not causal is a `ValueError`."""
     options = Options(token_budget, on_short, on_long, add_special_tokens, path, accelerator, progress)
+    options = replace(options, source=source, speakers=speakers)
     check_all(model, tokenizer, texts, contexts, options)
     stats = ScoringStats()
     numbered, total = number_texts(texts, contexts), length_of(texts)
@@ -210,7 +227,7 @@ def token_scores(
     numbered, total = number_texts(texts, contexts), length_of(texts)
     for indices, items, found in _scored(model, tokenizer, numbered, options, stats, total):
         for i, item, line in zip(indices, items, found):
-            shown = range(0 if contexts is None else item.first, len(item.ids))
+            shown = range(0 if contexts is None and options.source is None else item.first, len(item.ids))
             rows["text"] += [i] * len(shown)
             rows["position"] += range(len(shown))
             rows["token_id"] += [item.ids[k] for k in shown]
@@ -295,7 +312,7 @@ def read_scores(
 
 # %% ../nbs/03a_scoring.ipynb #1c8fb895
 # what scores depend on
-SCORED_BY = ("prefix_tree.py", "network.py", "passes.py", "texts.py", "masked.py", "scoring.py")
+SCORED_BY = ("prefix_tree.py", "network.py", "passes.py", "speakers.py", "texts.py", "masked.py", "scoring.py")
 
 
 def cached_scores(
@@ -410,6 +427,8 @@ def _what_scores_depend_on(model, tokenizer, options) -> dict:
         "dtype": str(model.dtype).removeprefix("torch."),
         "add_special_tokens": options.add_special_tokens,
         "on_long": options.on_long,
+        **({} if options.source is None else {"source": options.source}),
+        **({"speakers": True} if options.speakers else {}),
     }
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, repeat
@@ -16,9 +17,11 @@ import pandas as pd
 
 from .models import n_vectors
 from .network import max_positions
+from .speakers import encode_turns
 
 # %% auto #0
-__all__ = ['WINDOW', 'CHUNK', 'Options', 'Item', 'check_known', 'chunks', 'length_of', 'number_texts', 'windows', 'check_all']
+__all__ = ['WINDOW', 'CHUNK', 'Options', 'Item', 'check_known', 'unknown_words', 'chunks', 'length_of', 'number_texts', 'windows',
+           'check_all']
 
 # %% ../nbs/03a_texts.ipynb #7a863714
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Options:
     progress: bool = True
     spans: bool = False  # of `token_scores`
     temperatures: tuple[float, ...] = ()  # of `nll_at_temperatures`
+    source: str | None = None  # what an encoder reads for every text, where texts have no contexts
+    speakers: bool = False  # texts, and turns in the lines of their contexts, as `speakers` lays them out
 
     def __post_init__(self):
         choices = {"on_short": ("raise", "nan"), "on_long": ("raise", "truncate"), "path": ("auto", "tree", "batches")}
@@ -43,6 +48,8 @@ class Options:
                 raise ValueError(f"{name} is {said!r}: expected {' or '.join(map(repr, allowed))}")
         if self.token_budget is not None and self.token_budget < 1:
             raise ValueError(f"token_budget is {self.token_budget}: expected at least 1")
+        if self.speakers and (self.path == "tree" or self.spans or self.add_special_tokens):
+            raise ValueError("speakers=True goes with neither path='tree', add_special_tokens=True nor token_scores")
 
 # %% ../nbs/03a_texts.ipynb #03fb3f15
 class Item(NamedTuple):
@@ -89,15 +96,27 @@ def _causal_items(tokenizer, texts, contexts, special: bool, spans: bool) -> lis
     return items
 
 # %% ../nbs/03a_texts.ipynb #ebe09740
-def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool) -> list[Item]:
-    if contexts is None:
-        raise ValueError("an encoder–decoder model scores a target given a source: pass the sources as contexts")
+def _speaker_items(tokenizer, texts, contexts) -> list[Item]:
+    before = [[t for t in (c or "").split("\n") if t.strip()] for c in contexts or [""] * len(texts)]
+    coded = [encode_turns(tokenizer, [*turns, text], answer=False) for turns, text in zip(before, texts)]
+    return [Item(tuple(ids), first) for ids, first in coded]
+
+# %% ../nbs/03a_texts.ipynb #d01a2e03
+def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool, source=None) -> list[Item]:
+    if contexts is None and source is None:
+        raise ValueError(
+            "an encoder–decoder model scores a target given a source: pass the sources as contexts, or pass source='' "
+            "for an empty one"
+        )
     start = model.config.decoder_start_token_id
     if start is None:
         raise ValueError(
             "the model's configuration names no decoder_start_token_id, with which its decoder begins: set it"
         )
-    sources = _tokenize(tokenizer, contexts, special)
+    if contexts is None:
+        sources = _tokenize(tokenizer, [source], True) * len(texts)
+    else:
+        sources = _tokenize(tokenizer, contexts, special)
     if spans:
         targets, offsets = _with_spans(tokenizer, texts, special, text=None, text_target=texts)
         return [Item((start, *t), 1, s, ((0, 0), *o)) for s, t, o in zip(sources, targets, offsets)]
@@ -154,15 +173,34 @@ def check_known(
 # %% ../nbs/03a_texts.ipynb #0e9b76da
 def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
+    if model.config.is_encoder_decoder and options.speakers:
+        raise ValueError(
+            "speakers=True is for causal models: an encoder–decoder model reads earlier turns as its source"
+        )
     texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
     contexts = None if not contexts or contexts[0] is None else contexts
     special = options.add_special_tokens
     special = bool(model.config.is_encoder_decoder if special is None else special)
     if model.config.is_encoder_decoder:
-        items = _seq2seq_items(model, tokenizer, texts, contexts, special, options.spans)
+        items = _seq2seq_items(model, tokenizer, texts, contexts, special, options.spans, options.source)
+    elif options.speakers:
+        items = _speaker_items(tokenizer, texts, contexts)
     else:
         items = _causal_items(tokenizer, texts, contexts, special, options.spans)
     return _check(items, [i for i, _, _ in numbered], model, options, set(tokenizer.all_special_ids))
+
+# %% ../nbs/03a_texts.ipynb #cdc934a8
+def unknown_words(
+    tokenizer,  # a fast one
+    texts: Iterable[str],
+) -> Counter:  # word → how often; empty for a tokenizer that knows everything, such as one of bytes
+    "What of some texts becomes the unknown token"
+    found, texts = Counter(), list(texts)
+    if tokenizer.unk_token_id is None or not texts:
+        return found
+    for text, ids, spans in zip(texts, *_with_spans(tokenizer, texts, False)):
+        found.update(text[a:b] for i, (a, b) in zip(ids, spans) if i == tokenizer.unk_token_id)
+    return found
 
 # %% ../nbs/03a_texts.ipynb #c422e2a7
 WINDOW = 1 << 22  # texts × tokens of the longest that are one tree
