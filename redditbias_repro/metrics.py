@@ -342,6 +342,8 @@ def measure_lmb(
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
+    # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
+    add_special_tokens: bool = False,
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
     outlier_sd = tuple(outlier_sd)
@@ -353,11 +355,13 @@ def measure_lmb(
     net, tokenizer, about = open_model(model, device, dtype)
     for (paper, bias_type, of), p in pairs.items():
         with said_otherwise(lambda message: _of_pairs(message, p)):
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
+            special = {"add_special_tokens": True} if add_special_tokens else {}
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special)
         stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
         origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
         for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):
             made["params"] |= {} if swap == "targets" else {"swap": swap}
+            made["params"] |= {"special_tokens": True} if add_special_tokens else {}
             records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
     return records
 

@@ -28,9 +28,9 @@ from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS',
-           'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS',
-           'to_markdown', 'fold', 'save_table', 'order_methods', 'type_titles', 'records_table', 'lmb_table',
+__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS',
+           'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE',
+           'TASKS', 'to_markdown', 'fold', 'save_table', 'order_methods', 'type_titles', 'records_table', 'lmb_table',
            'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
            'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on']
 
@@ -109,6 +109,9 @@ LMB_COLUMNS = (
 )  # fmt: skip
 
 # %% ../nbs/08_tables.ipynb #48da8316
+SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
+
+
 def records_table(
     records: list[dict] | None,  # result records; None reads those of `folder`
     folder: Path | None,  # default: `results/` of the checkout
@@ -116,12 +119,16 @@ def records_table(
     columns: Iterable[str],  # that there are to be
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
-    "Records of a metric as rows; `order` and `method_order`, the places of their bias type and method"
+    """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
+
+    A model that was read with its tokenizer's own special tokens has another name."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
+    if "special_tokens" in table:  # what is read in another way is compared with none of the other
+        table["model"] += np.where(table["special_tokens"].eq(True), SPECIAL, "")
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(
