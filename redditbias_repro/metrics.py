@@ -30,14 +30,14 @@ from redditbias_repro.data import (
 )
 from .models import DEFAULT_MODEL, open_model
 from .paired_tests import d_z_interval, mean_test, preference_share, sign_flip
-from .records import new_record
+from .records import new_record, provenance
 from .scoring import cached_scores, mean_perplexity, nll_at_temperatures
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
 __all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
            'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'measure_lmb',
-           'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences', 'unpack_sentences']
+           'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences', 'unpack_sentences']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -364,6 +364,37 @@ def measure_lmb(
             made["params"] |= {"special_tokens": True} if add_special_tokens else {}
             records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
     return records
+
+# %% ../nbs/03b_metrics.ipynb #379bb031
+def lmb_of_rows(
+    record: dict,  # of `measure_lmb`, of all pairs
+    rows: dict[str, Iterable[bool]],  # a name, such as "no-identical", → (n,) whether each pair is kept
+) -> list[dict]:  # records of metric lmb_rows, which say how many pairs were left out
+    """LMB of named subsets of the pairs of a record.
+
+    Nothing for a subset that has no t: of fewer than two pairs, or whose gaps are all the same. `ValueError` for a
+    record without pairs, or rows that are not of its pairs"""
+    if "pairs" not in record["values"]:
+        raise ValueError("the record keeps no pairs: expected one of all pairs, whose outlier_sd is None")
+    pairs, made = unpack_pairs(record["values"]["pairs"]), []
+    known = list(pairs["cluster"]) if record["values"]["pairs"]["clusters"] else None
+    ppl = [np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"]).to_numpy() for i in (1, 2)]
+    code = {k: v for k, v in provenance().items() if k in ("package", "git_commit", "git_changed")}
+    for name, kept in rows.items():
+        kept = np.asarray(list(kept), bool)
+        if len(kept) != len(pairs):
+            raise ValueError(f"rows {name!r} are of {len(kept)} pairs, and the record of {len(pairs)}")
+        some = None if known is None else [c for c, k in zip(known, kept) if k]
+        try:
+            test = asdict(lmb(ppl[0][kept], ppl[1][kept], seed=record["seed"], clusters=some))
+        except ValueError:
+            continue
+        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in test.items()}
+        values |= {"n_removed": int((~kept).sum())}
+        n, params = values.pop("n"), {**record["params"], "outlier_sd": values.pop("outlier_sd"), "rows": name}
+        about = {"metric": "lmb_rows", "n": n, "values": values, "params": params}
+        made.append({**record, **about, "provenance": {**record["provenance"], **code}})
+    return made
 
 # %% ../nbs/03b_metrics.ipynb #89ed007d
 RELEASE_TOKENS = 36  # of a sentence; the release evaluates in blocks of that many
