@@ -100,6 +100,7 @@ def _of_corpora(records: list[dict]) -> str:
 
 
 _OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": "test", "swap": "targets"}
+_OF_PAIRS |= {"special_tokens": False}
 _OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
 
 
@@ -139,9 +140,8 @@ def _measure_pairs(args) -> tuple:
     from redditbias_repro.tables import lmb_table
 
     outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
-    records = measure_lmb(
-        args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, args.device, args.dtype, args.swap
-    )
+    how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
+    records = measure_lmb(args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     return records, table, _in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"
 
@@ -540,6 +540,8 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types}; {label}")
     p.add_argument("--split", default="test", choices=SPLITS, help=DEFAULT)
     p.add_argument("--swap", default="targets", choices=SWAPS, help=f"{swap} {DEFAULT}")
+    special = "let the tokenizer add its own, such as a beginning-of-sentence token, which Gemma wants; records say so"
+    p.add_argument("--special-tokens", action="store_true", help=special)
     p.add_argument("--outlier-sd", type=_POSITIVE, metavar="K", help=f"{outliers} (default: keep all)")
     p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap and permutations {DEFAULT}")
     p.add_argument("--out", type=Path, metavar="FILE", help=f"write the records (.json) or the table (.csv); {_MADE}")

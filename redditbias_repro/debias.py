@@ -41,6 +41,7 @@ from redditbias_repro.losses import (
     release_loss,
     sentence_states,
     target_pairs,
+    unknown_terms,
 )
 from .models import describe_model
 from .network import find_network as _network
@@ -401,6 +402,9 @@ def debias(
         earlier=about.get("debiased"),
     )  # fmt: skip
     settings = _settings(method, chosen, spec, sentences, numbers, training)
+    used = [t for t in (*spec.attributes1, *(t for p in spec.pairs for t in p)) if "*" not in t] if chosen.loss else []
+    if unknown := unknown_terms(tokenizer, dict.fromkeys(used)):
+        settings["unknown_terms"] = unknown  # no loss was on these
     partial = folder.with_name(folder.name + ".partial")
     arguments = _arguments(partial, settings, save_steps, use_cpu=model.device.type == "cpu", **training)
     with arguments.main_process_first():

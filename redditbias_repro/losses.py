@@ -5,6 +5,7 @@
 # %% ../nbs/04_losses.ipynb #a82709b2
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -16,9 +17,9 @@ from .specs import BiasSpec, match_terms, writes_blanks
 
 # %% auto #0
 __all__ = ['BLOCK_SIZE', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'lmd_release_loss', 'hd_release_loss',
-           'combined_loss', 'release_loss', 'Sentence', 'locate_terms', 'term_tokens', 'mean_rows', 'TargetPairs',
-           'target_pairs', 'Collator', 'pack_batch', 'Occurrences', 'occurrence_states', 'sentence_states',
-           'augment_targets', 'augment_attributes', 'Method', 'get_method']
+           'combined_loss', 'release_loss', 'Sentence', 'locate_terms', 'term_tokens', 'unknown_terms', 'mean_rows',
+           'TargetPairs', 'target_pairs', 'Collator', 'pack_batch', 'Occurrences', 'occurrence_states',
+           'sentence_states', 'augment_targets', 'augment_attributes', 'Method', 'get_method']
 
 # %% ../nbs/04_losses.ipynb #005312f5
 def lmd_loss(
@@ -159,7 +160,9 @@ def locate_terms(
 ) -> list[Sentence]:
     """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none.
 
-    Needs a fast tokenizer (`ValueError`)"""
+    Characters decide, not tokens: a token that holds a part of a character of a term is one of the term's. Occurrences
+    in a token that the tokenizer does not know are left out, with a warning that names their terms. Needs a fast
+    tokenizer (`ValueError`)"""
     _check_tokenizer(tokenizer)
     texts, terms = list(texts), tuple(dict.fromkeys(terms))
     if block_size is not None and block_size < 2:
@@ -167,12 +170,28 @@ def locate_terms(
     number = {t: i for i, t in enumerate(terms)}
     options = dict(add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
     encoded = tokenizer(texts, **options) if texts else {}
-    sentences = []
+    sentences, unknown = [], set()
     for text, ids, offsets in zip(texts, encoded.get("input_ids", ()), encoded.get("offset_mapping", ())):
         found = [(number[t], *_tokens_of(offsets, start, end)) for start, end, t in match_terms(text, terms)]
         kept = len(ids) if block_size is None else block_size
-        sentences.append(Sentence(tuple(ids[:kept]), tuple(f for f in found if f[1] < f[2] <= kept)))
+        found = [f for f in found if f[1] < f[2] <= kept]
+        known = tuple(f for f in found if not _holds_unknown(tokenizer, ids[f[1] : f[2]]))
+        unknown |= {terms[f[0]] for f in found} if len(known) < len(found) else set()
+        sentences.append(Sentence(tuple(ids[:kept]), known))
+    if unknown:
+        _warn_of_unknown("occurrences of", sorted(unknown))
     return sentences
+
+
+def _holds_unknown(tokenizer, ids) -> bool:
+    return tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids
+
+
+def _warn_of_unknown(what: str, terms: list[str]) -> None:
+    said = (
+        "with a token that the tokenizer does not know are left out of the loss: it would be that of all unknown words"
+    )
+    warnings.warn(f"{what} {', '.join(terms)} {said}", stacklevel=3)
 
 
 def _tokens_of(offsets, start: int, end: int) -> tuple[int, int]:
@@ -192,6 +211,14 @@ def term_tokens(
     if first == after:
         raise ValueError(f"the tokenizer has no token for the term {term!r}")
     return encoded["input_ids"][first:after]
+
+# %% ../nbs/04_losses.ipynb #4c94641c
+def unknown_terms(
+    tokenizer,  # a fast one
+    terms: Iterable[str],  # without wildcards
+) -> list[str]:
+    "Terms that hold a token that the tokenizer does not know"
+    return [t for t in terms if _holds_unknown(tokenizer, term_tokens(tokenizer, t))]
 
 # %% ../nbs/04_losses.ipynb #12ea5308
 def mean_rows(
@@ -237,7 +264,7 @@ def target_pairs(
     tokenizer,  # a fast one
     extra_pairs: bool = False,  # also the forms in `spec.extra_pairs`
 ) -> TargetPairs:
-    """The pairs P of a specification (§4.1) for a tokenizer.
+    """The pairs P of a specification (§4.1) for a tokenizer; those with an unknown token are left out with a warning.
 
     `ValueError` if it has none, or the tokenizer is not a fast one"""
     _check_tokenizer(tokenizer)
@@ -246,6 +273,14 @@ def target_pairs(
         raise ValueError(
             f"the specification {spec.name or 'given'} has no pairs of target terms: "
             "a debiasing loss needs at least one"
+        )
+    if unknown := unknown_terms(tokenizer, dict.fromkeys(t for p in pairs for t in p)):
+        _warn_of_unknown("pairs of the terms", unknown)
+        pairs = [p for p in pairs if not set(p) & set(unknown)]
+    if not pairs:
+        raise ValueError(
+            f"every pair of the specification {spec.name or 'given'} holds a token that the tokenizer does not know "
+            f"({', '.join(unknown)}): expected a tokenizer of its language"
         )
     terms = tuple(dict.fromkeys(t for p in pairs for t in p))
     ids = {t: term_tokens(tokenizer, t) for t in terms}

@@ -30,14 +30,14 @@ from redditbias_repro.data import (
 )
 from .models import DEFAULT_MODEL, open_model
 from .paired_tests import d_z_interval, mean_test, preference_share, sign_flip
-from .records import new_record
+from .records import new_record, provenance
 from .scoring import cached_scores, mean_perplexity, nll_at_temperatures
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
 __all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
            'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'measure_lmb',
-           'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences', 'unpack_sentences']
+           'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences', 'unpack_sentences']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -342,6 +342,8 @@ def measure_lmb(
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
+    # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
+    add_special_tokens: bool = False,
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
     outlier_sd = tuple(outlier_sd)
@@ -353,13 +355,46 @@ def measure_lmb(
     net, tokenizer, about = open_model(model, device, dtype)
     for (paper, bias_type, of), p in pairs.items():
         with said_otherwise(lambda message: _of_pairs(message, p)):
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
+            special = {"add_special_tokens": True} if add_special_tokens else {}
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special)
         stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
         origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
         for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):
             made["params"] |= {} if swap == "targets" else {"swap": swap}
+            made["params"] |= {"special_tokens": True} if add_special_tokens else {}
             records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
     return records
+
+# %% ../nbs/03b_metrics.ipynb #379bb031
+def lmb_of_rows(
+    record: dict,  # of `measure_lmb`, of all pairs
+    rows: dict[str, Iterable[bool]],  # a name, such as "no-identical", → (n,) whether each pair is kept
+) -> list[dict]:  # records of metric lmb_rows, which say how many pairs were left out
+    """LMB of named subsets of the pairs of a record.
+
+    Nothing for a subset that has no t: of fewer than two pairs, or whose gaps are all the same. `ValueError` for a
+    record without pairs, or rows that are not of its pairs"""
+    if "pairs" not in record["values"]:
+        raise ValueError("the record keeps no pairs: expected one of all pairs, whose outlier_sd is None")
+    pairs, made = unpack_pairs(record["values"]["pairs"]), []
+    known = list(pairs["cluster"]) if record["values"]["pairs"]["clusters"] else None
+    ppl = [np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"]).to_numpy() for i in (1, 2)]
+    code = {k: v for k, v in provenance().items() if k in ("package", "git_commit", "git_changed")}
+    for name, kept in rows.items():
+        kept = np.asarray(list(kept), bool)
+        if len(kept) != len(pairs):
+            raise ValueError(f"rows {name!r} are of {len(kept)} pairs, and the record of {len(pairs)}")
+        some = None if known is None else [c for c, k in zip(known, kept) if k]
+        try:
+            test = asdict(lmb(ppl[0][kept], ppl[1][kept], seed=record["seed"], clusters=some))
+        except ValueError:
+            continue
+        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in test.items()}
+        values |= {"n_removed": int((~kept).sum())}
+        n, params = values.pop("n"), {**record["params"], "outlier_sd": values.pop("outlier_sd"), "rows": name}
+        about = {"metric": "lmb_rows", "n": n, "values": values, "params": params}
+        made.append({**record, **about, "provenance": {**record["provenance"], **code}})
+    return made
 
 # %% ../nbs/03b_metrics.ipynb #89ed007d
 RELEASE_TOKENS = 36  # of a sentence; the release evaluates in blocks of that many

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import io
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,49 @@ from .specs import DEFAULT_PAPER
 from .tables import METHOD_ORDER, Task, order_methods, save_table, tested_on, type_titles
 
 # %% auto #0
-__all__ = ['HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'save_figure', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves',
-           'plot_runs', 'plot_downstream', 'plot_changes']
+__all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'label_fonts', 'save_figure', 'save_results', 'plot_lmb',
+           'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets']
+
+# %% ../nbs/08a_plots.ipynb #bf19469c
+FONT_PACKAGE = (
+    "pylopdf-fonts-zh-cn"  # Noto Sans SC for labels in Chinese; `pip install redditbias_repro[chinese]` has it
+)
+
+
+def _characters(path: str) -> set[int]:
+    "Code points that a font file has glyphs for"
+    from matplotlib.ft2font import FT2Font
+
+    return set(FT2Font(path).get_charmap())
+
+
+def label_fonts(
+    texts: Iterable[str],  # labels of a figure
+) -> list[str]:  # font families, of which each glyph is taken from the first that has it: matplotlib's `font.family`
+    "Fonts that have all characters of the texts; a warning names those that none has, and says what to install"
+    from matplotlib import font_manager, rcParams
+
+    wanted = {c for text in texts for c in text if not c.isspace()}
+    own = font_manager.findfont(font_manager.FontProperties(family=rcParams["font.family"]))
+    families, lacking = list(rcParams["font.family"]), {c for c in wanted if ord(c) not in _characters(own)}
+    path = _chinese_font() if lacking else None
+    if path:
+        font_manager.fontManager.addfont(path)
+        families.append(font_manager.FontProperties(fname=path).get_name())
+        lacking -= {chr(c) for c in _characters(path)}
+    if lacking:
+        said = f"no font here has the characters {''.join(sorted(lacking))}, which are drawn as boxes"
+        warnings.warn(f"{said}: install one with `pip install {FONT_PACKAGE}`", stacklevel=2)
+    return families
+
+
+def _chinese_font() -> str | None:
+    "The file of the font package; None where it is not installed"
+    try:
+        from pylopdf_fonts_zh_cn import sans_path
+    except ImportError:
+        return None
+    return str(sans_path())
 
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
 def save_figure(
@@ -390,5 +433,50 @@ def plot_changes(
         fontsize=9,
     )
     figure.tight_layout()
+    plt.close(figure)
+    return figure
+
+# %% ../nbs/08a_plots.ipynb #276416ac
+def plot_targets(
+    gaps: pd.DataFrame,  # rows of `target_gaps`, of one model, method, corpus and split
+    fewest: int = 5,  # terms that are exchanged in fewer pairs are left out
+    paper: str = DEFAULT_PAPER,  # whose bias types
+):  # matplotlib figure
+    """Mean log gap of the pairs that exchange the same terms, with 95 % intervals, by bias type.
+
+    `ValueError` for several models or methods, or where no terms are exchanged in so many pairs"""
+    import matplotlib
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    if len(gaps[["model", "method", "corpus", "split"]].drop_duplicates()) > 1:
+        raise ValueError("expected rows of one model, method, corpus and split: select them first")
+    shown = gaps[gaps.n >= fewest]
+    if not len(shown):
+        raise ValueError(f"no terms are exchanged in {fewest} pairs: nothing to show")
+    types = type_titles(shown.bias_type, paper)
+    most = shown.groupby("bias_type").size().max()
+    rows = -(-len(types) // 2)
+    with sns.axes_style("whitegrid"), matplotlib.rc_context({"font.family": label_fonts(shown.targets)}):
+        figure, axes = plt.subplots(rows, min(2, len(types)), figsize=(10, rows * (0.26 * most + 1)), squeeze=False)
+        for ax, (b, title) in zip(axes.flat, types.items()):
+            own = shown[shown.bias_type == b].reset_index(drop=True)
+            reach = [own.gap - own.gap_low, own.gap_high - own.gap]
+            ax.errorbar(own.gap, own.index, xerr=reach, fmt="o", color="C0", ecolor="C0", **_POINTS)
+            ax.axvline(0, color="black", linewidth=1)
+            labels = [f"{r.targets} ({r.n})" for r in own.itertuples()]
+            ax.set_yticks(range(len(own)), labels, fontsize=9)
+            ax.set(title=title, ylim=(len(own) - 0.5, -0.5))
+            ax.grid(axis="y", visible=False)
+        for ax in list(axes.flat)[len(types) :]:
+            ax.set_visible(False)
+        about = gaps.iloc[0]
+        method = ORIGINAL if about.method == "baseline" else about.method
+        figure.suptitle(
+            f"{about.model}, {method}; {corpus_title(about.corpus)}: by the terms exchanged (in so many pairs)",
+            fontsize=10,
+        )
+        figure.supxlabel("mean log gap, nats a token, 95 % interval; left of 0: the stereotype is likelier", fontsize=9)
+        figure.tight_layout()
     plt.close(figure)
     return figure

@@ -67,10 +67,12 @@ def measure_model(
     seed: int = 0,  # of bootstrap, permutations and the choice of sentences
     device: str = "auto",  # as in `load_model`
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
+    add_special_tokens: bool = False,  # of LMB, as in `measure_lmb`
 ) -> list[dict]:  # result records
     "LMB and LM perplexity of a model, before debiasing or after"
     opened, swaps = open_model(model, device, "float32"), ("targets", "attributes") if attributes else ("targets",)
-    records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, seed=seed, swap=swap)]
+    options = dict(seed=seed, add_special_tokens=add_special_tokens)
+    records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, swap=swap, **options)]
     if lmp_sentences == 0:
         return records
     return [*records, *measure_lmp(opened, lmp_sentences, seed, paper=records[0]["paper"])]

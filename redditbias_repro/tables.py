@@ -28,11 +28,12 @@ from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS',
-           'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS',
-           'to_markdown', 'fold', 'save_table', 'order_methods', 'type_titles', 'records_table', 'lmb_table',
-           'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
-           'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on']
+__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'ROWS_COLUMNS', 'TARGET_COLUMNS', 'CHANGE_COLUMNS',
+           'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS',
+           'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'to_markdown', 'fold', 'save_table', 'order_methods',
+           'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes',
+           'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table',
+           'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
 def _in_a_cell(value):
@@ -109,6 +110,9 @@ LMB_COLUMNS = (
 )  # fmt: skip
 
 # %% ../nbs/08_tables.ipynb #48da8316
+SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
+
+
 def records_table(
     records: list[dict] | None,  # result records; None reads those of `folder`
     folder: Path | None,  # default: `results/` of the checkout
@@ -116,12 +120,16 @@ def records_table(
     columns: Iterable[str],  # that there are to be
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
-    "Records of a metric as rows; `order` and `method_order`, the places of their bias type and method"
+    """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
+
+    A model that was read with its tokenizer's own special tokens has another name."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
+    if "special_tokens" in table:  # what is read in another way is compared with none of the other
+        table["model"] += np.where(table["special_tokens"].eq(True), SPECIAL, "")
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(
@@ -149,6 +157,57 @@ def lmb_table(
     places = ["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"]
     table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(places)
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/08_tables.ipynb #130bfd58
+ROWS_COLUMNS = (
+    "model", "method", "bias_type", "train_seed", "corpus", "split", "rows", "n", "n_removed",
+    "t", "p", "significant", "t_log", "p_log", "gap", "gap_low", "gap_high", "share", "n_clusters", "p_cluster",
+)  # fmt: skip
+
+
+def rows_table(
+    records: list[dict] | None = None,  # from `lmb_of_rows`; None reads those of `folder`
+    folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> pd.DataFrame:  # the columns of `ROWS_COLUMNS`
+    "LMB of named subsets of the pairs: `rows` says which, `n_removed` how many of all pairs they leave out"
+    table = records_table(records, folder, "lmb_rows", ROWS_COLUMNS, paper)
+    places = ["corpus", "split", "model", "method_order", "order", "bias_type", "train_seed", "rows"]
+    return table.sort_values(places)[list(ROWS_COLUMNS)].reset_index(drop=True)
+
+# %% ../nbs/08_tables.ipynb #316ba5bf
+TARGET_COLUMNS = (
+    "model", "method", "bias_type", "train_seed", "corpus", "split", "targets", "n",
+    "gap", "gap_low", "gap_high", "share",
+)  # fmt: skip
+
+
+def target_gaps(
+    records: list[dict] | None = None,  # from `measure_lmb`; None reads those of `folder`
+    folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> pd.DataFrame:  # the columns of `TARGET_COLUMNS`, the commonest terms of a bias type first
+    """Mean log gap of the pairs that exchange the same target terms, with its 95 % interval (nan for a single pair).
+
+    Of all pairs, where they are known; pairs whose terms are not known are left out."""
+    table = records_table(records, folder, "lmb", (*TARGET_COLUMNS, "outlier_sd", "pairs", "swap"), paper)
+    table = table[table["outlier_sd"].isna() & table["swap"].astype(object).fillna("targets").eq("targets")]
+    rows = []
+    for r in table.sort_values(["model", "method_order", "order", "train_seed"]).to_dict("records"):
+        pairs = unpack_pairs(r["pairs"]) if isinstance(r["pairs"], dict) else pd.DataFrame(columns=["cluster"])
+        known = pairs[pairs["cluster"].isin(r["pairs"]["clusters"] if len(pairs) else ())]
+        for targets, own in known.groupby("cluster"):
+            gap = (own["nll1"] / own["tokens1"] - own["nll2"] / own["tokens2"]).to_numpy()
+            test = mean_test(gap) if len(gap) > 1 else None
+            values = {"gap": gap.mean(), "share": float((gap < 0).mean())}
+            values |= {"gap_low": test.low, "gap_high": test.high} if test else {}
+            rows.append({**{k: r[k] for k in TARGET_COLUMNS[:6]}, "targets": targets, "n": len(own), **values})
+    found = pd.DataFrame(rows, columns=list(TARGET_COLUMNS))
+    order = {k: i for i, k in enumerate(dict.fromkeys(zip(found["model"], found["method"], found["bias_type"])))}
+    place = [order[k] for k in zip(found["model"], found["method"], found["bias_type"])]
+    by = ["place", "train_seed", "n", "targets"]
+    found = found.assign(place=place).sort_values(by, ascending=[True, True, False, True])
+    return found[list(TARGET_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #550e3c05
 def stand_ins(

@@ -7,7 +7,8 @@ import torch
 from conftest import CONFIGS, small_random, unavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from tokenizers import Regex
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedTokenizerFast
 
 from redditbias_repro.data import load_pairs, load_phrases
 from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
@@ -31,6 +32,7 @@ from redditbias_repro.losses import (
     release_loss,
     target_pairs,
     term_tokens,
+    unknown_terms,
 )
 from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
@@ -535,3 +537,71 @@ def test_training_sentences_say_what_is_wrong(tokenizer):
         training_sentences(SPEC, tokenizer, ["greedy there"], "LMD-equation2")
     with pytest.raises(ValueError, match="nothing to augment"):
         training_sentences(SPEC, tokenizer, ["hello there"], "CDA")
+
+
+# --- Chinese: terms of several characters, tokens smaller than a character, tokens that are not known ---
+
+
+@pytest.fixture(scope="module")
+def of_bytes():
+    """A byte-level BPE that learned 老 whole, and the last byte of 人 together with the first of 好."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    as_bytes = lambda text: pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)[0][0]
+    vocabulary = {c: i for i, c in enumerate(alphabet)}
+    old, person, good = map(as_bytes, "老人好")
+    merges = [(old[0], old[1]), (old[:2], old[2]), (person[2], good[0])]
+    for a, b in merges:
+        vocabulary[a + b] = len(vocabulary)
+    bpe = Tokenizer(models.BPE(vocabulary, merges))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=bpe)
+
+
+def test_tokens_that_cut_a_character(of_bytes):
+    """老人好: 老 is one token; 人 is three bytes, of which the last stands in one token with the first of 好."""
+    tokens = of_bytes("老人好")["input_ids"]
+    assert len(tokens) == 1 + 2 + 1 + 2, "人 without its end, the shared token, 好 without its beginning"
+    whole, first, last = locate_terms(of_bytes, ["老人好"] * 3, ["老人"])[0], *(
+        locate_terms(of_bytes, ["老人好"], [t])[0] for t in ("老", "好")
+    )  # fmt: skip
+    assert whole.terms == ((0, 0, 4),), "the shared token holds a byte of the term"
+    assert first.terms == ((0, 0, 1),) and last.terms == ((0, 3, 6),)
+    assert term_tokens(of_bytes, "人") == of_bytes("人")["input_ids"] and len(term_tokens(of_bytes, "人")) == 3
+    assert locate_terms(of_bytes, ["老人好"], ["老人", "好"], block_size=5)[0].terms == ((0, 0, 4),), "好 is cut"
+    assert locate_terms(of_bytes, ["小老人"], ["老人"])[0].terms == ((0, 3, 7),)
+
+
+def test_bytes_in_place_of_unknown_characters():
+    """As Gemma's: characters are tokens; one that it does not have is spelt in bytes, which span it each."""
+    from tokenizers import Tokenizer, models
+
+    known = {"<unk>": 0, **{f"<0x{i:02X}>": i + 1 for i in range(256)}, "老": 257, "太": 258}
+    words = Tokenizer(models.BPE(known, [], byte_fallback=True, unk_token="<unk>"))
+    words = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+    (found,) = locate_terms(words, ["老婆太"], ["老婆", "太"])
+    assert found.input_ids[0] == 257 and len(found.input_ids) == 5 and found.terms == ((0, 0, 4), (1, 4, 5))
+    assert unknown_terms(words, ["老婆"]) == []
+
+
+def test_terms_that_are_not_known_are_left_out():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    known = {c: i for i, c in enumerate(["[UNK]", *"同性恋异基佬直男是他很肮脏"])}
+    words = Tokenizer(models.WordLevel(known, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(r"[a-z]+"), "isolated"), pre_tokenizers.Split(Regex(r"\p{Han}"), "isolated")]
+    )
+    words = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
+    orientation = load_spec("chbias/orientation")
+    with pytest.warns(UserWarning, match="pairs of the terms .*gay.* does not know are left out"):
+        pairs = target_pairs(orientation, words)
+    assert "gay" not in pairs.terms and "同性恋" in pairs.terms and 0 < len(pairs.rows1) < len(orientation.pairs)
+    assert not (pairs.rows1 == 0).any() and not (pairs.rows2 == 0).any(), "no row is that of the unknown token"
+    with pytest.warns(UserWarning, match="occurrences of gay"):
+        one, two = locate_terms(words, ["他是gay", "同性恋"], ["gay", "同性恋"])
+    assert one.terms == () and two.terms == ((1, 0, 3),)
+    with pytest.raises(ValueError, match="every pair of the specification race holds a token that the tokenizer"):
+        target_pairs(load_spec("race"), words)

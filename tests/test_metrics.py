@@ -586,3 +586,27 @@ def test_what_is_no_number_is_no_evidence():
                 test(wrong)
     with pytest.raises(ValueError, match="2 clusters for 4 values"):
         sign_flip([1.0, 2.0, 3.0, 5.0], ["a", None, "b", None])
+
+
+def test_special_tokens_are_another_measurement(random_model, tokenizer, tmp_path):
+    """A beginning-of-sentence token before each sentence: other scores, another file, and nothing is compared."""
+    from tokenizers.processors import TemplateProcessing
+
+    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+    words.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 0)])
+    opened = (random_model, words)
+    plain, added = (measure_lmb(opened, ["race"], "queries", add_special_tokens=s)[0] for s in (False, True))
+    assert "special_tokens" not in plain["params"] and added["params"]["special_tokens"] is True
+    one, two = (unpack_pairs(r["values"]["pairs"]) for r in (plain, added))
+    assert (two.tokens1 == one.tokens1 + 1).all(), "the first token of the text is scored as well"
+    text = metrics.pairs_to_measure(["race"], "queries")["redditbias", "race", "test"].text1[0]
+    nll = sequence_scores(random_model, words, [text], add_special_tokens=True).nll[0]
+    assert np.isclose(two.nll1[0], nll, rtol=1e-5)
+    debiased = {**added, "method": "HD", "params": {**added["params"], "train_seed": 0}}
+    paths = {write_record(r, tmp_path) for r in (plain, added, debiased)}
+    assert len(paths) == 3 and sum("special_tokens=True" in p.name for p in paths) == 2
+    table = lmb_table(folder=tmp_path)
+    assert sorted(set(table.model)) == sorted({plain["model"], plain["model"] + " (special tokens)"})
+    changes = lmb_changes(folder=tmp_path)
+    assert changes.model.tolist() == [plain["model"] + " (special tokens)"] and changes.change.tolist() == [0.0]
+    assert lmb_changes([plain, debiased]).change.isna().all(), "there is no model before that was read in this way"
