@@ -41,6 +41,7 @@ from redditbias_repro.losses import (
     release_loss,
     sentence_states,
     target_pairs,
+    weighted_penalty,
 )
 from .models import describe_model
 from .network import find_network as _network
@@ -122,11 +123,11 @@ class DebiasLoss:
 
 # %% ../nbs/05_debias.ipynb #864a696a
 class DebiasTrainer(Trainer):
-    "A `Trainer` whose loss is a `DebiasLoss`; with None it is the model's own (CDA)"
+    "A `Trainer` whose loss is a `DebiasLoss`; with None it is the model's own (CDA), to which a penalty is added (WER)"
 
-    def __init__(self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, **kwargs):
+    def __init__(self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, penalty=None, **kwargs):
         super().__init__(*args, **kwargs)
-        self.debias_loss, self.pack = debias_loss, pack
+        self.debias_loss, self.pack, self.penalty, self.last = debias_loss, pack, penalty, None
         if debias_loss:  # first, so that loggers get the parts as well
             self.callback_handler.callbacks.insert(0, _Report(debias_loss))
 
@@ -134,7 +135,8 @@ class DebiasTrainer(Trainer):
         batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
         if self.debias_loss is None:
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            return found if self.penalty is None else self._penalised(found, num_items_in_batch)
         del inputs["labels"]
         outputs = model(**inputs, output_hidden_states=True, use_cache=False)
         n_tokens = num_items_in_batch
@@ -149,6 +151,19 @@ class DebiasTrainer(Trainer):
             # tokens are counted over all processes, over which gradients are averaged
             loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
+
+    def _penalised(self, found, num_items_in_batch):
+        "A loss with the penalty, once a step: in each batch its part, as Trainer adds them up or takes their mean"
+        loss, *rest = found if isinstance(found, tuple) else (found,)
+        penalty = self.penalty(self.accelerator.unwrap_model(self.model))
+        self.last = penalty.detach()
+        summed = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+        loss = loss + penalty / (self.current_gradient_accumulation_steps if summed else 1)
+        return (loss, *rest) if rest else loss
+
+    def log(self, logs, *args, **kwargs):
+        more = {} if self.last is None or "loss" not in logs else {"penalty": float(self.last)}
+        super().log({**logs, **more}, *args, **kwargs)
 
 
 class _Report(TrainerCallback, ExportableState):
@@ -240,7 +255,7 @@ class Debiased:
     folder: Path  # holds the model and tokenizer as `save_pretrained` writes them, and `debias.json`
     settings: dict  # what the run depended on
     seconds: float  # of training, since it was last resumed
-    history: pd.DataFrame  # step, epoch, loss, lm_loss, debias_loss, learning_rate, grad_norm
+    history: pd.DataFrame  # step, epoch, loss, learning_rate, grad_norm; lm_loss and debias_loss, or penalty
 
 
 def load_debiased(
@@ -295,9 +310,9 @@ def _code() -> str:
 
 
 def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:
-    "What a run depends on, in the order that debias.json shows; λ and objective only where a loss reads them"
+    "What a run depends on, in the order that debias.json shows; λ and objective only where something reads them"
     own = getattr(chosen.loss or chosen.augment, "__qualname__", "own")
-    unused = {} if chosen.loss else {"lambda_lm": None, "lambda_d": None}
+    unused = {} if chosen.loss else {"lambda_lm": None} if chosen.penalty else {"lambda_lm": None, "lambda_d": None}
     data = digest([asdict(s) for s in sentences] + [asdict(spec)])
     return {
         "method": method if isinstance(method, str) else own, "bias_type": f"{spec.paper or 'own'}/{spec.name}",
@@ -393,6 +408,7 @@ def debias(
     _check_model(model)
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
+    penalty = weighted_penalty(chosen, pairs, tokenizer.unk_token_id, lambda_d)
     about = about or describe_model(model)
     numbers = dict(
         epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d,
@@ -415,7 +431,7 @@ def debias(
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
-    options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size))
+    options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size), penalty=penalty)
     trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, **options)
     seconds = _train(trainer, checkpoint, settings)
     if trainer.is_world_process_zero():

@@ -67,6 +67,24 @@ class _AlikeTrainer(Trainer):
     "Transformers' Trainer with that sampler, and a measure of one's own in place of an evaluation"
 
     measure: Callable[[nn.Module], float] | None = None
+    penalty: Callable[[nn.Module], torch.Tensor] | None = None  # added to the loss, once a step
+    last: torch.Tensor | None = None
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if self.penalty is None:
+            return found
+        loss, *rest = found if return_outputs else (found,)
+        penalty = self.penalty(self.accelerator.unwrap_model(model))
+        self.last = penalty.detach()
+        # the Trainer adds up the losses of the parts of a step, or takes their mean
+        summed = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+        loss = loss + penalty / (self.current_gradient_accumulation_steps if summed else 1)
+        return (loss, *rest) if return_outputs else loss
+
+    def log(self, logs, *args, **kwargs):
+        more = {} if self.last is None or "loss" not in logs else {"penalty": float(self.last)}
+        super().log({**logs, **more}, *args, **kwargs)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval") -> dict[str, float]:
         training = self.model.training
@@ -106,9 +124,11 @@ def finetune(
     # of the module, as it stands whenever a checkpoint is written: the lower, the better
     measure: Callable[[nn.Module], float] | None = None,
     patience: int = 3,  # training ends after so many measures that were no better than the best
+    penalty: Callable[[nn.Module], torch.Tensor] | None = None,  # of the module, added to the loss of each step
+    optimizer: tuple[type, dict] | None = None,  # its class and arguments; None: AdamW
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …; eval_measure
-    "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, by Transformers' Trainer"
+    "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, or another, by Transformers' Trainer"
     device = next(module.parameters()).device
     at_a_time = at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
     some = max(n for n in range(1, min(at_a_time, batch_size) + 1) if batch_size % n == 0)
@@ -122,7 +142,11 @@ def finetune(
         "logging_steps": max(1, round(steps / 20)), "report_to": "none",
         "remove_unused_columns": False, "use_cpu": device.type == "cpu", **(WATCHED if measure else {}), **training,
     })  # fmt: skip
-    trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None)
+    more = (
+        {} if optimizer is None else {"optimizer_cls_and_kwargs": (optimizer[0], {"lr": learning_rate, **optimizer[1]})}
+    )
+    trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
+    trainer.penalty = penalty
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
         trainer.add_callback(EarlyStoppingCallback(patience))

@@ -304,12 +304,12 @@ def hash_weights(
     return digest.hexdigest()
 
 # %% ../nbs/03_models.ipynb #f118d304
-def _name_and_origin(name: str, weights_sha256: str, debiased: dict | None) -> tuple[str, str]:
+def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> tuple[str, str]:
     """What a record calls a model, and where it is from.
 
     A local folder is named by its last part and its weights, so that no machine's path is written."""
-    if debiased:
-        return debiased["base_model"], f"{debiased['base_model']}, debiased"
+    for how, settings in made.items():
+        return settings["base_model"], f"{settings['base_model']}, {how}"
     if name in PACKAGED:
         return name, PACKAGED[name]["origin"]
     folder = Path(name).expanduser()
@@ -321,12 +321,13 @@ def _name_and_origin(name: str, weights_sha256: str, debiased: dict | None) -> t
 def describe_model(
     model,  # from `load_model`
     name: str | None = None,  # None: what it was loaded by
-) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; if `debias` made it also `debiased`, how
+) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; how it was `debiased`, or `trained` here
     """Provenance of a model.
 
     One that was debiased has the name of the model before: its configuration says by what and for what."""
-    digest, debiased = hash_weights(model), getattr(model.config, "debiased", None)
-    name, origin = _name_and_origin(str(name or model.name_or_path or type(model).__name__), digest, debiased)
+    digest = hash_weights(model)
+    made = {k: how for k in ("debiased", "trained") if (how := getattr(model.config, k, None))}
+    name, origin = _name_and_origin(str(name or model.name_or_path or type(model).__name__), digest, made)
     about = {
         "name": name,
         "origin": origin,
@@ -335,7 +336,7 @@ def describe_model(
         "parameters": sum(p.numel() for p in model.parameters()),
         "revision": getattr(model.config, "_commit_hash", None),
     }
-    return {**about, "debiased": debiased} if debiased else about
+    return {**about, **made}
 
 # %% ../nbs/03_models.ipynb #49de96cf
 class Opened(NamedTuple):

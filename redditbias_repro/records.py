@@ -170,7 +170,9 @@ def new_record(
         params = {"train_seed": training["seed"], **(params or {})}
         paper, bias_type = paper or of, bias_type or name
         origin = {"debiasing" if "training" in origin else "training": training, **origin}
-    model = {k: v for k, v in about.items() if k != "debiased"}
+    elif trained := about.get("trained"):
+        params, origin = {"train_seed": trained["seed"], **(params or {})}, {"training": trained, **origin}
+    model = {k: v for k, v in about.items() if k not in ("debiased", "trained")}
     return {
         "paper": paper or DEFAULT_PAPER, "metric": metric, "bias_type": bias_type or "all", "method": method,
         "model": about["name"], "corpus": corpus["name"], "split": split, "n": n, "values": values, "seed": seed,
