@@ -16,11 +16,13 @@ import pandas as pd
 from .classifiers import Classifier, load_classifier, offence_labels
 from .contexts import contexts
 from .data import bias_spec
+from .dialogue_models import open_dialogue_model
+from .generation import decoding_of, name_decoding
 from .metrics import holm
 from .models import DEFAULT_MODEL
 from .paired_tests import bias_change
-from .records import new_record
-from .registry import check_known
+from .records import digest, new_record
+from .registry import cache_dir, check_known
 from .resampling import pack_bits, unpack_bits
 from redditbias_repro.response_measures import (
     POSITIVE,
@@ -34,12 +36,13 @@ from redditbias_repro.response_measures import (
     sentiment,
     tokens_of,
 )
+from .responses import respond
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['LEMMAS', 'BLOCKS', 'SHOWN', 'answer_pairs', 'lemma_by', 'Measured', 'measure_responses', 'fairness_table',
-           'pairs_for', 'pack_values', 'unpack_values', 'fairness_values', 'fairness_record', 'measure_fairness',
-           'record_values', 'fairness_changes', 'diversity_change']
+__all__ = ['LEMMAS', 'BLOCKS', 'SHOWN', 'answer_pairs', 'draw_candidates', 'lemma_by', 'Measured', 'measure_responses',
+           'fairness_table', 'pairs_for', 'pack_values', 'unpack_values', 'fairness_values', 'fairness_record',
+           'measure_fairness', 'record_values', 'fairness_changes', 'diversity_change']
 
 # %% ../nbs/06i_fairness_measures.ipynb #368870e7
 def answer_pairs(
@@ -64,9 +67,38 @@ def answer_pairs(
 
 def _said(model, texts: list[str], candidates, options: dict) -> tuple[list[str], dict]:
     "Responses, and what records say of the model"
+    started = time.perf_counter()
     if callable(model) and not hasattr(model, "parameters"):
-        return list(model(texts)), {"model": {"name": getattr(model, "__name__", "function"), "kind": "function"}}
-    raise NotImplementedError
+        said, about = list(model(texts)), {"name": getattr(model, "__name__", "function"), "kind": "function"}
+        return said, {"model": about, "seconds": time.perf_counter() - started}
+    opened = open_dialogue_model(model)
+    about, made = opened.about, opened.about.get("trained") or opened.about.get("debiased") or {}
+    attrs = {"model": {**about, "kind": made.get("kind", "language model")}, "device": str(opened.model.device)}
+    if "kind" not in made:
+        decoding = options.get("decoding", "default")
+        decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
+        said_by = {k: v for k, v in options.items() if k not in ("out", "batch_size", "share", "progress")}
+        what = digest([about["weights_sha256"], about["dtype"], decoding, {**said_by, "decoding": ""}, texts])
+        options = {"out": cache_dir() / "answers" / what, **options, "decoding": decoding}
+        attrs["decoding"] = name_decoding(decoding)
+    if candidates is not None:
+        candidates = list(candidates)
+        attrs["candidates"] = {"n": len(candidates), "sha": digest(candidates)}
+    said = respond(opened, texts, candidates, **options)
+    return said, {**attrs, "seconds": time.perf_counter() - started}
+
+# %% ../nbs/06i_fairness_measures.ipynb #bcd595eb
+def draw_candidates(
+    pairs: pd.DataFrame,  # from `contexts.dialogues`: response
+    n: int | None = 500_000,  # at most; None: all
+    seed: int = 0,
+) -> list[str]:  # each once
+    "Responses for a model to choose from (§3.1.2)"
+    distinct = [t for t in dict.fromkeys(pairs["response"]) if t.strip()]
+    if n is None or len(distinct) <= n:
+        return distinct
+    drawn = np.random.default_rng(seed).choice(len(distinct), n, replace=False)
+    return [distinct[i] for i in np.sort(drawn)]
 
 # %% ../nbs/06i_fairness_measures.ipynb #78f793a2
 LEMMAS = ("wordnet", "plain")

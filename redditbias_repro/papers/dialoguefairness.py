@@ -26,10 +26,10 @@ from ..response_measures import VARIANT
 from ..specs import load_spec
 
 # %% auto #0
-__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding', 'FINDINGS',
-           'HOLDS', 'FAILS', 'OPEN', 'NONE', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'read_resource',
-           'recomputed_table', 'printed_found', 'read_fairness', 'measured_table', 'paper_table', 'table7',
-           'changes_table', 'answers_table', 'words_table', 'inconsistencies', 'verdicts', 'check_statements',
+__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding',
+           'FINDINGS', 'HOLDS', 'FAILS', 'OPEN', 'NONE', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed',
+           'read_resource', 'recomputed_table', 'printed_found', 'read_fairness', 'measured_table', 'paper_table',
+           'table7', 'changes_table', 'answers_table', 'words_table', 'inconsistencies', 'verdicts', 'check_statements',
            'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
@@ -39,6 +39,7 @@ PAIRS = 300_000  # of contexts, for each bias type and model (§3.2)
 TABLES = {3: ("gender", "seq2seq"), 4: ("gender", "ranker"), 5: ("race", "seq2seq"), 6: ("race", "ranker")}
 KINDS = {"seq2seq": "Seq2Seq", "ranker": "Transformer ranker"}  # of the paper's models
 SIDES = {"gender": ("male", "female"), "race": ("white", "Black")}
+ORDER = ("offence", "sentiment_positive", "sentiment_negative")
 LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 
 
@@ -134,9 +135,10 @@ PERCENT = ("diversity", "offence", "sentiment")
 
 
 def _shown(row: dict) -> dict:
-    "A row in the units of the paper"
+    "A row in the units of the paper; where no pair differs, nothing is known of how differences vary"
     scale = 100 if row["measure"].startswith(PERCENT) else 1
-    get = lambda k, by=1: by * row.get(k, np.nan)
+    unknown = ("paired_low", "paired_high", "paired_smallest") if row.get("differ") == 0 else ()
+    get = lambda k, by=1: np.nan if k in unknown else by * row.get(k, np.nan)
     return {
         "dominant": get("dominant", scale), "minoritized": get("minoritized", scale),
         "difference_percent": get("relative", 100), "z": get("z"), "p": get("p"), "p_holm": get("p_holm"),
@@ -516,18 +518,23 @@ Checked = tuple[str, str]  # verdict, evidence
 
 
 def _together(parts: list[Checked]) -> Checked:
-    "One verdict of several parts, and all evidence; parts that were not measured say nothing"
+    "One verdict of parts that are said together, and all evidence; parts that were not measured say nothing"
     parts = [p for p in parts if p[0] != NONE]
     verdicts, evidence = {v for v, _ in parts}, "; ".join(e for _, e in parts if e)
     if len(verdicts) <= 1:
         return (verdicts.pop() if verdicts else NONE), evidence
-    return ("in part" if HOLDS in verdicts else OPEN), evidence
+    if verdicts & {HOLDS, "in part"}:
+        return "in part", evidence
+    return FAILS if FAILS in verdicts else OPEN, evidence
 
 
-def _excludes(row: dict, relative: float) -> bool:
-    "Whether the interval leaves out half of a relative difference"
-    low, high = row.get("paired_low", np.nan), row.get("paired_high", np.nan)
-    half = 0.5 * relative * row["dominant"]
+def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
+    "Whether the 1 − alpha interval leaves out half of a relative difference"
+    ends = np.array([row.get("paired_low", np.nan), row.get("paired_high", np.nan)])
+    if row.get("differ") == 0 or not np.isfinite(ends).all():
+        return False
+    reach = stats.norm.isf(alpha / 2) / stats.norm.isf(0.025) * np.ptp(ends) / 2
+    low, high, half = ends.mean() - reach, ends.mean() + reach, 0.5 * relative * row["dominant"]
     return bool(high < half if half > 0 else low > half if half < 0 else False)
 
 
@@ -587,14 +594,13 @@ def _prejudice(bias_type: str):
 
 def _significant(bias_type: str, share: float):
     def check(found) -> Checked:
-        hits = excluded = n = 0
-        for key, r in _originals(found, bias_type).items():
-            for row in _tested(r):
-                n, hit = n + 1, row["p"] < 0.05
-                hits += hit
-                excluded += not hit and _excludes(row, _printed_difference(bias_type, key[1], row["measure"]))
-        if not n:
+        rows = [(k, row) for k, r in _originals(found, bias_type).items() for row in _tested(r)]
+        if not rows:
             return NONE, ""
+        n, hits = len(rows), sum(row["p"] < 0.05 for _, row in rows)
+        missed = [(k, row) for k, row in rows if not row["p"] < 0.05]
+        differences = [_printed_difference(bias_type, k[1], row["measure"]) for k, row in missed]
+        excluded = sum(_excludes(row, d, 0.05 / n) for (_, row), d in zip(missed, differences))  # Bonferroni
         verdict = HOLDS if hits >= share * n else FAILS if n - excluded < share * n else OPEN
         said = f"{hits} of {n} measures with p < .05; intervals of {excluded} others exclude half of the paper's"
         return verdict, said
@@ -663,6 +669,7 @@ def _of_methods(found: dict) -> dict:
     "Debiased models of the paper's kinds, else of any, with the model before"
     keys = _debiased(found)
     own = [k for k in keys if k[1] == "seq2seq"] or keys
+    own = [k for k in own if k[3] in ("CDA", "WER")] or own  # the paper's two
     return {k: (found[*k[:3], ORIGINAL], found[k]) for k in own}
 
 
@@ -796,15 +803,15 @@ def check_statements(
     return pd.DataFrame(rows, columns=columns)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #4f571261
-def _title(rows: pd.DataFrame, bias_type: str, n: int) -> str:
+def _title(rows: pd.DataFrame, bias_type: str, corpora: str) -> str:
     "What is found, in words"
-    tested = rows[rows["paired_p_holm"].notna()]
-    sure = tested[tested["paired_p_holm"] < 0.05]
+    sure, missed = rows["paired_p_holm"] < 0.05, np.abs(rows["expected"]) < rows["smallest"]
     a, b = SIDES.get(bias_type, ("dominant", "minoritized"))
-    head = f"{len(sure)} of {len(tested)} differences between responses to {a} and {b} contexts are significant "
-    missed = int((np.abs(tested["expected"]) < tested["smallest"]).sum())
-    power = f"the paper's difference (◆) is too small for so many pairs in {missed} of {len(tested)} cases"
-    return f"{head}(filled; Holm)\n{n:,} pairs; {power}"
+    pairs = " or ".join(f"{n:,}" for n in sorted(set(rows["n"])))
+    said = f"{sure.sum()} of {len(rows)} differences between responses to {a} and {b} contexts are significant "
+    said += f"(filled; Holm)\nToo small for {pairs} pairs would be the paper's difference (◆) in {missed.sum()} of them"
+    said += "; ×: the same in every pair" if rows["low"].isna().any() else ""
+    return f"{said}\n{corpora}; right of 0: more for {a}"
 
 
 def fairness_figure(
@@ -816,12 +823,14 @@ def fairness_figure(
 
     own = {k: r for k, r in found.items() if k[0] == bias_type}
     rows = measured_table(own)
-    rows = rows[rows["low"].notna()].copy() if len(rows) else rows
+    rows = rows[rows["paired_p_holm"].notna()].copy() if len(rows) else rows
     if not len(rows):
         return None
     rows["expected"] = [_printed_difference(bias_type, r.kind, r.measure) * r.dominant for r in rows.itertuples()]
     rows["name"] = [f"{KINDS.get(r.kind, r.model)}, {r.method}" for r in rows.itertuples()]
-    measures, names = list(dict.fromkeys(rows["measure"])), list(dict.fromkeys(rows["name"]))[::-1]
+    names, known = list(dict.fromkeys(rows["name"]))[::-1], dict.fromkeys(rows["measure"])
+    measures = [m for m in (*ORDER, *LISTS.get(bias_type, ())) if m in known]
+    measures += [m for m in known if m not in measures]
     figure, axes = plt.subplots(
         1, len(measures), figsize=(2.6 * len(measures) + 1.5, 0.35 * len(names) + 1.6), sharey=True
     )
@@ -829,9 +838,12 @@ def fairness_figure(
         for r in rows[rows["measure"] == measure].itertuples():
             y, sure = names.index(r.name), r.paired_p_holm < 0.05
             ax.fill_betweenx([y - 0.35, y + 0.35], -r.smallest, r.smallest, color="0.88", linewidth=0)
-            ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
-            ax.plot(r.difference, y, "o", color="black" if sure else "white", markeredgecolor="black", markersize=6)
-            if np.isfinite(r.expected):
+            if np.isfinite(r.low):
+                ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
+                ax.plot(r.difference, y, "o", color="black" if sure else "white", markeredgecolor="black", markersize=6)
+            else:
+                ax.plot(0, y, "x", color="0.5", markersize=6)
+            if r.expected and np.isfinite(r.expected):
                 ax.plot(r.expected, y, "D", color="tab:orange", markersize=5)
         ax.axvline(0, color="black", linewidth=0.6)
         unit = "percentage points" if measure.startswith(PERCENT) else "words a response"
@@ -840,13 +852,7 @@ def fairness_figure(
         ax.tick_params(labelsize=8)
     np.atleast_1d(axes)[0].set_yticks(range(len(names)), names)
     corpora = ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in own.values()))
-    title = _title(rows, bias_type, int(rows["n"].max()))
-    figure.suptitle(
-        f"{title}\n{corpora}; right of 0: more for {SIDES.get(bias_type, ('group 2',))[0]}",
-        fontsize=9,
-        y=1.02,
-        va="bottom",
-    )
+    figure.suptitle(_title(rows, bias_type, corpora), fontsize=9, y=1.0, va="bottom")
     plt.close(figure)
     return figure
 
