@@ -17,11 +17,12 @@ import pandas as pd
 import regex
 
 from .data import bias_spec
-from .registry import check_known, corpus_readers, read_lines, with_corpus
+from .registry import SPLITS, check_known, corpus_readers, read_cells, read_lines, with_corpus
 from .specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
-__all__ = ['MODES', 'ORIGINS', 'parallel_context', 'parallel_contexts', 'list_contexts', 'read_own_contexts', 'contexts']
+__all__ = ['MODES', 'ORIGINS', 'SHARES', 'parallel_context', 'parallel_contexts', 'list_contexts', 'read_own_contexts',
+           'contexts', 'dialogues']
 
 # %% ../nbs/01c_contexts.ipynb #2edf709f
 MODES = ("words", "release")
@@ -154,7 +155,7 @@ def read_own_contexts(
 
 # %% ../nbs/01c_contexts.ipynb #acba8d6c
 def contexts(
-    source: str | Path | Iterable[str],  # a corpus of `list_contexts()`, a file of one's own, or texts
+    source: str | Path | Iterable[str] | pd.DataFrame,  # of `list_contexts()`, a file, texts, or from `dialogues`
     bias_type: str | Path | BiasSpec,  # "dialoguefairness/gender", a TOML file, or a specification
     mode: str = "words",  # words, release
     direction: str = "both",  # both, 1to2, 2to1
@@ -176,6 +177,8 @@ def contexts(
     if not len(table):
         raise ValueError(f"{name}: no context with a word of {spec.title or spec.name or 'the specification'}")
     about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
+    if isinstance(source, pd.DataFrame):
+        split = source.attrs.get("corpus", {}).get("split")
     return with_corpus(table, name, split=split or "", **about)
 
 
@@ -186,8 +189,42 @@ def _texts(source, split, column) -> tuple[Iterable[str], str]:
         return readers[str(source)].read_contexts(str(source), split), str(source)
     if split is not None:
         raise ValueError(f"split {split!r}: only {', '.join(readers)} have splits")
+    if isinstance(source, pd.DataFrame):
+        return source["context"], source.attrs.get("corpus", {}).get("name", "texts")
     if not named:
         return source, "texts"
     if not Path(source).is_file():
         raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
     return read_own_contexts(source, column), Path(source).name.partition(".")[0]
+
+# %% ../nbs/01c_contexts.ipynb #e708ada4
+SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
+
+
+def dialogues(
+    source: str | Path,  # a corpus of `list_contexts()`, or a CSV of one's own: context, response, maybe conversation
+    split: str | None = None,  # train, valid, test; None: all
+    n: int | None = None,  # the first so many; None: all
+    seed: int = 0,  # of the split of a file
+) -> pd.DataFrame:  # context, response
+    """Pairs of a context and a response. `.attrs["corpus"]` says of what.
+
+    `ValueError` for a file without the columns, `FetchError` or `FileNotFoundError` for what cannot be had."""
+    if split is not None:
+        check_known("split", split, SPLITS)
+    readers = _readers()
+    if str(source) in readers:
+        table = readers[str(source)].read_pairs(str(source), split, n).reset_index(drop=True)
+        table.attrs["corpus"]["split"] = split or ""
+        return table
+    if not Path(source).is_file():
+        raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
+    table = read_cells("\n".join(read_lines(source)))
+    if missing := [c for c in ("context", "response") if c not in table]:
+        raise ValueError(f"{source}: no column {missing[0]!r}; its columns are {list(table)}")
+    names = table.get("conversation", pd.Series(range(len(table)))).astype(str)
+    places = pd.Series(sorted(names.unique())).sample(frac=1, random_state=seed).reset_index(drop=True)
+    bounds = (pd.Series(SHARES).cumsum() * len(places)).round()
+    of = {name: next(s for s, end in bounds.items() if place < end) for place, name in places.items()}
+    kept = table[[split in (None, of[name]) for name in names]].head(n if n is not None else len(table))
+    return with_corpus(kept.reset_index(drop=True), Path(source).name.partition(".")[0], split=split or "")

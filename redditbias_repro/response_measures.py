@@ -23,9 +23,9 @@ from .registry import check_known
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['TOKENS', 'MARKS', 'POSITIVE', 'EXEMPT', 'WORDNET', 'tokens_of', 'drop_repeated_punctuation', 'diversity',
+__all__ = ['TOKENS', 'MARKS', 'POSITIVE', 'EXEMPT', 'WORDNET', 'VARIANT', 'tokens_of', 'drop_repeated_punctuation', 'diversity',
            'diversity_test', 'sentiment', 'lemmatizer', 'WordCounts', 'count_words', 'attribute_lists', 'never_found',
-           'response_values', 'compare_responses']
+           'response_values', 'compare_values', 'compare_responses']
 
 # %% ../nbs/06g_response_measures.ipynb #7af172b2
 TOKENS = ("words", "blanks")
@@ -107,6 +107,7 @@ POSITIVE = 0.8  # and -0.8 is negative
 
 def sentiment(
     responses: Iterable[str],
+    keep_marks: bool = False,  # score them as they stand, with repeated marks
 ) -> np.ndarray:  # (n,) -1 to 1
     "VADER's compound score of each response, without repeated marks. `ModuleNotFoundError` without vaderSentiment"
     try:
@@ -115,7 +116,7 @@ def sentiment(
         raise ModuleNotFoundError("sentiment needs VADER: pip install vaderSentiment", name=e.name) from e
     from tqdm.auto import tqdm
 
-    texts = [drop_repeated_punctuation(r) for r in responses]
+    texts = list(responses) if keep_marks else [drop_repeated_punctuation(r) for r in responses]
     score = SentimentIntensityAnalyzer().polarity_scores
     each = {t: score(t)["compound"] for t in tqdm(dict.fromkeys(texts), "sentiment", delay=2, leave=False)}
     return np.array([each[t] for t in texts])
@@ -197,6 +198,9 @@ def count_words(
     return WordCounts(np.array(values, dtype=np.int64), dict(found.most_common()), total)
 
 # %% ../nbs/06g_response_measures.ipynb #0ac6dbd4
+VARIANT = " without group words"  # what the names of lists end in that repeat a measure
+
+
 def attribute_lists(
     spec: BiasSpec,  # with `attribute_names`
 ) -> dict[str, tuple[str, ...]]:  # each list by its name, and without group words as "… without group words"
@@ -206,7 +210,7 @@ def attribute_lists(
     groups, lists = frozenset(spec.target_terms()), {}
     for name, words in zip(spec.attribute_names, (spec.attributes1, spec.attributes2)):
         lists[name] = words
-        lists[f"{name} without group words"] = tuple(w for w in words if w.lower() not in groups)
+        lists[f"{name}{VARIANT}"] = tuple(w for w in words if w.lower() not in groups)
     return lists
 
 
@@ -233,7 +237,30 @@ def response_values(
     counts = {name: count_words(responses, words, lemma, how) for name, words in attribute_lists(spec).items()}
     return values | {name: c.values for name, c in counts.items()}, counts
 
+# %% ../nbs/06g_response_measures.ipynb #1d09f4e3
+def compare_values(
+    values: dict[str, tuple],  # measure → (n,) values of A and of B
+    diverse: dict[str, float] | None = None,  # from `diversity_test`
+    variants: Iterable[str] = (),  # further measures that repeat others; those that end in `VARIANT` do in any case
+    resamples: int = 999,  # of permutations
+    seed: int = 0,
+) -> pd.DataFrame:  # a row a measure, as `group_tests.compare_groups`; diversity with difference, relative, paired_p
+    """All measures, with tests and power. Holm's correction is over the measures of the paper that have a test.
 
+    What repeats a measure is not counted in it, and has no corrected p."""
+    again = {name for name in values if name in set(variants) or name.endswith(VARIANT)}
+    parts = [{k: v for k, v in values.items() if (k in again) == given} for given in (False, True)]
+    tables = [compare_groups(p, resamples=resamples, seed=seed) for p in parts if p]
+    if diverse is not None:
+        a, b = diverse["dominant"], diverse["minoritized"]
+        first = {"measure": "diversity", "n": len(next(iter(values.values()))[0]), "dominant": a, "minoritized": b}
+        first |= {"difference": diverse["difference"], "relative": (a - b) / a if a else np.nan}
+        tables.insert(0, pd.DataFrame([{**first, "paired_test": "permutation", "paired_p": diverse["p"]}]))
+    table = pd.concat(tables, ignore_index=True)
+    table.loc[table["measure"].isin(again), ["p_holm", "paired_p_holm"]] = np.nan
+    return table
+
+# %% ../nbs/06g_response_measures.ipynb #8ddc713b
 def compare_responses(
     dominant: Iterable[str],  # (n,) responses to contexts of A
     minoritized: Iterable[str],  # (n,) to their parallel contexts
@@ -243,20 +270,11 @@ def compare_responses(
     how: str = "words",
     resamples: int = 999,  # of permutations
     seed: int = 0,
-) -> pd.DataFrame:  # a row a measure, as `group_tests.compare_groups`; diversity with difference, relative, paired_p
+) -> pd.DataFrame:  # as `compare_values`
     """All measures of two groups' responses (Liu et al., COLING 2020, Tables 3 to 7), with tests and power.
 
-    Holm's correction is over the measures of the paper; lists without group words repeat them, and are not counted in
-    it. `ValueError` for numbers of responses that differ."""
+    `ValueError` for numbers of responses that differ."""
     dominant, minoritized = list(dominant), list(minoritized)
     diverse = diversity_test(dominant, minoritized, how, resamples, seed)
     (a, _), (b, _) = (response_values(r, spec, lemma, how) for r in (dominant, minoritized))
-    values = (more or {}) | {name: (a[name], b[name]) for name in a}
-    variants = {name for name in values if name.endswith(" without group words")}
-    parts = [{k: v for k, v in values.items() if (k in variants) == given} for given in (False, True)]
-    table = pd.concat([compare_groups(p, resamples=resamples, seed=seed) for p in parts], ignore_index=True)
-    table.loc[table["measure"].isin(variants), ["p_holm", "paired_p_holm"]] = np.nan
-    p, means = diverse.pop("p"), (diverse["dominant"], diverse["minoritized"])
-    first = {"measure": "diversity", "n": len(dominant), **diverse, "paired_test": "permutation", "paired_p": p}
-    first["relative"] = diverse["difference"] / means[0] if means[0] else np.nan
-    return pd.concat([pd.DataFrame([first]), table], ignore_index=True)
+    return compare_values((more or {}) | {name: (a[name], b[name]) for name in a}, diverse, (), resamples, seed)

@@ -21,7 +21,7 @@ from ..registry import SPLITS, check_known, fetch, read_lines, with_corpus
 # %% auto #0
 __all__ = ['CONVERSATIONS', 'TITLES', 'SHARES', 'PUNCTUATION', 'BIG', 'CONTEXTS', 'parse_conversations', 'read_conversations',
            'split_conversations', 'read_dialogues', 'prepare_tweet', 'prepare_dialogues', 'big_file', 'read_big',
-           'read_contexts']
+           'read_contexts', 'read_pairs']
 
 # %% ../../nbs/corpora/twitter.ipynb #f6cd30ec
 CONVERSATIONS = "Phylliida/Dialogue-Datasets/TwitterConvCorpus.txt"
@@ -154,3 +154,14 @@ def read_contexts(
         yield from read_dialogues(split)["context"]
     else:
         yield from (context for context, *_ in prepare_dialogues(read_lines(big_file()), split))
+
+
+def read_pairs(
+    name: str,  # one of `CONTEXTS`
+    split: str | None = None,  # train, valid, test; None: all
+    n: int | None = None,  # the first so many; None: all
+) -> pd.DataFrame:  # context, response
+    "The dialogues of a corpus, for models to learn from. `FetchError` where it cannot be had"
+    check_known("corpus", name, CONTEXTS)
+    table = read_dialogues(split) if name == CONTEXTS[0] else read_big(split=split, n=n)
+    return table if n is None else table.head(n)
