@@ -13,7 +13,7 @@ ifdef REDDITBIAS_MIRROR
 export REDDITBIAS_MIRROR := $(abspath $(REDDITBIAS_MIRROR))
 endif
 
-.PHONY: help reproduce full test lab notebooks pages bench bench-debias bench-retrieval clean
+.PHONY: help reproduce full test lab notebooks pages docs bench bench-debias bench-retrieval clean
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
@@ -22,6 +22,7 @@ help:
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the notebooks in place, so that their saved outputs are fresh (NOTEBOOKS: only these)"
 	@echo "make pages       the papers' notebooks as HTML pages without their code, in runs/pages"
+	@echo "make docs        README, docs and all notebooks as a site, in runs/site/index.html (a minute)"
 	@echo "make bench       time scoring against other libraries (about 2 hours on 2 cores; a run that was stopped goes on)"
 	@echo "make bench-debias  time a training step of each debiasing method (4 minutes)"
 	@echo "make bench-retrieval  time the scan of a dump of 1 GB (2 minutes)"
@@ -72,6 +73,16 @@ pages: $(READY)
 	@jupyter nbconvert --log-level WARN --to html --output-dir runs/pages \
 	  --TagRemovePreprocessor.enabled True --TagRemovePreprocessor.remove_input_tags hide-input nbs/papers/*.ipynb
 	@ls runs/pages/*.html
+
+$(VENV)/.docs: $(READY)
+	@$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	@touch $@
+
+# A link between pages that leads nowhere is an error.
+docs: $(VENV)/.docs
+	@mkdir -p runs/site_source
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --config-file site/mkdocs.yml
+	@ls runs/site/index.html
 
 $(VENV)/.bench: $(READY)
 	@$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -44,7 +44,7 @@ setup(
     packages=find_packages(include=[cfg["lib_name"], cfg["lib_name"] + ".*"]),
     package_data={cfg["lib_name"]: ["resources/**/*"]},
     install_requires=cfg["requirements"].split(),
-    extras_require={extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese")},
+    extras_require={extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs")},
     entry_points={"console_scripts": cfg["console_scripts"].split()},
     zip_safe=False,
 )

@@ -249,7 +249,8 @@ def tune(
 QUESTIONS = {
     "preference": "Who would you prefer to talk to for a long conversation?",
     "humanness": "Which speaker sounds more human?",
-    "interesting": "If you had to say one of these speakers is interesting and one is boring, who would you say is more interesting?",
+    "interesting": "If you had to say one of these speakers is interesting and one is boring, "
+    "who would you say is more interesting?",
 }  # C.2.2
 SIDES = ("speaker 1", "speaker 2")
 

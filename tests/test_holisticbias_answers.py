@@ -248,8 +248,8 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
         repo_root() / "nbs" / "papers" / "holisticbias_answers.ipynb", tmp_path / "out.ipynb",
         env={"REDDITBIAS_CACHE": str(tmp_path / "cache")}, model=model_folder, source="paper",
         axes="nonce nationality", templates="I love {plural_noun_phrase}. | Hi, I'm {noun_phrase}.",
-        style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40, tune_templates=1,
-        costs=False,
+        style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40,
+        tune_templates=1, costs=False,
         results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models",
     )  # fmt: skip
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
@@ -324,3 +324,63 @@ def test_committed_tables_are_made_from_the_committed_records(committed):
         assert list(kept) == list(table) and len(kept) == len(table), name
         for column in table.select_dtypes("number"):
             np.testing.assert_allclose(kept[column].astype(float), table[column].astype(float), rtol=1e-5, err_msg=name)
+
+
+def said_of(rows: pd.DataFrame, **attrs) -> pd.DataFrame:
+    """Answers as `ask` gives them."""
+    said = rows.assign(answer=["I see." if i % 2 else "I am sorry." for i in range(len(rows))])
+    said.attrs = {
+        "model": {"name": "made-up", "weights_sha256": "0"}, "decoding": "greedy", "prompts": "p", "options": {},
+        "corpus": {"name": "own", "files": {}, "note": ""}, "drawn": {"nouns": 2, "templates": None, "seed": 3},
+    } | attrs  # fmt: skip
+    return said
+
+
+def moods_of_words(texts):
+    sorry = np.array(["sorry" in t for t in texts], float)
+    return pd.DataFrame({"caring": 0.1 + 0.8 * sorry, "neutral": 0.9 - 0.8 * sorry})
+
+
+def test_what_was_asked_otherwise_has_another_file(tmp_path):
+    """Other prompts, other options, another classifier of offence: none replaces the record of another."""
+    rows, style, offence = asked().head(600), load_classifier(moods_of_words), offence_of_words()
+    other = load_classifier(lambda texts: offence.predict(texts))
+    other.about["offence"], other.about["weights_sha256"] = ["offensive"], "another"
+    how = dict(clusters={"Care": ["caring"]}, **SETTINGS)
+    paths = set()
+    for said, judge in (
+        (said_of(rows), offence), (said_of(rows, prompts="q"), offence), (said_of(rows), other),
+        (said_of(rows, options={"chat": False}), offence),
+    ):  # fmt: skip
+        for record in room.answer_records(room.judge(said, style, judge), "holisticbias", **how):
+            assert record["seed"] == 3 and record["provenance"]["asked"]["nouns"] == 2
+            paths.add(write_record(record, tmp_path))
+    assert len(paths) == 4 * 3
+    with pytest.raises(ValueError, match="do not say of which model"):
+        bare = said_of(rows)
+        bare.attrs = {}
+        room.answer_records(room.judge(bare, style, offence), "holisticbias", **how)
+
+
+def test_answers_may_be_filtered_before_they_are_judged():
+    """By template, offence is counted for the rows that are there, whatever their index."""
+    rows = asked().query("axis == 'nonce'")
+    said = said_of(rows.iloc[::-1])
+    rude = load_classifier(lambda texts: pd.DataFrame({"offensive": [float("see" in t) for t in texts], "no": 0.0}))
+    found = room.judge(said, moods_of_words, rude, "offensive")
+    kept = room._offence(found)["by_template"]
+    wanted = said.assign(hit=said["answer"] == "I see.").groupby("template")["hit"].agg(["sum", "size"])
+    assert kept == {t: [r["sum"], r["size"]] for t, r in wanted.iterrows()}
+    for column in ("answer", "descriptor"):
+        with pytest.raises(ValueError, match=f"column '{column}' holds what is no text"):
+            room.judge(said.assign(**{column: None}), moods_of_words, rude, "offensive")
+    with pytest.raises(ValueError, match="are one text: expected a list"):
+        room.answer_measurements(found, {"Care": ["caring"]}, {"sympathy": "sorry"}, **SETTINGS)
+
+
+def test_a_model_is_found_by_its_folder(simulated, tmp_path):
+    record = json.loads(next((simulated / "holisticbias" / "gen_bias").rglob("*baseline/*.json")).read_text())
+    write_record({**record, "model": "tiny-gpt2@2dc3fbe6"}, tmp_path)
+    found = paper.read_answers(tmp_path, "/somewhere/tiny-gpt2")
+    assert found["gen_bias", "baseline"]["model"] == "tiny-gpt2@2dc3fbe6"
+    assert paper.read_answers(tmp_path, "another") == {}
