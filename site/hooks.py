@@ -1,5 +1,6 @@
 """What mkdocs does not know of this project: where its pages come from, and files that are not among them."""
 
+import json
 import posixpath
 import re
 import shutil
@@ -8,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\()([^)#?\s]+)([^)]*\))")
+HIDDEN = re.compile(r"#\| *(hide|default_exp)\b")
+DIRECTIVE = re.compile(r"(?m)^#\| *(export|exporti|corpus|slow|hide_line|eval).*\n?")
 KEPT = ("*.md", "*.ipynb", "*.png", "*.svg")
 GUIDES = ["measuring", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
 
@@ -17,6 +20,15 @@ def repository() -> str:
     settings = ConfigParser(delimiters=["="])
     settings.read(ROOT / "settings.ini", encoding="utf-8")
     return f"{settings['DEFAULT']['git_url']}/blob/{settings['DEFAULT']['branch']}"
+
+
+def without_directives(notebook: Path) -> str:
+    """A notebook as a reader wants it: without hidden cells and what only nbdev reads."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    kept = [c for c in content["cells"] if not HIDDEN.match("".join(c["source"]))]
+    for cell in kept:
+        cell["source"] = DIRECTIVE.sub("", "".join(cell["source"])) if cell["cell_type"] == "code" else cell["source"]
+    return json.dumps({**content, "cells": kept}, ensure_ascii=False)
 
 
 def lay_out(source: Path) -> None:
@@ -30,7 +42,11 @@ def lay_out(source: Path) -> None:
                 if ".ipynb_checkpoints" not in path.parts:
                     there = source / path.relative_to(ROOT)
                     there.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(path, there)
+                    if path.suffix == ".ipynb":
+                        there.write_text(without_directives(path), encoding="utf-8")
+                    else:
+                        shutil.copy(path, there)
+    (source / "wide.css").write_text(".md-grid { max-width: 92rem; }\n", encoding="utf-8")  # tables are wide
 
 
 def title(notebook: str) -> str:

@@ -36,7 +36,9 @@ def test_every_guide_and_notebook_is_listed(hooks):
 def test_pages_lie_where_they_are_linked_to(hooks, tmp_path):
     hooks.lay_out(tmp_path / "source")
     known = {str(p.relative_to(tmp_path / "source")) for p in (tmp_path / "source").rglob("*") if p.is_file()}
-    assert {"index.md", "docs/measuring.md", "figures/redditbias/figure1a.png"} <= known
+    assert {"index.md", "docs/measuring.md", "figures/redditbias/figure1a.png", "wide.css"} <= known
+    shown = (tmp_path / "source" / "nbs" / "04_losses.ipynb").read_text(encoding="utf-8")
+    assert "def lmd_loss" in shown and "#| export" not in shown and "disable_progress_bar" not in shown
     for page in ("index.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))):
         text = (tmp_path / "source" / page).read_text(encoding="utf-8")
         changed = hooks.elsewhere(text, page, known, "https://example.org/blob/main")
