@@ -12,6 +12,7 @@ LINK = re.compile(r"(\]\()([^)#?\s]+)([^)]*\))")
 HIDDEN = re.compile(r"#\| *(hide|default_exp)\b")
 DIRECTIVE = re.compile(r"(?m)^#\| *(export|exporti|corpus|slow|hide_line|eval).*\n?")
 KEPT = ("*.md", "*.ipynb", "*.png", "*.svg")
+MATHJAX = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]], "processEscapes": True}}
 GUIDES = ["measuring", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
 
 
@@ -46,6 +47,8 @@ def lay_out(source: Path) -> None:
                         there.write_text(without_directives(path), encoding="utf-8")
                     else:
                         shutil.copy(path, there)
+    # Equations are drawn by MathJax, which the reader's browser loads; without a network their source is shown.
+    (source / "mathjax.js").write_text(f"window.MathJax = {json.dumps(MATHJAX)};\n", encoding="utf-8")
     (source / "wide.css").write_text(".md-grid { max-width: 92rem; }\n", encoding="utf-8")  # tables are wide
 
 
