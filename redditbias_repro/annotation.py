@@ -383,16 +383,17 @@ def agreement(
     resamples: int = 1000,  # of the interval
     level: float = 0.95,  # of the interval
     seed: int = 0,
+    one_label: bool = False,  # comment and phrase are one, as in sheets of sentences: the only level is sentence
 ) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high, fleiss
     """Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice.
 
     `rows` counts comments or phrases, `same` is the share of them with one label; `alpha` is Krippendorff's, `fleiss`
-    is κ of the rows that all annotators labelled. Where comment and phrase are one, the only level is sentence."""
-    typed, one = "bias_type" in labels, "comment" in labels and (labels["comment"] == labels["phrase"]).all()
+    is κ of the rows that all annotators labelled."""
+    typed = "bias_type" in labels
     groups = [("all", labels), *(labels.groupby("bias_type") if typed and labels.bias_type.nunique() > 1 else [])]
     rows = []
     for name, group in groups:
-        for column, what in [(LABELS[0], "sentence")] if one else zip(LABELS, ("comment", "phrase")):
+        for column, what in [(LABELS[0], "sentence")] if one_label else zip(LABELS, ("comment", "phrase")):
             given = group[group[column] != ""]
             keys = [*(["bias_type"] if typed else []), "id", *(["phrase"] if what == "phrase" else [])]
             given = given.groupby([*keys, "annotator"], as_index=False)[column].max()
@@ -563,7 +564,8 @@ def annotate(
     write_splits(splits, folder)
     return {
         "sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name),
-        "agreement": agreement(labels, seed=seed) if shared else None, "splits": splits,
+        "agreement": agreement(labels, seed=seed, one_label=layout == "sentences") if shared else None,
+        "splits": splits,
     }  # fmt: skip
 
 # %% ../nbs/02a_annotation.ipynb #9a0d747f
