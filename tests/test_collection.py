@@ -147,7 +147,6 @@ def test_sentences_are_short_and_lose_nothing():
     pieces = split_sentences(text)
     assert all(len(p) <= 130 for p in pieces) and "".join(pieces) == text
     assert split_sentences("短。短。") == ["短。短。"] and split_sentences("  ") == []
-    assert split_sentences("他说：“懒。”我不信。", 7) == ["他说：", "“懒。”", "我不信。"] or True
     with pytest.raises(ValueError, match="max_chars is 0"):
         split_sentences("a", 0)
 
@@ -210,7 +209,9 @@ def test_command_line(export, tmp_path, capsys):
 def test_three_annotators_and_unanimous_labels(export, tmp_path):
     spec = load_spec("chbias/appearance")
     collect(export, {"appearance": spec}, tmp_path, progress=False)
-    how = dict(annotators=3, overlap=None, rule="unanimous", layout="sentences", sizes={"train": 4, "valid": 3, "test": 3})
+    how = dict(
+        annotators=3, overlap=None, rule="unanimous", layout="sentences", sizes={"train": 4, "valid": 3, "test": 3}
+    )
     paths = annotate(tmp_path / "appearance", spec, **how)["sheets"]
     first = pd.read_csv(paths[0], dtype=str)
     assert len(paths) == 3 and list(first) == ["id", "target", "attribute", "text", "bias"] and len(first) == 30
