@@ -564,7 +564,8 @@ def annotate(
     write_splits(splits, folder)
     return {
         "sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name),
-        "agreement": agreement(labels, seed=seed, one_label=layout == "sentences") if shared else None, "splits": splits,
+        "agreement": agreement(labels, seed=seed, one_label=layout == "sentences") if shared else None,
+        "splits": splits,
     }  # fmt: skip
 
 # %% ../nbs/02a_annotation.ipynb #9a0d747f

@@ -5,6 +5,7 @@ With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping 
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,30 @@ def model_folder(tokenizer, tmp_path_factory):
     small_random(CONFIGS["gpt2"](len(tokenizer))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+CDIAL_CONFIG = "thu-coai/CDial-GPT/config/cgpt/config.json"
+
+
+@pytest.fixture(scope="session")
+def cdial_folder(tmp_path_factory):
+    """CDial-GPT2 as the hub has it, weights, configuration and list of words and nothing of a tokenizer; the released
+    configuration with two small layers, and random weights."""
+    try:
+        config = json.loads(fetch(CDIAL_CONFIG).read_text(encoding="utf-8"))
+        vocabulary = fetch(CDIAL_CONFIG.replace("config.json", "vocab.txt"))
+    except FetchError as e:
+        unavailable(f"CDial-GPT's configuration cannot be had: {e}")
+    folder = tmp_path_factory.mktemp("hub") / "CDial-GPT2_LCCC-base"
+    small_random(GPT2Config(**{**config, "n_layer": 2, "n_embd": 96, "n_head": 4})).save_pretrained(folder)
+    shutil.copy(vocabulary, folder / "vocab.txt")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cdial_model(cdial_folder):
+    """Its model and tokenizer."""
+    return load_model(cdial_folder)
 
 
 @pytest.fixture

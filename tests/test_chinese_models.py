@@ -6,64 +6,35 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import unavailable
+from conftest import CDIAL_CONFIG
 from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
     BertTokenizer,
-    GPT2Config,
-    GPT2LMHeadModel,
     OpenAIGPTConfig,
     OpenAIGPTLMHeadModel,
     T5Config,
 )
 
 from redditbias_repro.models import load_model
-from redditbias_repro.registry import FetchError, fetch
+from redditbias_repro.registry import fetch
 from redditbias_repro.scoring import perplexity, sequence_scores, token_scores
 from redditbias_repro.speakers import SPEAKERS, encode_turns, has_speakers, speaker_types, speaking
 from redditbias_repro.texts import unknown_words
 
-CONFIG = "thu-coai/CDial-GPT/config/cgpt/config.json"
-VOCABULARY = "thu-coai/CDial-GPT/config/cgpt/vocab.txt"
 TEXTS = ["今天天气很好", "我们去公园吧，好吗？", "在"]
 
 
-@pytest.fixture(scope="session")
-def cdial(tmp_path_factory):
-    """A folder as the hub has it, weights, configuration and list of words and nothing of a tokenizer; two small
-    layers and random weights."""
-    try:
-        config, vocabulary = json.loads(fetch(CONFIG).read_text(encoding="utf-8")), fetch(VOCABULARY)
-    except FetchError as e:
-        unavailable(f"CDial-GPT's configuration cannot be had: {e}")
-    folder = tmp_path_factory.mktemp("hub") / "CDial-GPT2_LCCC-base"
-    torch.manual_seed(0)
-    small = {**config, "n_layer": 2, "n_embd": 96, "n_head": 4}
-    model = GPT2LMHeadModel(GPT2Config(**small))
-    with torch.no_grad():
-        for p in model.parameters():
-            p.normal_(std=0.2) if p.dim() > 1 else None
-    model.save_pretrained(folder)
-    shutil.copy(vocabulary, folder / "vocab.txt")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def loaded(cdial):
-    return load_model(cdial)
-
-
-def test_the_released_configuration(loaded):
-    model, tokenizer = loaded
+def test_the_released_configuration(cdial_model):
+    model, tokenizer = cdial_model
     assert isinstance(tokenizer, BertTokenizer) and tokenizer.vocab_size == model.config.vocab_size == 13088
     special = [tokenizer.cls_token_id, tokenizer.pad_token_id, tokenizer.sep_token_id, tokenizer.unk_token_id]
     assert special == [0, 1, 2, 3] and tokenizer.convert_tokens_to_ids(list(SPEAKERS)) == [13086, 13087]
     assert model.config.pad_token_id == 1 and has_speakers(tokenizer)
 
 
-def test_one_token_a_han_character_and_what_is_unknown(loaded):
-    tokenizer = loaded[1]
+def test_one_token_a_han_character_and_what_is_unknown(cdial_model):
+    tokenizer = cdial_model[1]
     assert tokenizer.tokenize("我们去公园") == list("我们去公园")
     assert unknown_words(tokenizer, ["他是gay吗", "txl和GAY", "你好"]) == {"gay": 1, "txl": 1, "GAY": 1}
     assert unknown_words(tokenizer, []) == {} and tokenizer.decode(
@@ -71,14 +42,14 @@ def test_one_token_a_han_character_and_what_is_unknown(loaded):
     )
 
 
-def test_the_marks_cannot_be_written(loaded):
+def test_the_marks_cannot_be_written(cdial_model):
     "A post that holds the text of a mark does not become one"
-    ids = loaded[1]("[speaker1]你好", add_special_tokens=False)["input_ids"]
+    ids = cdial_model[1]("[speaker1]你好", add_special_tokens=False)["input_ids"]
     assert not {13086, 13087} & set(ids)
 
 
-def test_the_default_scores_bare_sentences(loaded):
-    model, tokenizer = loaded
+def test_the_default_scores_bare_sentences(cdial_model):
+    model, tokenizer = cdial_model
     scores = sequence_scores(model, tokenizer, TEXTS[:2])
     ids = torch.tensor([tokenizer(TEXTS[0], add_special_tokens=False)["input_ids"]])
     with torch.no_grad():
@@ -87,9 +58,9 @@ def test_the_default_scores_bare_sentences(loaded):
     assert perplexity(model, tokenizer, TEXTS[:1])[0] == pytest.approx(np.exp(loss), rel=1e-5)
 
 
-def test_speakers_score_the_last_turn_and_its_end(loaded):
+def test_speakers_score_the_last_turn_and_its_end(cdial_model):
     """By hand: [CLS][speaker1]u1[speaker2]u2[SEP] with the types of CDial-GPT's code; u2 and [SEP] are scored."""
-    model, tokenizer = loaded
+    model, tokenizer = cdial_model
     code = lambda t: tokenizer(t, add_special_tokens=False)["input_ids"]
     u1, u2 = map(code, TEXTS[:2])
     ids = torch.tensor([[0, 13086, *u1, 13087, *u2, 2]])
@@ -105,16 +76,16 @@ def test_speakers_score_the_last_turn_and_its_end(loaded):
     assert abs(plain.nll[0] - found.nll[0]) > 0.01 and not model.base_model._forward_pre_hooks
 
 
-def test_speakers_in_batches_are_those_alone(loaded):
-    model, tokenizer = loaded
+def test_speakers_in_batches_are_those_alone(cdial_model):
+    model, tokenizer = cdial_model
     contexts = ["你好\n在吗", "", "好"]
     together = sequence_scores(model, tokenizer, TEXTS, contexts, speakers=True)
     alone = [sequence_scores(model, tokenizer, [t], [c], speakers=True).nll[0] for t, c in zip(TEXTS, contexts)]
     assert np.allclose(together.nll, alone, rtol=1e-4)
 
 
-def test_scores_with_speakers_resume_and_are_kept_apart(loaded, tmp_path):
-    model, tokenizer = loaded
+def test_scores_with_speakers_resume_and_are_kept_apart(cdial_model, tmp_path):
+    model, tokenizer = cdial_model
     first = sequence_scores(model, tokenizer, TEXTS, speakers=True, out=tmp_path)
     assert sequence_scores(model, tokenizer, TEXTS, speakers=True, out=tmp_path).equals(first)
     with pytest.raises(ValueError, match="speakers"):
@@ -122,9 +93,9 @@ def test_scores_with_speakers_resume_and_are_kept_apart(loaded, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"path": "tree"}, {"add_special_tokens": True}])
-def test_what_does_not_go_with_speakers(loaded, wrong):
+def test_what_does_not_go_with_speakers(cdial_model, wrong):
     with pytest.raises(ValueError, match="speakers=True goes with neither"):
-        sequence_scores(*loaded, TEXTS, speakers=True, **wrong)
+        sequence_scores(*cdial_model, TEXTS, speakers=True, **wrong)
 
 
 def test_speakers_need_their_marks(random_model, tokenizer):
@@ -134,8 +105,8 @@ def test_speakers_need_their_marks(random_model, tokenizer):
         pass
 
 
-def test_turns_by_hand(loaded):
-    tokenizer = loaded[1]
+def test_turns_by_hand(cdial_model):
+    tokenizer = cdial_model[1]
     code = lambda t: tokenizer(t, add_special_tokens=False)["input_ids"]
     ids, first = encode_turns(tokenizer, ["你好", "在吗"])
     assert ids == [0, 13086, *code("你好"), 13087, *code("在吗"), 13086] and first == len(ids)
@@ -144,11 +115,11 @@ def test_turns_by_hand(loaded):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_class_is_what_the_configuration_says(cdial, tmp_path, named):
+def test_the_class_is_what_the_configuration_says(cdial_folder, tmp_path, named):
     """CDial-GPT (without the 2) is OpenAI's GPT; a checkpoint of 2020 may name its class and no type."""
-    config = OpenAIGPTConfig(**{**json.loads(fetch(CONFIG).read_text()), "n_layer": 1, "n_embd": 48, "n_head": 2})
+    config = OpenAIGPTConfig(**{**json.loads(fetch(CDIAL_CONFIG).read_text()), "n_layer": 1, "n_embd": 48, "n_head": 2})
     OpenAIGPTLMHeadModel(config).save_pretrained(tmp_path)
-    shutil.copy(cdial / "vocab.txt", tmp_path)
+    shutil.copy(cdial_folder / "vocab.txt", tmp_path)
     if not named:
         told = json.loads((tmp_path / "config.json").read_text())
         del told["model_type"]
@@ -160,17 +131,17 @@ def test_the_class_is_what_the_configuration_says(cdial, tmp_path, named):
     assert np.isfinite(sequence_scores(model, tokenizer, TEXTS, speakers=True).nll).all()
 
 
-def test_a_configuration_that_names_nothing(cdial, tmp_path):
-    shutil.copytree(cdial, tmp_path / "m")
-    (tmp_path / "m" / "config.json").write_bytes(fetch(CONFIG).read_bytes())
+def test_a_configuration_that_names_nothing(cdial_folder, tmp_path):
+    shutil.copytree(cdial_folder, tmp_path / "m")
+    (tmp_path / "m" / "config.json").write_bytes(fetch(CDIAL_CONFIG).read_bytes())
     with pytest.raises(ValueError, match="model_type"):
         load_model(tmp_path / "m")
 
 
-def test_a_list_of_words_of_another_model(cdial, tmp_path):
-    shutil.copytree(cdial, tmp_path / "m")
+def test_a_list_of_words_of_another_model(cdial_folder, tmp_path):
+    shutil.copytree(cdial_folder, tmp_path / "m")
     more = "\n".join(f"w{i}" for i in range(9))
-    (tmp_path / "m" / "vocab.txt").write_text((cdial / "vocab.txt").read_text(encoding="utf-8") + more)
+    (tmp_path / "m" / "vocab.txt").write_text((cdial_folder / "vocab.txt").read_text(encoding="utf-8") + more)
     with pytest.raises(ValueError, match="they are of different models"):
         load_model(tmp_path / "m")
 
@@ -189,10 +160,10 @@ def bart(v):
 
 
 @pytest.fixture(scope="session", params=[t5, bart])
-def seq2seq(request, cdial):
+def seq2seq(request, cdial_folder):
     """Small random encoder–decoder models over CDial-GPT's characters, with an end."""
     torch.manual_seed(0)
-    tokenizer = BertTokenizer.from_pretrained(cdial)
+    tokenizer = BertTokenizer.from_pretrained(cdial_folder)
     model = AutoModelForSeq2SeqLM.from_config(request.param(tokenizer.vocab_size)).eval()
     model.config.pad_token_id = 1
     return model, tokenizer

@@ -81,11 +81,13 @@ def test_which_notebooks_have_parameters():
     assert [p.relative_to(ROOT / "nbs").as_posix() for p in PARAMETERISED] == [
         "02_retrieval.ipynb",
         "02a_annotation.ipynb",
+        "02b_collection.ipynb",
         "03b_metrics.ipynb",
         "03c_false_alarms.ipynb",
         "05_debias.ipynb",
         "06_dst.ipynb",
         "07_crg.ipynb",
+        "07a_chinese_dialogue.ipynb",
         "papers/holisticbias.ipynb",
         "papers/holisticbias_answers.ipynb",
         "papers/redditbias.ipynb",

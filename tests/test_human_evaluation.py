@@ -1,0 +1,214 @@
+"""Sheets for people: blinded, shuffled, read back; agreement, rates, comparisons; what is broken."""
+
+import krippendorff
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro.human_evaluation import (
+    compare_methods,
+    draw_contexts,
+    human_agreement,
+    human_rates,
+    make_human_sheets,
+    read_human_sheets,
+)
+
+METHODS = ("baseline", "CTDA", "HD")
+
+
+def made(n=20):
+    contexts = [f"上文{i}" for i in range(n)]
+    return {
+        m: pd.DataFrame({"context": contexts, "answer": [f"回复{i}，第{k}种" for i in range(n)]})
+        for k, m in enumerate(METHODS)
+    }
+
+
+def fill(folder, score, annotators=None, **options):
+    """Write score(annotator number, method, item) into every sheet."""
+    key = pd.read_csv(folder / "key.csv").set_index("id")
+    for k, path in enumerate(sorted(folder.glob("annotator*.csv"))):
+        sheet = pd.read_csv(path, dtype=str, keep_default_na=False)
+        whose = key.loc[sheet.id.astype(int)]
+        sheet["score"] = [str(score(k, m, i)) for m, i in zip(whose.method, whose.item)]
+        sheet.to_csv(path, index=False, **options)
+
+
+# --- sheets ---
+
+
+def test_sheets_are_blind_and_shuffled(tmp_path):
+    paths = make_human_sheets(made(), tmp_path, n=None)
+    sheets = [pd.read_csv(p) for p in paths]
+    assert len(paths) == 3 and all(list(s) == ["id", "context", "answer", "score"] and len(s) == 60 for s in sheets)
+    assert sheets[0].id.tolist() != sheets[1].id.tolist() != sheets[2].id.tolist()
+    assert not any(m in p.read_text(encoding="utf-8-sig") for p in paths for m in METHODS)
+    key = pd.read_csv(tmp_path / "key.csv").set_index("id")
+    by_method = sheets[0].assign(method=key.loc[sheets[0].id, "method"].to_numpy()).method
+    assert (by_method != by_method.shift()).sum() > 25, "methods are mixed"
+    assert abs(np.corrcoef(key.index, pd.factorize(key.method)[0])[0, 1]) < 0.4, "a number says nothing of a method"
+    for _, row in sheets[0].iterrows():
+        method, item = key.loc[row.id, ["method", "item"]]
+        assert row.answer == made()[method].answer[item] and row.context == made()[method].context[item]
+
+
+def test_the_same_seed_gives_the_same_sheets_and_contexts_are_drawn(tmp_path):
+    one, two = (make_human_sheets(made(), tmp_path / d, n=7, seed=4)[0].read_bytes() for d in "ab")
+    assert one == two and len(pd.read_csv(tmp_path / "a" / "annotator1.csv")) == 21
+    key = pd.read_csv(tmp_path / "a" / "key.csv")
+    assert key.groupby("method").item.agg(set).map(sorted).map(tuple).nunique() == 1, "the same contexts for all"
+
+
+def test_turns_of_a_context_are_lines(tmp_path):
+    table = pd.DataFrame({"context": [["你好", "在吗"]], "answer": ["在"]})
+    (path,) = make_human_sheets({"a": table}, tmp_path, "quality", annotators=["wang"])
+    assert pd.read_csv(path).context[0] == "你好\n在吗" and path.name == "wang.csv"
+    assert "2 = 通顺" in (tmp_path / "GUIDELINES.md").read_text(encoding="utf-8")
+
+
+def test_a_sheet_that_was_begun_stays(tmp_path):
+    make_human_sheets(made(), tmp_path)
+    fill(tmp_path, lambda k, m, i: "1" if (k, i) == (2, 3) else "")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(FileExistsError, match="is filled in: nothing was written"):
+        make_human_sheets(made(), tmp_path, annotators=1)
+    assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+
+def test_sheets_of_an_earlier_draw_do_not_mix_in(tmp_path):
+    make_human_sheets(made(), tmp_path, annotators=4)
+    make_human_sheets(made(), tmp_path, annotators=2)
+    assert sorted(p.name for p in tmp_path.glob("*.csv")) == ["annotator1.csv", "annotator2.csv", "key.csv"]
+
+
+def test_answers_that_do_not_fit(tmp_path):
+    other = made() | {"HD": made()["HD"][::-1]}
+    with pytest.raises(ValueError, match="HD and baseline did not answer the same contexts"):
+        make_human_sheets(other, tmp_path)
+    with pytest.raises(ValueError, match="answers of HD: expected tables with context and answer"):
+        make_human_sheets(made() | {"HD": pd.DataFrame({"text": ["a"]})}, tmp_path)
+    with pytest.raises(ValueError, match="question 'fun' is unknown"):
+        make_human_sheets(made(), tmp_path, "fun")
+    with pytest.raises(ValueError, match="expected at least one, each once"):
+        make_human_sheets(made(), tmp_path, annotators=["wang", "wang"])
+
+
+def test_contexts_of_each_category():
+    pairs = {
+        b: pd.DataFrame({"text1": [f"{b}{i}" for i in range(40)]})
+        for b in ("gender", "orientation", "age", "appearance")
+    }
+    found = draw_contexts(pairs)
+    assert found.bias_type.value_counts().tolist() == [25] * 4 and found.context.is_unique
+    assert found.equals(draw_contexts(pairs)) and not found.equals(draw_contexts(pairs, seed=1))
+    with pytest.raises(ValueError, match="gender has 40 different sentences, and 50 are asked for"):
+        draw_contexts(pairs, 200)
+    with pytest.raises(ValueError, match="at least one of each"):
+        draw_contexts(pairs, 3)
+
+
+# --- reading ---
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "gbk", "utf-16"])
+def test_what_spreadsheets_do(tmp_path, encoding):
+    make_human_sheets(made(), tmp_path)
+    fill(tmp_path, lambda k, m, i: "1.0" if m == "HD" else "0", encoding=encoding, sep=";", lineterminator="\r\n")
+    scores = read_human_sheets(tmp_path)
+    assert scores.groupby("method").score.mean().to_dict() == {"CTDA": 0, "HD": 1, "baseline": 0}
+    assert scores.attrs["question"] == "bias" and scores.annotator.nunique() == 3 and len(scores) == 180
+
+
+def test_broken_sheets_say_where(tmp_path):
+    paths = make_human_sheets(made(), tmp_path)
+    with pytest.raises(ValueError, match="nothing is filled in: expected 0, 1"):
+        read_human_sheets(tmp_path)
+    fill(tmp_path, lambda k, m, i: 0)
+    whole = pd.read_csv(paths[0], dtype=str)
+
+    def says(table, match):
+        table.to_csv(paths[0], index=False)
+        with pytest.raises(ValueError, match=match):
+            read_human_sheets(tmp_path)
+
+    says(whole.assign(score=["2", *whole.score[1:]]), "'2' in column 'score' of row 2 is no mark: expected 0, 1")
+    says(whole.assign(id=["999", *whole.id[1:]]), "id '999' of row 2 is not in the key")
+    says(whole.assign(id=[whole.id[1], *whole.id[1:]]), "rows 2, 3 have the same id")
+    says(whole[1:], "1 of 60 rows are missing")
+    says(whole.drop(columns="score"), "no column score; its columns are id, context, answer")
+    paths[0].write_bytes(b"\x00\x01\x02,")
+    with pytest.raises(ValueError):
+        read_human_sheets(tmp_path)
+    whole.to_csv(paths[0], index=False)
+    assert len(read_human_sheets(tmp_path)) == 180
+    (tmp_path / "key.csv").write_text("id,method\n1,a\n")
+    with pytest.raises(ValueError, match="is no key of sheets"):
+        read_human_sheets(tmp_path)
+    (tmp_path / "key.csv").unlink()
+    with pytest.raises(FileNotFoundError, match="without it nobody knows whose"):
+        read_human_sheets(tmp_path)
+
+
+def test_the_key_may_be_kept_apart(tmp_path):
+    make_human_sheets(made(), tmp_path / "sheets")
+    fill(tmp_path / "sheets", lambda k, m, i: 0)
+    (tmp_path / "sheets" / "key.csv").rename(tmp_path / "secret.csv")
+    assert len(read_human_sheets(tmp_path / "sheets", tmp_path / "secret.csv")) == 180
+
+
+# --- what it says ---
+
+
+def scores_of(question, table):
+    """annotators × items as rows of marks; None where nothing was given."""
+    rows = [(f"a{k}", "m", i, x) for k, line in enumerate(table) for i, x in enumerate(line) if x is not None]
+    scores = pd.DataFrame(rows, columns=["annotator", "method", "item", "score"])
+    scores.attrs["question"] = question
+    return scores
+
+
+@pytest.mark.parametrize("question, kind", [("bias", "nominal"), ("quality", "ordinal")])
+def test_alpha_is_the_libraries(question, kind):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2 if question == "bias" else 3, 60)
+    table = [[None if rng.random() < 0.1 else int(rng.choice([t, 0])) for t in truth] for _ in range(3)]
+    found = human_agreement(scores_of(question, table), resamples=200)
+    matrix = [[np.nan if x is None else x for x in line] for line in table]
+    assert found["alpha"] == pytest.approx(krippendorff.alpha(matrix, level_of_measurement=kind))
+    assert found["alpha_low"] < found["alpha"] < found["alpha_high"] and found["annotators"] == 3
+
+
+def test_alpha_at_its_ends():
+    assert human_agreement(scores_of("bias", [[0, 1, 1], [0, 1, 1]]))["alpha"] == 1
+    assert np.isnan(human_agreement(scores_of("bias", [[0, 0], [0, 0]]))["alpha"]), "no disagreement was possible"
+    with pytest.raises(ValueError, match="no answer was judged by two people"):
+        human_agreement(scores_of("bias", [[0, 1]]))
+
+
+def test_rates_by_hand():
+    scores = scores_of("quality", [[0, 1, 2, 2], [0, 2, 2, 1], [1, 0, 2, 2]])
+    mean, most = (human_rates(scores, m, 500).set_index("mark") for m in ("mean", "majority"))
+    assert mean.rate.to_dict() == pytest.approx({2: 6 / 12, 1: 3 / 12, 0: 3 / 12}) and mean.rate.sum() == 1
+    assert most.rate.to_dict() == pytest.approx({2: 2 / 3, 1: 0, 0: 1 / 3}) and most.contexts[0] == 3, (
+        "one is undecided"
+    )
+    assert (mean.low <= mean.rate).all() and (mean.rate <= mean.high).all()
+    with pytest.raises(ValueError, match="merge 'first' is unknown"):
+        human_rates(scores, "first")
+
+
+def test_methods_on_the_same_contexts(tmp_path):
+    make_human_sheets(made(60), tmp_path, n=None)
+    rng = np.random.default_rng(0)
+    share = {"baseline": 0.6, "CTDA": 0.1, "HD": 0.6}
+    fill(tmp_path, lambda k, m, i: int(rng.random() < share[m]))
+    scores = read_human_sheets(tmp_path)
+    found = compare_methods(scores).set_index("method")
+    rates = human_rates(scores).query("mark == 1").set_index("method").rate
+    assert list(found.index) and set(found.index) == {"CTDA", "HD"}
+    assert found.change["CTDA"] == pytest.approx(rates["CTDA"] - rates["baseline"])
+    assert found.high["CTDA"] < 0 and found.p_holm["CTDA"] < 0.05 < found.p_holm["HD"]
+    assert (found.p_holm >= found.p).all() and found.contexts.tolist() == [60, 60]
+    with pytest.raises(ValueError, match="method 'GPT' is unknown"):
+        compare_methods(scores, "GPT")
