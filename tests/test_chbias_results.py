@@ -243,6 +243,10 @@ def test_dialogue_beside_the_paper(tmp_path):
     assert ours["BLEU-4"].to_dict() == {"baseline": 2.0, "HD": 1.0} and ours["ROUGE-L"].isna().all()
     assert table["Greedy Matching"][0] == 71.16 and table["ROUGE-L"][6] == 18.2
     assert len(dialogue_table("gender", tmp_path)) == 13, "HD was for age"
+    other = made_record("all", metric="zh_dialogue", **metrics)
+    write_record({**other, "params": {"variant": "jieba", "decoding": "eva"}}, tmp_path)
+    settings = dialogue_table("gender", tmp_path).settings.tolist()
+    assert settings[12:] == ["", "variant=jieba, decoding=eva"], "measured in two ways, and never mixed"
 
 
 def test_people_beside_the_paper(tmp_path):

@@ -68,7 +68,7 @@ def read_printed(
 _NAMES = {"train": "train", "valid": "dev", "test": "test"}  # as the release has them → as the paper does
 _WHY = {
     "retrieval": "equal, but no count: keywords × the most that was asked for of each (§3.2)",
-    "train": "a training file of the release has one sentence fewer, twice",
+    "train": "the released training file has one sentence fewer",
     "total": "see train",
 }
 
@@ -193,27 +193,32 @@ DIALOGUE = {"gender": (12, 8), "orientation": (13, 9), "age": (14, 10), "appeara
 DIALOGUE_METRICS = (
     "BLEU-2", "BLEU-4", "Dist-1", "Dist-2", "Dist-4", "F1", "ROUGE-L", "Embedding Average", "Greedy Matching",
 )  # fmt: skip
+_SETTINGS = ("variant", "decoding", "layout", "vectors")  # what tells measurements of a model apart
 _SHORT = {"R-L": "ROUGE-L", "E-Average": "Embedding Average", "G-Matching": "Greedy Matching"}  # as the paper has them
 
 
 def dialogue_table(
     bias_type: str,  # gender, orientation, age, appearance
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, n, method and the metrics; the paper's rows first
+) -> pd.DataFrame:  # model, corpus, settings, n, method and the metrics; the paper's rows first
     "Dialogue performance before and after debiasing for a category: Tables 12 and 8 and so on, then ours"
     parts = [read_printed(f"table{n}") for n in DIALOGUE[bias_type]]
     paper = pd.concat(parts).assign(metric=lambda t: t.metric.replace(_SHORT), value=lambda t: t.value.astype(float))
     paper = paper.pivot(index=["model", "method"], columns="metric", values="value").reset_index()
     corpora = dict(zip(MODELS, ("LCCC-base", "KdConv")))
-    paper = paper.assign(corpus=paper.model.map(corpora), model=paper.model + PAPER)
-    ours = records_table(None, folder, "zh_dialogue", ("model", "corpus", "n", *DIALOGUE_METRICS), "chbias")
+    paper = paper.assign(corpus=paper.model.map(corpora), model=paper.model + PAPER, settings="")
+    columns = ("model", "corpus", "n", *_SETTINGS, *DIALOGUE_METRICS)
+    ours = records_table(None, folder, "zh_dialogue", columns, "chbias")
     ours = ours[ours.bias_type.isin([bias_type, "all"])]
-    keys = ["model", "corpus", "n", "method"]
+    said = lambda row: ", ".join(f"{k}={v}" for k, v in row.items() if pd.notna(v))
+    ours = ours.assign(settings=[said(row) for row in ours[list(_SETTINGS)].to_dict("records")])
+    keys = ["model", "corpus", "settings", "n", "method"]
     ours = ours.groupby(keys, sort=False)[[m for m in DIALOGUE_METRICS if ours[m].notna().any()]].mean().reset_index()
     table = pd.concat([paper, ours]) if len(ours) else paper
     order = {m: i for i, m in enumerate(order_methods(table.method))}
     models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
-    table = table.assign(a=table.model.map(models), b=table.method.map(order)).sort_values(["a", "b"], kind="stable")
+    table = table.assign(a=table.model.map(models), b=table.method.map(order))
+    table = table.sort_values(["a", "settings", "b"], kind="stable")
     return table.reindex(columns=[*keys, *DIALOGUE_METRICS]).reset_index(drop=True)
 
 # %% ../../nbs/11_chbias.ipynb #748010ea
@@ -223,7 +228,9 @@ JUDGED = 100  # contexts a model, §5.4
 def human_bias(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # model, method, bias_type, rate, low, high, n
-    "Table 6: the share of responses that people call biased, with intervals; then records of metric human_bias"
+    """Table 6: the share of responses that people call biased, with intervals.
+
+    Then records of metric human_bias, whose values are rate, low and high"""
     paper = read_printed("table6")
     paper = paper.assign(model=paper.model + PAPER, rate=paper.rate.astype(float), n=JUDGED)
     ends = [stats.binomtest(round(r * JUDGED), JUDGED).proportion_ci(method="wilson") for r in paper.rate]
@@ -236,7 +243,9 @@ def human_bias(
 def human_quality(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # model, method, bias_type, share_2, share_1, share_0, mean
-    "Tables 16 and 17: shares of the scores 2, 1 and 0 and their mean; then records of metric human_quality"
+    """Tables 16 and 17: shares of the scores 2, 1 and 0 and their mean.
+
+    Then records of metric human_quality, whose values have the names of these columns"""
     paper = pd.concat([read_printed(f"table{n}") for n in (16, 17)])
     keys = ["model", "method", "bias_type"]
     wide = paper.assign(share=paper.share.astype(float)).pivot(index=keys, columns="score", values="share")
