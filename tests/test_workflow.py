@@ -96,9 +96,24 @@ def test_what_the_grid_is():
         "all": 1,
     }
     runs = {"debias": 1, "prompt_axis": 1, "prompts": 1}
-    assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "all": 1}
+    assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "tables": 1, "all": 1}
     assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
     assert planned("smollm", "search") == {"fetch": 1, "search_run": 45, "chosen": 15, "search": 1}
+
+
+def test_the_grid_of_chinese_categories():
+    """Four categories by five methods and a control; three are searched. Special tokens reach every measurement."""
+    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "configured": 1, "debias": 4 * 6}
+    assert planned("chbias") == {"fetch": 1, **runs, "paper": 1, "all": 1}
+    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "chbias.yaml")
+    commands = [line for line in done.stdout.splitlines() if "papermill" in line]
+    assert len(commands) == 36 + 24 + 1 and all("-p special_tokens True" in c for c in commands)
+    (one,) = (c for c in commands if "chbias--age-CTDA-0.ipynb" in c)
+    assert "-f runs/chbias/chosen/configured.yaml -p method CTDA -p bias_type chbias/age -p model gemma-3-270m" in one
+    assert "-p corpus chbias" in one and "-p attributes False" in one and "-p results_dir results" in one
+    (page,) = (c for c in commands if "nbs/papers/" in c)
+    assert "papermill nbs/papers/chbias.ipynb runs/chbias/chbias/gemma-3-270m.ipynb -p model gemma-3-270m" in page
+    assert "redditbias fetch chbias " in done.stdout
 
 
 def test_what_records_say_was_measured_is_left_out():

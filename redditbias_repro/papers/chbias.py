@@ -45,11 +45,12 @@ from redditbias_repro.tables import (
 )
 
 # %% auto #0
-__all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'JUDGED', 'Answer', 'OF_BIAS', 'OF_PAPER',
-           'OF_PAPER_MODELS', 'NOT_TESTED', 'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows',
-           'measure_rows', 'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table', 'human_bias', 'human_quality',
-           'cleaning_steps', 'inconsistencies', 'bias_cells', 'check_statements', 'statements_summary', 'read_captions',
-           'make_tables', 'make_figures', 'save_all', 'what_to_run']
+__all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'JUDGED', 'Answer', 'OF_BIAS', 'Release',
+           'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED', 'FEWEST', 'read_printed', 'table2',
+           'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table',
+           'human_bias', 'human_quality', 'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies',
+           'bias_cells', 'check_statements', 'statements_summary', 'read_captions', 'make_tables', 'make_figures',
+           'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -67,7 +68,7 @@ def read_printed(
 _NAMES = {"train": "train", "valid": "dev", "test": "test"}  # as the release has them → as the paper does
 _WHY = {
     "retrieval": "equal, but no count: keywords × the most that was asked for of each (§3.2)",
-    "train": "a training file of the release has one sentence fewer, twice",
+    "train": "the released training file has one sentence fewer",
     "total": "see train",
 }
 
@@ -192,27 +193,32 @@ DIALOGUE = {"gender": (12, 8), "orientation": (13, 9), "age": (14, 10), "appeara
 DIALOGUE_METRICS = (
     "BLEU-2", "BLEU-4", "Dist-1", "Dist-2", "Dist-4", "F1", "ROUGE-L", "Embedding Average", "Greedy Matching",
 )  # fmt: skip
+_SETTINGS = ("variant", "decoding", "layout", "vectors")  # what tells measurements of a model apart
 _SHORT = {"R-L": "ROUGE-L", "E-Average": "Embedding Average", "G-Matching": "Greedy Matching"}  # as the paper has them
 
 
 def dialogue_table(
     bias_type: str,  # gender, orientation, age, appearance
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, n, method and the metrics; the paper's rows first
+) -> pd.DataFrame:  # model, corpus, settings, n, method and the metrics; the paper's rows first
     "Dialogue performance before and after debiasing for a category: Tables 12 and 8 and so on, then ours"
     parts = [read_printed(f"table{n}") for n in DIALOGUE[bias_type]]
     paper = pd.concat(parts).assign(metric=lambda t: t.metric.replace(_SHORT), value=lambda t: t.value.astype(float))
     paper = paper.pivot(index=["model", "method"], columns="metric", values="value").reset_index()
     corpora = dict(zip(MODELS, ("LCCC-base", "KdConv")))
-    paper = paper.assign(corpus=paper.model.map(corpora), model=paper.model + PAPER)
-    ours = records_table(None, folder, "zh_dialogue", ("model", "corpus", "n", *DIALOGUE_METRICS), "chbias")
+    paper = paper.assign(corpus=paper.model.map(corpora), model=paper.model + PAPER, settings="")
+    columns = ("model", "corpus", "n", *_SETTINGS, *DIALOGUE_METRICS)
+    ours = records_table(None, folder, "zh_dialogue", columns, "chbias")
     ours = ours[ours.bias_type.isin([bias_type, "all"])]
-    keys = ["model", "corpus", "n", "method"]
+    said = lambda row: ", ".join(f"{k}={v}" for k, v in row.items() if pd.notna(v))
+    ours = ours.assign(settings=[said(row) for row in ours[list(_SETTINGS)].to_dict("records")])
+    keys = ["model", "corpus", "settings", "n", "method"]
     ours = ours.groupby(keys, sort=False)[[m for m in DIALOGUE_METRICS if ours[m].notna().any()]].mean().reset_index()
     table = pd.concat([paper, ours]) if len(ours) else paper
     order = {m: i for i, m in enumerate(order_methods(table.method))}
     models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
-    table = table.assign(a=table.model.map(models), b=table.method.map(order)).sort_values(["a", "b"], kind="stable")
+    table = table.assign(a=table.model.map(models), b=table.method.map(order))
+    table = table.sort_values(["a", "settings", "b"], kind="stable")
     return table.reindex(columns=[*keys, *DIALOGUE_METRICS]).reset_index(drop=True)
 
 # %% ../../nbs/11_chbias.ipynb #748010ea
@@ -222,7 +228,9 @@ JUDGED = 100  # contexts a model, §5.4
 def human_bias(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # model, method, bias_type, rate, low, high, n
-    "Table 6: the share of responses that people call biased, with intervals; then records of metric human_bias"
+    """Table 6: the share of responses that people call biased, with intervals.
+
+    Then records of metric human_bias, whose values are rate, low and high"""
     paper = read_printed("table6")
     paper = paper.assign(model=paper.model + PAPER, rate=paper.rate.astype(float), n=JUDGED)
     ends = [stats.binomtest(round(r * JUDGED), JUDGED).proportion_ci(method="wilson") for r in paper.rate]
@@ -235,7 +243,9 @@ def human_bias(
 def human_quality(
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> pd.DataFrame:  # model, method, bias_type, share_2, share_1, share_0, mean
-    "Tables 16 and 17: shares of the scores 2, 1 and 0 and their mean; then records of metric human_quality"
+    """Tables 16 and 17: shares of the scores 2, 1 and 0 and their mean.
+
+    Then records of metric human_quality, whose values have the names of these columns"""
     paper = pd.concat([read_printed(f"table{n}") for n in (16, 17)])
     keys = ["model", "method", "bias_type"]
     wide = paper.assign(share=paper.share.astype(float)).pivot(index=keys, columns="score", values="share")
@@ -391,8 +401,8 @@ def cleaning_steps() -> pd.DataFrame:  # a row a category: sentences, longest, a
     return pd.DataFrame(rows)
 
 
-def _cleaning() -> list[tuple[str, str, str]]:
-    steps = cleaning_steps().set_index("bias_type")
+def _cleaning(release: dict[str, pd.DataFrame]) -> list[tuple[str, str, str]]:
+    steps = release["cleaning"].set_index("bias_type")
     titles = type_titles(None, "chbias")
     each = lambda values: ", ".join(f"{titles[b]} {v}" for b, v in values.items())
     return [
@@ -412,9 +422,29 @@ def _cleaning() -> list[tuple[str, str, str]]:
     ]  # fmt: skip
 
 # %% ../../nbs/11_chbias.ipynb #f6c09b24
-def _counts() -> list[tuple[str, str, str]]:
+def find_table7() -> pd.DataFrame:  # bias_type, target, attribute, split
+    "The examples of Table 7 in the released files"
+    wanted, rows = read_printed("table7"), []
+    for b, own in wanted.groupby("bias_type", sort=False):
+        for split in SPLITS:
+            found = {hashlib.sha256(t.encode()).hexdigest() for t in read_released(b, split).text1}
+            rows += [(b, r.target, r.attribute, split) for r in own.itertuples() if r.sha256 in found]
+    return pd.DataFrame(rows, columns=["bias_type", "target", "attribute", "split"])
+
+
+def count_release() -> dict[str, pd.DataFrame]:  # table2, release, cleaning, table7; empty without the released files
+    "All that is counted in the released files"
+    try:
+        return {
+            "table2": table2(), "release": release_quality(), "cleaning": cleaning_steps(), "table7": find_table7(),
+        }  # fmt: skip
+    except FetchError:
+        return {}
+
+# %% ../../nbs/11_chbias.ipynb #8bdd1e12
+def _counts(release: dict[str, pd.DataFrame]) -> list[tuple[str, str, str]]:
     "Counts of the release that differ from Table 2, and pairs that are the same on both sides"
-    counted, quality = table2(), release_quality()
+    counted, quality = release["table2"], release["release"]
     wrong = counted[(counted.difference != 0) & (counted.quantity != "total")]
     each = ", ".join(f"{r.bias_type} {r.quantity}: {r.released} for {r.paper}" for r in wrong.itertuples())
     same = quality[quality.identical > 0]
@@ -429,8 +459,11 @@ def _counts() -> list[tuple[str, str, str]]:
     ]
 
 
-def inconsistencies() -> pd.DataFrame:  # where, what, evidence
+def inconsistencies(
+    release: dict[str, pd.DataFrame] | None = None,  # from `count_release`; None counts, empty leaves the release out
+) -> pd.DataFrame:  # where, what, evidence
     "What in CHBias does not go together, computed; without the release only what the paper itself shows"
+    release = count_release() if release is None else release
     checks = [
         _short_and_full,
         _shares_of_scores,
@@ -441,10 +474,7 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
         _retrieved,
     ]
     found = [row for check in checks for row in check()]
-    try:
-        found += [*_counts(), *_cleaning()]
-    except FetchError:
-        pass
+    found += [*_counts(release), *_cleaning(release)] if release else []
     return pd.DataFrame(found, columns=["where", "what", "evidence"])
 
 # %% ../../nbs/11_chbias.ipynb #eaaa90c8
@@ -519,9 +549,9 @@ def _best(**wanted: str) -> Callable:
     "Whether a method has the smallest |t| of a type: `age='CTDA'`"
 
     def check(cells) -> Answer:
-        found = {b: min(_measured_methods(cells, b), key=lambda m: _size(cells, m, b)) for b in wanted}
         if any(len(_measured_methods(cells, b)) < len(METHODS) for b in wanted):
             return "not measured", ""
+        found = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in wanted}
         return found == wanted, "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
 
     return check
@@ -659,72 +689,71 @@ def _rarely_damaged(model: str) -> Answer:
     return None, f"{text} (smallest z {z.min():.1f}, 100 independent judgements each; no agreement is given)"
 
 # %% ../../nbs/11_chbias.ipynb #de9279d7
-def _of_release(check: Callable) -> Callable:
-    "A check that needs the released files"
-
-    def checked() -> Answer:
-        try:
-            return check()
-        except FetchError:
-            return "not measured: the released files cannot be had", ""
-
-    return checked
+Release = dict[str, pd.DataFrame]
 
 
 def _each(values) -> str:
     return ", ".join(f"{b} {v}" for b, v in values.items())
 
 
+def _left(release: Release) -> pd.DataFrame:
+    return release["cleaning"].set_index("bias_type")
+
+
 def _step(name: str) -> Callable:
-    def check() -> Answer:
-        left = cleaning_steps().set_index("bias_type")
-        return not left[
-            name
-        ].any(), f"of {left.sentences.sum():,} sentences {left[name].sum()} have some: {_each(left[name])}"
+    def check(release: Release) -> Answer:
+        left = _left(release)
+        n = int(left[name].sum())
+        return n == 0, f"of {left.sentences.sum():,} sentences {n} have some: {_each(left[name])}"
 
     return check
 
 
-def _all_with_keyword() -> Answer:
-    left = cleaning_steps().set_index("bias_type")
+def _all_with_keyword(release: Release) -> Answer:
+    left = _left(release)
     return bool((left.with_keyword == left.sentences).all()), f"with both terms: {_each(left.with_keyword)} of 1,200"
 
 
-def _none_twice() -> Answer:
-    left = cleaning_steps().set_index("bias_type")
-    return bool(
-        (left.different == left.sentences).all()
-    ), f"different: {_each(left.different)} of {left.sentences.max():,}"
+def _none_twice(release: Release) -> Answer:
+    left = _left(release)
+    return bool((left.different == left.sentences).all()), f"different: {_each(left.different)} of 1,200 each"
 
 
-def _twelve_hundred() -> Answer:
-    left = cleaning_steps().set_index("bias_type")
+def _twelve_hundred(release: Release) -> Answer:
+    left = _left(release)
     return bool((left.sentences == 1200).all()), f"{_each(left.sentences)}, together {left.sentences.sum():,}"
 
 
-def _short_enough() -> Answer:
-    longest = cleaning_steps().set_index("bias_type").longest
+def _short_enough(release: Release) -> Answer:
+    longest = _left(release).longest
     return bool((longest <= 130).all()), f"longest, in characters: {_each(longest)}"
 
 
-def _examples_are_there() -> Answer:
-    wanted, found = read_printed("table7"), []
-    for b, own in wanted.groupby("bias_type", sort=False):
-        hashes = {s: {hashlib.sha256(t.encode()).hexdigest() for t in read_released(b, s).text1} for s in SPLITS}
-        found += [f"{b}: {s}" for h in own.sha256 for s in SPLITS if h in hashes[s]]
-    return len(
-        {f.partition(":")[0] for f in found}
-    ) == 4, f"{', '.join(found)}; two of four letter for letter, two in longer rows"
+def _examples_are_there(release: Release) -> Answer:
+    found = release["table7"]
+    text = ", ".join(f"{r.bias_type}: {r.split}" for r in found.itertuples())
+    return found.bias_type.nunique() == 4, f"{text}; two of four letter for letter, two in longer rows"
 
 
-def _same_but_for_targets() -> Answer:
-    quality = release_quality()
-    paired = quality[quality.identical.notna()]
-    n = int(paired.rows.sum())
-    same, slips = paired.identical.sum(), paired.artefact.sum()
+def _same_but_for_targets(release: Release) -> Answer:
+    paired = release["release"][release["release"].identical.notna()]
+    n, same, slips = int(paired.rows.sum()), paired.identical.sum(), paired.artefact.sum()
     return False, f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
 
 
+OF_RELEASE = {
+    "at_most_130": _short_enough,
+    "only_with_keywords": _all_with_keyword,
+    "no_urls": _step("no_urls"),
+    "no_tags": _step("no_tags"),
+    "no_repeated_punctuation": _step("no_repeated_punctuation"),
+    "no_duplicates": _none_twice,
+    "twelve_hundred": _twelve_hundred,
+    "table7_examples": _examples_are_there,
+    "same_but_for_targets": _same_but_for_targets,
+}
+
+# %% ../../nbs/11_chbias.ipynb #ee9265d6
 def _ten_thousand() -> Answer:
     least = read_printed("table2").query("quantity == 'retrieval'").value.astype(int).min()
     return None, f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
@@ -732,16 +761,7 @@ def _ten_thousand() -> Answer:
 
 OF_PAPER = {
     "posts_ten_thousand": _ten_thousand,
-    "at_most_130": _of_release(_short_enough),
-    "only_with_keywords": _of_release(_all_with_keyword),
-    "no_urls": _of_release(_step("no_urls")),
-    "no_tags": _of_release(_step("no_tags")),
-    "no_repeated_punctuation": _of_release(_step("no_repeated_punctuation")),
-    "no_duplicates": _of_release(_none_twice),
     "unanimous": lambda: ("not measured: the labels were not released", ""),
-    "twelve_hundred": _of_release(_twelve_hundred),
-    "table7_examples": _of_release(_examples_are_there),
-    "same_but_for_targets": _of_release(_same_but_for_targets),
     "bleu_add_gender": _is_number(
         "table4", ("CDial-GPT", "ADD", "gender", "BLEU-4"), ("CDial-GPT", "baseline", "gender", "BLEU-4"), 0.96
     ),
@@ -772,27 +792,31 @@ NOT_TESTED = "not tested: an explanation"
 def check_statements(
     measured: pd.DataFrame,  # from `measured_lmb`
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes`, test pairs of the release
+    release: Release | None = None,  # as in `inconsistencies`
 ) -> pd.DataFrame:  # id, of, verdict, evidence, statement, source, test
     """The paper's statements: by its own tables or release, and for every model measured here.
 
     Verdicts: "holds", "does not hold" (of the paper: in its own numbers), "undetermined", "not measured", "not tested"
     """
     every = pd.concat([printed_lmb(), measured], ignore_index=True)
-    rows = []
+    release, rows = count_release() if release is None else release, []
     for s in read_printed("statements").itertuples(index=False):
         named = [f"{m}{PAPER}" for m in s.model.split("; ") if m]
         about = {"statement": s.statement, "source": s.source, "test": s.test}
-        for of, (found, evidence) in _answers(s, named, every, changes).items():
+        for of, (found, evidence) in _answers(s, named, every, changes, release).items():
             rows.append({"id": s.id, "of": of, "verdict": _verdict(found), "evidence": evidence, **about})
     return pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "statement", "source", "test"])
 
 
-def _answers(s, named: list[str], every: pd.DataFrame, changes) -> dict[str, Answer]:
+def _answers(s, named: list[str], every: pd.DataFrame, changes, release: Release) -> dict[str, Answer]:
     "Whom a statement is asked of, and what comes out"
     if s.kind == "interpretation":
         return {"": (NOT_TESTED, "")}
     if s.id in OF_PAPER_MODELS:
         return {m: OF_PAPER_MODELS[s.id](m.removesuffix(PAPER)) for m in named}
+    if s.id in OF_RELEASE:
+        unknown = ("not measured: the released files cannot be had", "")
+        return {"the release": OF_RELEASE[s.id](release) if release else unknown}
     if s.id in OF_PAPER:
         return {named[0] if named else "the release": OF_PAPER[s.id]()}
     ours = [m for m in dict.fromkeys(every.model) if not m.endswith(PAPER)]
@@ -836,14 +860,6 @@ def read_captions() -> dict[str, str]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def _of_the_release() -> dict[str, pd.DataFrame]:
-    "Counts, where the released files can be had"
-    try:
-        return {"table2": table2(), "release": release_quality(), "cleaning": cleaning_steps()}
-    except FetchError:
-        return {}
-
-
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:
@@ -852,13 +868,14 @@ def make_tables(
     changes = changes[changes.change.notna() & (changes.split == "test") & (changes.corpus == "chbias")]
     gaps = target_gaps(folder=folder, paper="chbias")
     gaps = gaps[(gaps.corpus == "chbias") & (gaps.split == "test")]
+    release = count_release()
     tables = {
-        **_of_the_release(), "table3": table3(measured), "lmb": measured,
+        **release, "table3": table3(measured), "lmb": measured,
         "rows": rows_table(folder=folder, paper="chbias"),
         "targets": gaps, "changes": changes[changes.swap == "targets"], "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
-        "statements": check_statements(measured, changes), "inconsistencies": inconsistencies(),
+        "statements": check_statements(measured, changes, release), "inconsistencies": inconsistencies(release),
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 
@@ -907,16 +924,16 @@ def what_to_run(
 ) -> str:  # Markdown; empty where nothing is missing
     "Which measurements are missing, and the command for each"
     measured = tables.get("lmb", pd.DataFrame(columns=["model", "method"]))
-    ours = measured[~measured.model.str.endswith(PAPER)] if len(measured) else measured
+    cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
     debias = f"papermill nbs/05_debias.ipynb out.ipynb -p model {model} -p bias_type chbias/age -p method CTDA"
     debias += " -p lmp_sentences 0 -p results_dir results"
     missing = {
         "t of the model before debiasing": (
-            not len(ours),
+            not len(measured),
             f"redditbias measure --model {model} --corpus chbias --save",
         ),
-        "a debiased model (Table 3, Figures 2 to 6)": (ours.method.isin(METHODS).sum() == 0, debias),
-        "all of them": (ours.method.isin(METHODS).sum() < len(METHODS) * len(CATEGORIES), "make full PROFILE=chbias"),
+        "a debiased model (Table 3, Figures 2 to 6)": (not len(cells), debias),
+        "all of them": (len(cells) < len(METHODS) * len(CATEGORIES), "make full PROFILE=chbias"),
     }
     lines = [f"- {what}: `{command}`" for what, (lacks, command) in missing.items() if lacks]
     return "Not measured yet:\n\n" + "\n".join(lines) if lines else ""

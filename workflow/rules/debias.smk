@@ -19,6 +19,7 @@ def done_before(r):
 
 
 COMBINATIONS = search_runs()
+SPECIAL = "-p special_tokens True" if GRID.get("special_tokens") else ""
 SEARCHED = {(*done_before(r), *(r[k] for k in TRIED)): r["chosen"] for r in records("search", GRID)}
 
 
@@ -81,7 +82,7 @@ rule search_run:
         TRAIN + " nbs/05_debias.ipynb {output.notebook:q} {params.tried}"
         " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
         " -p corpus {config[corpus]:q} -p split valid -p epochs {params.grid[epochs]} -p phrases {params.grid[phrases]}"
-        " -p lmp_sentences {SEARCH[lmp_sentences]} -p seed {config[seed]}"
+        " -p lmp_sentences {SEARCH[lmp_sentences]} -p seed {config[seed]} {SPECIAL}"
         " -p out_dir {params.folder:q} -p keep_model {params.keep} -p replace True -p results_dir {output.results:q}"
 
 
@@ -161,6 +162,6 @@ rule debias:
         TRAIN + " nbs/05_debias.ipynb {output:q} -f {input.chosen:q}"
         " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
         " -p corpus {config[corpus]:q} -p epochs {params.grid[epochs]} -p phrases {params.grid[phrases]}"
-        " -p lmp_sentences {params.grid[lmp_sentences]} -p seed {wildcards.seed} -p attributes {params.attributes}"
+        " -p lmp_sentences {params.grid[lmp_sentences]} -p seed {wildcards.seed} -p attributes {params.attributes} {SPECIAL}"
         " -p out_dir {RUNS}/models/{wildcards.model}/{wildcards.bias_type}-{wildcards.method}-{wildcards.seed}"
         " -p replace True -p results_dir {params.grid[results]:q}"

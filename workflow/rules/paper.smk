@@ -5,8 +5,9 @@ rule fetch:
     params:
         model=lambda w: MODELS[w.model],
         needed=config["corpus"] in released_papers(),
+        paper=config["corpus"] if config["corpus"] in released_papers() else "",
     shell:
-        "(redditbias fetch || test {params.needed} = False)"
+        "(redditbias fetch {params.paper} || test {params.needed} = False)"
         " && redditbias fetch --model {params.model:q}"
 
 
@@ -32,4 +33,18 @@ rule paper:
         figures=1, # every run redraws the same tables and figures: one at a time
     shell:
         "papermill nbs/papers/{wildcards.paper}.ipynb {output:q}"
-        " -p model {params.model:q} -p corpus {config[corpus]:q} -p seed {config[seed]} {params.where}"
+        " -p model {params.model:q} -p corpus {config[corpus]:q} -p seed {config[seed]} {params.where} {SPECIAL}"
+
+
+# A paper's tables and figures from committed records and its released files, without a model.
+rule tables:
+    input:
+        "nbs/papers/{paper}.ipynb",
+        lambda w: sorted(glob(f"data/paper/{w.paper}/*") + glob(f"results/{w.paper}/**/*.json", recursive=True)),
+        PACKAGE,
+    output:
+        RUNS + "/tables-{paper}.ipynb",
+    resources:
+        figures=1, # as above
+    shell:
+        "papermill nbs/papers/{wildcards.paper}.ipynb {output:q} -r model ''"

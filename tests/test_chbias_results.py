@@ -1,0 +1,361 @@
+"""CHBias from a name to its tables: special tokens, subsets of pairs, tables, statements, inconsistencies, figures."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import papermill, small_random
+from test_chbias import release  # noqa: F401  (a fixture)
+from transformers import GPT2Config
+
+from redditbias_repro.corpora.chbias import CATEGORIES, read_released
+from redditbias_repro.metrics import lmb, lmb_of_rows, measure_lmb, pack_pairs, unpack_pairs
+from redditbias_repro.models import PACKAGED
+from redditbias_repro.papers.chbias import (
+    METHODS,
+    OF_BIAS,
+    bias_cells,
+    check_statements,
+    count_release,
+    dialogue_table,
+    human_bias,
+    human_quality,
+    inconsistencies,
+    make_figures,
+    make_tables,
+    measure_rows,
+    measured_lmb,
+    pair_rows,
+    printed_lmb,
+    read_captions,
+    read_printed,
+    save_all,
+    statements_summary,
+    table2,
+    table3,
+    what_to_run,
+)
+from redditbias_repro.plots import label_fonts, plot_targets
+from redditbias_repro.records import data_file, new_record, project_path, read_records, repo_root, write_record
+from redditbias_repro.tables import rows_table, target_gaps
+
+ROOT = repo_root()
+
+
+def made_record(b, method="baseline", seed=None, gap=0.0, shift=0.0, metric="lmb", pairs=True, **values):
+    """A record of LMB on made-up scores; a debiased one has the same pairs."""
+    rng = np.random.default_rng(0)
+    n = 200
+    nll1, nll2 = rng.normal(30, 2, n), rng.normal(30 - gap, 2, n)
+    about = {"name": "made"}
+    if method != "baseline":
+        about |= {"debiased": {"method": method, "bias_type": f"chbias/{b}", "base_model": "made", "seed": seed}}
+        nll1 = nll1 + shift
+    test = lmb(np.exp(nll1 / 10), np.exp(nll2 / 10), resamples=99)
+    found = {k: getattr(test, k) for k in ("t", "p", "significant", "t_log", "p_log", "gap", "gap_low", "gap_high")}
+    packed = {"pairs": pack_pairs(nll1, [10] * n, nll2, [10] * n, ["老人 → 年轻人"] * 150 + ["大妈 → 小姑娘"] * 50)}
+    values = values or (found | packed if pairs else found)
+    params = {"outlier_sd": None}
+    return new_record(metric, about, {"name": "chbias"}, n, values, "chbias", b, params=params)
+
+
+# --- printed numbers ---
+
+
+def test_every_printed_table_is_read():
+    assert len(read_printed("table3")) == 48 and set(read_printed("statements").kind) == {
+        "data", "bias", "dialogue", "human", "interpretation",
+    }  # fmt: skip
+    for n in (2, 3, 4, 5, 6, *range(8, 18)):
+        assert len(read_printed(f"table{n}")) >= 24
+    with pytest.raises(FileNotFoundError, match="table99"):
+        data_file("paper", "chbias", "table99.csv")
+
+
+def test_significance_of_printed_t():
+    """Two-sided, 199 degrees of freedom: 1.972 is the bound."""
+    rows = printed_lmb()
+    assert ((rows.t.abs() > 1.972) == rows.significant).all() and rows.significant.sum() == 6 + 5
+
+
+# --- the release ---
+
+
+def test_table_2_beside_the_paper(release):  # noqa: F811
+    counted = table2().set_index(["bias_type", "quantity"])
+    assert counted.released["age", "train"] == 799 and counted.explanation["age", "train"]
+    equal = counted[counted.difference == 0]
+    assert len(equal) == 20 and not counted.explanation.eq("not explained").any()
+
+
+def test_pairs_that_test_nothing(release):  # noqa: F811
+    left_out = {
+        b: {name: int((~kept).sum()) for name, kept in pair_rows(read_released(b), b).items()} for b in CATEGORIES
+    }
+    assert [left_out[b]["no-identical"] for b in CATEGORIES] == [5, 7, 12, 1]
+    assert [left_out[b]["no-artefacts"] for b in CATEGORIES] == [23, 4, 0, 0]
+    assert left_out["gender"]["none-of-these"] == 25 and "no-unknown" not in left_out["age"]
+    slips = read_released("gender")[~pair_rows(read_released("gender"), "gender")["no-artefacts"]]
+    assert slips.text2.str.contains("夫男|孕夫").sum() == 14
+
+
+def test_pairs_with_unknown_tokens(release):  # noqa: F811
+    from redditbias_repro.corpora.chbias import cdial_tokenizer
+
+    rows = pair_rows(read_released("orientation"), "orientation", "test", cdial_tokenizer())
+    assert int((~rows["no-unknown"]).sum()) >= 103 and not rows["none-of-these"][~rows["no-unknown"]].any()
+
+
+def test_t_of_subsets_is_that_of_these_pairs(release):  # noqa: F811
+    record = made_record("age", gap=0.3)
+    found = {r["params"]["rows"]: r for r in measure_rows([record, {**record, "paper": "own"}])}
+    assert set(found) == {"no-identical", "none-of-these"}, "age has no slips: nothing is left out there"
+    pairs, kept = unpack_pairs(record["values"]["pairs"]), pair_rows(read_released("age"), "age")["no-identical"]
+    one, two = (np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"])[kept] for i in (1, 2))
+    assert np.isclose(found["no-identical"]["values"]["t"], lmb(one, two, resamples=9).t)
+    assert found["no-identical"]["n"] == 188 and found["no-identical"]["values"]["n_removed"] == 12
+    with pytest.raises(ValueError, match="are of 3 pairs, and the record of 200"):
+        lmb_of_rows(record, {"few": [True] * 3})
+    with pytest.raises(ValueError, match="the record keeps no pairs"):
+        lmb_of_rows(made_record("age", pairs=False), {})
+    assert lmb_of_rows(record, {"one": [True] + [False] * 199}) == []
+
+
+def test_subsets_are_records_of_their_own(release, tmp_path):  # noqa: F811
+    record = made_record("gender")
+    paths = {write_record(r, tmp_path) for r in [record, *measure_rows([record])]}
+    assert len(paths) == 4 and any("rows=no-artefacts" in p.name for p in paths)
+    assert len(measured_lmb(tmp_path)) == 1, "subsets stand beside, not among all pairs"
+    table = rows_table(folder=tmp_path, paper="chbias")
+    assert table.rows.tolist() == ["no-artefacts", "no-identical", "none-of-these"]
+    assert (table.n + table.n_removed == 200).all()
+
+
+# --- tables and statements of models measured here ---
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A model before and after every method in two categories, two seeds."""
+    folder = tmp_path_factory.mktemp("results")
+    for b in ("age", "appearance"):
+        write_record(made_record(b, gap=1.0), folder)
+        for k, m in enumerate(METHODS):
+            for seed in (0, 1):
+                write_record(made_record(b, m, seed, 1.0, -0.9 + 0.05 * k + 0.02 * seed), folder)
+    return folder
+
+
+def test_table_3_of_several_seeds(results):
+    table = table3(measured_lmb(results))
+    assert table.model.tolist()[:12] == ["CDial-GPT (paper)"] * 6 + ["EVA2.0 (paper)"] * 6
+    assert table.iloc[0][["Gender", "Orientation", "Age", "Appearance"]].tolist() == [
+        "-2.51* ± 0.09", "4.28* ± 0.05", "2.74* ± 0.12", "-0.94 ± 0.03",
+    ]  # fmt: skip
+    ours = table[table.model == "made"].set_index("method")
+    assert list(ours.index) == ["baseline", *METHODS] and ours.seeds.tolist() == [1] + [2] * 5
+    assert " ± " not in ours.Age["baseline"] and " ± " in ours.Age["LMD"] and ours.Gender.isna().all()
+
+
+def test_statements_on_a_model(results, release):  # noqa: F811
+    tables = make_tables(results)
+    said = tables["statements"].set_index(["id", "of"])
+    assert said.verdict["mostly_reduced", "made"] == "holds" and "10 of 10" in said.evidence["mostly_reduced", "made"]
+    assert said.verdict["hd_reduces_orientation", "made"] == "not measured"
+    assert said.verdict["best_age_ctda_appearance_add", "made"] == "does not hold"
+    assert said.verdict["best_gender_add", "CDial-GPT (paper)"] == "holds"
+    wide = statements_summary(tables["statements"])
+    assert list(wide.columns) == ["statement", "source", "the paper", "made"] and len(wide) == 40
+    assert "make full PROFILE=chbias" in what_to_run(tables, "made") and "--corpus chbias" not in what_to_run(
+        tables, "x"
+    )
+
+
+VERDICTS = {"holds", "does not hold", "undetermined", "not measured", "not tested"}
+
+
+def test_every_statement_has_a_test_and_a_verdict(release, tmp_path):  # noqa: F811
+    rows = check_statements(measured_lmb(tmp_path))
+    said = read_printed("statements")
+    assert list(dict.fromkeys(rows.id)) == said.id.tolist() and not said.test.eq("").any()
+    assert {v.partition(":")[0] for v in rows.verdict} <= VERDICTS
+    decided = rows[rows.verdict.isin(["holds", "does not hold", "undetermined"])]
+    assert not decided.evidence.eq("").any()
+    failed = set(rows[rows.verdict == "does not hold"].id)
+    assert failed == {
+        "only_with_keywords", "no_tags", "no_repeated_punctuation", "no_duplicates", "twelve_hundred",
+        "same_but_for_targets", "hd_amplifies_appearance", "ctda_worse_on_eva", "bleu_add_gender", "dist2_lmd_gender",
+    }  # fmt: skip
+
+
+def test_checks_of_bias_by_hand():
+    """HD turns age to the other side and is best there; nothing else is measured."""
+    rows = [("baseline", "age", -4.0, True), ("HD", "age", 1.0, False), ("CTDA", "age", -3.0, True)]
+    cells = bias_cells(pd.DataFrame(rows, columns=["method", "bias_type", "t", "significant"]))
+    assert OF_BIAS["hd_reduces_age"](cells)[0] is True and OF_BIAS["mostly_reduced"](cells)[0] is True
+    assert OF_BIAS["best_differs"](cells)[0] == "not measured"
+    with pytest.raises(KeyError):
+        OF_BIAS["hd_amplifies_two"](cells)
+    changes = pd.DataFrame(
+        {"method": ["HD", "CTDA"], "bias_type": "age", "train_seed": 0.0, "verdict": ["more", "less"]}
+    )
+    found, text = OF_BIAS["mostly_reduced"](bias_cells(cells.reset_index().drop(columns="verdict"), changes))
+    assert found is False and "1 of 2 cells" in text
+
+
+def test_inconsistencies_have_their_evidence(release):  # noqa: F811
+    rows = inconsistencies()
+    evidence = dict(zip(rows["what"], rows["evidence"]))
+    assert evidence["Dist-2 of ADD for Appearance differs between the two tables"] == "11.31 and 13.11"
+    assert evidence["Dist-4 of ADD for Appearance differs between the two tables"] == "75.49 and 74.49"
+    assert evidence["Dist-4 of CTDA for Gender differs between the two tables"] == "73.39 and 74.39"
+    assert evidence["the shares of CTDA for Orientation are not 1 together"].endswith("= 0.94")
+    assert "护士" in evidence["examples of terms that the appendix does not hold"]
+    assert "丑→帅" in evidence["attribute pairs for Gender differ"]
+    assert len(rows) == 23 and len(inconsistencies({})) == 16
+
+
+def test_rates_that_so_few_judgements_cannot_give():
+    """Every k / 75, rounded: none is 0.10, 0.14, 0.18 or 0.22."""
+    can = {f"{k / 75:.2f}" for k in range(76)}
+    rates = {f"{float(r):.2f}" for r in read_printed("table6").rate}
+    assert rates - can == {"0.10", "0.14", "0.18", "0.22"}
+
+
+def test_without_the_release(offline, tmp_path):
+    tables = make_tables(tmp_path)
+    assert "table2" not in tables and count_release() == {} and len(tables["inconsistencies"]) == 16
+    data = tables["statements"].set_index("id").verdict
+    assert data["no_urls"] == "not measured: the released files cannot be had" and data["biased"].iloc[0] == "holds"
+
+
+# --- dialogue and people ---
+
+
+def test_dialogue_beside_the_paper(tmp_path):
+    metrics = {"BLEU-4": 2.0, "Dist-2": 11.0, "F1": 20.0}
+    write_record(made_record("all", metric="zh_dialogue", **metrics), tmp_path)
+    write_record(made_record("age", "HD", 0, metric="zh_dialogue", **{k: v - 1 for k, v in metrics.items()}), tmp_path)
+    table = dialogue_table("age", tmp_path)
+    assert table.model.tolist() == ["CDial-GPT (paper)"] * 6 + ["EVA2.0 (paper)"] * 6 + ["made"] * 2
+    ours = table[table.model == "made"].set_index("method")
+    assert ours["BLEU-4"].to_dict() == {"baseline": 2.0, "HD": 1.0} and ours["ROUGE-L"].isna().all()
+    assert table["Greedy Matching"][0] == 71.16 and table["ROUGE-L"][6] == 18.2
+    assert len(dialogue_table("gender", tmp_path)) == 13, "HD was for age"
+    other = made_record("all", metric="zh_dialogue", **metrics)
+    write_record({**other, "params": {"variant": "jieba", "decoding": "eva"}}, tmp_path)
+    settings = dialogue_table("gender", tmp_path).settings.tolist()
+    assert settings[12:] == ["", "variant=jieba, decoding=eva"], "measured in two ways, and never mixed"
+
+
+def test_people_beside_the_paper(tmp_path):
+    write_record(made_record("age", metric="human_bias", rate=0.1, low=0.05, high=0.2), tmp_path)
+    rates = human_bias(tmp_path)
+    assert len(rates) == 49 and rates.iloc[-1][["model", "rate"]].tolist() == ["made", 0.1]
+    assert (rates.low < rates.rate).all() and (rates.rate < rates.high).all()
+    quality = human_quality(tmp_path)
+    assert len(quality) == 48 and quality["mean"].between(0.8, 1.3).all()
+
+
+# --- figures: every label has its glyphs ---
+
+
+def test_chinese_labels_have_glyphs(recwarn, tmp_path):
+    """Each character of each term of the specifications is in one of the fonts; matplotlib draws no box."""
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
+    from redditbias_repro.specs import load_spec
+
+    terms = {t for b in CATEGORIES for p in load_spec(f"chbias/{b}").pairs for t in p}
+    families = label_fonts(terms)
+    found = [font_manager.findfont(font_manager.FontProperties(family=[f])) for f in families]
+    glyphs = set().union(*(FT2Font(path).get_charmap() for path in found))
+    assert {ord(c) for t in terms for c in t} <= glyphs and families[-1] == "Noto Sans SC"
+    gaps = target_gaps([made_record("age")], paper="chbias")
+    figure = plot_targets(gaps, paper="chbias")
+    figure.savefig(tmp_path / "a.png")
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["老人 → 年轻人 (150)", "大妈 → 小姑娘 (50)"]
+    assert not [w for w in recwarn if "lyph" in str(w.message) or "boxes" in str(w.message)]
+
+
+def test_without_the_font_it_is_said(monkeypatch):
+    from redditbias_repro import plots
+
+    monkeypatch.setattr(plots, "_chinese_font", lambda: None)
+    with pytest.warns(UserWarning, match="no font here has the characters 人老, .*pip install pylopdf-fonts-zh-cn"):
+        assert label_fonts(["老人"]) == label_fonts([])
+    with pytest.warns(UserWarning, match="no font here has the characters \U00012000"):
+        monkeypatch.undo()
+        label_fonts(["\U00012000"])
+
+
+def test_figures_of_a_debiased_model(results, tmp_path):
+    tables = make_tables(results)
+    figures = make_figures(tables, results)
+    assert {"figure1", "table3-made", "targets-made", "changes-made"} == set(figures)
+    written = {p.name for p in save_all(tables, figures, tmp_path)}
+    assert {"targets-made.svg", "table3.md", "statements.csv", "rows.md"} - written == {"rows.md"}
+    assert set(tables) - {f"dialogue-{b}" for b in CATEGORIES} <= set(read_captions())
+    with pytest.raises(ValueError, match="no terms are exchanged in 999 pairs"):
+        plot_targets(tables["targets"].query("method == 'baseline'"), 999, "chbias")
+    with pytest.raises(ValueError, match="expected rows of one model, method, corpus and split"):
+        plot_targets(tables["targets"], 5, "chbias")
+
+
+# --- from a name to tables ---
+
+
+@pytest.fixture(scope="module")
+def byte_model(tokenizer, tmp_path_factory):
+    """A small random GPT-2 with positions for the bytes of the longest sentence."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-bytes"
+    small_random(
+        GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=32, n_layer=2, n_head=2)
+    ).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_the_papers_notebook_with_a_small_model(release, byte_model, tmp_path):  # noqa: F811
+    where = dict(results_dir=tmp_path / "results", figures_dir=tmp_path / "figures")
+    out = papermill(ROOT / "nbs/papers/chbias.ipynb", tmp_path / "out.ipynb", model=byte_model, seed=3, **where)
+    records = read_records(tmp_path / "results", paper="chbias")
+    assert set(records.metric) == {"lmb", "lmb_rows"} and set(records.bias_type) == set(CATEGORIES)
+    assert set(records[records.metric == "lmb"].n) <= {200, *range(180, 200)}
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert {"table2.md", "table3.csv", "rows.md", "figure1.png", "statements.md", "inconsistencies.csv"} <= names
+    text = json.dumps(out, ensure_ascii=False)
+    assert "make full PROFILE=chbias" in text and "Not measured yet" in text and '"error"' not in text
+
+
+def test_debiasing_by_papermill(release, byte_model, tmp_path):  # noqa: F811
+    """CTDA with a tokenizer of bytes: everything runs, and both measurements name their special tokens."""
+    parameters = dict(bias_type="chbias/age", method="CTDA", model=byte_model, phrases=24, epochs=1, lmp_sentences=0)
+    where = dict(results_dir=tmp_path / "results", special_tokens=True)
+    papermill(ROOT / "nbs/05_debias.ipynb", tmp_path / "out.ipynb", **parameters, **where)
+    records = read_records(tmp_path / "results")
+    assert set(records.metric) == {"lmb", "training"} and set(records.paper) == {"chbias"}
+    measured = records[records.metric == "lmb"]
+    assert set(measured.method) == {"baseline", "CTDA"} and measured.special_tokens.eq(True).all()
+    tables = make_tables(tmp_path / "results")
+    assert tables["changes"].method.tolist() == ["CTDA"] and "(special tokens)" in tables["lmb"].model[0]
+    assert any(name.startswith("figures2-6-") for name in make_figures(tables, tmp_path / "results"))
+
+
+def test_the_packaged_model_says_its_licence():
+    assert PACKAGED["gemma-3-270m"]["license"].startswith("Gemma terms of use")
+
+
+def test_committed_tables_are_those_of_committed_records(release):  # noqa: F811
+    """The demo writes them again, and `git status` stays clean."""
+    tables = make_tables(project_path("results"))
+    for name in ("table2", "table3", "inconsistencies", "statements", "release"):
+        text = tables[name].to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        assert (ROOT / "figures" / "chbias" / f"{name}.csv").read_text(encoding="utf-8") == text, name
+
+
+def test_lmb_reads_chinese_pairs(release, byte_model):  # noqa: F811
+    (record,) = measure_lmb(str(byte_model), ["chbias/age"], outlier_sd=[None])
+    assert record["n"] == 200 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 16
