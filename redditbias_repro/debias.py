@@ -30,6 +30,7 @@ from redditbias_repro.losses import (
     Collator,
     Method,
     Occurrences,
+    Penalty,
     Sentence,
     TargetPairs,
     bias_subspace,
@@ -125,18 +126,20 @@ class DebiasLoss:
 class DebiasTrainer(Trainer):
     "A `Trainer` whose loss is a `DebiasLoss`; with None it is the model's own (CDA), to which a penalty is added (WER)"
 
-    def __init__(self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, penalty=None, **kwargs):
+    def __init__(
+        self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, penalty: Penalty | None = None, **kwargs
+    ):
         super().__init__(*args, **kwargs)
-        self.debias_loss, self.pack, self.penalty, self.last = debias_loss, pack, penalty, None
-        if debias_loss:  # first, so that loggers get the parts as well
-            self.callback_handler.callbacks.insert(0, _Report(debias_loss))
+        self.debias_loss, self.pack, self.penalty = debias_loss, pack, penalty
+        for report in [_Report(debias_loss)] if debias_loss else [_ReportPenalty(penalty)] if penalty else []:
+            self.callback_handler.callbacks.insert(0, report)  # first, so that loggers get the parts as well
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
         if self.debias_loss is None:
             found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            return found if self.penalty is None else self._penalised(found, num_items_in_batch)
+            return found if self.penalty is None else _penalised(self, found, num_items_in_batch)
         del inputs["labels"]
         outputs = model(**inputs, output_hidden_states=True, use_cache=False)
         n_tokens = num_items_in_batch
@@ -152,18 +155,26 @@ class DebiasTrainer(Trainer):
             loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
-    def _penalised(self, found, num_items_in_batch):
-        "A loss with the penalty, once a step: in each batch its part, as Trainer adds them up or takes their mean"
-        loss, *rest = found if isinstance(found, tuple) else (found,)
-        penalty = self.penalty(self.accelerator.unwrap_model(self.model))
-        self.last = penalty.detach()
-        summed = self.model_accepts_loss_kwargs and num_items_in_batch is not None
-        loss = loss + penalty / (self.current_gradient_accumulation_steps if summed else 1)
-        return (loss, *rest) if rest else loss
 
-    def log(self, logs, *args, **kwargs):
-        more = {} if self.last is None or "loss" not in logs else {"penalty": float(self.last)}
-        super().log({**logs, **more}, *args, **kwargs)
+def _penalised(trainer: Trainer, found, num_items_in_batch):
+    "What `compute_loss` found, with the penalty once a step: Trainer adds up losses of batches, or takes their mean"
+    loss, *rest = found if isinstance(found, tuple) else (found,)
+    summed = trainer.model_accepts_loss_kwargs and num_items_in_batch is not None
+    parts = trainer.current_gradient_accumulation_steps if summed else 1
+    loss = loss + trainer.penalty(trainer.accelerator.unwrap_model(trainer.model)) / parts
+    return (loss, *rest) if rest else loss
+
+
+class _ReportPenalty(TrainerCallback):
+    "Puts the penalty, without its weight, into the log"
+
+    def __init__(self, penalty: Penalty):
+        self.penalty = penalty
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "loss" in logs:
+            logs["penalty"] = float(self.penalty.last)
+            state.log_history[-1].update(logs)
 
 
 class _Report(TrainerCallback, ExportableState):

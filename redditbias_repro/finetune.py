@@ -19,6 +19,8 @@ from torch import nn
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
+from .debias import _penalised, _ReportPenalty
+from .losses import Penalty
 from .network import pad_batch
 from .records import digest, project_path, provenance, write_record
 
@@ -67,24 +69,11 @@ class _AlikeTrainer(Trainer):
     "Transformers' Trainer with that sampler, and a measure of one's own in place of an evaluation"
 
     measure: Callable[[nn.Module], float] | None = None
-    penalty: Callable[[nn.Module], torch.Tensor] | None = None  # added to the loss, once a step
-    last: torch.Tensor | None = None
+    penalty: Penalty | None = None  # added to the loss of a step
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if self.penalty is None:
-            return found
-        loss, *rest = found if return_outputs else (found,)
-        penalty = self.penalty(self.accelerator.unwrap_model(model))
-        self.last = penalty.detach()
-        # the Trainer adds up the losses of the parts of a step, or takes their mean
-        summed = self.model_accepts_loss_kwargs and num_items_in_batch is not None
-        loss = loss + penalty / (self.current_gradient_accumulation_steps if summed else 1)
-        return (loss, *rest) if return_outputs else loss
-
-    def log(self, logs, *args, **kwargs):
-        more = {} if self.last is None or "loss" not in logs else {"penalty": float(self.last)}
-        super().log({**logs, **more}, *args, **kwargs)
+        return found if self.penalty is None else _penalised(self, found, num_items_in_batch)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval") -> dict[str, float]:
         training = self.model.training
@@ -124,7 +113,7 @@ def finetune(
     # of the module, as it stands whenever a checkpoint is written: the lower, the better
     measure: Callable[[nn.Module], float] | None = None,
     patience: int = 3,  # training ends after so many measures that were no better than the best
-    penalty: Callable[[nn.Module], torch.Tensor] | None = None,  # of the module, added to the loss of each step
+    penalty: Penalty | None = None,  # of the module's embeddings, added to the loss of each step
     optimizer: tuple[type, dict] | None = None,  # its class and arguments; None: AdamW
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …; eval_measure
@@ -146,7 +135,9 @@ def finetune(
         {} if optimizer is None else {"optimizer_cls_and_kwargs": (optimizer[0], {"lr": learning_rate, **optimizer[1]})}
     )
     trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
-    trainer.penalty = penalty
+    if penalty:
+        trainer.penalty = penalty
+        trainer.callback_handler.callbacks.insert(0, _ReportPenalty(penalty))
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
         trainer.add_callback(EarlyStoppingCallback(patience))

@@ -19,7 +19,7 @@ __all__ = ['BLOCK_SIZE', 'SMALL', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subsp
            'hd_release_loss', 'combined_loss', 'release_loss', 'Sentence', 'locate_terms', 'term_tokens', 'mean_rows',
            'TargetPairs', 'target_pairs', 'Collator', 'pack_batch', 'Occurrences', 'occurrence_states',
            'sentence_states', 'augment_targets', 'augment_attributes', 'wer_penalty', 'embedding_rows', 'Method',
-           'get_method', 'weighted_penalty']
+           'get_method', 'Penalty', 'weighted_penalty']
 
 # %% ../nbs/04_losses.ipynb #005312f5
 def lmd_loss(
@@ -396,7 +396,7 @@ def embedding_rows(
         if not several:
             kept &= (rows >= 0).sum(1) == 1
     if not kept.any():
-        what = "" if several else ", as one token each"
+        what = "" if several else ", as one token each (several=True takes words of several, as WER-averaged does)"
         raise ValueError(
             f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}: "
             "there are no embeddings to draw together"
@@ -483,19 +483,34 @@ def get_method(
     return METHODS[method]
 
 
+@dataclass
+class Penalty:
+    "What a method adds to the loss of a step"
+
+    term: Callable[[Tensor, Tensor, Tensor], Tensor]  # as in `wer_penalty`
+    rows1: Tensor  # (P, m) token ids, as in `embedding_rows`
+    rows2: Tensor
+    weight: float  # k
+    last: Tensor | None = None  # what it was when it was last asked for, without the weight
+
+    def __call__(
+        self,
+        model: torch.nn.Module,  # with input embeddings
+    ) -> Tensor:  # scalar
+        table = model.get_input_embeddings().weight
+        found = self.term(table, self.rows1.to(table.device), self.rows2.to(table.device))
+        self.last = found.detach()
+        return self.weight * found
+
+
 def weighted_penalty(
     method: Method,
     pairs: TargetPairs,  # from `target_pairs`
     unknown: int | None = None,  # the tokenizer's unknown token
     weight: float | None = None,  # k; None: the method's
-) -> Callable[[torch.nn.Module], Tensor] | None:  # of a model; None for a method without
-    "What a method adds to the loss of a step. `ValueError` where no pair has embeddings"
+) -> Penalty | None:  # None for a method without
+    "The penalty of a method. `ValueError` where no pair has embeddings"
     if method.penalty is None:
         return None
-    rows, weight = embedding_rows(pairs, unknown, method.several), method.lambda_d if weight is None else weight
-
-    def penalty(model):
-        table = model.get_input_embeddings().weight
-        return weight * method.penalty(table, *(r.to(table.device) for r in rows))
-
-    return penalty
+    rows = embedding_rows(pairs, unknown, method.several)
+    return Penalty(method.penalty, *rows, method.lambda_d if weight is None else weight)
