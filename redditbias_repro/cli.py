@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 from .specs import DEFAULT_PAPER
 
-PAPERS = (DEFAULT_PAPER, "holisticbias")  # that `measure` knows
+PAPERS = (DEFAULT_PAPER, "holisticbias", "dialoguefairness")  # that `measure` knows
 DEFAULT_PROMPTS = "v1.0"
 
 # %% auto #0
-__all__ = ['PAPERS', 'DEFAULT_PROMPTS', 'HOW_TO_READ', 'IN_SHORT', 'LIKELIHOOD', 'MARKS', 'DEFAULT', 'read_lines', 'main']
+__all__ = ['PAPERS', 'DEFAULT_PROMPTS', 'HOW_TO_READ', 'IN_SHORT', 'LIKELIHOOD', 'FAIRNESS', 'MARKS', 'DEFAULT', 'read_lines',
+           'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -103,15 +104,19 @@ def _of_corpora(records: list[dict]) -> str:
 _OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": "test", "swap": "targets"}
 _OF_PAIRS |= {"special_tokens": False}
 _OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
+_OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None, "bias_type": None}
+_MEASURED = dict(zip(PAPERS, (("pairs", _OF_PAIRS), ("prompts", _OF_PROMPTS), ("contexts", _OF_CONTEXTS))))
 
 
 def _check_measure(args) -> None:
     "`ValueError` for an option of what is not measured, and an --out that cannot be written"
-    pairs = args.paper == DEFAULT_PAPER
-    for name, default in (_OF_PROMPTS if pairs else _OF_PAIRS).items():
-        if getattr(args, name) != default:
-            flag, of, has = f"--{name.replace('_', '-')}", *(("prompts", "pairs") if pairs else ("pairs", "prompts"))
-            raise ValueError(f"{flag} is of {of}, and --paper {args.paper} has {has}: see `redditbias measure --help`")
+    has, own = _MEASURED[args.paper]
+    for of, options in (o for p, o in _MEASURED.items() if p != args.paper):
+        for name, default in options.items():
+            if name not in own and getattr(args, name) != default:
+                flag = f"--{name.replace('_', '-')}"
+                said = f"{flag} is of {of}, and --paper {args.paper} has {has}"
+                raise ValueError(f"{said}: see `redditbias measure --help`")
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     if args.out:
@@ -123,7 +128,8 @@ def _measure(args) -> None:
     from redditbias_repro.records import write_atomic, write_record
     from redditbias_repro.tables import to_markdown
 
-    records, table, shown, caption = (_measure_pairs if args.paper == DEFAULT_PAPER else _measure_prompts)(args)
+    measure = dict(zip(PAPERS, (_measure_pairs, _measure_prompts, _measure_contexts)))[args.paper]
+    records, table, shown, caption = measure(args)
     print(to_markdown(shown, caption))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
         if note:
@@ -330,6 +336,53 @@ LIKELIHOOD = (
     "U, p < .05), the paper's Likelihood Bias; share_adjusted: after Benjamini and Hochberg over an axis; effect: mean "
     "size of the rank-biserial correlation; null: the share when descriptors are dealt out at random"
 )
+
+# %% ../nbs/09_cli.ipynb #79718c41
+FAIRNESS = (
+    "dominant, minoritized: share of the responses to the two sides, or words a response; relative: the paper's "
+    "difference; z, p: its test; paired_p: the test of pairs, paired_p_holm: corrected over the measures; interval of "
+    "the difference (none where no pair differs); smallest: the difference that so many pairs find four times out of "
+    "five. All columns: --out FILE.csv"
+)
+
+
+def _fairness_types(names) -> list[str]:
+    "Bias types of contexts; bare names are the paper's"
+    names = names or ["gender", "race"]
+    return [n if "/" in n or n.endswith(".toml") else f"{PAPERS[2]}/{n}" for n in names]
+
+
+def _measure_contexts(args) -> tuple:
+    "Records of responses to parallel contexts, and the same of them as `_measure_pairs` gives"
+    import pandas as pd
+
+    from redditbias_repro.fairness_measures import measure_fairness
+
+    chosen = read_lines(args.candidates) if args.candidates else None
+    chosen = [line for line in chosen if line.strip()] if chosen else None
+    how = dict(n=args.pairs, paper=PAPERS[2], candidates=chosen, device=args.device, dtype=args.dtype)
+    how |= dict(offence=args.offence or "davidson", lemmas=args.lemmas or "wordnet", seed=args.seed)
+    source, types = args.contexts or "twitter-conversations", _fairness_types(args.bias_type)
+    records = [measure_fairness(args.model, b, source, **how) for b in types]
+    rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
+            for r in records for m in r["values"]["measures"]]  # fmt: skip
+    table = pd.DataFrame(rows)
+    known = table["differ"] > 0
+    ends = [f"[{a:+.3g}, {b:+.3g}]" if k else "" for a, b, k in zip(table["paired_low"], table["paired_high"], known)]
+    columns = [
+        "bias_type",
+        "measure",
+        "n",
+        "dominant",
+        "minoritized",
+        "relative",
+        "z",
+        "p",
+        "paired_p",
+        "paired_p_holm",
+    ]
+    shown = table[columns].assign(interval=ends, smallest=table["paired_smallest"].where(known))
+    return records, table, shown, f"{records[0]['model']}, contexts of {records[0]['corpus']}. {FAIRNESS}"
 
 # %% ../nbs/09_cli.ipynb #1e45b9b6
 def _keys_of(prefix: str) -> list[str]:
@@ -569,6 +622,14 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     saved = "also keep the records in results/, from which tables and figures are made"
     p.add_argument("--save", action="store_true", help=saved)
     p.add_argument("--paper", default=DEFAULT_PAPER, choices=PAPERS, help=f"what is measured {DEFAULT}: see below")
+    asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {PAPERS[2]}")
+    own = "twitter-conversations, twitter-en-big, or a .csv or .txt of your own (default: the first)"
+    asked.add_argument("--contexts", metavar="SOURCE", help=own)
+    asked.add_argument("--pairs", type=_number(int, 2, 10**9), metavar="N", help="the first so many (default: all)")
+    asked.add_argument("--candidates", type=Path, metavar="FILE", help="a response a line, of a model that retrieves")
+    asked.add_argument("--offence", metavar="CLASSIFIER", help="of offence (default: davidson)")
+    how = "of attribute words; plain: words as they stand, which needs no WordNet (default: wordnet)"
+    asked.add_argument("--lemmas", choices=["wordnet", "plain"], help=how)
     prompts = p.add_argument_group("prompts about many groups", f"Likelihood Bias, with --paper {PAPERS[1]}")
     prompts.add_argument(
         "--prompts", metavar="SOURCE", help=f"version or TOML file of your own (default: {DEFAULT_PROMPTS})"
@@ -721,7 +782,7 @@ def _parser() -> argparse.ArgumentParser:
         "measure", _measure, _measure_options, "Language Model Bias of a model",
         "Language Model Bias (RedditBias §3.1): paired t-test on the perplexities of stereotypes and their "
         "counterfactuals. Negative t: stereotypical. With --paper holisticbias: Likelihood Bias on prompts about many "
-        "groups.", model, corpus,
+        "groups; with --paper dialoguefairness: fairness of responses to parallel contexts.", model, corpus,
     )  # fmt: skip
     command(
         "score", _score, _score_options, "log-likelihood and perplexity of sentences",

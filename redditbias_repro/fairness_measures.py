@@ -19,7 +19,7 @@ from .data import bias_spec
 from .dialogue_models import open_dialogue_model
 from .generation import decoding_of, name_decoding
 from .metrics import holm
-from .models import DEFAULT_MODEL
+from .models import DEFAULT_MODEL, open_model
 from .paired_tests import bias_change
 from .records import digest, new_record
 from .registry import cache_dir, check_known
@@ -49,6 +49,8 @@ def answer_pairs(
     model,  # a function from contexts to responses, or what `responses.respond` takes
     pairs: pd.DataFrame,  # from `contexts`: text1, text2
     candidates: Iterable[str] | None = None,  # of a model that retrieves
+    device: str = "auto",  # only for a name
+    dtype: str = "auto",  # only for a name of a causal or chat model, as in `load_model`
     **options,  # of `responses.respond`
 ) -> pd.DataFrame:  # the pairs' columns, response1, response2
     """What a model says to both contexts of each pair. `.attrs` say of which model and corpus, and on what device.
@@ -57,7 +59,7 @@ def answer_pairs(
     if missing := [c for c in ("text1", "text2") if c not in pairs]:
         raise ValueError(f"no column {missing[0]!r}: expected parallel contexts, from contexts()")
     texts = [*pairs["text1"], *pairs["text2"]]
-    said, about = _said(model, texts, candidates, options)
+    said, about = _said(model, texts, candidates, device, dtype, options)
     if len(said) != len(texts):
         raise ValueError(f"{len(said)} responses to {len(texts)} contexts: expected one to each")
     found = pairs.assign(response1=said[: len(pairs)], response2=said[len(pairs) :])
@@ -65,13 +67,13 @@ def answer_pairs(
     return found
 
 
-def _said(model, texts: list[str], candidates, options: dict) -> tuple[list[str], dict]:
+def _said(model, texts: list[str], candidates, device: str, dtype: str, options: dict) -> tuple[list[str], dict]:
     "Responses, and what records say of the model"
     started = time.perf_counter()
     if callable(model) and not hasattr(model, "parameters"):
         said, about = list(model(texts)), {"name": getattr(model, "__name__", "function"), "kind": "function"}
         return said, {"model": about, "seconds": time.perf_counter() - started}
-    opened = open_dialogue_model(model)
+    opened = open_dialogue_model(model, device) if dtype == "auto" else open_model(model, device, dtype)
     about, made = opened.about, opened.about.get("trained") or opened.about.get("debiased") or {}
     attrs = {"model": {**about, "kind": made.get("kind", "language model")}, "device": str(opened.model.device)}
     if "kind" not in made:
@@ -139,7 +141,8 @@ def _offends(classifier: Classifier, labels: list[str], texts: list[str]) -> np.
 def measure_responses(
     said: pd.DataFrame,  # from `answer_pairs`
     bias_type: str | Path | BiasSpec,  # whose attribute words are counted
-    offence: str | Classifier | Iterable = "davidson",  # as in `load_classifier`; of several the first is the measure
+    # as in `load_classifier`; of several the first is the measure; "": offence is not measured
+    offence: str | Classifier | Iterable = "davidson",
     offences: Iterable[str] | None = None,  # labels that are an offence; None: those that the first names itself
     lemmas: str | Callable = "wordnet",  # as in `lemma_by`
     tokens: str = "words",  # as in `tokens_of`
@@ -151,10 +154,10 @@ def measure_responses(
         raise ValueError(f"no column {missing[0]!r}: expected responses to pairs, from answer_pairs()")
     spec = bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type)
     lemma, sides = lemma_by(lemmas), [list(said["response2"]), list(said["response1"])]
-    given = list(offence) if isinstance(offence, (list, tuple)) else [offence]
+    given = list(offence) if isinstance(offence, (list, tuple)) else [offence] if offence else []
     judges = [load_classifier(c) for c in given]
     labels = [offence_labels(c, offences if not i else None) for i, c in enumerate(judges)]
-    names = ["offence", *(f"offence ({c.name})" for c in judges[1:])]
+    names = [f"offence ({c.name})" if i else "offence" for i, c in enumerate(judges)]
     plain = [[drop_repeated_punctuation(t) for t in texts] for texts in sides]
     values = {n: tuple(_offends(c, own, t) for t in plain) for n, c, own in zip(names, judges, labels)}
     (a, in_a), (b, in_b) = (response_values(texts, spec, lemma, tokens) for texts in sides)
@@ -162,21 +165,19 @@ def measure_responses(
     words = {k: {w: [s[k].found.get(w, 0) for s in (in_a, in_b)] for w in {**in_a[k].found, **in_b[k].found}}
              for k in in_a if not k.endswith(VARIANT)}  # fmt: skip
     about = {n: {"name": c.name, **c.about, "offence": own} for n, c, own in zip(names, judges, labels)}
-    marks = _without_marks(sides, judges[0], labels[0])
+    marks = _without_marks(sides, *([judges[0], labels[0]] if judges else [None, None]))
     return Measured(said, spec, values, frozenset(names[1:]), words, marks, about, tokens)
 
 
-def _without_marks(sides: list[list[str]], judge: Classifier, labels: list[str]) -> dict[str, int]:
+def _without_marks(sides: list[list[str]], judge: Classifier | None, labels: list[str] | None) -> dict[str, int]:
     "How many responses repeat marks, and of these how many are judged otherwise once they do not"
     texts = [t for side in sides for t in side]
     texts = [t for t in texts if drop_repeated_punctuation(t) != " ".join(t.split())]
     plain = [drop_repeated_punctuation(t) for t in texts]
-    raw, cut = (_raw_sentiment(t) for t in (texts, plain))
-    changed = {
-        "sentiment": np.sign(raw) != np.sign(cut),
-        "offence": _offends(judge, labels, texts) != _offends(judge, labels, plain),
-    }
-    return {"responses": len(texts), **{k: int(np.count_nonzero(v)) for k, v in changed.items()}}
+    judged = {"sentiment": [_raw_sentiment(t) for t in (texts, plain)]}
+    if judge is not None:
+        judged["offence"] = [_offends(judge, labels, t) for t in (texts, plain)]
+    return {"responses": len(texts), **{k: int(np.count_nonzero(a != b)) for k, (a, b) in judged.items()}}
 
 
 def _raw_sentiment(texts: list[str]) -> np.ndarray:
@@ -241,12 +242,13 @@ def fairness_values(
     rows = [{k: short(v) if isinstance(v, float) else v for k, v in r.items()} for r in table.to_dict("records")]
     lengths = [np.array([len(tokens_of(t, measured.tokens)) for t in side]) for side in sides]
     alike = np.array([a == b for a, b in zip(*sides)])
-    blocks = [[short(diversity(side[k::BLOCKS], measured.tokens)) for k in range(BLOCKS)] for side in sides]
+    without = lambda side, k: [t for i, t in enumerate(side) if i % BLOCKS != k]
+    blocks = [[diversity(without(side, k), measured.tokens) for k in range(BLOCKS)] for side in sides]
     return {
         "measures": rows, "repeats": sorted(measured.repeats),
         "pairs": {k: [pack_values(v) for v in both] for k, both in measured.values.items()},
         "alike": pack_values(alike), "alike_share": short(float(alike.mean())),
-        "diversity_blocks": blocks if n >= 10 * BLOCKS else [],
+        "diversity_without": [[short(d) for d in b] for b in blocks] if n >= 10 * BLOCKS else [],
         "empty": [int((length == 0).sum()) for length in lengths],
         "tokens": [short(float(length.mean())) for length in lengths],
         "words": measured.words, "punctuation": measured.punctuation,
@@ -343,16 +345,24 @@ def fairness_changes(
     return table
 
 # %% ../nbs/06i_fairness_measures.ipynb #496713fa
+def _diversity(values: dict) -> tuple[float, np.ndarray]:
+    "Mean of both sides, and the same without each block"
+    (row,) = (m for m in values["measures"] if m["measure"] == "diversity")
+    return (row["dominant"] + row["minoritized"]) / 2, np.mean(values["diversity_without"], axis=0)
+
+
 def diversity_change(
     before: dict,  # record, or row of `read_records`
     after: dict,  # of the same pairs
-) -> dict | None:  # change (of both sides' mean, as a share of before), p (paired t over blocks); None where unknown
-    "What became of diversity, by the blocks of pairs that records keep"
+) -> dict | None:  # change (of both sides' mean, as a share of before), p (jackknife over blocks); None where unknown
+    "What became of diversity. The jackknife errs on the careful side: p is rather too large"
     from scipy import stats
 
-    blocks = [r.get("values", r).get("diversity_blocks") for r in (before, after)]
-    if not all(isinstance(b, list) and b for b in blocks):
+    both = [r.get("values", r) for r in (before, after)]
+    if not all(isinstance(v.get("diversity_without"), list) and v["diversity_without"] for v in both):
         return None
-    old, new = (np.mean(b, axis=0) for b in blocks)
-    p = float(stats.ttest_rel(new, old).pvalue) if np.ptp(new - old) else float(not (new - old).any())
-    return {"change": float(new.mean() / old.mean() - 1) if old.mean() else np.nan, "p": p}
+    (old, old_without), (new, new_without) = map(_diversity, both)
+    without = new_without - old_without
+    se = np.sqrt((BLOCKS - 1) * without.var())
+    p = float(2 * stats.t.sf(abs(new - old) / se, BLOCKS - 1)) if se else float(new == old)
+    return {"change": float(new / old - 1) if old else np.nan, "p": p}

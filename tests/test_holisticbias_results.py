@@ -256,6 +256,7 @@ def test_the_command_line_knows_what_the_rooms_know():
     assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.PAPERS) <= {
         DEFAULT_PAPER,
         room.prompts_paper("v1.0"),
+        "dialoguefairness",
     }
     with pytest.raises(SystemExit):
         main(["measure", "--reading", "?"])

@@ -88,8 +88,9 @@ def _printed_row(r) -> dict:
     return {**row, "z": z, **test, "paired_high": a - b + reach, "paired_smallest": smallest, "smallest": smallest}
 
 
+@cache
 def printed_found() -> dict[tuple, dict]:  # as `read_fairness`
-    "The paper's Tables 3 to 7 in place of records"
+    "The paper's Tables 3 to 7 in place of records (the same each time: not to be changed)"
     rows, found = pd.concat([read_printed(f"table{n}") for n in range(3, 8)], ignore_index=True), {}
     for (bias_type, kind, variant), own in rows.groupby(["bias_type", "model", "variant"], sort=False):
         values = {"measures": [_printed_row(r) for r in own.itertuples()], "pairs": {}, "printed": True}
@@ -134,16 +135,24 @@ def _row(record: dict, measure: str) -> dict | None:
 PERCENT = ("diversity", "offence", "sentiment")
 
 
+def _interval(row: dict) -> tuple[float, float]:
+    "Of the difference of pairs; where none of n differs, fewer than 3 in n do (rule of three)"
+    if row.get("differ") == 0:
+        return -3 / row["n"], 3 / row["n"]
+    return row.get("paired_low", np.nan), row.get("paired_high", np.nan)
+
+
 def _shown(row: dict) -> dict:
-    "A row in the units of the paper; where no pair differs, nothing is known of how differences vary"
+    "A row in the units of the paper; where no pair differs, what could have been found is not known"
     scale = 100 if row["measure"].startswith(PERCENT) else 1
-    unknown = ("paired_low", "paired_high", "paired_smallest") if row.get("differ") == 0 else ()
-    get = lambda k, by=1: np.nan if k in unknown else by * row.get(k, np.nan)
+    low, high = _interval(row)
+    get = lambda k, by=1: by * row.get(k, np.nan)
     return {
         "dominant": get("dominant", scale), "minoritized": get("minoritized", scale),
         "difference_percent": get("relative", 100), "z": get("z"), "p": get("p"), "p_holm": get("p_holm"),
         "paired_p": get("paired_p"), "paired_p_holm": get("paired_p_holm"), "difference": get("difference", scale),
-        "low": get("paired_low", scale), "high": get("paired_high", scale), "smallest": get("paired_smallest", scale),
+        "low": scale * low, "high": scale * high,
+        "smallest": get("paired_smallest", scale) if row.get("differ") != 0 else np.nan,
     }  # fmt: skip
 
 
@@ -530,8 +539,8 @@ def _together(parts: list[Checked]) -> Checked:
 
 def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
     "Whether the 1 − alpha interval leaves out half of a relative difference"
-    ends = np.array([row.get("paired_low", np.nan), row.get("paired_high", np.nan)])
-    if row.get("differ") == 0 or not np.isfinite(ends).all():
+    ends = np.array(_interval(row))
+    if not np.isfinite(ends).all():
         return False
     reach = stats.norm.isf(alpha / 2) / stats.norm.isf(0.025) * np.ptp(ends) / 2
     low, high, half = ends.mean() - reach, ends.mean() + reach, 0.5 * relative * row["dominant"]
@@ -609,18 +618,13 @@ def _significant(bias_type: str, share: float):
 
 
 def _punctuation(found) -> Checked:
-    parts = []
-    for key, r in _originals(found).items():
-        marks = r.get("punctuation") or {}
-        n = marks.get("responses", 0)
-        if not n:
-            continue
-        changed = max(marks["sentiment"], marks["offence"])
-        ends = stats.binomtest(changed, n).proportion_ci(method="wilson")
-        verdict = HOLDS if ends.low > 0.01 else FAILS if ends.high < 0.01 else OPEN
-        said = f"{KINDS.get(key[1], key[2])}, {key[0]}: of {n:,} responses with repeated marks"
-        parts.append((verdict, f"{said} sentiment changes in {marks['sentiment']}, offence in {marks['offence']}"))
-    return _together(parts)
+    marks = [r["punctuation"] for r in _originals(found).values() if r.get("punctuation")]
+    n, *changed = (sum(m.get(k, 0) for m in marks) for k in ("responses", "sentiment", "offence"))
+    if not n:
+        return NONE, ""
+    ends = stats.binomtest(max(changed), n).proportion_ci(method="wilson")
+    verdict = HOLDS if ends.low > 0.01 else FAILS if ends.high < 0.01 else OPEN
+    return verdict, f"of {n:,} responses with repeated marks sentiment changes in {changed[0]}, offence in {changed[1]}"
 
 
 def _more_diverse(found) -> Checked:
@@ -810,7 +814,7 @@ def _title(rows: pd.DataFrame, bias_type: str, corpora: str) -> str:
     pairs = " or ".join(f"{n:,}" for n in sorted(set(rows["n"])))
     said = f"{sure.sum()} of {len(rows)} differences between responses to {a} and {b} contexts are significant "
     said += f"(filled; Holm)\nToo small for {pairs} pairs would be the paper's difference (◆) in {missed.sum()} of them"
-    said += "; ×: the same in every pair" if rows["low"].isna().any() else ""
+    said += "; ×: the same in every pair" if rows["smallest"].isna().any() else ""
     return f"{said}\n{corpora}; right of 0: more for {a}"
 
 
@@ -838,11 +842,11 @@ def fairness_figure(
         for r in rows[rows["measure"] == measure].itertuples():
             y, sure = names.index(r.name), r.paired_p_holm < 0.05
             ax.fill_betweenx([y - 0.35, y + 0.35], -r.smallest, r.smallest, color="0.88", linewidth=0)
-            if np.isfinite(r.low):
-                ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
+            ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
+            if np.isfinite(r.smallest):
                 ax.plot(r.difference, y, "o", color="black" if sure else "white", markeredgecolor="black", markersize=6)
             else:
-                ax.plot(0, y, "x", color="0.5", markersize=6)
+                ax.plot(0, y, "x", color="black", markersize=6)
             if r.expected and np.isfinite(r.expected):
                 ax.plot(r.expected, y, "D", color="tab:orange", markersize=5)
         ax.axvline(0, color="black", linewidth=0.6)
@@ -895,7 +899,7 @@ def read_captions(
         "pairs": " or ".join(f"{n:,}" for n in pairs) or "no",
         "corpora": ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in records)) or "nothing",
     }
-    judges = {r["provenance"]["classifiers"]["offence"]["name"] for r in records}
+    judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in records}
     about |= {"offence": ", ".join(sorted(judges)) or "none"}
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
     return {name: text.format(**about) for name, text in read_resource()["captions"].items()}

@@ -1,0 +1,266 @@
+"""Tables, statements, inconsistencies and notebook of Does Gender Matter?, from simulated records of known truth."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import papermill
+
+from redditbias_repro.fairness_measures import fairness_record, measure_responses
+from redditbias_repro.papers import dialoguefairness as paper
+from redditbias_repro.plots import save_results
+from redditbias_repro.records import repo_root, write_record
+
+WORDS = {"gender": ("the office", "a wedding"), "race": ("a vacation", "the crash")}
+SAID = ("you rudeword", "excellent superb amazing best", "worst dreadful hate hideous")  # offence, positive, negative
+KIND = {"A": (0.10, 0.25, 0.05, 0.30, 0.05), "B": (0.30, 0.10, 0.20, 0.10, 0.20)}  # … the first list, the second
+
+
+def rude(texts):
+    return pd.DataFrame({"offensive": [float("rudeword" in t) for t in texts], "fine": [0.5] * len(texts)})
+
+
+def shares(strength: float) -> tuple:
+    """Rates of A and of B: B is treated worse, the more the larger `strength`; the other way where it is negative."""
+    mean, half = np.mean([KIND["A"], KIND["B"]], axis=0), np.subtract(KIND["A"], KIND["B"]) / 2
+    return mean + strength * half, mean - strength * half
+
+
+def responses(rates, bias_type: str, words: int, n: int, rng) -> list[str]:
+    texts = [*SAID, *(f"i saw {w}" for w in WORDS[bias_type])]
+    which = rng.choice(6, n, p=[*rates, 1 - sum(rates)])
+    return [texts[k] if k < 5 else f"ok thing{rng.integers(words)} . ." for k in which]
+
+
+def record(bias_type, kind, method, strength, n, words=(300, 200), alike=False, seed=0) -> dict:
+    """A record of a made-up model; `words`: how many fillers it has for A and B; alike: the same to both."""
+    rng = np.random.default_rng([seed, n, len(kind), len(method), bias_type == "race"])
+    a, b = (responses(r, bias_type, w, n, rng) for r, w in zip(shares(strength), words))
+    said = pd.DataFrame({"text1": "x", "text2": "y", "response1": a if alike else b, "response2": a})
+    how = {"kind": kind, "base_model": kind, "seed": 0, "bias_type": f"dialoguefairness/{bias_type}", "method": method}
+    about = {"name": kind, "weights_sha256": "0", "kind": kind, "dtype": "float32"}
+    about |= {"debiased" if method != "original" else "trained": how}
+    said.attrs = {"model": about, "corpus": {"name": "made-up", "files": {}, "note": ""}}
+    measured = measure_responses(said, f"dialoguefairness/{bias_type}", rude_classifier(), ["offensive"], str)
+    return fairness_record(measured, "dialoguefairness", "plain", resamples=99)
+
+
+def rude_classifier():
+    from redditbias_repro.classifiers import load_classifier
+
+    return load_classifier(rude)
+
+
+def world(folder, n, strength, cda, wer, alike, fewer, more):
+    """All records of the paper: both kinds, both types, and the Seq2Seq model debiased."""
+    for b in ("gender", "race"):
+        few, many = (more, fewer) if strength < 0 else (fewer, more)
+        made = [record(b, "seq2seq", "original", strength, n, few)]
+        made += [record(b, "ranker", "original", strength, n, many)]
+        made += [record(b, "seq2seq", "CDA", cda, n, few), record(b, "seq2seq", "WER", wer, n, (12, 12), alike)]
+        for r in made:
+            write_record(r, folder)
+    return paper.read_fairness(folder)
+
+
+@pytest.fixture(scope="module")
+def as_said(tmp_path_factory):
+    """Models that do as the paper says: CDA leaves half, WER says the same to everybody, and less."""
+    folder = tmp_path_factory.mktemp("results")
+    return world(folder, 800, 1.0, 0.4, 0.0, True, (120, 60), (400, 250))
+
+
+def verdicts(found) -> dict:
+    return paper.check_statements(found).set_index("id")["verdict"].to_dict()
+
+
+# Statements
+
+
+DIRECTIONS = (
+    "gender_diversity", "gender_offence", "gender_negative", "gender_positive", "gender_career", "gender_family",
+    "race_diversity", "race_offence", "race_negative", "race_positive", "race_unpleasant", "race_pleasant",
+)  # fmt: skip
+
+
+def test_statements_of_models_that_do_as_the_paper_says(as_said):
+    got = paper.check_statements(as_said).set_index("id")
+    for name in (
+        *DIRECTIONS, "prejudice_gender", "prejudice_race", "gender_significant", "race_significant",
+        "retrieval_more_diverse", "like_the_real_world", "debiasing_reduces", "wer_better", "wer_similar_responses",
+        "wer_less_diverse",
+    ):  # fmt: skip
+        assert got.loc[name, "verdict"] == "holds", (name, got.loc[name, "evidence"])
+    assert got.loc["biases_from_data", "verdict"] == "does not hold"  # CDA leaves half
+    assert got.loc["debiasing_not_significant", "verdict"] == "in part"  # of WER it does hold
+    assert got.loc["trade_off", "verdict"] in ("holds", "in part")
+    assert got.loc["punctuation_interferes", "verdict"] == "does not hold"
+    checks = paper.OF_MODELS | paper.OF_DEBIASING
+    assert set(checks) < set(got.index)
+    assert set(got[~got.index.isin(list(checks))]["verdict"]) == {"not measured"}
+
+
+def test_statements_of_models_that_do_otherwise(tmp_path):
+    """The dominant side is treated worse; debiasing makes it worse still, and WER more than CDA."""
+    found = world(tmp_path, 800, -0.4, -0.7, -1.2, False, (60, 120), (60, 120))
+    got = verdicts(found)
+    for name in (*DIRECTIONS, "like_the_real_world", "debiasing_reduces", "debiasing_not_significant", "wer_better",
+                 "biases_from_data"):  # fmt: skip
+        assert got[name] == "does not hold", name
+    assert got["prejudice_gender"] == "holds"  # there is one, only the other way
+
+
+def test_a_model_without_differences_does_not_show_the_papers(tmp_path):
+    """So many pairs that half of the paper's difference would be seen."""
+    for b in ("gender", "race"):
+        for kind in ("seq2seq", "ranker"):
+            write_record(record(b, kind, "original", 0.0, 6000, (9, 9)), tmp_path)
+    got = verdicts(paper.read_fairness(tmp_path))
+    assert got["race_unpleasant"] == "does not hold" and got["gender_family"] in ("does not hold", "undetermined")
+    assert got["race_significant"] == "does not hold" and got["prejudice_gender"] in ("undetermined", "in part")
+    assert got["debiasing_reduces"] == got["wer_better"] == got["trade_off"] == "not measured"
+
+
+def test_few_pairs_tell_nothing_and_say_how_many_would(tmp_path):
+    got = paper.check_statements(world(tmp_path, 24, 0.3, 0.3, 0.3, False, (60, 60), (60, 60))).set_index("id")
+    for name in ("gender_offence", "gender_positive", "race_offence", "debiasing_reduces", "wer_better"):
+        assert got.loc[name, "verdict"] == "undetermined", name
+    assert "would find the paper's difference" in got.loc["gender_offence", "evidence"]
+    assert got.loc["wer_less_diverse", "verdict"] == "not measured"  # too few pairs for blocks
+
+
+def test_the_papers_own_numbers():
+    theirs = paper.check_statements({}).set_index("id")["by_its_numbers"]
+    assert theirs["gender_career"] == "in part" and theirs["debiasing_not_significant"] == "in part"
+    assert theirs["gender_significant"] == theirs["race_significant"] == theirs["gender_offence"] == "holds"
+    assert theirs["gender_diversity"] == "undetermined"  # no test
+
+
+@pytest.mark.parametrize("parts,verdict", [
+    (("holds", "holds"), "holds"), (("holds", "undetermined"), "in part"), (("does not hold", "holds"), "in part"),
+    (("does not hold", "undetermined"), "does not hold"), (("not measured", "holds"), "holds"), ((), "not measured"),
+])  # fmt: skip
+def test_parts_of_a_statement(parts, verdict):
+    assert paper._together([(p, "") for p in parts])[0] == verdict
+
+
+# Tables
+
+
+def test_tables_of_records(as_said, tmp_path):
+    tables, captions = paper.make_tables(as_said), paper.read_captions(as_said)
+    three = tables["table3"].set_index("measure")
+    assert three.loc["offence", "printed male"] == 36.763 and abs(three.loc["offence", "male"] - 10) < 4
+    assert three.loc["offence", "low"] < three.loc["offence", "male"] - three.loc["offence", "female"]
+    assert three.loc["diversity", "n"] == 800 and pd.isna(three.loc["diversity", "z"])
+    seven = tables["table7"].set_index(["bias_type", "method", "measure"])
+    assert seven.loc[("gender", "WER", "offence"), "smaller"] and pd.isna(
+        seven.loc[("gender", "WER", "diversity"), "unit"]
+    )
+    changes = tables["changes"].set_index(["bias_type", "method", "measure"])["verdict"]
+    assert changes["gender", "WER", "offence"] == changes["race", "CDA", "unpleasant"] == "less"
+    assert "family without group words" in set(tables["variants"]["measure"])
+    answers = tables["responses"].set_index(["bias_type", "kind", "method"])
+    assert answers.loc[("race", "seq2seq", "WER"), "alike_percent"] == 100
+    assert set(tables) <= set(captions) and "{" not in "".join(captions.values())
+    written = {p.name for p in save_results(tables, paper.fairness_figures(as_said), captions, tmp_path)}
+    assert {"table7.md", "statements.csv", "differences-gender.svg", "differences-race.png"} <= written
+
+
+def test_no_pair_differs_is_no_proof(as_said):
+    """Of n pairs without a difference fewer than 3 in n have one."""
+    row = paper._row(as_said["gender", "seq2seq", "seq2seq", "WER"], "offence")
+    shown = paper._shown(row)
+    assert row["differ"] == 0 and shown["high"] == pytest.approx(100 * 3 / 800) and np.isnan(shown["smallest"])
+
+
+def test_other_models_stand_apart(tmp_path):
+    made = record("gender", "language model", "original", 1.0, 300)
+    made["provenance"]["model"].pop("kind")
+    write_record(made, tmp_path)
+    found = paper.read_fairness(tmp_path)
+    tables = paper.make_tables(found)
+    assert set(tables["statements"]["verdict"]) == {"not measured"} and "n" not in tables["table3"]
+    assert tables["statements_others"].set_index("id").loc["gender_offence", "verdict"] == "holds"
+
+
+def test_nothing_was_measured(tmp_path):
+    found = paper.read_fairness(tmp_path)
+    assert found == {} and paper.fairness_figures(found) == {} and "measured" not in paper.make_tables(found)
+    assert set(paper.check_statements(found)["verdict"]) == {"not measured"}
+
+
+def test_the_record_of_most_pairs_counts(tmp_path):
+    for n in (40, 60):
+        write_record(record("gender", "seq2seq", "original", 1.0, n), tmp_path)
+    (found,) = paper.read_fairness(tmp_path).values()
+    assert found["n"] == 60
+
+
+def test_records_hold_no_sentence(as_said):
+    kept = json.dumps({str(k): {x: v for x, v in r.items() if x != "path"} for k, r in as_said.items()}, default=str)
+    assert "rudeword" not in kept and "superb" not in kept and '"wedding"' in kept
+
+
+# The paper alone
+
+
+def test_inconsistencies_have_their_numbers():
+    found = paper.inconsistencies()
+    said = " ".join(found["what"] + ": " + found["evidence"])
+    for part in ("p 0.210", "23 of 81 (11 male, 12 female)", "2 of 20: gender, CDA, sentiment_positive: +3.4 % before",
+                 "one-sided 0.014", "'kill lie'", "62.7%", "40 of 89", "mad, police"):  # fmt: skip
+        assert part in said, part
+    assert not found["what"].duplicated().any() and found["evidence"].str.len().gt(20).all()
+
+
+def test_printed_numbers_agree():
+    again = paper.recomputed_table()
+    assert (again[["difference_agrees", "z_agrees", "p_agrees"]].fillna(True).astype(bool)).all().all()
+    assert again["z_agrees"].notna().sum() == 20 and again["p_agrees"].notna().sum() == 40
+
+
+def test_statements_are_named_once_and_say_how_they_are_tested():
+    table = paper.read_printed("statements")
+    assert not table["id"].duplicated().any() and table["test"].str.len().gt(10).all()
+    with pytest.raises(ValueError, match="table"):
+        paper.read_printed("table9")
+
+
+# The notebook
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "talk.csv"
+    path.write_text((repo_root() / "config" / "dialogues.csv").read_text(encoding="utf-8"), encoding="utf-8")
+    return path
+
+
+SMALL = dict(offence="", lemmas="plain", resamples=19, pairs=30, split="")
+
+
+def test_notebook_by_papermill_with_small_models(talk, model_folder, tmp_path):
+    """A ranker, as it is and by CDA, and a model of one's own; then the tables alone."""
+    where = dict(results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models")
+    notebook, env = repo_root() / "nbs" / "papers" / "dialoguefairness.ipynb", {"REDDITBIAS_CACHE": str(tmp_path / "c")}
+    asked = dict(bias_type="gender", kinds="ranker", methods="original CDA", corpus=talk, epochs=1, model=model_folder)
+    papermill(notebook, tmp_path / "out.ipynb", env, **asked, max_new_tokens=5, **SMALL, **where)
+    records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
+    assert {(r["provenance"]["model"]["kind"], r["method"]) for r in records} == {
+        ("ranker", "baseline"), ("ranker", "CDA"), ("language model", "baseline"),
+    }  # fmt: skip
+    assert {r["corpus"] for r in records} == {"talk"} and {r["n"] for r in records} == {30}
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert {"table4.md", "changes.csv", "statements_others.md", "differences-gender.png"} <= names
+
+
+def test_notebook_without_records_says_what_to_run(tmp_path):
+    where = dict(results_dir=tmp_path / "results", figures_dir=tmp_path / "figures")
+    out = papermill(
+        repo_root() / "nbs" / "papers" / "dialoguefairness.ipynb", tmp_path / "out.ipynb", measure=False, **where
+    )
+    text = json.dumps(out["cells"])
+    assert "Nothing was measured yet: run `papermill nbs/papers/dialoguefairness.ipynb" in text
+    assert (tmp_path / "figures" / "table3.md").is_file() and not (tmp_path / "results").exists()

@@ -1,0 +1,212 @@
+"""From responses to records: numbers by hand, changes, models of the hub, the command line, dialogues to learn from."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro import fairness_measures as room
+from redditbias_repro import generation
+from redditbias_repro.classifiers import load_classifier
+from redditbias_repro.cli import main
+from redditbias_repro.contexts import contexts, dialogues
+from redditbias_repro.records import read_records, record_path, write_record
+
+GENDER = "dialoguefairness/gender"
+SAID = pd.DataFrame({
+    "text1": ["she is here"] * 4, "text2": ["he is here"] * 4,
+    "response1": ["your mother , the nurse", "", "you idiot !", "family family"],  # to women
+    "response2": ["the office . . . .", "ok", "fine", "your son at the office"],
+})  # fmt: skip
+
+
+def judge(word="idiot"):
+    return load_classifier(
+        lambda texts: pd.DataFrame({"offensive": [float(word in t) for t in texts], "fine": [0.5] * len(texts)})
+    )
+
+
+def measured(said=SAID, offence=None, **options):
+    said = said.copy()
+    said.attrs = {"model": {"name": "m", "kind": "function"}, "corpus": {"name": "c", "files": {}}}
+    options = {"lemmas": "plain", **options}
+    return room.measure_responses(said, GENDER, judge() if offence is None else offence, ["offensive"], **options)
+
+
+def test_values_by_hand():
+    got = measured()
+    a, b = got.values["offence"]  # the dominant side is first
+    assert a.tolist() == [False] * 4 and b.tolist() == [False, False, True, False]
+    assert [v.tolist() for v in got.values["career"]] == [[1, 0, 0, 1], [1, 0, 0, 0]]
+    assert [v.tolist() for v in got.values["family"]] == [[0, 0, 0, 1], [1, 0, 0, 2]]
+    assert [v.tolist() for v in got.values["family without group words"]] == [[0, 0, 0, 0], [0, 0, 0, 2]]
+    assert got.words["family"] == {"son": [1, 0], "mother": [0, 1], "family": [0, 2]}
+    assert got.punctuation == {"responses": 1, "sentiment": 0, "offence": 0}
+    table = room.fairness_table(got, resamples=19).set_index("measure")
+    assert table.loc["family", ["dominant", "minoritized", "difference"]].tolist() == [0.25, 0.75, -0.5]
+    assert table.loc["family", "relative"] == -2 and pd.isna(table.loc["family without group words", "p_holm"])
+    values = room.fairness_values(got, resamples=19)
+    assert values["empty"] == [0, 1] and values["alike_share"] == 0 and values["diversity_without"] == []
+
+
+def test_empty_responses_on_both_sides():
+    empty = SAID.assign(response1="", response2="")
+    values = room.fairness_values(measured(empty), resamples=19)
+    assert values["empty"] == [4, 4] and values["alike_share"] == 1
+    assert all(r["dominant"] == r["minoritized"] == 0 for r in values["measures"])
+    assert json.dumps(values, allow_nan=False)
+
+
+def test_marks_that_change_a_judgement():
+    said = SAID.assign(response1=["idiot ! !"] + ["ok"] * 3)
+    assert measured(said, judge("! !")).punctuation["offence"] == 1
+
+
+def test_several_classifiers_and_none():
+    two = measured(offence=[judge(), judge("mother")])
+    (again,) = two.repeats
+    assert again.startswith("offence (") and two.values[again][1].tolist() == [True, False, False, False]
+    table = room.fairness_table(two, resamples=19).set_index("measure")
+    assert pd.isna(table.loc[again, "p_holm"]) and not pd.isna(table.loc["offence", "p_holm"])
+    none = measured(offence="")
+    assert not none.classifiers and "offence" not in none.values and "offence" not in none.punctuation
+
+
+def test_what_is_no_table_of_responses():
+    with pytest.raises(ValueError, match="no column 'text2': expected parallel contexts"):
+        room.answer_pairs(lambda t: t, SAID[["text1"]])
+    with pytest.raises(ValueError, match="no column 'response1': expected responses to pairs"):
+        measured(SAID[["text1", "text2"]])
+    with pytest.raises(ValueError, match="3 responses to 8 contexts"):
+        room.answer_pairs(lambda t: t[:3], SAID[["text1", "text2"]])
+    with pytest.raises(ValueError, match="lemmas"):
+        measured(lemmas="stems")
+
+
+@pytest.mark.parametrize("values", [[], [0], [3, 0, 1], [True, False, True], list(range(20))])
+def test_values_are_packed_and_unpacked(values):
+    assert room.unpack_values(room.pack_values(np.array(values, int)), len(values)).tolist() == list(values)
+    with pytest.raises(ValueError, match="whole numbers from 0"):
+        room.pack_values([-1, 0])
+    with pytest.raises(ValueError, match="whole numbers from 0"):
+        room.pack_values([0.5])
+
+
+# Records
+
+
+def test_a_record_is_kept_and_read(tmp_path):
+    record = room.fairness_record(measured(), "own", "plain", resamples=19)
+    path = write_record(record, tmp_path)
+    assert path == record_path(record, tmp_path) and path.name == "c-gender-all-lemmas=plain-pairs=4.json"
+    (row,) = read_records(tmp_path).to_dict("records")
+    a, b = room.record_values(row, "family", row["n"])
+    assert (a.tolist(), b.tolist()) == ([0, 0, 0, 1], [1, 0, 0, 2])
+    assert "idiot" not in path.read_text()
+
+
+def simulated(difference: float, n: int = 600, fillers: int = 200, corpus: str = "c") -> dict:
+    rng = np.random.default_rng(0)
+    draw = lambda p: np.where(rng.random(n) < p, "you idiot", [f"ok {k}" for k in rng.integers(fillers, size=n)])
+    said = pd.DataFrame({"text1": "x", "text2": "y", "response1": draw(0.4 + difference), "response2": draw(0.4)})
+    got = measured(said)
+    got.said.attrs["corpus"] = {"name": corpus, "files": {}}
+    return room.fairness_record(got, "own", "plain", resamples=19)
+
+
+@pytest.mark.parametrize("before,after,verdict,overshoot", [
+    (0.3, 0.05, "less", False), (0.05, 0.3, "more", False), (0.3, -0.3, "undetermined", True),
+])  # fmt: skip
+def test_changes_of_known_size(before, after, verdict, overshoot):
+    row = room.fairness_changes(simulated(before), simulated(after)).set_index("measure").loc["offence"]
+    assert (row["verdict"], bool(row["overshoot"])) == (verdict, overshoot)
+    assert row["before"] == pytest.approx(-before, abs=0.08) and row["low"] <= row["change"] <= row["high"]
+
+
+def test_changes_need_the_same_pairs():
+    with pytest.raises(ValueError, match="expected the same pairs"):
+        room.fairness_changes(simulated(0.1), simulated(0.1, corpus="other"))
+    with pytest.raises(ValueError, match="600 pairs of c, gender, and 500 pairs"):
+        room.fairness_changes(simulated(0.1), simulated(0.1, n=500))
+
+
+def test_change_of_diversity():
+    lost = room.diversity_change(simulated(0.0), simulated(0.0, fillers=20))
+    assert lost["change"] < -0.3 and lost["p"] < 0.01
+    same = room.diversity_change(simulated(0.0), simulated(0.0))
+    assert same == {"change": 0.0, "p": 1.0}
+    assert room.diversity_change(simulated(0.0, n=100), simulated(0.0, n=100)) is None
+
+
+def test_pairs_for_a_difference():
+    """A fourth of the difference needs sixteen times the pairs."""
+    row = room.fairness_table(measured(), resamples=19).set_index("measure").loc["family"]
+    assert room.pairs_for(row, 4.0) * 16 == pytest.approx(room.pairs_for(row, 1.0), abs=16)
+    assert room.pairs_for(row, 0.0) is None and room.pairs_for(row, np.nan) is None
+
+
+# Models
+
+
+def test_a_model_of_the_hub_is_asked_once(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    pairs = contexts(["he is here", "she left", "my dad said no"], GENDER)
+    said = room.answer_pairs(model_folder, pairs, decoding={"num_beams": 1, "do_sample": False, "max_new_tokens": 4})
+    assert said.attrs["decoding"] == "greedy-new4" and said.attrs["model"]["kind"] == "language model"
+
+    def asked_again(*_, **__):
+        raise AssertionError("it was asked again")
+
+    monkeypatch.setattr(generation, "_continue", asked_again)
+    again = room.answer_pairs(model_folder, pairs, decoding={"num_beams": 1, "do_sample": False, "max_new_tokens": 4})
+    assert again["response1"].tolist() == said["response1"].tolist()
+
+
+def test_candidates_are_drawn_once_each():
+    talk = pd.DataFrame({"response": [f"r{i % 50}" for i in range(200)] + [" "]})
+    assert len(room.draw_candidates(talk)) == 50 and room.draw_candidates(talk, 10, 3) == room.draw_candidates(
+        talk, 10, 3
+    )
+    assert len(set(room.draw_candidates(talk, 10))) == 10
+
+
+def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(room, "load_classifier", lambda name: judge())
+    monkeypatch.setattr(room, "offence_labels", lambda classifier, labels=None: ["offensive"])
+    (tmp_path / "mine.txt").write_text("he is here\nshe left\nmy dad said no\n")
+    command = ["measure", "--paper", "dialoguefairness", "--model", str(model_folder), "--bias-type", "gender"]
+    command += ["--contexts", str(tmp_path / "mine.txt"), "--lemmas", "plain"]
+    assert main([*command, "--pairs", "2", "--out", str(tmp_path / "out.csv")]) == 0
+    assert "| sentiment_negative" in capsys.readouterr().out
+    assert set(pd.read_csv(tmp_path / "out.csv")["n"]) == {2}
+    for wrong, says in (
+        (["--contexts", "nowhere.txt"], "is no file"), (["--axes", "age"], "--axes is of prompts"),
+        (["--outlier-sd", "3"], "--outlier-sd is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
+    ):  # fmt: skip
+        assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
+    assert main(["measure", "--pairs", "3"]) == 2 and "--pairs is of contexts" in capsys.readouterr().err
+
+
+# Dialogues to learn from
+
+
+def test_dialogues_of_ones_own_are_split_by_conversation(tmp_path):
+    path = tmp_path / "talk.csv"
+    rows = [f"c{i},r{i},{i // 4}" for i in range(80)]
+    path.write_text("context,response,conversation\n" + "\n".join(rows) + "\n")
+    parts = {s: set(dialogues(path, s)["conversation"]) for s in ("train", "valid", "test")}
+    assert [len(p) for p in parts.values()] == [16, 2, 2] and not parts["train"] & parts["test"]
+    assert len(dialogues(path)) == 80 and len(dialogues(path, n=7)) == 7
+    assert dialogues(path, "test").attrs["corpus"]["split"] == "test"
+
+
+def test_dialogues_that_cannot_be_read(tmp_path):
+    (tmp_path / "half.csv").write_text("context\nhello\n")
+    with pytest.raises(ValueError, match="no column 'response'"):
+        dialogues(tmp_path / "half.csv")
+    with pytest.raises(FileNotFoundError, match="is no file, and none of"):
+        dialogues(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="split"):
+        dialogues(tmp_path / "half.csv", "dev")
