@@ -184,7 +184,7 @@ def distinct_without(
 ) -> tuple[float, np.ndarray]:  # Distinct of all, and (K,) without each dialogue; 0 to 100
     "Distinct-n of all dialogues, and of all but one"
     total = parts[:, 0].sum()
-    return 100 * different / max(total, 1), 100 * (different - parts[:, 1]) / np.maximum(total - parts[:, 0], 1)
+    return float(100 * different / max(total, 1)), 100 * (different - parts[:, 1]) / np.maximum(total - parts[:, 0], 1)
 
 
 def jackknife(
@@ -241,7 +241,7 @@ def score_dialogues(
     for n in ORDERS:
         of, different = distinct_parts(said, dialogues, n, how["last_ngram"])
         score, without = distinct_without(of, different)
-        low, high, _ = jackknife(score, without)
+        low, high = np.clip(jackknife(score, without)[:2], 0, 100).tolist()
         values |= {f"distinct_{n}": score, f"distinct_{n}_low": low, f"distinct_{n}_high": high}
         by_people, theirs = distinct_parts([rs[0] for rs in people], dialogues, n, how["last_ngram"])
         values |= {f"different_{n}": different, f"people_distinct_{n}": distinct_without(by_people, theirs)[0]}

@@ -451,8 +451,9 @@ def line_ends(
     tokenizer,
 ) -> list[int]:  # token ids
     "The tokens that hold a line feed"
-    known = sorted(set(tokenizer.get_vocab().values()))
-    return [i for i, text in zip(known, tokenizer.batch_decode([[i] for i in known])) if "\n" in text]
+    written = ("\n", "Ċ", "<0x0A>")  # as it is, in bytes as GPT-2 writes them, and as a byte of SentencePiece
+    near = sorted(i for token, i in tokenizer.get_vocab().items() if any(w in token for w in written))
+    return [i for i, text in zip(near, tokenizer.batch_decode([[i] for i in near])) if "\n" in text]
 
 
 def _spoken(model, tokenizer, rows: pd.DataFrame) -> list[list[int]]:
