@@ -9,6 +9,7 @@ from conftest import papermill, small_random
 from test_chbias import release  # noqa: F401  (a fixture)
 from transformers import GPT2Config
 
+from redditbias_repro.cli import main
 from redditbias_repro.corpora.chbias import CATEGORIES, read_released
 from redditbias_repro.metrics import lmb, lmb_of_rows, measure_lmb, pack_pairs, unpack_pairs
 from redditbias_repro.models import PACKAGED
@@ -359,3 +360,16 @@ def test_committed_tables_are_those_of_committed_records(release):  # noqa: F811
 def test_lmb_reads_chinese_pairs(release, byte_model):  # noqa: F811
     (record,) = measure_lmb(str(byte_model), ["chbias/age"], outlier_sd=[None])
     assert record["n"] == 200 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 16
+
+
+def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
+    out = tmp_path / "race.json"
+    command = ["measure", "--model", str(byte_model), "--bias-type", "race", "--corpus", "queries", "--special-tokens"]
+    assert main([*command, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())[0]["params"] == {"outlier_sd": None, "special_tokens": True}
+    assert main(["measure", "--paper", "holisticbias", "--special-tokens"]) == 2
+    assert "--special-tokens is of pairs" in capsys.readouterr().err
+
+
+def test_a_papers_files_by_its_name(release, capsys):  # noqa: F811
+    assert main(["fetch", "chbias"]) == 0 and "20 files are in the cache" in capsys.readouterr().out

@@ -782,3 +782,21 @@ def test_numbers_that_no_run_can_have(model_folder, tmp_path, wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name} is "):
         debias(model, tokenizer, load_spec("race"), ["africans are lazy"], "HD", tmp_path / "run", **wrong)
+
+
+def test_terms_that_the_tokenizer_does_not_know_are_in_the_settings(tmp_path):
+    """A tokenizer of characters without Latin ones: gay and txl have no loss, and the run says so."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, PreTrainedTokenizerFast
+
+    orientation = load_spec("chbias/orientation")
+    terms = {t for p in orientation.pairs for t in p} | set(orientation.attributes1)
+    han = sorted({c for t in terms for c in t if ord(c) > 255})
+    known = {c: i for i, c in enumerate(["[UNK]", "[PAD]", *han])}
+    words = Tokenizer(models.WordLevel(known, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"[a-z]+|\p{Han}"), "isolated")
+    words = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]")
+    model = small_random(GPT2Config(vocab_size=len(words), n_positions=64, n_embd=16, n_layer=1, n_head=2))
+    with pytest.warns(UserWarning, match="pairs of the terms .* does not know are left out"):
+        run = debias(model, words, orientation, ["同性恋恶心", "基佬讨厌"] * 2, "HD", tmp_path / "run", epochs=1)
+    assert {"gay", "txl"} <= set(run.settings["unknown_terms"]) <= terms
