@@ -86,6 +86,7 @@ def test_which_notebooks_have_parameters():
         "05_debias.ipynb",
         "06_dst.ipynb",
         "07_crg.ipynb",
+        "papers/dialoguefairness.ipynb",
         "papers/holisticbias.ipynb",
         "papers/holisticbias_answers.ipynb",
         "papers/redditbias.ipynb",
