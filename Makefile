@@ -13,7 +13,7 @@ ifdef REDDITBIAS_MIRROR
 export REDDITBIAS_MIRROR := $(abspath $(REDDITBIAS_MIRROR))
 endif
 
-.PHONY: help reproduce full test lab notebooks pages bench bench-debias bench-retrieval clean
+.PHONY: help reproduce full test lab notebooks pages bench bench-debias bench-retrieval bench-candidates clean
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench       time scoring against other libraries (about 2 hours on 2 cores; a run that was stopped goes on)"
 	@echo "make bench-debias  time a training step of each debiasing method (4 minutes)"
 	@echo "make bench-retrieval  time the scan of a dump of 1 GB (2 minutes)"
+	@echo "make bench-candidates  time the best of 100,000 candidates against faiss-cpu (a minute)"
 	@echo "make clean       remove what was built and run (the cache outside this folder stays)"
 
 # Debian keeps Python's venv in a package of its own: as root it is installed, otherwise the command is printed.
@@ -86,6 +87,9 @@ bench-debias: $(READY)
 
 bench-retrieval: $(READY)
 	@python bench/retrieval.py $(BENCH)
+
+bench-candidates: $(VENV)/.bench
+	@python bench/candidates.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) runs .snakemake .pytest_cache .hypothesis build dist *.egg-info
