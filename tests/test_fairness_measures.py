@@ -22,9 +22,11 @@ SAID = pd.DataFrame({
 
 
 def judge(word="idiot"):
-    return load_classifier(
+    found = load_classifier(
         lambda texts: pd.DataFrame({"offensive": [float(word in t) for t in texts], "fine": [0.5] * len(texts)})
     )
+    found.about["offence"] = ["offensive"]
+    return found
 
 
 def measured(said=SAID, offence=None, **options):
