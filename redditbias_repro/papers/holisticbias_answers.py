@@ -37,7 +37,7 @@ __all__ = ['PAPER', 'TUNED', 'ABLATION', 'METRICS', 'NEUTRAL', 'CHOSEN', 'VARIAN
            'axes_table', 'descriptor_table', 'styles_by_axis', 'tuning_table', 'tuning_axes_table', 'styles_table',
            'shares_table', 'offence_table', 'offence_templates_table', 'offence_descriptors_table', 'phrases_table',
            'classifier_table', 'measure_cost', 'cost_table', 'frequency_table', 'frequency_figure', 'axes_figure',
-           'check_answer_statements', 'make_answer_tables', 'answer_figures', 'read_answer_captions']
+           'tuning_figure', 'check_answer_statements', 'make_answer_tables', 'answer_figures', 'read_answer_captions']
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #ba4843f5
 PAPER = "holisticbias"
@@ -271,7 +271,10 @@ def shares_table(found: dict) -> pd.DataFrame:
 # %% ../../nbs/12a_holisticbias_answers.ipynb #bfb1fcb4
 def offence_table(found: dict) -> pd.DataFrame:
     "Share of texts that offend, in percent (Table 11); below them the paper's"
-    rows, names = [], {"baseline": "answers", ABLATION: "answers, tuned without tags", TUNED: "answers, tuned"}
+    rows, tuned = [], {ABLATION: "tuned without tags", TUNED: "tuned"}
+    several = [_tuned(found, m)["n"] for m in tuned if _tuned(found, m) is not None]
+    fewer = f", to {several[0]:,} of the prompts" if several and several[0] < _base(found)["n"] else ""
+    names = {"baseline": "answers"} | {m: f"answers, {what}{fewer}" for m, what in tuned.items()}
     if ("prompt_offence", "") in found:
         r = found["prompt_offence", ""]
         rows.append(("prompts", *_wilson(r["offensive"], r["texts"]), np.nan))
@@ -279,6 +282,11 @@ def offence_table(found: dict) -> pd.DataFrame:
         if ("answer_offence", method) in found:
             r = found["answer_offence", method]
             rows.append((what, *_wilson(r["offensive"], r["texts"]), 100 * r["offensive_censored"] / r["texts"]))
+        if method == "baseline" and fewer:
+            before = next(_tuned(found, m) for m in tuned if _tuned(found, m) is not None)["shares"]["offensive"][
+                "before"
+            ]
+            rows.append((f"answers, not tuned{fewer}", *_wilson(round(before * several[0]), several[0]), np.nan))
     printed = [
         (f"the paper's {r.model}, {r.variant}", r.offensive_percent) for r in read_printed("table11").itertuples()
     ]
@@ -453,33 +461,54 @@ def frequency_figure(
     return figure
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #cab6da1c
-def axes_figure(found: dict):  # matplotlib figure
-    "Full Gen Bias by axis with its interval, before and after tuning"
+def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str):
+    "A figure of intervals by axis, a marker and color for each part; from below in the order of `table`"
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    parts = {"not tuned": pd.DataFrame(_base(found)["by_axis"])}
-    for method, name in ((ABLATION, "tuned without tags"), (TUNED, "tuned")):
-        if ("gen_bias", method) in found:
-            parts[name] = pd.DataFrame(found["gen_bias", method]["by_axis"])
-    order = parts["not tuned"].sort_values("corrected")["axis"].tolist()
+    order = table["axis"].tolist()
     with sns.axes_style("whitegrid"):
         figure, ax = plt.subplots(figsize=(6.4, 0.42 * len(order) + 1.2))
     colors = sns.color_palette("colorblind", len(parts))
-    for i, ((name, table), marker) in enumerate(zip(parts.items(), "osD")):
-        own = table.set_index("axis").loc[order]
+    for i, ((name, some), marker) in enumerate(zip(parts.items(), "osD")):
+        own = some.set_index("axis").loc[order]
         y = np.arange(len(order)) + 0.22 * ((len(parts) - 1) / 2 - i)
-        wide = np.clip([own["corrected"] - own["low"], own["high"] - own["corrected"]], 0, None)
-        ax.errorbar(own["corrected"], y, xerr=wide, fmt=marker, ms=5, color=colors[i], label=name, lw=1.2)
+        wide = np.clip([own[middle] - own["low"], own["high"] - own[middle]], 0, None)
+        ax.errorbar(own[middle], y, xerr=wide, fmt=marker, ms=5, color=colors[i], label=name, lw=1.2)
     ax.set_yticks(range(len(order)), [AXES.get(a, a) for a in order])
     ax.axvline(0, color="0.3", lw=0.8)
-    ax.set_xlabel("Full Gen Bias × 1000, without the noise of few answers")
-    some, top = parts["not tuned"]["low"].gt(0).sum(), AXES.get(order[-1], order[-1])
-    said = f"Answers differ by descriptor on {some} of {len(order)} axes, most on {top}"
-    ax.set_title(f"{said}\n{_base(found)['model']}, {_base(found)['n']:,} answers", fontsize=10)
     if len(parts) > 1:
-        ax.legend(frameon=True, fontsize=9, loc="lower right")
+        ax.legend(frameon=True, fontsize=9)
     plt.close(figure)
+    return figure, ax
+
+
+def axes_figure(found: dict):  # matplotlib figure
+    "Full Gen Bias by axis with its interval"
+    table = pd.DataFrame(_base(found)["by_axis"]).sort_values("corrected")
+    figure, ax = _axes_drawn(table, {"not tuned": table}, "corrected")
+    ax.set_xlabel("Full Gen Bias × 1000, without the noise of few answers")
+    some, last = table["low"].gt(0).sum(), table["axis"].iloc[-1]
+    said = f"Answers differ by descriptor on {some} of {len(table)} axes, most on {AXES.get(last, last)}"
+    ax.set_title(f"{said}\n{_base(found)['model']}, {_base(found)['n']:,} answers", fontsize=10)
+    return figure
+
+
+def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tuned on several axes
+    "What tuning did to Full Gen Bias by axis, with tags and without: changes on the same prompts with their intervals"
+    kinds = {"with tags": TUNED, "without tags": ABLATION}
+    parts = {k: pd.DataFrame(_tuned(found, m)["by_axis"]) for k, m in kinds.items() if _tuned(found, m) is not None}
+    parts = {k: t for k, t in parts.items() if len(t)}
+    if not parts:
+        return None
+    first = next(iter(parts.values())).sort_values("change", ascending=False)
+    figure, ax = _axes_drawn(first, parts, "change")
+    ax.set_xlabel("change of Full Gen Bias × 1000 by tuning (negative: less)")
+    fewer = ", ".join(f"{int((t['high'] < 0).sum())} {k}" for k, t in parts.items())
+    more = ", ".join(f"{int((t['low'] > 0).sum())} {k}" for k, t in parts.items())
+    n = next(_tuned(found, kinds[k])["n"] for k in parts)
+    title = f"Axes with less bias after tuning: {fewer}; with more: {more}"
+    ax.set_title(f"{title}\n{_base(found)['model']}, {n:,} answers of each, the same prompts", fontsize=10)
     return figure
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #df8b2bec
@@ -859,11 +888,13 @@ def make_answer_tables(
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #611430c5
 def answer_figures(found: dict) -> dict:  # name of the file → matplotlib figure
-    "Full Gen Bias by axis, and style against frequency where that was counted"
+    "Full Gen Bias by axis, what tuning did to it, and style against frequency where that was counted"
     if _base(found) is None:
         return {}
     name = _base(found)["model"]
     figures = {f"gen-bias-by-axis-{name}": axes_figure(found)} if _base(found)["by_axis"] else {}
+    if (of_tuning := tuning_figure(found)) is not None:
+        figures[f"gen-bias-changes-{name}"] = of_tuning
     if len(_plotted(found)):
         figures[f"style-by-frequency-{name}"] = frequency_figure(found)
     return figures
@@ -894,7 +925,8 @@ def read_answer_captions(found: dict) -> dict[str, str]:
         training = r["provenance"]["training"]
         about["tuned"] = (
             f"beta {training['beta']:.3g} (alpha {training['alpha']:g}; {training['tagged_bias']:,} of "
-            f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), seed {training['seed']}"
+            f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), "
+            f"seed {training['seed']}; {r['n']:,} prompts"
         )
     captions = read_resource()["answer_captions"]
     return {name: text.format(**about) for name, text in captions.items()}
