@@ -899,7 +899,7 @@ def make_figures(
     trained = read_records(folder, paper="chbias", metric="training")
     for m, own in trained.groupby("model", sort=False) if len(trained) else ():
         figures[f"figures2-6-{m}"] = plot_runs(own, "chbias")
-    return figures
+    return {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in figures.items()}  # names of files
 
 
 FEWEST = 5  # pairs that exchange the same terms, for a line in a figure
