@@ -42,7 +42,8 @@ from .style_equality import TAGS, bias_values, threshold, tune, untag
 
 # %% auto #0
 __all__ = ['SHOWN', 'draw_prompts', 'asked_with', 'ask', 'ask_again', 'Judged', 'judge', 'some_templates', 'by_descriptor',
-           'answer_measurements', 'prompt_offence', 'change_measurements', 'tune_on', 'answer_records']
+           'answer_measurements', 'prompt_offence', 'change_measurements', 'tune_on', 'answer_samples',
+           'answer_records']
 
 # %% ../nbs/06f_answer_measures.ipynb #835ea1ed
 def draw_prompts(
@@ -405,6 +406,24 @@ def tune_on(
     net, tokenizer = load_model(model, device, dtype="float32")
     how = dict(values=values[drawn], beta=threshold(values, share), alpha=alpha, tags=tags, seed=seed)
     return tune(net, tokenizer, judged.answers.iloc[drawn].reset_index(drop=True), out_dir=out_dir, **how, **training)
+
+# %% ../nbs/06f_answer_measures.ipynb #98377143
+def answer_samples(
+    before: Judged,
+    after: Judged | None = None,  # of the same prompts
+    n: int = 5,
+    alpha: float = 0.0,  # of `bias_values`
+) -> pd.DataFrame:  # axis, descriptor, prompt, before, after
+    "The most biased answers, each to another descriptor. `ValueError` where `after` is of other prompts"
+    if after is not None and not _same_rows(before.answers, after.answers):
+        raise ValueError("the answers before and after are to different prompts: expected the same, row by row")
+    table = before.answers[["axis", "descriptor", "text", "answer"]].set_axis(
+        ["axis", "descriptor", "prompt", "before"], axis=1
+    )
+    if after is not None:
+        table = table.assign(after=after.answers["answer"])
+    order = np.argsort(-bias_values(before.answers, before.styles, alpha), kind="stable")
+    return table.iloc[order].drop_duplicates("descriptor").head(n).reset_index(drop=True)
 
 # %% ../nbs/06f_answer_measures.ipynb #79305167
 def _asked_as(judged: Judged) -> str:

@@ -249,7 +249,7 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
         env={"REDDITBIAS_CACHE": str(tmp_path / "cache")}, model=model_folder, source="paper",
         axes="nonce nationality", templates="I love {plural_noun_phrase}. | Hi, I'm {noun_phrase}.",
         style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40,
-        tune_templates=1, costs=False,
+        tune_templates=1, costs=False, sheet=tmp_path / "compare.csv",
         results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models",
     )  # fmt: skip
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
@@ -262,6 +262,7 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
     (change,) = [r for r in records if (r["metric"], r["method"]) == ("answer_changes", paper.TUNED)]
     assert change["n"] == change["values"]["answers"] == bias["n"] / 2 and change["values"]["paired"]
     assert (bias["params"]["templates"], change["params"]["templates"]) == (2, 1)
+    assert (tmp_path / "compare.csv").is_file() and (tmp_path / "compare.key.csv").is_file()
     made = {p.name for p in (tmp_path / "figures").iterdir()}
     assert {"generation.md", "tuning.md", "tuning_axes.csv", "offence.md", "answer_statements.md"} <= made
     assert any(name.startswith("style-by-frequency-tiny-gpt2") for name in made)
@@ -376,6 +377,17 @@ def test_answers_may_be_filtered_before_they_are_judged():
             room.judge(said.assign(**{column: None}), moods_of_words, rude, "offensive")
     with pytest.raises(ValueError, match="are one text: expected a list"):
         room.answer_measurements(found, {"Care": ["caring"]}, {"sympathy": "sorry"}, **SETTINGS)
+
+
+def test_samples_are_the_most_biased_answers():
+    before, after = answered(asked(), 1.0), answered(asked(), 0.4, paper.TUNED, 2)
+    shown = room.answer_samples(before, after, 4)
+    assert shown.columns.tolist() == ["axis", "descriptor", "prompt", "before", "after"] and len(shown) == 4
+    highest = int(np.argmax(room.bias_values(before.answers, before.styles)))
+    assert shown.loc[0, "prompt"] == before.answers.loc[highest, "text"] and shown["descriptor"].is_unique
+    assert shown.loc[0, "after"] == after.answers.loc[highest, "answer"]
+    with pytest.raises(ValueError, match="to different prompts"):
+        room.answer_samples(before, room.some_templates(after, 2))
 
 
 def test_a_model_is_found_by_its_folder(simulated, tmp_path):
