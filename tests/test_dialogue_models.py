@@ -295,9 +295,13 @@ def test_which_pairs_have_embeddings():
         == len(embedding_rows(pairs, words.unk_token_id, True)[0])
         == 1
     )
-    nothing = target_pairs(SPEC, build_tokenizer(["emu"]))
+    with pytest.raises(
+        ValueError, match="every pair of the specification pets holds a token that the tokenizer does not"
+    ):
+        target_pairs(SPEC, build_tokenizer(["emu"]))
+    in_letters = build_tokenizer(["emu"], kind="bpe")
     with pytest.raises(ValueError, match="none of the 3 pairs stands in the tokenizer's vocabulary, as one token each"):
-        embedding_rows(nothing, 3)
+        embedding_rows(target_pairs(SPEC, in_letters), in_letters.unk_token_id)
     with pytest.raises(ValueError, match="loss or a penalty"):
         Method(loss=len, penalty=wer_penalty)
     equal = wer_penalty(torch.zeros(2, 3, requires_grad=True), torch.tensor([[0]]), torch.tensor([[1]]))
