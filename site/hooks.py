@@ -12,6 +12,9 @@ LINK = re.compile(r"(\]\()([^)#?\s]+)([^)]*\))")
 HIDDEN = re.compile(r"#\| *(hide|default_exp)\b")
 DIRECTIVE = re.compile(r"(?m)^#\| *(export|exporti|corpus|slow|hide_line|eval).*\n?")
 KEPT = ("*.md", "*.ipynb", "*.png", "*.svg")
+WIDE = """.md-grid { max-width: 92rem; }
+.md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 0; padding: .4em .6em; }
+"""  # tables have many columns
 MATHJAX = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]], "processEscapes": True}}
 GUIDES = ["measuring", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
 
@@ -49,7 +52,7 @@ def lay_out(source: Path) -> None:
                         shutil.copy(path, there)
     # Equations are drawn by MathJax, which the reader's browser loads; without a network their source is shown.
     (source / "mathjax.js").write_text(f"window.MathJax = {json.dumps(MATHJAX)};\n", encoding="utf-8")
-    (source / "wide.css").write_text(".md-grid { max-width: 92rem; }\n", encoding="utf-8")  # tables are wide
+    (source / "wide.css").write_text(WIDE, encoding="utf-8")
 
 
 def title(notebook: str) -> str:
