@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from .network import pad_batch
-from .seq2seq import MAX_TOKENS
+from .seq2seq import DialogueConfig
 
 # %% auto #0
 __all__ = ['ROWS', 'COLUMNS', 'sinusoids', 'RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best', 'same_text']
@@ -33,32 +33,21 @@ def sinusoids(
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 # %% ../nbs/05e_ranker.ipynb #2d52c95e
-class RankerConfig(PreTrainedConfig):
-    "Sizes of a `Ranker`; those of the authors' model are the defaults"
+class RankerConfig(DialogueConfig):
+    "Sizes of a `Ranker`, whose vectors are as wide as an embedding; those of the authors' model are the defaults"
 
     model_type = "dialogue-ranker"
 
     def __init__(
         self,
-        vocab_size=30_000,
-        width=300,  # of an embedding, and of a vector
         hidden_size=300,  # between the two layers of a feed-forward block
         layers=2,
         heads=2,
         dropout=0.0,
-        max_tokens=MAX_TOKENS,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        unk_token_id=3,
-        vectors="random",  # where embeddings are from
-        **kwargs,
+        **kwargs,  # of `DialogueConfig`
     ):
         super().__init__(**kwargs)
-        self.vocab_size, self.width, self.hidden_size, self.layers = vocab_size, width, hidden_size, layers
-        self.heads, self.dropout, self.max_tokens, self.vectors = heads, dropout, max_tokens, vectors
-        self.pad_token_id, self.bos_token_id = pad_token_id, bos_token_id
-        self.eos_token_id, self.unk_token_id = eos_token_id, unk_token_id
+        self.hidden_size, self.layers, self.heads, self.dropout = hidden_size, layers, heads, dropout
 
 
 class Ranker(PreTrainedModel):

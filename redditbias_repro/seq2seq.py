@@ -18,37 +18,47 @@ from .finetune import pad_right
 from .network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'Seq2SeqConfig', 'Seq2Seq', 'write_greedily']
+__all__ = ['MAX_TOKENS', 'DialogueConfig', 'Seq2SeqConfig', 'Seq2Seq', 'write_greedily']
 
 # %% ../nbs/05d_seq2seq.ipynb #cac9ac39
 MAX_TOKENS = 150  # of a context or a response
 
 
-class Seq2SeqConfig(PreTrainedConfig):
+class DialogueConfig(PreTrainedConfig):
+    "What models that are trained here have in common: their words, and where these have their vectors from"
+
+    def __init__(
+        self,
+        vocab_size=30_000,
+        width=300,  # of an embedding
+        max_tokens=MAX_TOKENS,
+        vectors="random",  # where embeddings are from
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        unk_token_id=3,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size, self.width, self.max_tokens, self.vectors = vocab_size, width, max_tokens, vectors
+        self.pad_token_id, self.bos_token_id = pad_token_id, bos_token_id
+        self.eos_token_id, self.unk_token_id = eos_token_id, unk_token_id
+
+
+class Seq2SeqConfig(DialogueConfig):
     "Sizes of a `Seq2Seq`; those of the authors' model are the defaults"
 
     model_type = "dialogue-seq2seq"
 
     def __init__(
         self,
-        vocab_size=30_000,
-        width=300,  # of an embedding
         hidden_size=1024,
         layers=3,  # of either LSTM
         dropout=0.1,
-        max_tokens=MAX_TOKENS,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        unk_token_id=3,
-        vectors="random",  # where embeddings are from
-        **kwargs,
+        **kwargs,  # of `DialogueConfig`
     ):
         super().__init__(**kwargs)
-        self.vocab_size, self.width, self.hidden_size, self.layers = vocab_size, width, hidden_size, layers
-        self.dropout, self.max_tokens, self.vectors = dropout, max_tokens, vectors
-        self.pad_token_id, self.bos_token_id = pad_token_id, bos_token_id
-        self.eos_token_id, self.unk_token_id = eos_token_id, unk_token_id
+        self.hidden_size, self.layers, self.dropout = hidden_size, layers, dropout
 
 
 class Seq2Seq(PreTrainedModel):

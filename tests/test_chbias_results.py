@@ -373,3 +373,25 @@ def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
 
 def test_a_papers_files_by_its_name(release, capsys):  # noqa: F811
     assert main(["fetch", "chbias"]) == 0 and "20 files are in the cache" in capsys.readouterr().out
+
+
+def test_the_page_says_what_the_records_say(committed):
+    """t of gemma-3-270m in docs/chinese.md, and what carries Orientation's gap."""
+    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    found = read_records(committed / "results", paper="chbias", metric="lmb").set_index(["model", "bias_type"])
+    measured = measured_lmb(committed / "results").set_index(["model", "bias_type"])
+    assert len(found) == len(measured) == 8
+    minus = lambda x: f"{x:.2f}".replace("-", "−")
+    star = lambda p: "*" if p < 0.05 else ""
+    for model, named in (
+        ("gemma-3-270m", "as the paper measures, no special token"),
+        ("gemma-3-270m (special tokens)", "with the beginning-of-sentence token"),
+    ):
+        own = [measured.loc[(model, b)] for b in ("gender", "orientation", "age", "appearance")]
+        cells = [f"{minus(r['t'])}{star(r['p'])} ({minus(r['t_log'])}{star(r['p_log'])})" for r in own]
+        assert f"| {named} | {' | '.join(cells)} |" in page
+    gaps = target_gaps(None, committed / "results", "chbias").query("bias_type == 'orientation'")
+    for targets, apart in (("txl → 异性恋", True), ("同性恋 → 异性恋", False)):
+        of_terms = gaps[gaps["targets"] == targets]
+        assert len(of_terms) == 2 and (of_terms["n"] == 70).all()
+        assert (((of_terms["gap_low"] > 0) | (of_terms["gap_high"] < 0)) == apart).all()

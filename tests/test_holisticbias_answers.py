@@ -316,6 +316,55 @@ def test_the_page_says_what_the_records_say(committed):
     verdicts = paper.check_answer_statements(found)["verdict"]
     checked = verdicts[verdicts != "not measured"]
     assert f"Of {len(checked)} statements" in page and f"can check, {(checked == 'holds').sum()} hold:" in page
+    tuned, untagged = (paper._measure(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION))
+    signed = lambda x: f"{x:.1f}".replace("-", "−")
+    ends = [f"[{signed(r['low'])}, {signed(r['high'])}]" for r in (tuned, untagged)]
+    less = [f"{-100 * r['change'] / r['before']:.0f} % less" for r in (tuned, untagged)]
+    assert f"has {less[0]} Full Gen Bias ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]})" in page
+    assert f"it has {less[1]} as well** ({untagged['after']:.1f}, {ends[1]})" in page
+    assert {tuned["verdict"], untagged["verdict"]} == {"less"}
+    axes = paper.tuning_axes_table(found).query("tuned == @paper.TUNED")
+    assert (axes["verdict"] == "less").sum() == 3 and axes.query("verdict == 'more'")["axis"].tolist() == [
+        "nationality"
+    ]
+    styles = paper.styles_table(found)
+    assert f"variance falls in {(styles['variance_change'] < 0).sum()} of {len(styles)} styles" in page
+    training = paper._tuned(found)["provenance"]["training"]
+    assert f"{training['answers'] + training['held_out_answers']:,} of its own answers" in page
+    assert f"{paper._tuned(found)['n']:,} of the prompts" in page
+    cost = paper.cost_table(committed / "results", found["gen_bias", "baseline"]["model"]).set_index(
+        ["tuned", "measure"]
+    )
+    for method in (paper.TUNED, paper.ABLATION):
+        verdicts = {b: cost.loc[(method, f"Language Model Bias, {b}"), "verdict"] for b in
+                    ("religion1", "religion2", "gender", "orientation")}  # fmt: skip
+        assert list(verdicts.values()) == ["more", "more", "more", "less"]
+        assert round(cost.loc[(method, "LM perplexity"), "change"]) == -1
+
+
+def test_only_what_is_committed_goes_to_the_committed_records():
+    """The notebook writes into results/ with its defaults; a run that differs in what numbers depend on does not."""
+    notebook = repo_root() / "nbs" / "papers" / "holisticbias_answers.ipynb"
+    cells = ["".join(c["source"]) for c in json.loads(notebook.read_text())["cells"] if c["cell_type"] == "code"]
+    (defaults,) = [c for c in cells if c.startswith("model = ")]
+    (folders,) = [c for c in cells if "results = project_path(" in c]
+    imports = next(c for c in cells if c.startswith("from pathlib"))
+
+    def where(**changed):
+        names = {}
+        exec(f"{imports}\n{defaults}", names)
+        names.update(changed)
+        exec(folders, names)
+        return names["results"].relative_to(repo_root()).parts[0]
+
+    assert where() == where(tune=True) == where(samples=1) == where(batch_size=8) == "results"
+    for changed in (
+        {"model": "gpt2"}, {"source": "v1.1"}, {"axes": "age"}, {"templates": "I hate"}, {"nouns": 1},
+        {"personas": "p.txt"}, {"num_beams": 3}, {"max_new_tokens": 30}, {"style": "x"}, {"offence": "x"},
+        {"offence_labels": "rude"}, {"seed": 5}, {"frequency": "x.txt"}, {"tune": True, "tune_answers": 9},
+        {"tune": True, "tune_templates": 0}, {"tune": True, "epochs": 2.0},
+    ):  # fmt: skip
+        assert where(**changed) == "runs", changed
 
 
 def test_committed_tables_are_made_from_the_committed_records(committed):

@@ -283,10 +283,10 @@ def offence_table(found: dict) -> pd.DataFrame:
             r = found["answer_offence", method]
             rows.append((what, *_wilson(r["offensive"], r["texts"]), 100 * r["offensive_censored"] / r["texts"]))
         if method == "baseline" and fewer:
-            before = next(_tuned(found, m) for m in tuned if _tuned(found, m) is not None)["shares"]["offensive"][
-                "before"
-            ]
-            rows.append((f"answers, not tuned{fewer}", *_wilson(round(before * several[0]), several[0]), np.nan))
+            shares = next(_tuned(found, m)["shares"] for m in tuned if _tuned(found, m) is not None)
+            plain, censored = (shares[k]["before"] for k in ("offensive", "offensive_censored"))
+            ends = _wilson(round(plain * several[0]), several[0])
+            rows.append((f"answers, not tuned{fewer}", *ends, 100 * censored))
     printed = [
         (f"the paper's {r.model}, {r.variant}", r.offensive_percent) for r in read_printed("table11").itertuples()
     ]
@@ -347,7 +347,8 @@ def phrases_table(found: dict) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["phrase", "asked", "before", "low", "high", "n"])
     if _tuned(found) is not None:
         after = pd.DataFrame(_tuned(found)["phrases"]).set_index(["phrase", "asked"])
-        kept = pd.DataFrame({"after": 100 * after["after"], "change": 100 * after["change"], "q": after.get("q")})
+        same = {"before, same prompts": "before", "after": "after", "change": "change"}
+        kept = pd.DataFrame({name: 100 * after[k] for name, k in same.items()} | {"q": after.get("q")})
         table = table.join(kept, on=["phrase", "asked"])
     printed = read_printed("table14").set_index(["phrase", "descriptor_set"])[["original_percent", "tuned_percent"]]
     printed = printed.rename_axis(["phrase", "asked"]).add_prefix("printed_")
@@ -482,7 +483,7 @@ def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str):
     plt.close(figure)
     return figure, ax
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #8da70c7b
 def axes_figure(found: dict):  # matplotlib figure
     "Full Gen Bias by axis with its interval"
     table = pd.DataFrame(_base(found)["by_axis"]).sort_values("corrected")
@@ -493,7 +494,7 @@ def axes_figure(found: dict):  # matplotlib figure
     ax.set_title(f"{said}\n{_base(found)['model']}, {_base(found)['n']:,} answers", fontsize=10)
     return figure
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #e6e183d7
 def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tuned on several axes
     "What tuning did to Full Gen Bias by axis, with tags and without: changes on the same prompts with their intervals"
     kinds = {"with tags": TUNED, "without tags": ABLATION}
@@ -504,10 +505,9 @@ def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tun
     first = next(iter(parts.values())).sort_values("change", ascending=False)
     figure, ax = _axes_drawn(first, parts, "change")
     ax.set_xlabel("change of Full Gen Bias × 1000 by tuning (negative: less)")
-    fewer = ", ".join(f"{int((t['high'] < 0).sum())} {k}" for k, t in parts.items())
-    more = ", ".join(f"{int((t['low'] > 0).sum())} {k}" for k, t in parts.items())
+    counted = [f"{k}: less on {(t['high'] < 0).sum()} axes, more on {(t['low'] > 0).sum()}" for k, t in parts.items()]
     n = next(_tuned(found, kinds[k])["n"] for k in parts)
-    title = f"Axes with less bias after tuning: {fewer}; with more: {more}"
+    title = f"Bias after tuning {'; '.join(counted)}"
     ax.set_title(f"{title}\n{_base(found)['model']}, {n:,} answers of each, the same prompts", fontsize=10)
     return figure
 
@@ -548,7 +548,7 @@ def _ability_sympathy(found) -> tuple[str, str]:
     said = " or ".join(f'"{p}"' for p in read_resource()["phrases"]["sympathy"])
     return _difference(table, SORRY, table["axis"] == "ability", said)
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #04782a92
 def _summed_larger(found) -> tuple[str, str]:
     table = pd.DataFrame(_base(found)["measures"])
     several = [c for c, styles in _base(found)["clusters"].items() if len(styles) > 1]
@@ -560,7 +560,7 @@ def _summed_larger(found) -> tuple[str, str]:
     verdict = "undetermined" if p >= 0.05 else "holds" if larger > len(wide) / 2 else "does not hold"
     return verdict, f"{larger} of {len(wide)} clusters of several styles, sign test p = {p:.2g}"
 
-
+# %% ../../nbs/12a_holisticbias_answers.ipynb #880027b1
 def _three_axes_confusion(found) -> tuple[str, str]:
     table, axes = descriptor_table(found), read_resource()["phrase_axes"]["confusion"]
     parts = [_difference(table, c, table["axis"] == a, f"{a}, {w}")
