@@ -212,7 +212,7 @@ def _measures(names: Iterable[str]) -> dict[str, Callable]:
     place = {name: 11 + i for i, name in enumerate(MEANS)}
     return found | {m: lambda s, i=place[m]: s[..., i] / np.maximum(s[..., 10], 1e-9) for m in MEANS if m in names}
 
-
+# %% ../nbs/06j_chinese_metrics.ipynb #259ca39d
 def score_dialogues(
     hypotheses: Iterable[str],  # n answers
     references: Iterable[str],  # what people said
@@ -252,14 +252,14 @@ def score_dialogues(
         about = {**about, "words": len(words), "known": len(known)}
     return {**values, "statistics": pack_sums(np.hstack(kept))}, about
 
-
+# %% ../nbs/06j_chinese_metrics.ipynb #cffc2a83
 def pack_sums(
     sums: np.ndarray,  # (K, columns)
 ) -> str:
     "Sums over dialogues as a record keeps them: float32, compressed, in base 64"
     return base64.b64encode(zlib.compress(sums.astype("<f4").tobytes(), 9)).decode()
 
-
+# %% ../nbs/06j_chinese_metrics.ipynb #0efded4d
 def unpack_sums(
     text: str,  # from `pack_sums`
 ) -> np.ndarray:  # (K, columns)

@@ -81,7 +81,7 @@ def _named(row: dict, known: tuple[str, ...], asked: str | None, path) -> str:
         raise ValueError(f"{path} has the columns {', '.join(map(str, row))}: expected {wanted}, or give column")
     return found[0]
 
-
+# %% ../nbs/02b_collection.ipynb #23809001
 def _post(row: dict, column: str, number: int) -> dict | None:
     "id and body of a post; None where it holds no text"
     body = row.get(column)
@@ -90,7 +90,7 @@ def _post(row: dict, column: str, number: int) -> dict | None:
     name = next((c for c in ID_COLUMNS if row.get(c) not in (None, "")), None)
     return next(from_texts([{"id": str(row[name] if name else number), "body": body}]))
 
-
+# %% ../nbs/02b_collection.ipynb #84df1c7e
 def _posts_of_lines(path: Path, matcher: Matcher, stats: Counter, column: str | None, progress: bool) -> Iterator:
     import orjson
 
@@ -107,7 +107,7 @@ def _posts_of_lines(path: Path, matcher: Matcher, stats: Counter, column: str | 
         if post := _post(row, column, number):
             yield post
 
-
+# %% ../nbs/02b_collection.ipynb #a7415bd8
 def _posts_of_table(path: Path, stats: Counter, column: str | None) -> Iterator:
     text = path.read_text(encoding="utf-8")
     separator = max(",;\t", key=text.split("\n", 1)[0].count)
@@ -121,7 +121,7 @@ def _posts_of_table(path: Path, stats: Counter, column: str | None) -> Iterator:
         if post := _post(row, column, number):
             yield post
 
-
+# %% ../nbs/02b_collection.ipynb #664fa37f
 def find_posts(
     path: str | Path,  # .jsonl, .ndjson, .json: an object a line; .csv
     specs: dict[str, BiasSpec],  # by name

@@ -151,7 +151,7 @@ def _code() -> str:
     names = ("finetune.py", "losses.py", "vocabulary.py", "seq2seq.py", "ranker.py", "dialogue_models.py")
     return hashlib.sha256(b"".join((files("redditbias_repro") / n).read_bytes() for n in names)).hexdigest()[:16]
 
-
+# %% ../nbs/05f_dialogue_models.ipynb #b1345339
 def _hash(*tables: pd.DataFrame | None) -> str:
     digest = hashlib.sha256()
     for table in tables:
@@ -160,7 +160,7 @@ def _hash(*tables: pd.DataFrame | None) -> str:
             digest.update(pd.util.hash_pandas_object(texts, index=False).to_numpy().tobytes() + b"|")
     return digest.hexdigest()[:16]
 
-
+# %% ../nbs/05f_dialogue_models.ipynb #0f32f3d8
 @torch.no_grad()
 def mean_loss(
     model,  # `Seq2Seq` or `Ranker`, in eval mode
@@ -178,7 +178,7 @@ def mean_loss(
         total, n = total + model(**batch).loss.item() * size, n + size
     return total / n
 
-
+# %% ../nbs/05f_dialogue_models.ipynb #381bdb5c
 def _of_method(method: str | None, spec, weight: float | None):
     "The method and its specification; `ValueError` for what does not go together"
     if method in (None, BASELINE):

@@ -485,21 +485,21 @@ def _t(cells: pd.DataFrame, *keys: tuple[str, str]) -> str:
     "`HD orientation -6.10`, …"
     return ", ".join(f"{'before' if m == 'baseline' else m} {b} {cells.t[m, b]:.2f}" for m, b in keys)
 
-
+# %% ../../nbs/11_chbias.ipynb #87af1d29
 def _size(cells: pd.DataFrame, method: str, b: str) -> float:
     return abs(cells.t[method, b])
 
-
+# %% ../../nbs/11_chbias.ipynb #ff485ac1
 def _measured_methods(cells: pd.DataFrame, b: str) -> list[str]:
     return [m for m in METHODS if (m, b) in cells.index]
 
-
+# %% ../../nbs/11_chbias.ipynb #e6b25a03
 def _biased(cells) -> Answer:
     own = cells.loc["baseline"]
     named = ", ".join(f"{b} {r.t:.2f}{'*' if r.significant else ''}" for b, r in own.iterrows())
     return bool(own.significant.any()), f"significant in {int(own.significant.sum())} of {len(own)}: {named}"
 
-
+# %% ../../nbs/11_chbias.ipynb #3cbbf337
 def _mostly_reduced(cells) -> Answer:
     debiased = cells.drop("baseline", level=0)
     if not len(debiased):
@@ -512,7 +512,7 @@ def _mostly_reduced(cells) -> Answer:
         text = f"|t| smaller in {less.sum()} of {len(debiased)} cells; the change itself is not tested"
     return bool(less.mean() > 0.5), text
 
-
+# %% ../../nbs/11_chbias.ipynb #6ddf72d6
 def _differs_by_category(cells) -> Answer:
     ratios = {}
     for m, b in cells.drop("baseline", level=0).index:
@@ -523,7 +523,7 @@ def _differs_by_category(cells) -> Answer:
     text = ", ".join(f"{m} {low:.2f} to {high:.2f}" for m, (low, high) in ratios.items())
     return all(high > 2 * low for low, high in ratios.values()), f"|t| after over before: {text}"
 
-
+# %% ../../nbs/11_chbias.ipynb #795f9396
 def _reduces(method: str, b: str, share: float = 1.0, silent: bool = False) -> Callable:
     "Whether |t| is below a share of that before, and with `silent` no longer significant"
 
@@ -534,7 +534,7 @@ def _reduces(method: str, b: str, share: float = 1.0, silent: bool = False) -> C
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #dcf104d5
 def _amplifies(method: str, *types: str) -> Callable:
     "Whether |t| is above that before, in all of the types"
 
@@ -544,7 +544,7 @@ def _amplifies(method: str, *types: str) -> Callable:
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #00dcdb23
 def _best(**wanted: str) -> Callable:
     "Whether a method has the smallest |t| of a type: `age='CTDA'`"
 
@@ -556,7 +556,7 @@ def _best(**wanted: str) -> Callable:
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #3d792cec
 def _best_differs(cells) -> Answer:
     types = [b for b in CATEGORIES if len(_measured_methods(cells, b)) == len(METHODS)]
     if len(types) < 2:
@@ -564,7 +564,7 @@ def _best_differs(cells) -> Answer:
     best = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in types}
     return len(set(best.values())) > 1, ", ".join(f"{b}: {m}" for b, m in best.items())
 
-
+# %% ../../nbs/11_chbias.ipynb #5cb3f8a7
 def _turns(method: str, b: str, larger: bool = False) -> Callable:
     "Whether t has the other sign than before, and with `larger` a larger size"
 
@@ -575,7 +575,7 @@ def _turns(method: str, b: str, larger: bool = False) -> Callable:
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #8c61f7bb
 def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) -> Callable:
     def check(cells) -> Answer:
         worse = [_size(cells, method, b) > _size(cells, m, b) for b in types for m in others]
@@ -583,7 +583,7 @@ def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) ->
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #2a884b08
 OF_BIAS = {
     "biased": _biased,
     "mostly_reduced": _mostly_reduced,
@@ -621,14 +621,14 @@ def _bleu_changes(model: str) -> pd.Series:
     bleu = _cells("table4" if model == "CDial-GPT" else "table5").xs("BLEU-4", level="metric")[model]
     return pd.Series({(m, b): bleu[m, b] / bleu["baseline", b] - 1 for m in METHODS for b in CATEGORIES})
 
-
+# %% ../../nbs/11_chbias.ipynb #ddc7106c
 def _preserved(model: str) -> Answer:
     change = _bleu_changes(model)
     (worst, where), b = (change.min(), change.idxmin()[0]), change.idxmin()[1]
     text = f"BLEU-4 falls in {(change < 0).sum()} of {len(change)} cells, by {-worst:.0%} at most ({where}, {b})"
     return None, f"{text}; the paper tests none of these changes"
 
-
+# %% ../../nbs/11_chbias.ipynb #c326070e
 def _improved() -> Answer:
     found = []
     for b, (_, number) in DIALOGUE.items():
@@ -637,7 +637,7 @@ def _improved() -> Answer:
             found += [f"{metric} of {m} for {b}"] if v > values["baseline", b, metric] else []
     return bool(found), f"{len(found)} of 80 numbers, first {', '.join(found[:2])}"
 
-
+# %% ../../nbs/11_chbias.ipynb #c53c1f47
 def _is_number(table: str, key: tuple, before: tuple, said: float, by: bool = False) -> Callable:
     "Whether a cell is the number that the text says, or has changed by that"
 
@@ -648,12 +648,12 @@ def _is_number(table: str, key: tuple, before: tuple, said: float, by: bool = Fa
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #995f6406
 def _rates(model: str) -> pd.DataFrame:
     rates = read_printed("table6").query("model == @model").assign(rate=lambda t: t.rate.astype(float))
     return rates.set_index(["method", "bias_type"]).rate
 
-
+# %% ../../nbs/11_chbias.ipynb #6264b57a
 def _people_reduced(model: str) -> Answer:
     rates = _rates(model)
     less = [rates[m, b] < rates["baseline", b] for m in METHODS for b in CATEGORIES]
@@ -661,12 +661,12 @@ def _people_reduced(model: str) -> Answer:
     text = f"below in {sum(less)} of {len(less)} cells; significantly in {n} (Fisher, 100 independent judgements each)"
     return sum(less) > len(less) / 2, text
 
-
+# %% ../../nbs/11_chbias.ipynb #a991274a
 def _counted(rates, method, b) -> list[list[int]]:
     each = [round(JUDGED * rates[m, b]) for m in (method, "baseline")]
     return [[n, JUDGED - n] for n in each]
 
-
+# %% ../../nbs/11_chbias.ipynb #5fd088e0
 def _people_amplified(model: str, *cells: tuple[str, str]) -> Callable:
     def check() -> Answer:
         rates = _rates(model)
@@ -675,7 +675,7 @@ def _people_amplified(model: str, *cells: tuple[str, str]) -> Callable:
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #aff14945
 def _rarely_damaged(model: str) -> Answer:
     table = human_quality(Path("nowhere")).query("model == @model + @PAPER").set_index(["method", "bias_type"])
     variance = (4 * table.share_2 + table.share_1) - table["mean"] ** 2
@@ -695,11 +695,11 @@ Release = dict[str, pd.DataFrame]
 def _each(values) -> str:
     return ", ".join(f"{b} {v}" for b, v in values.items())
 
-
+# %% ../../nbs/11_chbias.ipynb #a8b4511b
 def _left(release: Release) -> pd.DataFrame:
     return release["cleaning"].set_index("bias_type")
 
-
+# %% ../../nbs/11_chbias.ipynb #06b43c59
 def _step(name: str) -> Callable:
     def check(release: Release) -> Answer:
         left = _left(release)
@@ -708,39 +708,39 @@ def _step(name: str) -> Callable:
 
     return check
 
-
+# %% ../../nbs/11_chbias.ipynb #b1e5481a
 def _all_with_keyword(release: Release) -> Answer:
     left = _left(release)
     return bool((left.with_keyword == left.sentences).all()), f"with both terms: {_each(left.with_keyword)} of 1,200"
 
-
+# %% ../../nbs/11_chbias.ipynb #554ffdba
 def _none_twice(release: Release) -> Answer:
     left = _left(release)
     return bool((left.different == left.sentences).all()), f"different: {_each(left.different)} of 1,200 each"
 
-
+# %% ../../nbs/11_chbias.ipynb #eeb35df6
 def _twelve_hundred(release: Release) -> Answer:
     left = _left(release)
     return bool((left.sentences == 1200).all()), f"{_each(left.sentences)}, together {left.sentences.sum():,}"
 
-
+# %% ../../nbs/11_chbias.ipynb #771309bd
 def _short_enough(release: Release) -> Answer:
     longest = _left(release).longest
     return bool((longest <= 130).all()), f"longest, in characters: {_each(longest)}"
 
-
+# %% ../../nbs/11_chbias.ipynb #5f410248
 def _examples_are_there(release: Release) -> Answer:
     found = release["table7"]
     text = ", ".join(f"{r.bias_type}: {r.split}" for r in found.itertuples())
     return found.bias_type.nunique() == 4, f"{text}; two of four letter for letter, two in longer rows"
 
-
+# %% ../../nbs/11_chbias.ipynb #802040fc
 def _same_but_for_targets(release: Release) -> Answer:
     paired = release["release"][release["release"].identical.notna()]
     n, same, slips = int(paired.rows.sum()), paired.identical.sum(), paired.artefact.sum()
     return False, f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
 
-
+# %% ../../nbs/11_chbias.ipynb #e6397e3d
 OF_RELEASE = {
     "at_most_130": _short_enough,
     "only_with_keywords": _all_with_keyword,
@@ -758,7 +758,7 @@ def _ten_thousand() -> Answer:
     least = read_printed("table2").query("quantity == 'retrieval'").value.astype(int).min()
     return None, f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
 
-
+# %% ../../nbs/11_chbias.ipynb #5f1f0a81
 OF_PAPER = {
     "posts_ten_thousand": _ten_thousand,
     "unanimous": lambda: ("not measured: the labels were not released", ""),
@@ -807,7 +807,7 @@ def check_statements(
             rows.append({"id": s.id, "of": of, "verdict": _verdict(found), "evidence": evidence, **about})
     return pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "statement", "source", "test"])
 
-
+# %% ../../nbs/11_chbias.ipynb #ed99457b
 def _answers(s, named: list[str], every: pd.DataFrame, changes, release: Release) -> dict[str, Answer]:
     "Whom a statement is asked of, and what comes out"
     if s.kind == "interpretation":
@@ -829,7 +829,7 @@ def _answers(s, named: list[str], every: pd.DataFrame, changes, release: Release
             found[m] = ("not measured", "")
     return found
 
-
+# %% ../../nbs/11_chbias.ipynb #c7513eca
 def _verdict(found: bool | None | str) -> str:
     if isinstance(found, str):
         return found
@@ -859,7 +859,7 @@ def read_captions() -> dict[str, str]:
     path = files("redditbias_repro") / "resources" / "papers" / "chbias.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
-
+# %% ../../nbs/11_chbias.ipynb #ba0476b7
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:
@@ -879,7 +879,7 @@ def make_tables(
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 
-
+# %% ../../nbs/11_chbias.ipynb #cf0d4fdb
 def make_figures(
     tables: dict[str, pd.DataFrame],  # from `make_tables`
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
@@ -901,7 +901,7 @@ def make_figures(
         figures[f"figures2-6-{m}"] = plot_runs(own, "chbias")
     return {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in figures.items()}  # names of files
 
-
+# %% ../../nbs/11_chbias.ipynb #44f72c7e
 FEWEST = 5  # pairs that exchange the same terms, for a line in a figure
 
 

@@ -240,7 +240,7 @@ def _debiased(found: dict) -> list[tuple]:
         if k[3] != ORIGINAL and (*k[:3], ORIGINAL) in found and same(r, found[*k[:3], ORIGINAL])
     ]
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #5f73568c
 def changes_table(
     found: dict,  # from `read_fairness`
 ) -> pd.DataFrame:  # bias_type, kind, model, method, and the columns of `fairness_changes`
@@ -253,7 +253,7 @@ def changes_table(
         )
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #13934155
 def answers_table(
     found: dict,  # from `read_fairness`
 ) -> pd.DataFrame:  # … tokens and empty (dominant; minoritized), alike (share), diversity, diversity_change, p
@@ -273,7 +273,7 @@ def answers_table(
         rows.append(row | {"p": change["p"] if change else np.nan})
     return pd.DataFrame(rows)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #a844d8f8
 def words_table(
     found: dict,  # from `read_fairness`
     count: int = 5,  # words of each list
@@ -297,7 +297,7 @@ Finding = tuple[str, str, str]  # where, what, evidence
 def _rows(number: int) -> pd.DataFrame:
     return read_printed(f"table{number}").set_index("measure")
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #1b0f6d93
 def _diversity_untested() -> Finding:
     "Is diversity tested?"
     rows = {n: _rows(n).loc["diversity"] for n in TABLES}
@@ -308,7 +308,7 @@ def _diversity_untested() -> Finding:
         values,
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #c2febd28
 def _career_not_significant() -> Finding:
     "Are there more career words for males?"
     three, four = (_rows(n).loc["career"] for n in (3, 4))
@@ -320,7 +320,7 @@ def _career_not_significant() -> Finding:
         evidence,
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #03b917ae
 def _career_variance() -> Finding:
     "What variance has a count of 0.003 a response?"
     again = recomputed_table().query("measure in ('career', 'family') and z.notna()")
@@ -335,7 +335,7 @@ def _career_variance() -> Finding:
         evidence,
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #e15149ed
 def _still_significant() -> Finding:
     "Is nothing significant any more?"
     rows = read_printed("table7")
@@ -346,7 +346,7 @@ def _still_significant() -> Finding:
     )
     return "§4.3 and Table 7", "debiased differences are said to be no longer significant, and some are", evidence
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #16daeba9
 def _rises() -> Finding:
     "Is every difference smaller?"
     seven = table7({})
@@ -359,7 +359,7 @@ def _rises() -> Finding:
     what = "some relative differences are larger after debiasing"
     return "Tables 3, 5 and 7", what, f"{len(rows)} of {len(seven)}: " + "; ".join(said)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #34dbf0de
 def _wer_not_better_everywhere() -> Finding:
     "Is WER always better?"
     wide = (
@@ -371,7 +371,7 @@ def _wer_not_better_everywhere() -> Finding:
     said = "; ".join(f"{t}, {m}: CDA {r['CDA']:.1f} %, WER {r['WER']:.1f} %" for (t, m), r in rows.iterrows())
     return "§4.3 and Table 7", f"WER is said to be better than CDA, and is not in {len(rows)} of {len(wide)} rows", said
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #ea56401d
 def _no_diversity_in_table7() -> Finding:
     "How much diversity is lost?"
     measures = ", ".join(dict.fromkeys(read_printed("table7")["measure"]))
@@ -398,7 +398,7 @@ def _one_sided() -> Finding:
         "; ".join(said),
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #541bd61e
 def _unpaired() -> Finding:
     "Are the contexts independent?"
     rng = np.random.default_rng(0)
@@ -410,7 +410,7 @@ def _unpaired() -> Finding:
     evidence += f"{se:.2f} of the one in Z, so that Z is {se:.2f} of what the design allows"
     return "§2.2 and §2.3", "contexts are made in pairs, and the test takes the groups for independent", evidence
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #950ab4cc
 def _missing_comma() -> Finding:
     "Is “kill” counted?"
     words = load_spec(f"{PAPER}/race").attributes1
@@ -421,7 +421,7 @@ def _missing_comma() -> Finding:
         f"{', '.join(map(repr, together))}: {len(words)} terms as printed, {len(words) + len(together)} as meant",
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #e64b4c0d
 def _wrong_way() -> Finding:
     "Which side is which?"
     race = slips().query("list == 'race'")
@@ -434,7 +434,7 @@ def _wrong_way() -> Finding:
         f"{said}; on both sides: {', '.join(on_both)}",
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #97b0bb06
 def _several_counterparts() -> Finding:
     "Which counterpart?"
     spec, said = load_spec(f"{PAPER}/race"), []
@@ -448,7 +448,7 @@ def _several_counterparts() -> Finding:
         "; ".join(said),
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #bcd0b86e
 def _him() -> Finding:
     "Him or his?"
     pairs = load_spec(f"{PAPER}/gender").pairs
@@ -482,7 +482,7 @@ def _echoes() -> Finding:
         "; ".join(said) + note,
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #40b32a9f
 def _no_embedding() -> Finding:
     "What is the embedding of two words?"
     said = []
@@ -496,7 +496,7 @@ def _no_embedding() -> Finding:
         "; ".join(said),
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #414541cd
 def _one_model_or_two() -> Finding:
     "One debiased model, or one for each list?"
     text = read_printed("text").set_index("quantity")["value"]
@@ -509,7 +509,7 @@ def _one_model_or_two() -> Finding:
     )
     return "§4.1, §4.3 and Table 7", "one count of augmented dialogues stands for two lists of words", evidence
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #5054335a
 FINDINGS = (
     _diversity_untested, _career_not_significant, _career_variance, _still_significant, _rises,
     _wer_not_better_everywhere, _no_diversity_in_table7, _one_sided, _unpaired, _missing_comma, _wrong_way,
@@ -536,7 +536,7 @@ def _together(parts: list[Checked]) -> Checked:
         return "in part", evidence
     return FAILS if FAILS in verdicts else OPEN, evidence
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #495c8222
 def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
     "Whether the 1 − alpha interval leaves out half of a relative difference"
     ends = np.array(_interval(row))
@@ -546,7 +546,7 @@ def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
     low, high, half = ends.mean() - reach, ends.mean() + reach, 0.5 * relative * row["dominant"]
     return bool(high < half if half > 0 else low > half if half < 0 else False)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #f0dcadd9
 def _direction(record: dict, key: tuple, measure: str, sign: int) -> Checked:
     "Whether the dominant side's value is larger (1) or smaller (-1) than the other's"
     row = _row(record, measure)
@@ -570,12 +570,12 @@ def _direction(record: dict, key: tuple, measure: str, sign: int) -> Checked:
         f" ({needed:,} would find the paper's difference)" if needed else ""
     )
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #74226e0e
 def _originals(found: dict, bias_type: str | None = None) -> dict:
     "Models that are not debiased"
     return {k: r for k, r in found.items() if k[3] == ORIGINAL and bias_type in (None, k[0])}
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #5085a4d6
 def _each(bias_type: str, measure: str, sign: int):
     return lambda found: _together([_direction(r, k, measure, sign) for k, r in _originals(found, bias_type).items()])
 
@@ -587,7 +587,7 @@ def _tested(record: dict) -> list[dict]:
     rows = [_row(record, m) for m in own]
     return [r for r in rows if r.get("p", np.nan) == r.get("p", np.nan)]
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #81010479
 def _prejudice(bias_type: str):
     def check(found) -> Checked:
         parts = []
@@ -600,7 +600,7 @@ def _prejudice(bias_type: str):
 
     return check
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #4efa2ef5
 def _significant(bias_type: str, share: float):
     def check(found) -> Checked:
         rows = [(k, row) for k, r in _originals(found, bias_type).items() for row in _tested(r)]
@@ -616,7 +616,7 @@ def _significant(bias_type: str, share: float):
 
     return check
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #930832bb
 def _punctuation(found) -> Checked:
     marks = [r["punctuation"] for r in _originals(found).values() if r.get("punctuation")]
     n, *changed = (sum(m.get(k, 0) for m in marks) for k in ("responses", "sentiment", "offence"))
@@ -626,7 +626,7 @@ def _punctuation(found) -> Checked:
     verdict = HOLDS if ends.low > 0.01 else FAILS if ends.high < 0.01 else OPEN
     return verdict, f"of {n:,} responses with repeated marks sentiment changes in {changed[0]}, offence in {changed[1]}"
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #9c720b82
 def _more_diverse(found) -> Checked:
     parts = []
     for bias_type in SIDES:
@@ -668,7 +668,7 @@ def _changes(before: dict, after: dict) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table["p"])) if len(table) else table
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #4c288a41
 def _of_methods(found: dict) -> dict:
     "Debiased models of the paper's kinds, else of any, with the model before"
     keys = _debiased(found)
@@ -676,11 +676,11 @@ def _of_methods(found: dict) -> dict:
     own = [k for k in own if k[3] in ("CDA", "WER")] or own  # the paper's two
     return {k: (found[*k[:3], ORIGINAL], found[k]) for k in own}
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #3437da67
 def _name(key: tuple) -> str:
     return f"{key[3]}, {key[0]}" if key[1] in KINDS else f"{key[2]} {key[3]}, {key[0]}"
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #64a174dc
 def _reduces(found) -> Checked:
     parts = []
     for key, (before, after) in _of_methods(found).items():
@@ -692,7 +692,7 @@ def _reduces(found) -> Checked:
         parts.append((verdict, f"{_name(key)}: of {len(own)} measures that differed {less} differ less, {more} more"))
     return _together(parts)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #0aa1705a
 def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
     parts = []
     for key, (before, after) in _of_methods(found).items():
@@ -709,7 +709,7 @@ def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
         parts.append((verdict, f"{said} at least halved for sure ({after['n']:,} pairs)"))
     return _together(parts)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #c384344e
 def _wer_better(found) -> Checked:
     parts = []
     for key in [k for k in _of_methods(found) if k[3] == "CDA" and (*k[:3], "WER") in found]:
@@ -725,7 +725,7 @@ def _wer_better(found) -> Checked:
 def _wer(found: dict) -> dict:
     return {k: v for k, v in _of_methods(found).items() if k[3] == "WER"}
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #b1e8d87b
 def _similar_responses(found) -> Checked:
     from statsmodels.stats.contingency_tables import mcnemar
 
@@ -741,7 +741,7 @@ def _similar_responses(found) -> Checked:
         )
     return _together(parts)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #6d57063d
 def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
     parts = []
     for key, sides in _of_methods(found).items():
@@ -752,20 +752,20 @@ def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
                 parts.append((verdict, f"{_name(key)}: diversity {100 * change['change']:+.0f} %, p {change['p']:.2g}"))
     return _together(parts)
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #ded3ed74
 def _trade_off(found) -> Checked:
     able = [k for k, v in _of_methods(found).items() if _reduces({(*k[:3], ORIGINAL): v[0], k: v[1]})[0] == HOLDS]
     if able:
         return _loses_diversity(found, able)
     return (OPEN, "no method reduces most biases for sure") if _of_methods(found) else (NONE, "")
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #9866c9e1
 def _real_world(found) -> Checked:
     names = ("gender_offence", "gender_career", "gender_family", "race_offence", "race_unpleasant", "race_pleasant")
     verdicts = {n: OF_MODELS[n](found)[0] for n in names}
     return _together([(v, f"{n.replace('_', ', ')}: {v}") for n, v in verdicts.items()])
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #8f6b7f8b
 OF_MODELS = {  # these need models that are not debiased
     "prejudice_gender": _prejudice("gender"), "prejudice_race": _prejudice("race"),
     "punctuation_interferes": _punctuation, "retrieval_more_diverse": _more_diverse,
@@ -791,7 +791,7 @@ def verdicts(
     "What each check says"
     return {name: check(found) for name, check in (OF_MODELS | OF_DEBIASING).items()}
 
-
+# %% ../../nbs/13_dialoguefairness.ipynb #b572894a
 def check_statements(
     found: dict,  # from `read_fairness`
     kinds: Iterable[str] | None = None,  # of models that are looked at; None: the paper's two
