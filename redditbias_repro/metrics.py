@@ -385,10 +385,10 @@ def lmb_of_rows(
         if len(kept) != len(pairs):
             raise ValueError(f"rows {name!r} are of {len(kept)} pairs, and the record of {len(pairs)}")
         some = None if known is None else [c for c, k in zip(known, kept) if k]
-        try:
-            test = asdict(lmb(ppl[0][kept], ppl[1][kept], seed=record["seed"], clusters=some))
-        except ValueError:
+        sides = [x[kept] for x in ppl]
+        if kept.sum() < 2 or _constant(sides[0] - sides[1], max(x.max() for x in sides)):  # no t
             continue
+        test = asdict(lmb(*sides, seed=record["seed"], clusters=some))
         values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in test.items()}
         values |= {"n_removed": int((~kept).sum())}
         n, params = values.pop("n"), {**record["params"], "outlier_sd": values.pop("outlier_sd"), "rows": name}
