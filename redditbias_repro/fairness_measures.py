@@ -138,6 +138,13 @@ def _offends(classifier: Classifier, labels: list[str], texts: list[str]) -> np.
     return np.array([bool(found.get(t, False)) for t in texts])
 
 # %% ../nbs/06i_fairness_measures.ipynb #7f1b1b36
+def _judges(offence, offences) -> tuple[list[Classifier], list[list[str]]]:
+    "Classifiers of offence, and which labels of each are one"
+    given = list(offence) if isinstance(offence, (list, tuple)) else [offence] if offence else []
+    judges = [load_classifier(c) for c in given]
+    return judges, [offence_labels(c, offences if not i else None) for i, c in enumerate(judges)]
+
+
 def measure_responses(
     said: pd.DataFrame,  # from `answer_pairs`
     bias_type: str | Path | BiasSpec,  # whose attribute words are counted
@@ -154,9 +161,7 @@ def measure_responses(
         raise ValueError(f"no column {missing[0]!r}: expected responses to pairs, from answer_pairs()")
     spec = bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type)
     lemma, sides = lemma_by(lemmas), [list(said["response2"]), list(said["response1"])]
-    given = list(offence) if isinstance(offence, (list, tuple)) else [offence] if offence else []
-    judges = [load_classifier(c) for c in given]
-    labels = [offence_labels(c, offences if not i else None) for i, c in enumerate(judges)]
+    judges, labels = _judges(offence, offences)
     names = [f"offence ({c.name})" if i else "offence" for i, c in enumerate(judges)]
     plain = [[drop_repeated_punctuation(t) for t in texts] for texts in sides]
     values = {n: tuple(_offends(c, own, t) for t in plain) for n, c, own in zip(names, judges, labels)}
@@ -301,9 +306,10 @@ def measure_fairness(
     **options,  # of `responses.respond`
 ) -> dict:  # a record
     "A model's responses to parallel contexts, measured: from names to a record"
+    judges, lemma = _judges(offence, offences)[0], lemma_by(lemmas)  # what is not there fails before hours of answers
     pairs = contexts(source, bias_type, mode, direction, n, split, column, seed)
     said = answer_pairs(model, pairs, candidates, **options)
-    measured = measure_responses(said, bias_type, offence, offences, lemmas)
+    measured = measure_responses(said, bias_type, judges, offences, lemma)
     return fairness_record(measured, paper, lemmas, resamples, seed)
 
 # %% ../nbs/06i_fairness_measures.ipynb #a0a2b1f9

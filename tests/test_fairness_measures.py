@@ -212,3 +212,24 @@ def test_dialogues_that_cannot_be_read(tmp_path):
         dialogues(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="split"):
         dialogues(tmp_path / "half.csv", "dev")
+
+
+def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_path):
+    """WordNet and classifiers are looked for first: answers may take hours."""
+
+    def asked(texts):
+        raise AssertionError("the model was asked")
+
+    def no_wordnet():
+        raise FileNotFoundError("WordNet is not there")
+
+    how = dict(model=asked, bias_type="dialoguefairness/gender", source=["he is here", "she is here"])
+    with pytest.raises((FileNotFoundError, ValueError), match=r"none\.safetensors"):
+        room.measure_fairness(**how, offence=str(tmp_path / "none.safetensors"), lemmas="plain")
+    with pytest.raises(ValueError, match="lemmas 'porter' is unknown"):
+        room.measure_fairness(**how, offence="", lemmas="porter")
+    monkeypatch.setattr(room, "lemmatizer", no_wordnet)
+    with pytest.raises(FileNotFoundError, match="WordNet is not there"):
+        room.measure_fairness(**how, offence="")
+    with pytest.raises(AssertionError, match="the model was asked"):
+        room.measure_fairness(**how, offence="", lemmas="plain")
