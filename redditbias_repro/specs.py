@@ -524,7 +524,10 @@ class PromptSet:
         templates = templates.assign(**{k: templates[k].eq(True) for k in _TEMPLATE_KEYS[1:]})
         rows = self.noun_phrases().merge(templates, how="cross")
         rows = rows[(rows.noun != NONE) | ~rows.must_be_noun].reset_index(drop=True)
-        rows.insert(0, "text", fill_templates(rows.template, rows.noun_phrase, rows.plural_noun_phrase))
+        given = (
+            rows[name].tolist() for name in ("template", "noun_phrase", "plural_noun_phrase")
+        )  # five times as fast
+        rows.insert(0, "text", fill_templates(*given))
         return rows
 
 

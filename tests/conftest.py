@@ -3,6 +3,7 @@
 With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping it (CI).
 """
 
+import functools
 import json
 import os
 import shutil
@@ -237,10 +238,39 @@ def debiased_folder(model_folder, folder):
     return str(folder)
 
 
+@functools.cache
+def warm():
+    """tests/warm.py, one for each of pytest's processes; it ends with that."""
+    command = [sys.executable, str(Path(__file__).with_name("warm.py"))]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def ask(verb, what):
+    warm().stdin.write(json.dumps({verb: what}) + "\n")
+    return json.loads(warm().stdout.readline())
+
+
+class Forked:
+    """A notebook (notebook, out, parameters) or Python code (code, arguments) at work, like a `subprocess.Popen`."""
+
+    def __init__(self, log, env=(), **job):
+        where = dict(log=str(log), cwd=str(repo_root()), env={**os.environ, **dict(env)})
+        self.log, self.returncode, self.pid = Path(log), None, ask("start", where | job)
+
+    def poll(self):
+        if self.returncode is None:
+            self.returncode = ask("poll", self.pid)
+        return self.returncode
+
+    def wait(self):
+        if self.returncode is None:
+            self.returncode = ask("wait", self.pid)
+        return self.returncode
+
+
 def papermill(notebook, out, env=(), **parameters):
-    """A notebook, run from the checkout's root with parameters; what it became."""
-    command = [str(Path(sys.executable).parent / "papermill"), str(notebook), str(out)]
-    command += [x for k, v in parameters.items() for x in ("-p", k, str(v))]
-    done = subprocess.run(command, cwd=repo_root(), capture_output=True, text=True, env={**os.environ, **dict(env)})
-    assert done.returncode == 0, done.stderr[-3000:]
+    """A notebook, run from the checkout's root with parameters as the command line takes them; what it became."""
+    given = {name: str(value) for name, value in parameters.items()}
+    run = Forked(Path(out).with_suffix(".log"), env, notebook=str(notebook), out=str(out), parameters=given)
+    assert run.wait() == 0, run.log.read_text(encoding="utf-8")[-3000:]
     return json.loads(Path(out).read_text(encoding="utf-8"))

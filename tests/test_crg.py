@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
 import torch
-from conftest import CONFIGS, debiased_folder, small_random, unavailable
+from conftest import CONFIGS, debiased_folder, papermill, small_random, unavailable
 
 from redditbias_repro import crg as module
 from redditbias_repro import text_metrics
@@ -243,7 +242,6 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
 
 
 def test_the_notebook(corpus, model_folder, tmp_path):
-    root = repo_root()
     parameters = dict(
         model=str(model_folder),
         train_pairs=40,
@@ -253,9 +251,7 @@ def test_the_notebook(corpus, model_folder, tmp_path):
         out_dir=str(tmp_path / "run"),
         results_dir=str(tmp_path / "results"),
     )
-    papermill.execute_notebook(
-        str(root / "nbs" / "07_crg.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False
-    )
+    papermill(repo_root() / "nbs" / "07_crg.ipynb", tmp_path / "out.ipynb", **parameters)
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
     statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)

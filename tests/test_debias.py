@@ -14,7 +14,7 @@ from copy import deepcopy
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, SMALL, papermill, small_random
+from conftest import CONFIGS, SMALL, Forked, papermill, small_random
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, LlamaConfig
 
 from redditbias_repro import debias as module
@@ -365,8 +365,8 @@ def test_a_run_that_was_killed_goes_on(model_folder, tmp_path):
     And no second start from nothing."""
 
     def start(out):
-        command = [sys.executable, "-c", KILLED, str(model_folder), str(out), str(ROOT / "tests")]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        arguments = [str(model_folder), str(out), str(ROOT / "tests")]
+        return Forked(tmp_path / "log.txt", code=KILLED, arguments=arguments)
 
     cut = tmp_path / "cut"
     process = start(cut)
@@ -377,8 +377,8 @@ def test_a_run_that_was_killed_goes_on(model_folder, tmp_path):
         and not list(tmp_path.glob("cut.partial/checkpoint-*/trainer_state.json"))
     ):
         time.sleep(0.02)
-    assert process.poll() is None, process.stderr.read().decode()[-2000:]
-    process.send_signal(signal.SIGKILL)
+    assert process.poll() is None, process.log.read_text()[-2000:]
+    os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert list(tmp_path.glob("cut.partial/checkpoint-*")) and not cut.exists()
     for out in (cut, tmp_path / "whole"):

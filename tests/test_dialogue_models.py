@@ -3,8 +3,6 @@
 import math
 import os
 import signal
-import subprocess
-import sys
 import time
 from copy import deepcopy
 from dataclasses import replace
@@ -13,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, small_random
+from conftest import CONFIGS, Forked, small_random
 from torch.nn import functional as F
 
 from redditbias_repro import dialogue_models, finetune
@@ -455,8 +453,7 @@ train_seq2seq(PAIRS, sys.argv[1], PAIRS[:4], **{**FEW, "epochs": 30}, save_steps
 
 def test_a_training_that_was_killed_goes_on(tmp_path):
     def start(out):
-        command = [sys.executable, "-c", KILLED, str(out), str(ROOT / "tests")]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        return Forked(tmp_path / "log.txt", code=KILLED, arguments=[str(out), str(ROOT / "tests")])
 
     cut = tmp_path / "cut"
     process, deadline = start(cut), time.time() + 300
@@ -466,7 +463,7 @@ def test_a_training_that_was_killed_goes_on(tmp_path):
         and not list(tmp_path.glob("cut.partial/*/checkpoint-*/trainer_state.json"))
     ):
         time.sleep(0.02)
-    assert process.poll() is None, process.stderr.read().decode()[-2000:]
+    assert process.poll() is None, process.log.read_text()[-2000:]
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not cut.exists()

@@ -5,10 +5,9 @@ import json
 
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
 import torch
-from conftest import CONFIGS, DIALOGUES, debiased_folder, said, small_random, user
+from conftest import CONFIGS, DIALOGUES, debiased_folder, papermill, said, small_random, user
 
 from redditbias_repro import dst as module
 from redditbias_repro.corpora.multiwoz import normalize_value, read_turns
@@ -385,7 +384,6 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
 
 
 def test_the_notebook(corpus, model_folder, tmp_path):
-    root = repo_root()
     parameters = dict(
         model=str(model_folder),
         corpus="convlab",
@@ -396,9 +394,7 @@ def test_the_notebook(corpus, model_folder, tmp_path):
         out_dir=str(tmp_path / "run"),
         results_dir=str(tmp_path / "results"),
     )
-    papermill.execute_notebook(
-        str(root / "nbs" / "06_dst.ipynb"), None, parameters, cwd=root / "nbs", progress_bar=False
-    )
+    papermill(repo_root() / "nbs" / "06_dst.ipynb", tmp_path / "out.ipynb", **parameters)
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert (
         record["params"]["train_dialogues"] == 6

@@ -52,16 +52,21 @@ def normalize_text(
     return " ".join(text.split())
 
 
+@lru_cache(maxsize=2**14)  # every turn repeats the state so far
+def _value_of(text: str) -> str:
+    value = normalize_text(text)
+    if m := regex.fullmatch(r"(\d{1,2}):(\d{2})", value):
+        return f"{int(m[1]):02}:{m[2]}"
+    value = SAME_VALUES.get(value, value)
+    return "" if value in NO_VALUE else value
+
+
 def normalize_value(
     value: str,
 ) -> str:  # "" for none
     "The value that an annotation means; times as hh:mm"
     value = value[0] if isinstance(value, list) and value else value
-    value = normalize_text(str(value or ""))
-    if m := regex.fullmatch(r"(\d{1,2}):(\d{2})", value):
-        return f"{int(m[1]):02}:{m[2]}"
-    value = SAME_VALUES.get(value, value)
-    return "" if value in NO_VALUE else value
+    return _value_of(str(value or ""))
 
 # %% ../../nbs/corpora/multiwoz.ipynb #26108eea
 CORPORA = ("auto", "multiwoz-2.0", "multiwoz-2.1", "convlab")

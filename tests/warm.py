@@ -1,0 +1,95 @@
+"""Notebooks and scripts without a new interpreter for each: this process, which has imported the libraries, forks.
+
+A line of JSON on standard input asks, a line on standard output answers: {"start": {…}} with a process, {"poll": pid}
+with its exit status or null, {"wait": pid} with its exit status.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+import datasets  # noqa: F401
+import matplotlib
+import nbformat
+import papermill
+import scipy.stats  # noqa: F401
+import seaborn  # noqa: F401
+from execnb.shell import CaptureShell
+from huggingface_hub import constants
+from papermill.cli import _resolve_type
+from papermill.engines import Engine, papermill_engines
+from transformers import GPT2LMHeadModel, Trainer  # noqa: F401
+
+matplotlib.use("Agg")
+
+
+class InThisProcess(Engine):
+    """An engine of papermill's: cells run in an IPython shell of this process, and the first that raises is the last.
+    That a kernel does the same is tested where Snakemake runs notebooks."""
+
+    @classmethod
+    def execute_managed_notebook(cls, manager, kernel_name, **options):
+        shell = CaptureShell()
+        for index, cell in enumerate(manager.nb.cells):
+            if cell.cell_type != "code":
+                continue
+            manager.cell_start(cell, index)
+            cell.outputs = [nbformat.from_dict(output) for output in shell.run(cell.source)]
+            if shell.exc:
+                manager.cell_exception(cell, index, exception=shell.exc)
+                break
+            manager.cell_complete(cell, index)
+
+
+def run_notebook(notebook, out, parameters):
+    """As `papermill NOTEBOOK OUT -p NAME VALUE …`."""
+    papermill_engines.register("in this process", InThisProcess)
+    values = {name: _resolve_type(value) for name, value in parameters.items()}
+    papermill.execute_notebook(notebook, out, values, engine_name="in this process", progress_bar=False)
+
+
+def run_code(code, arguments):
+    """As `python -c CODE ARGUMENT …`."""
+    sys.argv = ["-c", *arguments]
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def start(log, cwd, env, **job):
+    """A fork at work in a folder and an environment, which says what it has to say in a file."""
+    if pid := os.fork():
+        return pid
+    status = 1
+    try:
+        for stream, path, mode in ((0, os.devnull, "r"), (1, log, "w"), (2, log, "a")):
+            with open(path, mode) as file:
+                os.dup2(file.fileno(), stream)
+        os.environ.clear()
+        os.environ.update(env)
+        constants.HF_HUB_OFFLINE = env.get("HF_HUB_OFFLINE", "") in ("1", "true")  # read when it was imported
+        os.chdir(cwd)
+        sys.path[0] = ""  # not the folder of this file
+        (run_notebook if "notebook" in job else run_code)(**job)
+        status = 0
+    except SystemExit as e:
+        status = e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def exit_status(pid, flags=0):
+    found, status = os.waitpid(pid, flags)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # nothing but answers goes there
+    verbs = {"start": lambda job: start(**job), "poll": lambda pid: exit_status(pid, os.WNOHANG), "wait": exit_status}
+    for line in sys.stdin:
+        ((verb, what),) = json.loads(line).items()
+        answers.write(json.dumps(verbs[verb](what)) + "\n")
