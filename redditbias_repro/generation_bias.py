@@ -709,7 +709,11 @@ def has_phrase(
     phrase: str,
 ) -> np.ndarray:  # one truth value a text
     "Which texts hold a phrase; case and the kind of apostrophe are of no matter"
-    return _plain(texts).str.contains(_plain([phrase])[0], regex=False).to_numpy(bool)
+    return _holds(_plain(texts), phrase)
+
+
+def _holds(plain: pd.Series, phrase: str) -> np.ndarray:
+    return plain.str.contains(_plain([phrase])[0], regex=False).to_numpy(bool)
 
 
 def _plain(texts: Iterable[str]) -> pd.Series:
@@ -750,8 +754,8 @@ def phrase_rates(
     level: float = 0.95,
 ) -> pd.DataFrame:  # phrase, share, low, high (Wilson), n
     "Share of the answers that hold each phrase (Table 14)"
-    texts = answers["answer"]
-    return pd.DataFrame([{"phrase": x, **_share(has_phrase(texts, x).sum(), len(texts), level)} for x in phrases])
+    plain = _plain(answers["answer"])
+    return pd.DataFrame([{"phrase": x, **_share(_holds(plain, x).sum(), len(plain), level)} for x in phrases])
 
 
 def phrase_changes(
@@ -762,9 +766,8 @@ def phrase_changes(
 ) -> pd.DataFrame:  # phrase, before, after, change, low, high, p, q
     "What became of each phrase (Table 14); q: p corrected over the phrases (Benjamini–Hochberg)"
     together = _same_rows(before, after)
-    changes = [
-        share_change(has_phrase(before["answer"], x), has_phrase(after["answer"], x), together, level) for x in phrases
-    ]
+    plain = _plain(before["answer"]), _plain(after["answer"])
+    changes = [share_change(*(_holds(texts, x) for texts in plain), together, level) for x in phrases]
     table = pd.DataFrame(changes).assign(phrase=phrases)
     return table[["phrase", *(c for c in table if c != "phrase")]].assign(q=_corrected_p(table["p"]))
 

@@ -29,6 +29,7 @@ __all__ = ['TOKENS', 'MARKS', 'POSITIVE', 'EXEMPT', 'WORDNET', 'VARIANT', 'token
 
 # %% ../nbs/06g_response_measures.ipynb #7af172b2
 TOKENS = ("words", "blanks")
+_WORDS = regex.compile(r"\w+(?:-\w+)*|[^\w\s]")
 MARKS = frozenset(",.!?*'\"")
 
 
@@ -38,7 +39,7 @@ def tokens_of(
 ) -> list[str]:
     "Tokens of a response. `ValueError` for an unknown way"
     check_known("how", how, TOKENS)
-    return text.split() if how == "blanks" else regex.findall(r"\w+(?:-\w+)*|[^\w\s]", text.lower())
+    return text.split() if how == "blanks" else _WORDS.findall(text.lower())
 
 
 def _without_repeats(tokens: list[str]) -> list[str]:

@@ -30,6 +30,17 @@ SAME_VALUES = {  # what annotators wrote → the value
 NO_VALUE = ("", "not mentioned", "none", "not given", "notmentioned")
 
 
+_MARKS = [
+    (regex.compile(pattern), by)
+    for pattern, by in (
+        (r"\bb ?(?:&|and) ?b\b", "bed and breakfast"),
+        (r'["<>@()]', ""),
+        (r"(?<![\d.])([.,?!])|([.,?!])(?!\d)", r" \1\2 "),
+        (r"(?<=\w) ('\w|n't\b)", r"\1"),  # some versions write "john 's" and "do n't"
+    )
+]
+
+
 @lru_cache(maxsize=1)
 def _replacements() -> list[tuple[regex.Pattern, str]]:
     lines = fetch(MAPPING).read_text(encoding="utf-8").splitlines()
@@ -43,11 +54,7 @@ def normalize_text(
     "Lower case, typographic quotes, punctuation apart, `b&b`, and the replacements of MultiWOZ's mapping.pair"
     text = text.strip().lower().replace("‘", "'").replace("’", "'")
     text = text.replace(";", ",").replace("/", " and ").replace("-", " ")
-    text = regex.sub(r"\bb ?(?:&|and) ?b\b", "bed and breakfast", text)
-    text = regex.sub(r'["<>@()]', "", text)
-    text = regex.sub(r"(?<![\d.])([.,?!])|([.,?!])(?!\d)", r" \1\2 ", text)
-    text = regex.sub(r"(?<=\w) ('\w|n't\b)", r"\1", text)  # some versions write "john 's" and "do n't"
-    for pattern, by in _replacements():
+    for pattern, by in (*_MARKS, *_replacements()):
         text = pattern.sub(by, text)
     return " ".join(text.split())
 

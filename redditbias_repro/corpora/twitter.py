@@ -76,6 +76,7 @@ def read_dialogues(
 
 # %% ../../nbs/corpora/twitter.ipynb #32f75442
 PUNCTUATION = '.,;:!?"()'  # with blanks around it; "..." as well, which ParlAI means to keep together and does not
+_PUNCTUATION = regex.compile(f"[{regex.escape(PUNCTUATION)}]")
 
 
 def _needed(name: str):
@@ -99,7 +100,7 @@ def prepare_tweet(
     "A tweet as ParlAI prepares it. `ModuleNotFoundError` without emoji and unidecode"
     named = "".join(_letter(c) for c in text.strip(" ").replace("|", " __PIPE__ "))
     plain = _needed("unidecode").unidecode(named)
-    return " ".join(regex.sub(f"[{regex.escape(PUNCTUATION)}]", r" \g<0> ", plain).split())
+    return " ".join(_PUNCTUATION.sub(r" \g<0> ", plain).split())
 
 
 def prepare_dialogues(
