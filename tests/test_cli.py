@@ -532,7 +532,7 @@ def test_ctrl_c_in_a_shell(model_folder, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "scores"
     texts = [
         f"{who} number {i} are {what}"
-        for i in range(30_000)
+        for i in range(10_000)
         for who, what in (("women", "nurses"), ("men", "officers"))
     ]
     lines.write_text("\n".join(texts))
