@@ -122,7 +122,7 @@ def _clear(out: Path, kept: Iterable[str]) -> None:
 _TASK = """\
 task: {name}
 tag: {tag}
-custom_dataset: !function utils.read_texts
+custom_dataset: !function utils.task_texts
 dataset_kwargs:
   texts_file: {name}.jsonl
   special_tokens: {special}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 # %% auto #0
-__all__ = ['P_BELOW', 'split_first', 'cut', 'read_texts', 'of_pair', 'of_prompt', 'pair_up', 'preference_share', 'paired_t',
+__all__ = ['P_BELOW', 'split_first', 'cut', 'task_texts', 'of_pair', 'of_prompt', 'pair_up', 'preference_share', 'paired_t',
            'likelihood_share']
 
 # %% ../nbs/08d_lm_eval_task.ipynb #63bab72e
@@ -70,7 +70,7 @@ def cut(
     return [("", text, len(ids)) for text, ids in zip(texts, bare)]
 
 # %% ../nbs/08d_lm_eval_task.ipynb #6fe65910
-def read_texts(
+def task_texts(
     texts_file: str,  # lines of JSON beside this module, with text and what is known of it
     special_tokens: bool = False,  # as in `cut`
     **about,  # what `--model_args` and `--metadata` say: pretrained or tokenizer, add_bos_token
