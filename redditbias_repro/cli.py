@@ -475,6 +475,17 @@ def _export(args) -> None:
     how = f"--include_path {args.out} --tasks bias_{'prompts' if args.prompts else 'pairs'}"
     print(f"lm_eval --model hf --model_args pretrained=NAME,dtype=float32 {how}")
 
+# %% ../nbs/09_cli.ipynb #3f9d6b97
+def _import(args) -> None:
+    _check_out(args.out, folder=True)
+    from redditbias_repro.export import import_pairs
+
+    options = {} if args.first is None else {"first": args.first}
+    counts = import_pairs(args.name, args.out, args.file, **options)
+    shown = ", ".join(f"{name} {n:,}" for name, n in counts.items())
+    print(f"written: {args.out} ({shown}). Content warning; its README.md says what is known against these pairs.")
+    print(f"redditbias measure --corpus {args.out}")
+
 # %% ../nbs/09_cli.ipynb #6712e968
 def _retrieve(args) -> None:
     _check_out(args.out)
@@ -754,6 +765,14 @@ def _export_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--axes", nargs="+", metavar="AXIS", help="of prompts, only these")
     p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="of prompts, only these")
 
+# %% ../nbs/09_cli.ipynb #b92ed2d7
+def _import_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", help="crows-pairs, stereoset or stereoset-intersentence")
+    p.add_argument("file", nargs="?", type=Path, help="the released CSV or JSON (default: it is fetched)")
+    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where it is written; {_MADE}")
+    first = "what text1 is in crows-pairs: the sentence that stereotypes more, or that about the disadvantaged group"
+    p.add_argument("--first", choices=["stereotype", "group"], help=f"{first} (default: stereotype)")
+
 # %% ../nbs/09_cli.ipynb #3f4f1f33
 def _collect_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
@@ -876,6 +895,11 @@ def _parser() -> argparse.ArgumentParser:
         "export", _export, _export_options, "pairs or prompts for other tools",
         "Write counterfactual pairs or prompts as tasks for lm-evaluation-harness, which give the perplexities and "
         "shares of `measure`, or as a data set. Content warning.", corpus,
+    )  # fmt: skip
+    command(
+        "import", _import, _import_options, "CrowS-Pairs or StereoSet as a corpus of your own",
+        "Write the pairs of a released set as a folder that `measure --corpus` takes. Both sets have known weaknesses "
+        "(Blodgett et al., ACL 2021), which the folder's README.md names. Content warning.",
     )  # fmt: skip
     command("specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one.")
     command(

@@ -17,11 +17,11 @@ import pandas as pd
 from .metrics import pairs_to_measure
 from .prompts import comparable, prompts, prompts_paper
 from .records import write_atomic
-from .registry import SPLITS, list_files
+from .registry import SPLITS, check_known, corpus_readers, list_files
 
 # %% auto #0
 __all__ = ['WARNING', 'QUERIES', 'UNSAID', 'pair_parts', 'prompt_parts', 'origins', 'task_yaml', 'export_lm_eval', 'dataset_card',
-           'export_dataset']
+           'export_dataset', 'pair_sets', 'import_pairs']
 
 # %% ../nbs/08e_export.ipynb #4a82f0f7
 def pair_parts(
@@ -282,3 +282,36 @@ def export_dataset(
     write_atomic(out / "README.md", dataset_card(made))
     _clear(out, [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
+
+# %% ../nbs/08e_export.ipynb #791300c4
+def pair_sets() -> list[str]:
+    "Names of the pair sets that there are readers of"
+    return list(corpus_readers("read_pair_set", "PAIR_SETS"))
+
+
+def import_pairs(
+    name: str,  # of `pair_sets()`
+    out: str | Path,  # a folder: new, empty, or of an earlier import, which is replaced
+    path: str | Path | None = None,  # the released file; None: the registered one, which is fetched
+    **options,  # of the reader, such as first="group" of crows-pairs
+) -> dict[str, int]:  # bias type → pairs
+    """Write the pairs of a released set as a corpus of one's own: a folder for each bias type, with a test.csv.
+
+    Raises what the reader raises, and `ValueError` for an unknown set, an option that it has not, and a folder with
+    other files in it."""
+    check_known("pair set", name, pair_sets())
+    mark, out = "# Pairs of others", Path(out)
+    _check_folder(out, mark)
+    reader = corpus_readers("read_pair_set", "PAIR_SETS")[name]
+    try:
+        pairs = reader.read_pair_set(name, path, **options)
+    except TypeError as e:
+        raise ValueError(f"{name} has no option {', '.join(options)} ({e})") from e
+    counts = {}
+    for bias_type, some in pairs.groupby("bias_type", sort=True):
+        write_atomic(out / _slug(bias_type) / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
+        counts[_slug(bias_type)] = len(some)
+    write_atomic(out / "README.md", f"{mark}\n\n{WARNING}\n\n{reader.CAUTION}\n\n{_origin_text([pairs])}")
+    for old in set(out.glob("*/test.csv")) - {out / bias_type / "test.csv" for bias_type in counts}:
+        old.unlink()
+    return counts
