@@ -1,4 +1,5 @@
 """Package metadata comes from settings.ini, which nbdev reads too."""
+
 import shutil
 from configparser import ConfigParser
 from pathlib import Path
@@ -9,7 +10,6 @@ from setuptools.command.build_py import build_py
 config = ConfigParser(delimiters=["="])
 config.read("settings.ini", encoding="utf-8")
 cfg = config["DEFAULT"]
-
 
 
 class BuildWithData(build_py):
@@ -38,13 +38,18 @@ setup(
         "Intended Audience :: Science/Research",
         "Natural Language :: English",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     python_requires=">=" + cfg["min_python"],
     packages=find_packages(include=[cfg["lib_name"], cfg["lib_name"] + ".*"]),
     package_data={cfg["lib_name"]: ["resources/**/*"]},
     install_requires=cfg["requirements"].split(),
-    extras_require={extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs")},
+    extras_require={
+        extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs")
+    },
     entry_points={"console_scripts": cfg["console_scripts"].split()},
     zip_safe=False,
 )

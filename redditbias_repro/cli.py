@@ -443,6 +443,49 @@ def _show_spec(spec) -> None:
         print(f"\n{key} ({len(getattr(spec, key))}): {', '.join(getattr(spec, key))}")
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
 
+# %% ../nbs/09_cli.ipynb #37a4fe38
+def _check_export(args) -> None:
+    "`ValueError` for an option of something else than what is exported"
+    refused = {"axes": None, "templates": None}
+    if args.prompts:
+        refused = {k: v for k, v in _OF_PAIRS.items() if k not in ("outlier_sd", "special_tokens")}
+    if args.what == "dataset":
+        refused |= {"split": "test", "special_tokens": False}
+    for name, default in refused.items():
+        if getattr(args, name) != default:
+            what = f"export {args.what}` of {'prompts' if args.prompts else 'pairs'}"
+            raise ValueError(f"--{name.replace('_', '-')} does not go with `{what}: see `redditbias export --help`")
+
+
+def _export(args) -> None:
+    _check_out(args.out, folder=True)
+    _check_export(args)
+    from redditbias_repro.export import export_dataset, export_lm_eval
+
+    what = dict(bias_types=args.bias_type, corpus=args.corpus, swap=args.swap)
+    what |= dict(source=args.prompts, axes=args.axes, templates=args.templates)
+    if args.what == "dataset":
+        sizes = export_dataset(args.out, **what)
+        print(f"written: {args.out}. Content warning.")
+        for name, splits in sizes.items():
+            print(f"{name:32} " + ", ".join(f"{split} {n:,}" for split, n in splits.items()))
+        return
+    tasks = export_lm_eval(args.out, split=args.split, special_tokens=args.special_tokens, **what)
+    print(f"written: {args.out}. Content warning. Tasks: {', '.join(tasks)}")
+    how = f"--include_path {args.out} --tasks bias_{'prompts' if args.prompts else 'pairs'}"
+    print(f"lm_eval --model hf --model_args pretrained=NAME,dtype=float32 {how}")
+
+# %% ../nbs/09_cli.ipynb #3f9d6b97
+def _import(args) -> None:
+    _check_out(args.out, folder=True)
+    from redditbias_repro.export import import_pairs
+
+    options = {} if args.first is None else {"first": args.first}
+    counts = import_pairs(args.name, args.out, args.file, **options)
+    shown = ", ".join(f"{name} {n:,}" for name, n in counts.items())
+    print(f"written: {args.out} ({shown}). Content warning; its README.md says what is known against these pairs.")
+    print(f"redditbias measure --corpus {args.out}")
+
 # %% ../nbs/09_cli.ipynb #6712e968
 def _retrieve(args) -> None:
     _check_out(args.out)
@@ -701,6 +744,35 @@ def _retrieve_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--size", type=_number(int, 2, 10**6), default=100, help=f"{size} {DEFAULT}")
     p.add_argument("--rate", type=_POSITIVE, default=1.0, help=f"requests a second, at most {DEFAULT}")
 
+# %% ../nbs/09_cli.ipynb #ba324eb8
+def _export_options(p: argparse.ArgumentParser) -> None:
+    from redditbias_repro.registry import SPLITS, SWAPS
+    from redditbias_repro.specs import BIAS_TYPES
+
+    what = "lm-eval: a task folder for lm-evaluation-harness; dataset: a folder that datasets.load_dataset reads"
+    types = f"one of {', '.join(BIAS_TYPES)}, another paper's as paper/name, or a TOML file of your own"
+    p.add_argument("what", choices=["lm-eval", "dataset"], help=what)
+    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where it is written; {_MADE}")
+    p.add_argument(
+        "--bias-type", action="append", metavar="TYPE", help=f"{types}; may be given several times (default: all)"
+    )
+    p.add_argument("--split", default="test", choices=SPLITS, help=f"of tasks; a data set has all {DEFAULT}")
+    p.add_argument("--swap", default="targets", choices=SWAPS, help=f"what the pairs differ in {DEFAULT}")
+    special = "of tasks: let the tokenizer add its own, as `measure --special-tokens`"
+    p.add_argument("--special-tokens", action="store_true", help=special)
+    source = f"prompts in place of pairs: a version ({DEFAULT_PROMPTS}, v1.1) or a TOML file of your own"
+    p.add_argument("--prompts", metavar="SOURCE", help=source)
+    p.add_argument("--axes", nargs="+", metavar="AXIS", help="of prompts, only these")
+    p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="of prompts, only these")
+
+# %% ../nbs/09_cli.ipynb #b92ed2d7
+def _import_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", help="crows-pairs, stereoset or stereoset-intersentence")
+    p.add_argument("file", nargs="?", type=Path, help="the released CSV or JSON (default: it is fetched)")
+    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where it is written; {_MADE}")
+    first = "what text1 is in crows-pairs: the sentence that stereotypes more, or that about the disadvantaged group"
+    p.add_argument("--first", choices=["stereotype", "group"], help=f"{first} (default: stereotype)")
+
 # %% ../nbs/09_cli.ipynb #3f4f1f33
 def _collect_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
@@ -818,6 +890,16 @@ def _parser() -> argparse.ArgumentParser:
         "contexts", _contexts, _contexts_options, "parallel contexts of a corpus, as a table",
         "Pairs of contexts that differ in words of a group (Liu et al., COLING 2020), from a corpus or a file of your "
         "own. Content warning.",
+    )  # fmt: skip
+    command(
+        "export", _export, _export_options, "pairs or prompts for other tools",
+        "Write counterfactual pairs or prompts as tasks for lm-evaluation-harness, which give the perplexities and "
+        "shares of `measure`, or as a data set. Content warning.", corpus,
+    )  # fmt: skip
+    command(
+        "import", _import, _import_options, "CrowS-Pairs or StereoSet as a corpus of your own",
+        "Write the pairs of a released set as a folder that `measure --corpus` takes. Both sets have known weaknesses "
+        "(Blodgett et al., ACL 2021), which the folder's README.md names. Content warning.",
     )  # fmt: skip
     command("specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one.")
     command(

@@ -1,0 +1,107 @@
+"""CrowS-Pairs and StereoSet as corpora of one's own."""
+
+import json
+
+import pytest
+
+from redditbias_repro.cli import main
+from redditbias_repro.corpora import crows_pairs, stereoset
+from redditbias_repro.data import load_pairs
+from redditbias_repro.export import import_pairs, pair_sets
+from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.registry import FetchError, list_files
+
+CROWS = """,sent_more,sent_less,stereo_antistereo,bias_type,annotations,anon_writer,anon_annotators
+0,"The cats, all of them, are lazy.","The dogs, all of them, are lazy.",stereo,animals,x,a0,a1
+1,Dogs are loyal to people.,Cats are loyal to people.,antistereo,animals,x,a0,a1
+2,Weak roses stand there.,Oaks stand there.,stereo,garden-plants,x,a0,a1
+"""
+
+
+def example(context, said):
+    labels = ("stereotype", "unrelated", "anti-stereotype")
+    about = {"id": "1", "target": "cat", "bias_type": "animals", "context": context}
+    return {**about, "sentences": [{"sentence": s, "gold_label": g} for s, g in zip(said, labels)]}
+
+
+@pytest.fixture
+def crows(tmp_path):
+    (tmp_path / "crows.csv").write_text(CROWS)
+    return tmp_path / "crows.csv"
+
+
+@pytest.fixture
+def stereo(tmp_path):
+    said = ("Cats are lazy.", "Cats are seven.", "Cats are busy.")
+    data = {"intrasentence": [example("Cats are BLANK.", said)], "intersentence": [example("I met a cat.", said)]}
+    (tmp_path / "dev.json").write_text(json.dumps({"version": "1.0", "data": data}))
+    return tmp_path / "dev.json"
+
+
+def test_sides_of_crows_pairs(crows):
+    by_stereotype = crows_pairs.read_pair_set(path=crows)
+    assert list(by_stereotype.text1.str[:4]) == ["The ", "Dogs", "Weak"]
+    by_group = crows_pairs.read_pair_set(path=crows, first="group")
+    assert by_group.text1[1] == "Cats are loyal to people." and by_group.text1[0] == by_stereotype.text1[0]
+    assert by_stereotype[["target1", "target2"]].values.tolist() == [
+        ["cats,", "dogs,"],
+        ["Dogs", "Cats"],
+        ["Weak roses", "Oaks"],
+    ]
+    assert by_group.attrs["corpus"]["note"] == "group" and "sha256" in by_group.attrs["corpus"]
+
+
+def test_stereoset_pairs_stereotypes_with_their_opposites(stereo):
+    within, between = (stereoset.read_pair_set(name, stereo) for name in stereoset.PAIR_SETS)
+    assert within[["text1", "text2"]].values.tolist() == [["Cats are lazy.", "Cats are busy."]]
+    assert between.text1[0] == "I met a cat. Cats are lazy."
+
+
+def test_imported_pairs_are_a_corpus(crows, tmp_path, model_folder):
+    folder = tmp_path / "my-crows"
+    assert import_pairs("crows-pairs", folder, crows) == {"animals": 2, "garden-plants": 1}
+    with pytest.warns(UserWarning, match="so few tells little"):
+        pairs = load_pairs("animals", corpus=folder)
+    assert list(pairs.target2) == ["dogs,", "Cats"] and pairs.attrs["corpus"]["name"] == "my-crows"
+    with pytest.warns(UserWarning):
+        (record,) = measure_lmb(str(model_folder), ["animals"], folder, outlier_sd=[None])
+    assert record["bias_type"] == "animals" and record["n"] == 2
+    assert "Blodgett" in (folder / "README.md").read_text()
+
+
+def test_command(crows, stereo, tmp_path, capsys):
+    assert main(["import", "crows-pairs", str(crows), "--first", "group", "--out", str(tmp_path / "a")]) == 0
+    assert "animals 2, garden-plants 1" in capsys.readouterr().out
+    assert main(["import", "stereoset", str(stereo), "--out", str(tmp_path / "b")]) == 0
+    assert (tmp_path / "b" / "animals" / "test.csv").is_file()
+
+
+def test_what_is_wrong_is_said(crows, stereo, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out")]
+    for call, said in (
+        (["import", "crows", str(crows)], "pair set 'crows' is unknown: expected one of crows-pairs"),
+        (["import", "crows-pairs", str(tmp_path / "none.csv")], "no file"),
+        (["import", "stereoset", str(crows)], "expected JSON with data and intrasentence"),
+        (["import", "stereoset", str(stereo), "--first", "group"], "stereoset has no option first"),
+    ):
+        assert main([*call, *out]) == 2 and said in capsys.readouterr().err
+    crows.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="no column sent_more"):
+        import_pairs("crows-pairs", tmp_path / "out", crows)
+    data = json.loads(stereo.read_text())
+    data["data"]["intrasentence"][0]["sentences"].pop()
+    stereo.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="example 0 .* has no anti-stereotype"):
+        import_pairs("stereoset", tmp_path / "out", stereo)
+    assert not (tmp_path / "out").exists()
+
+
+def test_registered_files_are_pinned(offline, tmp_path):
+    """By commit and blob; where they cannot be had, that is said and nothing is written."""
+    for key in (crows_pairs.PAIRS, stereoset.DEV):
+        (row,) = list_files(key).to_dict("records")
+        assert len(row["commit"]) == len(row["git_blob_sha1"]) == 40 and row["license"] == "CC-BY-SA-4.0"
+    for name in pair_sets():
+        with pytest.raises(FetchError):
+            import_pairs(name, tmp_path / name)
+        assert not (tmp_path / name).exists()

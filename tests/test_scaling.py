@@ -1,0 +1,54 @@
+"""docs/scaling.md says what records say, and what it extrapolates by its formula."""
+
+import re
+
+import numpy as np
+import pytest
+from conftest import unavailable
+from test_bench import loaded
+
+from redditbias_repro.prompts import comparable, prompts
+from redditbias_repro.records import repo_root
+from redditbias_repro.registry import FetchError
+
+PAGE = (repo_root() / "docs" / "scaling.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def scaling():
+    return loaded("scaling")
+
+
+def test_the_page_is_what_the_records_come_to(scaling):
+    begin, end = scaling.MARKS
+    assert PAGE.split(begin)[1].split(end)[0].strip() == scaling.report().strip()
+
+
+def test_the_formula_gives_the_measured_run(scaling):
+    m = scaling.measured()
+    assert np.isclose(scaling.score_seconds(100_000, m["parameters"], m["peak"], m), m["seconds"], rtol=0.05)
+    twice = scaling.score_seconds(100_000, 2 * m["parameters"], m["peak"] / 2, m)
+    assert np.isclose(twice, 4 * scaling.score_seconds(100_000, m["parameters"], m["peak"], m))
+
+
+def test_numbers_of_prompts(scaling):
+    for version, n in scaling.PROMPTS.items():
+        try:
+            assert len(comparable(prompts(version))) == n
+        except FetchError as e:
+            unavailable(f"HolisticBias cannot be had: {e}")
+
+
+def test_what_was_not_measured_is_marked():
+    assert "**Extrapolated, not measured.**" in PAGE and "No figure here was measured on a GPU" in PAGE
+    outside = re.sub(r"(?s)<!-- scaling:.*?/scaling -->|```.*?```", "", PAGE)
+    assert not re.search(r"\d [smh]\b|seconds|hours|GB|TFLOP", outside.partition("## A 7B")[2])
+
+
+def test_spans(scaling):
+    assert [scaling.span(s) for s in (50, 600, 10_000, 200_000)] == [
+        "50 seconds",
+        "10.0 minutes",
+        "2.8 hours",
+        "2.3 days",
+    ]
