@@ -102,7 +102,7 @@ def _of_corpora(records: list[dict]) -> str:
 
 
 _OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": "test", "swap": "targets"}
-_OF_PAIRS |= {"special_tokens": False}
+_OF_PAIRS |= {"special_tokens": False, "kind": "causal", "source": None}
 _OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
 _OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None, "bias_type": None}
 _MEASURED = dict(zip(PAPERS, (("pairs", _OF_PAIRS), ("prompts", _OF_PROMPTS), ("contexts", _OF_CONTEXTS))))
@@ -147,7 +147,10 @@ def _measure_pairs(args) -> tuple:
     from redditbias_repro.tables import lmb_table
 
     outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
+    if args.source is not None and args.kind != "seq2seq":
+        raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
     how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
+    how |= dict(kind=args.kind, source=args.source)
     records = measure_lmb(args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     return records, table, _in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"
@@ -616,6 +619,10 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--swap", default="targets", choices=SWAPS, help=f"{swap} {DEFAULT}")
     special = "let the tokenizer add its own, such as a beginning-of-sentence token, which Gemma wants; records say so"
     p.add_argument("--special-tokens", action="store_true", help=special)
+    kind = "seq2seq: an encoder–decoder model, which scores each sentence as a target"
+    p.add_argument("--kind", default="causal", choices=["causal", "seq2seq"], help=f"{kind} {DEFAULT}")
+    source = "what its encoder reads before every sentence (default: nothing but special tokens); records say so"
+    p.add_argument("--source", metavar="TEXT", help=source)
     p.add_argument("--outlier-sd", type=_POSITIVE, metavar="K", help=f"{outliers} (default: keep all)")
     p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap and permutations {DEFAULT}")
     p.add_argument("--out", type=Path, metavar="FILE", help=f"write the records (.json) or the table (.csv); {_MADE}")

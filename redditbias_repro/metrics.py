@@ -344,24 +344,33 @@ def measure_lmb(
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
     # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
     add_special_tokens: bool = False,
+    kind: str = "causal",  # of a name, as in `load_model`; "seq2seq": an encoder–decoder model, which scores targets
+    source: str | None = None,  # what its encoder reads before every sentence; None: "", nothing but special tokens
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
-    "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
+    """Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers.
+
+    Of an encoder–decoder model the sentences are targets, with their end token, and `params["source"]` says after
+    what. `ValueError` for a source and a model that has no encoder"""
     outlier_sd = tuple(outlier_sd)
     for sd in outlier_sd:
         _check_outlier_sd(sd)  # before anything is scored
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
     pairs, records = pairs_to_measure(bias_types, corpus, split, swap), []
-    net, tokenizer, about = open_model(model, device, dtype)
+    net, tokenizer, about = open_model(model, device, dtype, kind)
+    read = {"source": source or ""} if net.config.is_encoder_decoder else {}
+    if source is not None and not read:
+        raise ValueError(f"source is {source!r}, and {about['name']} is a causal model: only an encoder reads a source")
+    special = {"add_special_tokens": True} if add_special_tokens else {}
     for (paper, bias_type, of), p in pairs.items():
         with said_otherwise(lambda message: _of_pairs(message, p)):
-            special = {"add_special_tokens": True} if add_special_tokens else {}
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special)
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special, **read)
         stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
         origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
         for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):
             made["params"] |= {} if swap == "targets" else {"swap": swap}
             made["params"] |= {"special_tokens": True} if add_special_tokens else {}
+            made["params"] |= read
             records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
     return records
 
