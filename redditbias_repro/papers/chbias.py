@@ -38,6 +38,8 @@ from redditbias_repro.tables import (
     PAPER_METHODS,
     lmb_changes,
     lmb_table,
+    lmp_changes,
+    lmp_table,
     order_methods,
     records_table,
     rows_table,
@@ -923,6 +925,7 @@ def make_tables(
         "targets": gaps, "changes": changes[changes.swap == "targets"], "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
         "dialogue-changes": dialogue_changes(folder),
+        "lmp": lmp_table(folder=folder, paper="chbias"), "lmp_changes": lmp_changes(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
         "statements": check_statements(measured, changes, release), "inconsistencies": inconsistencies(release),
     }  # fmt: skip
@@ -975,7 +978,7 @@ def what_to_run(
     measured = tables.get("lmb", pd.DataFrame(columns=["model", "method"]))
     cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
     debias = f"papermill nbs/05_debias.ipynb out.ipynb -p model {model} -p bias_type chbias/age -p method CTDA"
-    debias += " -p lmp_sentences 0 -p results_dir results"
+    debias += " -p references kdconv -p lmp_sentences 500 -p results_dir results"
     missing = {
         "t of the model before debiasing": (
             not len(measured),
