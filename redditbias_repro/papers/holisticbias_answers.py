@@ -787,6 +787,19 @@ def _alpha_zero(found) -> tuple[str, str]:
     verdict, evidence = together(parts)
     return verdict, f"means apart, in standard deviations: {told}; more than with α = 0: {evidence}"
 
+# %% ../../nbs/12a_holisticbias_answers.ipynb #55912427
+def _every_axis(found) -> tuple[str, str]:
+    rows = [r for r in _tuned(found)["by_axis"] if r["before"] and r["before"] > 0]
+    drops = [-100 * r["change"] / r["before"] for r in rows]
+    many, sure = sum(d >= 10 for d in drops), sum(r["high"] < 0 for r in rows)
+    smaller = sum(r["low"] > -0.1 * r["before"] for r in rows)  # of these a drop by a tenth can be excluded
+    if len(rows) < 3:
+        return "not measured", ""
+    enough = many >= len(rows) - 2 and sure > len(rows) / 2
+    verdict = "holds" if enough else "does not hold" if smaller > 2 else "undetermined"
+    said = f"{many} of {len(rows)} axes drop by 10 % or more; {sure} drop significantly, {smaller} by less than 10 %"
+    return verdict, f"{said}; {min(drops):.0f} to {max(drops):.0f} %"
+
 # %% ../../nbs/12a_holisticbias_answers.ipynb #e77a345f
 def _sign(r: dict, what: str) -> tuple[str, str]:
     "A correlation's sign, said to be positive"
