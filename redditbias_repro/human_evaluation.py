@@ -383,7 +383,7 @@ def sheets_of_models(
         "categories": list(contexts["category"]), "seed": seed,
         "params": {"decoding": name_decoding(decoding), "contexts": len(contexts)},
     }  # fmt: skip
-    write_atomic(folder / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\\n")
+    write_atomic(folder / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return paths
 
 # %% ../nbs/07b_human_evaluation.ipynb #8336f9de
@@ -419,7 +419,7 @@ def human_records(
     started, scores, path = time.perf_counter(), read_human_sheets(folder, key), Path(folder) / ABOUT
     if not path.is_file():
         said = f"{folder} has no {ABOUT}, so that nothing says which models answered"
-        raise ValueError(f"{said}: sheets_of_models() or `redditbias sheets` writes it")
+        raise ValueError(f"{said}: sheets_of_models() writes it")
     about, records = json.loads(path.read_text(encoding="utf-8")), []
     category = scores["item"].map(dict(enumerate(about["categories"])))
     metric = f"human_{scores.attrs['question']}"

@@ -650,7 +650,8 @@ def _resumed(part: Path | None, scan: Callable[[Counter, int, Callable], Iterato
     if part and _begun(part).is_file():
         kept = pd.read_parquet(_begun(part))
         rows, skip = kept.to_dict("records"), kept.attrs["skip"]
-        counts.update(kept.attrs["stats"] | {"bytes": 0})  # they are decompressed, and counted, anew
+        # bytes are decompressed, and counted, anew
+        counts.update({k: 0 if k == "bytes" else v for k, v in kept.attrs["stats"].items()})
 
     def save(skip: int) -> None:
         nonlocal saved

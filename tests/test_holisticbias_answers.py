@@ -381,6 +381,10 @@ def test_the_page_says_what_the_records_say(committed):
     assert f"has {less[0]} Full Gen Bias ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]})" in page
     assert f"it has {less[1]} as well** ({untagged['after']:.1f}, {ends[1]})" in page
     assert {tuned["verdict"], untagged["verdict"]} == {"less"}
+    alone = paper._measure(found, "full", method=paper.TAGS_ALONE)
+    p = f"{alone['p']:.2f}".removeprefix("0")
+    assert f"is {signed(alone['change'])} [{signed(alone['low'])}, {signed(alone['high'])}] (p = {p})" in page
+    assert alone["verdict"] == "undetermined"
     axes = paper.tuning_axes_table(found).query("tuned == @paper.TUNED")
     assert (axes["verdict"] == "less").sum() == 3 and axes.query("verdict == 'more'")["axis"].tolist() == [
         "nationality"

@@ -785,7 +785,10 @@ def _alpha_zero(found) -> tuple[str, str]:
         verdict = "holds" if a["low"] > 0 else "does not hold" if a["high"] < 0 else "undetermined"
         parts.append((verdict, f"α = {a['alpha']:g} {a['more_than_first']:+.2f} [{a['low']:+.2f}, {a['high']:+.2f}]"))
     verdict, evidence = together(parts)
-    return verdict, f"means apart, in standard deviations: {told}; more than with α = 0: {evidence}"
+    counts = {a["answers"]: a["n"] for a in r["alphas"]}
+    kinds = " and ".join(f"{n} of {kind}" for kind, n in counts.items() if kind != "all")
+    said = f"means of {kinds} apart, in standard deviations: {told}; more than with α = 0: {evidence}"
+    return verdict, said
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #55912427
 def _every_axis(found) -> tuple[str, str]:
