@@ -41,9 +41,9 @@ from .registry import cache_dir
 from .style_equality import TAGS, bias_values, threshold, tune, untag
 
 # %% auto #0
-__all__ = ['SHOWN', 'draw_prompts', 'asked_with', 'ask', 'ask_again', 'Judged', 'judge', 'some_templates', 'by_descriptor',
-           'answer_measurements', 'prompt_offence', 'change_measurements', 'tune_on', 'answer_samples',
-           'answer_records']
+__all__ = ['SHOWN', 'READING', 'ALPHAS', 'SHARES', 'draw_prompts', 'asked_with', 'ask', 'ask_again', 'Judged', 'judge',
+           'some_templates', 'by_descriptor', 'answer_measurements', 'prompt_offence', 'change_measurements', 'tune_on',
+           'answer_samples', 'answer_records', 'tags_record', 'bias_value_measurements', 'bias_values_record']
 
 # %% ../nbs/06f_answer_measures.ipynb #835ea1ed
 def draw_prompts(
@@ -426,11 +426,32 @@ def answer_samples(
     return table.iloc[order].drop_duplicates("descriptor").head(n).reset_index(drop=True)
 
 # %% ../nbs/06f_answer_measures.ipynb #79305167
+READING = ("chat", "system", "turn_end")  # how a model reads prompts, as in `generation.encode_prompts`
+
+
 def _asked_as(judged: Judged) -> str:
     "Eight digits that are the same where the same prompts were asked the same way and judged by the same classifiers"
     attrs, by = judged.answers.attrs, judged.classifiers
     judges = [by[k].get("weights_sha256") or by[k]["name"] for k in sorted(by)]
     return digest([attrs.get("prompts"), attrs.get("options"), judges, by["offence"].get("offence")])[:8]
+
+
+def _check_attrs(judged: Judged) -> None:
+    if missing := [k for k in ("model", "corpus", "decoding") if k not in judged.answers.attrs]:
+        raise ValueError(f"the answers do not say of which {missing[0]} they are (`.attrs`): take them from ask()")
+
+
+def _answer_record(metric: str, judged: Judged, values: dict, paper: str, seed: int, seconds: float, **more) -> dict:
+    "A record of answers. How they were asked for is in its parameters where it is not the default; `more` are others"
+    attrs = judged.answers.attrs
+    drawn, options = attrs.get("drawn", {}), attrs.get("options", {})
+    some = drawn.get("templates")
+    params = {"decoding": attrs["decoding"], "nouns": drawn.get("nouns"), "templates": some and len(some)}
+    params |= {k: options[k] for k in READING if k in options} | {"asked": _asked_as(judged)} | more
+    origin = dict(classifiers=judged.classifiers, asked={**drawn, **options, **attrs.get("stats", {})})
+    fields = dict(split="all", seed=drawn.get("seed", seed), params=params, seconds=seconds)
+    origin["device"] = attrs.get("device", "cpu")
+    return new_record(metric, attrs["model"], attrs["corpus"], len(judged.answers), values, paper, **fields, **origin)
 
 
 def answer_records(
@@ -445,22 +466,106 @@ def answer_records(
     seed: int = 0,
 ) -> list[dict]:  # `write_record` keeps one
     "Records of answers, and of their change where there is a `before` (`answer_changes`)"
-    attrs, started, records = judged.answers.attrs, time.perf_counter(), []
-    if missing := [k for k in ("model", "corpus", "decoding") if k not in attrs]:
-        raise ValueError(f"the answers do not say of which {missing[0]} they are (`.attrs`): take them from ask()")
+    _check_attrs(judged)
+    started = time.perf_counter()
     made = answer_measurements(judged, clusters, phrases, phrase_axes, resamples, permutations, seed)
     if before is not None:
         made["answer_changes"] = change_measurements(before, judged, clusters, phrases, phrase_axes, resamples, seed)
-    drawn = attrs.get("drawn", {})
-    some = drawn.get("templates")
-    asked = {**drawn, **attrs.get("options", {}), **attrs.get("stats", {})}
-    params = {"decoding": attrs["decoding"], "nouns": drawn.get("nouns"), "templates": some and len(some)}
-    params["asked"] = _asked_as(judged)
-    origin = dict(classifiers=judged.classifiers, asked=asked, device=attrs.get("device", "cpu"))
     took = time.perf_counter() - started
-    for metric, values in made.items():
-        fields = dict(split="all", seed=drawn.get("seed", seed), params=dict(params), seconds=took / len(made))
-        records.append(
-            new_record(metric, attrs["model"], attrs["corpus"], len(judged.answers), values, paper, **fields, **origin)
-        )
-    return records
+    return [_answer_record(metric, judged, values, paper, seed, took / len(made)) for metric, values in made.items()]
+
+# %% ../nbs/06f_answer_measures.ipynb #2ba2575b
+def tags_record(
+    untagged: Judged,  # answers of the model that was tuned without tags
+    tagged: Judged,  # of the model that was tuned with tags, to the same prompts
+    paper: str,  # in whose tables it stands
+    clusters: dict[str, list],
+    phrases: dict[str, list] | None = None,
+    phrase_axes: dict[str, list] | None = None,
+    resamples: int = 500,
+    seed: int = 0,
+) -> dict:  # a record of metric answer_changes; `params["against"]` is the method of the model without tags
+    "Test of the change from tuning without tags to tuning with them. `ValueError` for answers to other prompts"
+    for judged in (untagged, tagged):
+        _check_attrs(judged)
+    if not _same_rows(untagged.answers, tagged.answers):
+        raise ValueError("the two answered different prompts: expected the same, row by row")
+    started = time.perf_counter()
+    values = change_measurements(untagged, tagged, clusters, phrases, phrase_axes, resamples, seed)
+    against = (untagged.answers.attrs["model"].get("debiased") or {}).get("method", "baseline")
+    took = time.perf_counter() - started
+    return _answer_record("answer_changes", tagged, values, paper, seed, took, against=against)
+
+# %% ../nbs/06f_answer_measures.ipynb #9b86e797
+ALPHAS = (0.0, 1.0, 2.0)
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+
+def _drawn_sums(codes: np.ndarray, columns: dict[str, np.ndarray], resamples: int, seed: int) -> dict[str, np.ndarray]:
+    "Sums of columns over descriptors that are drawn anew; the first of each is that of the descriptors as they are"
+    n = codes.max() + 1
+    weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
+    weights = np.vstack([np.ones(n), weights])
+    return {k: weights @ np.bincount(codes, v, minlength=n) for k, v in columns.items()}
+
+
+def _distance(b: np.ndarray, kinds: dict[str, np.ndarray], codes: np.ndarray, resamples: int, seed: int):
+    "Means of each kind of answers and how far two kinds lie apart, in standard deviations of all values; drawn anew"
+    columns = {"n": np.ones(len(b)), "b": b, "bb": b**2}
+    columns |= {f"{k} {c}": h * v for k, h in kinds.items() for c, v in (("n", np.ones(len(b))), ("b", b))}
+    s = _drawn_sums(codes, columns, resamples, seed)
+    sd = np.sqrt(np.maximum(s["bb"] / s["n"] - (s["b"] / s["n"]) ** 2, 1e-300))
+    with np.errstate(invalid="ignore"):
+        means = {k: s[f"{k} b"] / s[f"{k} n"] for k in kinds}
+    one, two = means.values()
+    return means, sd, np.abs(one - two) / sd
+
+
+def bias_value_measurements(
+    judged: Judged,
+    phrases: dict[str, list],  # two kinds of harm → phrases that tell their answers
+    alphas: Iterable[float] = ALPHAS,  # of `bias_values`; the first is compared with the others
+    shares: Iterable[float] = SHARES,  # of the answers, for which β is found
+    betas: Iterable[float] = (),  # thresholds for which the share of answers is found, with the first alpha
+    resamples: int = 2000,
+    seed: int = 0,
+) -> dict:  # values of a record: alphas, apart, thresholds
+    "Bias values for several α, and the share of answers that β tags. `ValueError` for other than two kinds"
+    if len(phrases) != 2:
+        raise ValueError(f"{len(phrases)} kinds of phrases: expected two, whose answers are compared")
+    said, alphas, rows, far, found = judged.answers, tuple(alphas), [], {}, []
+    kinds = {
+        k: np.any([has_phrase(said["answer"], p) for p in some], axis=0).astype(float) for k, some in phrases.items()
+    }
+    codes = said.groupby(["axis", "descriptor"], sort=False).ngroup().to_numpy()
+    for alpha in alphas:
+        b = bias_values(said, judged.styles, alpha)
+        means, sd, far[alpha] = _distance(b, kinds, codes, resamples, seed)
+        for k, m in means.items():
+            rows.append({"alpha": alpha, "answers": k, "n": int(kinds[k].sum()), "mean": m[0], "in_sd": m[0] / sd[0]})
+        rows.append({"alpha": alpha, "answers": "all", "n": len(b), "mean": float(b.mean()), "in_sd": b.mean() / sd[0]})
+        betas_of = [(threshold(b, s), "share") for s in shares]
+        betas_of += [(float(x), "given") for x in betas] if alpha == alphas[0] else []
+        found += [{"alpha": alpha, "beta": x, "by": by, "share": float((b > x).mean())} for x, by in betas_of]
+    apart = []
+    for alpha in alphas:
+        more = far[alpha][1:] - far[alphas[0]][1:]
+        ends = np.nanquantile(more, [0.025, 0.975]) if np.isfinite(more).any() else (np.nan, np.nan)
+        row = {"alpha": alpha, "distance": far[alpha][0], "more_than_first": far[alpha][0] - far[alphas[0]][0]}
+        apart.append({**row, "low": ends[0], "high": ends[1]})
+    return {"alphas": _plain(pd.DataFrame(rows)), "apart": _plain(pd.DataFrame(apart)),
+            "thresholds": _plain(pd.DataFrame(found))}  # fmt: skip
+
+
+def bias_values_record(
+    judged: Judged,
+    paper: str,  # in whose tables it stands
+    phrases: dict[str, list],  # as in `bias_value_measurements`
+    seed: int = 0,
+    **options,  # of `bias_value_measurements`
+) -> dict:  # a record of metric bias_values
+    "Record of bias values for several α and β"
+    _check_attrs(judged)
+    started = time.perf_counter()
+    values = bias_value_measurements(judged, phrases, seed=seed, **options)
+    return _answer_record("bias_values", judged, values, paper, seed, time.perf_counter() - started)

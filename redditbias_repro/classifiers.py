@@ -12,6 +12,7 @@ import json
 import re
 import sys
 import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -396,9 +397,44 @@ def _own_classifier(function: Callable, labels: Sequence[str] | None) -> Classif
     return classifier
 
 
+def _read_words(path: Path) -> tuple[dict[str, list[str]], list[str]]:
+    "Words of each label, and the labels that are an offence. `ValueError` for a file that says something else"
+    expected = f"{path}: expected [labels] with lists of words, one of them empty, and offence = [labels]"
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ValueError(f"{path} is no TOML file ({e})") from e
+    labels, bad = content.pop("labels", None), content.pop("offence", [])
+    if content or not isinstance(labels, dict) or not isinstance(bad, list) or set(bad) - set(labels):
+        raise ValueError(f"{expected}, found {', '.join([*content, *map(str, bad)]) or 'no labels'}")
+    if not all(isinstance(w, list) and all(isinstance(x, str) and x.strip() for x in w) for w in labels.values()):
+        raise ValueError(f"{expected}, found a label whose words are no list of texts")
+    if sum(not words for words in labels.values()) != 1:
+        raise ValueError(f"{expected}, found {sum(not w for w in labels.values())} empty ones")
+    return labels, bad
+
+
+def _words_classifier(path: Path) -> Classifier:
+    "A file of words as a classifier. Labels of which a text holds a word share it; without any it is the empty one's"
+    labels, bad = _read_words(path)
+    either = {k: "|".join(map(re.escape, words)) for k, words in labels.items() if words}
+    find = {k: re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE) for k, words in either.items()}
+
+    def score(texts):
+        hits = pd.DataFrame({k: [float(bool(r.search(t))) for t in texts] for k, r in find.items()})
+        hits = hits.reindex(columns=list(labels), fill_value=0.0).to_numpy()
+        hits[hits.sum(1) == 0, [not words for words in labels.values()].index(True)] = 1
+        return hits / hits.sum(1, keepdims=True)
+
+    sha = hashlib.sha256(path.read_bytes()).hexdigest()
+    about = {"name": path.stem, "kind": "words of a file", "labels": list(labels), "weights_sha256": sha}
+    return Classifier(path.stem, tuple(labels), score, {**about, "held_out": None, "offence": bad, "sums_to_one": True})
+
+
 def load_classifier(
-    # "goemotions", "davidson"; a file of `write_weights`; a hub name or folder of a sequence-classification model; or a
-    # function from a list of texts to a DataFrame of probabilities (or to an array, with labels=)
+    # "goemotions", "davidson"; a file of `write_weights`; a TOML file with words of each label; a hub name or folder
+    # of a sequence-classification model; or a function from a list of texts to a DataFrame of probabilities (or to an
+    # array, with labels=)
     classifier: str | Path | Callable | Classifier,
     labels: Sequence[str] | None = None,  # of a function that gives an array
     device: str = "auto",  # as in `load_model`
@@ -413,6 +449,8 @@ def load_classifier(
         return _own_classifier(classifier, labels)
     if str(classifier) in TRAINED:
         return _trained(str(classifier), device)
+    if Path(classifier).suffix == ".toml":
+        return _words_classifier(Path(classifier))
     if Path(classifier).suffix == ".safetensors":
         return weighted_classifier(*read_weights(classifier), device=device)
     return _model_classifier(str(classifier), device)

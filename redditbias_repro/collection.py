@@ -13,14 +13,24 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import regex
 
-from .records import write_atomic
-from .retrieval import Matcher, _blocks, _candidates, _lines_with, _table, from_texts
+from .records import digest, write_atomic
+from redditbias_repro.retrieval import (
+    Matcher,
+    _after,
+    _blocks,
+    _candidates,
+    _file_identity,
+    _finished,
+    _lines_with,
+    _resumed,
+    from_texts,
+)
 from .specs import BiasSpec, load_specs, match_terms
 
 # %% auto #0
@@ -91,10 +101,15 @@ def _post(row: dict, column: str, number: int) -> dict | None:
     return next(from_texts([{"id": str(row[name] if name else number), "body": body}]))
 
 # %% ../nbs/02b_collection.ipynb #84df1c7e
-def _posts_of_lines(path: Path, matcher: Matcher, stats: Counter, column: str | None, progress: bool) -> Iterator:
+def _posts_of_lines(
+    path: Path, matcher: Matcher, column: str | None, progress: bool, stats: Counter, skip: int, between: Callable
+) -> Iterator:
+    "Posts of lines of JSON after so many bytes, which an earlier scan has read"
     import orjson
 
-    for number, line in enumerate(_lines_with(matcher.in_lines, _blocks(path, stats, progress), stats, path), 1):
+    blocks = _after(_blocks(path, stats, progress), skip)
+    for line in _lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
+        number = stats["parsed"] + stats["broken"] + 1  # goes on where an earlier scan was stopped
         try:
             row = orjson.loads(line)
             if not isinstance(row, dict):
@@ -108,7 +123,8 @@ def _posts_of_lines(path: Path, matcher: Matcher, stats: Counter, column: str | 
             yield post
 
 # %% ../nbs/02b_collection.ipynb #a7415bd8
-def _posts_of_table(path: Path, stats: Counter, column: str | None) -> Iterator:
+def _posts_of_table(path: Path, column: str | None, stats: Counter, skip: int, between: Callable) -> Iterator:
+    "Posts of a CSV after so many rows, which an earlier scan has read"
     text = path.read_text(encoding="utf-8")
     separator = max(",;\t", key=text.split("\n", 1)[0].count)
     try:
@@ -116,7 +132,9 @@ def _posts_of_table(path: Path, stats: Counter, column: str | None) -> Iterator:
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
         raise ValueError(f"{path} is no CSV file ({str(e).strip()}): is a quotation mark or a cell missing?") from e
     column = _named(dict.fromkeys(table.columns), TEXT_COLUMNS, column, path)
-    for number, row in enumerate(table.to_dict("records"), 1):
+    for number, row in enumerate(table.iloc[skip:].to_dict("records"), skip + 1):
+        if number % 1000 == 0:
+            between(number - 1)  # what was found in these is used
         stats["parsed"] += 1
         if post := _post(row, column, number):
             yield post
@@ -128,23 +146,39 @@ def find_posts(
     column: str | None = None,  # with the text; None: of `TEXT_COLUMNS`
     stats: Counter | None = None,  # is counted up: bytes, lines, parsed, broken, hits
     progress: bool = True,
+    parts: Path | None = None,  # a folder that keeps how far the scan came, from which one that was stopped goes on
 ) -> pd.DataFrame:  # id, bias_type, target, attribute, body
     """Posts that hold a target of T1 and an attribute of A1, anywhere, in the file's order (CHBias §3.2).
 
     `ValueError` for a file that cannot be read, and where no column holds the text."""
     path, matcher, stats = Path(path), Matcher(specs), Counter() if stats is None else stats
-    encoding = encoding_of(path)
+    encoding, part = encoding_of(path), None
+    if parts:
+        terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
+        parts.mkdir(parents=True, exist_ok=True)
+        part = parts / f"{path.name}.{digest([*_file_identity(path), terms, column])}.parquet"
+    found = _finished(part, lambda: _scanned(path, encoding, matcher, column, progress, part))
+    counts = found.attrs["stats"]
+    stats.update(counts)
+    stats["encoding"] = encoding
+    if counts.get("broken") and not counts.get("parsed"):
+        raise ValueError(f"{path}: none of {counts['broken']} lines is an object of JSON. A table has to end in .csv")
+    return found.drop(columns=["created_utc", "subreddit"])
+
+
+def _scanned(path: Path, encoding: str, matcher: Matcher, column: str | None, progress: bool, part: Path | None):
+    "Candidates of a file; a scan that was stopped goes on from what was kept last"
     with tempfile.TemporaryDirectory() as folder:
         plain = _as_utf8(path, encoding, Path(folder, path.name))
-        if path.suffix.lower() == ".csv":
-            posts = _posts_of_table(plain, stats, column)
-        else:
-            posts = _posts_of_lines(plain, matcher, stats, column, progress)
-        found = _table(_candidates(posts, matcher, stats, None, None))
-    if stats["broken"] and not stats["parsed"]:
-        raise ValueError(f"{path}: none of {stats['broken']} lines is an object of JSON. A table has to end in .csv")
-    stats["encoding"] = encoding
-    return found.drop(columns=["created_utc", "subreddit"])
+
+        def scan(*how):
+            if path.suffix.lower() == ".csv":
+                posts = _posts_of_table(plain, column, *how)
+            else:
+                posts = _posts_of_lines(plain, matcher, column, progress, *how)
+            return _candidates(posts, matcher, how[0], None, None)
+
+        return _resumed(part, scan)
 
 # %% ../nbs/02b_collection.ipynb #bb0907a8
 _RULES = [
@@ -270,17 +304,21 @@ def collect(
     max_chars: int = 130,
     progress: bool = True,
 ) -> pd.DataFrame:  # bias_type, step, rows; `.attrs["stats"]` counts what was read
-    "`phrases.csv` for each bias type, from which `02a_annotation` makes sheets, and what each step left"
+    """`phrases.csv` for each bias type, from which `02a_annotation` makes sheets, and what each step left.
+
+    What was found is kept in the folder until all is written: a run that was stopped goes on from there"""
     specs = bias_types if isinstance(bias_types, dict) else load_specs(bias_types)
     if cap is not None and cap < 1:
         raise ValueError(f"cap is {cap}: expected at least 1 post for each keyword, or none for the paper's")
     files, stats = [source] if isinstance(source, (str, Path)) else list(source), Counter()
-    found = pd.concat([find_posts(f, specs, column, stats, progress) for f in files], ignore_index=True)
+    parts = Path(folder) / "collection.parts"
+    found = pd.concat([find_posts(f, specs, column, stats, progress, parts) for f in files], ignore_index=True)
     rows = []
     for name, spec in specs.items():
         table = collect_sentences(found[found.bias_type == name], spec, cap, max_chars, progress)
         write_atomic(Path(folder) / name / "phrases.csv", table.to_csv(index=False))
         rows += [(name, step, n) for step, n in table.attrs["counts"].items()]
+    shutil.rmtree(parts)
     counted = pd.DataFrame(rows, columns=["bias_type", "step", "rows"])
     counted.attrs["stats"] = dict(stats)
     return counted

@@ -12,13 +12,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from .registry import SPLITS, SWAPS, ChecksumError, FetchError, check_known, read_cells, with_corpus
+from redditbias_repro.registry import (
+    SPLITS,
+    SWAPS,
+    ChecksumError,
+    FetchError,
+    check_known,
+    draw_rows,
+    read_cells,
+    with_corpus,
+)
 from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec, meant_spec
 
 # %% auto #0
 __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'query_pairs', 'read_pairs',
            'own_bias_types', 'corpora', 'load_pairs', 'own_name', 'load_phrases', 'load_annotations', 'load_released',
-           'load_references', 'corpus_title']
+           'load_references', 'load_calibration', 'corpus_title']
 
 # %% ../nbs/01a_data.ipynb #868dbfb6
 def released_papers() -> list[str]:
@@ -265,12 +274,41 @@ def load_released(
 def load_references(
     n: int | None = None,  # this many, drawn without replacement, in their order; None: all 6,000
     seed: int = 0,  # of the draw
-    corpus: str = DEFAULT_PAPER,  # the paper whose reader has them
+    corpus: str | Path = DEFAULT_PAPER,  # whose reader has them (such as kdconv), or a text file with one a line
 ) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
     """Utterances for LM perplexity (RedditBias §3.2).
 
     `ValueError` for more than there are or none, `FetchError` where they cannot be had."""
-    return _offered(corpus, "load_references")(n, seed)
+    if Path(corpus).is_file():
+        return _own_references(Path(corpus), n, seed)
+    _check_reader(corpus, "load_references")
+    return _offered(str(corpus), "load_references")(n, seed)
+
+
+def load_calibration(
+    corpus: str | Path = DEFAULT_PAPER,  # as in `load_references`
+) -> pd.DataFrame | None:  # as `load_references`; None: those that are not tested serve
+    "Utterances that a temperature is fitted on, where a corpus keeps some for that"
+    own = Path(corpus).is_file() or getattr(_reader(str(corpus)), "load_calibration", None) is None
+    return None if own else _offered(str(corpus), "load_calibration")()
+
+
+def _check_reader(corpus: str | Path, what: str) -> None:
+    "`ValueError` for references that are neither a file nor a reader's"
+    names = [p.stem for folder in _rooms() for p in sorted(Path(folder).glob("*.py")) if p.stem != "__init__"]
+    if str(corpus) not in names:
+        offered = ", ".join(name for name in names if hasattr(_reader(name), what))
+        raise ValueError(f"references {str(corpus)!r} are no file, and none of {offered}")
+
+
+def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:
+    "The lines of a file that are not blank"
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError as e:
+        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
+    texts = draw_rows(pd.DataFrame({"text": [line.strip() for line in lines if line.strip()]}, dtype=str), n, seed)
+    return with_corpus(texts, path.stem, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 # %% ../nbs/01a_data.ipynb #980cfa35
 def corpus_title(

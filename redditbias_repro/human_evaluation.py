@@ -5,6 +5,9 @@
 # %% ../nbs/07b_human_evaluation.ipynb #bff96fc5
 from __future__ import annotations
 
+import json
+import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,14 +15,20 @@ import numpy as np
 import pandas as pd
 
 from .annotation import _cells
+from .chinese_dialogue import answer_dialogues, load_dialogues
+from .data import load_pairs
+from .generation import decoding_of, name_decoding
+from .models import open_model
 from .paired_tests import sign_flip
-from .records import write_atomic
+from .records import new_record, write_atomic
 from .registry import check_known
 from .resampling import bootstrap_interval
+from .specs import load_specs
 
 # %% auto #0
-__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'MERGES', 'draw_contexts', 'make_human_sheets',
-           'read_human_sheets', 'human_agreement', 'human_rates', 'compare_methods']
+__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'MERGES', 'ABOUT', 'draw_contexts',
+           'make_human_sheets', 'read_human_sheets', 'human_agreement', 'human_rates', 'compare_methods',
+           'contexts_to_judge', 'sheets_of_models', 'human_records']
 
 # %% ../nbs/07b_human_evaluation.ipynb #7a3dbca8
 QUESTIONS = {"bias": ("0", "1"), "quality": ("0", "1", "2")}  # what is judged, and the marks there are
@@ -112,7 +121,7 @@ def make_human_sheets(
     names = [f"annotator{i + 1}" for i in range(annotators)] if numbered else list(annotators)
     if not names or len(set(names)) != len(names):
         raise ValueError(f"annotators are {names}: expected at least one, each once")
-    filled = [p for p in folder.glob("*.csv") if p.name != KEY and _is_filled(p)]
+    filled = _filled(folder)
     if filled:
         raise FileExistsError(f"{filled[0]} is filled in: nothing was written. Give another folder, or move it away")
     table, rng = _table_of(answers, n, seed), np.random.default_rng(seed)
@@ -127,6 +136,11 @@ def make_human_sheets(
     key = table[IDS].sort_values("id").assign(question=question)
     write_atomic(folder / KEY, key.to_csv(index=False))
     return paths
+
+
+def _filled(folder: Path) -> list[Path]:
+    "Sheets in which somebody has judged"
+    return [p for p in sorted(folder.glob("*.csv")) if p.name != KEY and _is_filled(p)]
 
 
 def _is_filled(path: Path) -> bool:
@@ -290,3 +304,136 @@ def compare_methods(
     if len(table):
         table.insert(7, "p_holm", multipletests(table["p"], method="holm")[1])
     return table
+
+# %% ../nbs/07b_human_evaluation.ipynb #2e626ddc
+ABOUT = "about.json"
+
+
+def _labels(abouts: list[dict]) -> list[str]:
+    "What the key calls each model: baseline, or its method, with the bias type where several have that method"
+    of = [a.get("debiased") or {"method": "baseline", "bias_type": ""} for a in abouts]
+    count = Counter(d["method"] for d in of)
+    labels = [d["method"] if count[d["method"]] == 1 else f"{d['method']} {d['bias_type']}".strip() for d in of]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(
+            f"several of the models are {twice!r}: expected one before debiasing, and others of other methods"
+        )
+    return labels
+
+
+def contexts_to_judge(
+    question: str = "bias",  # of `QUESTIONS`
+    # for bias: names as in `load_specs`, whose test sentences are answered
+    bias_types: str | Iterable[str] | None = None,
+    corpus: str = "kdconv",  # for quality: as in `chinese_dialogue.load_dialogues`
+    n: int = 100,
+    seed: int = 0,
+) -> pd.DataFrame:  # context (list of turns), category; `.attrs["corpus"]`
+    "What models are to answer (CHBias §5.4). Raises what `draw_contexts`, `load_pairs` and `load_dialogues` raise"
+    check_known("question", question, QUESTIONS)
+    if question == "quality":
+        drawn = load_dialogues(corpus, "test", n, seed)
+        return drawn.assign(category="all")[["context", "category"]].pipe(_of, drawn.attrs["corpus"])
+    if not bias_types:
+        raise ValueError("no bias types: expected those whose test sentences are to be answered")
+    pairs = {name: load_pairs(name, "test") for name in load_specs(bias_types)}
+    drawn = draw_contexts(pairs, n, seed)
+    rows = pd.DataFrame({"context": [[c] for c in drawn["context"]], "category": drawn["bias_type"]})
+    read = [p.attrs["corpus"] for p in pairs.values()]
+    files = {k: v for c in read for k, v in c.get("files", {}).items()}
+    return _of(rows, {**read[0], "files": files})
+
+
+def _of(rows: pd.DataFrame, corpus: dict) -> pd.DataFrame:
+    rows.attrs = {"corpus": corpus}
+    return rows
+
+# %% ../nbs/07b_human_evaluation.ipynb #cde943b1
+def sheets_of_models(
+    models: Iterable,  # as in `open_model`: the model before, and debiased ones
+    folder: str | Path,
+    question: str = "bias",  # of `QUESTIONS`
+    contexts: pd.DataFrame | None = None,  # from `contexts_to_judge`; None: by the options
+    annotators: int | Iterable[str] = 3,
+    preset: str = "cdial",  # of decoding, as in `generation.decoding_of`
+    layout: str | None = None,  # as in `answer_dialogues`
+    kind: str = "causal",  # of models that are names, as in `load_model`
+    seed: int = 0,  # of draws, of sampled answers and of the order in sheets
+    progress: bool = True,
+    changes: dict | None = None,  # of the preset
+    **drawn,  # bias_types, corpus, n of `contexts_to_judge`
+) -> list[Path]:  # the sheets
+    "Blinded sheets of what models answer. Raises what `make_human_sheets` raises, before any model is asked"
+    folder = Path(folder)
+    if filled := _filled(folder):
+        raise FileExistsError(f"{filled[0]} is filled in: nothing was written. Give another folder, or move it away")
+    contexts = contexts_to_judge(question, seed=seed, **drawn) if contexts is None else contexts
+    decoding, answers, abouts = decoding_of(preset, **(changes or {})), [], []
+    for model in models:
+        net, tokenizer, about = open_model(model, kind=kind)
+        answers.append(answer_dialogues(net, tokenizer, contexts, decoding, layout, seed=seed, progress=progress))
+        abouts.append(about)
+    if not abouts:
+        raise ValueError("no models: expected at least one, whose answers are to be judged")
+    labels = _labels(abouts)
+    paths = make_human_sheets(dict(zip(labels, answers)), folder, question, annotators, None, seed)
+    about = {
+        "models": dict(zip(labels, abouts)), "corpus": contexts.attrs["corpus"],
+        "categories": list(contexts["category"]), "seed": seed,
+        "params": {"decoding": name_decoding(decoding), "contexts": len(contexts)},
+    }  # fmt: skip
+    write_atomic(folder / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    return paths
+
+# %% ../nbs/07b_human_evaluation.ipynb #8336f9de
+def _values(scores: pd.DataFrame, method: str, merge: str, seed: int) -> dict:
+    "Values of a record: rates of a method with intervals, and the agreement over all methods"
+    rates = human_rates(scores[scores["method"] == method].pipe(_like, scores), merge, seed=seed).set_index("mark")
+    found = {"contexts": int(rates["contexts"].iloc[0]), "judgements": int((scores["method"] == method).sum())}
+    if scores.attrs["question"] == "bias":
+        found |= {k: float(rates.loc[1, k]) for k in ("rate", "low", "high")}
+    else:
+        found |= {f"share_{m}": float(r.rate) for m, r in rates.iterrows()}
+        found |= {f"share_{m}_{end}": float(r[end]) for m, r in rates.iterrows() for end in ("low", "high")}
+        found["mean"] = float((rates.index * rates["rate"]).sum())
+    try:
+        found |= human_agreement(scores, seed=seed)
+    except ValueError:  # one person alone
+        found["annotators"] = int(scores["annotator"].nunique())
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in found.items()}
+
+
+def _like(some: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    some.attrs = scores.attrs
+    return some
+
+
+def human_records(
+    folder: str | Path,  # of sheets from `sheets_of_models`, filled in
+    paper: str | None = None,  # in whose tables they stand; None: of the categories, else as in `new_record`
+    merge: str = "mean",  # of `MERGES`
+    key: str | Path | None = None,  # as in `read_human_sheets`
+) -> list[dict]:  # records of metric human_bias or human_quality
+    "What people judged, by model and category. `ValueError` for sheets of which nothing says whose they are"
+    started, scores, path = time.perf_counter(), read_human_sheets(folder, key), Path(folder) / ABOUT
+    if not path.is_file():
+        said = f"{folder} has no {ABOUT}, so that nothing says which models answered"
+        raise ValueError(f"{said}: sheets_of_models() writes it")
+    about, records = json.loads(path.read_text(encoding="utf-8")), []
+    category = scores["item"].map(dict(enumerate(about["categories"])))
+    metric = f"human_{scores.attrs['question']}"
+    for label, model in about["models"].items():
+        own = (model.get("debiased") or {}).get("bias_type")
+        of = [own] if own in set(category) else list(dict.fromkeys(about["categories"]))
+        for name in of:
+            some = scores[category == name].pipe(_like, scores)
+            if not (some["method"] == label).any():
+                continue
+            values = _values(some, label, merge, about["seed"])
+            params = {**about["params"], "merge": merge if merge != "mean" else None}
+            fields = dict(seed=about["seed"], params=params, seconds=time.perf_counter() - started)
+            fields["bias_type"] = None if name == "all" else name.rpartition("/")[2]
+            of_paper = paper or name.rpartition("/")[0] or None
+            records.append(new_record(metric, model, about["corpus"], values["contexts"], values, of_paper, **fields))
+    return records

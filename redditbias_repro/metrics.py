@@ -20,6 +20,7 @@ from scipy import stats
 from redditbias_repro.data import (
     FEW,
     corpora,
+    load_calibration,
     load_pairs,
     load_references,
     own_bias_types,
@@ -344,24 +345,33 @@ def measure_lmb(
     swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
     # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
     add_special_tokens: bool = False,
+    kind: str = "causal",  # of a name, as in `load_model`; "seq2seq": an encoder–decoder model, which scores targets
+    source: str | None = None,  # what its encoder reads before every sentence; None: "", nothing but special tokens
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
-    "Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers"
+    """Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers.
+
+    Of an encoder–decoder model the sentences are targets, with their end token, and `params["source"]` says after
+    what. `ValueError` for a source and a model that has no encoder"""
     outlier_sd = tuple(outlier_sd)
     for sd in outlier_sd:
         _check_outlier_sd(sd)  # before anything is scored
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
     pairs, records = pairs_to_measure(bias_types, corpus, split, swap), []
-    net, tokenizer, about = open_model(model, device, dtype)
+    net, tokenizer, about = open_model(model, device, dtype, kind)
+    read = {"source": source or ""} if net.config.is_encoder_decoder else {}
+    if source is not None and not read:
+        raise ValueError(f"source is {source!r}, and {about['name']} is a causal model: only an encoder reads a source")
+    special = {"add_special_tokens": True} if add_special_tokens else {}
     for (paper, bias_type, of), p in pairs.items():
         with said_otherwise(lambda message: _of_pairs(message, p)):
-            special = {"add_special_tokens": True} if add_special_tokens else {}
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special)
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special, **read)
         stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
         origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
         for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):
             made["params"] |= {} if swap == "targets" else {"swap": swap}
             made["params"] |= {"special_tokens": True} if add_special_tokens else {}
+            made["params"] |= read
             records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
     return records
 
@@ -457,11 +467,11 @@ def fit_temperature(
 CALIBRATION = 500  # references that a temperature is fitted on; not more than are tested
 
 
-def _folds(texts: pd.DataFrame, seed: int) -> list[tuple[list[str], list[str]]]:
-    """(tested, calibration) texts, without a text in common.
+def _folds(texts: pd.DataFrame, every: pd.Series, seed: int) -> list[tuple[list[str], list[str]]]:
+    """(tested, calibration) texts, without a text in common; calibration texts are of `every`.
 
     One such pair, or one for each half where all would leave too few"""
-    every, wanted = load_references()["text"], min(CALIBRATION, len(texts))
+    wanted = min(CALIBRATION, len(texts))
     order = np.random.default_rng(seed).permutation(len(texts))
     halves = [texts["text"].iloc[np.sort(part)] for part in np.array_split(order, 2)]
     folds = []
@@ -473,23 +483,33 @@ def _folds(texts: pd.DataFrame, seed: int) -> list[tuple[list[str], list[str]]]:
 # %% ../nbs/03b_metrics.ipynb #e2397222
 def measure_lmp(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
-    n: int | None = None,  # sentences, as in `load_references`; None: all 6,000
+    n: int | None = None,  # sentences, as in `load_references`; None: all
     seed: int = 0,  # of the choice of sentences, and of those that the temperature is fitted on
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
+    references: str | Path = DEFAULT_PAPER,  # `corpus` of `load_references`; the default: DialoGPT's Reddit references
+    add_special_tokens: bool = False,  # as in `measure_lmb`
 ) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
-    """LM perplexity of a model on DialoGPT's Reddit references (RedditBias §3.2).
+    """LM perplexity of a model on references (RedditBias §3.2).
 
-    As it is, and with its temperature calibrated"""
-    texts = load_references(n, seed)
+    As it is, and with its temperature calibrated. The record names the references, and the files of those that the
+    temperature was fitted on too"""
+    texts, held_out = load_references(n, seed, references), load_calibration(references)
+    every = load_references(corpus=references)
+    if held_out is None and len(every) < 2:
+        raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
+    corpus = texts.attrs["corpus"]
+    if held_out is not None:
+        corpus = {**corpus, "files": {**corpus["files"], **held_out.attrs["corpus"]["files"]}}
     net, tokenizer, about = open_model(model, device, dtype)
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
+    options |= {"add_special_tokens": True} if add_special_tokens else {}
     added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
     frames, fitted, stats = [], [], {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
-        for tested, calibration in _folds(texts, seed):
+        for tested, calibration in _folds(texts, (every if held_out is None else held_out)["text"], seed):
             others = cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)
             fitted.append(fit_temperature(others))
             scores = cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
@@ -498,9 +518,10 @@ def measure_lmp(
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
     values["scores"] = pack_sentences(scores)
-    params = {"sentences": None if len(texts) == 6000 else len(texts)}
+    params = {"sentences": None if len(texts) == len(every) else len(texts)}
+    params |= {"special_tokens": True} if add_special_tokens else {}
     origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=str(net.device), scoring=stats)
-    return [new_record("lmp", about, texts.attrs["corpus"], len(texts), values, paper, **origin)]
+    return [new_record("lmp", about, corpus, len(texts), values, paper, **origin)]
 
 # %% ../nbs/03b_metrics.ipynb #b9190a92
 def pack_sentences(

@@ -384,9 +384,10 @@ def open_model(
     model: str | Path | tuple,  # a name, or (model, tokenizer) of `load_model`; what is open already stays as it is
     device: str = "auto",  # as in `load_model`; only for a name
     dtype: str | torch.dtype = "auto",  # as in `load_model`; only for a name
+    kind: str = "causal",  # as in `load_model`; only for a name
 ) -> Opened:
     "A model and its tokenizer, loaded if it is a name, and what records say of it"
     if isinstance(model, Opened):
         return model
-    net, tokenizer = model if isinstance(model, tuple) else load_model(model, device, dtype)
+    net, tokenizer = model if isinstance(model, tuple) else load_model(model, device, dtype, kind)
     return Opened(net, tokenizer, describe_model(net))

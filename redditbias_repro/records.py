@@ -22,8 +22,8 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'digest', 'versions', 'provenance',
-           'new_record', 'record_path', 'write_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'digest', 'versions',
+           'provenance', 'new_record', 'record_path', 'write_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -185,13 +185,22 @@ def _slug(text):
     return re.sub(r"[^\w.@+-]+", "--", str(text)).strip("-") or "none"
 
 
+def _short(slug: str, value) -> str:
+    "A slug that a file's name has room for: a long one, such as a system message's, ends in a hash"
+    return slug if len(slug) <= LONGEST else f"{slug[: LONGEST - 9]}-{digest(str(value))[:8]}"
+
+
+LONGEST = 40  # characters of a parameter in a file's name
+
+
 def record_path(
     record: dict,  # with the fields of `FIELDS`
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> Path:
     "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>[-<param>=<value>].json`: predictable"
     r = {k: _slug(record[k]) for k in FIELDS[:7]}
-    params = "".join(f"-{_slug(k)}={_slug(v)}" for k, v in sorted(record["params"].items()) if v is not None)
+    named = ((k, _short(_slug(v), v)) for k, v in sorted(record["params"].items()) if v is not None)
+    params = "".join(f"-{_slug(k)}={v}" for k, v in named)
     folder = Path(folder) if folder else project_path("results")
     name = f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
     return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / name

@@ -25,7 +25,7 @@ from .records import repo_root, write_atomic
 
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir',
-           'fetch', 'corpus_readers', 'with_corpus', 'read_cells', 'read_lines', 'check_known']
+           'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -201,6 +201,19 @@ def with_corpus(
     hashes = {k: _registry()[k]["git_blob_sha1"] for k in keys}
     table.attrs["corpus"] = {"name": name, "files": hashes, "note": note, **more}
     return table
+
+# %% ../nbs/01_registry.ipynb #7c6b4493
+def draw_rows(
+    table: pd.DataFrame,
+    n: int | None = None,  # rows; None: all
+    seed: int = 0,
+) -> pd.DataFrame:
+    "Rows drawn without replacement, in their order. `ValueError` for more than there are, or none"
+    if n is not None and not 0 < n <= len(table):
+        raise ValueError(f"n is {n}: expected 1 to {len(table)} references, or None for all")
+    if n is None or n == len(table):
+        return table
+    return table.sample(n, random_state=seed).sort_index().reset_index(drop=True)
 
 # %% ../nbs/01_registry.ipynb #5cb4ef36
 def read_cells(text: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .data import released_papers
+from .data import corpus_title, released_papers
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
     PAPER_METHODS,
@@ -324,8 +324,9 @@ def lmp_report(
         return ""
     before = dict.fromkeys(zip(after.model, after.before, after.n))
     known = "; ".join(f"{model}: {perplexity:.1f} on {n:,} references" for model, perplexity, n in before)
+    used = " and ".join(corpus_title(corpus) for corpus in dict.fromkeys(after.corpus))
     caption = (
-        "LM perplexity on DialoGPT's Reddit references (RedditBias §3.2), over all tokens; in brackets the change with "
+        f"LM perplexity on {used} (RedditBias §3.2), over all tokens; in brackets the change with "
         "its 95 % interval (paired by sentence), where the record keeps its sentences. "
         f"Before debiasing: {known}."
     )

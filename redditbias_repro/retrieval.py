@@ -596,16 +596,22 @@ def _from_file(path, specs, matcher, stats, after, before, column, parts, progre
     terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
     key = digest([*_file_identity(path), terms, after, before, column])
     part = parts / f"{path.name}.{key}.parquet" if parts else None
-    if part and part.is_file():
-        found = pd.read_parquet(part)
-    elif path.suffix in (".parquet", ".csv"):
-        found = _from_table(path, matcher, after, before, column)
+    if path.suffix in (".parquet", ".csv"):
+        found = _finished(part, lambda: _from_table(path, matcher, after, before, column))
     else:
-        found = _from_dump(path, matcher, after, before, progress, part)
-    if part and not part.is_file():
+        found = _finished(part, lambda: _from_dump(path, matcher, after, before, progress, part))
+    stats.update(found.attrs["stats"])
+    return found
+
+
+def _finished(part: Path | None, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    "Candidates of a file: from its part if that is there, else they are made, and kept as that"
+    if part and part.is_file():
+        return pd.read_parquet(part)
+    found = make()
+    if part:
         _write(found, part)
         _begun(part).unlink(missing_ok=True)
-    stats.update(found.attrs["stats"])
     return found
 
 
@@ -633,11 +639,19 @@ def _from_dump(
     path: Path, matcher: Matcher, after: int | None, before: int | None, progress: bool, part: Path | None
 ) -> pd.DataFrame:
     "Candidates of a dump file; a scan that was stopped goes on from what was kept last"
+    return _resumed(part, lambda *how: scan_dump(path, matcher, how[0], after, before, progress, *how[1:]))
+
+
+def _resumed(part: Path | None, scan: Callable[[Counter, int, Callable], Iterator[dict]]) -> pd.DataFrame:
+    """Candidates of a scan that was stopped and goes on from what was kept last beside `part`.
+
+    It is given what it counts up, how much it may read over, and what to call now and then with the same further on"""
     rows, counts, skip, saved = [], Counter(), 0, time.monotonic()
     if part and _begun(part).is_file():
         kept = pd.read_parquet(_begun(part))
         rows, skip = kept.to_dict("records"), kept.attrs["skip"]
-        counts.update(kept.attrs["stats"] | {"bytes": 0})  # they are decompressed, and counted, anew
+        # bytes are decompressed, and counted, anew
+        counts.update({k: 0 if k == "bytes" else v for k, v in kept.attrs["stats"].items()})
 
     def save(skip: int) -> None:
         nonlocal saved
@@ -647,7 +661,7 @@ def _from_dump(
             _write(kept, _begun(part))
             saved = time.monotonic()
 
-    for row in scan_dump(path, matcher, counts, after, before, progress, skip, save):
+    for row in scan(counts, skip, save):
         rows.append(row)
     found = _table(rows)
     found.attrs["stats"] = dict(counts)

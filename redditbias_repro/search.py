@@ -20,7 +20,7 @@ from .metrics import measure_lmb, measure_lmp
 from .models import open_model
 from .records import new_record, project_path, read_records, write_record
 from .registry import SPLITS, check_known
-from .specs import BiasSpec
+from .specs import DEFAULT_PAPER, BiasSpec
 
 # %% auto #0
 __all__ = ['SEARCHED', 'gradient_norms', 'measure_model', 'training_record', 'select', 'choose', 'check_run']
@@ -63,11 +63,12 @@ def measure_model(
     bias_type: str | Path,  # as in `load_pairs`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # pairs that LMB is measured on
-    lmp_sentences: int | None = None,  # of the 6,000 references; None: all, 0: no LM perplexity
+    lmp_sentences: int | None = None,  # of the references; None: all, 0: no LM perplexity
     seed: int = 0,  # of bootstrap, permutations and the choice of sentences
     device: str = "auto",  # as in `load_model`
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
-    add_special_tokens: bool = False,  # of LMB, as in `measure_lmb`
+    add_special_tokens: bool = False,  # as in `measure_lmb`
+    references: str | Path = DEFAULT_PAPER,  # for LM perplexity, as in `measure_lmp`
 ) -> list[dict]:  # result records
     "LMB and LM perplexity of a model, before debiasing or after"
     opened, swaps = open_model(model, device, "float32"), ("targets", "attributes") if attributes else ("targets",)
@@ -75,7 +76,8 @@ def measure_model(
     records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, swap=swap, **options)]
     if lmp_sentences == 0:
         return records
-    return [*records, *measure_lmp(opened, lmp_sentences, seed, paper=records[0]["paper"])]
+    about = dict(paper=records[0]["paper"], references=references, add_special_tokens=add_special_tokens)
+    return [*records, *measure_lmp(opened, lmp_sentences, seed, **about)]
 
 # %% ../nbs/05b_search.ipynb #98c5ab25
 def training_record(

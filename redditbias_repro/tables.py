@@ -113,6 +113,11 @@ LMB_COLUMNS = (
 SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
 
 
+def _after_source(source) -> str:
+    "Behind the name of an encoder–decoder model, what its encoder read; nothing behind those of other models"
+    return "" if not isinstance(source, str) else f" (source {source!r})" if source else " (empty source)"
+
+
 def records_table(
     records: list[dict] | None,  # result records; None reads those of `folder`
     folder: Path | None,  # default: `results/` of the checkout
@@ -122,7 +127,7 @@ def records_table(
 ) -> pd.DataFrame:
     """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
 
-    A model that was read with its tokenizer's own special tokens has another name."""
+    A model that was read with its tokenizer's own special tokens, or after a source, has another name."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
@@ -130,6 +135,8 @@ def records_table(
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
     if "special_tokens" in table:  # what is read in another way is compared with none of the other
         table["model"] += np.where(table["special_tokens"].eq(True), SPECIAL, "")
+    if "source" in table:
+        table["model"] += table["source"].map(_after_source)
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(

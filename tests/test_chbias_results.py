@@ -9,16 +9,19 @@ from conftest import papermill, small_random
 from test_chbias import release  # noqa: F401  (a fixture)
 from transformers import GPT2Config
 
+from redditbias_repro.chinese_dialogue import compare_zh_dialogue, measure_zh_dialogue
 from redditbias_repro.cli import main
 from redditbias_repro.corpora.chbias import CATEGORIES, read_released
 from redditbias_repro.metrics import lmb, lmb_of_rows, measure_lmb, pack_pairs, unpack_pairs
 from redditbias_repro.models import PACKAGED
 from redditbias_repro.papers.chbias import (
+    DIALOGUE_METRICS,
     METHODS,
     OF_BIAS,
     bias_cells,
     check_statements,
     count_release,
+    dialogue_changes,
     dialogue_table,
     human_bias,
     human_quality,
@@ -235,7 +238,7 @@ def test_without_the_release(offline, tmp_path):
 
 
 def test_dialogue_beside_the_paper(tmp_path):
-    metrics = {"BLEU-4": 2.0, "Dist-2": 11.0, "F1": 20.0}
+    metrics = {"bleu_4": 2.0, "distinct_2": 11.0, "unigram_f1": 20.0}
     write_record(made_record("all", metric="zh_dialogue", **metrics), tmp_path)
     write_record(made_record("age", "HD", 0, metric="zh_dialogue", **{k: v - 1 for k, v in metrics.items()}), tmp_path)
     table = dialogue_table("age", tmp_path)
@@ -248,6 +251,32 @@ def test_dialogue_beside_the_paper(tmp_path):
     write_record({**other, "params": {"variant": "jieba", "decoding": "eva"}}, tmp_path)
     settings = dialogue_table("gender", tmp_path).settings.tolist()
     assert settings[12:] == ["", "variant=jieba, decoding=eva"], "measured in two ways, and never mixed"
+
+
+def test_dialogue_before_and_after_debiasing(cdial_model, tmp_path):
+    """Real records of answers: a row a metric where contexts and settings are the same, else one row that says why."""
+    turns = [["你好", "你好啊", "吃了吗"], ["在吗", "在的", "我们去公园吧"]]
+    rows = [(f"{d}/{i}", d, t[:i], t[i]) for d, t in zip("ab", turns) for i in (1, 2)]
+    dialogues = pd.DataFrame(rows, columns=["key", "dialogue", "context", "response"])
+    dialogues.attrs["corpus"] = {"name": "kdconv", "files": {"test": "0"}, "note": ""}
+    ask = lambda **how: measure_zh_dialogue(
+        *cdial_model, dialogues, layout="lines", paper="chbias", progress=False, **how
+    )
+    before, after, other = ask(max_new_tokens=4), ask(max_new_tokens=4, seed=3), ask(max_new_tokens=3)
+    debiased = lambda r, seed: {**r, "method": "HD", "bias_type": "age", "params": {**r["params"], "train_seed": seed}}
+    assert "dialogue-changes" not in make_tables(tmp_path), "not measured"
+    write_record(debiased(after, 0), tmp_path)
+    assert "no record of the model before" in dialogue_changes(tmp_path).verdict[0]
+    for record in (before, debiased(other, 1)):
+        write_record(record, tmp_path)
+    table = make_tables(tmp_path)["dialogue-changes"]
+    same, not_same = (table[table.train_seed == seed] for seed in (0, 1))
+    assert set(same.metric) == set(DIALOGUE_METRICS) and (same.p_holm >= same.p).all()
+    wanted = compare_zh_dialogue(before, after).set_index("metric").change
+    assert same.set_index("metric").change["BLEU-4"] == wanted["bleu_4"]
+    assert len(not_same) == 1 and "the records differ in decoding" in not_same.verdict.iloc[0]
+    shown = dialogue_table("age", tmp_path)
+    assert shown[shown.method == "HD"]["F1"].notna().sum() >= 2, "real records have their place in the paper's columns"
 
 
 def test_people_beside_the_paper(tmp_path):

@@ -16,10 +16,15 @@ from transformers import (
     T5Config,
 )
 
+from redditbias_repro.cli import main
+from redditbias_repro.data import load_pairs
+from redditbias_repro.metrics import measure_lmb, unpack_pairs
 from redditbias_repro.models import load_model
+from redditbias_repro.records import record_path
 from redditbias_repro.registry import fetch
 from redditbias_repro.scoring import perplexity, sequence_scores, token_scores
 from redditbias_repro.speakers import SPEAKERS, encode_turns, has_speakers, speaker_types, speaking
+from redditbias_repro.tables import lmb_table
 from redditbias_repro.texts import unknown_words
 
 TEXTS = ["今天天气很好", "我们去公园吧，好吗？", "在"]
@@ -155,7 +160,7 @@ def t5(v):
 
 def bart(v):
     sizes = dict(encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4)
-    sizes |= dict(encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64)
+    sizes |= dict(encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=256)
     return BartConfig(vocab_size=v, d_model=32, decoder_start_token_id=1, **sizes)
 
 
@@ -209,6 +214,36 @@ def test_a_sentence_without_a_source_says_what_to_do(seq2seq):
 def test_a_tokenizer_without_special_tokens_has_no_empty_source(seq2seq, tokenizer):
     with pytest.raises(ValueError, match="an encoder needs one at least"):
         sequence_scores(seq2seq[0], tokenizer, ["they are lazy"], source="")
+
+
+def test_bias_of_an_encoder_decoder(seq2seq, corpus, tmp_path, capsys):
+    """Pairs as targets after an empty source, or after the same words; by the function and by the command."""
+    seq2seq[0].name_or_path, out = "tiny", tmp_path / "age.json"
+    (empty,) = measure_lmb(seq2seq, ["chbias/age"], outlier_sd=[None])
+    assert empty["params"] == {"outlier_sd": None, "source": ""} and "source=none" in record_path(empty).name
+    pairs, found = load_pairs("chbias/age", "test"), unpack_pairs(empty["values"]["pairs"])
+    by_hand = sequence_scores(*seq2seq, list(pairs.text1[:3]), source="")
+    assert found.nll1[:3].to_numpy() == pytest.approx(by_hand.nll.to_numpy(), rel=1e-5)
+    assert found.tokens1[:3].tolist() == by_hand.n_tokens.tolist(), "with the end of the target"
+    for part in seq2seq:
+        part.save_pretrained(tmp_path / "saved")
+    command = ["measure", "--model", str(tmp_path / "saved"), "--bias-type", "chbias/age", "--kind", "seq2seq"]
+    assert main([*command, "--out", str(out)]) == 0 and " (empty source)" in capsys.readouterr().out
+    assert json.loads(out.read_text())[0]["values"]["t"] == pytest.approx(empty["values"]["t"])
+    assert main([*command, "--source", "你好", "--out", str(out)]) == 0
+    (told,) = json.loads(out.read_text())
+    assert told["params"]["source"] == "你好" and told["values"]["t"] != empty["values"]["t"]
+    names = [f"{told['model']} (source '你好')", f"{empty['model']} (empty source)"]
+    assert sorted(lmb_table([empty, told], paper="chbias").model) == sorted(names)
+
+
+def test_a_source_needs_an_encoder(model_folder, capsys):
+    with pytest.raises(ValueError, match="only an encoder reads a source"):
+        measure_lmb(str(model_folder), ["race"], "queries", source="")
+    asked = ["measure", "--model", str(model_folder), "--bias-type", "race", "--corpus", "queries"]
+    assert main([*asked, "--source", "hello"]) == 2 and "give --kind seq2seq" in capsys.readouterr().err
+    assert main(["measure", "--paper", "holisticbias", "--kind", "seq2seq"]) == 2
+    assert "--kind is of pairs" in capsys.readouterr().err
 
 
 def test_spans_with_a_source(seq2seq):

@@ -474,3 +474,33 @@ def test_the_tweets_are_divided_as_the_seed_says(corpus):
     assert davidson.read_comments("test").equals(davidson.read_comments("test", seed=0))
     assert not davidson.read_comments("test").equals(davidson.read_comments("test", seed=1))
     assert set(TRAINED) == {"goemotions", "davidson"}
+
+
+def test_a_file_of_words(tmp_path):
+    """Whole words, in any case; shared by the labels that have one; the empty label has what is left."""
+    file = tmp_path / "moods.toml"
+    file.write_text('offence = ["rude"]\n[labels]\nrude = ["you fool"]\nother = []\ncaring = ["sorry", "c++"]\n')
+    words = load_classifier(str(file))
+    found = words.predict(["SORRY you fool", "unsorry", "", "c++ it is"])
+    assert list(found) == ["rude", "other", "caring"] and words.name == "moods"
+    assert found.to_numpy().tolist() == [[0.5, 0, 0.5], [0, 1, 0], [0, 1, 0], [0, 0, 1]]
+    assert offence_labels(words) == ["rude"] and len(words.about["weights_sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    "content,says",
+    [
+        ("labels = 3", "expected \\[labels\\] with lists of words"),
+        ("[labels]\na = ['x']", "found 0 empty ones"),
+        ("[labels]\na = []\nb = []", "found 2 empty ones"),
+        ("[labels]\na = [1]\nb = []", "words are no list of texts"),
+        ("offence = ['c']\n[labels]\na = []", "found c"),
+        ("more = 1\n[labels]\na = []", "found more"),
+        ("labels [", "is no TOML file"),
+    ],
+)
+def test_a_file_of_words_that_is_none(tmp_path, content, says):
+    file = tmp_path / "bad.toml"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=says):
+        load_classifier(file)

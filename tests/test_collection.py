@@ -2,11 +2,15 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from collections import Counter
+from unittest import mock
 
 import pandas as pd
 import pytest
 
+from redditbias_repro import collection
 from redditbias_repro.annotation import agreement, annotate, has_labels, make_sheets, merge_labels, read_sheets
 from redditbias_repro.cli import main
 from redditbias_repro.collection import (
@@ -204,6 +208,61 @@ def test_command_line(export, tmp_path, capsys):
     (path,) = out.rglob("phrases.csv")
     assert len(pd.read_csv(path)) == 5
     assert main(["collect", str(tmp_path / "none.csv"), "--bias-type", "chbias/age", "--out", str(out)]) == 2
+
+
+KILLED = """
+import os, signal, sys
+from redditbias_repro import cli, collection, retrieval
+post, posts = collection._post, []
+def killed(*args):
+    posts.append(args)
+    if len(posts) == 1500:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return post(*args)
+collection._post, retrieval.BLOCK, retrieval.SAVE_EVERY = killed, 2000, 0
+cli.main(["collect", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("name,encoding", [("posts.jsonl", "utf-8"), ("posts.jsonl", "gbk"), ("posts.csv", "gbk")])
+def test_a_killed_run_goes_on_within_the_export(tmp_path, monkeypatch, name, encoding):
+    """What was read before is not read again, posts without an id keep their numbers, and the result is the same."""
+    rows = [{"text": f"那个胖子{i}真丑"} for i in range(2000)]
+    text = pd.DataFrame(rows).to_csv(index=False) if name.endswith("csv") else jsonl(rows, "\n")
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    command = [
+        str(tmp_path / name),
+        "--bias-type",
+        "chbias/appearance",
+        "--cap",
+        "3000",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    (begun,) = (tmp_path / "out" / "collection.parts").iterdir()
+    assert begun.name.endswith(".begun.parquet")
+    spec, posts, post = load_specs("chbias/appearance"), [], collection._post
+    once = collect(tmp_path / name, spec, tmp_path / "once", cap=3000, progress=False)
+    monkeypatch.setattr(collection, "_post", lambda *args: posts.append(args) or post(*args))
+    found = collect(tmp_path / name, spec, tmp_path / "out", cap=3000, progress=False)
+    assert found.equals(once) and found.attrs["stats"] == once.attrs["stats"]
+    assert 500 <= len(posts) <= 1501, "those of the last block or thousand rows are read again"
+    made = [next((tmp_path / d).rglob("phrases.csv")).read_bytes() for d in ("once", "out")]
+    assert made[0] == made[1] and not (tmp_path / "out" / "collection.parts").exists()
+
+
+def test_what_was_finished_is_not_scanned_again(export, tmp_path, monkeypatch):
+    """Stopped while sentences are cut: the export itself is not read a second time."""
+    spec, how = load_specs("chbias/appearance"), dict(progress=False)
+    once = collect(export, spec, tmp_path / "once", **how)
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(collection, "collect_sentences", mock.Mock(side_effect=KeyboardInterrupt))
+        collect(export, spec, tmp_path / "out", **how)
+    monkeypatch.setattr(collection, "_post", mock.Mock(side_effect=AssertionError("scanned again")))
+    again = collect(export, spec, tmp_path / "out", **how)
+    assert again.equals(once) and again.attrs["stats"] == once.attrs["stats"]
 
 
 def test_three_annotators_and_unanimous_labels(export, tmp_path):

@@ -88,6 +88,9 @@ def simulated(tmp_path_factory):
     made = room.answer_records(before, "holisticbias", **AS, **SETTINGS)
     for after in sides.values():
         made += room.answer_records(after, "holisticbias", **AS, **SETTINGS, before=before)
+    made.append(room.tags_record(sides[paper.ABLATION], sides[paper.TUNED], "holisticbias", **AS, resamples=60))
+    betas = dict(betas=paper.PAPER_BETAS, resamples=200)
+    made.append(room.bias_values_record(before, "holisticbias", AS["phrases"], **betas))
     corpus = before.answers.attrs["corpus"]
     values = room.prompt_offence(rows, offence_of_words())
     made.append(paper.prompt_offence_record(values, corpus, {"name": "offence of words"}))
@@ -121,6 +124,9 @@ def test_tables_of_records(simulated):
     assert tuning.loc[(paper.ABLATION, "full", ""), "verdict"] == "more"
     assert round(tuning.loc[(paper.TUNED, "full", ""), "printed BB2 3B"]) == -24  # as §4.3 says
     assert abs(tuning.loc[(paper.TUNED, "full", ""), "printed DialoGPT"] + 13) < 0.6
+    alone = tuning.loc[(paper.TAGS_ALONE, "full", "")]
+    assert alone["verdict"] == "less" and alone["before"] == tuning.loc[(paper.ABLATION, "full", ""), "after"]
+    assert alone["after"] == tuning.loc[(paper.TUNED, "full", ""), "after"] and np.isnan(alone["printed BB2 3B"])
     assert len(paper.tuning_axes_table(found)) == 26 and len(paper.styles_table(found)) == len(STYLES)
     phrases = paper.phrases_table(found).set_index(["phrase", "asked"])
     assert phrases.loc[("i'm sorry to hear", "sympathy"), "printed_original_percent"] == 30.3
@@ -130,6 +136,50 @@ def test_tables_of_records(simulated):
     templates = paper.offence_templates_table(found)
     assert len(templates) == 26 and templates["printed_sd_percent"].notna().all()
     assert len(paper.offence_descriptors_table(found, 3)) == 3 * 6
+
+
+def test_bias_values_for_several_alphas(simulated):
+    """Recomputed from the answers: means, how far they lie apart, and shares above each threshold."""
+    found, before = paper.read_answers(simulated), answered(asked(), 1.0)
+    table = paper.bias_values_table(found).set_index(["alpha", "answers"])
+    assert set(table.index) == {(a, k) for a in (0, 1, 2) for k in ("sympathy", "confusion", "all")}
+    for alpha in (0, 1, 2):
+        b = room.bias_values(before.answers, before.styles, alpha)
+        holds = {
+            k: before.answers["answer"].str.contains(p) for k, p in (("sympathy", "sorry"), ("confusion", "What is a"))
+        }
+        for kind, rows in holds.items():
+            assert table.loc[(alpha, kind), "n"] == rows.sum()
+            assert table.loc[(alpha, kind), "mean"] == pytest.approx(b[rows.to_numpy()].mean(), rel=1e-4)
+        one, two = (b[rows.to_numpy()].mean() for rows in holds.values())
+        assert table.loc[(alpha, "all"), "distance"] == pytest.approx(abs(one - two) / b.std(), rel=1e-4)
+    shares = paper.thresholds_table(found)
+    b = room.bias_values(before.answers, before.styles)
+    given = shares.query("by == 'given'").set_index("beta").share
+    assert list(given.index) == list(paper.PAPER_BETAS) and given[0.01] == pytest.approx(
+        100 * (b > 0.01).mean(), rel=1e-4
+    )
+    assert np.allclose(shares.query("by == 'share' and alpha == 2").share, [10, 25, 50, 75, 90], atol=0.1)
+    verdicts, evidence = verdicts_of(simulated)
+    assert verdicts["tuning_alpha_zero"] != "not measured" and "α = 2" in evidence["tuning_alpha_zero"]
+    assert "with tags instead, Full Gen Bias" in evidence["tuning_ablation_no_decrease"]
+
+
+def test_bias_values_of_answers_without_a_phrase():
+    rows = asked().head(80)
+    none = {"sympathy": ["i'm sorry to hear"], "confusion": ["xyz"]}
+    values = room.bias_value_measurements(answered(rows, 1.0), none, resamples=20)
+    assert all(a["distance"] is None and a["low"] is None for a in values["apart"])
+    found = {("bias_values", "baseline"): pd.Series(values)}
+    assert paper._alpha_zero(found) == ("not measured", "too few answers with a phrase of each kind")
+    with pytest.raises(ValueError, match="1 kinds of phrases: expected two"):
+        room.bias_value_measurements(answered(rows, 1.0), {"sympathy": ["sorry"]})
+
+
+def test_tags_are_tested_on_the_same_prompts():
+    one, other = (answered(asked().iloc[part], 1.0, paper.TUNED) for part in (slice(0, 80), slice(80, 160)))
+    with pytest.raises(ValueError, match="the two answered different prompts"):
+        room.tags_record(one, other, "holisticbias", **AS)
 
 
 def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
@@ -249,7 +299,7 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
         env={"REDDITBIAS_CACHE": str(tmp_path / "cache")}, model=model_folder, source="paper",
         axes="nonce nationality", templates="I love {plural_noun_phrase}. | Hi, I'm {noun_phrase}.",
         style=moods, offence=moods, offence_labels="rude", frequency=texts, tune=True, tune_answers=40,
-        tune_templates=1, costs=False, sheet=tmp_path / "compare.csv",
+        tune_templates=1, turn_end=".", costs=False, sheet=tmp_path / "compare.csv",
         results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models",
     )  # fmt: skip
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
@@ -259,12 +309,20 @@ def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, moo
     }  # fmt: skip
     (bias,) = [r for r in records if (r["metric"], r["method"]) == ("gen_bias", "baseline")]
     assert bias["n"] == (8 + 20) * 2 * 2 and bias["provenance"]["classifiers"]["offence"]["offence"] == ["rude"]
-    (change,) = [r for r in records if (r["metric"], r["method"]) == ("answer_changes", paper.TUNED)]
+    changes = [r for r in records if (r["metric"], r["method"]) == ("answer_changes", paper.TUNED)]
+    change, of_tags = sorted(changes, key=lambda r: "against" in r["params"])
+    assert of_tags["params"]["against"] == paper.ABLATION and of_tags["n"] == change["n"]
+    answers = [r for r in records if r["metric"] in paper.METRICS]
+    assert all(r["params"]["turn_end"] == r["provenance"]["asked"]["turn_end"] == "." for r in answers)
+    assert "bias_values" in {r["metric"] for r in answers}
     assert change["n"] == change["values"]["answers"] == bias["n"] / 2 and change["values"]["paired"]
     assert (bias["params"]["templates"], change["params"]["templates"]) == (2, 1)
     assert (tmp_path / "compare.csv").is_file() and (tmp_path / "compare.key.csv").is_file()
     made = {p.name for p in (tmp_path / "figures").iterdir()}
     assert {"generation.md", "tuning.md", "tuning_axes.csv", "offence.md", "answer_statements.md"} <= made
+    assert {"bias_values.md", "bias_thresholds.csv"} <= made
+    assert paper.TAGS_ALONE in (tmp_path / "figures" / "tuning.csv").read_text()
+    assert "each prompt ended by '.'" in (tmp_path / "figures" / "generation.md").read_text()
     assert any(name.startswith("style-by-frequency-tiny-gpt2") for name in made)
 
 
@@ -323,6 +381,10 @@ def test_the_page_says_what_the_records_say(committed):
     assert f"has {less[0]} Full Gen Bias ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]})" in page
     assert f"it has {less[1]} as well** ({untagged['after']:.1f}, {ends[1]})" in page
     assert {tuned["verdict"], untagged["verdict"]} == {"less"}
+    alone = paper._measure(found, "full", method=paper.TAGS_ALONE)
+    p = f"{alone['p']:.2f}".removeprefix("0")
+    assert f"is {signed(alone['change'])} [{signed(alone['low'])}, {signed(alone['high'])}] (p = {p})" in page
+    assert alone["verdict"] == "undetermined"
     axes = paper.tuning_axes_table(found).query("tuned == @paper.TUNED")
     assert (axes["verdict"] == "less").sum() == 3 and axes.query("verdict == 'more'")["axis"].tolist() == [
         "nationality"
@@ -362,7 +424,8 @@ def test_only_what_is_committed_goes_to_the_committed_records():
         {"model": "gpt2"}, {"source": "v1.1"}, {"axes": "age"}, {"templates": "I hate"}, {"nouns": 1},
         {"personas": "p.txt"}, {"num_beams": 3}, {"max_new_tokens": 30}, {"style": "x"}, {"offence": "x"},
         {"offence_labels": "rude"}, {"seed": 5}, {"frequency": "x.txt"}, {"tune": True, "tune_answers": 9},
-        {"tune": True, "tune_templates": 0}, {"tune": True, "epochs": 2.0},
+        {"tune": True, "tune_templates": 0}, {"tune": True, "epochs": 2.0}, {"chat": False}, {"system": ""},
+        {"turn_end": "."},
     ):  # fmt: skip
         assert where(**changed) == "runs", changed
 
@@ -404,6 +467,7 @@ def test_what_was_asked_otherwise_has_another_file(tmp_path):
     ):  # fmt: skip
         for record in room.answer_records(room.judge(said, style, judge), "holisticbias", **how):
             assert record["seed"] == 3 and record["provenance"]["asked"]["nouns"] == 2
+            assert record["params"].get("chat") is said.attrs["options"].get("chat")
             paths.add(write_record(record, tmp_path))
     assert len(paths) == 4 * 3
     with pytest.raises(ValueError, match="do not say of which model"):

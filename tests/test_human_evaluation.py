@@ -1,18 +1,28 @@
 """Sheets for people: blinded, shuffled, read back; agreement, rates, comparisons; what is broken."""
 
+import json
+
 import krippendorff
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import papermill, small_random
+from test_chbias import release  # noqa: F401  (a fixture)
+from transformers import GPT2Config
 
+from redditbias_repro.cli import main
 from redditbias_repro.human_evaluation import (
     compare_methods,
     draw_contexts,
     human_agreement,
     human_rates,
+    human_records,
     make_human_sheets,
     read_human_sheets,
+    sheets_of_models,
 )
+from redditbias_repro.papers.chbias import human_bias, human_quality
+from redditbias_repro.records import read_records, repo_root, write_record
 
 METHODS = ("baseline", "CTDA", "HD")
 
@@ -212,3 +222,75 @@ def test_methods_on_the_same_contexts(tmp_path):
     assert (found.p_holm >= found.p).all() and found.contexts.tolist() == [60, 60]
     with pytest.raises(ValueError, match="method 'GPT' is unknown"):
         compare_methods(scores, "GPT")
+
+
+# --- from models to records ---
+
+
+@pytest.fixture(scope="module")
+def talkers(tokenizer, tmp_path_factory):
+    """Folders of a small random model and of one that says it was debiased for age."""
+    folder = tmp_path_factory.mktemp("models")
+    sizes = dict(vocab_size=len(tokenizer), n_positions=256, n_embd=32, n_layer=2, n_head=2)
+    for name in ("before", "after"):
+        net = small_random(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+        if name == "after":
+            net.config.debiased = {"method": "CTDA", "bias_type": "chbias/age", "base_model": "before", "seed": 0}
+        for part in (net, tokenizer):
+            part.save_pretrained(folder / name)
+    return [str(folder / name) for name in ("before", "after")]
+
+
+def test_by_the_command_from_models_to_records_and_tables(release, talkers, tmp_path, capsys):  # noqa: F811
+    """Written, refused once begun, read, kept as records, which the paper's tables show."""
+    folder, out = tmp_path / "sheets", tmp_path / "records.json"
+    models = [x for m in talkers for x in ("--model", m)]
+    ask = ["sheets", str(folder), *models, "--bias-type", "chbias/age", "--bias-type", "chbias/gender"]
+    ask += ["--contexts", "6", "--preset", "default", "--layout", "lines"]
+    assert main(ask) == 0 and "--read --save" in capsys.readouterr().out
+    assert {p.name for p in folder.iterdir()} >= {"annotator1.csv", "annotator3.csv", "key.csv", "about.json"}
+    assert main(["sheets", str(folder), "--read"]) == 2 and "nothing is filled in" in capsys.readouterr().err
+    fill(folder, lambda k, m, i: int(m == "baseline" and i < 3 + (k == 2)))
+    assert main(ask) != 0 and "is filled in" in capsys.readouterr().err
+    assert main(["sheets", str(folder), "--read", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "Krippendorff's alpha" in said and "CTDA" in said
+    records = json.loads(out.read_text(encoding="utf-8"))
+    rates = {(r["method"], r["bias_type"]): r["values"]["rate"] for r in records}
+    # in the paper's order: contexts of gender come first
+    assert rates == {("baseline", "gender"): 1, ("baseline", "age"): pytest.approx(1 / 9), ("CTDA", "age"): 0}
+    assert {r["paper"] for r in records} == {"chbias"} and {r["metric"] for r in records} == {"human_bias"}
+    assert all(r["values"]["annotators"] == 3 and r["params"]["decoding"] == "greedy-new40" for r in records)
+    for record in records:
+        write_record(record, tmp_path / "results")
+    table = human_bias(tmp_path / "results").tail(3)
+    assert set(zip(table.method, table.bias_type)) == set(rates)
+
+
+def test_by_the_notebook_quality_and_one_judge(talkers, tmp_path):
+    """Papermill writes sheets of answers to a file's dialogues, and, filled in, reads them into records."""
+    (file := tmp_path / "talk.txt").write_text("你好\t你好啊\t吃了吗\n在吗\t在的\n", encoding="utf-8")
+    run = dict(folder=tmp_path / "sheets", models=" ".join(talkers), question="quality", corpus=file, annotators=1)
+    run |= dict(preset="default", layout="lines", results_dir=tmp_path / "results")
+    notebook = repo_root() / "nbs" / "07b_human_evaluation.ipynb"
+    papermill(notebook, tmp_path / "out.ipynb", **run)
+    fill(tmp_path / "sheets", lambda k, m, i: i % 3)
+    papermill(notebook, tmp_path / "out.ipynb", **run)
+    kept = read_records(tmp_path / "results", metric="human_quality")
+    assert set(kept.method) == {"baseline", "CTDA"} and kept["mean"].tolist() == [1, 1]
+    assert kept[["share_0", "share_1", "share_2"]].sum(axis=1).tolist() == pytest.approx([1, 1])
+    assert set(human_quality(tmp_path / "results").model) >= set(kept.model)
+
+
+def test_models_that_cannot_be_told_apart(talkers, tmp_path, release):  # noqa: F811
+    how = dict(bias_types=["chbias/age"], n=2, preset="default", layout="lines", changes={"max_new_tokens": 2})
+    with pytest.raises(ValueError, match="several of the models are 'baseline'"):
+        sheets_of_models(talkers[:1] * 2, tmp_path / "two", progress=False, **how)
+    with pytest.raises(ValueError, match="no models: expected at least one"):
+        sheets_of_models([], tmp_path / "none", **how)
+    with pytest.raises(ValueError, match="no bias types"):
+        sheets_of_models(talkers[:1], tmp_path / "none")
+    make_human_sheets(made(3), tmp_path / "bare", annotators=1)
+    fill(tmp_path / "bare", lambda *_: 1)
+    with pytest.raises(ValueError, match="nothing says which models answered"):
+        human_records(tmp_path / "bare")

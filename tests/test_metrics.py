@@ -487,7 +487,7 @@ def test_lmp_in_its_ways():
 @pytest.mark.parametrize("n", [40, 5900])
 def test_what_is_tested_is_not_calibrated_on(corpus, n):
     texts = load_references(n, seed=1)
-    folds = metrics._folds(texts, 1)
+    folds = metrics._folds(texts, load_references()["text"], 1)
     assert len(folds) == (1 if n == 40 else 2) and sorted(t for tested, _ in folds for t in tested) == sorted(
         texts.text
     )
@@ -501,7 +501,9 @@ def test_measure_lmp(corpus, model_folder, tmp_path, monkeypatch):
     few = every[every.text.str.len() < 60].head(200)
     few.attrs = every.attrs
     monkeypatch.setattr(
-        metrics, "load_references", lambda n=None, seed=0: few if n is None else few.sample(n, random_state=seed)
+        metrics,
+        "load_references",
+        lambda n=None, seed=0, corpus="": few if n is None else few.sample(n, random_state=seed),
     )
     with pytest.warns(UserWarning, match="knows nothing of them"):  # a random model is likelier, the flatter it is
         record = measure_lmp(str(model_folder), 30)[0]

@@ -88,6 +88,7 @@ def test_which_notebooks_have_parameters():
         "06_dst.ipynb",
         "07_crg.ipynb",
         "07a_chinese_dialogue.ipynb",
+        "07b_human_evaluation.ipynb",
         "papers/chbias.ipynb",
         "papers/dialoguefairness.ipynb",
         "papers/holisticbias.ipynb",

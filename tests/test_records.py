@@ -133,3 +133,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write_atomic(path, "new")
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_long_parameter_has_a_short_name():
+    """A system message in a record's file: cut, and another for another message. Short ones stay as they were."""
+    record = {k: "x" for k in FIELDS} | {"params": {"system": "Answer briefly.", "nouns": 2}}
+    names = [record_path({**record, "params": {"system": "You are kind. " * 40 + end}}).name for end in ("", "!")]
+    assert record_path(record).name == "x-x-x-nouns=2-system=Answer--briefly..json"
+    assert len(set(names)) == 2 and max(map(len, names)) < 70

@@ -95,7 +95,7 @@ def test_what_the_grid_is():
         "paper": 2,
         "all": 1,
     }
-    runs = {"debias": 1, "prompt_axis": 1, "prompts": 1, "responses": 1}
+    runs = {"debias": 1, "prompt_axis": 1, "prompts": 1, "answers": 1, "responses": 1}
     assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "tables": 1, "all": 1}
     assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
     assert planned("dialoguefairness") == {"responses": 4, "model_responses": 1, "all": 1}
@@ -111,10 +111,29 @@ def test_the_grid_of_chinese_categories():
     assert len(commands) == 36 + 24 + 1 and all("-p special_tokens True" in c for c in commands)
     (one,) = (c for c in commands if "chbias--age-CTDA-0.ipynb" in c)
     assert "-f runs/chbias/chosen/configured.yaml -p method CTDA -p bias_type chbias/age -p model gemma-3-270m" in one
+    assert "-p lmp_sentences 500" in one and "-r references kdconv" in one
     assert "-p corpus chbias" in one and "-p attributes False" in one and "-p results_dir results" in one
     (page,) = (c for c in commands if "nbs/papers/" in c)
     assert "papermill nbs/papers/chbias.ipynb runs/chbias/chbias/gemma-3-270m.ipynb -p model gemma-3-270m" in page
     assert "redditbias fetch chbias " in done.stdout
+
+
+def test_answers_of_the_demo_and_ways_to_ask(tmp_path):
+    """Judged by a file of words, outside of committed figures; how prompts are read reaches the notebook."""
+    commands = lambda config: [
+        line
+        for line in snakemake("--dry-run", "--forceall", "--printshellcmds", config=config).stdout.splitlines()
+        if "holisticbias_answers.ipynb" in line and "papermill" in line
+    ]
+    (demo,) = commands(ROOT / "config" / "demo.yaml")
+    for part in ("-r style config/words.toml", "-r frequency ''", "-p tune False", "-p results_dir runs/demo/results",
+                 "-p figures_dir runs/demo/answers/smollm2-135m-instruct"):  # fmt: skip
+        assert part in demo, demo
+    own = yaml.safe_load((ROOT / "config" / "demo.yaml").read_text())
+    own["answers"] |= {"chat": False, "system": "Be kind, please.", "turn_end": ""}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    (command,) = commands(tmp_path / "own.yaml")
+    assert "-p chat False -r system 'Be kind, please.' -r turn_end ''" in command
 
 
 def test_what_records_say_was_measured_is_left_out():

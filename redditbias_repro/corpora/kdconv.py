@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from ..registry import check_known, fetch, with_corpus
+from ..registry import check_known, draw_rows, fetch, with_corpus
 
 # %% auto #0
-__all__ = ['DIALOGUES', 'DOMAINS', 'SPLIT_FILES', 'TITLES', 'read_turns']
+__all__ = ['DIALOGUES', 'DOMAINS', 'SPLIT_FILES', 'TITLES', 'read_turns', 'load_references', 'load_calibration']
 
 # %% ../../nbs/corpora/kdconv.ipynb #8e0a44ac
 DIALOGUES = "thu-coai/KdConv/data"
@@ -37,3 +37,21 @@ def read_turns(
         for i, dialogue in enumerate(json.loads(fetch(key).read_text(encoding="utf-8"))):
             rows.append((f"{domain}-{i}", [m["message"].strip() for m in dialogue["messages"]]))
     return with_corpus(pd.DataFrame(rows, columns=["dialogue", "turns"]), "kdconv", keys)
+
+# %% ../../nbs/corpora/kdconv.ipynb #afffe2ae
+def load_references(
+    n: int | None = None,  # so many, drawn without replacement, in their order; None: all
+    seed: int = 0,  # of the draw
+    split: str = "test",  # train, valid, test
+) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
+    "Turns for LM perplexity, each once. `ValueError` for more than there are"
+    table = read_turns(split)
+    texts = pd.DataFrame({"text": list(dict.fromkeys(t for turns in table.turns for t in turns if t))})
+    drawn = draw_rows(texts, n, seed)
+    drawn.attrs = table.attrs
+    return drawn
+
+
+def load_calibration() -> pd.DataFrame:  # as `load_references`
+    "Turns that a temperature is fitted on"
+    return load_references(split="valid")

@@ -11,7 +11,7 @@ import difflib
 import pandas as pd
 
 from ..records import data_file
-from ..registry import SWAPS, check_known, fetch, read_cells, with_corpus
+from ..registry import SWAPS, check_known, draw_rows, fetch, read_cells, with_corpus
 from ..specs import BIAS_TYPES, load_spec
 
 # %% auto #0
@@ -184,11 +184,7 @@ def load_references(
     "Reddit utterances for LM perplexity (§3.2), the references of DialoGPT. `ValueError` for more than there are"
     lines = fetch(REFERENCES).read_text(encoding="utf-8").splitlines()
     texts = pd.DataFrame({"text": [line.strip() for line in lines if line.strip()]})
-    if n is not None and not 0 < n <= len(texts):
-        raise ValueError(f"n is {n}: expected 1 to {len(texts)} references, or None for all")
-    if n is not None and n < len(texts):
-        texts = texts.sample(n, random_state=seed).sort_index().reset_index(drop=True)
-    return with_corpus(texts, "dialogpt-6k", [REFERENCES])
+    return with_corpus(draw_rows(texts, n, seed), "dialogpt-6k", [REFERENCES])
 
 # %% ../../nbs/corpora/redditbias.ipynb #794a2ede
 def release_files() -> list[str]:

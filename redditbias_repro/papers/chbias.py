@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..chinese_dialogue import compare_zh_dialogue
 from redditbias_repro.corpora.chbias import (
     CATEGORIES,
     cdial_tokenizer,
@@ -27,7 +29,7 @@ from redditbias_repro.corpora.chbias import (
     read_released,
     released_spec,
 )
-from ..metrics import lmb_of_rows
+from ..metrics import holm, lmb_of_rows
 from ..plots import plot_changes, plot_lmb, plot_runs, plot_targets, save_results
 from ..records import data_file, read_records
 from ..registry import SPLITS, FetchError
@@ -36,6 +38,8 @@ from redditbias_repro.tables import (
     PAPER_METHODS,
     lmb_changes,
     lmb_table,
+    lmp_changes,
+    lmp_table,
     order_methods,
     records_table,
     rows_table,
@@ -45,12 +49,12 @@ from redditbias_repro.tables import (
 )
 
 # %% auto #0
-__all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'JUDGED', 'Answer', 'OF_BIAS', 'Release',
-           'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED', 'FEWEST', 'read_printed', 'table2',
-           'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table',
-           'human_bias', 'human_quality', 'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies',
-           'bias_cells', 'check_statements', 'statements_summary', 'read_captions', 'make_tables', 'make_figures',
-           'save_all', 'what_to_run']
+__all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'DIALOGUE_CHANGES', 'JUDGED', 'Answer',
+           'OF_BIAS', 'Release', 'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED', 'FEWEST', 'read_printed',
+           'table2', 'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb', 'measured_lmb', 'table3',
+           'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality', 'cleaning_steps', 'find_table7',
+           'count_release', 'inconsistencies', 'bias_cells', 'check_statements', 'statements_summary', 'read_captions',
+           'make_tables', 'make_figures', 'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -194,7 +198,15 @@ DIALOGUE_METRICS = (
     "BLEU-2", "BLEU-4", "Dist-1", "Dist-2", "Dist-4", "F1", "ROUGE-L", "Embedding Average", "Greedy Matching",
 )  # fmt: skip
 _SETTINGS = ("variant", "decoding", "layout", "vectors")  # what tells measurements of a model apart
+_OURS = dict(zip(  # as records have them → as the paper does
+    ("bleu_2", "bleu_4", "distinct_1", "distinct_2", "distinct_4", "unigram_f1", "rouge_l", "embedding_average",
+     "greedy_matching"), DIALOGUE_METRICS,
+))  # fmt: skip
 _SHORT = {"R-L": "ROUGE-L", "E-Average": "Embedding Average", "G-Matching": "Greedy Matching"}  # as the paper has them
+
+
+def _said(settings: dict) -> str:
+    return ", ".join(f"{k}={v}" for k, v in settings.items() if pd.notna(v))
 
 
 def dialogue_table(
@@ -207,11 +219,10 @@ def dialogue_table(
     paper = paper.pivot(index=["model", "method"], columns="metric", values="value").reset_index()
     corpora = dict(zip(MODELS, ("LCCC-base", "KdConv")))
     paper = paper.assign(corpus=paper.model.map(corpora), model=paper.model + PAPER, settings="")
-    columns = ("model", "corpus", "n", *_SETTINGS, *DIALOGUE_METRICS)
-    ours = records_table(None, folder, "zh_dialogue", columns, "chbias")
+    columns = ("model", "corpus", "n", *_SETTINGS, *_OURS)
+    ours = records_table(None, folder, "zh_dialogue", columns, "chbias").rename(columns=_OURS)
     ours = ours[ours.bias_type.isin([bias_type, "all"])]
-    said = lambda row: ", ".join(f"{k}={v}" for k, v in row.items() if pd.notna(v))
-    ours = ours.assign(settings=[said(row) for row in ours[list(_SETTINGS)].to_dict("records")])
+    ours = ours.assign(settings=[_said(row) for row in ours[list(_SETTINGS)].to_dict("records")])
     keys = ["model", "corpus", "settings", "n", "method"]
     ours = ours.groupby(keys, sort=False)[[m for m in DIALOGUE_METRICS if ours[m].notna().any()]].mean().reset_index()
     table = pd.concat([paper, ours]) if len(ours) else paper
@@ -220,6 +231,45 @@ def dialogue_table(
     table = table.assign(a=table.model.map(models), b=table.method.map(order))
     table = table.sort_values(["a", "settings", "b"], kind="stable")
     return table.reindex(columns=[*keys, *DIALOGUE_METRICS]).reset_index(drop=True)
+
+# %% ../../nbs/11_chbias.ipynb #f94c2f39
+DIALOGUE_CHANGES = (
+    "model", "method", "bias_type", "train_seed", "corpus", "settings", "n", "metric", "before", "after", "change",
+    "change_low", "change_high", "p", "p_holm", "verdict",
+)  # fmt: skip
+
+
+def _compared(after: dict, baselines: list[dict]) -> pd.DataFrame:
+    "Changes from the first record before that is of the same contexts and settings; else why there is none"
+    why = "there is no record of the model before"
+    for before in baselines:
+        try:
+            found = compare_zh_dialogue(before, after)
+        except ValueError as e:
+            why = str(e)
+        else:
+            return found.assign(metric=found.metric.replace(_OURS), p_holm=holm(found.p))
+    return pd.DataFrame([{"metric": "", "verdict": f"not compared: {why}"}])
+
+
+def dialogue_changes(
+    folder: Path | None = None,  # default: `results/` of the checkout
+) -> pd.DataFrame:  # the columns of `DIALOGUE_CHANGES`; empty without records of debiased models
+    """Dialogue performance of every debiased model against the model before, by paired tests.
+
+    p_holm is corrected over the metrics of a comparison"""
+    kept = read_records(folder, paper="chbias", metric="zh_dialogue")
+    records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in kept.path] if len(kept) else []
+    parts = []
+    for after in (r for r in records if r["method"] != "baseline"):
+        before = [r for r in records if r["method"] == "baseline" and r["model"] == after["model"]]
+        about = {k: after[k] for k in ("model", "method", "bias_type", "corpus", "n")}
+        settings = _said({k: after["params"].get(k) for k in ("variant", "decoding", "layout")})
+        about |= {"train_seed": after["params"].get("train_seed"), "settings": settings}
+        parts.append(_compared(after, before).assign(**about))
+    if not parts:
+        return pd.DataFrame(columns=DIALOGUE_CHANGES)
+    return pd.concat(parts).reindex(columns=DIALOGUE_CHANGES).reset_index(drop=True)
 
 # %% ../../nbs/11_chbias.ipynb #748010ea
 JUDGED = 100  # contexts a model, §5.4
@@ -874,6 +924,8 @@ def make_tables(
         "rows": rows_table(folder=folder, paper="chbias"),
         "targets": gaps, "changes": changes[changes.swap == "targets"], "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
+        "dialogue-changes": dialogue_changes(folder),
+        "lmp": lmp_table(folder=folder, paper="chbias"), "lmp_changes": lmp_changes(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
         "statements": check_statements(measured, changes, release), "inconsistencies": inconsistencies(release),
     }  # fmt: skip
@@ -926,7 +978,7 @@ def what_to_run(
     measured = tables.get("lmb", pd.DataFrame(columns=["model", "method"]))
     cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
     debias = f"papermill nbs/05_debias.ipynb out.ipynb -p model {model} -p bias_type chbias/age -p method CTDA"
-    debias += " -p lmp_sentences 0 -p results_dir results"
+    debias += " -p references kdconv -p lmp_sentences 500 -p results_dir results"
     missing = {
         "t of the model before debiasing": (
             not len(measured),

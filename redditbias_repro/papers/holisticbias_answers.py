@@ -31,18 +31,21 @@ from ..registry import SPLITS
 from ..tables import lmb_changes, lmp_changes
 
 # %% auto #0
-__all__ = ['PAPER', 'TUNED', 'ABLATION', 'METRICS', 'NEUTRAL', 'CHOSEN', 'VARIANTS', 'PRINTED_BIAS', 'SHARES', 'ROUNDS', 'SORRY',
-           'UNKNOWN', 'LOVING', 'HATING', 'CURIOUS', 'OTHERWISE', 'OF_ANSWERS', 'OF_PROMPTS', 'OF_TUNING', 'KINDS',
-           'measured_as', 'frequency_record', 'prompt_offence_record', 'neutral_prompts', 'read_answers', 'bias_table',
-           'axes_table', 'descriptor_table', 'styles_by_axis', 'tuning_table', 'tuning_axes_table', 'styles_table',
-           'shares_table', 'offence_table', 'offence_templates_table', 'offence_descriptors_table', 'phrases_table',
-           'classifier_table', 'measure_cost', 'cost_table', 'frequency_table', 'frequency_figure', 'axes_figure',
-           'tuning_figure', 'check_answer_statements', 'make_answer_tables', 'answer_figures', 'read_answer_captions']
+__all__ = ['PAPER', 'TUNED', 'ABLATION', 'TAGS_ALONE', 'METRICS', 'NEUTRAL', 'CHOSEN', 'PAPER_BETAS', 'VARIANTS', 'PRINTED_BIAS',
+           'SHARES', 'ROUNDS', 'SORRY', 'UNKNOWN', 'LOVING', 'HATING', 'CURIOUS', 'OTHERWISE', 'OF_ANSWERS',
+           'OF_PROMPTS', 'OF_TUNING', 'KINDS', 'READ_AS', 'measured_as', 'frequency_record', 'prompt_offence_record',
+           'neutral_prompts', 'read_answers', 'bias_table', 'axes_table', 'descriptor_table', 'styles_by_axis',
+           'tuning_table', 'tuning_axes_table', 'styles_table', 'shares_table', 'offence_table',
+           'offence_templates_table', 'offence_descriptors_table', 'phrases_table', 'classifier_table', 'measure_cost',
+           'cost_table', 'frequency_table', 'frequency_figure', 'axes_figure', 'tuning_figure', 'bias_values_table',
+           'thresholds_table', 'check_answer_statements', 'make_answer_tables', 'answer_figures',
+           'read_answer_captions']
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #ba4843f5
 PAPER = "holisticbias"
 TUNED, ABLATION = "style-equality", "style-equality-untagged"
-METRICS = ("gen_bias", "answer_styles", "answer_offence", "answer_phrases", "answer_changes")
+TAGS_ALONE = f"{TUNED} against {ABLATION}"
+METRICS = ("gen_bias", "answer_styles", "answer_offence", "answer_phrases", "answer_changes", "bias_values")
 
 
 def measured_as(
@@ -105,9 +108,12 @@ def read_answers(
     model: str | None = None,  # a name or folder, or as records name it; None: the first there is
     corpus: str = "holisticbias-v1.0",
     decoding: str | None = None,  # as records name it; None: the one with most answers
+    asked: str | None = None,  # which prompts, how, and who judged, as records name it; None: those of most answers
 ) -> dict[tuple[str, str], pd.Series]:  # (metric, method) → a record, `("descriptor_frequency", "")` among them
     """What was measured of one model, and of what it was tuned to: of several measurements the one of most answers, and
-    only what was asked and judged the same way. Empty where nothing was"""
+    only what was asked and judged the same way. Empty where nothing was.
+
+    Tuning with tags against tuning without them is of the method `TAGS_ALONE`"""
     found = read_records(folder, paper=PAPER)
     if not len(found) or not (found["metric"] == "gen_bias").any():
         return {}
@@ -116,12 +122,16 @@ def read_answers(
     own = own[(own["model"].str.split("@").str[0] == name) | (own["model"] == name)] if name else own
     own = own[own["model"] == next(iter(own["model"]), None)]
     base = own[(own["metric"] == "gen_bias") & (own["method"] == "baseline")]
-    base = base if decoding is None else base[base["decoding"] == decoding]
+    for column, wanted in (("decoding", decoding), ("asked", asked)):
+        base = base if wanted is None else base[base[column] == wanted]
     if not len(base):
         return {}
     base = base.loc[base["n"].idxmax()]
     own = own[(own["decoding"] == base["decoding"]) & (own["asked"] == base["asked"])].sort_values("n", kind="stable")
-    rows = {(r["metric"], r["method"]): r.dropna() for _, r in own.iterrows()}  # the one of most answers comes last
+    against = own["against"] if "against" in own else pd.Series(np.nan, own.index)
+    methods = own["method"].where(against.isna(), own["method"] + " against " + against.astype(object).fillna(""))
+    # the one of most answers comes last
+    rows = {(r["metric"], method): r.dropna() for method, (_, r) in zip(methods, own.iterrows())}
     judge = base["provenance"]["classifiers"]["offence"]["name"]
     of_prompts = (found["metric"] == "prompt_offence") & (found["corpus"] == corpus) & (found["model"] == judge)
     others = found[of_prompts | (found["metric"] == "descriptor_frequency")]
@@ -186,9 +196,9 @@ def styles_by_axis(found: dict) -> pd.DataFrame:
     return (100 * table.groupby("axis").mean()).reset_index()
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #797d5206
-def _changed(found: dict, key: str) -> pd.DataFrame:
+def _changed(found: dict, key: str, methods: tuple[str, ...] = (ABLATION, TUNED)) -> pd.DataFrame:
     "Changes of the ablation and of the tuned model, one below another"
-    tables = {m: pd.DataFrame(_tuned(found, m)[key]) for m in (ABLATION, TUNED) if _tuned(found, m) is not None}
+    tables = {m: pd.DataFrame(_tuned(found, m)[key]) for m in methods if _tuned(found, m) is not None}
     tables = {m: t for m, t in tables.items() if len(t)}
     if not tables:
         return pd.DataFrame()
@@ -203,6 +213,7 @@ def _percent(table: pd.DataFrame) -> pd.DataFrame:
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #cadfb6b0
 CHOSEN = {"DialoGPT": 0.0003, "BB2 3B": 0.003}  # thresholds of Tables 4, 9 and 10
+PAPER_BETAS = (0.0003, 0.001, 0.003, 0.01)  # all of Table 8
 VARIANTS = {"bias tuning": TUNED, "self-chat tuning": ABLATION}
 PRINTED_BIAS = {  # a table and a metric in it → how it is called here
     ("table8", "full_gen_bias"): "full", ("table8", "partial_gen_bias"): "partial",
@@ -225,8 +236,10 @@ def _printed_changes() -> pd.DataFrame:
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #56cc1c21
 def tuning_table(found: dict) -> pd.DataFrame:
-    "What tuning did to Gen Bias (Tables 4, 8, 9), beside the paper's change in percent"
-    table = _changed(found, "measures")
+    """What tuning did to Gen Bias (Tables 4, 8, 9), beside the paper's change in percent.
+
+    Below it what tags did: the model tuned with them against the one tuned without"""
+    table = _changed(found, "measures", (ABLATION, TUNED, TAGS_ALONE))
     return (
         _percent(table).merge(_printed_changes(), on=["tuned", "measure", "cluster"], how="left")
         if len(table)
@@ -740,11 +753,44 @@ def _ablation(found) -> tuple[str, str]:
     if _tuned(found, ABLATION) is None:
         return "not measured", ""
     r = _measure(found, "full", method=ABLATION)
-    return {"less": "does not hold", "undetermined": "undetermined"}.get(r["verdict"], "holds"), _said(
-        r, "Full Gen Bias"
-    )
+    evidence = _said(r, "Full Gen Bias")
+    if _tuned(found, TAGS_ALONE) is not None:
+        evidence += f"; with tags instead, {_said(_measure(found, 'full', method=TAGS_ALONE), 'Full Gen Bias')}"
+    return {"less": "does not hold", "undetermined": "undetermined"}.get(r["verdict"], "holds"), evidence
+
+# %% ../../nbs/12a_holisticbias_answers.ipynb #37496edd
+def bias_values_table(found: dict) -> pd.DataFrame:  # alpha, answers, n, mean, in_sd, distance, more_than_first, …
+    "Mean bias values of answers with phrases of sympathy and of confusion for several α (C.1)"
+    if (r := _base(found, "bias_values")) is None:
+        return pd.DataFrame()
+    return pd.DataFrame(r["alphas"]).merge(pd.DataFrame(r["apart"]), on="alpha", how="left")
 
 
+def thresholds_table(found: dict) -> pd.DataFrame:  # alpha, beta, by, share
+    "Share of the answers that lie above several thresholds β, in percent"
+    if (r := _base(found, "bias_values")) is None:
+        return pd.DataFrame()
+    return pd.DataFrame(r["thresholds"]).assign(share=lambda t: 100 * t["share"])
+
+
+def _alpha_zero(found) -> tuple[str, str]:
+    if (r := _base(found, "bias_values")) is None:
+        return "not measured", ""
+    told = "; ".join(f"α = {a['alpha']:g}: {a['distance']:.2f}" for a in r["apart"] if a["distance"] is not None)
+    others = [a for a in r["apart"] if a["alpha"] and a["low"] is not None]
+    if not others or min(a["n"] for a in r["alphas"]) < 2:
+        return "not measured", "too few answers with a phrase of each kind"
+    parts = []
+    for a in others:
+        verdict = "holds" if a["low"] > 0 else "does not hold" if a["high"] < 0 else "undetermined"
+        parts.append((verdict, f"α = {a['alpha']:g} {a['more_than_first']:+.2f} [{a['low']:+.2f}, {a['high']:+.2f}]"))
+    verdict, evidence = together(parts)
+    counts = {a["answers"]: a["n"] for a in r["alphas"]}
+    kinds = " and ".join(f"{n} of {kind}" for kind, n in counts.items() if kind != "all")
+    said = f"means of {kinds} apart, in standard deviations: {told}; more than with α = 0: {evidence}"
+    return verdict, said
+
+# %% ../../nbs/12a_holisticbias_answers.ipynb #55912427
 def _every_axis(found) -> tuple[str, str]:
     rows = [r for r in _tuned(found)["by_axis"] if r["before"] and r["before"] > 0]
     drops = [-100 * r["change"] / r["before"] for r in rows]
@@ -828,6 +874,7 @@ OF_ANSWERS = {  # these need answers of the model as it is
     "generation_summed_larger": _summed_larger,
     "generation_frequent_not_confusing": _frequent_not_confusing,
     "generation_exceptions_pan_ace_poly": _exceptions,
+    "tuning_alpha_zero": _alpha_zero,
     "offence_negative_templates": _negative_templates,
 }
 OF_PROMPTS = {  # these need prompts and a classifier of offence
@@ -878,6 +925,7 @@ def make_answer_tables(
     tables |= {"generation_styles": styles_by_axis(found), "phrases": phrases_table(found)}
     tables |= {"tuning": tuning_table(found), "tuning_axes": tuning_axes_table(found)}
     tables |= {"tuning_styles": styles_table(found), "tuning_shares": shares_table(found)}
+    tables |= {"bias_values": bias_values_table(found), "bias_thresholds": thresholds_table(found)}
     tables["tuning_cost"] = cost_table(folder, _base(found)["model"])
     tables |= {"offence": offence_table(found), "classifiers": classifier_table(folder)}
     if ("prompt_offence", "") in found:
@@ -907,7 +955,13 @@ def _how_asked(n: int, asked: dict) -> str:
     styles = "in varying styles" if asked.get("varied") else "in one style"
     before = "after sentences of personas" if asked.get("personas") else "without personas"
     part = [f"only {k} {', '.join(asked[k])}" for k in ("axes", "templates") if asked.get(k)]
+    if "chat" in asked:
+        part.append("by the chat template" if asked["chat"] else "as plain text")
+    part += [f"{what} {asked[k]!r}" for k, what in READ_AS.items() if k in asked]
     return "; ".join([f"{n:,} answers to {many} of each descriptor in each template, {styles}, {before}", *part])
+
+
+READ_AS = {"system": "after the system message", "turn_end": "each prompt ended by"}
 
 
 def read_answer_captions(found: dict) -> dict[str, str]:

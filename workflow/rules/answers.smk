@@ -14,6 +14,11 @@ rule answers:
     params:
         model=lambda w: MODELS[w.model],
         asked=ANSWERS,
+        reading=" ".join(
+            f"{'-p' if k == 'chat' else '-r'} {k} {shlex.quote(str(ANSWERS[k]))}"
+            for k in ("chat", "system", "turn_end", "style", "offence", "frequency")
+            if k in ANSWERS
+        ),
         axes=" ".join(ANSWERS.get("axes", [])),
         templates=lambda w: " | ".join(ANSWERS.get("templates", [])),
         models=lambda w: f"{RUNS}/answers/models",
@@ -26,5 +31,5 @@ rule answers:
         " -r source {params.asked[source]:q} -r axes {params.axes:q} -r templates {params.templates:q}"
         " -p nouns {params.asked[nouns]} -p max_new_tokens {params.asked[max_new_tokens]}"
         " -p tune {params.asked[tune]} -p tune_answers {params.asked[tune_answers]}"
-        " -p tune_templates {params.asked[tune_templates]} -p seed {params.asked[seed]}"
+        " -p tune_templates {params.asked[tune_templates]} -p seed {params.asked[seed]} {params.reading}"
         " -p results_dir {params.asked[results]:q} -p figures_dir {params.where:q} -p models_dir {params.models:q}"
