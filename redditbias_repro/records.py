@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -22,8 +23,8 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'digest', 'versions', 'provenance',
-           'new_record', 'record_path', 'write_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'details_path', 'write_details',
+           'digest', 'versions', 'provenance', 'new_record', 'record_path', 'write_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -72,6 +73,32 @@ def write_atomic(
         Path(tmp).unlink(missing_ok=True)
         raise
     return path
+
+# %% ../nbs/00a_records.ipynb #a24d285a
+def details_path(
+    path: str | Path,  # wanted for a table with texts
+) -> Path:
+    "The path, if such a table may be there: a .parquet or .csv, in no folder that is committed. `ValueError` otherwise"
+    path = Path(path)
+    if path.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"details {path}: expected a name that ends in .parquet or .csv")
+    for name in ("results", "figures", "data"):
+        if path.resolve().is_relative_to(project_path(name).resolve()):
+            raise ValueError(
+                f"details {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
+            )
+    return path
+
+
+def write_details(
+    table: pd.DataFrame,
+    path: str | Path,  # as in `details_path`
+) -> Path:
+    "A table with texts as .parquet or .csv, by its name"
+    path, content, table = details_path(path), io.BytesIO(), table.copy()
+    table.attrs = {}
+    table.to_parquet(content, index=False) if path.suffix == ".parquet" else table.to_csv(content, index=False)
+    return write_atomic(path, content.getvalue())
 
 # %% ../nbs/00a_records.ipynb #6f674886
 def digest(

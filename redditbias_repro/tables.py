@@ -28,7 +28,7 @@ from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'ROWS_COLUMNS', 'TARGET_COLUMNS', 'CHANGE_COLUMNS',
+__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS', 'CHANGE_COLUMNS',
            'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS',
            'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'to_markdown', 'fold', 'save_table', 'order_methods',
            'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes',
@@ -111,6 +111,7 @@ LMB_COLUMNS = (
 
 # %% ../nbs/08_tables.ipynb #48da8316
 SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
+CHAT = " (chat)"  # of one that was read as a chat model answers
 
 
 def records_table(
@@ -122,7 +123,7 @@ def records_table(
 ) -> pd.DataFrame:
     """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
 
-    A model that was read with its tokenizer's own special tokens has another name."""
+    A model that was read with its tokenizer's own special tokens, or as an answer in a chat, has another name."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
@@ -130,6 +131,8 @@ def records_table(
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
     if "special_tokens" in table:  # what is read in another way is compared with none of the other
         table["model"] += np.where(table["special_tokens"].eq(True), SPECIAL, "")
+    if "context" in table:
+        table["model"] += np.where(table["context"].eq("chat"), CHAT, "")
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(
