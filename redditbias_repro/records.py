@@ -166,7 +166,8 @@ def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
     With what it was applied for, where that is not what is measured."""
     of, name = training["bias_type"].split("/")
     here = bias_type is None or (name == bias_type and paper in (of, "own"))
-    method = training["method"] if here else f"{training['method']} ({name})"
+    own = training["method"] + (f"-LoRA{training['lora_rank']}" if training.get("lora_rank") else "")
+    method = own if here else f"{own} ({name})"
     return f"{_method_of(training['earlier'], paper, bias_type)}+{method}" if training.get("earlier") else method
 
 
