@@ -44,7 +44,9 @@ setup(
     packages=find_packages(include=[cfg["lib_name"], cfg["lib_name"] + ".*"]),
     package_data={cfg["lib_name"]: ["resources/**/*"]},
     install_requires=cfg["requirements"].split(),
-    extras_require={extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs")},
+    extras_require={
+        extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs", "peft")
+    },
     entry_points={"console_scripts": cfg["console_scripts"].split()},
     zip_safe=False,
 )

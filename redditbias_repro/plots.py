@@ -523,13 +523,14 @@ def plot_choice(
                 ax.errorbar([r["bias_change"]], [r[cost]], reach[1], reach[0], label=m, **look)
         if cost == "rise_calibrated":
             ax.yaxis.set_major_formatter(lambda v, _: f"{v:+.0%}")
+        ax.xaxis.set_major_locator(plt.MaxNLocator(4))
         ax.set(title=types[b] if i == 0 else "", ylabel=COSTS[cost] if j == 0 else "")
     handles = {h.get_label(): h for ax in axes.flat for h in ax.containers}
     names = [m for m in methods if m in handles]
     below = {"loc": "upper center", "ncols": 6, "bbox_to_anchor": (0.5, 0), "fontsize": 9}
     figure.legend([handles[m] for m in names], names, **below)
     lacking = sorted(set(order_methods(choice["method"])) - set(methods), key=order_methods(choice["method"]).index)
-    without = f"; change of bias not tested: {', '.join(lacking)}" if lacking else ""
+    without = f" Change of bias not tested: {', '.join(lacking)}" if lacking else ""
     figure.supxlabel(
         "change of the size of the mean log gap, nats a token (left of 0: less biased), 95 % intervals", fontsize=9
     )

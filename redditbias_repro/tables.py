@@ -600,6 +600,7 @@ def choice_table(
         rows = [{**dict(zip(keys, key)), **_spread(name, own)} for key, own in tests.groupby(keys, sort=False)]
         columns = [*keys, name, f"{name}_low", f"{name}_high"]
         table = table.merge(pd.DataFrame(rows, columns=columns), "outer", keys)
+    table = table[table[["bias_change", "rise_calibrated", *TASKS]].notna().any(axis=1)]
     order = {m: i for i, m in enumerate(order_methods(table["method"]))}
     types = {b: i for i, b in enumerate(type_titles(table["bias_type"], paper))}
     table = table.assign(a=table["method"].map(order), b=table["bias_type"].map(types))
