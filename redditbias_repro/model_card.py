@@ -33,7 +33,8 @@ def _results(settings: dict, bias: dict | None, perplexity: dict | None) -> list
         names = {"gap_before": "mean log gap before debiasing", "gap_after": "mean log gap",
                  "bias_change": "change of the gap's size"}  # fmt: skip
         found += [
-            EvalResult(metric_type=k, metric_name=v, metric_value=round(bias[k], 4), **of) for k, v in names.items()
+            EvalResult(metric_type=k, metric_name=v, metric_value=round(float(bias[k]), 4), **of)
+            for k, v in names.items()
         ]
     if perplexity:
         of = {
@@ -43,7 +44,7 @@ def _results(settings: dict, bias: dict | None, perplexity: dict | None) -> list
         }
         names = {"before": "perplexity before debiasing", "after": "perplexity"}
         found += [
-            EvalResult(metric_type="perplexity", metric_name=v, metric_value=round(perplexity[k], 2), **of)
+            EvalResult(metric_type="perplexity", metric_name=v, metric_value=round(float(perplexity[k]), 2), **of)
             for k, v in names.items()
         ]
     return found
