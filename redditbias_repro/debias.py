@@ -406,8 +406,8 @@ def debias(
     save_steps: int | None = None,  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
     about: dict | None = None,  # what `describe_model` says of the model; None: its weights are hashed here
-    # of LoRA's matrices beside each linear layer, which alone are trained, and kept as an adapter (needs peft); None: all
-    # weights are trained
+    # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
+    # None: all weights are trained
     lora_rank: int | None = None,
     tensorboard: str | Path | None = None,  # folder for TensorBoard's logs (needs tensorboard)
     **training,  # further `transformers.TrainingArguments`: bf16=True, max_steps=10, …
@@ -496,6 +496,7 @@ def _with_adapter(model, rank: int, seed: int):
     config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
+        warnings.filterwarnings("ignore", "fan_in_fan_out is set")  # it sets it to what GPT-2's layers are
         torch.manual_seed(seed)
         trained = peft.get_peft_model(model, config)
     base = Path(model.name_or_path).expanduser()

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -250,7 +251,9 @@ def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
         raise ValueError(
             f"model {name!r}: {base!r} is not what the adapter was trained on: its weights have another hash"
         )
-    net = peft.PeftModel.from_pretrained(net, folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
+        net = peft.PeftModel.from_pretrained(net, folder)
     if not hasattr(net, "merge_and_unload"):
         raise ValueError(f"model {name!r}: an adapter of type {about.get('peft_type')} cannot be merged into its base")
     net = net.merge_and_unload()
