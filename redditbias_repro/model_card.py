@@ -71,7 +71,8 @@ Measure the model on what it is to be used for before it is used, and do not tak
 def _bias_text(bias: dict | None, settings: dict) -> str:
     "What the test of the change says"
     if not bias:
-        return NOT_MEASURED.format(base=settings["base_model"], of=settings["bias_type"])
+        base = settings["base_model"]
+        return NOT_MEASURED.format(base="BASE" if "@" in base else base, of=settings["bias_type"])
     sides = f", and leans to the other side now ({bias['gap_after']:+.3f})" if bias["overshoot"] else ""
     by_target = bias["verdict_cluster"] or "not known"
     t = f" t before {bias['t_before']:.2f}, after {bias['t_after']:.2f}." if "t_before" in bias else ""
@@ -121,12 +122,13 @@ def model_card(
     shown = [(k, settings[k]) for k in HYPERPARAMETERS if settings.get(k) is not None]
     corpus = (settings.get("corpus") or {}).get("name", "texts of one's own")
     earlier = settings.get("earlier")
+    lora = f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else ""
     before = f" It had been trained by {earlier['method']} for {earlier['bias_type']} before." if earlier else ""
     parts = [
         f"---\n{head.to_yaml()}\n---\n",
         f"# {name}\n",
         "> **Content warning.** The data that this model was trained on and measured with are stereotypes.\n",
-        f"{settings['base_model']}, trained by **{settings['method']}** against the bias type "
+        f"{settings['base_model']}, trained by **{settings['method']}**{lora} against the bias type "
         f"`{settings['bias_type']}` on {corpus}.{before} The weights of the base have the SHA-256 "
         f"`{settings['base'][:16]}…` (of all parameters, as redditbias_repro counts it).\n",
         "## Bias before and after\n", _bias_text(bias, settings),
