@@ -45,7 +45,8 @@ from redditbias_repro.losses import (
     unknown_terms,
     weighted_penalty,
 )
-from .models import describe_model
+from .model_card import model_card, write_card
+from .models import describe_model, peft_library
 from .network import find_network as _network
 from .network import why_not_tree as _why_not
 from .records import digest, write_atomic
@@ -210,6 +211,8 @@ def _check_model(model) -> None:
         )
     if model.config.is_encoder_decoder:
         raise ValueError(f"{name} is an encoder–decoder model: expected a causal one")
+    if getattr(model, "is_quantized", False):
+        raise ValueError(f"{name} is quantised, and these weights cannot be trained: load the model it was made of")
     if model.dtype != torch.float32:
         raise ValueError(
             f'the model\'s weights are {model.dtype}: load it with dtype="float32" '
@@ -403,7 +406,11 @@ def debias(
     save_steps: int | None = None,  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
     about: dict | None = None,  # what `describe_model` says of the model; None: its weights are hashed here
-    **training,  # further `transformers.TrainingArguments`: bf16=True, report_to="tensorboard", max_steps=10, …
+    # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
+    # None: all weights are trained
+    lora_rank: int | None = None,
+    tensorboard: str | Path | None = None,  # folder for TensorBoard's logs (needs tensorboard)
+    **training,  # further `transformers.TrainingArguments`: bf16=True, max_steps=10, …
 ) -> Debiased:
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, returns one that is finished.
 
@@ -418,6 +425,8 @@ def debias(
         subspace_every=subspace_every, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed,
     )  # fmt: skip
     _check_model(model)
+    _check_lora(model, chosen, lora_rank)
+    loggers = [] if tensorboard is None else [_logger(tensorboard)]
     pairs = target_pairs(spec, tokenizer, extra_pairs)
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
     penalty = weighted_penalty(chosen, pairs, tokenizer.unk_token_id, lambda_d)
@@ -426,7 +435,7 @@ def debias(
         epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d,
         seed=seed, learning_rate=learning_rate, block_size=block_size, extra_pairs=extra_pairs,
         subspace_every=subspace_every, corpus=corpus, base=about["weights_sha256"], base_model=about["name"],
-        earlier=about.get("debiased"),
+        earlier=about.get("debiased"), **({} if lora_rank is None else {"lora_rank": lora_rank}),
     )  # fmt: skip
     settings = _settings(method, chosen, spec, sentences, numbers, training)
     used = [t for t in (*spec.attributes1, *(t for p in spec.pairs for t in p)) if "*" not in t] if chosen.loss else []
@@ -447,17 +456,66 @@ def debias(
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
     options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size), penalty=penalty)
-    trainer = DebiasTrainer(model, arguments, Collator(tokenizer.pad_token_id or 0), sentences, **options)
+    trained = model if lora_rank is None else _with_adapter(model, lora_rank, seed)
+    options["callbacks"] = loggers
+    trainer = DebiasTrainer(trained, arguments, Collator(tokenizer.pad_token_id or 0), sentences, **options)
     seconds = _train(trainer, checkpoint, settings)
+    if lora_rank is not None:
+        trained.merge_and_unload()  # the model that was given is trained in place, as without LoRA
     if trainer.is_world_process_zero():
         lines = [line for line in trainer.state.log_history if "loss" in line]
         history = [{k: v for k, v in line.items() if k != "total_flos"} for line in lines]
         kept = {"settings": settings, "seconds": round(seconds, 1), "history": history}
         write_atomic(partial / "model" / "debias.json", json.dumps(kept, indent=1))
+        write_card(partial / "model", model_card(settings))
         os.replace(partial / "model", folder)
         shutil.rmtree(partial)
     trainer.accelerator.wait_for_everyone()
     return load_debiased(folder)
+
+# %% ../nbs/05_debias.ipynb #6fd02819
+def _check_lora(model, chosen: Method, rank: int | None) -> None:
+    "`ValueError` for what LoRA cannot train"
+    if rank is None:
+        return
+    if not isinstance(rank, int) or rank < 1:
+        raise ValueError(f"lora_rank is {rank!r}: expected a positive whole number, or None to train all weights")
+    peft_library()
+    if chosen.penalty:
+        raise ValueError("the method draws input embeddings together, which LoRA does not train: leave out lora_rank")
+    if not model.name_or_path:
+        raise ValueError(
+            "an adapter names the base that it belongs to, and this model was loaded from nowhere: "
+            "save it and load it by its folder, or leave out lora_rank"
+        )
+
+
+def _with_adapter(model, rank: int, seed: int):
+    "The model with LoRA's matrices beside its linear layers; only these are trained"
+    peft = peft_library()
+    config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
+        warnings.filterwarnings("ignore", "fan_in_fan_out is set")  # it sets it to what GPT-2's layers are
+        torch.manual_seed(seed)
+        trained = peft.get_peft_model(model, config)
+    base = Path(model.name_or_path).expanduser()
+    trained.peft_config["default"].base_model_name_or_path = str(
+        base.resolve() if base.is_dir() else model.name_or_path
+    )
+    return trained
+
+
+def _logger(folder: str | Path) -> TrainerCallback:
+    "Writes what is logged for TensorBoard. `ValueError` where that is not installed"
+    from transformers.integrations import TensorBoardCallback
+
+    try:
+        callback = TensorBoardCallback()
+    except RuntimeError as e:
+        raise ValueError("logs for TensorBoard need the library tensorboard: pip install tensorboard") from e
+    callback.logging_dir = str(folder)  # not in the run's folder, of which checkpoints are removed at the end
+    return callback
 
 # %% ../nbs/05_debias.ipynb #d88b99fc
 def _arguments(folder: Path, settings: dict, save_steps: int | None, **training) -> TrainingArguments:

@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from .chat import CHAT_PROMPT, chat_context
 from .masked import pseudo_log_likelihood
 from .models import DEFAULT_MODEL, load_model, open_model
 from .prompts import DEFAULT_PROMPTS, comparable, prompts, prompts_paper
 from .rank_tests import deal_out, pair_tests
-from .records import digest, new_record
+from .records import details_path, digest, new_record, write_details
 from .registry import cache_dir, check_known
 from .scoring import mean_perplexity, sequence_scores
 
@@ -34,11 +35,14 @@ READINGS = {
     "sentence": {"context": "", "end": False},  # the paper's GPT-2: from the second token on
     "answer": {"context": "__SILENCE__\n", "end": True},  # the release's: all tokens, and the end
     "beginning": {"context": "bos", "end": False},  # all tokens, after the model's own first one
+    "chat": {"context": "chat", "end": False},  # all tokens, as an answer under the model's chat template
 }
 
 
 def _in_front(tokenizer, context: str) -> str:
     "The text of a context by name"
+    if context == "chat":
+        return chat_context(tokenizer)
     if context != "bos":
         return context
     token = tokenizer.bos_token or tokenizer.eos_token
@@ -383,6 +387,8 @@ def measure_likelihood_bias(
     seed: int = 0,
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
+    prompt: str = CHAT_PROMPT,  # of the reading "chat": the user's turn
+    details: str | Path | None = None,  # a .parquet or .csv for the scores of each prompt with its text
     **options,  # of `sequence_scores`, or `score_spans`
 ) -> list[dict]:  # result records; `write_record` keeps one
     """Likelihood Bias of a model (Smith et al., EMNLP 2022, §2.3.2), a record an axis and one of love and hate.
@@ -390,6 +396,8 @@ def measure_likelihood_bias(
     With the reading "span" the sentences are `seat_prompts` (B.1, Table 7), which are not kept in a folder.
     Raises what `prompts` and `score_prompts` raise, and `ValueError` where no prompt has a noun."""
     check_known("reading", reading, (*READINGS, SPAN))
+    if details:
+        details_path(details)
     rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
@@ -398,7 +406,10 @@ def measure_likelihood_bias(
         rows.attrs["corpus"] = corpus
         model = model if isinstance(model, tuple) else load_model(model, device, dtype, kind="masked")
     net, tokenizer, about = open_model(model, device, dtype)
-    what = digest([about["weights_sha256"], about["dtype"], reading])
+    asked = [reading]
+    if reading == "chat":
+        options, asked = {**options, "context": chat_context(tokenizer, prompt)}, [reading, prompt]
+    what = digest([about["weights_sha256"], about["dtype"], *asked])
     folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
         name = re.sub(r"[^\w.-]+", "_", axis)
@@ -407,7 +418,10 @@ def measure_likelihood_bias(
         scored.append(score(net, tokenizer, some, **options))
         stats.append(scored[-1].attrs["stats"])
     read, scored = scored[0].attrs["reading"], pd.concat(scored, ignore_index=True)
-    params = {"reading": reading, "n_templates": None if templates is None else int(rows["template"].nunique())}
+    if details:
+        write_details(scored, details)
+    params = {"reading": reading, **({} if prompt == CHAT_PROMPT else {"prompt": digest(prompt)})}
+    params |= {"n_templates": None if templates is None else int(rows["template"].nunique())}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
     for made in likelihood_measurements(scored, rounds, seed):
         made["params"] |= params

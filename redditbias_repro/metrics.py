@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from .chat import CHAT_PROMPT, CONTEXTS, chat_context
 from redditbias_repro.data import (
     FEW,
     corpora,
@@ -31,14 +32,16 @@ from redditbias_repro.data import (
 )
 from .models import DEFAULT_MODEL, open_model
 from .paired_tests import d_z_interval, mean_test, preference_share, sign_flip
-from .records import new_record, provenance
+from .records import details_path, digest, new_record, provenance, write_details
+from .registry import check_known
 from .scoring import cached_scores, mean_perplexity, nll_at_temperatures
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
 __all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'holm', 'pack_pairs', 'unpack_pairs',
-           'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'measure_lmb',
-           'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences', 'unpack_sentences']
+           'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'score_pairs',
+           'pair_details', 'measure_lmb', 'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences',
+           'unpack_sentences']
 
 # %% ../nbs/03b_metrics.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -332,6 +335,51 @@ def _of_pairs(message: str, pairs: pd.DataFrame) -> str:
     return name_places(message, lambda indices: _cells(pairs, indices))
 
 # %% ../nbs/03b_metrics.ipynb #43851296
+def _in_context(tokenizer, context: str, prompt: str, add_special_tokens: bool) -> tuple[dict, dict, dict]:
+    "Options of scoring, and what a record's params and its provenance say of them"
+    check_known("context", context, CONTEXTS)
+    if context == "none":
+        special = {"special_tokens": True} if add_special_tokens else {}
+        return ({"add_special_tokens": True} if add_special_tokens else {}), special, {}
+    if add_special_tokens:
+        raise ValueError(
+            "a chat template brings its own special tokens: leave out add_special_tokens (--special-tokens)"
+        )
+    before = chat_context(tokenizer, prompt)
+    params = {"context": context, **({} if prompt == CHAT_PROMPT else {"prompt": digest(prompt)})}
+    return {"before": before}, params, {"chat": {"prompt": prompt, "before": before}}
+
+
+def score_pairs(
+    model: tuple,  # from `open_model`
+    pairs: pd.DataFrame,  # from `load_pairs`: text1, text2
+    before: str = "",  # stands in front of each sentence, conditioned on and not scored
+    **options,  # of `cached_scores`
+) -> tuple[pd.DataFrame, pd.DataFrame]:  # nll and n_tokens of each stereotype, and of each counterfactual
+    "Both sides of all pairs, from the cache where they were scored before. `attrs` say how"
+    net, tokenizer, about = model
+    texts = [*pairs.text1, *pairs.text2]
+    options |= {"contexts": [before] * len(texts)} if before else {}
+    with said_otherwise(lambda message: _of_pairs(message, pairs)):
+        found = cached_scores(net, tokenizer, texts, about, **options)
+    return found[: len(pairs)], found[len(pairs) :].reset_index(drop=True)
+
+
+def pair_details(
+    pairs: pd.DataFrame,  # from `load_pairs`
+    scores1: pd.DataFrame,  # from `score_pairs`
+    scores2: pd.DataFrame,
+) -> pd.DataFrame:  # text1, text2, targets, nll1, n_tokens1, perplexity1, nll2, n_tokens2, perplexity2, gap
+    "The scores of each pair beside its texts: not for a record. gap: log perplexity 1 − log perplexity 2"
+    table = pd.DataFrame({"text1": pairs.text1, "text2": pairs.text2, "targets": pair_targets(pairs)}).reset_index(
+        drop=True
+    )
+    for side, scores in (("1", scores1), ("2", scores2)):
+        columns = {"nll": scores["nll"], "n_tokens": scores["n_tokens"], "perplexity": mean_perplexity(scores)}
+        table = table.assign(**{f"{k}{side}": np.asarray(v) for k, v in columns.items()})
+    return table.assign(gap=np.log(table["perplexity1"]) - np.log(table["perplexity2"]))
+
+# %% ../nbs/03b_metrics.ipynb #807f30f1
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
@@ -347,32 +395,44 @@ def measure_lmb(
     add_special_tokens: bool = False,
     kind: str = "causal",  # of a name, as in `load_model`; "seq2seq": an encoder–decoder model, which scores targets
     source: str | None = None,  # what its encoder reads before every sentence; None: "", nothing but special tokens
+    # of `chat.CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
+    context: str = "none",
+    prompt: str = CHAT_PROMPT,  # of a chat: the user's turn
+    details: str
+    | Path
+    | None = None,  # a .parquet or .csv for the scores of each pair with its texts, of all bias types
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     """Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers.
 
     Of an encoder–decoder model the sentences are targets, with their end token, and `params["source"]` says after
     what. `ValueError` for a source and a model that has no encoder"""
     outlier_sd = tuple(outlier_sd)
+    if details:
+        details_path(details)
     for sd in outlier_sd:
         _check_outlier_sd(sd)  # before anything is scored
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
-    pairs, records = pairs_to_measure(bias_types, corpus, split, swap), []
-    net, tokenizer, about = open_model(model, device, dtype, kind)
-    read = {"source": source or ""} if net.config.is_encoder_decoder else {}
+    pairs, records, tables = pairs_to_measure(bias_types, corpus, split, swap), [], []
+    opened = open_model(model, device, dtype, kind)
+    read = {"source": source or ""} if opened.model.config.is_encoder_decoder else {}
     if source is not None and not read:
-        raise ValueError(f"source is {source!r}, and {about['name']} is a causal model: only an encoder reads a source")
-    special = {"add_special_tokens": True} if add_special_tokens else {}
+        name = opened.about["name"]
+        raise ValueError(f"source is {source!r}, and {name} is a causal model: only an encoder reads a source")
+    if read and context != "none":
+        raise ValueError(f"context is {context!r}, and {opened.about['name']} has an encoder: give a source instead")
+    how, said, chat = _in_context(opened.tokenizer, context, prompt, add_special_tokens)
     for (paper, bias_type, of), p in pairs.items():
-        with said_otherwise(lambda message: _of_pairs(message, p)):
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about, **special, **read)
-        stats, fields = found.attrs["stats"], dict(paper=paper, bias_type=bias_type, split=of)
-        origin = dict(seconds=stats["seconds"], device=str(net.device), scoring=stats)
-        for made in lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), outlier_sd, seed):
-            made["params"] |= {} if swap == "targets" else {"swap": swap}
-            made["params"] |= {"special_tokens": True} if add_special_tokens else {}
-            made["params"] |= read
-            records.append(new_record("lmb", about, p.attrs["corpus"], **made, **fields, **origin))
+        scores, fields = score_pairs(opened, p, **how, **read), dict(paper=paper, bias_type=bias_type, split=of)
+        stats = scores[0].attrs["stats"]
+        origin = dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **chat)
+        for made in lmb_measurements(*scores, pair_targets(p), outlier_sd, seed):
+            made["params"] |= ({} if swap == "targets" else {"swap": swap}) | said | read
+            records.append(new_record("lmb", opened.about, p.attrs["corpus"], **made, **fields, **origin))
+        if details:
+            tables.append(pair_details(p, *scores).assign(**fields))
+    if details:
+        write_details(pd.concat(tables), details)
     return records
 
 # %% ../nbs/03b_metrics.ipynb #379bb031

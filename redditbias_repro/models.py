@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -35,8 +37,8 @@ from transformers.utils import cached_file
 from .registry import ChecksumError, FetchError, cache_dir
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'n_vectors', 'load_model', 'hash_weights', 'describe_model', 'Opened',
-           'open_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'IN_MEMORY', 'n_vectors', 'peft_library', 'load_model', 'hash_weights',
+           'describe_model', 'Opened', 'open_model']
 
 # %% ../nbs/03_models.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -216,6 +218,52 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
         )
 
 # %% ../nbs/03_models.ipynb #0462f6dc
+def _adapter_of(source: str) -> dict | None:
+    "The configuration of a PEFT adapter in a folder; None where there is none"
+    path = Path(source) / "adapter_config.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def peft_library():
+    "The module `peft`. `ValueError` where it is not installed"
+    try:
+        import peft
+    except ImportError as e:
+        raise ValueError(f"LoRA and other adapters need the library peft: pip install peft ({e})") from e
+    return peft
+
+
+def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
+    "The base of an adapter with the adapter merged into it, and the tokenizer beside either"
+    peft, base = peft_library(), about.get("base_model_name_or_path")
+    if not base:
+        raise ValueError(
+            f"model {name!r}: its adapter_config.json names no base: write its base_model_name_or_path there"
+        )
+    beside = Path(folder) / base
+    try:
+        net, tokenizer = load_model(beside if beside.is_dir() else base, device, dtype, kind)
+    except (ValueError, FetchError) as e:
+        raise type(e)(f"model {name!r} is an adapter of {base!r}, which cannot be had: {e}") from e
+    told = Path(folder) / "debias.json"
+    settings = json.loads(told.read_text(encoding="utf-8"))["settings"] if told.is_file() else None
+    if settings and net.dtype == torch.float32 and hash_weights(net) != settings["base"]:
+        raise ValueError(
+            f"model {name!r}: {base!r} is not what the adapter was trained on: its weights have another hash"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
+        net = peft.PeftModel.from_pretrained(net, folder)
+    if not hasattr(net, "merge_and_unload"):
+        raise ValueError(f"model {name!r}: an adapter of type {about.get('peft_type')} cannot be merged into its base")
+    net = net.merge_and_unload()
+    if settings:
+        net.config.debiased = settings
+    if (Path(folder) / "tokenizer_config.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return net, tokenizer
+
+# %% ../nbs/03_models.ipynb #1f6d20b0
 def _check_hub(source: str) -> None:
     "`OSError` where a name needs the hub and nobody answers there: the hub's own client tries again for a minute"
     import requests
@@ -267,7 +315,7 @@ def _tokenizer_of(source: str, config):
 
 
 def load_model(
-    name_or_path: str = DEFAULT_MODEL,  # hub name, local folder, or a name in `PACKAGED`
+    name_or_path: str = DEFAULT_MODEL,  # hub name, local folder (also of a PEFT adapter), or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
     kind: str = "causal",  # of `KINDS`: "causal", "seq2seq" (encoder–decoder), "masked", "encoder", "classifier"
@@ -283,6 +331,12 @@ def load_model(
     name, (what, auto) = str(name_or_path), KINDS[kind]
     device = _device(device)
     source = _source(name)
+    if adapter := _adapter_of(source):
+        model, tokenizer = _merged(name, source, adapter, device, dtype, kind)
+        _check_vocabulary(name, model, tokenizer)
+        _set_padding(model, tokenizer)
+        model.name_or_path = name
+        return model.eval(), tokenizer
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
@@ -290,6 +344,8 @@ def load_model(
         config = _config_of(source)
         tokenizer = _tokenizer_of(source, config)
         told = dict(config=config, dtype=dtype, output_loading_info=True, trust_remote_code=False)
+        quantised = getattr(config, "quantization_config", None) is not None
+        told |= {"device_map": {"": device}} if quantised else {}  # such weights are not moved once they are there
         model, report = auto.from_pretrained(source, **told)
     except Exception as e:  # whatever the libraries raise is passed on, with what to do about it
         raise _explained(name, source, what, e) from e
@@ -302,12 +358,14 @@ def load_model(
     _check_vocabulary(name, model, tokenizer)
     _set_padding(model, tokenizer)
     model.name_or_path = name  # as it was asked for: records name it so
-    return model.eval().to(device), tokenizer
+    return (model.eval() if quantised else model.eval().to(device)), tokenizer
 
 # %% ../nbs/03_models.ipynb #9128e12d
 def _explained(name: str, source: str, what: str, error: Exception) -> Exception:
     "`error` of loading a model as a `ValueError` or `FetchError` that says what to do"
     first = str(error).strip().split("\n")[0][:300]
+    if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
+        return ValueError(f"model {name!r} needs a library that is not here: {first}")
     if os.path.isdir(source):
         if not (Path(source) / "config.json").is_file():
             return ValueError(
@@ -329,14 +387,30 @@ def hash_weights(
 ) -> str:  # 64 hexadecimal digits
     """SHA-256 over names, types, shapes and bytes of all parameters, tied ones once.
 
-    It is the same wherever the weights are the same."""
+    It is the same wherever the weights are the same. Of a quantised model all that stands for its weights is in it."""
     digest = hashlib.sha256()
-    for name, p in sorted(model.named_parameters()):
-        digest.update(f"{name} {p.dtype} {tuple(p.shape)}".encode())
-        digest.update(p.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    whole = model.state_dict().items() if getattr(model, "is_quantized", False) else model.named_parameters()
+    for name, p in sorted(whole, key=lambda item: item[0]):
+        for part, tensor in _plain_tensors(name, p):
+            digest.update(f"{part} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
+
+def _plain_tensors(name: str, weight):
+    "(name, tensor) of what a weight is made of: one that is quantised by torchao holds several"
+    if not isinstance(weight, torch.Tensor):
+        return
+    if hasattr(weight, "__tensor_flatten__"):
+        for part in weight.__tensor_flatten__()[0]:
+            yield from _plain_tensors(f"{name}.{part}", getattr(weight, part))
+    else:
+        yield name, weight
+
 # %% ../nbs/03_models.ipynb #f118d304
+IN_MEMORY = " (in memory)"  # behind the class of a model that was loaded from nowhere
+
+
 def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> tuple[str, str]:
     """What a record calls a model, and where it is from.
 
@@ -345,6 +419,8 @@ def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> t
         return settings["base_model"], f"{settings['base_model']}, {how}"
     if name in PACKAGED:
         return name, PACKAGED[name]["origin"]
+    if name.endswith(IN_MEMORY):
+        return f"{name.removesuffix(IN_MEMORY)}@{weights_sha256[:8]}", "in memory"
     folder = Path(name).expanduser()
     if folder.is_dir():
         return f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder"
@@ -360,7 +436,9 @@ def describe_model(
     One that was debiased has the name of the model before: its configuration says by what and for what."""
     digest = hash_weights(model)
     made = {k: how for k in ("debiased", "trained") if (how := getattr(model.config, k, None))}
-    name, origin = _name_and_origin(str(name or model.name_or_path or type(model).__name__), digest, made)
+    name = str(name or model.name_or_path or type(model).__name__ + IN_MEMORY)
+    name, origin = _name_and_origin(name, digest, made)
+    quantised = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
     about = {
         "name": name,
         "origin": origin,
@@ -369,7 +447,7 @@ def describe_model(
         "parameters": sum(p.numel() for p in model.parameters()),
         "revision": getattr(model.config, "_commit_hash", None),
     }
-    return {**about, **made}
+    return {**about, **({"quantised": str(getattr(quantised, "value", quantised))} if quantised else {}), **made}
 
 # %% ../nbs/03_models.ipynb #49de96cf
 class Opened(NamedTuple):

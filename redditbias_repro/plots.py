@@ -17,11 +17,12 @@ from .data import corpus_title
 from .paired_tests import d_z_interval
 from .records import write_atomic
 from .specs import DEFAULT_PAPER
-from .tables import METHOD_ORDER, Task, order_methods, save_table, tested_on, type_titles
+from .tables import METHOD_ORDER, TASKS, Task, order_methods, save_table, tested_on, type_titles
 
 # %% auto #0
-__all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'label_fonts', 'save_figure', 'save_results', 'plot_lmb',
-           'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets']
+__all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'save_figure', 'save_results',
+           'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
+           'plot_choice']
 
 # %% ../nbs/08a_plots.ipynb #bf19469c
 FONT_PACKAGE = (
@@ -478,5 +479,62 @@ def plot_targets(
         )
         figure.supxlabel("mean log gap, nats a token, 95 % interval; left of 0: the stereotype is likelier", fontsize=9)
         figure.tight_layout()
+    plt.close(figure)
+    return figure
+
+# %% ../nbs/08a_plots.ipynb #3f2c1ef5
+COSTS = {
+    "rise_calibrated": "perplexity, calibrated:\nshare of rise",
+    **{name: f"{task.title}:\nchange of {task.metric}" for name, task in TASKS.items()},
+}
+
+
+def plot_choice(
+    choice: pd.DataFrame,  # rows of `tables.choice_table`, of one model
+    paper: str = DEFAULT_PAPER,  # whose bias types
+):  # matplotlib figure
+    """Change of bias against what it costs, with 95 % intervals, for every method and bias type.
+
+    A row a cost, of those that somebody measured together with the bias. `ValueError` for several models, or where
+    nothing was measured of both."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    if choice["model"].nunique() > 1:
+        raise ValueError("expected rows of one model: select them first")
+    shown = choice[choice[list(COSTS)].notna().any(axis=1) & choice["bias_change"].notna()]
+    if not len(shown):
+        raise ValueError("no method has both a tested change of bias and a cost: measure both, before and after")
+    rows = [c for c in COSTS if shown[c].notna().any()]
+    types, methods = type_titles(shown["bias_type"], paper), order_methods(shown["method"])
+    style = _style(methods)
+    with sns.axes_style("whitegrid"):
+        size = (2.5 * len(types) + 1, 2.4 * len(rows) + 1)
+        figure, axes = plt.subplots(len(rows), len(types), figsize=size, sharex="col", sharey="row", squeeze=False)
+    for (i, cost), (j, b) in ((x, y) for x in enumerate(rows) for y in enumerate(types)):
+        ax, own = axes[i, j], shown[shown["bias_type"].eq(b) & shown[cost].notna()]
+        ax.axvline(0, color="black", linewidth=1)
+        ax.axhline(0, color="black", linewidth=1, linestyle="--")
+        for (m, (color, _)), marker in zip(style.items(), "osD^vP<>" * len(methods)):
+            for r in own[own["method"].eq(m)].to_dict("records"):
+                reach = [[[r[c] - r[f"{c}_low"]], [r[f"{c}_high"] - r[c]]] for c in ("bias_change", cost)]
+                reach = [None if np.isnan(e).any() else e for e in reach]
+                look = {"fmt": marker, "color": color, "ecolor": color, **_POINTS}
+                ax.errorbar([r["bias_change"]], [r[cost]], reach[1], reach[0], label=m, **look)
+        if cost == "rise_calibrated":
+            ax.yaxis.set_major_formatter(lambda v, _: f"{v:+.0%}")
+        ax.xaxis.set_major_locator(plt.MaxNLocator(4))
+        ax.set(title=types[b] if i == 0 else "", ylabel=COSTS[cost] if j == 0 else "")
+    handles = {h.get_label(): h for ax in axes.flat for h in ax.containers}
+    names = [m for m in methods if m in handles]
+    below = {"loc": "upper center", "ncols": 6, "bbox_to_anchor": (0.5, 0), "fontsize": 9}
+    figure.legend([handles[m] for m in names], names, **below)
+    lacking = sorted(set(order_methods(choice["method"])) - set(methods), key=order_methods(choice["method"]).index)
+    without = f" Change of bias not tested: {', '.join(lacking)}" if lacking else ""
+    figure.supxlabel(
+        "change of the size of the mean log gap, nats a token (left of 0: less biased), 95 % intervals", fontsize=9
+    )
+    figure.suptitle(f"{choice['model'].iloc[0]}: less bias, at which price?{without}", fontsize=9)
+    figure.tight_layout()
     plt.close(figure)
     return figure

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -22,8 +23,9 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'digest', 'versions',
-           'provenance', 'new_record', 'record_path', 'write_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'details_path',
+           'write_details', 'digest', 'versions', 'provenance', 'new_record', 'record_path', 'write_record',
+           'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -72,6 +74,32 @@ def write_atomic(
         Path(tmp).unlink(missing_ok=True)
         raise
     return path
+
+# %% ../nbs/00a_records.ipynb #a24d285a
+def details_path(
+    path: str | Path,  # wanted for a table with texts
+) -> Path:
+    "The path, if such a table may be there: a .parquet or .csv, in no folder that is committed. `ValueError` otherwise"
+    path = Path(path)
+    if path.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"details {path}: expected a name that ends in .parquet or .csv")
+    for name in ("results", "figures", "data"):
+        if path.resolve().is_relative_to(project_path(name).resolve()):
+            raise ValueError(
+                f"details {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
+            )
+    return path
+
+
+def write_details(
+    table: pd.DataFrame,
+    path: str | Path,  # as in `details_path`
+) -> Path:
+    "A table with texts as .parquet or .csv, by its name"
+    path, content, table = details_path(path), io.BytesIO(), table.copy()
+    table.attrs = {}
+    table.to_parquet(content, index=False) if path.suffix == ".parquet" else table.to_csv(content, index=False)
+    return write_atomic(path, content.getvalue())
 
 # %% ../nbs/00a_records.ipynb #6f674886
 def digest(
@@ -139,7 +167,8 @@ def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
     With what it was applied for, where that is not what is measured."""
     of, name = training["bias_type"].split("/")
     here = bias_type is None or (name == bias_type and paper in (of, "own"))
-    method = training["method"] if here else f"{training['method']} ({name})"
+    own = training["method"] + (f"-LoRA{training['lora_rank']}" if training.get("lora_rank") else "")
+    method = own if here else f"{own} ({name})"
     return f"{_method_of(training['earlier'], paper, bias_type)}+{method}" if training.get("earlier") else method
 
 

@@ -28,12 +28,12 @@ from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'ROWS_COLUMNS', 'TARGET_COLUMNS', 'CHANGE_COLUMNS',
+__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS', 'CHANGE_COLUMNS',
            'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS',
-           'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'to_markdown', 'fold', 'save_table', 'order_methods',
-           'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes',
-           'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table',
-           'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on']
+           'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold', 'save_table',
+           'order_methods', 'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins',
+           'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
+           'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
 def _in_a_cell(value):
@@ -111,6 +111,7 @@ LMB_COLUMNS = (
 
 # %% ../nbs/08_tables.ipynb #48da8316
 SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
+CHAT = " (chat)"  # of one that was read as a chat model answers
 
 
 def _after_source(source) -> str:
@@ -127,7 +128,8 @@ def records_table(
 ) -> pd.DataFrame:
     """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
 
-    A model that was read with its tokenizer's own special tokens, or after a source, has another name."""
+    A model that was read with its tokenizer's own special tokens, after a source, or as an answer in a chat, has another
+    name."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
@@ -137,6 +139,8 @@ def records_table(
         table["model"] += np.where(table["special_tokens"].eq(True), SPECIAL, "")
     if "source" in table:
         table["model"] += table["source"].map(_after_source)
+    if "context" in table:
+        table["model"] += np.where(table["context"].eq("chat"), CHAT, "")
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(
@@ -574,3 +578,44 @@ def tested_on(
 ) -> str:
     "On how much a row was measured, in words"
     return f"{row.n:,} {task.counted} in {row.n_dialogues:,} dialogues, {corpus_title(row.corpus)}"
+
+# %% ../nbs/08_tables.ipynb #c0b3fc9f
+CHOICE_COLUMNS = (
+    "model", "method", "bias_type", "corpus", "split", "bias_change", "bias_change_low", "bias_change_high", "verdict",
+    "verdict_cluster", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high",
+    *(f"{task}{end}" for task in TASKS for end in ("", "_low", "_high")),
+)  # fmt: skip
+
+
+def choice_table(
+    folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> pd.DataFrame:  # the columns of `CHOICE_COLUMNS`; tasks: change of the score. All training seeds together
+    """What each method changes of bias, calibrated perplexity and tasks, by bias type, on the test pairs.
+
+    Of several training seeds changes of tasks are means, from the lowest to the highest."""
+    keys = ["model", "method", "bias_type"]
+    changes = lmb_changes(folder=folder, paper=paper)
+    changes = changes[changes.split.isin(["test", "all"]) & changes.swap.eq("targets")]
+    if paper in released_papers():
+        changes = changes[changes.corpus.eq(paper)]
+    rises = lmp_changes(folder=folder, paper=paper)
+    one = lambda t: t.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(keys)
+    table = one(changes).merge(one(rises).drop(columns=["corpus", "n", "p", "p_holm"]), "outer", keys)
+    for name, task in TASKS.items():
+        tests = task.tests(folder, paper)
+        tests = tests[tests.change.notna()]
+        rows = [{**dict(zip(keys, key)), **_spread(name, own)} for key, own in tests.groupby(keys, sort=False)]
+        columns = [*keys, name, f"{name}_low", f"{name}_high"]
+        table = table.merge(pd.DataFrame(rows, columns=columns), "outer", keys)
+    table = table[table[["bias_change", "rise_calibrated", *TASKS]].notna().any(axis=1)]
+    order = {m: i for i, m in enumerate(order_methods(table["method"]))}
+    types = {b: i for i, b in enumerate(type_titles(table["bias_type"], paper))}
+    table = table.assign(a=table["method"].map(order), b=table["bias_type"].map(types))
+    return table.sort_values(["model", "a", "b"])[list(CHOICE_COLUMNS)].reset_index(drop=True)
+
+
+def _spread(name: str, own: pd.DataFrame) -> dict:
+    "Change of a task and its interval; of several trainings the mean, the lowest and the highest"
+    low, high = (own.change_low, own.change_high) if len(own) == 1 else (own.change, own.change)
+    return {name: own.change.mean(), f"{name}_low": low.min(), f"{name}_high": high.max()}

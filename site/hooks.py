@@ -16,7 +16,7 @@ WIDE = """.md-grid { max-width: 92rem; }
 .md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 0; padding: .4em .6em; }
 """  # tables have many columns
 MATHJAX = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]], "processEscapes": True}}
-GUIDES = ["measuring", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
+GUIDES = ["measuring", "reading_t", "own_model", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
 
 
 def repository() -> str:

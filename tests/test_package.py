@@ -175,6 +175,7 @@ WITHOUT_EXAMPLE = {  # and why
     "network.hidden_states": "its example is that of `row_log_probs`, which calls it",
     "tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
     "metrics.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
+    "models.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",
     "dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
     "crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
     "dst.rescore_records": "writes into results/: tests/test_dst.py",

@@ -22,13 +22,23 @@ from ..corpora.redditbias import count_annotations, load_annotations, load_publi
 from ..data import load_pairs
 from ..metrics import lmb_measurements, pair_targets
 from ..models import DEFAULT_MODEL
-from ..plots import plot_changes, plot_downstream, plot_lmb, plot_lmp, plot_runs, save_results
+from redditbias_repro.plots import (
+    COSTS,
+    plot_changes,
+    plot_choice,
+    plot_downstream,
+    plot_lmb,
+    plot_lmp,
+    plot_runs,
+    save_results,
+)
 from ..records import data_file, new_record, read_records
 from ..registry import FetchError
 from ..specs import BIAS_TYPES, load_spec
 from redditbias_repro.tables import (
     PAPER_METHODS,
     TASKS,
+    choice_table,
     crg_tests,
     dst_tests,
     false_alarm_table,
@@ -762,6 +772,7 @@ def _debiased_tables(folder: Path | None) -> dict[str, pd.DataFrame]:
         "attributes": swapped.drop(columns=["outlier_sd", "n_removed"]),
         "attribute_changes": changes[changes.swap == "attributes"],
         "lmp": lmp_table(folder=folder), "lmp_changes": lmp_changes(folder=folder), "search": search_table(folder),
+        "choice": choice_table(folder),
         **tasks, **{name: wide for name, wide in downstream.items() if wide.n.notna().any()},
     }  # fmt: skip
 
@@ -834,6 +845,9 @@ def make_figures(
         for model, own in tables[f"{name}_tests"].groupby("model") if f"{name}_tests" in tables else ():
             if own.change.notna().any() and not own.duplicated(["method", "bias_type"]).any():
                 figures[f"{name}-{model}"] = plot_downstream(own, task)
+    for model, own in tables["choice"].groupby("model") if "choice" in tables else ():
+        if (own.bias_change.notna() & own[list(COSTS)].notna().any(axis=1)).any():
+            figures[f"choice-{model}"] = plot_choice(own)
     return figures | _figures_of_training(folder)
 
 # %% ../../nbs/10_redditbias.ipynb #de208bdd

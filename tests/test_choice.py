@@ -1,0 +1,52 @@
+"""The plot for choosing a method: bias beside its price, from records."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro.plots import plot_choice
+from redditbias_repro.tables import CHOICE_COLUMNS, choice_table, lmb_changes, lmp_changes
+
+ENDS = ("", "_low", "_high")
+
+
+def row(method, bias, rise=(np.nan,) * 3, dst=(np.nan,) * 3, **more):
+    columns = [f"{c}{end}" for c in ("bias_change", "rise_calibrated", "dst", "crg") for end in ENDS]
+    values = dict(zip(columns, (*bias, *rise, *dst, *(np.nan,) * 3)))
+    return {"model": "gpt2", "method": method, "bias_type": "race", **values, **more}
+
+
+def test_a_row_of_panels_for_each_cost_that_was_measured():
+    rows = [
+        row("LMD", (-0.1, -0.2, -0.05), (0.9, 0.8, 1.0)),
+        row("HD", (-0.1, -0.2, -0.05), (0.9, np.nan, np.nan), (-0.02, -0.05, 0.01)),
+        row("CDA", (np.nan,) * 3, dst=(-0.01, -0.02, 0.01)),
+    ]
+    figure = plot_choice(pd.DataFrame(rows))
+    assert [ax.get_ylabel().split(":")[0] for ax in figure.axes] == ["perplexity, calibrated", "dialog state tracking"]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["LMD", "HD"]
+    assert "not tested: CDA" in figure._suptitle.get_text()
+    assert figure.axes[0].get_title() == "Race" and figure.axes[1].get_title() == ""
+
+
+def test_what_cannot_be_drawn():
+    one = row("LMD", (-0.1, -0.2, -0.05), (0.9, 0.8, 1.0))
+    with pytest.raises(ValueError, match="rows of one model"):
+        plot_choice(pd.DataFrame([one, {**one, "model": "other"}]))
+    with pytest.raises(ValueError, match="no method has both"):
+        plot_choice(pd.DataFrame([row("CDA", (np.nan,) * 3, (0.1, 0.0, 0.2)), row("HD", (-0.1, -0.2, -0.05))]))
+
+
+def test_the_committed_choice_is_that_of_the_records(committed):
+    table = choice_table(committed / "results")
+    kept = pd.read_csv(committed / "figures" / "redditbias" / "choice.csv")
+    assert tuple(kept) == CHOICE_COLUMNS and kept["method"].tolist() == table["method"].tolist()
+    numbers = [c for c in CHOICE_COLUMNS if kept[c].dtype == float]
+    np.testing.assert_allclose(kept[numbers], table[numbers].astype(float), rtol=1e-5)
+    one = table.set_index(["method", "bias_type"]).loc[("HD", "orientation")]
+    changes = lmb_changes(folder=committed / "results")
+    found = changes[(changes.method == "HD") & (changes.bias_type == "orientation") & (changes.split == "test")]
+    assert one.bias_change == found[found.swap == "targets"].bias_change.iloc[0]
+    rises = lmp_changes(folder=committed / "results").set_index(["method", "bias_type"])
+    assert one.rise_calibrated == rises.loc[("HD", "orientation")].rise_calibrated
+    assert (committed / "figures" / "redditbias" / "choice-smollm2-135m-instruct.svg").is_file()
