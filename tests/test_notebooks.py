@@ -89,6 +89,7 @@ def test_which_notebooks_have_parameters():
         "07_crg.ipynb",
         "07a_chinese_dialogue.ipynb",
         "papers/chbias.ipynb",
+        "papers/claims.ipynb",
         "papers/dialoguefairness.ipynb",
         "papers/holisticbias.ipynb",
         "papers/holisticbias_answers.ipynb",

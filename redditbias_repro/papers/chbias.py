@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from ..claims import read_statements
 from scipy import stats
 
 from redditbias_repro.corpora.chbias import (
@@ -61,7 +62,9 @@ PAPER = " (paper)"  # behind the name of a model whose numbers are printed ones
 def read_printed(
     name: str,  # table2, table3, …, statements
 ) -> pd.DataFrame:
-    "A table of the paper as numbers"
+    "A table of the paper as numbers, or its statements"
+    if name == "statements":
+        return read_statements("chbias")
     return pd.read_csv(data_file("paper", "chbias", f"{name}.csv"), keep_default_na=False)
 
 # %% ../../nbs/11_chbias.ipynb #44a3ca8b

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from ..claims import read_statements
 from scipy import stats
 
 from ..corpora.dialoguefairness import slips
@@ -48,6 +49,8 @@ def read_printed(
 ) -> pd.DataFrame:  # text where a cell is empty is ""
     "A table of the paper as numbers"
     check_known("table", name, PRINTED)
+    if name == "statements":
+        return read_statements(PAPER)
     table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"), dtype={"p": str})
     texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
     return table.assign(**{c: table[c].fillna("") for c in texts})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from ..claims import read_statements
 from scipy import stats
 
 from ..corpora.holisticbias import RELEASES, read_prompt_set
@@ -63,6 +64,8 @@ def read_printed(
 ) -> pd.DataFrame:  # text where a cell is empty is ""
     "A table of the paper as numbers"
     check_known("table", name, PRINTED)
+    if name == "statements":
+        return read_statements("holisticbias")
     table = pd.read_csv(data_file("paper", "holisticbias", f"{name}.csv"))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{c: table[c].fillna("") for c in texts})
