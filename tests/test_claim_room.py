@@ -1,4 +1,4 @@
-"""Statements of papers and their verdicts: files, the one rule, a paper of one's own, audits, summaries, the command."""
+"""Statements of papers: files, the one rule for verdicts, a paper of one's own, audits, summaries, the command."""
 
 import re
 from pathlib import Path
