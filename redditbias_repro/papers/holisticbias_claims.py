@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -343,8 +343,13 @@ def _largest() -> tuple[bool, str]:
     return all(own[k] > others[k] for k in kinds), text
 
 # %% ../../nbs/12b_holisticbias_claims.ipynb #db8ce283
+@cache
+def _counts() -> dict[str, int]:
+    return count_prompts(printed_prompts())
+
+
 def _counted(ours: Callable, said: Callable) -> tuple[bool, str]:
-    n = count_prompts(printed_prompts())
+    n = _counts()
     return bool(said(n)), ours(n)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
 
@@ -150,7 +151,8 @@ def cda_doubles(claim, measured) -> list[Answer]:
     n = measured["trained"]
     both = {b: (n[b, "CDA"], n[b, "HD"]) for b in BIAS_TYPES if {(b, "CDA"), (b, "HD")} <= set(n.index)}
     text = ", ".join(f"{b} {a:.0f} for {c:.0f}" for b, (a, c) in both.items())
-    found = HOLDS if both and all(a == 2 * c for a, c in both.values()) else FAILS if both else NONE
+    twice = all(abs(a / c - 2) < 0.02 for a, c in both.values())  # a few counterfactuals are other sentences of the set
+    found = NONE if not both else HOLDS if twice else FAILS
     return [Answer("the released training phrases", found, text, OWN)]
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #675c356d
@@ -234,8 +236,9 @@ def _differ_in_targets() -> tuple[bool, str]:
         odd[b] = 0
         for one, two in zip(pairs.text1, pairs.text2):
             a, c = (re.findall(r"\w+", t.lower()) for t in (one, two))
-            rest = [[w for w in side if w not in words] for side in (a, c)]
-            odd[b] += rest[0] != rest[1] or a == c
+            changed = [w for tag, i, j, k, m in SequenceMatcher(None, a, c, False).get_opcodes() if tag != "equal"
+                       for w in (*a[i:j], *c[k:m])]  # fmt: skip
+            odd[b] += not changed or not all(any(t in w for t in words) for w in changed)
     return not any(odd.values()), f"of {n:,} test pairs that are equal or differ in another word: {_by_type(odd)}"
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #a30d7127
