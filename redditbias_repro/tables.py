@@ -128,8 +128,7 @@ def records_table(
 ) -> pd.DataFrame:
     """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
 
-    A model that was read with its tokenizer's own special tokens, after a source, or as an answer in a chat, has another
-    name."""
+    A model that was read with its tokenizer's own special tokens, after a source, or in a chat, has another name."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from redditbias_repro import corpora, data, specs
+from redditbias_repro.claims import read_claims
 from redditbias_repro.cli import main
 from redditbias_repro.corpora import redditbias as release
 from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published
@@ -20,7 +21,7 @@ from redditbias_repro.models import load_model, open_model
 from redditbias_repro.papers.redditbias import table3
 from redditbias_repro.plots import plot_changes, plot_lmb
 from redditbias_repro.records import data_file, record_path, write_record
-from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files, read_cells
+from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files
 from redditbias_repro.search import measure_model, training_record
 from redditbias_repro.specs import BIAS_TYPES, load_spec
 from redditbias_repro.tables import PAPER_METHODS, lmb_changes, lmb_table
@@ -391,29 +392,26 @@ def test_a_papers_corpus_brings_its_bias_types(made_up_paper, model_folder, caps
 
 # --- the paper's statements ---
 
-CLAIMS = {  # what decides on a statement: of each model by itself, or of all of its scope together
+CLAIMS = {  # what decides on a statement: of each model by itself, or of all of its scope together; "": nothing here
     "each": {
         "biased", "stereotypical_insignificant", "opposite_insignificant", "removed", "kept", "attenuated",
         "raises_perplexity", "reduces_and_preserves", "loses",
     },
     "all": {
-        "fewer_than_general", "only_these_remove", "tends_to_overshoot", "significant_in_a_few", "associates",
-        "not_diminished", "no_negative_consequences", "repeated", "similar_trends", "mostly_mitigated",
-        "interpretation",
+        "fewer_than_general", "only_these_remove", "tends_to_overshoot", "significant_in_a_few", "not_diminished",
+        "no_negative_consequences", "similar_trends", "mostly_mitigated", "",
     },
 }  # fmt: skip
 
 
 def test_claims_are_well_formed():
-    said = read_cells(data_file("paper", "redditbias", "claims.csv").read_text(encoding="utf-8"))
-    assert list(said.columns) == ["bias_type", "method", "check", "scope", "source", "statement"]
-    assert (
-        not said.duplicated(["bias_type", "method", "check", "source"]).any() and said.statement.str.len().gt(20).all()
-    )
+    said = read_claims("redditbias").query("bias_type != ''")
+    assert not said.duplicated(["bias_type", "method", "check", "unchecked", "section"]).any()
+    assert len(said) == 30 and said.statement.str.len().gt(20).all()
     assert all(r.check in CLAIMS[r.scope] for r in said.itertuples()) and set(said.check) == set().union(
         *CLAIMS.values()
     )
-    assert said.source.str.match(r"§(5|5\.2|7)(,|$)").all()
+    assert said.section.str.match(r"§(5|5\.2|7)(,|$)").all()
     for column, known in (("bias_type", BIAS_TYPES), ("method", PAPER_METHODS)):
         words = said[column].str.split()
         assert all(w and set(w) <= set(known) and len(w) == len(set(w)) for w in words), column
@@ -423,7 +421,7 @@ def test_claims_on_religion_and_on_the_rest():
     """Of the eight debiased models for Religion six are said to lose the bias, two to keep and attenuate it.
 
     The other twelve have one tendency."""
-    said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
+    said = read_claims("redditbias").query("bias_type != ''")
     cells = {
         c: {(b, m) for r in rows.itertuples() for b in r.bias_type.split() for m in r.method.split()}
         for c, rows in said.groupby("check")

@@ -90,6 +90,7 @@ def test_which_notebooks_have_parameters():
         "07a_chinese_dialogue.ipynb",
         "07b_human_evaluation.ipynb",
         "papers/chbias.ipynb",
+        "papers/claims.ipynb",
         "papers/dialoguefairness.ipynb",
         "papers/holisticbias.ipynb",
         "papers/holisticbias_answers.ipynb",

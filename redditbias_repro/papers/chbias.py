@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import stats
 
 from ..chinese_dialogue import compare_zh_dialogue
+from ..claims import read_statements
 from redditbias_repro.corpora.chbias import (
     CATEGORIES,
     cdial_tokenizer,
@@ -65,7 +66,9 @@ PAPER = " (paper)"  # behind the name of a model whose numbers are printed ones
 def read_printed(
     name: str,  # table2, table3, …, statements
 ) -> pd.DataFrame:
-    "A table of the paper as numbers"
+    "A table of the paper as numbers, or its statements"
+    if name == "statements":
+        return read_statements("chbias")
     return pd.read_csv(data_file("paper", "chbias", f"{name}.csv"), keep_default_na=False)
 
 # %% ../../nbs/11_chbias.ipynb #44a3ca8b

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..claims import read_statements
 from ..corpora.dialoguefairness import slips
 from ..data import corpus_title
 from ..fairness_measures import diversity_change, fairness_changes, pairs_for, unpack_values
@@ -48,6 +49,8 @@ def read_printed(
 ) -> pd.DataFrame:  # text where a cell is empty is ""
     "A table of the paper as numbers"
     check_known("table", name, PRINTED)
+    if name == "statements":
+        return read_statements(PAPER)
     table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"), dtype={"p": str})
     texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
     return table.assign(**{c: table[c].fillna("") for c in texts})

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..claims import read_statements
 from ..corpora.holisticbias import RELEASES, read_prompt_set
 from ..data import corpus_title
 from ..distributions import plot_distributions, pool_quantiles
@@ -63,6 +64,8 @@ def read_printed(
 ) -> pd.DataFrame:  # text where a cell is empty is ""
     "A table of the paper as numbers"
     check_known("table", name, PRINTED)
+    if name == "statements":
+        return read_statements("holisticbias")
     table = pd.read_csv(data_file("paper", "holisticbias", f"{name}.csv"))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{c: table[c].fillna("") for c in texts})

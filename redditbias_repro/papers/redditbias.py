@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import stats
 
 from ..annotation import COUNTS
+from ..claims import read_claims
 from ..corpora.redditbias import count_annotations, load_annotations, load_published
 from ..data import load_pairs
 from ..metrics import lmb_measurements, pair_targets
@@ -56,7 +57,7 @@ from redditbias_repro.tables import (
 
 # %% auto #0
 __all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS', 'EQUAL_TABLES', 'CELL_KEYS', 'CELL_CHANGE',
-           'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'ALL_CHECKS', 'UNDECIDED', 'ACROSS_MODELS',
+           'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'ALL_CHECKS', 'ACROSS_MODELS',
            'DOWNSTREAM_TABLES', 'published_lmb', 'table1', 'table1_differences', 'table2', 'table3', 'table3_wide',
            'downstream_table', 'check_downstream', 'inconsistencies', 'gather_cells', 'similar_trends', 'check_claims',
            'claims_summary', 'read_captions', 'make_tables', 'make_figures', 'save_all']
@@ -573,14 +574,6 @@ ALL_CHECKS = {
     "no_negative_consequences": _no_loss,
     "mostly_mitigated": _mostly_mitigated,
 }
-UNDECIDED = {  # what no record here can decide
-    "interpretation": "not tested: an explanation or advice",
-    "associates": (
-        "too few to test: by substring the released test pairs hold 0 (criminal, negroes), "
-        "2 (nurse, mothers and grandmother) and 3 (sinful, homosexual and others)"
-    ),
-    "repeated": "not measured: debias in sequence (`debias` of a debiased folder), then the two tasks",
-}
 
 # %% ../../nbs/10_redditbias.ipynb #c3b3c2a3
 def similar_trends() -> pd.DataFrame:  # metric, main, same (signs), opposite, spearman
@@ -631,14 +624,14 @@ ACROSS_MODELS = {"similar_trends": _similar_trends, "fewer_than_general": _fewer
 # %% ../../nbs/10_redditbias.ipynb #64093965
 def check_claims(
     cells: pd.DataFrame,  # from `gather_cells`
-) -> pd.DataFrame:  # bias_type, method, check, model, verdict, evidence, statement, source
+) -> pd.DataFrame:  # id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source
     """The paper's statements beside what was measured, for each model.
 
     Verdicts are "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
-    said = pd.read_csv(data_file("paper", "redditbias", "claims.csv"))
+    said = read_claims("redditbias").query("bias_type != ''")
     rows = []
     for s in said.itertuples(index=False):
-        if s.check in UNDECIDED or s.check in ACROSS_MODELS:
+        if s.unchecked or s.check in ACROSS_MODELS:
             found = [_of_no_model(s, cells)]
         else:
             types, methods = s.bias_type.split(), s.method.split()
@@ -646,9 +639,9 @@ def check_claims(
             own = cells[cells.bias_type.isin(types) & cells.method.isin(compared)]
             found = [row for _, of_model in own.groupby("model", sort=False) for row in _of_model(s, of_model)]
             found += _not_measured(s, own)
-        about = {"check": s.check, "source": s.source, "statement": s.statement}
+        about = {"id": s.id, "check": s.check, "source": s.section, "statement": s.statement}
         rows += [{**about, **row} for row in found]
-    columns = ["bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"]
+    columns = ["id", "bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -658,8 +651,8 @@ def _answer(bias_type: str, method: str, verdict: str, evidence: str = "", model
 
 def _of_no_model(s, cells: pd.DataFrame) -> dict:
     "The answer to a statement that is not of single models"
-    if s.check in UNDECIDED:
-        return _answer(s.bias_type, s.method, UNDECIDED[s.check])
+    if s.unchecked:
+        return _answer(s.bias_type, s.method, s.unchecked)
     found, evidence = ACROSS_MODELS[s.check](cells[cells.bias_type.isin(s.bias_type.split())])
     if found is None:
         found = "undetermined"

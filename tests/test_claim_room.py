@@ -1,0 +1,296 @@
+"""Statements of papers: files, the one rule for verdicts, a paper of one's own, audits, summaries, the command."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from redditbias_repro.claims import (
+    COLUMNS,
+    OWN,
+    PARTS,
+    PRINTED,
+    VERDICTS,
+    Answer,
+    audit,
+    between,
+    check_claims,
+    claim_papers,
+    claims_markdown,
+    combine,
+    fill_summary,
+    paper_claims,
+    paper_module,
+    places,
+    read_claims,
+    read_left_out,
+    refuted,
+    scorecard,
+    summarise,
+    summary_values,
+    weigh,
+)
+from redditbias_repro.cli import main
+from redditbias_repro.records import project_path, repo_root
+
+ROOT = repo_root()
+PAPERS = ("chbias", "dialoguefairness", "holisticbias", "redditbias")
+FIVE = {"reproduced", "not reproduced", "holds on another model", "undetermined", "not checkable here"}
+
+
+# --- the files ---
+
+
+def test_the_papers_are_those_of_the_package():
+    assert claim_papers() == list(PAPERS) and set(VERDICTS) == FIVE
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_row_says_where_it_stands_and_what_decides_it(paper):
+    rows = read_claims(paper)
+    assert rows.id.is_unique and rows.statement.str.len().between(15, 400).all() and (rows.needs != "").all()
+    assert ((rows.check != "") != (rows.unchecked != "")).all() and rows.unchecked.str.len().ne(1).all()
+    assert {c for c in rows.check if c} <= set(paper_module(paper).CHECKS)
+    assert all(places(s) for s in rows.section) and len(read_left_out(paper)) >= 10
+    missing = {link for links in rows.links for link in links if not (ROOT / link).exists()}
+    assert missing <= {link for link in missing if link.startswith("results/")}, "tables and notebooks are committed"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_no_statement_is_a_long_quotation(paper):
+    said = re.findall(r"“([^”]*)”", " ".join(read_claims(paper).statement))
+    assert all(len(s.split()) <= 6 for s in said)
+
+
+def test_statements_that_were_there_before_are_still_there():
+    counts = {p: len(read_claims(p)) for p in PAPERS}
+    assert counts["redditbias"] > 32 and counts["chbias"] > 40 and counts["holisticbias"] > 59
+    assert counts["dialoguefairness"] > 30
+
+
+# --- verdicts ---
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_without_records_and_release_no_model_is_said_to_show_anything(paper, offline, tmp_path):
+    table = paper_claims(paper, tmp_path)
+    assert list(table) == COLUMNS and set(table.verdict) <= FIVE and len(table) == len(read_claims(paper))
+    assert "holds on another model" not in set(table.verdict)
+    left = table[table.verdict == "not checkable here"]
+    assert left.note.str.len().gt(5).all(), "a reason for each"
+    refuted_ = table[table.verdict == "not reproduced"]
+    assert refuted_.evidence.ne("").all(), "numbers for each"
+
+
+def test_parts_of_a_statement():
+    assert (
+        combine(["holds", "holds"]) == "holds"
+        and combine(["holds", "does not hold", "undetermined"]) == "does not hold"
+    )
+    assert combine(["holds", "in part"]) == combine(["holds", "no case: x"]) == "undetermined"
+    assert combine(["not measured: no weights"]) == combine([]) == "not measured"
+
+
+A = Answer
+CASES = [
+    ([A("m", "reproduced", "t 3", OWN), A("o", "does not hold")], "reproduced", "m"),
+    ([A("m", "does not hold", "", OWN), A("o", "holds")], "not reproduced", "m"),
+    ([A("m", "not measured", "", OWN), A("o", "holds")], "holds on another model", "o"),
+    ([A("m", "undetermined", "", OWN, "9 pairs"), A("o", "holds")], "undetermined", "m"),
+    ([A("Table 1", "holds", "", PRINTED)], "not checkable here", ""),
+    ([A("Table 1", "does not hold", "", PRINTED), A("o", "holds")], "not reproduced", "Table 1"),
+    ([A("m", "holds", "", OWN), A("Table 1", "does not hold", "", PRINTED)], "reproduced", "m"),
+    ([A("o", "does not hold")], "not checkable here", ""),
+    ([A("o", "holds"), A("p", "does not hold")], "holds on another model", "o"),
+    ([A("o", "undetermined: 1 of 3 seeds")], "undetermined", "o"),
+    ([A("o", "in part")], "undetermined", "o"),
+    ([], "not checkable here", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answers,verdict,model", CASES)
+def test_the_one_rule(answers, verdict, model):
+    assert weigh(answers)[:2] == (verdict, model)
+
+
+def test_notes_say_what_a_verdict_leaves_out():
+    assert weigh([A("o", "does not hold")])[2] == "does not hold on o, another model"
+    assert "9 pairs" in weigh([A("o", "undetermined", "", "other", "9 pairs")])[2]
+    assert "in part" in weigh([A("o", "in part")])[2]
+    assert weigh([A("", "not measured: no weights")])[2] == "no weights"
+    assert "bear it out" in weigh([A("Table 1", "holds", "", PRINTED)])[2]
+
+
+def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
+    of_cells = paper_module("redditbias").of_cells
+    row = dict(model="m", bias_type="religion1", method="HD", evidence="t -3 and -1", id="x")
+    change = dict(n=200, bias_change=-0.1, bias_change_low=-0.3, bias_change_high=0.1)
+    claim = SimpleNamespace(id="x", check="removed", scope="each")
+    for verdict, wanted in (("less", "holds"), ("undetermined", "undetermined"), ("more", "undetermined")):
+        measured = {"cells": pd.DataFrame([{**row, **change, "verdict": verdict}]),
+                    "claims": pd.DataFrame([{**row, "verdict": "holds"}])}  # fmt: skip
+        (answer,) = of_cells(claim, measured)
+        assert answer.found == wanted
+    assert re.search(r"about \d[\d,]+ pairs would show", answer.needed)
+
+
+def test_sizes_of_t_without_a_test_leave_it_open():
+    of_statements = paper_module("chbias").of_statements
+    rows = [("hd_reduces_age", "made", "holds", ""), ("hd_reduces_age", "CDial-GPT (paper)", "does not hold", "")]
+    measured = {"statements": pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence"])}
+    ours, theirs = of_statements(SimpleNamespace(id="hd_reduces_age"), measured)
+    assert ours.found == "undetermined" and (theirs.found, theirs.basis) == ("does not hold", PRINTED)
+
+
+# --- a paper of one's own ---
+
+PETS = """
+sections = ["Abstract", "§1", "Table 1"]
+[kinds.bias]
+needs = "scores"
+links = ["results/pets"]
+[[claim]]
+id = "cats"
+section = "Abstract, Table 1"
+statement = "Cats are taken for lazier than dogs"
+model = "pet-bot"
+kind = "bias"
+check = "lazier"
+[[claim]]
+id = "dogs"
+section = "§1"
+statement = "Dogs are taken for louder than cats"
+kind = "bias"
+check = "louder"
+[[left_out]]
+section = "§1"
+statement = "Pets are liked"
+reason = "no result"
+"""
+
+
+def pets(tmp_path, text=PETS) -> Path:
+    path = tmp_path / "pets.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+CHECKS = {
+    "lazier": lambda claim, measured: [
+        A(claim.model, "holds" if measured < -2 else "does not hold", f"t {measured}", OWN)
+    ],
+    "louder": lambda claim, measured: [A("other-bot", "holds", "t -4")],
+}
+
+
+def test_a_made_up_paper(tmp_path):
+    rows = read_claims(pets(tmp_path))
+    table = check_claims(rows, CHECKS, -3.0, "pets")
+    assert table.verdict.tolist() == ["reproduced", "holds on another model"] and table.model[1] == "other-bot"
+    assert table.evidence[0] == "pet-bot: t -3.0" and table.link[0] == "results/pets"
+    assert check_claims(rows, CHECKS, 0.0).verdict[0] == "not reproduced"
+    card = scorecard(table, {"pets": len(read_left_out(pets(tmp_path)))}).set_index("paper")
+    assert card.loc["pets", "left out"] == 1 and card.loc["all", "reproduced"] == 1
+    assert "lazier than dogs" in claims_markdown(table, card.reset_index())
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ('id = "cats"', "", "has no id"),
+        ('statement = "Cats are taken for lazier than dogs"', "", "has no statement"),
+        ('check = "lazier"', "", "needs either check"),
+        ('check = "lazier"', 'check = "lazier"\nunchecked = "why"', "not both"),
+        ('kind = "bias"\ncheck = "lazier"', 'kind = "size"\ncheck = "lazier"', "kind 'size'"),
+        ('id = "dogs"', 'id = "cats"', "stands twice"),
+        ('section = "Abstract, Table 1"', 'section = "Table 7"', "'Table 7', which is not among"),
+        ('section = "Abstract, Table 1"', 'section = "somewhere"', "names no place"),
+        ("[[claim]]", "[[claim]", "no valid TOML"),
+    ],
+)
+def test_a_bad_file_says_what_is_wrong(tmp_path, old, new, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        read_claims(pets(tmp_path, PETS.replace(old, new, 1)))
+
+
+def test_what_was_left_out_needs_a_reason(tmp_path):
+    with pytest.raises(ValueError, match="has no reason"):
+        read_left_out(pets(tmp_path, PETS.replace('reason = "no result"', "")))
+
+
+def test_a_check_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="no check 'louder' of claim 'dogs': expected one of lazier"):
+        check_claims(read_claims(pets(tmp_path)), {"lazier": CHECKS["lazier"]})
+
+
+def test_a_paper_that_is_not_there():
+    with pytest.raises(ValueError, match="no statements of paper 'pets': expected one of chbias"):
+        paper_module("pets")
+    with pytest.raises(ValueError, match="no statements of paper 'pets'"):
+        read_claims("pets")
+
+
+# --- audits and summaries ---
+
+
+def test_between_what_a_finding_lies():
+    assert (
+        between("Tables 3 and 4, released code") == "paper and code"
+        and between("§2.2 and release") == "paper and release"
+    )
+    assert between("§5.2 and Table 4") == "text and tables" and between("Tables 4 and 9") == "tables"
+    assert between("§2.2") == "text"
+
+
+def test_what_a_check_refutes_is_a_finding(tmp_path):
+    rows = read_claims(pets(tmp_path, PETS.replace("bias", "release")))
+    found = refuted(
+        rows, CHECKS | {"lazier": lambda c, m: [A("the list", "does not hold", "3 of 4", OWN)]}, ["release"]
+    )
+    assert found["where"].tolist() == ["Abstract, Table 1 and release"] and found["evidence"][0] == "the list: 3 of 4"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_audits_have_places_and_numbers(paper, offline):
+    found = audit(paper)
+    assert list(found) == ["paper", "between", "where", "what", "evidence"] and len(found) >= 4
+    assert not found.duplicated(["where", "what"]).any() and (found != "").all().all()
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_summaries_have_all_parts_and_their_numbers(paper, offline, tmp_path):
+    page = summarise(paper, paper_claims(paper, tmp_path))
+    assert all(f"### {heading}" in page for heading in PARTS.values()) and "{" not in page
+    assert f"{len(read_claims(paper))} statements" in page
+
+
+def test_a_summary_that_names_what_is_not_there(tmp_path):
+    table = check_claims(read_claims(pets(tmp_path)), CHECKS, -3.0, "pets")
+    values = summary_values(table, pd.DataFrame(), 1)
+    text = dict.fromkeys(PARTS, ["{statements} statements"])
+    assert "2 statements" in fill_summary(text, values, "Pets")
+    with pytest.raises(ValueError, match="results of Pets names 'mice'"):
+        fill_summary(text | {"results": ["{evidence[mice]}"]}, values, "Pets")
+    with pytest.raises(ValueError, match="has no hard"):
+        fill_summary(text | {"hard": []}, values, "Pets")
+
+
+# --- the command ---
+
+
+def test_the_command(tmp_path, capsys, offline):
+    out = tmp_path / "claims.csv"
+    assert main(["claims", "dialoguefairness", "--folder", str(tmp_path), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "not checkable here" in shown and "gender_offence" in shown
+    assert list(pd.read_csv(out)) == COLUMNS
+    assert main(["claims", "pets"]) == 2 and "expected one of chbias" in capsys.readouterr().err
+    assert main(["claims", "--folder", str(tmp_path / "no")]) == 2 and "is no folder" in capsys.readouterr().err
+    assert main(["claims", "chbias", "--out", "x.md"]) == 2 and ".csv" in capsys.readouterr().err
+
+
+def test_docs_name_the_five_verdicts():
+    text = (project_path("docs", "claims.md")).read_text(encoding="utf-8")
+    assert all(f"| {v} |" in text for v in VERDICTS)
