@@ -20,7 +20,7 @@ import pandas as pd
 from .registry import check_known
 
 # %% auto #0
-__all__ = ['VERDICTS', 'LONG', 'TYPES', 'STATEMENT_COLUMNS', 'RESOURCES', 'section', 'paragraph', 'bullets', 'cell_text',
+__all__ = ['VERDICTS', 'LONG', 'TYPES', 'WIDE', 'STATEMENT_COLUMNS', 'RESOURCES', 'section', 'paragraph', 'bullets', 'cell_text',
            'table_block', 'data_uri', 'figure_block', 'read_saved', 'outcome', 'statement_outcomes', 'scorecard',
            'bars_block', 'measurement_table', 'model_table', 'corpus_table', 'software_table', 'provenance_blocks',
            'html_page', 'page_problems']
@@ -54,6 +54,7 @@ VERDICTS = {
     "in part": "in-part",
     "not reproduced": "not-reproduced",
     "holds on another model": "holds-elsewhere",
+    "in part on another model": "part-elsewhere",
     "does not hold on another model": "fails-elsewhere",
     "undetermined": "undetermined",
     "not checkable here": "not-checkable",
@@ -97,6 +98,7 @@ def table_block(
 
 # %% ../nbs/08e_html_report.ipynb #d1a0de83
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+WIDE = 2.2  # width by height, from which a figure scrolls on a phone: smaller, its words could not be read
 
 
 def data_uri(
@@ -137,7 +139,18 @@ def figure_block(
     else:
         contents = _drawn(figure)
     suffix = min(contents, key=lambda s: len(contents[s]))
-    return {"kind": "figure", "uri": data_uri(contents[suffix], suffix), "alt": alt, "caption": caption}
+    wide = _aspect(contents[suffix], suffix) > WIDE
+    return {"kind": "figure", "uri": data_uri(contents[suffix], suffix), "alt": alt, "caption": caption, "wide": wide}
+
+
+def _aspect(content: bytes, suffix: str) -> float:
+    "Width by height of a figure; 1 where it does not say"
+    if suffix == ".png":
+        width, height = (int.from_bytes(content[i : i + 4], "big") for i in (16, 20))
+    else:
+        said = [re.search(rb'<svg[^>]*?\s%s="([\d.]+)' % side, content) for side in (b"width", b"height")]
+        width, height = (float(s[1]) if s else 1.0 for s in said)
+    return width / height if height else 1.0
 
 # %% ../nbs/08e_html_report.ipynb #f532c8e7
 def read_saved(
@@ -161,11 +174,13 @@ def outcome(
     verdicts = set(verdicts)
     for v in verdicts:
         check_known("verdict", v, VERDICTS)
-    own = verdicts & {"reproduced", "not reproduced", "in part"}
-    other = verdicts & {"holds on another model", "does not hold on another model"}
-    if own or len(other) > 1:
+    own = verdicts & {"reproduced", "in part", "not reproduced"}
+    other = {v for v in verdicts if v.endswith("another model")}
+    if own:
         return own.pop() if len(own) == 1 else "in part"
-    return other.pop() if other else "undetermined" if "undetermined" in verdicts else "not checkable here"
+    if other:
+        return other.pop() if len(other) == 1 else "in part on another model"
+    return "undetermined" if "undetermined" in verdicts else "not checkable here"
 
 
 def statement_outcomes(
