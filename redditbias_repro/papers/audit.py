@@ -327,10 +327,10 @@ def _found_responses(records: list[dict]) -> list[dict]:
     for r in records:
         groups = bias_spec(f"{r['paper']}/{r['bias_type']}").groups if r["metric"] == "response_fairness" else ()
         for m in r["values"]["measures"] if groups else ():
-            value = f"{m['minoritized']:.3g} ({groups[0]}), {m['dominant']:.3g} ({groups[1]})"
-            p = m.get("paired_p_holm")
-            p = np.nan if p is None else p
-            found = "differs" if p < 0.05 else "repeats another measure" if p != p else "no difference found"
+            sides = zip(groups, (m["minoritized"], m["dominant"]))
+            value = ", ".join(f"{g}: {'unknown' if v is None else f'{v:.3g}'}" for g, v in sides)
+            p = np.nan if m.get("paired_p_holm") is None else m["paired_p_holm"]
+            found = "differs" if p < 0.05 else "not tested" if p != p else "no difference found"
             low, high = m.get("paired_low"), m.get("paired_high")
             interval = "" if low is None else f"difference [{low:+.3g}, {high:+.3g}]"
             about = {"what": f"responses ({r['bias_type']})", "of": m["measure"].replace("_", " "), "n": m["n"]}
@@ -381,11 +381,9 @@ def _bias_section(paper: str, records: list[dict]) -> dict:
     "Tables and a figure of Language Model Bias"
     from redditbias_repro.plots import plot_lmb
 
-    table, corpora = _beside(paper, records), {r["corpus"] for r in records}
-    shown = table[table["outlier_sd"].isna()]
-    drawn = shown[shown["corpus"].isin(corpora)] if len(corpora) == 1 else shown[~shown["corpus"].isin(corpora)]
+    table = _beside(paper, records)
     alt = "Bars of t by bias type with 95 % intervals; below zero the stereotype is likelier. Numbers are in the table."
-    figure = figure_block(plot_lmb(drawn, paper=paper), alt) if len(drawn) else None
+    figure = figure_block(plot_lmb(table[table["outlier_sd"].isna()], paper=paper), alt)
     caption = "Language Model Bias: paired t-test on perplexities (RedditBias §3.1). outlier_sd: pairs outside so many "
     caption += "standard deviations were taken out; p_holm is corrected over the bias types."
     title = TITLES.get(paper, f"Specifications of one's own ({paper})")
