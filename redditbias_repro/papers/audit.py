@@ -268,7 +268,7 @@ def run_steps(
     return [r for records, _ in whole for r in records], [n for _, notes in whole for n in notes], failed
 
 
-BAR = "{desc}: {percentage:3.0f}% |{bar}| {elapsed}, left: {remaining}"
+BAR = "{desc}{percentage:3.0f}% |{bar}| {elapsed}, left: {remaining}"
 
 # %% ../../nbs/15_audit.ipynb #ea3f6147
 def _columns(records: list[dict], metric: str) -> pd.DataFrame:
