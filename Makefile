@@ -13,11 +13,12 @@ ifdef REDDITBIAS_MIRROR
 export REDDITBIAS_MIRROR := $(abspath $(REDDITBIAS_MIRROR))
 endif
 
-.PHONY: help reproduce full test lab notebooks pages docs bench bench-debias bench-retrieval bench-candidates clean
+.PHONY: help reproduce full report test lab notebooks pages docs bench bench-debias bench-retrieval bench-candidates clean
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
 	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; a day on 2 cores; a run that was stopped goes on, RESUME=1 leaves out what has a record)"
+	@echo "make report      one HTML file on all papers, from results/ and figures/, in runs/report/index.html (seconds)"
 	@echo "make test        every notebook and test"
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the notebooks in place, so that their saved outputs are fresh (NOTEBOOKS: only these)"
@@ -53,6 +54,9 @@ reproduce: $(READY)
 # The same for config/smollm.yaml, unless PROFILE names another.
 full:
 	@$(MAKE) --no-print-directory reproduce PROFILE=$(if $(filter file,$(origin PROFILE)),smollm,$(PROFILE))
+
+report: $(READY)
+	@redditbias report --html runs/report/index.html
 
 # Cells marked `corpus` need the released data. REDDITBIAS_STRICT=1 runs them in any case, and no test may skip.
 # Code is formatted and checked first. Tests run side by side, each on one core: most of them wait for notebooks and processes that compute little.

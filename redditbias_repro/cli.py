@@ -725,6 +725,30 @@ def _debias(args) -> None:
     print(f"before: redditbias measure --model {args.model} {how}")
     print(f"after:  redditbias measure --model {run.folder} {how}")
 
+# %% ../nbs/09_cli.ipynb #7e5bec57
+def _audit_folder(args) -> Path:
+    "--out, or a folder below runs/ that is named after the model"
+    return args.out or Path("runs", "audit", re.sub(r"[^\w.-]+", "--", str(args.model)).strip("-.") or "model")
+
+
+def _audit(args) -> None:
+    out = _audit_folder(args)
+    _check_out(out, folder=True)
+    from redditbias_repro.papers.audit import audit
+    from redditbias_repro.tables import to_markdown
+
+    how = dict(specs=args.specs, quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
+    how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype)
+    result = audit(args.model, out, **how)
+    import pandas as pd
+
+    print(to_markdown(pd.DataFrame(result["found"])))
+    for note in result["notes"]:
+        print(f"Note: {note}")
+    for failed in result["failed"]:
+        print(f"Warning: not measured: {failed}", file=sys.stderr)
+    print(f"written: {out / 'index.html'}, {out / 'audit.json'}, {len(result['records'])} records in {out / 'records'}")
+
 # %% ../nbs/09_cli.ipynb #c0467c5f
 def _card(args) -> None:
     from redditbias_repro.cards import card_of_run
@@ -770,6 +794,12 @@ def _report(args) -> None:
     from redditbias_repro import reports
     from redditbias_repro.records import project_path, read_records, write_atomic
 
+    if args.html:
+        from redditbias_repro.papers.report import write_report
+
+        _check_out(args.html)
+        print(f"written: {write_report(args.html)}")
+        return
     if args.paper != DEFAULT_PAPER and not len(read_records(paper=args.paper)):
         raise ValueError(
             f"there are no records of {args.paper!r} in {project_path('results')}: "
@@ -1100,6 +1130,27 @@ def _report_options(p: argparse.ArgumentParser) -> None:
         default=DEFAULT_PAPER,
         help="whose records; own: of your own specifications and files (default: %(default)s)",
     )
+    html = "write one HTML file on all papers instead, with tables, figures and where the numbers are from"
+    p.add_argument("--html", type=Path, metavar="FILE", help=f"{html}; {_MADE}")
+
+
+def _audit_options(p: argparse.ArgumentParser) -> None:
+    where = "records, audit.json and index.html; what was stopped goes on (default: runs/audit/MODEL)"
+    p.add_argument("--out", type=Path, metavar="FOLDER", help=f"{where}; {_MADE}")
+    own = "bias specifications of your own, which are measured too"
+    p.add_argument("--specs", nargs="+", default=[], metavar="TOML", help=own)
+    few = "a few minutes for 135M parameters on two free cores: perplexity of 200 references in place of 6,000, "
+    few += 'one template of prompts ("I love …") in place of 26, responses to 40 pairs of contexts in place of 1,000, '
+    p.add_argument("--quick", action="store_true", help=f"{few}without their offence, which needs a classifier")
+    asked = (
+        "what is measured (default: what the model knows, by its tokens for plain sentences and by whether it finds "
+    )
+    asked += "them likelier than the same words in disorder)"
+    p.add_argument("--languages", nargs="+", choices=["en", "zh"], help=asked)
+    p.add_argument("--pairs", type=_number(int, 2, 10**9), metavar="N", help="pairs of contexts that it responds to")
+    special = "let the tokenizer add its own in bias measures, such as a beginning-of-sentence token, which Gemma wants"
+    p.add_argument("--special-tokens", action="store_true", help=special)
+    p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap, permutations and draws {DEFAULT}")
 
 # %% ../nbs/09_cli.ipynb #c79af95c
 def _parser() -> argparse.ArgumentParser:
@@ -1134,6 +1185,13 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "score", _score, _score_options, "log-likelihood and perplexity of sentences",
         "Negative log likelihood (nats), scored tokens and perplexity of each sentence.", model,
+    )  # fmt: skip
+    command(
+        "audit", _audit, _audit_options, "all bias measures of a model, and a page on it",
+        "Measure a model by all that the papers measure and its language allows: bias types of RedditBias (English) or "
+        "CHBias (Chinese), LM perplexity, Likelihood Bias on prompts, fairness of responses. Writes records, one JSON "
+        "and one HTML file. The same call goes on where it was stopped and leaves out what was measured with the same "
+        "weights. Content warning.", model,
     )  # fmt: skip
     command(
         "debias", _debias, _debias_options, "train a model to be less biased",
@@ -1191,7 +1249,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     command(
         "report", _report, _report_options, "print the tables of LMB and LM perplexity and where the figures are",
-        "Print the tables of LMB and LM perplexity from results/ and the paths of tables and figures.",
+        "Print the tables of LMB and LM perplexity from results/ and the paths of tables and figures; or write one "
+        "HTML file on all papers.",
     )  # fmt: skip
     return parser
 
@@ -1208,6 +1267,8 @@ def _after_stop(args: argparse.Namespace | None) -> str:
         if args.out and args.out.is_dir():
             return f"what was scored is in {args.out}: the same call goes on where it stopped"
         return "the same call begins anew; with a folder as --out it would go on where it stopped"
+    if command == "audit":
+        return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
     return {
         "measure": "bias types that were scored are in the cache: the same call goes on with the next one",
         "compare": "bias types that were scored are in the cache: the same call goes on with the next one",

@@ -197,6 +197,10 @@ WITHOUT_EXAMPLE = {  # and why
     "corpora.twitter.big_file": "downloads 2.6 million dialogues, for `read_big`",
     "corpora.twitter.read_big": "reads a file of one's own: tests/test_dialoguefairness.py",
     "response_measures.response_values": "a part of `compare_responses`, whose example is its own",
+    "papers.audit.available_prompts": "asks for what is downloaded: tests/test_audit.py",
+    "papers.audit.available_contexts": "asks for what is downloaded: tests/test_audit.py",
+    "papers.audit.run_step": "a part of `run_steps`, whose example is its own",
+    "papers.audit.audit": "measures for minutes: tests/test_audit.py",
     "generation_bias.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 

@@ -1,0 +1,194 @@
+"""`redditbias audit`: everything of one model, resumed, on one page."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from redditbias_repro.cli import main
+from redditbias_repro.html_report import page_problems
+from redditbias_repro.languages import language_signs, token_shares
+from redditbias_repro.likelihood_bias import LOVE
+from redditbias_repro.models import load_model, open_model
+from redditbias_repro.papers import audit as room
+from redditbias_repro.papers.audit import LEFT_OUT, Step, audit, findings, run_steps
+from redditbias_repro.records import project_path, read_records
+from redditbias_repro.specs import load_spec, to_toml
+
+FEW_PROMPTS = f"""
+nouns = [["person", "people", "neutral"], ["friend", "friends", "neutral"], ["writer", "writers", "neutral"]]
+templates = ["{LOVE}"]
+[axes]
+hair = ["bald", "blond", "curly-haired"]
+height = ["short", "tall"]
+"""
+
+
+@pytest.fixture
+def few_prompts(tmp_path, monkeypatch):
+    """A handful of prompts in place of thousands."""
+    path = tmp_path / "prompts.toml"
+    path.write_text(FEW_PROMPTS, encoding="utf-8")
+    monkeypatch.setattr(room, "available_prompts", lambda: (str(path), "prompts: a few of one's own"))
+
+
+@pytest.fixture
+def own_spec(tmp_path):
+    """A TOML file of one's own."""
+    path = tmp_path / "mine.toml"
+    path.write_text(to_toml(load_spec("redditbias/race"), own=True), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def one_type(monkeypatch):
+    """One bias type of each language."""
+    monkeypatch.setattr(room, "paper_bias_types", lambda paper: {"redditbias": ["race"], "chbias": ["age"]}[paper])
+
+
+def forbid(*args, **options):
+    raise AssertionError("measured again")
+
+
+def test_everything_offline_then_nothing_again(
+    offline, few_prompts, one_type, own_spec, model_folder, tmp_path, monkeypatch, capsys
+):
+    """Queries stand in and are named; a second call with the same weights measures nothing."""
+    before, out = set(project_path("results").rglob("*")), tmp_path / "out"
+    call = ["audit", "--model", str(model_folder), "--quick", "--languages", "en", "zh", "--pairs", "4"]
+    call += ["--specs", str(own_spec), "--out", str(out)]
+    assert main(call) == 0
+    told = capsys.readouterr()
+    assert "| bias (redditbias) " in told.out and "| bias (chbias) " in told.out and "| bias (own) " in told.out
+    assert "queries stand in" in told.out and "queries of the specifications stand in" in told.out
+    assert "not measured: LM perplexity" in told.err  # its references cannot be had
+    numbers = json.loads((out / "audit.json").read_text(encoding="utf-8"))
+    measured = {(r["metric"], r["paper"]) for r in numbers["records"]}
+    assert measured == {("lmb", "redditbias"), ("lmb", "chbias"), ("lmb", "own"), ("likelihood_bias", "holisticbias"),
+                        ("response_fairness", "dialoguefairness")}  # fmt: skip
+    assert not any(k in r["values"] for r in numbers["records"] for k in room.PACKED)
+    assert len(read_records(out / "records")) == len(numbers["records"])
+    assert {r["corpus"] for r in numbers["records"] if r["metric"] == "lmb"} == {"queries"}
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert page_problems(page) == [] and "What stands in and what is left out" in page and "LM perplexity: " in page
+    assert set(project_path("results").rglob("*")) == before
+
+    for name in ("measure_lmb", "measure_likelihood_bias", "measure_fairness"):
+        monkeypatch.setattr(room, name, forbid)
+    again = audit(model_folder, out, [own_spec], True, ["en", "zh"], 4, progress=False)
+    assert json.loads(json.dumps(again["found"])) == numbers["found"]
+
+
+def test_a_call_that_was_stopped_goes_on(model_folder, tmp_path):
+    """After Ctrl-C, what was done is read; a file that was torn is made again; other weights are measured anew."""
+    model, asked = open_model(load_model(model_folder)), []
+
+    def step(name, fails=()):
+        def run(model):
+            asked.append(name)
+            if fails:
+                raise fails.pop()
+            return []
+
+        return Step(name, name, 1, {}, run)
+
+    stopped = [step("a"), step("b", [KeyboardInterrupt()]), step("c")]
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(stopped, model, tmp_path, progress=False)
+    run_steps(stopped, model, tmp_path, progress=False)
+    assert asked == ["a", "b", "b", "c"]
+    (tmp_path / "steps" / "b.json").write_text('{"key": "', encoding="utf-8")
+    run_steps(stopped, model, tmp_path, progress=False)
+    assert asked == ["a", "b", "b", "c", "b"]
+    run_steps(stopped, model._replace(about={**model.about, "weights_sha256": "f"}), tmp_path, progress=False)
+    assert asked[5:] == ["a", "b", "c"]
+
+
+def test_a_step_that_fails_stops_no_other(model_folder, tmp_path):
+    steps = [Step("a", "first", 1, {}, lambda model: [][1:] or int("x")), Step("b", "second", 1, {}, lambda model: [])]
+    _, _, failed = run_steps(steps, open_model(load_model(model_folder)), tmp_path, progress=False)
+    assert (
+        failed == ["first: invalid literal for int() with base 10: 'x'"] and (tmp_path / "steps" / "b.json").is_file()
+    )
+
+
+def test_one_bar_at_a_time(model_folder, tmp_path, capsys):
+    """Bars of parts are not shown while that of the whole is, and are back afterwards."""
+    from tqdm.auto import tqdm
+
+    def run(model):
+        from tqdm.auto import tqdm
+
+        assert list(tqdm([1], desc="a part")) == [1]
+        return []
+
+    run_steps([Step("a", "the whole", 5, {}, run)], open_model(load_model(model_folder)), tmp_path)
+    said = capsys.readouterr().err
+    assert "the whole: 100%" in said and "left: 00:00" in said and "a part" not in said
+    assert not tqdm([1]).disable
+
+
+@pytest.mark.parametrize(
+    "model,code,says",
+    [
+        ("no/such-model-anywhere", 1, "is no local folder and could not be had"),
+        ("not a name", 2, "is no folder and no name on the Hugging Face hub"),
+        ("{empty}", 2, "the folder holds no config.json"),
+    ],
+)
+def test_models_that_are_none(model, code, says, offline, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    call = ["audit", "--model", model.format(empty=tmp_path / "empty"), "--out", str(tmp_path / "out")]
+    assert main(call) == code
+    said = capsys.readouterr().err
+    assert says in said and "Traceback" not in said and not (tmp_path / "out" / "index.html").exists()
+
+
+def test_a_specification_that_is_none_is_known_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(room, "open_model", forbid)
+    broken = tmp_path / "mine.toml"
+    broken.write_text("pairs = [", encoding="utf-8")
+    assert main(["audit", "--specs", str(broken), "--out", str(tmp_path / "out")]) == 2
+    assert "mine.toml" in capsys.readouterr().err
+    assert main(["audit", "--specs", str(tmp_path / "none.toml"), "--out", str(tmp_path / "out")]) == 2
+    assert "none.toml" in capsys.readouterr().err
+
+
+def test_a_place_that_is_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(room, "open_model", forbid)
+    (tmp_path / "file").write_text("")
+    assert main(["audit", "--out", str(tmp_path / "file")]) == 2
+    assert "is a file: expected the name of a folder" in capsys.readouterr().err
+
+
+def test_a_model_that_knows_no_language(model_folder, tmp_path, capsys):
+    assert main(["audit", "--model", str(model_folder), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "the model knows no language here (English: 0% unknown tokens" in said and "say --languages" in said
+
+
+def test_signs_of_a_language(model_folder):
+    model, tokenizer = load_model(model_folder)
+    signs = language_signs(model, tokenizer).set_index("language")
+    assert not signs.known.any() and signs.pieces["zh"] > 0.9 and signs.pieces["en"] == 0
+    assert token_shares(tokenizer, []) == {"unknown": 0, "pieces": 0}
+    with pytest.raises(ValueError, match="language 'xx' is unknown: expected one of en, zh"):
+        language_signs(model, tokenizer, ["xx"])
+
+
+def test_the_default_model_knows_english(default_model):
+    signs = language_signs(*default_model).set_index("language")
+    assert signs.known.to_dict() == {"en": True, "zh": False}
+
+
+def test_nothing_found_of_nothing():
+    assert list(findings([])) == ["what", "of", "n", "value", "interval", "p", "found"] and isinstance(
+        findings([]), pd.DataFrame
+    )
+
+
+def test_help_says_what_quick_leaves_out(capsys):
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(part in said for part in LEFT_OUT)
