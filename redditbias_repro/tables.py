@@ -599,7 +599,10 @@ def choice_table(
     if paper in released_papers():
         changes = changes[changes.corpus.eq(paper)]
     rises = lmp_changes(folder=folder, paper=paper)
-    one = lambda t: t.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(keys)
+    as_text = dict.fromkeys(keys, object)  # also where there are no rows
+    one = lambda t: (
+        t.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(keys).astype(as_text)
+    )
     table = one(changes).merge(one(rises).drop(columns=["corpus", "n", "p", "p_holm"]), "outer", keys)
     for name, task in TASKS.items():
         tests = task.tests(folder, paper)

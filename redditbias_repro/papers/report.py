@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pandas as pd
 
+from ..claims import COLUMNS
 from redditbias_repro.html_report import (
     RESOURCES,
-    STATEMENT_COLUMNS,
     bars_block,
     figure_block,
     html_page,
@@ -31,8 +30,8 @@ from ..records import project_path, read_records, write_atomic
 PAPERS = ("redditbias", "chbias", "holisticbias", "dialoguefairness")
 
 # %% auto #0
-__all__ = ['PAPERS', 'FOLDED', 'HOW_COUNTED', 'read_about', 'paper_tables', 'paper_figures', 'plain_verdict', 'all_statements',
-           'paper_section', 'make_report', 'write_report']
+__all__ = ['PAPERS', 'FOLDED', 'HOW_COUNTED', 'read_about', 'paper_tables', 'paper_figures', 'read_claim_tables', 'paper_section',
+           'make_report', 'write_report']
 
 # %% ../../nbs/14_report.ipynb #f40a5f5a
 def read_about(
@@ -72,80 +71,30 @@ def paper_figures(
     return {p.name: p for p in paths}
 
 # %% ../../nbs/14_report.ipynb #357d3d14
-_SAID = {
-    "reproduced": ("reproduced", "holds on another model"),
-    "holds": ("reproduced", "holds on another model"),
-    "in part": ("in part", "in part on another model"),
-    "does not hold": ("not reproduced", "does not hold on another model"),
-    "does not hold in the paper's tables": ("not reproduced", "does not hold on another model"),
-    "not as said": ("not reproduced", "does not hold on another model"),
-    "not measured": ("not checkable here", "not checkable here"),
-    "": ("not checkable here", "not checkable here"),
-}  # a verdict → of the paper's own, and of another model; others leave it open
-
-
-def plain_verdict(
-    verdict: str,  # of a paper's table, with what it adds behind a colon
-    own: bool,  # asked of the paper's own model, numbers or release
-) -> str:  # of `html_report.VERDICTS`
-    "A verdict in the words of the report"
-    return _SAID.get(verdict.partition(":")[0].strip(), ("undetermined", "undetermined"))[not own]
-
-# %% ../../nbs/14_report.ipynb #c420a4a1
-def _rows(paper: str, table: pd.DataFrame, model: Callable, own: Callable, **columns: str) -> list[dict]:
-    "Rows of statements from a paper's own table; `columns` say where its columns stand there"
-    rows = []
-    for r in table.fillna("").to_dict("records"):
-        of = {k: r.get(c, "") for k, c in columns.items()}
-        of = {
-            "id": r.get("id") or r["statement"],
-            "section": r.get("source", ""),
-            "evidence": r.get("evidence", ""),
-            **of,
-        }
-        said = of.pop("said", r["verdict"])
-        note = said.partition(":")[2].strip() or r.get("test", "")
-        about = {"paper": paper, "statement": r["statement"], "model": model(r), "note": note, "link": ""}
-        rows.append({**about, **of, "verdict": plain_verdict(said, own(r))})
-    return rows
-
-
-def _tests_of_tasks(table: pd.DataFrame) -> pd.DataFrame:
-    "RedditBias' statements on tasks with their evidence in words"
-    said = [
-        f"{r.task}, {r.bias_type}, {r.method}: {r.change:+.4f} [{r.change_low:+.4f}, {r.change_high:+.4f}], p {r.p:.2g}"
-        for r in table.itertuples()
-    ]
-    return table.assign(evidence=said, source="§5.2, footnote 15")
-
-
-def all_statements(
-    tables: dict[str, dict[str, tuple[pd.DataFrame, str]]],  # by paper, from `paper_tables`
-) -> pd.DataFrame:  # the columns of `html_report.STATEMENT_COLUMNS`, a row a statement and model
-    "The statements of all papers and their verdicts. The one place that knows how each paper's own table has them"
-    get = lambda paper, name: tables.get(paper, {}).get(name, (None, ""))[0]
-    rows = []
-    if (t := get("redditbias", "claims")) is not None:
-        own = lambda r: not r["model"] or r["model"].endswith("(published)")
-        rows += _rows("redditbias", t, lambda r: r["model"] or "the paper's numbers", own)
-    if (t := get("redditbias", "downstream_claims")) is not None:
-        rows += _rows("redditbias", _tests_of_tasks(t), lambda r: r["model"], lambda r: False)
-    if (t := get("chbias", "statements")) is not None:
-        own = lambda r: r["of"] in ("", "the release") or r["of"].endswith("(paper)")
-        rows += _rows("chbias", t, lambda r: r["of"] or "the paper's numbers", own)
-    for name in ("statements", "answer_statements"):
-        if (t := get("holisticbias", name)) is not None:
-            rows += _rows("holisticbias", t, lambda r: r["model"] or "the data set", lambda r: not r["model"])
-    if (t := get("dialoguefairness", "statements")) is not None:
-        numbers = {"said": "by_its_numbers", "evidence": "its_evidence"}
-        rows += _rows("dialoguefairness", t, lambda r: "the paper's numbers", lambda r: True, **numbers)
-        rows += _rows("dialoguefairness", t, lambda r: "models trained here", lambda r: False)
-    return pd.DataFrame(rows, columns=list(STATEMENT_COLUMNS))
-
-# %% ../../nbs/14_report.ipynb #d8c217c9
 FOLDED = 12  # rows from which a table is folded
 
 
+def read_claim_tables(
+    papers: tuple[str, ...] = PAPERS,
+    folder: Path | None = None,  # as in `paper_tables`
+) -> pd.DataFrame:  # the columns of `claims.COLUMNS`, a row a statement; empty where none was checked
+    "The statements of papers with their verdicts, as `nbs/papers/claims.ipynb` wrote them"
+    place = Path(folder or project_path("figures")) / "claims"
+    found = [path for p in papers if (path := place / f"claims-{p}.csv").is_file()]
+    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in found]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
+
+
+def _audit_section(paper: str, folder: Path | None) -> dict | None:
+    "Where a paper contradicts itself or what it released"
+    path = Path(folder or project_path("figures")) / "claims" / "audit.csv"
+    if not path.is_file():
+        return None
+    found = pd.read_csv(path, dtype=str, keep_default_na=False).query("paper == @paper").drop(columns="paper")
+    title = "Numbers that do not agree: within the paper, with its data, with its code"
+    return section("Audit", [table_block(found, title, "", len(found) > FOLDED)]) if len(found) else None
+
+# %% ../../nbs/14_report.ipynb #d8c217c9
 def _figure_text(name: str, about: dict) -> str:
     "What a figure shows, for those who do not see it: the longest pattern of its name says it"
     known = [p for p in about.get("figures", {}) if fnmatchcase(name, p)]
@@ -187,12 +136,13 @@ def paper_section(
     paper: str,  # its key
     tables: dict[str, tuple[pd.DataFrame, str]],  # from `paper_tables`
     figures: dict[str, Path],  # from `paper_figures`
-    statements: pd.DataFrame,  # from `all_statements`
+    statements: pd.DataFrame,  # from `read_claim_tables`
     records: pd.DataFrame,  # of this paper, from `read_records`
+    folder: Path | None = None,  # as in `paper_tables`
 ) -> dict:
     "A paper's part of the report"
     about, left = read_about(paper), set(tables) - {"claims", "statements", "answer_statements", "statements_others"}
-    unshown, parts = set(figures), [_statement_section(paper, statements)]
+    unshown, parts = set(figures), [_statement_section(paper, statements), _audit_section(paper, folder)]
     for part in about["part"]:
         named = [n for pattern in part.get("figures", ()) for n in figures if n in unshown and _best(n, pattern, about)]
         of_part = {n: tables[n] for n in part.get("tables", ()) if n in tables}
@@ -215,11 +165,25 @@ def _best(name: str, pattern: str, about: dict) -> bool:
 
 # %% ../../nbs/14_report.ipynb #1bc38aa6
 HOW_COUNTED = (
-    "A statement is reproduced, in part or not, where it was asked of the paper's own model, printed numbers or "
-    "release. Where only other models could be asked, it holds, in part or does not hold on another model, which says "
-    "nothing about the paper's. Undetermined: the test leaves it open, or there is no case of it. Not checkable here: "
-    "what it needs was not released, or was not measured yet."
+    "A statement is reproduced or not reproduced where it was asked of the paper's own model or release; the "
+    "paper's own numbers can refute it, not reproduce it. Where only other models could be asked and agree, it "
+    "holds on another model; where they do not, that is undetermined for the paper's, and its note says which. "
+    "Not checkable here: what it needs was not released, or was not measured yet."
 )
+
+
+def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str]) -> dict | None:
+    "How many statements came out how, drawn and counted"
+    if not len(statements):
+        return None
+    card = scorecard(statement_outcomes(statements), titles)
+    counted = card.rename(columns={"statements": "all statements"}).set_index("paper").T
+    counted = counted[counted.sum(axis=1) > 0].rename_axis(index="outcome", columns=None)
+    counted = counted.iloc[[*range(1, len(counted)), 0]].reset_index()
+    return section(
+        "Scorecard",
+        [paragraph(HOW_COUNTED), bars_block(card), table_block(counted, "How many statements came out how")],
+    )
 
 
 def make_report(
@@ -233,14 +197,12 @@ def make_report(
         raise FileNotFoundError(
             f"{folder or project_path('figures')} holds no tables of {', '.join(papers)}: `make reproduce` writes them"
         )
-    statements, titles = all_statements(tables), {p: read_about(p)["title"] for p in papers}
+    statements, titles = read_claim_tables(papers, folder), {p: read_about(p)["title"] for p in papers}
     records = {p: read_records(results, paper=p) for p in papers}
-    card = scorecard(statement_outcomes(statements), titles)
-    counted = card.rename(columns={"statements": "all statements"}).set_index("paper").T
-    counted = counted.rename_axis(index="outcome", columns=None).iloc[[*range(1, len(counted)), 0]].reset_index()
-    first = [paragraph(HOW_COUNTED), bars_block(card), table_block(counted, "How many statements came out how")]
-    parts = [section("Scorecard", first)] if len(statements) else []
-    parts += [paper_section(p, t, paper_figures(p, folder), statements, records[p]) for p, t in tables.items() if t]
+    parts = [_scorecard_section(statements, titles)]
+    parts += [
+        paper_section(p, t, paper_figures(p, folder), statements, records[p], folder) for p, t in tables.items() if t
+    ]
     every = (
         pd.concat([r for r in records.values() if len(r)], ignore_index=True)
         if any(map(len, records.values()))
