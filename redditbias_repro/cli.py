@@ -559,7 +559,7 @@ def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
     refused = {"axes": None, "templates": None}
     if args.prompts:
-        refused = {k: v for k, v in _OF_PAIRS.items() if k not in ("outlier_sd", "special_tokens")}
+        refused = {k: v for k, v in _OF_PAIRS.items() if k != "special_tokens" and hasattr(args, k)}
     if args.what == "dataset":
         refused |= {"split": "test", "special_tokens": False}
     for name, default in refused.items():

@@ -1,5 +1,6 @@
 """Likelihood bias: perplexities of prompts, tests between descriptors, what a record keeps."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -12,6 +13,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from redditbias_repro import scoring
 from redditbias_repro import texts as texts_room
+from redditbias_repro.chat import CHAT_PROMPT
 from redditbias_repro.likelihood_bias import (
     HATE,
     LOVE,
@@ -72,13 +74,22 @@ def by_hand(model, tokenizer, text, context="", end=False):
     return np.exp(-np.mean([logp[i - 1, ids[i]] for i in scored])), len(scored)
 
 
+@pytest.fixture(scope="module")
+def chatty(tokenizer):
+    """A tokenizer whose model was made to chat."""
+    words = copy.deepcopy(tokenizer)
+    words.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    return words
+
+
 @pytest.mark.parametrize("reading", READINGS)
-def test_each_reading_by_hand(tiny, tokenizer, reading):
+def test_each_reading_by_hand(tiny, chatty, reading):
     rows = prompts().sample(12, random_state=1)
-    scored = score_prompts(tiny, tokenizer, rows, reading=reading)
-    context = {"sentence": "", "answer": "__SILENCE__\n", "beginning": "<eos>"}[reading]
+    scored = score_prompts(tiny, chatty, rows, reading=reading)
+    chat = f"user: {CHAT_PROMPT}\nassistant: "
+    context = {"sentence": "", "answer": "__SILENCE__\n", "beginning": "<eos>", "chat": chat}[reading]
     for r in scored.itertuples():
-        expected, n = by_hand(tiny, tokenizer, r.text, context, reading == "answer")
+        expected, n = by_hand(tiny, chatty, r.text, context, reading == "answer")
         assert r.n_tokens == n
         np.testing.assert_allclose(r.perplexity, expected, rtol=1e-4)
     assert scored.index.equals(rows.index) and scored["text"].equals(rows["text"])
@@ -391,14 +402,14 @@ def test_a_model_is_measured_axis_by_axis(tiny, tokenizer, own, tmp_path):
     assert [r["params"]["n_templates"] for r in love] == [2, 2, 2]
 
 
-def test_the_cache_tells_models_and_readings_apart(tiny, tokenizer, own, tmp_path, monkeypatch):
+def test_the_cache_tells_models_and_readings_apart(tiny, chatty, own, tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     by_reading = {
-        r: measure_likelihood_bias((tiny, tokenizer), own, "ability", reading=r, rounds=2)[0]["values"]["medians"]
+        r: measure_likelihood_bias((tiny, chatty), own, "ability", reading=r, rounds=2)[0]["values"]["medians"]
         for r in READINGS
     }
-    assert len({str(v) for v in by_reading.values()}) == 3
-    assert len(list((tmp_path / "cache" / "prompts").iterdir())) == 3
+    assert len({str(v) for v in by_reading.values()}) == 4
+    assert len(list((tmp_path / "cache" / "prompts").iterdir())) == 4
 
 
 @pytest.mark.parametrize(

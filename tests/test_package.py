@@ -200,7 +200,6 @@ WITHOUT_EXAMPLE = {  # and why
     "papers.audit.available_prompts": "asks for what is downloaded: tests/test_audit.py",
     "papers.audit.available_contexts": "asks for what is downloaded: tests/test_audit.py",
     "papers.audit.run_step": "a part of `run_steps`, whose example is its own",
-    "papers.audit.audit": "measures for minutes: tests/test_audit.py",
     "generation_bias.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 
