@@ -184,7 +184,8 @@ LEFT_OUT = (
 NEVER = (
     "styles of answers (Gen Bias: nbs/papers/holisticbias_answers.ipynb), which take hours",
     "debiasing and dialogue tasks, which change the model (nbs/05_debias.ipynb, nbs/06_dst.ipynb, nbs/07_crg.ipynb)",
-    "Chinese responses, prompts and perplexity, for which no paper here has a measure of likelihoods",
+    "Chinese responses and prompts, for which no paper here has a measure",
+    "Chinese perplexity (redditbias perplexity --references kdconv)",
 )
 
 # %% ../../nbs/15_audit.ipynb #6373f84b
