@@ -63,6 +63,23 @@ def small_random(config):
     return model
 
 
+LONG = (  # tests of ten seconds and more, which start first, so that none is alone at the end
+    "test_a_small_grid_from_search_to_records", "test_examples_run_from_the_wheel_in_an_empty_folder",
+    "test_a_run_that_was_killed_goes_on", "test_two_processes_train_as_one", "test_from_a_dump_to_a_measurement",
+    "test_a_job_for_each_dump_file", "test_wheel_in_an_empty_environment", "test_papers_notebook_without_network",
+    "test_ctrl_c_in_a_shell", "test_what_the_grid_is", "test_any_part_can_be_asked_for", "test_two_processes",
+    "test_a_training_that_was_killed_goes_on", "test_a_killed_run_goes_on",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Of two workers each begins with half of the tests, in order: the long ones stand first in either half."""
+    long = [i for i in items if i.originalname in LONG]
+    rest = [i for i in items if i.originalname not in LONG]
+    half = (len(items) + 1) // 2 - len(long[::2])
+    items[:] = [*long[::2], *rest[:half], *long[1::2], *rest[half:]]
+
+
 def unavailable(what):
     """Skip a test that lacks something, or fail it under REDDITBIAS_STRICT."""
     (pytest.fail if os.environ.get("REDDITBIAS_STRICT") else pytest.skip)(what)
