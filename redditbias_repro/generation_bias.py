@@ -95,12 +95,6 @@ def _number(keys: pd.DataFrame) -> tuple[np.ndarray, pd.MultiIndex]:
     return cell, pd.MultiIndex.from_frame(keys.drop_duplicates())
 
 
-def _averages(cell: np.ndarray, n: int, weights=1.0) -> sparse.csr_array:
-    "The matrix that takes rows to weighted means by cell"
-    share = weights / np.bincount(cell, minlength=n)[cell]
-    return sparse.csr_array((share, (cell, np.arange(len(cell)))), shape=(n, len(cell)))
-
-
 def _moments(values: np.ndarray, cell: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Means and unbiased variances of rows by cell, and how many there are; not all rows in double precision at once"
     means, squares, counts = (

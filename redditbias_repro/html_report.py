@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .claims import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED
 from .registry import check_known
 
 # %% auto #0
-__all__ = ['VERDICTS', 'LONG', 'TYPES', 'WIDE', 'STATEMENT_COLUMNS', 'RESOURCES', 'section', 'paragraph', 'bullets', 'cell_text',
-           'table_block', 'data_uri', 'figure_block', 'read_saved', 'outcome', 'statement_outcomes', 'scorecard',
-           'bars_block', 'measurement_table', 'model_table', 'corpus_table', 'software_table', 'provenance_blocks',
-           'html_page', 'page_problems']
+__all__ = ['LOOKS', 'LONG', 'TYPES', 'WIDE', 'RESOURCES', 'section', 'paragraph', 'bullets', 'cell_text', 'table_block',
+           'data_uri', 'figure_block', 'read_saved', 'bars_block', 'measurement_table', 'model_table', 'corpus_table',
+           'software_table', 'provenance_blocks', 'html_page', 'page_problems']
 
 # %% ../nbs/08e_html_report.ipynb #b7045b57
 def section(
@@ -49,16 +49,13 @@ def bullets(
     return {"kind": "list", "lines": list(lines)}
 
 # %% ../nbs/08e_html_report.ipynb #e0ea7073
-VERDICTS = {
-    "reproduced": "reproduced",
-    "in part": "in-part",
-    "not reproduced": "not-reproduced",
-    "holds on another model": "holds-elsewhere",
-    "in part on another model": "part-elsewhere",
-    "does not hold on another model": "fails-elsewhere",
-    "undetermined": "undetermined",
-    "not checkable here": "not-checkable",
-}  # each with its look on the page
+LOOKS = {
+    REPRODUCED: "reproduced",
+    NOT_REPRODUCED: "not-reproduced",
+    ELSEWHERE: "holds-elsewhere",
+    UNDETERMINED: "undetermined",
+    UNCHECKED: "not-checkable",
+}  # of verdicts on the page
 LONG = 40  # characters from which a cell gets room for lines
 
 
@@ -88,7 +85,7 @@ def table_block(
     for values in table.itertuples(index=False, name=None):
         texts = [cell_text(v) for v in values]
         looks = [
-            VERDICTS.get(text, "number" if number else "long" if len(text) >= LONG else "")
+            LOOKS.get(text, "number" if number else "long" if len(text) >= LONG else "")
             for text, number in zip(texts, numbers)
         ]
         rows.append([{"text": text, "look": look} for text, look in zip(texts, looks)])
@@ -164,62 +161,16 @@ def read_saved(
     return table, " ".join(line for line in lines if line.strip() and not line.startswith("|"))
 
 # %% ../nbs/08e_html_report.ipynb #f7b6ad42
-STATEMENT_COLUMNS = ("paper", "id", "section", "statement", "model", "verdict", "evidence", "note", "link")
-
-
-def outcome(
-    verdicts: Iterable[str],  # of `VERDICTS`: all that were found on one statement
-) -> str:  # one of `VERDICTS`
-    "What they say together. `ValueError` for an unknown verdict"
-    verdicts = set(verdicts)
-    for v in verdicts:
-        check_known("verdict", v, VERDICTS)
-    own = verdicts & {"reproduced", "in part", "not reproduced"}
-    other = {v for v in verdicts if v.endswith("another model")}
-    if own:
-        return own.pop() if len(own) == 1 else "in part"
-    if other:
-        return other.pop() if len(other) == 1 else "in part on another model"
-    return "undetermined" if "undetermined" in verdicts else "not checkable here"
-
-
-def statement_outcomes(
-    statements: pd.DataFrame,  # the columns of `STATEMENT_COLUMNS`, a row a statement and model
-) -> pd.DataFrame:  # paper, id, section, statement, outcome; a row a statement
-    "What came out of each statement. `ValueError` for a missing column"
-    if missing := [c for c in STATEMENT_COLUMNS if c not in statements]:
-        raise ValueError(f"statements lack the column {missing[0]!r}: expected {', '.join(STATEMENT_COLUMNS)}")
-    rows = []
-    for (paper, name), own in statements.groupby(["paper", "id"], sort=False):
-        first = own.iloc[0]
-        rows.append((paper, name, first["section"], first["statement"], outcome(own["verdict"])))
-    return pd.DataFrame(rows, columns=["paper", "id", "section", "statement", "outcome"])
-
-
-def scorecard(
-    outcomes: pd.DataFrame,  # from `statement_outcomes`
-    titles: dict[str, str] | None = None,  # of papers
-) -> pd.DataFrame:  # paper, statements, a column an outcome; with several papers a last row of all
-    "How many statements of each paper came out how"
-    counts = outcomes.groupby(["paper", "outcome"], sort=False).size().unstack(fill_value=0)
-    counts = counts.reindex(index=list(dict.fromkeys(outcomes["paper"])), columns=list(VERDICTS), fill_value=0)
-    counts = counts.rename(index=titles or {}).rename_axis(None, axis="columns")
-    if len(counts) > 1:
-        counts.loc["all"] = counts.sum()
-    counts.insert(0, "statements", counts.sum(axis=1))
-    return counts.rename_axis("paper").reset_index()
-
-# %% ../nbs/08e_html_report.ipynb #f2a39b84
 def bars_block(
-    card: pd.DataFrame,  # from `scorecard`
+    card: pd.DataFrame,  # from `claims.scorecard`
 ) -> dict:
     "Bars of a scorecard; the row of all is left out"
-    known = [v for v in VERDICTS if card[v].sum()]
+    known = [v for v in LOOKS if card[v].sum()]
     rows = [
-        (r["paper"], [{"name": v, "look": VERDICTS[v], "n": int(r[v])} for v in known])
+        (r["paper"], [{"name": v, "look": LOOKS[v], "n": int(r[v])} for v in known])
         for r in card[card["paper"] != "all"].to_dict("records")
     ]
-    return {"kind": "bars", "rows": rows, "legend": [{"name": v, "look": VERDICTS[v]} for v in known]}
+    return {"kind": "bars", "rows": rows, "legend": [{"name": v, "look": LOOKS[v]} for v in known]}
 
 # %% ../nbs/08e_html_report.ipynb #9c2d66bf
 def _distinct(values) -> str:

@@ -484,7 +484,7 @@ def plot_targets(
 
 # %% ../nbs/08a_plots.ipynb #3f2c1ef5
 COSTS = {
-    "rise_calibrated": "perplexity, calibrated:\nshare of rise",
+    "rise_calibrated": "rise of calibrated\nperplexity",
     **{name: f"{task.title}:\nchange of {task.metric}" for name, task in TASKS.items()},
 }
 

@@ -291,6 +291,17 @@ def test_the_command(tmp_path, capsys, offline):
     assert main(["claims", "chbias", "--out", "x.md"]) == 2 and ".csv" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("paper", PAPERS)
+def test_committed_verdicts_are_those_of_committed_records(corpus, committed, paper):
+    kept = pd.read_csv(committed / "figures" / "claims" / f"claims-{paper}.csv", dtype=str, keep_default_na=False)
+    made = paper_claims(paper, committed / "results")
+    pd.testing.assert_frame_equal(kept, made.fillna("").astype(str), check_dtype=False)
+    cards = pd.read_csv(committed / "figures" / "claims" / "scorecard.csv").set_index("paper")
+    assert scorecard(made).iloc[0].drop("paper").tolist() == cards.loc[paper].tolist()
+    found = pd.read_csv(committed / "figures" / "claims" / "audit.csv", dtype=str).query("paper == @paper")
+    assert found.evidence.tolist() == audit(paper).evidence.tolist()
+
+
 def test_docs_name_the_five_verdicts():
     text = (project_path("docs", "claims.md")).read_text(encoding="utf-8")
     assert all(f"| {v} |" in text for v in VERDICTS)

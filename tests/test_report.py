@@ -6,16 +6,14 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
+from redditbias_repro.claims import VERDICTS
 from redditbias_repro.cli import main
 from redditbias_repro.html_report import (
-    STATEMENT_COLUMNS,
-    VERDICTS,
+    LOOKS,
     figure_block,
     html_page,
-    outcome,
     page_problems,
     section,
-    statement_outcomes,
     table_block,
 )
 from redditbias_repro.papers.report import (
@@ -118,11 +116,10 @@ def test_what_offends_is_folded_behind_a_warning(page, report):
 
 def test_the_scorecard_counts_every_statement_once(report):
     statements = read_claim_tables(folder=ROOT / "figures")
-    outcomes = statement_outcomes(statements)
-    assert set(outcomes.paper) == set(PAPERS) and set(statements.verdict) <= set(VERDICTS)
+    assert set(statements.paper) == set(PAPERS) and set(statements.verdict) <= set(VERDICTS) == set(LOOKS)
     shown = {row: int(n) for row, n in re.findall(r'<th scope="row"[^>]*>([^<]*)</th>(?:<td[^>]*>\d+</td>)*'
                                                   r'<td class="number">(\d+)</td></tr>', report)}  # fmt: skip
-    assert shown["all statements"] == len(outcomes) == sum(shown.get(v, 0) for v in VERDICTS)
+    assert shown["all statements"] == len(statements) == sum(shown[v] for v in VERDICTS)
 
 
 def test_provenance_names_weights_files_and_commits(report):
@@ -183,15 +180,6 @@ def test_a_page_without_a_section():
 )
 def test_what_is_wrong_with_a_page(broken, said):
     assert said in page_problems(broken)
-
-
-def test_verdicts_together():
-    assert outcome(["reproduced", "does not hold on another model", "undetermined"]) == "reproduced"
-    assert outcome(["reproduced", "not reproduced"]) == "in part" and outcome([]) == "not checkable here"
-    with pytest.raises(ValueError, match="verdict 'perhaps' is unknown"):
-        outcome(["perhaps"])
-    with pytest.raises(ValueError, match="statements lack the column 'id'"):
-        statement_outcomes(pd.DataFrame(columns=[c for c in STATEMENT_COLUMNS if c != "id"]))
 
 
 def test_command(tmp_path, capsys, monkeypatch, report):

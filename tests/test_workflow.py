@@ -83,6 +83,7 @@ def test_what_the_grid_is():
         "prompts": 1,
         "answers": 1,
         "paper": 1,
+        "claims": 1,
         "all": 1,
     }
     assert planned("paper") == {
@@ -96,7 +97,7 @@ def test_what_the_grid_is():
         "all": 1,
     }
     runs = {"debias": 1, "prompt_axis": 1, "prompts": 1, "answers": 1, "responses": 1}
-    assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "tables": 1, "all": 1}
+    assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "tables": 1, "claims": 1, "all": 1}
     assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
     assert planned("dialoguefairness") == {"responses": 4, "model_responses": 1, "all": 1}
     assert planned("smollm", "search") == {"fetch": 1, "search_run": 45, "chosen": 15, "search": 1}

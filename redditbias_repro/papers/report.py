@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..claims import COLUMNS
+from ..claims import COLUMNS, scorecard
 from redditbias_repro.html_report import (
     RESOURCES,
     bars_block,
@@ -20,9 +20,7 @@ from redditbias_repro.html_report import (
     paragraph,
     provenance_blocks,
     read_saved,
-    scorecard,
     section,
-    statement_outcomes,
     table_block,
 )
 from ..records import project_path, read_records, write_atomic
@@ -121,12 +119,11 @@ def _statement_section(paper: str, statements: pd.DataFrame) -> dict | None:
     own = statements[statements["paper"] == paper]
     if not len(own):
         return None
-    outcomes = statement_outcomes(own)[["statement", "section", "outcome"]]
     evidence = own[["statement", "model", "verdict", "evidence", "note"]]
     return section(
         "What holds",
         [
-            table_block(outcomes, "What came out of each statement"),
+            table_block(own[["statement", "section", "verdict"]], "What came out of each statement"),
             table_block(evidence, "Every verdict with its evidence", fold=True),
         ],
     )
@@ -176,10 +173,9 @@ def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str]) -> dict
     "How many statements came out how, drawn and counted"
     if not len(statements):
         return None
-    card = scorecard(statement_outcomes(statements), titles)
-    counted = card.rename(columns={"statements": "all statements"}).set_index("paper").T
-    counted = counted[counted.sum(axis=1) > 0].rename_axis(index="outcome", columns=None)
-    counted = counted.iloc[[*range(1, len(counted)), 0]].reset_index()
+    card = scorecard(statements).replace({"paper": titles})
+    counted = card.rename(columns={"statements": "all statements"}).set_index("paper").T.rename_axis(columns=None)
+    counted = counted.iloc[[*range(1, len(counted) - 2), 0, -2, -1]].rename_axis("verdict").reset_index()
     return section(
         "Scorecard",
         [paragraph(HOW_COUNTED), bars_block(card), table_block(counted, "How many statements came out how")],

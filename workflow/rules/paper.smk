@@ -48,3 +48,19 @@ rule tables:
         figures=1, # as above
     shell:
         "papermill nbs/papers/{wildcards.paper}.ipynb {output:q} -r model ''"
+
+
+# The statements of all papers, checked again by committed records, after whatever makes records.
+rule claims:
+    input:
+        expand(RUNS + "/{paper}/{model}.ipynb", paper=PAPERS, model=MODELS),
+        "nbs/papers/claims.ipynb",
+        glob("data/paper/*/*"),
+        glob("results/**/*.json", recursive=True),
+        PACKAGE,
+    output:
+        RUNS + "/claims.ipynb",
+    resources:
+        figures=1, # as above
+    shell:
+        "papermill nbs/papers/claims.ipynb {output:q}"
