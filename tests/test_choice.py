@@ -23,7 +23,10 @@ def test_a_row_of_panels_for_each_cost_that_was_measured():
         row("CDA", (np.nan,) * 3, dst=(-0.01, -0.02, 0.01)),
     ]
     figure = plot_choice(pd.DataFrame(rows))
-    assert [ax.get_ylabel().split(":")[0] for ax in figure.axes] == ["perplexity, calibrated", "dialog state tracking"]
+    assert [ax.get_ylabel().split(":")[0] for ax in figure.axes] == [
+        "rise of calibrated\nperplexity",
+        "dialog state tracking",
+    ]
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["LMD", "HD"]
     assert "not tested: CDA" in figure._suptitle.get_text()
     assert figure.axes[0].get_title() == "Race" and figure.axes[1].get_title() == ""
