@@ -54,7 +54,7 @@ from .specs import BiasSpec
 
 # %% auto #0
 __all__ = ['LARGEST_WEIGHT', 'SAVE_STEPS', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased', 'load_debiased',
-           'debias', 'mean_losses']
+           'complete_checkpoint', 'debias', 'mean_losses']
 
 # %% ../nbs/05_debias.ipynb #b0b25f3b
 @dataclass
@@ -284,9 +284,11 @@ def load_debiased(
     return Debiased(Path(folder), kept["settings"], kept["seconds"], pd.DataFrame(kept["history"]))
 
 # %% ../nbs/05_debias.ipynb #c46ef68c
-def _complete_checkpoint(folder: Path) -> str | None:
+def complete_checkpoint(
+    folder: str | Path,  # of a `Trainer`
+) -> str | None:  # a folder, where there is one
     "The last checkpoint that was written to its end; what is left of a later one is removed"
-    while checkpoint := get_last_checkpoint(folder) if folder.is_dir() else None:
+    while checkpoint := get_last_checkpoint(folder) if Path(folder).is_dir() else None:
         try:
             json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))  # Trainer writes it last
             return checkpoint
@@ -451,7 +453,7 @@ def debias(
         if problem := _full(folder, needed):
             raise problem
         _start(partial, settings, replace)
-        checkpoint = _complete_checkpoint(partial)
+        checkpoint = complete_checkpoint(partial)
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)

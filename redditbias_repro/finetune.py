@@ -17,9 +17,8 @@ import pandas as pd
 import torch
 from torch import nn
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
-from .debias import _penalised, _ReportPenalty
+from .debias import _penalised, _ReportPenalty, complete_checkpoint
 from .losses import Penalty
 from .network import pad_batch
 from .records import digest, project_path, provenance, write_record
@@ -143,7 +142,7 @@ def finetune(
         trainer.add_callback(EarlyStoppingCallback(patience))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if Path(folder).is_dir() else None)
+        trainer.train(resume_from_checkpoint=complete_checkpoint(folder))
     shutil.rmtree(folder, ignore_errors=True)
     return trainer.state.log_history
 

@@ -270,8 +270,8 @@ def ask(verb, what):
 class Forked:
     """A notebook (notebook, out, parameters) or Python code (code, arguments) at work, like a `subprocess.Popen`."""
 
-    def __init__(self, log, env=(), **job):
-        where = dict(log=str(log), cwd=str(repo_root()), env={**os.environ, **dict(env)})
+    def __init__(self, log, env=(), cwd=None, **job):
+        where = dict(log=str(log), cwd=str(cwd or repo_root()), env={**os.environ, **dict(env)})
         self.log, self.returncode, self.pid = Path(log), None, ask("start", where | job)
 
     def poll(self):

@@ -152,7 +152,10 @@ def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(module.DstClassifier, "forward", killed)
     with pytest.raises(KeyboardInterrupt):
         train_dst(fresh(tokenizer), ids, labels, tmp_path / "b", **options)
-    assert list((tmp_path / "b").glob("checkpoint-*"))
+    (written,) = (tmp_path / "b").glob("checkpoint-*")
+    half = written.with_name("checkpoint-1000")  # a kill while it was written
+    half.mkdir()
+    (half / "trainer_state.json").touch()
     resumed = predict_dst(train_dst(fresh(tokenizer), ids, labels, tmp_path / "b", **options), ids)
     np.testing.assert_allclose(resumed, whole, rtol=1e-5)
     assert len(seen) < 19 + 32, "it did not begin again"

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,11 +79,12 @@ class Server(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch, tmp_path):
     """A server; `server("truncated", "good")` sets what it does. Its registry holds one file."""
     http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=http_server.serve_forever, daemon=True).start()
+    threading.Thread(target=http_server.serve_forever, args=[0.01], daemon=True).start()
     monkeypatch.setenv("REDDITBIAS_BASE_URL", f"http://127.0.0.1:{http_server.server_port}")
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
     monkeypatch.setattr(module, "_registry", lambda: {KEY: ENTRY})
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 10)))
     monkeypatch.setattr(Server, "requests", [])
 
     def behave(*how):

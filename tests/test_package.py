@@ -14,10 +14,13 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from conftest import Forked
 from packaging.requirements import Requirement
 
 import redditbias_repro
+from redditbias_repro.corpora.redditbias import release_files
 from redditbias_repro.records import repo_root
+from redditbias_repro.registry import FetchError, fetch
 
 ROOT = repo_root()
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
@@ -131,44 +134,74 @@ for module in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro
 # --- every public function, by the examples of the notebooks ---
 
 NOTEBOOKS = sorted(p for p in (ROOT / "nbs").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-WITH_A_MODEL = ("03_models", "03a_scoring", "06b_generation")  # slow: a model of 135M parameters at work
 EXAMPLES = """
-import importlib, json, sys
-import matplotlib
-matplotlib.use("Agg")
+import importlib, json, os, sys
+empty = os.getcwd()
+sys.path.insert(0, sys.argv[1])
 import redditbias_repro
 assert redditbias_repro.__file__.startswith(sys.argv[1]), redditbias_repro.__file__
-for module, notebook, cells in json.load(sys.stdin):
+mirror = os.environ.pop("REDDITBIAS_MIRROR", None)
+for module, notebook, cells in json.load(open(sys.argv[2], encoding="utf-8")):
     names = dict(vars(importlib.import_module(f"redditbias_repro.{module}")))
-    for cell in cells:
+    for cell, of_release in cells:
+        if of_release and mirror:
+            os.environ["REDDITBIAS_MIRROR"] = mirror
+        os.chdir(sys.argv[3] if of_release else empty)
         try:
             exec(compile(cell, notebook, "exec"), names)
         except Exception as e:
             raise RuntimeError(f"{notebook}: {cell}") from e
+        os.environ.pop("REDDITBIAS_MIRROR", None)
 """
 
 
 def module_and_examples(path):
-    """The module that a notebook is the source of, its examples that need no release, and those that do."""
+    """The module that a notebook is the source of, and its examples, each with whether it needs the release."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     module = next((m[1] for c in code if (m := re.search(r"#\| default_exp ([\w.]+)", c))), None)
     examples = [c for c in code if not re.search(r"(?m)^#\| *(default_exp|export|slow)", c)]
-    of_release = [c for c in examples if re.search(r"(?m)^#\| *corpus", c)]
-    return module, [c for c in examples if c not in of_release], of_release
+    return module, [(c, bool(re.search(r"(?m)^#\| *corpus", c))) for c in examples]
 
 
-def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, tmp_path):
-    """Where there is no checkout and no release, with the code that is installed."""
-    site, empty = tmp_path / "site", tmp_path / "empty"
+@pytest.fixture(scope="module")
+def released():
+    """Whether the released data can be had; where all of it must be tested, it is."""
+    try:
+        return bool([fetch(k) for k in release_files()])
+    except FetchError as e:
+        if os.environ.get("REDDITBIAS_STRICT"):
+            pytest.fail(f"the released corpus cannot be had: {e}")
+        return False
+
+
+@pytest.mark.parametrize("part", range(4))  # side by side
+def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, released, tmp_path, part):
+    """Every cell that `nbdev_test` runs in a notebook, with the code that is installed; without a checkout and a release,
+    but for cells that are marked `corpus`."""
+    site, empty, given = (tmp_path / name for name in ("site", "empty", "cells.json"))
     zipfile.ZipFile(wheel).extractall(site)
     empty.mkdir()
-    found = {p.stem: module_and_examples(p) for p in NOTEBOOKS if p.stem not in WITH_A_MODEL}
-    given = json.dumps([(module, name, cells) for name, (module, cells, _) in found.items() if module])
-    env = {k: v for k, v in CLEAN.items() if k != "REDDITBIAS_MIRROR"} | {"PYTHONPATH": str(site)}
-    command = [sys.executable, "-c", EXAMPLES, str(site)]
-    done = subprocess.run(command, input=given, cwd=empty, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr[-3000:]
+    found = {p.stem: module_and_examples(p) for p in NOTEBOOKS[part::4]}
+    cells = [(m, name, [c for c in of if released or not c[1]]) for name, (m, of) in found.items() if m]
+    given.write_text(json.dumps(cells), encoding="utf-8")
+    mirror = os.environ.get("REDDITBIAS_MIRROR")
+    env = {"REDDITBIAS_MIRROR": str(Path(mirror).resolve())} if mirror else {}
+    ran = Forked(tmp_path / "log", env, cwd=empty, code=EXAMPLES, arguments=[str(site), str(given), str(ROOT)])
+    assert ran.wait() == 0, ran.log.read_text(encoding="utf-8")[-3000:]
+
+
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if not module_and_examples(p)[0]], ids=lambda p: p.stem)
+def test_pages_run_as_nbdev_test_runs_them(released, tmp_path, path):
+    """Notebooks that no module is made of: the papers' and the index."""
+    code = """
+import sys; from pathlib import Path; from nbdev.test import test_nb
+ran, seconds = test_nb(Path(sys.argv[1]), skip_flags=sys.argv[2:])
+assert ran
+"""
+    skipped = ["slow"] if released else ["slow", "corpus"]
+    ran = Forked(tmp_path / "log", code=code, arguments=[str(path), *skipped])
+    assert ran.wait() == 0, ran.log.read_text(encoding="utf-8")[-3000:]
 
 
 WITHOUT_EXAMPLE = {  # and why
@@ -208,7 +241,7 @@ def test_every_public_function_has_an_example():
     """It is called by a cell that `nbdev_test` runs, or stands above with a reason."""
     called = set()
     for path in NOTEBOOKS:
-        for cell in sum(module_and_examples(path)[1:], []):
+        for cell, _ in module_and_examples(path)[1]:
             nodes = list(ast.walk(ast.parse(cell)))
             called |= {n.id for n in nodes if isinstance(n, ast.Name)}
             called |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}

@@ -15,6 +15,7 @@ import nbformat
 import papermill
 import scipy.stats  # noqa: F401
 import seaborn  # noqa: F401
+import snakemake.cli  # noqa: F401
 from execnb.shell import CaptureShell
 from huggingface_hub import constants
 from papermill.cli import _resolve_type
