@@ -1,5 +1,6 @@
 """Notebooks are the source: exported, clean, parameterised, and run headless by papermill."""
 
+import ast
 import filecmp
 import json
 import os
@@ -107,6 +108,25 @@ def test_parameters_are_injected_below_the_defaults_after_cleaning(cleaned, path
     cells = parameterize_notebook(node, {"model": "injected"}).cells
     tags = [c.metadata.get("tags", []) for c in cells]
     assert tags.index(["injected-parameters"]) == tags.index(["parameters"]) + 1
+
+
+def assigned(node):
+    """Names that a cell assigns, but for those within functions, classes and comprehensions."""
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Store) else set()
+    own = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    return set().union(*(assigned(child) for child in ast.iter_child_nodes(node) if not isinstance(child, own)))
+
+
+@pytest.mark.parametrize("path", PARAMETERISED, ids=lambda p: p.stem)
+def test_no_example_gives_a_parameter_another_value(path):
+    """A cell below the parameters that assigned one would win over `-p`."""
+    cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+    tags = [c["metadata"].get("tags", []) for c in cells]
+    first = tags.index(["parameters"])
+    code = ["".join(c["source"]) for c in cells[first:]]
+    given, *others = (assigned(ast.parse(c)) for c in code if "#| slow" not in c)
+    assert given and not [given & names for names in others if given & names]
 
 
 def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):

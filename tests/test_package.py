@@ -120,7 +120,7 @@ def test_importing_needs_only_what_is_promised():
     """numpy, pandas, scipy, torch and transformers (and what they bring); everything else where it is used."""
     code = """
 import sys
-later = "sklearn seaborn matplotlib statsmodels tabulate platformdirs nbdev fastcore snakemake papermill IPython"
+later = "peft sklearn seaborn matplotlib statsmodels tabulate platformdirs nbdev fastcore snakemake papermill IPython"
 for name in later.split():
     sys.modules[name] = None
 import importlib, pkgutil, redditbias_repro
@@ -177,8 +177,8 @@ def released():
 
 @pytest.mark.parametrize("part", range(4))  # side by side
 def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, released, tmp_path, part):
-    """Every cell that `nbdev_test` runs in a notebook, with the code that is installed; without a checkout and a release,
-    but for cells that are marked `corpus`."""
+    """Every cell that `nbdev_test` runs in a notebook, with the code that is installed; but for cells that are marked
+    `corpus`, without a checkout and a release."""
     site, empty, given = (tmp_path / name for name in ("site", "empty", "cells.json"))
     zipfile.ZipFile(wheel).extractall(site)
     empty.mkdir()

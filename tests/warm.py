@@ -4,8 +4,10 @@ A line of JSON on standard input asks, a line on standard output answers: {"star
 with its exit status or null, {"wait": pid} with its exit status.
 """
 
+import ast
 import json
 import os
+import re
 import sys
 import traceback
 
@@ -25,18 +27,28 @@ from transformers import GPT2LMHeadModel, Trainer  # noqa: F401
 matplotlib.use("Agg")
 
 
+def needed(cell, module):
+    """What a notebook's run needs of a cell: of a module's examples, which test_package.py runs, what they import."""
+    given = {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", []))
+    if not module or given or re.search(r"(?m)^#\| *(default_exp|export|slow)", cell.source):
+        return cell.source
+    imports = [n for n in ast.parse(cell.source).body if isinstance(n, ast.Import | ast.ImportFrom)]
+    return "\n".join(ast.unparse(n) for n in imports)
+
+
 class InThisProcess(Engine):
     """An engine of papermill's: cells run in an IPython shell of this process, and the first that raises is the last.
-    That a kernel does the same is tested where Snakemake runs notebooks."""
+    That a kernel does the same, examples and all, is tested where Snakemake runs notebooks."""
 
     @classmethod
     def execute_managed_notebook(cls, manager, kernel_name, **options):
         shell = CaptureShell()
+        module = any(re.search(r"(?m)^#\| *default_exp", cell.source) for cell in manager.nb.cells)
         for index, cell in enumerate(manager.nb.cells):
             if cell.cell_type != "code":
                 continue
             manager.cell_start(cell, index)
-            cell.outputs = [nbformat.from_dict(output) for output in shell.run(cell.source)]
+            cell.outputs = [nbformat.from_dict(output) for output in shell.run(needed(cell, module))]
             if shell.exc:
                 manager.cell_exception(cell, index, exception=shell.exc)
                 break
