@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Forked
+from filelock import FileLock
 from packaging.requirements import Requirement
 
 import redditbias_repro
@@ -52,13 +53,17 @@ assert reports.changes_report() == reports.found_report() == reports.downstream_
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory, worker_id):
+    """Built once for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "wheel"
     # With this environment's setuptools, which torch brings: another's would be downloaded for each build.
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
     command = [sys.executable, "-m", "pip", "wheel", *options, str(ROOT)]
-    subprocess.run(command, check=True, env=CLEAN)
+    with FileLock(f"{folder}.lock"):
+        if not list(folder.glob("redditbias_repro-*.whl")):
+            subprocess.run(command, check=True, env=CLEAN)
     return next(folder.glob("redditbias_repro-*.whl"))
 
 
