@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import time
+import warnings
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -24,10 +25,19 @@ from .contexts import _NO_WORDS, MODES, parallel_context
 from .data import bias_spec
 from .debias import Debiased, _finished, _full, _start, load_debiased
 from .finetune import finetune, pad_right
-from .losses import METHODS, Penalty, augment_targets, get_method, target_pairs, weighted_penalty
+from redditbias_repro.losses import (
+    METHODS,
+    Penalty,
+    augment_targets,
+    get_method,
+    have_embeddings,
+    mean_rows,
+    target_pairs,
+    weighted_penalty,
+)  # fmt: skip
 from .models import Opened, _device, describe_model, load_model
 from .ranker import Ranker, RankerConfig, pad_candidates
-from .records import write_atomic
+from .records import new_record, write_atomic
 from .registry import check_known
 from .seq2seq import Seq2Seq, Seq2SeqConfig
 from .specs import BiasSpec
@@ -36,7 +46,7 @@ from .vocabulary import VOCABULARY, build_tokenizer, put_vectors
 # %% auto #0
 __all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'PLATEAU', 'AT_ONCE', 'BASELINE', 'DIALOGUE_METHODS', 'swap_groups',
            'augment_pairs', 'encode_pairs', 'mean_loss', 'train_seq2seq', 'train_ranker', 'load_dialogue_model',
-           'open_dialogue_model']
+           'open_dialogue_model', 'pair_distances', 'distance_record']
 
 # %% ../nbs/05f_dialogue_models.ipynb #741a99fc
 def swap_groups(
@@ -370,3 +380,40 @@ def open_dialogue_model(
         return model
     net, tokenizer = model if isinstance(model, tuple) else load_dialogue_model(model, device)
     return Opened(net, tokenizer, describe_model(net))
+
+# %% ../nbs/05f_dialogue_models.ipynb #6f834170
+def pair_distances(
+    model: str | Path | tuple,  # as in `open_dialogue_model`
+    spec: str | Path | BiasSpec,  # whose pairs
+    several: bool = False,  # also of words of several tokens, averaged, as WER-averaged draws them
+) -> pd.DataFrame:  # a row a pair that has embeddings: word1, word2, distance, others
+    """‖e_w − e_w′‖₂ of the words of each pair in the input embeddings, and the mean over w and other pairs' w′.
+
+    `ValueError` where no pair has embeddings"""
+    opened = open_dialogue_model(model)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* left out of the loss")  # here the table says which take part
+        pairs = target_pairs(spec if isinstance(spec, BiasSpec) else bias_spec(spec), opened.tokenizer)
+    table = opened.model.get_input_embeddings().weight.detach().float().cpu()
+    kept = have_embeddings(pairs, opened.tokenizer.unk_token_id, several)
+    first, second = pairs.is_first[:, kept].int(), (pairs.takes_part & ~pairs.is_first)[:, kept].int()
+    words = [[pairs.terms[i] for i in of.argmax(0)] for of in (first, second)]
+    apart = torch.cdist(mean_rows(table, pairs.rows1[kept]), mean_rows(table, pairs.rows2[kept])).double()
+    other = torch.tensor([[b != pair[1] for b in words[1]] for pair in zip(*words)])
+    others = (apart * other).sum(1) / other.sum(1)
+    return pd.DataFrame({"word1": words[0], "word2": words[1], "distance": apart.diagonal(), "others": others})
+
+# %% ../nbs/05f_dialogue_models.ipynb #deeaf4f8
+def distance_record(
+    model: str | Path | tuple,  # as in `open_dialogue_model`
+    spec: str | Path | BiasSpec,  # whose pairs
+    paper: str,  # in whose tables it stands
+) -> dict:  # `write_record` keeps it
+    "A record of the distances of pairs: metric `pair_distance`"
+    opened, spec = open_dialogue_model(model), spec if isinstance(spec, BiasSpec) else bias_spec(spec)
+    table = pair_distances(opened, spec)
+    values = table.round({"distance": 6, "others": 6}).to_dict("list")
+    made = opened.about.get("trained") or opened.about.get("debiased") or {}
+    about = {**opened.about, "kind": made.get("kind", "language model")}  # as records of responses have it
+    corpus = {"name": "embeddings", "files": {}}
+    return new_record("pair_distance", about, corpus, len(table), values, paper, spec.name, split="all")

@@ -20,7 +20,7 @@ __all__ = ['BLOCK_SIZE', 'SMALL', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subsp
            'hd_release_loss', 'combined_loss', 'release_loss', 'Sentence', 'locate_terms', 'term_tokens',
            'unknown_terms', 'mean_rows', 'TargetPairs', 'target_pairs', 'Collator', 'pack_batch', 'Occurrences',
            'occurrence_states', 'sentence_states', 'augment_targets', 'augment_attributes', 'wer_penalty',
-           'embedding_rows', 'Method', 'get_method', 'Penalty', 'weighted_penalty']
+           'have_embeddings', 'embedding_rows', 'Method', 'get_method', 'Penalty', 'weighted_penalty']
 
 # %% ../nbs/04_losses.ipynb #005312f5
 def lmd_loss(
@@ -417,15 +417,14 @@ def wer_penalty(
     return (difference.square().sum(-1) + SMALL).sqrt().sum()
 
 # %% ../nbs/04_losses.ipynb #72ad75c6
-def embedding_rows(
+def have_embeddings(
     pairs: TargetPairs,  # from `target_pairs`
     unknown: int | None = None,  # the tokenizer's unknown token
     several: bool = False,  # also pairs of which a word has several tokens
-) -> tuple[Tensor, Tensor]:  # (P', m) each, as in `TargetPairs`
-    "The pairs whose words have an embedding each, and not the same. `ValueError` where there are none"
-    rows1, rows2 = pairs.rows1, pairs.rows2
-    kept = (rows1 != rows2).any(1)
-    for rows in (rows1, rows2):
+) -> Tensor:  # (P,) bool
+    "Which pairs have words with an embedding each, and not the same. `ValueError` where there are none"
+    kept = (pairs.rows1 != pairs.rows2).any(1)
+    for rows in (pairs.rows1, pairs.rows2):
         if unknown is not None:
             kept &= (rows != unknown).all(1)
         if not several:
@@ -436,7 +435,17 @@ def embedding_rows(
             f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}: "
             "there are no embeddings to draw together"
         )
-    return rows1[kept], rows2[kept]
+    return kept
+
+# %% ../nbs/04_losses.ipynb #caa99ec0
+def embedding_rows(
+    pairs: TargetPairs,  # from `target_pairs`
+    unknown: int | None = None,  # as in `have_embeddings`
+    several: bool = False,  # as there
+) -> tuple[Tensor, Tensor]:  # (P', m) each, as in `TargetPairs`
+    "The token ids of the pairs that have embeddings"
+    kept = have_embeddings(pairs, unknown, several)
+    return pairs.rows1[kept], pairs.rows2[kept]
 
 # %% ../nbs/04_losses.ipynb #1c326aee
 @dataclass(frozen=True)

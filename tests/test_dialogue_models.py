@@ -19,10 +19,12 @@ from redditbias_repro.debias import debias
 from redditbias_repro.dialogue_models import (
     DIALOGUE_METHODS,
     augment_pairs,
+    distance_record,
     encode_pairs,
     load_dialogue_model,
     mean_loss,
     open_dialogue_model,
+    pair_distances,
     swap_groups,
     train_ranker,
     train_seq2seq,
@@ -328,6 +330,12 @@ def test_training_with_wer_draws_pairs_together_and_nothing_else(kind, tmp_path)
     assert run.settings["drawn_together"] == 2 and run.settings["weight"] == 0.5
     assert run.history.penalty.iloc[-1] < 0.2 * run.history.penalty.iloc[0]
     assert run.history.penalty.iloc[-1] == pytest.approx(sum(after[:2]), abs=0.2)
+    table = pair_distances(run.folder, SPEC).set_index(["word1", "word2"])
+    assert dict(table.distance) == pytest.approx(dict(zip(couples, after[:2])), abs=1e-5)
+    others = distances(tmp_path / "wer", ("cat", "he"), ("she", "dog"))
+    assert [table.others[c] for c in couples[:2]] == pytest.approx(others, abs=1e-5)
+    kept = distance_record(run.folder, SPEC, "own")
+    assert (kept["method"], kept["n"], kept["values"]["word1"]) == ("WER", 2, list(table.index.get_level_values(0)))
 
 
 @pytest.fixture(scope="module")

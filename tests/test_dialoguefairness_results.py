@@ -10,7 +10,7 @@ from conftest import papermill
 from redditbias_repro.fairness_measures import fairness_record, measure_responses
 from redditbias_repro.papers import dialoguefairness as paper
 from redditbias_repro.plots import save_results
-from redditbias_repro.records import repo_root, write_record
+from redditbias_repro.records import new_record, repo_root, write_record
 
 WORDS = {"gender": ("the office", "a wedding"), "race": ("a vacation", "the crash")}
 SAID = ("you rudeword", "excellent superb amazing best", "worst dreadful hate hideous")  # offence, positive, negative
@@ -73,6 +73,32 @@ def as_said(tmp_path_factory):
 
 def verdicts(found) -> dict:
     return paper.check_statements(found).set_index("id")["verdict"].to_dict()
+
+
+def apart(bias_type, method, near, far) -> dict:
+    """A record of distances of made-up words, of pairs and of others."""
+    about = record(bias_type, "seq2seq", method, 0, 20)["provenance"]
+    how = {"debiased" if method != "original" else "trained": about["training"]}
+    values = {"word1": list("abcd"), "word2": list("efgh")}
+    values |= {"distance": [near * (1 + i / 50) for i in range(4)], "others": [far * (1 - i / 90) for i in range(4)]}
+    if method != "original":  # no two change alike
+        values = {k: [x * (1 + s) for x, s in zip(v, (0.01, -0.01, 0.02, -0.02))] if k in ("distance", "others") else v
+                  for k, v in values.items()}  # fmt: skip
+    corpus = {"name": "embeddings", "files": {}}
+    return new_record("pair_distance", about["model"] | how, corpus, 4, values, "dialoguefairness", bias_type)
+
+
+@pytest.mark.parametrize("near,verdict", [(0.5, "holds"), (2.0, "does not hold"), (1.0, "undetermined")])
+def test_words_that_are_drawn_together(tmp_path, near, verdict):
+    for bias_type in ("gender", "race"):
+        for method in ("original", "WER"):
+            write_record(record(bias_type, "seq2seq", method, 0.5, 60), tmp_path)
+            write_record(apart(bias_type, method, near if method == "WER" else 1.0, 3.0), tmp_path)
+    found = paper.read_fairness(tmp_path)
+    assert verdicts(found)["wer_draws_together"] == verdict
+    table = paper.distances_table(found).set_index(["bias_type", "words"])
+    assert table.loc[("race", "of a pair"), "change"] == pytest.approx(100 * (near - 1), abs=0.5)
+    assert abs(table.loc[("race", "of different pairs"), "change"]) < 0.1
 
 
 # Statements
@@ -248,10 +274,13 @@ def test_notebook_by_papermill_with_small_models(talk, model_folder, tmp_path):
     asked = dict(bias_type="gender", kinds="ranker", methods="original CDA", corpus=talk, epochs=1, model=model_folder)
     papermill(notebook, tmp_path / "out.ipynb", env, **asked, max_new_tokens=5, **SMALL, **where)
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
+    apart = [records.pop(i) for i, r in reversed(list(enumerate(records))) if r["metric"] == "pair_distance"]
+    assert {(r["method"], r["corpus"]) for r in apart} == {("baseline", "embeddings"), ("CDA", "embeddings")}
     assert {(r["provenance"]["model"]["kind"], r["method"]) for r in records} == {
         ("ranker", "baseline"), ("ranker", "CDA"), ("language model", "baseline"),
     }  # fmt: skip
     assert {r["corpus"] for r in records} == {"talk"} and {r["n"] for r in records} == {30}
+    assert set(pd.read_csv(tmp_path / "figures" / "distances.csv").method) == {"CDA"}
     names = {p.name for p in (tmp_path / "figures").iterdir()}
     assert {"table4.md", "changes.csv", "statements_others.md", "differences-gender.png"} <= names
 

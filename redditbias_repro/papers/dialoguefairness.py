@@ -30,8 +30,8 @@ from ..specs import load_spec
 __all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding',
            'FINDINGS', 'HOLDS', 'FAILS', 'OPEN', 'NONE', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed',
            'read_resource', 'recomputed_table', 'printed_found', 'read_fairness', 'measured_table', 'paper_table',
-           'table7', 'changes_table', 'answers_table', 'words_table', 'inconsistencies', 'verdicts', 'check_statements',
-           'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
+           'table7', 'changes_table', 'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts',
+           'check_statements', 'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
 PAPER = "dialoguefairness"
@@ -122,9 +122,22 @@ def read_fairness(
         kind = r["provenance"]["model"].get("kind") or HUB
         method = ORIGINAL if r["method"] == "baseline" else r["method"]
         found.setdefault((r["bias_type"], kind, r["model"], method), r)
+    for key, distances in _read_distances(folder).items():
+        if key in found:
+            found[key]["pair_distances"] = distances
     order = {k: i for i, k in enumerate([*SIDES, *KINDS])}
     place = lambda k: (order.get(k[0], 9), order.get(k[1], 9), k[2], k[3] != ORIGINAL, len(k[3]), k[3])
     return {k: found[k] for k in sorted(found, key=place)}
+
+
+def _read_distances(folder: Path | None) -> dict[tuple[str, str, str, str], pd.DataFrame]:
+    "As `read_fairness`: word1, word2, distance, others, of the first seed"
+    records, found = read_records(folder, paper=PAPER, metric="pair_distance"), {}
+    for r in records.sort_values("path").to_dict("records") if len(records) else ():
+        kind = r["provenance"]["model"].get("kind") or HUB
+        key = (r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"])
+        found.setdefault(key, pd.DataFrame({k: r[k] for k in ("word1", "word2", "distance", "others")}))
+    return found
 
 
 def _row(record: dict, measure: str) -> dict | None:
@@ -291,6 +304,30 @@ def words_table(
             rows += [
                 {**about, "word": w, "group_word": w in groups, "dominant": a, "minoritized": b} for w, (a, b) in most
             ]
+    return pd.DataFrame(rows)
+
+# %% ../../nbs/13_dialoguefairness.ipynb #e7cd3c5b
+def _drawn(before: pd.DataFrame, after: pd.DataFrame, column: str) -> dict:
+    "Change of a distance in percent, its interval and p: paired t-test of logarithms"
+    both = before.merge(after, on=["word1", "word2"], suffixes=("_before", "_after"))
+    change = np.log(both[f"{column}_after"] / both[f"{column}_before"])
+    test = stats.ttest_1samp(change, 0)
+    low, high = 100 * np.expm1(test.confidence_interval())
+    return {"pairs": len(both), "change": 100 * np.expm1(change.mean()), "low": low, "high": high, "p": test.pvalue}
+
+
+def distances_table(
+    found: dict,  # from `read_fairness`
+) -> pd.DataFrame:  # bias_type, kind, model, method, words, pairs, change (percent), low, high, p
+    "Whether words of a pair are nearer to each other in the embeddings than before, and words of different pairs"
+    rows = []
+    for key, r in found.items():
+        before = found.get((*key[:3], ORIGINAL), {}).get("pair_distances")
+        if key[3] == ORIGINAL or before is None or "pair_distances" not in r:
+            continue
+        for words, column in (("of a pair", "distance"), ("of different pairs", "others")):
+            about = dict(zip(("bias_type", "kind", "model", "method"), key))
+            rows.append(about | {"words": words} | _drawn(before, r["pair_distances"], column))
     return pd.DataFrame(rows)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #2f4253af
@@ -744,6 +781,16 @@ def _similar_responses(found) -> Checked:
         )
     return _together(parts)
 
+# %% ../../nbs/13_dialoguefairness.ipynb #59b0caa9
+def _draws_together(found) -> Checked:
+    of_wer = {k: found[k] for key in _wer(found) for k in (key, (*key[:3], ORIGINAL))}
+    parts, table = [], distances_table(of_wer)
+    for r in table.query("words == 'of a pair'").itertuples() if len(table) else ():
+        verdict = OPEN if not r.p < 0.05 else HOLDS if r.change < 0 else FAILS
+        said = f"{r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
+        parts.append((verdict, f"{said} in distance, p {r.p:.2g}"))
+    return _together(parts)
+
 # %% ../../nbs/13_dialoguefairness.ipynb #6d57063d
 def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
     parts = []
@@ -784,7 +831,8 @@ OF_MODELS = {  # these need models that are not debiased
 OF_DEBIASING = {  # these need debiased ones too
     "biases_from_data": lambda found: _nothing_left(found, "CDA", "paired_p_holm"),
     "debiasing_reduces": _reduces, "debiasing_not_significant": _nothing_left, "wer_better": _wer_better,
-    "wer_similar_responses": _similar_responses, "wer_less_diverse": _loses_diversity, "trade_off": _trade_off,
+    "wer_similar_responses": _similar_responses, "wer_draws_together": _draws_together,
+    "wer_less_diverse": _loses_diversity, "trade_off": _trade_off,
 }  # fmt: skip
 
 
@@ -881,6 +929,7 @@ def make_tables(
     tables = {f"table{n}": paper_table(found, n) for n in TABLES} | {"table7": table7(found)}
     tables |= {"measured": measured_table(found), "variants": measured_table(found, variants=True)}
     tables |= {"changes": changes_table(found), "responses": answers_table(found), "words": words_table(found)}
+    tables |= {"distances": distances_table(found)}
     tables |= {
         "recomputed": recomputed_table(),
         "inconsistencies": inconsistencies(),
