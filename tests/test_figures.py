@@ -503,9 +503,14 @@ def test_what_the_pages_say_of_debiasing(committed):
     )
     rises = lmp_changes(folder=results).query("method == 'LMD'")
     assert (rises.rise > 0).all() and (rises.rise_calibrated >= rises.rise).all()
-    assert not changes.method.isin(["CDA"]).any() or changes[changes.method == "CDA"].change.isna().all(), (
-        "then the test of the change is to be told"
-    )
+    swapped = changes[(changes.method == "CDA") & changes.train_seed.isna()].set_index("bias_type")
+    assert (changes[changes.method == "CDA"].groupby("bias_type").train_seed.nunique() == 3).all()
+    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
+    assert swapped.drop(index=["orientation", "religion1"]).verdict.eq("undetermined").all() and len(swapped) == 5
+    size = swapped.loc["religion2", ["bias_change", "bias_change_low", "bias_change_high"]]
+    assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}])" in text and size.iloc[2] < 0.0005
+    rises = lmp_changes(folder=results).query("method == 'CDA'").rise
+    assert f"{100 * rises.min():.0f} to {100 * rises.max():.0f} % of perplexity" in text
 
 
 def test_what_the_pages_say_of_stars(committed):

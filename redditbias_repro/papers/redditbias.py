@@ -688,7 +688,7 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
     if check == "raises_perplexity":
         return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples())
     if check == "loses":
-        return f"DST: {_each(cell.dst)}"
+        return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
     r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
     text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
     if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
@@ -696,7 +696,7 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
         verdict = r.verdict + (", overshoots" if r.overshoot else "")
         text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}: {verdict}"
     if check == "reduces_and_preserves" and cell.dst.notna().any():
-        text += f"; DST {_each(cell.dst)}, CRG {_each(cell.crg)}"
+        text += f"; DST {_each(cell.dst.drop_duplicates())}, CRG {_each(cell.crg.drop_duplicates())}"
     return text
 
 
