@@ -222,6 +222,8 @@ def downstream_table(
     said = {"model": "DialoGPT-small (paper)", "corpus": corpus, "trained_on": "train", "settings": "not said"}
     paper = paper[paper.metric == metric].assign(**said, n=np.nan)
     rows, records, beside = [], task_records(kind, folder), BESIDE.get(metric, {})
+    if metric == "meteor" and len(records):
+        records = records.assign(settings=records.settings + ", meteor_kind=" + records.meteor_kind)
     keys = ["model", "corpus", "trained_on", "settings", "n"]
     for about, group in records.groupby(keys) if len(records) else ():
         for method in order_methods(group.method):
