@@ -19,7 +19,7 @@ help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
 	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; a day on 2 cores; a run that was stopped goes on, RESUME=1 leaves out what has a record)"
 	@echo "make report      one HTML file on all papers, from results/ and figures/, in runs/report/index.html (seconds)"
-	@echo "make test        every notebook and test"
+	@echo "make test        every test; the notebooks' examples are among them, run with the built package"
 	@echo "make lab         JupyterLab in this project"
 	@echo "make notebooks   run the notebooks in place, so that their saved outputs are fresh (NOTEBOOKS: only these)"
 	@echo "make pages       the papers' notebooks as HTML pages without their code, in runs/pages"

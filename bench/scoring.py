@@ -490,12 +490,12 @@ def caption(rows):
         k: v for p in rows.provenance for k, v in p["packages"].items() if v
     }  # of rows that were measured with them
     versions = ", ".join(f"{k} {known[k]}" for k in PACKAGES if k in known)
-    groups = rows.assign(peak=[p["matmul_gflops"] for p in rows.provenance])
-    groups = groups.drop_duplicates(["model", "dtype", "device_name", "threads"])
+    peaks = rows.assign(peak=[f"{p['matmul_gflops']:,.0f}" for p in rows.provenance])
+    peaks = peaks.groupby(["model", "dtype", "device_name", "threads"], sort=False).peak.unique()
     where = "; ".join(
-        f"{g.model}, {g.dtype}, {g.device_name}, {g.threads} threads, "
-        f"best matrix product in the same run {g.peak:,.0f} GFLOP/s (peak)"
-        for g in groups.itertuples()
+        f"{model}, {dtype}, {device}, {threads} threads, "
+        f"best matrix product in the same run {' or '.join(sorted(found))} GFLOP/s (peak)"
+        for (model, dtype, device, threads), found in peaks.items()
     )
     return (
         f"{where}. Medians of the rounds that the CSV counts, each a process of its own; tokenization and the "

@@ -54,10 +54,13 @@ def _all_seeds_first(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(by)
 
 
-def _seeds(table: pd.DataFrame) -> str:
-    "How many training seeds a mean is of; empty for one"
-    n = table.train_seed.nunique()
-    return f"; means of {n} training seeds" if n > 1 else ""
+def _seeds(table: pd.DataFrame, paper: str) -> str:
+    "Of which cells a mean is of several training seeds; empty where none is"
+    cells = table.groupby(["method", "bias_type"]).train_seed.nunique()
+    cells = cells[cells > 1].reset_index()
+    if not len(cells):
+        return ""
+    return f"; means of {cells.train_seed.max()} training seeds for {_named(cells, paper)}, all others are of one"
 
 
 def _star(significant: pd.Series) -> str:
@@ -90,7 +93,7 @@ def lmb_report(
         "stereotype is likelier."
     )
     if (table.method != "baseline").any():
-        caption += f" A debiased model is measured on the bias type that it was debiased for{_seeds(table)}."
+        caption += f" A debiased model is measured on the bias type that it was debiased for{_seeds(table, paper)}."
     caption += (
         f" Corpus {paper}: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
     )

@@ -463,8 +463,8 @@ SIZES = ("train_split", "train_dialogues", "train_pairs")  # in `trained_on`
 
 
 def _settings(params: dict) -> str:
-    "Parameters of a record that are no sizes and no seeds, as `key=value`"
-    left_out = (*SIZES, "train_seed", "test_dialogues", "test_pairs")
+    "Parameters of a record that are no sizes and no seeds, as `key=value`; which METEOR it is matters to METEOR alone"
+    left_out = (*SIZES, "train_seed", "test_dialogues", "test_pairs", "meteor_kind")
     return ", ".join(f"{k}={v}" for k, v in params.items() if k not in left_out and not pd.isna(v))
 
 
@@ -517,6 +517,7 @@ def _before_and_after(
         raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; {makes}")
     records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
     rows, same = [], ["model", "corpus", "n", *TASK_PARAMS[kind], "train_seed"]
+    same = [k for k in same if k != "meteor_kind"]  # METEOR is not tested
     for _, group in records.groupby(same, dropna=False, sort=False):
         group = group.to_dict("records")
         before = next((r for r in group if r["method"] == "baseline"), None)

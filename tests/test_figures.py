@@ -397,9 +397,9 @@ def test_the_committed_downstream_results(committed):
             and all(("CDA", b) in pairs.index for b in BIAS_TYPES)
             and not pairs.index.duplicated().any()
         )
-        assert all(measured[key] == w for key, w in pairs.weights.items())
+        assert all(w in set(measured.loc[[key]]) for key, w in pairs.weights.items())
     assert all(p["training"]["train_split"] == "valid" for p in records[records.metric == "dst"].provenance) and all(
-        p["meteor"] == "meteor-1.5" for p in records[records.metric == "crg"].provenance
+        "meteor" in p for p in records[records.metric == "crg"].provenance
     )
     for name, table in {
         "table4": downstream_table("f1", results),
@@ -430,15 +430,15 @@ def test_what_the_readme_says_of_the_tasks(committed):
     )
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
     dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
-    race, open_ = crg.set_index("bias_type").loc["race"], crg[crg.verdict != "loss"]
+    lost, open_ = dst.set_index("bias_type").loc["religion2"], dst[dst.verdict != "loss"]
     paper = check_downstream(committed / "results").set_index("task").paper_change
     said = (
         f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, "
         f"BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. "
-        "All ten point down, one is a loss by interval and test: BLEU-4 for Race, by "
-        f"{-race.change:.2f} ({-race.change_high:.2f} to {-race.change_low:.2f}, p = {race.p:.3f}, "
+        "All ten point down, one is a loss by interval and test: F1 for Religion #2, by "
+        f"{-lost.change:.3f} ({-lost.change_high:.3f} to {-lost.change_low:.3f}, p = {lost.p:.3f}, "
         "ten tests not corrected). The other nine are undetermined: their intervals allow losses of up to "
-        f"{-dst.change_low.min():.3f} in F1 and {-open_.change_low.min():.2f} in BLEU-4. "
+        f"{-open_.change_low.min():.3f} in F1 and {-crg.change_low.min():.2f} in BLEU-4. "
         f"In the paper CDA's BLEU-4 falls too, by {-paper['crg'].max():.2f} to {-paper['crg'].min():.2f}, "
         f"while its F1 rises by {paper['dst'].min():.4f} to {paper['dst'].max():.4f}."
     )
@@ -447,8 +447,8 @@ def test_what_the_readme_says_of_the_tasks(committed):
         len(dst) == len(crg) == 5
         and (dst.change < 0).all()
         and (crg.change < 0).all()
-        and crg.set_index("bias_type").verdict.eq("loss").to_dict() == {b: b == "race" for b in BIAS_TYPES}
-        and dst.verdict.str.startswith("undetermined").all()
+        and dst.set_index("bias_type").verdict.eq("loss").to_dict() == {b: b == "religion2" for b in BIAS_TYPES}
+        and crg.verdict.str.startswith("undetermined").all()
     )
     trained = (
         read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues,
@@ -503,9 +503,14 @@ def test_what_the_pages_say_of_debiasing(committed):
     )
     rises = lmp_changes(folder=results).query("method == 'LMD'")
     assert (rises.rise > 0).all() and (rises.rise_calibrated >= rises.rise).all()
-    assert not changes.method.isin(["CDA"]).any() or changes[changes.method == "CDA"].change.isna().all(), (
-        "then the test of the change is to be told"
-    )
+    swapped = changes[(changes.method == "CDA") & changes.train_seed.isna()].set_index("bias_type")
+    assert (changes[changes.method == "CDA"].groupby("bias_type").train_seed.nunique() == 3).all()
+    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
+    assert swapped.drop(index=["orientation", "religion1"]).verdict.eq("undetermined").all() and len(swapped) == 5
+    size = swapped.loc["religion2", ["bias_change", "bias_change_low", "bias_change_high"]]
+    assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}])" in text and size.iloc[2] < 0.0005
+    rises = lmp_changes(folder=results).query("method == 'CDA'").rise
+    assert f"{100 * rises.min():.0f} to {100 * rises.max():.0f} % of perplexity" in text
 
 
 def test_what_the_pages_say_of_stars(committed):
@@ -676,7 +681,8 @@ def test_downstream_tables(tmp_path):
 
 
 def test_settings_are_told_apart(tmp_path):
-    """Decoding, tokens, the kind of METEOR: other files, other rows, other comparisons."""
+    """Decoding, tokens, the kind of METEOR: other files, other rows, other comparisons; but for METEOR, which BLEU is
+    compared without."""
     downstream_records(tmp_path)
     for other in ({"meteor_kind": "meteor-1.5"}, {"tokens": "dstc"}, {"decoding": "beam4-new40"}):
         speaker(tmp_path, "HD", "race", 9.0, **other)
@@ -685,7 +691,7 @@ def test_settings_are_told_apart(tmp_path):
     kinds = downstream_table("meteor", tmp_path).settings
     assert (
         len(tests) == 6
-        and tests.change.notna().sum() == 2
+        and tests.change.notna().sum() == 3
         and sum("meteor_kind=meteor-1.5" in k for k in kinds) == 1
         and kinds[5:].nunique() == 4
     )
@@ -847,7 +853,4 @@ def test_what_the_readme_says_lmd_reaches(committed, corpus):
             tuple(dict.fromkeys(p[0].lower() for p in load_spec(f"redditbias/{b}").pairs)),
         )
         shares[b] = 100 * phrases.map(lambda t: bool(match_terms(t, firsts))).mean()
-    assert (
-        f"for Religion #2 and Race P alone reaches {shares['religion2']:.0f} and {shares['race']:.0f} % of the phrases"
-        in pages(committed)
-    )
+    assert f"{shares['religion2']:.0f} % for Religion #2, {shares['race']:.0f} % for Race" in pages(committed)

@@ -222,6 +222,8 @@ def downstream_table(
     said = {"model": "DialoGPT-small (paper)", "corpus": corpus, "trained_on": "train", "settings": "not said"}
     paper = paper[paper.metric == metric].assign(**said, n=np.nan)
     rows, records, beside = [], task_records(kind, folder), BESIDE.get(metric, {})
+    if metric == "meteor" and len(records):
+        records = records.assign(settings=records.settings + ", meteor_kind=" + records.meteor_kind)
     keys = ["model", "corpus", "trained_on", "settings", "n"]
     for about, group in records.groupby(keys) if len(records) else ():
         for method in order_methods(group.method):
@@ -688,7 +690,7 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
     if check == "raises_perplexity":
         return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples())
     if check == "loses":
-        return f"DST: {_each(cell.dst)}"
+        return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
     r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
     text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
     if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
@@ -696,7 +698,7 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
         verdict = r.verdict + (", overshoots" if r.overshoot else "")
         text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}: {verdict}"
     if check == "reduces_and_preserves" and cell.dst.notna().any():
-        text += f"; DST {_each(cell.dst)}, CRG {_each(cell.crg)}"
+        text += f"; DST {_each(cell.dst.drop_duplicates())}, CRG {_each(cell.crg.drop_duplicates())}"
     return text
 
 
