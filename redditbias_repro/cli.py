@@ -377,26 +377,11 @@ def _how_scored(stats: dict) -> str:
     return f"{stats['sentences']} sentences, {stats['tokens']} tokens in {stats['seconds']:.1f} s, scored as {how}{why}"
 
 # %% ../nbs/09_cli.ipynb #765df3df
-def _check_table(out: Path | None) -> None:
-    "`ValueError` if no table of that name can be written"
-    if out and out.suffix not in (".parquet", ".csv"):
-        raise ValueError(f"--out {out}: expected a name that ends in .parquet or .csv")
-    if out:
-        _check_out(out)
-
-
-def _write_rows(rows, out: Path) -> Path:
-    "A table as .parquet or .csv"
-    from redditbias_repro.records import write_atomic
-
-    content, rows = io.BytesIO(), rows.copy()
-    rows.attrs = {}
-    rows.to_parquet(content, index=False) if out.suffix == ".parquet" else rows.to_csv(content, index=False)
-    return write_atomic(out, content.getvalue())
-
-
 def _prompts(args) -> None:
-    _check_table(args.out)
+    from redditbias_repro.records import table_path, write_table
+
+    if args.out:
+        _check_out(table_path(args.out, "--out"))
     from redditbias_repro.prompts import prompts, vary_style, with_personas
 
     rows = prompts(args.source, args.axes, args.templates)
@@ -407,17 +392,20 @@ def _prompts(args) -> None:
         print(counted.to_string())
         print(f"{len(rows):,} prompts ({rows['text'].nunique():,} different); --out FILE writes them. Content warning.")
         return
-    print(f"written: {_write_rows(rows, args.out)} ({len(rows):,} prompts)")
+    print(f"written: {write_table(rows, args.out)} ({len(rows):,} prompts)")
 
 # %% ../nbs/09_cli.ipynb #5605bf18
 def _contexts(args) -> None:
-    _check_table(args.out)
+    from redditbias_repro.records import details_path, write_details
+
+    if args.out:
+        _check_out(details_path(args.out, "--out"))
     from redditbias_repro.contexts import contexts
 
     options = dict(split=args.split, column=args.column, seed=args.seed)
     rows = contexts(args.source, args.bias_type, args.mode, args.direction, args.pairs, **options)
     if args.out:
-        print(f"written: {_write_rows(rows, args.out)} ({len(rows):,} pairs)")
+        print(f"written: {write_details(rows, args.out)} ({len(rows):,} pairs)")
         return
     counted = rows["origin"].value_counts().rename_axis("stands in the corpus").rename("pairs")
     print(counted.to_string())

@@ -22,13 +22,14 @@ from .prompts import DEFAULT_PROMPTS, comparable, prompts, prompts_paper
 from .rank_tests import deal_out, pair_tests
 from .records import details_path, digest, new_record, write_details
 from .registry import cache_dir, check_known
+from .resampling import pack_bits
 from .scoring import mean_perplexity, sequence_scores
 
 # %% auto #0
-__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'SEAT', 'QUANTILES',
-           'score_prompts', 'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities',
-           'extreme_descriptors', 'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'pack_bits',
-           'unpack_bits', 'likelihood_measurements', 'measure_likelihood_bias', 'likelihood_shares']
+__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts',
+           'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
+           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'likelihood_measurements',
+           'measure_likelihood_bias', 'likelihood_shares']
 
 # %% ../nbs/03d_likelihood_bias.ipynb #a95b7a8f
 READINGS = {
@@ -252,10 +253,6 @@ def different_templates(
 # %% ../nbs/03d_likelihood_bias.ipynb #e895e42b
 SPAN = "span"  # the reading of a masked model
 HUMANIZING = ("{noun_phrase} is a person.", "{plural_noun_phrase} are people.")
-SEAT = (
-    *HUMANIZING, "This is {noun_phrase}.", "Those are {plural_noun_phrase}.", "{noun_phrase} is an engineer.",
-    "{noun_phrase} is competent.",
-)  # fmt: skip
 
 
 def seat_prompts(
@@ -304,21 +301,6 @@ QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 def _short(values) -> list[float]:
     "With four significant digits"
     return [float(f"{v:.4g}") for v in values]
-
-
-def pack_bits(
-    flags: Iterable[bool],
-) -> str:
-    "Yes and no as hexadecimal digits"
-    return np.packbits(np.asarray(list(flags), bool)).tobytes().hex()
-
-
-def unpack_bits(
-    text: str,  # from `pack_bits`
-    n: int,  # how many there are
-) -> np.ndarray:  # (n,) bool
-    "What `pack_bits` packed"
-    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=n).astype(bool)
 
 
 def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:

@@ -23,9 +23,9 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'details_path',
-           'write_details', 'digest', 'versions', 'provenance', 'new_record', 'record_path', 'write_record',
-           'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'table_path',
+           'details_path', 'write_table', 'write_details', 'digest', 'versions', 'provenance', 'new_record',
+           'record_path', 'write_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -76,30 +76,47 @@ def write_atomic(
     return path
 
 # %% ../nbs/00a_records.ipynb #a24d285a
+def table_path(
+    path: str | Path,  # wanted for a table
+    what: str = "table",  # what a message calls it
+) -> Path:
+    "The path, if a table may have that name: a .parquet or .csv. `ValueError` otherwise"
+    if Path(path).suffix not in (".parquet", ".csv"):
+        raise ValueError(f"{what} {path}: expected a name that ends in .parquet or .csv")
+    return Path(path)
+
+
 def details_path(
     path: str | Path,  # wanted for a table with texts
+    what: str = "details",  # as in `table_path`
 ) -> Path:
-    "The path, if such a table may be there: a .parquet or .csv, in no folder that is committed. `ValueError` otherwise"
-    path = Path(path)
-    if path.suffix not in (".parquet", ".csv"):
-        raise ValueError(f"details {path}: expected a name that ends in .parquet or .csv")
+    "The path, if such a table may be there: as `table_path`, in no folder that is committed. `ValueError` otherwise"
+    path = table_path(path, what)
     for name in ("results", "figures", "data"):
         if path.resolve().is_relative_to(project_path(name).resolve()):
             raise ValueError(
-                f"details {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
+                f"{what} {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
             )
     return path
+
+
+def write_table(
+    table: pd.DataFrame,
+    path: str | Path,  # as in `table_path`
+) -> Path:
+    "A table as .parquet or .csv, by its name"
+    path, content, table = table_path(path), io.BytesIO(), table.copy()
+    table.attrs = {}
+    table.to_parquet(content, index=False) if path.suffix == ".parquet" else table.to_csv(content, index=False)
+    return write_atomic(path, content.getvalue())
 
 
 def write_details(
     table: pd.DataFrame,
     path: str | Path,  # as in `details_path`
 ) -> Path:
-    "A table with texts as .parquet or .csv, by its name"
-    path, content, table = details_path(path), io.BytesIO(), table.copy()
-    table.attrs = {}
-    table.to_parquet(content, index=False) if path.suffix == ".parquet" else table.to_csv(content, index=False)
-    return write_atomic(path, content.getvalue())
+    "A table with texts, where nobody commits it"
+    return write_table(table, details_path(path))
 
 # %% ../nbs/00a_records.ipynb #6f674886
 def digest(

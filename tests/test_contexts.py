@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from redditbias_repro.cli import main
 from redditbias_repro.contexts import contexts, list_contexts, parallel_context, parallel_contexts, read_own_contexts
+from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BiasSpec, load_spec
 
 GENDER, RACE = load_spec("dialoguefairness/gender"), load_spec("dialoguefairness/race")
@@ -207,6 +208,7 @@ def test_command(tmp_path, capsys):
     assert pd.read_parquet(tmp_path / "out.parquet")["text1"].tolist() == ["she sings"]
     for more, says in (
         (["--out", str(tmp_path / "out.txt")], ".parquet or .csv"),
+        (["--out", str(repo_root() / "results" / "out.csv")], "results/ never does"),
         (["--pairs", "0"], "whole number"),
         (["--column", "said"], "no column 'said'"),
     ):

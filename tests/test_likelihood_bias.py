@@ -31,10 +31,10 @@ from redditbias_repro.likelihood_bias import (
     score_prompts,
     score_spans,
     seat_prompts,
-    unpack_bits,
 )
 from redditbias_repro.prompts import comparable
 from redditbias_repro.records import write_record
+from redditbias_repro.resampling import unpack_bits
 from redditbias_repro.specs import PromptSet
 
 NOUNS = [("woman", "women", "female"), ("man", "men", "male"), ("person", "people", "neutral")]

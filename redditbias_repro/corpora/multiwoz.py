@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import regex
 
-from ..registry import ChecksumError, FetchError, fetch, git_blob_sha1
+from ..registry import SPLITS, ChecksumError, FetchError, check_known, fetch, git_blob_sha1
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME_VALUES', 'NO_VALUE', 'CORPORA', 'SPLITS', 'RELEASED', 'TITLES', 'STANDS_IN', 'normalize_text',
+__all__ = ['MAPPING', 'SAME_VALUES', 'NO_VALUE', 'CORPORA', 'RELEASED', 'TITLES', 'STANDS_IN', 'normalize_text',
            'normalize_value', 'read_turns', 'load_multiwoz', 'load_training_turns', 'collect_responses']
 
 # %% ../../nbs/corpora/multiwoz.ipynb #796e2028
@@ -77,7 +77,6 @@ def normalize_value(
 
 # %% ../../nbs/corpora/multiwoz.ipynb #26108eea
 CORPORA = ("auto", "multiwoz-2.0", "multiwoz-2.1", "convlab")
-SPLITS = ("train", "valid", "test")
 RELEASED = {
     "multiwoz-2.0": "budzianowski/multiwoz/data/MultiWOZ_2.0.zip",
     "multiwoz-2.1": "budzianowski/multiwoz/data/MultiWOZ_2.1.zip",
@@ -176,8 +175,7 @@ def load_multiwoz(
 
     Raises `ValueError` for an unknown split, `FileNotFoundError` for what is no corpus, `FetchError` where a file
     cannot be had."""
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is unknown: expected one of {', '.join(SPLITS)}")
+    check_known("split", split, SPLITS)
     if corpus == "auto":
         try:
             return load_multiwoz(split, "multiwoz-2.0", dialogues, seed)

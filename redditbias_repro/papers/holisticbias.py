@@ -27,11 +27,11 @@ from redditbias_repro.likelihood_bias import (
     SPAN,
     extreme_descriptors,
     likelihood_shares,
-    unpack_bits,
 )
 from ..prompts import WITH_NOUN
 from ..records import data_file, read_records
 from ..registry import FetchError, check_known
+from ..resampling import unpack_bits
 from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0

@@ -164,8 +164,8 @@ def _best(name: str, pattern: str, about: dict) -> bool:
 HOW_COUNTED = (
     "A statement is reproduced or not reproduced where it was asked of the paper's own model or release; the "
     "paper's own numbers can refute it, not reproduce it. Where only other models could be asked and agree, it "
-    "holds on another model; where they do not, that is undetermined for the paper's, and its note says which. "
-    "Not checkable here: what it needs was not released, or was not measured yet."
+    "holds on another model; where they do not, that decides nothing of the paper's: not checkable here, and "
+    "the note says which. Not checkable is also what needs something that was not released, or not measured yet."
 )
 
 
