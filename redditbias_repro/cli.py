@@ -408,7 +408,7 @@ def _contexts(args) -> None:
         print(f"written: {write_details(rows, args.out)} ({len(rows):,} pairs)")
         return
     counted = rows["origin"].value_counts().rename_axis("stands in the corpus").rename("pairs")
-    print(counted.to_string())
+    print(f"{args.bias_type}:\n{counted.to_string()}")
     print(f"{len(rows):,} pairs; --out FILE writes them. Content warning.")
 
 # %% ../nbs/09_cli.ipynb #f3332690
@@ -455,31 +455,28 @@ def _measure_contexts(args) -> tuple:
     "Records of responses to parallel contexts, and the same of them as `_measure_pairs` gives"
     import pandas as pd
 
+    from redditbias_repro.contexts import contexts
+    from redditbias_repro.data import bias_spec
     from redditbias_repro.fairness_measures import measure_fairness
+    from redditbias_repro.response_measures import attribute_lists
 
     chosen = read_lines(args.candidates) if args.candidates else None
     chosen = [line for line in chosen if line.strip()] if chosen else None
     how = dict(n=args.pairs, paper=PAPERS[2], candidates=chosen, device=args.device, dtype=args.dtype)
-    how |= dict(offence=args.offence or "davidson", lemmas=args.lemmas or "wordnet", seed=args.seed)
+    offence = "davidson" if args.offence is None else args.offence
+    how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
     source, types = args.contexts or "twitter-conversations", _fairness_types(args.bias_type)
+    for b in types:  # what is wrong with one of them is said before hours of answers to another
+        attribute_lists(bias_spec(b))
+        if len(contexts(source, b, n=args.pairs, seed=args.seed)) < 2:
+            raise ValueError(f"{source} has one context for {b}: a test needs two or more")
     records = [measure_fairness(args.model, b, source, **how) for b in types]
     rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
             for r in records for m in r["values"]["measures"]]  # fmt: skip
     table = pd.DataFrame(rows)
     known = table["differ"] > 0
     ends = [f"[{a:+.3g}, {b:+.3g}]" if k else "" for a, b, k in zip(table["paired_low"], table["paired_high"], known)]
-    columns = [
-        "bias_type",
-        "measure",
-        "n",
-        "dominant",
-        "minoritized",
-        "relative",
-        "z",
-        "p",
-        "paired_p",
-        "paired_p_holm",
-    ]
+    columns = "bias_type measure n dominant minoritized relative z p paired_p paired_p_holm".split()
     shown = table[columns].assign(interval=ends, smallest=table["paired_smallest"].where(known))
     return records, table, shown, f"{records[0]['model']}, contexts of {records[0]['corpus']}. {FAIRNESS}"
 

@@ -27,6 +27,7 @@ from .resampling import pack_bits, unpack_bits
 from redditbias_repro.response_measures import (
     POSITIVE,
     VARIANT,
+    attribute_lists,
     compare_values,
     diversity,
     diversity_test,
@@ -159,6 +160,10 @@ def measure_responses(
     Raises what `load_classifier`, `offence_labels` and `lemma_by` raise; `ValueError` for a table without responses."""
     if missing := [c for c in ("response1", "response2") if c not in said]:
         raise ValueError(f"no column {missing[0]!r}: expected responses to pairs, from answer_pairs()")
+    for column in ("response1", "response2"):
+        for row, text in enumerate(said[column]):
+            if not isinstance(text, str):
+                raise ValueError(f"{column}, row {row} is {text!r} and no text: an empty response is ''")
     spec = bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type)
     lemma, sides = lemma_by(lemmas), [list(said["response2"]), list(said["response1"])]
     judges, labels = _judges(offence, offences)
@@ -289,7 +294,7 @@ def fairness_record(
 # %% ../nbs/06i_fairness_measures.ipynb #60801f60
 def measure_fairness(
     model=DEFAULT_MODEL,  # as in `answer_pairs`
-    bias_type: str | Path | BiasSpec = "gender",  # as in `contexts`
+    bias_type: str | Path | BiasSpec = "dialoguefairness/gender",  # as in `contexts`; it names its attributes
     source: str | Path | Iterable[str] = "twitter-conversations",  # of contexts, as in `contexts`
     n: int | None = None,  # pairs; None: all
     paper: str = "own",  # in whose tables it stands
@@ -307,7 +312,10 @@ def measure_fairness(
 ) -> dict:  # a record
     "A model's responses to parallel contexts, measured: from names to a record"
     judges, lemma = _judges(offence, offences)[0], lemma_by(lemmas)  # what is not there fails before hours of answers
+    attribute_lists(bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type))
     pairs = contexts(source, bias_type, mode, direction, n, split, column, seed)
+    if len(pairs) < 2:
+        raise ValueError(f"{len(pairs)} pair of contexts: a test needs two or more")
     said = answer_pairs(model, pairs, candidates, **options)
     measured = measure_responses(said, bias_type, judges, offences, lemma)
     return fairness_record(measured, paper, lemmas, resamples, seed)

@@ -5,6 +5,7 @@
 # %% ../../nbs/13a_dialoguefairness_claims.ipynb #f9b7a87e
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +17,7 @@ from redditbias_repro.papers.dialoguefairness import (
     OF_DEBIASING,
     OF_MODELS,
     PAPER,
+    PERCENT,
     check_statements,
     inconsistencies,
     read_fairness,
@@ -103,17 +105,20 @@ def _released_lists(claim, measured) -> list[Answer]:
         except FetchError:
             return [Answer("the release", f"{NONE}: the released files cannot be had")]
         norm = lambda text: text.strip().lower().replace("’", "'")
-        released = {tuple(sorted((norm(a), norm(b)))) for a, b in zip(rows["left"], rows["right"])}
-        printed = {tuple(sorted((norm(a), norm(b)))) for a, b in load_spec(f"{PAPER}/{name}").pairs}
-        same[name] = (len(released), len(released ^ printed))
+        released = Counter(tuple(sorted((norm(a), norm(b)))) for a, b in zip(rows["left"], rows["right"]))
+        printed = Counter(tuple(sorted((norm(a), norm(b)))) for a, b in load_spec(f"{PAPER}/{name}").pairs)
+        same[name] = (released.total(), ((released - printed) + (printed - released)).total())
     text = ", ".join(f"{n}: {k} pairs released, {d} differ" for n, (k, d) in same.items())
     return _answer(not any(d for _, d in same.values()), text, "the release", OWN)
 
 
 def _follows(column: str):
     def check(claim, measured) -> list[Answer]:
-        agrees = recomputed_table()[f"{column}_agrees"].dropna().astype(bool)
-        return _answer(bool(agrees.all()), f"{agrees.sum()} of {len(agrees)} agree with what rounding allows")
+        table = recomputed_table().dropna(subset=f"{column}_agrees")
+        agrees = table[f"{column}_agrees"].astype(bool)
+        words = int((~table["measure"].str.startswith(PERCENT)).sum())
+        text = f"{agrees.sum()} of {len(agrees)} agree with what rounding allows"
+        return _answer(bool(agrees.all()), f"{text}; of {words} that are of words a response, means alone give bounds")
 
     return check
 
@@ -121,9 +126,10 @@ def _follows(column: str):
 def _career(claim, measured) -> list[Answer]:
     r = recomputed_table().query("table == 3 and measure == 'career'").iloc[0]
     text = f"printed Z {r['z']:.3f}; with at most a word a response {r['z_low']:.2f} to {r['z_high']:.2f}"
-    return _answer(
-        bool(r["z_low"] <= abs(r["z"]) <= r["z_high"]), f"{text} (variance over mean {r['variance_ratio']:.1f})"
-    )
+    text += f" (variance over mean {r['variance_ratio']:.1f})"
+    if abs(r["z"]) < r["z_low"]:  # several words in one response, or whatever else spreads counts, makes Z smaller
+        return [Answer("its tables", OPEN, f"{text}: smaller Z is what counts of more spread give", PRINTED)]
+    return _answer(bool(abs(r["z"]) <= r["z_high"]), text)
 
 
 def _wer_identical(claim, measured) -> list[Answer]:
