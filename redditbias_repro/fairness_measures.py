@@ -19,7 +19,7 @@ from .data import bias_spec
 from .dialogue_models import open_dialogue_model
 from .generation import decoding_of, name_decoding
 from .metrics import holm
-from .models import DEFAULT_MODEL, open_model
+from .models import open_model
 from .paired_tests import bias_change
 from .records import digest, new_record
 from .registry import cache_dir, check_known
@@ -293,8 +293,8 @@ def fairness_record(
 
 # %% ../nbs/06i_fairness_measures.ipynb #60801f60
 def measure_fairness(
-    model=DEFAULT_MODEL,  # as in `answer_pairs`
-    bias_type: str | Path | BiasSpec = "dialoguefairness/gender",  # as in `contexts`; it names its attributes
+    model,  # as in `answer_pairs`
+    bias_type: str | Path | BiasSpec,  # as in `contexts`; it names its attributes
     source: str | Path | Iterable[str] = "twitter-conversations",  # of contexts, as in `contexts`
     n: int | None = None,  # pairs; None: all
     paper: str = "own",  # in whose tables it stands

@@ -74,7 +74,8 @@ def start(log, cwd, env, **job):
         return pid
     status = 1
     try:
-        for stream, path, mode in ((0, os.devnull, "r"), (1, log, "w"), (2, log, "a")):
+        open(log, "w").close()
+        for stream, path, mode in ((0, os.devnull, "r"), (1, log, "a"), (2, log, "a")):
             with open(path, mode) as file:
                 os.dup2(file.fileno(), stream)
         os.environ.clear()

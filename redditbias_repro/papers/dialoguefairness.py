@@ -312,12 +312,12 @@ def words_table(
 
 # %% ../../nbs/13_dialoguefairness.ipynb #e7cd3c5b
 def _drawn(before: pd.DataFrame, after: pd.DataFrame, column: str) -> dict:
-    "Change of a distance in percent, its interval and p: paired t-test of logarithms"
+    "Change of the mean distance in percent, its interval and p: paired t-test"
     both = before.merge(after, on=["word1", "word2"], suffixes=("_before", "_after"))
-    change = np.log(both[f"{column}_after"] / both[f"{column}_before"])
+    change = 100 * (both[f"{column}_after"] - both[f"{column}_before"]) / both[f"{column}_before"].mean()
     test = stats.ttest_1samp(change, 0)
-    low, high = 100 * np.expm1(test.confidence_interval())
-    return {"pairs": len(both), "change": 100 * np.expm1(change.mean()), "low": low, "high": high, "p": test.pvalue}
+    low, high = test.confidence_interval()
+    return {"pairs": len(both), "change": change.mean(), "low": low, "high": high, "p": test.pvalue}
 
 
 def distances_table(
