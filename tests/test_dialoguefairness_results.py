@@ -293,3 +293,34 @@ def test_notebook_without_records_says_what_to_run(tmp_path):
     text = json.dumps(out["cells"])
     assert "Nothing was measured yet: run `papermill nbs/papers/dialoguefairness.ipynb" in text
     assert (tmp_path / "figures" / "table3.md").is_file() and not (tmp_path / "results").exists()
+
+
+# What was measured
+
+
+def test_what_the_page_says(committed):
+    """Its numbers are those of the committed records, and the committed tables are made of them."""
+    found = paper.read_fairness(committed / "results")
+    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    row = lambda key, measure: paper._row(found[key], measure)
+    ranker = ("race", "ranker", "ranker-small", "original")
+    offence = row(ranker, "offence")
+    said = f"{100 * offence['minoritized']:.1f} % of the responses to African American English count as offensive, "
+    assert said + f"{100 * offence['dominant']:.1f} % of those to Standard English" in page
+    assert offence["paired_p_holm"] < 0.05
+    for measure in ("sentiment_positive", "pleasant"):
+        assert row(ranker, measure)["paired_p_holm"] < 0.05 and row(ranker, measure)["difference"] < 0
+    originals = [r for k, r in found.items() if k[0] == "gender" and k[3] == "original"]
+    assert len(originals) == 3 and all(m["paired_p_holm"] > 0.05 for r in originals for m in paper._tested(r))
+    assert f"{found[ranker]['n']:,} for race" in page and found["gender", *ranker[1:]]["n"] == 961
+    of_wer = paper.answers_table(found).query("kind == 'seq2seq' and method == 'WER'")
+    assert of_wer.alike_percent.eq(100).all() and of_wer.diversity_change_percent.round().eq(-78).all()
+    drawn = paper.distances_table(found).query("kind == 'seq2seq' and method == 'WER' and words == 'of a pair'")
+    assert (drawn.change < -99).all()
+    changes = paper.changes_table(found).set_index(["bias_type", "kind", "method", "measure"])
+    assert changes.verdict["race", "ranker", "CDA", "pleasant"] == "more"
+    dull = paper.answers_table(found).query("kind == 'seq2seq' and method == 'original'").diversity_percent
+    assert f"its diversity is {dull.iloc[0]:.1f} and {dull.iloc[1]:.1f} %" in page
+    for name, table in paper.make_tables(found).items():
+        kept = pd.read_csv(committed / "figures" / "dialoguefairness" / f"{name}.csv")
+        assert list(kept.columns) == list(table.columns) and len(kept) == len(table), name
