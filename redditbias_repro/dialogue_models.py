@@ -34,7 +34,7 @@ from redditbias_repro.losses import (
     mean_rows,
     target_pairs,
     weighted_penalty,
-)  # fmt: skip
+)
 from .models import Opened, _device, describe_model, load_model
 from .ranker import Ranker, RankerConfig, pad_candidates
 from .records import new_record, write_atomic

@@ -312,9 +312,9 @@ def words_table(
 
 # %% ../../nbs/13_dialoguefairness.ipynb #e7cd3c5b
 def _drawn(before: pd.DataFrame, after: pd.DataFrame, column: str) -> dict:
-    "Change of the mean distance in percent, its interval and p: paired t-test"
+    "Mean change of a pair's distance in percent, its interval and p: paired t-test"
     both = before.merge(after, on=["word1", "word2"], suffixes=("_before", "_after"))
-    change = 100 * (both[f"{column}_after"] - both[f"{column}_before"]) / both[f"{column}_before"].mean()
+    change = 100 * (both[f"{column}_after"] / both[f"{column}_before"] - 1)
     test = stats.ttest_1samp(change, 0)
     low, high = test.confidence_interval()
     return {"pairs": len(both), "change": change.mean(), "low": low, "high": high, "p": test.pvalue}
@@ -950,12 +950,15 @@ def read_captions(
 ) -> dict[str, str]:
     "What stands below each table"
     records = list(found.values())
-    pairs = sorted({r["n"] for r in records})
     about = {
-        "pairs": " or ".join(f"{n:,}" for n in pairs) or "no",
         "corpora": ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in records)) or "nothing",
     }
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in records}
     about |= {"offence": ", ".join(sorted(judges)) or "none"}
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
-    return {name: text.format(**about) for name, text in read_resource()["captions"].items()}
+    own = {f"table{n}": lambda k, of=of: k[:2] == of for n, of in TABLES.items()} | {"table7": lambda k: k[1] in KINDS}
+    captions = {}
+    for name, text in read_resource()["captions"].items():  # with the numbers of pairs of the table's own rows
+        pairs = sorted({r["n"] for k, r in found.items() if own.get(name, bool)(k)})
+        captions[name] = text.format(**about, pairs=" or ".join(f"{n:,}" for n in pairs) or "no")
+    return captions
