@@ -101,12 +101,13 @@ def _of_corpora(records: list[dict]) -> str:
     return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
 
 
-_OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": "test", "swap": "targets"}
+_OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": None, "swap": "targets"}
 _OF_PAIRS |= {"special_tokens": False, "kind": "causal", "source": None}
 _OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
 _OF_BOTH = {"context": "none", "user_turn": None, "details": None}
 _OF_PAIRS, _OF_PROMPTS = _OF_PAIRS | _OF_BOTH, _OF_PROMPTS | _OF_BOTH
-_OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None, "bias_type": None}
+_OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None}
+_OF_CONTEXTS |= {"bias_type": None, "split": None, "mode": None, "direction": None, "column": None}
 _MEASURED = dict(zip(PAPERS, (("pairs", _OF_PAIRS), ("prompts", _OF_PROMPTS), ("contexts", _OF_CONTEXTS))))
 
 
@@ -163,7 +164,7 @@ def _measure_pairs(args) -> tuple:
     how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
     how |= dict(kind=args.kind, source=args.source)
     how |= dict(context=args.context, prompt=args.user_turn or CHAT_PROMPT, details=args.details)
-    records = measure_lmb(args.model, args.bias_type, args.corpus, args.split, outliers, args.seed, **how)
+    records = measure_lmb(args.model, args.bias_type, args.corpus, args.split or "test", outliers, args.seed, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     return records, table, _in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"
 
@@ -403,7 +404,8 @@ def _contexts(args) -> None:
     from redditbias_repro.contexts import contexts
 
     options = dict(split=args.split, column=args.column, seed=args.seed)
-    rows = contexts(args.source, args.bias_type, args.mode, args.direction, args.pairs, **options)
+    how = args.mode or "words", args.direction or "both"
+    rows = contexts(args.source, args.bias_type, *how, args.pairs, **options)
     if args.out:
         print(f"written: {write_details(rows, args.out)} ({len(rows):,} pairs)")
         return
@@ -458,6 +460,7 @@ def _measure_contexts(args) -> tuple:
     from redditbias_repro.contexts import contexts
     from redditbias_repro.data import bias_spec
     from redditbias_repro.fairness_measures import measure_fairness
+    from redditbias_repro.records import write_record
     from redditbias_repro.response_measures import attribute_lists
 
     chosen = read_lines(args.candidates) if args.candidates else None
@@ -466,11 +469,16 @@ def _measure_contexts(args) -> tuple:
     offence = "davidson" if args.offence is None else args.offence
     how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
     source, types = args.contexts or "twitter-conversations", _fairness_types(args.bias_type)
+    drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another
         attribute_lists(bias_spec(b))
-        if len(contexts(source, b, n=args.pairs, seed=args.seed)) < 2:
+        if len(contexts(source, b, n=args.pairs, seed=args.seed, **drawn)) < 2:
             raise ValueError(f"{source} has one context for {b}: a test needs two or more")
-    records = [measure_fairness(args.model, b, source, **how) for b in types]
+    records = []
+    for b in types:
+        records.append(measure_fairness(args.model, b, source, **how, **drawn))
+        if args.save:  # should the next one fail, this one is kept
+            write_record(records[-1])
     rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
             for r in records for m in r["values"]["measures"]]  # fmt: skip
     table = pd.DataFrame(rows)
@@ -833,6 +841,15 @@ def _corpus_options() -> argparse.ArgumentParser:
     return p
 
 # %% ../nbs/09_cli.ipynb #8830f99c
+def _how_drawn(p) -> None:
+    "--mode, --direction and --column, of parallel contexts"
+    how = "words: whole words, one pass (the default); release: as the released scripts augment"
+    p.add_argument("--mode", choices=["words", "release"], help=how)
+    which = "1to2: only contexts with words of the first group, 2to1: of the second (default: both)"
+    p.add_argument("--direction", choices=["both", "1to2", "2to1"], help=which)
+    p.add_argument("--column", help="of a CSV (default: context, else text)")
+
+# %% ../nbs/09_cli.ipynb #f6645004
 def _measure_options(p: argparse.ArgumentParser) -> None:
     from redditbias_repro.registry import SPLITS, SWAPS
     from redditbias_repro.specs import BIAS_TYPES
@@ -845,7 +862,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     outliers = "take out pairs outside mean ± K standard deviations; the paper: 3, done already in the released pairs"
     label = "one label where --corpus is a file"
     p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types}; {label}")
-    p.add_argument("--split", default="test", choices=SPLITS, help=DEFAULT)
+    p.add_argument("--split", choices=SPLITS, help="(default: test; of contexts: all)")
     p.add_argument("--swap", default="targets", choices=SWAPS, help=f"{swap} {DEFAULT}")
     special = "let the tokenizer add its own, such as a beginning-of-sentence token, which Gemma wants; records say so"
     p.add_argument("--special-tokens", action="store_true", help=special)
@@ -865,8 +882,12 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--save", action="store_true", help=saved)
     p.add_argument("--paper", default=DEFAULT_PAPER, choices=PAPERS, help=f"what is measured {DEFAULT}: see below")
     asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {PAPERS[2]}")
-    own = "twitter-conversations, twitter-en-big, or a .csv or .txt of your own (default: the first)"
+    own = (
+        "twitter-conversations, twitter-en-big, a .csv or .txt of your own, or a .csv or .parquet of pairs with text1 "
+    )
+    own += "and text2, as `redditbias contexts` writes it (default: the first)"
     asked.add_argument("--contexts", metavar="SOURCE", help=own)
+    _how_drawn(asked)
     asked.add_argument("--pairs", type=_number(int, 2, 10**9), metavar="N", help="the first so many (default: all)")
     asked.add_argument("--candidates", type=Path, metavar="FILE", help="a response a line, of a model that retrieves")
     asked.add_argument("--offence", metavar="CLASSIFIER", help="of offence (default: davidson)")
@@ -1080,13 +1101,9 @@ def _contexts_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("source", help=f"twitter-conversations, twitter-en-big, or {own}")
     p.add_argument("--bias-type", required=True, help="such as dialoguefairness/gender, or a TOML file of your own")
     p.add_argument("--out", type=Path, metavar="FILE", help="write them to a .parquet or .csv (default: print counts)")
-    how = "words: whole words, one pass; release: as the released scripts augment"
-    p.add_argument("--mode", choices=["words", "release"], default="words", help=f"{how} {DEFAULT}")
-    which = "1to2: only contexts with words of the first group, 2to1: of the second"
-    p.add_argument("--direction", choices=["both", "1to2", "2to1"], default="both", help=f"{which} {DEFAULT}")
+    _how_drawn(p)
     p.add_argument("--pairs", type=_number(int, 1, 10**9), metavar="N", help="the first so many (default: all)")
     p.add_argument("--split", choices=["train", "valid", "test"], help="of a corpus by name (default: all)")
-    p.add_argument("--column", help="of a CSV (default: context, else text)")
     p.add_argument("--seed", type=_SEED, default=0, help=f"of draws between several counterparts {DEFAULT}")
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import itertools
 import random
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import regex
 
@@ -21,12 +23,13 @@ from .registry import SPLITS, check_known, corpus_readers, read_cells, read_line
 from .specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
-__all__ = ['MODES', 'ORIGINS', 'SHARES', 'parallel_context', 'parallel_contexts', 'list_contexts', 'read_own_contexts',
-           'contexts', 'dialogues']
+__all__ = ['MODES', 'ORIGINS', 'COLUMNS', 'SHARES', 'parallel_context', 'parallel_contexts', 'list_contexts', 'read_own_contexts',
+           'read_own_parallel', 'contexts', 'dialogues']
 
 # %% ../nbs/01c_contexts.ipynb #2edf709f
 MODES = ("words", "release")
 ORIGINS = ("text1", "text2", "neither")  # which text of a pair stands in the corpus
+COLUMNS = ("text1", "text2", "origin", "words")  # of a pair
 _NO_WORDS = regex.compile(r"([@#]\w+|https?://\S+)")  # names of users, hashtags, links
 
 
@@ -122,6 +125,8 @@ def parallel_contexts(
 def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
     seen = set()
     for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"context {row} is {text!r} and no text: leave it out")
         found = parallel_context(text, spec, mode, seed)
         if found and found["origin"] in wanted and hash(text) not in seen:
             seen.add(hash(text))  # millions of texts are too large to keep
@@ -138,26 +143,61 @@ def list_contexts() -> list[str]:
     return list(_readers())
 
 
+def _columns(path: Path) -> list[str]:
+    "Columns of a file of one's own; none of a text file. `ValueError` for a file of another kind"
+    kind = [x.lower() for x in path.suffixes if x.lower() != ".gz"][-1:]
+    if kind not in ([".csv"], [".txt"], [".parquet"]):
+        raise ValueError(f"{path}: expected a .csv or .txt (or .gz of one), or a .parquet of pairs")
+    if kind == [".parquet"]:
+        try:
+            return list(pd.read_parquet(path).columns)
+        except Exception as e:  # whatever the library raises, by the file's name
+            raise ValueError(f"{path}: not a Parquet file ({e})") from e
+    return [] if kind == [".txt"] else list(csv.DictReader(line + "\n" for line in read_lines(path)).fieldnames or [])
+
+
 def read_own_contexts(
     path: str | Path,  # .csv, .txt, or .gz of them
     column: str | None = None,  # of the CSV; None: context, else text
 ) -> Iterator[str]:  # those that are not empty
     "Contexts of a file of one's own, as they are asked for. `FileNotFoundError`; `ValueError` that names the file"
-    if ".csv" not in Path(path).suffixes:
+    there = _columns(Path(path))
+    if not there and column is None:
         yield from (line.strip() for line in read_lines(path) if line.strip())
         return
-    rows = csv.DictReader(line + "\n" for line in read_lines(path))
-    there = rows.fieldnames or []
     column = column or next((c for c in ("context", "text") if c in there), "context")
     if column not in there:
-        raise ValueError(f"{path}: no column {column!r}; its columns are {list(there)}")
+        raise ValueError(f"{path}: no column {column!r}; its columns are {there or 'none: a text file has no columns'}")
+    rows = csv.DictReader(line + "\n" for line in read_lines(path))
     yield from (row[column].strip() for row in rows if (row[column] or "").strip())
 
 # %% ../nbs/01c_contexts.ipynb #acba8d6c
+def read_own_parallel(
+    path: str | Path,  # .csv or .parquet with text1, text2 and, as `contexts` has them, origin and words
+) -> pd.DataFrame:  # row, text1, text2, origin ("given" where the file does not say), words
+    "Pairs of parallel contexts as they stand in a file. `FileNotFoundError`; `ValueError` that names the rows"
+    path = Path(path)
+    there = _columns(path)
+    if missing := [c for c in ("text1", "text2") if c not in there]:
+        raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {there}")
+    content = path.read_bytes()
+    table = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else read_cells("\n".join(read_lines(path)))
+    texts = table[["text1", "text2"]]
+    empty = ~texts.map(lambda t: isinstance(t, str) and bool(t.strip())).all(axis=1)
+    for wrong, what in ((empty, "an empty text"), (texts["text1"] == texts["text2"], "the same text on both sides")):
+        if wrong.any():
+            raise ValueError(f"{path}: {what} in data row {(np.flatnonzero(wrong)[:10] + 1).tolist()}")
+    if not len(table):
+        raise ValueError(f"{path}: no rows")
+    found = texts.assign(row=range(len(table)), origin=table.get("origin", "given"), words=table.get("words", ""))
+    sha = hashlib.sha256(content).hexdigest()
+    return with_corpus(found[["row", *COLUMNS]].reset_index(drop=True), path.name.partition(".")[0], sha256=sha)
+
+# %% ../nbs/01c_contexts.ipynb #200fd6a0
 def contexts(
     source: str | Path | Iterable[str] | pd.DataFrame,  # of `list_contexts()`, a file, texts, or from `dialogues`
     bias_type: str | Path | BiasSpec,  # "dialoguefairness/gender", a TOML file, or a specification
-    mode: str = "words",  # words, release
+    mode: str = "words",  # words, release; of a file that holds pairs neither, nor a direction
     direction: str = "both",  # both, 1to2, 2to1
     n: int | None = None,  # pairs; None: all that there are
     split: str | None = None,  # of a corpus that has splits; None: all
@@ -167,19 +207,34 @@ def contexts(
     """Pairs of parallel contexts (Liu et al., COLING 2020, §2.3): text1 minoritized, text2 dominant.
 
     `.attrs["corpus"]` says of what. `ValueError` where there are none, for an unknown mode or direction, and for a
-    split of what has none; `FetchError` or `FileNotFoundError` for what cannot be had."""
+    split of what has none; `TypeError` for a context that is no text; `FetchError` or `FileNotFoundError` for what
+    cannot be had."""
     spec = bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type)
+    about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
+    if column is None and _holds_pairs(source):
+        if (mode, direction, split) != ("words", "both", None):
+            raise ValueError(f"{source} holds pairs: mode, direction and split are of contexts that pairs are made of")
+        given = read_own_parallel(source)
+        kept = given.head(n if n is not None else len(given))
+        kept.attrs = {"corpus": {**given.attrs["corpus"], **about, "mode": "given", "direction": None}}
+        return kept
     texts, name = _texts(source, split, column)
     from tqdm.auto import tqdm
 
     pairs = parallel_contexts(tqdm(texts, "contexts", unit="", delay=2, leave=False), spec, mode, direction, n, seed)
-    table = pd.DataFrame(pairs, columns=["row", "text1", "text2", "origin", "words"])
+    table = pd.DataFrame(pairs, columns=["row", *COLUMNS])
     if not len(table):
         raise ValueError(f"{name}: no context with a word of {spec.title or spec.name or 'the specification'}")
-    about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
     if isinstance(source, pd.DataFrame):
         split = source.attrs.get("corpus", {}).get("split")
     return with_corpus(table, name, split=split or "", **about)
+
+
+def _holds_pairs(source) -> bool:
+    "Whether this is a file with columns text1 and text2"
+    if not isinstance(source, (str, Path)) or str(source) in _readers() or not Path(source).is_file():
+        return False
+    return {"text1", "text2"} <= set(_columns(Path(source)))
 
 
 def _texts(source, split, column) -> tuple[Iterable[str], str]:
@@ -190,6 +245,8 @@ def _texts(source, split, column) -> tuple[Iterable[str], str]:
     if split is not None:
         raise ValueError(f"split {split!r}: only {', '.join(readers)} have splits")
     if isinstance(source, pd.DataFrame):
+        if "context" not in source:
+            raise ValueError(f"no column 'context': the table's columns are {list(source.columns)}")
         return source["context"], source.attrs.get("corpus", {}).get("name", "texts")
     if not named:
         return source, "texts"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pandas as pd
 import torch
-from transformers import PreTrainedTokenizerFast, set_seed
+from transformers import PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from .contexts import _NO_WORDS, MODES, parallel_context
 from .data import bias_spec
@@ -86,10 +86,13 @@ KINDS = {"seq2seq": (Seq2Seq, Seq2SeqConfig, pad_right), "ranker": (Ranker, Rank
 
 
 def _check_pairs(pairs: pd.DataFrame) -> None:
-    "`ValueError` for a table without the columns, and for an empty one"
+    "`ValueError` for a table without the columns, for cells that are no text, and for an empty table"
     missing = [c for c in ("context", "response") if c not in pairs]
     if missing:
         raise ValueError(f"pairs have no column {', '.join(missing)}: expected context and response")
+    for column in ("context", "response"):
+        if wrong := [i for i, t in enumerate(pairs[column]) if not isinstance(t, str)]:
+            raise ValueError(f"{column}: {len(wrong)} cells are no text (rows {wrong[:10]}): leave these pairs out")
     if not len(pairs):
         raise ValueError("there are no pairs of a context and a response")
 
@@ -145,7 +148,11 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
     for name, value in chosen.items():
         if not (0 <= value < 1 if name == "dropout" else 0 < value < math.inf):
             raise ValueError(f"{name} is {value}: expected {'0 to 1' if name == 'dropout' else 'a positive number'}")
-    return chosen, {k: v for k, v in changed.items() if k not in known}
+    training = {k: v for k, v in changed.items() if k not in known}
+    if unknown := [k for k in training if k not in TrainingArguments.__dataclass_fields__]:
+        own = f"a {kind} model has {', '.join(known)}"
+        raise ValueError(f"{unknown[0]} is unknown: {own}; others are those of transformers.TrainingArguments")
+    return chosen, training
 
 # %% ../nbs/05f_dialogue_models.ipynb #923d7e66
 BASELINE = "baseline"  # what records call a model without debiasing
@@ -352,9 +359,11 @@ def load_dialogue_model(
 ):  # (model, tokenizer)
     "A dialogue model of any of the three kinds, in eval mode. What is wrong raises what `load_model` raises"
     folder = Path(name_or_path).expanduser()
-    about = (
-        json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
-    )
+    try:
+        written = (folder / "config.json").read_text(encoding="utf-8") if (folder / "config.json").is_file() else "{}"
+        about = json.loads(written)
+    except ValueError as e:
+        raise ValueError(f"{folder / 'config.json'} is broken ({e}): train the model anew, or copy it again") from e
     own = next((m for m, c, _ in KINDS.values() if c.model_type == about.get("model_type")), None)
     if own is None:
         return load_model(str(name_or_path), device)

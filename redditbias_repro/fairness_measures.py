@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from redditbias_repro.response_measures import (
     diversity_test,
     drop_repeated_punctuation,
     lemmatizer,
+    never_found,
     response_values,
     sentiment,
     tokens_of,
@@ -96,7 +98,11 @@ def draw_candidates(
     n: int | None = 500_000,  # at most; None: all
     seed: int = 0,
 ) -> list[str]:  # each once
-    "Responses for a model to choose from (§3.1.2)"
+    "Responses for a model to choose from (§3.1.2). `ValueError` for no such column, and for cells that are no text"
+    if "response" not in pairs:
+        raise ValueError(f"no column 'response': the table's columns are {list(pairs.columns)}")
+    if wrong := [i for i, t in enumerate(pairs["response"]) if not isinstance(t, str)]:
+        raise ValueError(f"{len(wrong)} responses are no text (rows {wrong[:10]}): leave them out")
     distinct = [t for t in dict.fromkeys(pairs["response"]) if t.strip()]
     if n is None or len(distinct) <= n:
         return distinct
@@ -292,6 +298,18 @@ def fairness_record(
     return new_record("response_fairness", attrs["model"], drawn, len(measured.said), values, paper, **fields, **origin)
 
 # %% ../nbs/06i_fairness_measures.ipynb #60801f60
+def _warn_of_words(spec: BiasSpec, lemma: Callable[[str], str]) -> None:
+    "`ValueError` where attributes have no names; a warning of those of one's own that no response can hold"
+    lists = attribute_lists(spec)
+    words = [w for name, words in lists.items() if not name.endswith(VARIANT) for w in words]
+    if not spec.paper and (lost := never_found(words, lemma)):
+        shown = ", ".join(lost[:10]) + (", …" if len(lost) > 10 else "")
+        said = "words are counted one by one, by their lemmas: give single words in their basic form"
+        warnings.warn(
+            f"{len(lost)} attribute words of {spec.name or 'the specification'} cannot be found ({shown}): {said}"
+        )
+
+
 def measure_fairness(
     model,  # as in `answer_pairs`
     bias_type: str | Path | BiasSpec,  # as in `contexts`; it names its attributes
@@ -312,7 +330,7 @@ def measure_fairness(
 ) -> dict:  # a record
     "A model's responses to parallel contexts, measured: from names to a record"
     judges, lemma = _judges(offence, offences)[0], lemma_by(lemmas)  # what is not there fails before hours of answers
-    attribute_lists(bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type))
+    _warn_of_words(bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type), lemma)
     pairs = contexts(source, bias_type, mode, direction, n, split, column, seed)
     if len(pairs) < 2:
         raise ValueError(f"{len(pairs)} pair of contexts: a test needs two or more")

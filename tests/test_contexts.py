@@ -9,8 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redditbias_repro.cli import main
-from redditbias_repro.contexts import contexts, list_contexts, parallel_context, parallel_contexts, read_own_contexts
-from redditbias_repro.records import repo_root
+from redditbias_repro.contexts import (
+    contexts,
+    list_contexts,
+    parallel_context,
+    parallel_contexts,
+    read_own_contexts,
+    read_own_parallel,
+)
+from redditbias_repro.records import repo_root, write_details
 from redditbias_repro.specs import BiasSpec, load_spec
 
 GENDER, RACE = load_spec("dialoguefairness/gender"), load_spec("dialoguefairness/race")
@@ -191,6 +198,63 @@ def test_broken_files(tmp_path):
         list(read_own_contexts(tmp_path / "latin.txt"))
     with pytest.raises(FileNotFoundError, match="none of .*twitter-conversations"):
         contexts(tmp_path / "nowhere.csv", "dialoguefairness/gender")
+
+
+def test_a_file_of_another_kind(tmp_path):
+    for name in ("a.jsonl", "a.tsv", "a"):
+        (tmp_path / name).write_text("he sings\n")
+        with pytest.raises(ValueError, match=r"expected a \.csv or \.txt"):
+            contexts(tmp_path / name, "dialoguefairness/gender")
+    (tmp_path / "a.parquet").write_text("he sings\n")
+    with pytest.raises(ValueError, match="a.parquet: not a Parquet file"):
+        contexts(tmp_path / "a.parquet", "dialoguefairness/gender")
+    (tmp_path / "a.txt").write_text("he sings\n")
+    with pytest.raises(ValueError, match="a text file has no columns"):
+        contexts(tmp_path / "a.txt", "dialoguefairness/gender", column="said")
+
+
+@pytest.mark.parametrize("missing", [float("nan"), None, 3])
+def test_contexts_that_are_no_text(missing):
+    for source in (["he sings", missing], pd.DataFrame({"context": ["he sings", missing]}, dtype=object)):
+        with pytest.raises(TypeError, match="context 1 is .* and no text"):
+            contexts(source, "dialoguefairness/gender")
+    with pytest.raises(ValueError, match="no column 'context'; the table's|no column 'context': the table's"):
+        contexts(pd.DataFrame({"said": ["he sings"]}), "dialoguefairness/gender")
+
+
+# Pairs of one's own
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.parquet"])
+def test_pairs_come_back_as_they_were_written(tmp_path, name):
+    made = contexts(["it rains", "he sings, ok", "my mom\nsings"], "dialoguefairness/gender")
+    write_details(made, tmp_path / name)
+    given = contexts(tmp_path / name, "dialoguefairness/gender")
+    assert given.equals(made.assign(row=[0, 1]))
+    about = given.attrs["corpus"]
+    assert about["mode"] == "given" and about["name"] == "pairs" and len(about["sha256"]) == 64
+    assert len(contexts(tmp_path / name, "dialoguefairness/gender", n=1)) == 1
+    for wrong in (dict(mode="release"), dict(direction="1to2"), dict(split="test")):
+        with pytest.raises(ValueError, match="holds pairs: mode, direction and split"):
+            contexts(tmp_path / name, "dialoguefairness/gender", **wrong)
+
+
+def test_pairs_that_are_wrong(tmp_path):
+    path = tmp_path / "pairs.csv"
+    for rows, says in (
+        ("she sings,he sings\n,he\n", "an empty text in data row \\[2\\]"),
+        ("she sings,he sings\nit rains,it rains\n", "the same text on both sides in data row \\[2\\]"),
+        ("", "no rows"),
+    ):
+        path.write_text("text1,text2\n" + rows)
+        with pytest.raises(ValueError, match=says):
+            contexts(path, "dialoguefairness/gender")
+    path.write_text("text1,text2\nshe sings,he sings\n")
+    assert contexts(path, "dialoguefairness/gender")["origin"].tolist() == ["given"]
+    assert contexts(path, "dialoguefairness/gender", column="text1")["text2"].tolist() == ["he sings"]
+    with pytest.raises(ValueError, match="no column text2"):
+        (tmp_path / "half.csv").write_text("text1\nshe sings\n")
+        read_own_parallel(tmp_path / "half.csv")
 
 
 # The command

@@ -1,6 +1,7 @@
 """From responses to records: numbers by hand, changes, models of the hub, the command line, dialogues to learn from."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from redditbias_repro.classifiers import load_classifier
 from redditbias_repro.cli import main
 from redditbias_repro.contexts import contexts, dialogues
 from redditbias_repro.records import read_records, record_path, write_record
+from redditbias_repro.specs import BiasSpec
 
 GENDER = "dialoguefairness/gender"
 SAID = pd.DataFrame({
@@ -183,12 +185,56 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     assert main([*command, "--pairs", "2", "--out", str(tmp_path / "out.csv")]) == 0
     assert "| sentiment_negative" in capsys.readouterr().out
     assert set(pd.read_csv(tmp_path / "out.csv")["n"]) == {2}
+    ways = (["--direction", "1to2"], ["--mode", "release"], ["--direction", "2to1"])
+    (tmp_path / "mine.csv").write_text("said\nhe is here\nshe left\nshe sings\nmy dad said no\n")
+    for more, n in zip(ways, (2, 4, 2)):
+        table = ["--contexts", str(tmp_path / "mine.csv"), "--column", "said", "--out", str(tmp_path / "out.csv")]
+        assert main([*command, *table, *more]) == 0
+        assert set(pd.read_csv(tmp_path / "out.csv")["n"]) == {n}
+    (tmp_path / "pairs.csv").write_text("text1,text2\nshe left,he left\nshe is out,he is out\na queen,a king\n")
+    assert main([*command, "--contexts", str(tmp_path / "pairs.csv"), "--out", str(tmp_path / "out.json")]) == 0
+    (record,) = json.loads((tmp_path / "out.json").read_text())
+    assert record["n"] == 3 and record["params"]["mode"] == "given"
     for wrong, says in (
+        (["--split", "test"], "have splits"), (["--column", "no"], "has no columns"),
+        (["--contexts", str(tmp_path / "pairs.csv"), "--mode", "release"], "holds pairs"),
         (["--contexts", "nowhere.txt"], "is no file"), (["--axes", "age"], "--axes is of prompts"),
         (["--outlier-sd", "3"], "--outlier-sd is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
     ):  # fmt: skip
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
     assert main(["measure", "--pairs", "3"]) == 2 and "--pairs is of contexts" in capsys.readouterr().err
+    assert main(["measure", "--mode", "release"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
+
+
+def test_what_is_measured_is_kept_should_the_next_fail(model_folder, tmp_path, capsys, monkeypatch):
+    measured = room.measure_fairness
+
+    def of_gender_alone(model, bias_type, *args, **how):
+        if "race" in bias_type:
+            raise ValueError("the machine is tired")
+        return measured(model, bias_type, *args, **how)
+
+    kept = []
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(room, "measure_fairness", of_gender_alone)
+    monkeypatch.setattr("redditbias_repro.records.write_record", kept.append)
+    (tmp_path / "mine.txt").write_text("he is here, no cap\nshe left, no cap\n")
+    command = ["measure", "--paper", "dialoguefairness", "--model", str(model_folder), "--offence", "", "--save"]
+    command += ["--contexts", str(tmp_path / "mine.txt"), "--lemmas", "plain"]
+    assert main(command) == 2 and "the machine is tired" in capsys.readouterr().err
+    assert [r["bias_type"] for r in kept] == ["gender"]
+
+
+def test_words_that_cannot_be_found_are_told_of(tmp_path):
+    """Of one's own lists; the papers' slips are in their tables."""
+    spec = BiasSpec(["cats"], ["dogs"], [["cats", "dogs"]], ["lazy", "sleep late"], ["Loyal"],
+                    attribute_names=["bad", "good"], name="pets")  # fmt: skip
+    how = dict(source=["cats sleep", "dogs sleep"], offence="", lemmas="plain", resamples=9)
+    with pytest.warns(UserWarning, match=r"2 attribute words of pets cannot be found \(sleep late, Loyal\)"):
+        room.measure_fairness(lambda texts: texts, spec, **how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        room.measure_fairness(lambda texts: texts, GENDER, **{**how, "source": ["he is here", "she is here"]})
 
 
 # Dialogues to learn from
@@ -212,6 +258,10 @@ def test_dialogues_that_cannot_be_read(tmp_path):
         dialogues(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="split"):
         dialogues(tmp_path / "half.csv", "dev")
+    half = pd.DataFrame({"response": ["no", None]})
+    for wrong, says in ((half[[]], "no column 'response'"), (half, r"1 responses are no text \(rows \[1\]")):
+        with pytest.raises(ValueError, match=says):
+            room.draw_candidates(wrong)
 
 
 def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_path):
