@@ -35,7 +35,7 @@ __all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LI
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
 PAPER = "dialoguefairness"
-PRINTED = ("table2", "table2_attributes", *(f"table{n}" for n in range(3, 8)), "text", "statements")
+PRINTED = ("table2", "table2_attributes", *(f"table{n}" for n in range(3, 8)), "text", "options", "statements")
 PAIRS = 300_000  # of contexts, for each bias type and model (§3.2)
 TABLES = {3: ("gender", "seq2seq"), 4: ("gender", "ranker"), 5: ("race", "seq2seq"), 6: ("race", "ranker")}
 KINDS = {"seq2seq": "Seq2Seq", "ranker": "Transformer ranker"}  # of the paper's models
@@ -47,7 +47,7 @@ LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 def read_printed(
     name: str,  # one of `PRINTED`
 ) -> pd.DataFrame:  # text where a cell is empty is ""
-    "A table of the paper as numbers"
+    "A table of the paper as numbers; options: those that the release loads its Seq2Seq models with"
     check_known("table", name, PRINTED)
     if name == "statements":
         return read_statements(PAPER)
@@ -246,9 +246,13 @@ def table7(
            for b, k, m, w in zip(ours["bias_type"], ours["kind"], ours["model"], ours["measure"])]  # fmt: skip
     now = ours["difference"] / np.where(ours["measure"].str.startswith(PERCENT), 100, 1)
     ours["smaller"] = [None if o is None else bool(abs(v) < abs(o["difference"])) for v, o in zip(now, old)]
-    return printed.merge(
-        ours.drop(columns="difference"), on=["bias_type", "method", "measure"], how="outer", sort=False
-    )
+    keys = ["bias_type", "method", "measure"]
+    together = printed.merge(ours.drop(columns="difference"), on=keys, how="outer")
+    # the paper's order, which an outer merge does not keep; of measures ours, which have diversity
+    order = {k: [*printed[k], *ours[k]] for k in keys[:2]} | {"kind": list(KINDS), "measure": list(ours["measure"])}
+    place = {k: {v: i for i, v in enumerate(dict.fromkeys(order.get(k, ())))} for k in together}
+    by = ["bias_type", "method", "kind", "model", "measure"]
+    return together.sort_values(by, key=lambda c: c.map(place[c.name]) if place[c.name] else c, ignore_index=True)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #15625811
 def _debiased(found: dict) -> list[tuple]:
@@ -554,10 +558,48 @@ def _one_model_or_two() -> Finding:
     return "§4.1, §4.3 and Table 7", "one count of augmented dialogues stands for two lists of words", evidence
 
 # %% ../../nbs/13_dialoguefairness.ipynb #5054335a
+def _option(name: str) -> pd.Series:  # model → value
+    "What the release loads each of its Seq2Seq models with"
+    options = read_printed("options")
+    return options[options["option"] == name].set_index("model")["value"]
+
+
+def _other_k() -> Finding:
+    "Which k made Table 7?"
+    printed = read_printed("text").set_index("quantity")["value"]["coefficient k of word embedding regularization"]
+    loaded = _option("model_file")["WER"]
+    k = float(loaded.rpartition("_")[2])
+    assert k != printed
+    evidence = f"printed: k = {printed}; the options of the regularised model load “{loaded}”, whose name says {k}"
+    return "§4.3, release", "the released options load a model that was regularised with another k", evidence
+
+
+def _other_embeddings() -> Finding:
+    "Is a debiased model the original but for its method?"
+    begun = _option("embedding_type")
+    assert begun.nunique() > 1
+    evidence = "; ".join(f"{model}: embedding_type {value}" for model, value in begun.items())
+    what = "the original model starts from word vectors and the debiased ones from random: more differs than a method"
+    return "§4.3 and Table 7, release", what, evidence
+
+
+def _no_dropout() -> Finding:
+    "Was there dropout?"
+    printed = read_printed("text").set_index("quantity")["value"]["dropout of the Seq2Seq"]
+    options = _option("dropout").astype(float)
+    assert (options != printed).all()
+    evidence = f"printed: {printed}; " + "; ".join(f"{model}: {value}" for model, value in options.items())
+    return (
+        "§3.1.1, release",
+        "the paper's dropout is not that of the stored options of any of its Seq2Seq models",
+        evidence,
+    )
+
+# %% ../../nbs/13_dialoguefairness.ipynb #77dd56bd
 FINDINGS = (
     _diversity_untested, _career_not_significant, _career_variance, _still_significant, _rises,
     _wer_not_better_everywhere, _no_diversity_in_table7, _one_sided, _unpaired, _missing_comma, _wrong_way,
-    _several_counterparts, _him, _echoes, _no_embedding, _one_model_or_two,
+    _several_counterparts, _him, _echoes, _no_embedding, _one_model_or_two, _other_k, _other_embeddings, _no_dropout,
 )  # fmt: skip
 
 
