@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .registry import check_known, corpus_readers, with_corpus
+from .registry import check_known, corpus_readers, only, with_corpus
 from .specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
@@ -91,16 +91,9 @@ def prompts(
     template."""
     reader = _readers().get(str(source))
     if reader:
-        rows = reader.read_prompts(str(source))
-    else:
-        rows = with_corpus(load_prompt_set(source).prompts(), Path(source).stem)
-    for column, wanted in (("axis", axes), ("template", templates)):
-        if wanted is not None:
-            wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-            for one in wanted:
-                check_known(column, one, rows[column].unique().tolist())
-            rows = rows[rows[column].isin(wanted)]
-    return rows.reset_index(drop=True)
+        return reader.read_prompts(str(source), axes=axes, templates=templates)
+    rows = with_corpus(load_prompt_set(source).prompts(), Path(source).stem)
+    return only(only(rows, "axis", axes), "template", templates).reset_index(drop=True)
 
 # %% ../nbs/01b_prompts.ipynb #2b0e6bcb
 WITH_NOUN = ("descriptor_noun", "noun_descriptor")

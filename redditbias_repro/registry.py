@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import importlib
 import io
+import math
 import os
 import time
 import zlib
@@ -18,14 +19,16 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pandas as pd
 
 from .records import repo_root, write_atomic
 
 # %% auto #0
-__all__ = ['BASE_URL', 'CHUNK', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir',
-           'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines', 'check_known']
+__all__ = ['BASE_URL', 'CHUNK', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1',
+           'cache_dir', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines', 'only',
+           'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -87,12 +90,16 @@ def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumErro
     )
 
 # %% ../nbs/01_registry.ipynb #e164d15c
+STILL_AWAY = 30.0  # seconds in which a host where nobody answered is tried once, not twice
+_UNANSWERED: dict[str, float] = {}  # when it was
+
+
 def _download(url: str, part: Path, size: int, label: str, timeout: float, retries: int) -> bytes:
     "Fetch `url` into `part`, going on where an earlier try stopped; `FetchError` once the retries are used up"
     import requests
     from tqdm.auto import tqdm
 
-    problem = None
+    problem, host = None, urlsplit(url).netloc
     for attempt in range(retries + 1):
         if attempt:
             time.sleep(min(0.5 * 2**attempt, 8))
@@ -119,12 +126,15 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
             return part.read_bytes()
         except requests.RequestException as e:
             problem = e
-            if attempt and isinstance(e, requests.ConnectionError) and not part.exists():
-                break  # nobody answers: waiting longer will not help
+            if isinstance(e, requests.ConnectionError) and not part.exists():
+                if attempt or time.monotonic() - _UNANSWERED.get(host, -math.inf) < STILL_AWAY:
+                    _UNANSWERED[host] = time.monotonic()
+                    break  # nobody answers: waiting longer will not help
     if part.exists() and not part.stat().st_size:
         part.unlink()
+    tries = "one try" if not attempt else f"{attempt + 1} tries"
     raise FetchError(
-        f"{url} could not be fetched in {attempt + 1} tries ({type(problem).__name__}: {problem}). "
+        f"{url} could not be fetched in {tries} ({type(problem).__name__}: {problem}). "
         "Check the network, or set REDDITBIAS_MIRROR to a folder that holds the file; "
         "what was received is kept and resumed."
     ) from problem
@@ -239,6 +249,21 @@ def read_lines(
         raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
 
 # %% ../nbs/01_registry.ipynb #8b932b3a
+def only(
+    rows: pd.DataFrame,
+    column: str,
+    wanted: str | Iterable[str] | None,  # its values that are kept; None: all
+) -> pd.DataFrame:
+    "Rows with one of these values. `ValueError` for a value that no row has"
+    if wanted is None:
+        return rows
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    there = rows[column].unique().tolist()
+    for one in wanted:
+        check_known(column, one, there)
+    return rows[rows[column].isin(wanted)]
+
+
 def check_known(what: str, value, allowed: Iterable[str]) -> None:
     "`ValueError` that names the allowed values for one that is unknown"
     if value not in allowed:

@@ -285,9 +285,12 @@ class Forked:
         return self.returncode
 
 
-def papermill(notebook, out, env=(), **parameters):
-    """A notebook, run from the checkout's root with parameters as the command line takes them; what it became."""
+def papermill(notebook, out, env=(), fails="", **parameters):
+    """A notebook, run from the checkout's root with parameters as the command line takes them; what it became.
+
+    It has to fail where `fails` is what it says then."""
     given = {name: str(value) for name, value in parameters.items()}
     run = Forked(Path(out).with_suffix(".log"), env, notebook=str(notebook), out=str(out), parameters=given)
-    assert run.wait() == 0, run.log.read_text(encoding="utf-8")[-3000:]
+    status, log = run.wait(), run.log.read_text(encoding="utf-8")
+    assert bool(status) == bool(fails) and fails in log, log[-3000:]
     return json.loads(Path(out).read_text(encoding="utf-8"))

@@ -5,8 +5,8 @@ import io
 import krippendorff
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
+from conftest import papermill
 
 from redditbias_repro import annotation as module
 from redditbias_repro.annotation import (
@@ -441,6 +441,5 @@ def test_a_corpus_that_is_not_there(tmp_path):
         FileNotFoundError, match="there is no folder .*no-corpus: expected the out_dir of a run of 02_retrieval"
     ):
         phrases_folder(tmp_path / "no-corpus", "race")
-    notebook = str(repo_root() / "nbs" / "02a_annotation.ipynb")
-    with pytest.raises(papermill.PapermillExecutionError, match="there is no folder"):
-        papermill.execute_notebook(notebook, None, {"corpus_dir": str(tmp_path / "no-corpus")}, progress_bar=False)
+    notebook, away = repo_root() / "nbs" / "02a_annotation.ipynb", tmp_path / "no-corpus"
+    papermill(notebook, tmp_path / "out.ipynb", fails="there is no folder", corpus_dir=away)

@@ -84,7 +84,8 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
     monkeypatch.setattr(module, "_registry", lambda: {KEY: ENTRY})
-    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 10)))
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda s: time.sleep(s / 10), monotonic=time.monotonic))
+    monkeypatch.setattr(module, "_UNANSWERED", {})
     monkeypatch.setattr(Server, "requests", [])
 
     def behave(*how):
@@ -191,7 +192,11 @@ def test_absent_server(server, monkeypatch, tmp_path):
     with socket.socket() as s:  # a port where nobody listens
         s.bind(("127.0.0.1", 0))
         monkeypatch.setenv("REDDITBIAS_BASE_URL", f"http://127.0.0.1:{s.getsockname()[1]}")
-        with pytest.raises(FetchError, match="file.csv could not be fetched"):
+        for tries in ("2 tries", "one try", "one try"):  # nobody answered a moment ago
+            with pytest.raises(FetchError, match=f"file.csv could not be fetched in {tries}"):
+                fetch(KEY)
+        monkeypatch.setattr(module, "STILL_AWAY", 0.0)
+        with pytest.raises(FetchError, match="in 2 tries"):
             fetch(KEY)
     assert kept(tmp_path) == []
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable
 from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 
-from ..registry import check_known, fetch, with_corpus
+from ..registry import check_known, fetch, only, with_corpus
 from ..specs import NONE, PHRASE_COLUMNS, PromptSet, fill_templates
 
 # %% auto #0
@@ -72,19 +73,22 @@ def read_noun_phrases(
 def read_prompts(
     version: str = "v1.0",  # as in `read_prompt_set`, or `REGARD`
     small: bool = False,  # only the release's small set of 100 descriptors
+    axes: str | Iterable[str] | None = None,  # only these
+    templates: str | Iterable[str] | None = None,  # only these
 ) -> pd.DataFrame:  # text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun
     "Every prompt as the release's `sentences.csv` has it: the same rows in the same order"
     check_known("version", version, PROMPTS)
     if version == REGARD:
-        return _read_regard_prompts()
+        return _read_regard_prompts(axes, templates)
     rows = read_noun_phrases(version)
     if small:
-        every = sorted(rows["descriptor"].unique())
-        chosen = np.random.default_rng(SMALL_SEED).choice(every, size=SMALL_SET, replace=False)
+        found = sorted(rows["descriptor"].unique())
+        chosen = np.random.default_rng(SMALL_SEED).choice(found, size=SMALL_SET, replace=False)
         rows = rows[rows["descriptor"].isin(chosen)]
+    rows = only(rows, "axis", axes)
     defaults = {"first_turn_only": False, "must_be_noun": False}
-    templates = pd.DataFrame([defaults | t for t in read_prompt_set(version).templates])
-    rows = rows.merge(templates[["template", *defaults]], how="cross")
+    every = pd.DataFrame([defaults | t for t in read_prompt_set(version).templates])
+    rows = rows.merge(only(every, "template", templates)[["template", *defaults]], how="cross")
     rows = rows[(rows["noun"] != NONE) | ~rows["must_be_noun"]].reset_index(drop=True)
     rows.insert(0, "text", fill_templates(rows["template"], rows["noun_phrase"], rows["plural_noun_phrase"]))
     return with_corpus(rows, f"holisticbias-{version}", _keys(version))
@@ -96,13 +100,15 @@ OPENINGS = (
 )  # fmt: skip
 
 
-def _read_regard_prompts() -> pd.DataFrame:
+def _read_regard_prompts(axes, templates) -> pd.DataFrame:
     "Templates outermost, as there; the article is part of the template, so that the noun phrase stands alone"
-    phrases = read_noun_phrases("v1.1")
+    phrases = only(read_noun_phrases("v1.1"), "axis", axes)
     phrases = phrases[phrases["noun_phrase_type"] != "descriptor"]
     phrases = phrases.assign(noun_phrase=phrases["noun_phrase"].str.replace(r"^an? ", "", regex=True))
-    templates = pd.DataFrame({"template": [f"The {{noun_phrase}} {o}" for o in OPENINGS]})
-    rows = templates.merge(phrases, how="cross").assign(first_turn_only=False, must_be_noun=True)
+    every = pd.DataFrame({"template": [f"The {{noun_phrase}} {o}" for o in OPENINGS]})
+    rows = (
+        only(every, "template", templates).merge(phrases, how="cross").assign(first_turn_only=False, must_be_noun=True)
+    )
     rows.insert(0, "text", fill_templates(rows["template"], rows["noun_phrase"], rows["plural_noun_phrase"]))
     rows = rows[["text", *PHRASE_COLUMNS, "template", "first_turn_only", "must_be_noun"]]
     return with_corpus(rows, f"holisticbias-{REGARD}", _keys("v1.1"))

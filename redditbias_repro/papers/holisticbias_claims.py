@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from redditbias_repro.papers.holisticbias import (
     OF_LOVE,
     OF_SPANS,
     OF_TEMPLATES,
+    _counts_of,
     check_statements,
-    count_prompts,
     entry_differences,
     inconsistencies,
     likelihood_records,
@@ -343,13 +343,8 @@ def _largest() -> tuple[bool, str]:
     return all(own[k] > others[k] for k in kinds), text
 
 # %% ../../nbs/12b_holisticbias_claims.ipynb #db8ce283
-@cache
-def _counts() -> dict[str, int]:
-    return count_prompts(printed_prompts())
-
-
 def _counted(ours: Callable, said: Callable) -> tuple[bool, str]:
-    n = _counts()
+    n = _counts_of(None)
     return bool(said(n)), ours(n)
 
 
@@ -391,7 +386,8 @@ def _released_as_printed() -> tuple[bool, str]:
 
 
 def _released_counts() -> tuple[bool, str]:
-    n, said = count_prompts(read_prompt_set("v1.0")), read_printed("table2").set_index(["dataset", "quantity"])["value"]
+    read_prompt_set("v1.0")  # raises where it cannot be had, whatever was counted before
+    n, said = _counts_of("v1.0"), read_printed("table2").set_index(["dataset", "quantity"])["value"]
     said = {k: int(said["HolisticBias", k]) for k in ("axes", "templates", "sentences")}
     return all(n[k] == v for k, v in said.items()), ", ".join(f"{k} {n[k]:,} (printed {v:,})" for k, v in said.items())
 
