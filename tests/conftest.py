@@ -3,12 +3,17 @@
 With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping it (CI).
 """
 
+import contextlib
 import functools
 import json
 import os
 import shutil
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -262,13 +267,18 @@ def warm():
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
 
+ASKING = threading.Lock()
+
+
 def ask(verb, what):
-    warm().stdin.write(json.dumps({verb: what}) + "\n")
-    return json.loads(warm().stdout.readline())
+    with ASKING:
+        warm().stdin.write(json.dumps({verb: what}) + "\n")
+        return json.loads(warm().stdout.readline())
 
 
 class Forked:
-    """A notebook (notebook, out, parameters) or Python code (code, arguments) at work, like a `subprocess.Popen`."""
+    """A notebook (notebook, out, parameters; or papermill's command) or Python code (code, arguments) at work, like a
+    `subprocess.Popen`."""
 
     def __init__(self, log, env=(), cwd=None, **job):
         where = dict(log=str(log), cwd=str(cwd or repo_root()), env={**os.environ, **dict(env)})
@@ -280,9 +290,51 @@ class Forked:
         return self.returncode
 
     def wait(self):
-        if self.returncode is None:
-            self.returncode = ask("wait", self.pid)
+        while self.poll() is None:
+            time.sleep(0.02)
         return self.returncode
+
+
+def two_processes(log, code, *arguments):
+    """Python code in two processes that find each other, as `torch.distributed.run` starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    runs = []
+    for rank in ("0", "1"):
+        env = both | {"RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": "1"}
+        runs.append(Forked(f"{log}-{rank}", env, code=code, arguments=[str(a) for a in arguments]))
+    for run in runs:
+        assert run.wait() == 0, run.log.read_text(encoding="utf-8")[-3000:]
+
+
+PAPERMILL = """#!{python} -SE
+import json, os, socket, sys
+to = socket.socket(socket.AF_UNIX)
+to.connect({address!r})
+to.sendall(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode() + b"\\n")
+sys.exit(int(to.makefile().readline()))
+"""
+
+
+@contextlib.contextmanager
+def forking_papermill(folder):
+    """The environment of a program that calls `papermill`, whose runs then are forks and not interpreters."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            command, cwd, env = json.loads(self.rfile.readline())
+            run = Forked(folder / f"{len(list(folder.iterdir()))}.log", env, cwd, command=command)
+            self.wfile.write(f"{run.wait()}\n".encode())
+
+    program, address = folder / "papermill", str(folder / "socket")
+    program.write_text(PAPERMILL.format(python=sys.executable, address=address))
+    program.chmod(0o755)
+    with socketserver.UnixStreamServer(address, Handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        server.shutdown()
 
 
 def papermill(notebook, out, env=(), fails="", **parameters):

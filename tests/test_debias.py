@@ -5,16 +5,15 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import namedtuple
 from copy import deepcopy
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, SMALL, Forked, papermill, small_random
+from conftest import CONFIGS, SMALL, Forked, papermill, small_random, two_processes
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, LlamaConfig
 
 from redditbias_repro import debias as module
@@ -269,15 +268,15 @@ def test_the_parts_of_the_loss_reach_tensorboard(padded, tmp_path, monkeypatch):
 
 
 TWO = """
-import sys
-sys.path.insert(0, sys.argv[3])
-from test_debias import SPEC, TEXTS
+import json, sys
 from redditbias_repro.debias import debias
 from redditbias_repro.models import load_model
+from redditbias_repro.specs import BiasSpec
 model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
 settings = dict(batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3)
 settings |= dict(train_sampling_strategy="sequential", disable_tqdm=True)
-run = debias(model, tokenizer, SPEC, TEXTS, "ADD-equation2", sys.argv[2], **settings)
+given = json.load(open(sys.argv[3]))
+run = debias(model, tokenizer, BiasSpec(**given["spec"]), given["texts"], "ADD-equation2", sys.argv[2], **settings)
 assert run.history.debias_loss.notna().all()
 """
 
@@ -287,12 +286,8 @@ def test_two_processes_train_as_one(padded, tmp_path):
     model = fresh(padded, "llama")
     model.save_pretrained(tmp_path / "base")
     padded.save_pretrained(tmp_path / "base")
-    (tmp_path / "two.py").write_text(TWO)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command += [str(tmp_path / name) for name in ("two.py", "base", "two")] + [str(ROOT / "tests")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+    (tmp_path / "given.json").write_text(json.dumps({"spec": asdict(SPEC), "texts": TEXTS}))
+    two_processes(tmp_path / "log", TWO, *(tmp_path / name for name in ("base", "two", "given.json")))
     debias(
         model,
         padded,

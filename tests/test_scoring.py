@@ -3,7 +3,6 @@
 import ast
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, SMALL, small_random
+from conftest import CONFIGS, SMALL, small_random, two_processes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
@@ -768,54 +767,30 @@ def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
         sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path)
 
 
-PROCESSES = textwrap.dedent("""
-    import os, sys, traceback
-    from accelerate import Accelerator
-    from redditbias_repro import passes, scoring
-    from redditbias_repro.models import load_model
+PROCESSES = """
+import sys
+from accelerate import Accelerator
+from redditbias_repro import passes, scoring
+from redditbias_repro.models import load_model
 
-    passes.SEGMENT = 1
-
-    def work():
-        accelerator = Accelerator(cpu=True)
-        assert accelerator.num_processes == 2
-        model, tokenizer = load_model(sys.argv[1])
-        texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
-        for path in ("tree", "batches"):
-            how = dict(token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
-            table = scoring.sequence_scores(model, tokenizer, texts, **how)
-            said = (table.attrs["stats"]["forward_positions"], float(table.nll.sum()))
-            open(f"{sys.argv[2]}{path}-{accelerator.process_index}.txt", "w").write(repr(said))
-
-    children = []
-    for rank in ("0", "1"):  # what `torch.distributed.run` sets; forked, so that what they import is imported once
-        os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[3])
-        children.append(os.fork())
-        if not children[-1]:
-            try:
-                work()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-    sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
-""")
+passes.SEGMENT = 1
+accelerator = Accelerator(cpu=True)
+assert accelerator.num_processes == 2
+model, tokenizer = load_model(sys.argv[1])
+texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
+for path in ("tree", "batches"):
+    how = dict(token_budget=64, accelerator=accelerator, path=path, out=sys.argv[2] + path)
+    table = scoring.sequence_scores(model, tokenizer, texts, **how)
+    said = (table.attrs["stats"]["forward_positions"], float(table.nll.sum()))
+    open(f"{sys.argv[2]}{path}-{accelerator.process_index}.txt", "w").write(repr(said))
+"""
 
 
 def test_two_processes(model_folder, tmp_path):
     """Each gets all scores; together they compute what one does."""
     from redditbias_repro.models import load_model
 
-    script = tmp_path / "run.py"
-    script.write_text(PROCESSES)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, str(script), str(model_folder), str(tmp_path / "scores-"), port]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+    two_processes(tmp_path / "log", PROCESSES, model_folder, tmp_path / "scores-")
     model, tokenizer = load_model(model_folder)
     texts = [f"number {i} is they and {i * 7} are lazy" for i in range(120)]
     for path in ("tree", "batches"):

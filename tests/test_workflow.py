@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from conftest import Forked
+from conftest import Forked, forking_papermill
 
 from redditbias_repro.losses import METHODS
 from redditbias_repro.records import read_records, repo_root
@@ -22,7 +22,7 @@ ROOT = repo_root()
 CODE = "import sys; from snakemake.cli import main; main(sys.argv[1:])"
 
 
-def snakemake(*arguments, config=ROOT / "config" / "demo.yaml", real=False):
+def snakemake(*arguments, config=ROOT / "config" / "demo.yaml", real=False, env=()):
     """What `snakemake` says and its exit status, by a fork of a process that has imported it, or by a new one."""
     own = ["--snakefile", "workflow/Snakefile", "--configfile", str(config), "--cores", "1", "--nolock"]
     command = [*(own if config else []), *arguments]
@@ -32,7 +32,7 @@ def snakemake(*arguments, config=ROOT / "config" / "demo.yaml", real=False):
             [*program, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
     with tempfile.TemporaryDirectory() as d:
-        run = Forked(Path(d, "log"), code=CODE, arguments=command)
+        run = Forked(Path(d, "log"), env, code=CODE, arguments=command)
         return subprocess.CompletedProcess(command, run.wait(), stdout=run.log.read_text(encoding="utf-8"))
 
 
@@ -269,7 +269,8 @@ def test_a_model_before_and_after_talks():
 
 
 def test_a_small_grid_from_search_to_records(corpus, model_folder, tmp_path):
-    """For real, with a small model: search, choice, a run with what was chosen; called again, nothing is done."""
+    """For real, with a small model: search, choice, a run with what was chosen, in kernels as a user's; called again,
+    nothing is done."""
     runs = ROOT / "runs" / "test-grid"
     shutil.rmtree(runs, ignore_errors=True)
     search = (
@@ -288,8 +289,12 @@ debias:
     slug = re.sub(r"[^\w.-]+", "--", str(model_folder))
     target = f"runs/test-grid/debias/{slug}/race-HD-0.ipynb"
     try:
-        done = snakemake(target, config=tmp_path / "own.yaml", real=True)
+        (tmp_path / "bin").mkdir()
+        with forking_papermill(tmp_path / "bin") as env:
+            done = snakemake("search", config=tmp_path / "own.yaml", env=env)
         assert done.returncode == 0, done.stdout[-6000:]
+        done = snakemake(target, config=tmp_path / "own.yaml", real=True)
+        assert done.returncode == 0 and "search_run" not in done.stdout, done.stdout[-6000:]
         records = read_records(tmp_path / "results")
         tried = records[records.metric == "search"].set_index("lambda_d")
         chosen = tried.index[tried.chosen.astype(bool)].item()

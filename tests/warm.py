@@ -1,7 +1,7 @@
 """Notebooks and scripts without a new interpreter for each: this process, which has imported the libraries, forks.
 
 A line of JSON on standard input asks, a line on standard output answers: {"start": {…}} with a process, {"poll": pid}
-with its exit status or null, {"wait": pid} with its exit status.
+with its exit status or null.
 """
 
 import ast
@@ -14,13 +14,12 @@ import traceback
 import datasets  # noqa: F401
 import matplotlib
 import nbformat
-import papermill
 import scipy.stats  # noqa: F401
 import seaborn  # noqa: F401
 import snakemake.cli  # noqa: F401
 from execnb.shell import CaptureShell
 from huggingface_hub import constants
-from papermill.cli import _resolve_type
+from papermill.cli import papermill as papermill_cli
 from papermill.engines import Engine, papermill_engines
 from transformers import GPT2LMHeadModel, Trainer  # noqa: F401
 
@@ -57,15 +56,23 @@ class InThisProcess(Engine):
 
 def run_notebook(notebook, out, parameters):
     """As `papermill NOTEBOOK OUT -p NAME VALUE …`."""
+    given = [part for name, value in parameters.items() for part in ("-p", name, value)]
+    run_papermill([notebook, out, *given])
+
+
+def run_papermill(command):
+    """As `papermill COMMAND …`."""
     papermill_engines.register("in this process", InThisProcess)
-    values = {name: _resolve_type(value) for name, value in parameters.items()}
-    papermill.execute_notebook(notebook, out, values, engine_name="in this process", progress_bar=False)
+    papermill_cli([*command, "--engine", "in this process", "--no-progress-bar"], standalone_mode=False)
 
 
 def run_code(code, arguments):
     """As `python -c CODE ARGUMENT …`."""
     sys.argv = ["-c", *arguments]
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+
+
+RUNS = {"notebook": run_notebook, "command": run_papermill, "code": run_code}
 
 
 def start(log, cwd, env, **job):
@@ -83,7 +90,7 @@ def start(log, cwd, env, **job):
         constants.HF_HUB_OFFLINE = env.get("HF_HUB_OFFLINE", "") in ("1", "true")  # read when it was imported
         os.chdir(cwd)
         sys.path[0] = ""  # not the folder of this file
-        (run_notebook if "notebook" in job else run_code)(**job)
+        next(run for name, run in RUNS.items() if name in job)(**job)
         status = 0
     except SystemExit as e:
         status = e.code if isinstance(e.code, int) else int(e.code is not None)
@@ -95,15 +102,15 @@ def start(log, cwd, env, **job):
         os._exit(status)
 
 
-def exit_status(pid, flags=0):
-    found, status = os.waitpid(pid, flags)
+def exit_status(pid):
+    found, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if found else None
 
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing but answers goes there
-    verbs = {"start": lambda job: start(**job), "poll": lambda pid: exit_status(pid, os.WNOHANG), "wait": exit_status}
+    verbs = {"start": lambda job: start(**job), "poll": exit_status}
     for line in sys.stdin:
         ((verb, what),) = json.loads(line).items()
         answers.write(json.dumps(verbs[verb](what)) + "\n")
