@@ -205,10 +205,8 @@ class BiasSpec:
 
     def find_groups(self, text: str) -> list[tuple[int, int, int]]:
         "Spans of whole terms of the pairs and their group, 1 or 2, longest first; a term of both groups is group 1's"
-        pairs = self.pairs + self.extra_pairs
-        ones, twos = ([p[i].lower() for p in pairs] for i in (0, 1))
-        group = dict.fromkeys(twos, 2) | dict.fromkeys(ones, 1)
-        return [(start, end, group[term]) for start, end, term in match_terms(text, tuple(group))]
+        group, terms = _groups_of(self.pairs + self.extra_pairs)
+        return [(start, end, group[term]) for start, end, term in match_terms(text, terms)]
 
     def of_group(
         self,
@@ -250,6 +248,15 @@ class BiasSpec:
         return _swap(text, {a: [forms.get(b, b.rstrip("*")) for b in found] for a, found in table.items()})
 
 
+@lru_cache(maxsize=64)
+def _groups_of(pairs: tuple[tuple[str, str], ...]) -> tuple[dict[str, int], tuple[str, ...]]:
+    "The group of each term, and the terms"
+    ones, twos = ([p[i].lower() for p in pairs] for i in (0, 1))
+    group = dict.fromkeys(twos, 2) | dict.fromkeys(ones, 1)
+    return group, tuple(group)
+
+
+@lru_cache(maxsize=64)
 def _swap_table(pairs, direction):
     "All that can replace each term, in the pairs' order; of a term on both sides what it is as t1 comes first"
     _one_of("direction", direction, DIRECTIONS)

@@ -1,5 +1,6 @@
 """HolisticBias' answers: asked, judged, measured, tuned; tables and statements of what comes out."""
 
+import functools
 import json
 
 import numpy as np
@@ -23,6 +24,11 @@ AS = paper.measured_as(STYLES)
 
 
 def asked() -> pd.DataFrame:
+    return drawn().copy()
+
+
+@functools.cache
+def drawn() -> pd.DataFrame:
     rows = room.draw_prompts(comparable(prompts("paper")), 2, seed=1)
     some = (rows["descriptor"].map(hash_of) % 4 == 0) | (rows["axis"] == "sexual_orientation")
     return rows[some].reset_index(drop=True)
