@@ -22,9 +22,9 @@ from .tables import to_markdown
 # %% auto #0
 __all__ = ['OWN', 'PRINTED', 'OTHER', 'HOLDS', 'FAILS', 'OPEN', 'PART', 'NONE', 'REPRODUCED', 'NOT_REPRODUCED', 'ELSEWHERE',
            'UNDETERMINED', 'UNCHECKED', 'VERDICTS', 'FAILS_ELSEWHERE', 'FIELDS', 'COLUMNS', 'BETWEEN', 'PARTS',
-           'Answer', 'combine', 'weigh', 'places', 'claim_path', 'claim_papers', 'read_claims', 'read_statements',
-           'read_left_out', 'check_claims', 'paper_module', 'paper_claims', 'all_claims', 'scorecard', 'between',
-           'audit', 'refuted', 'summary_values', 'fill_summary', 'summarise', 'claims_markdown']
+           'Answer', 'combine', 'together', 'weigh', 'places', 'claim_path', 'claim_papers', 'read_claims',
+           'read_statements', 'read_left_out', 'check_claims', 'paper_module', 'paper_claims', 'all_claims',
+           'scorecard', 'between', 'audit', 'refuted', 'summary_values', 'fill_summary', 'summarise', 'claims_markdown']
 
 # %% ../nbs/08d_claims.ipynb #706826d4
 OWN, PRINTED, OTHER = "own", "printed", "other"
@@ -59,6 +59,16 @@ def combine(
     if words == {HOLDS}:
         return HOLDS
     return NONE if words <= {NONE} else OPEN
+
+
+def together(
+    parts: Iterable[tuple[str, str]],  # answers and their evidence
+) -> tuple[str, str]:
+    "One answer for parts that are said together, and all evidence; parts that were not measured say nothing"
+    parts = [(found, evidence) for found, evidence in parts if found != NONE]
+    words = {found for found, _ in parts}
+    word = words.pop() if len(words) == 1 else PART if words & {HOLDS, PART} else combine(words)
+    return word, "; ".join(evidence for _, evidence in parts if evidence)
 
 # %% ../nbs/08d_claims.ipynb #1c5c4856
 REPRODUCED, NOT_REPRODUCED, ELSEWHERE, UNDETERMINED, UNCHECKED = VERDICTS = (

@@ -209,7 +209,7 @@ def contexts(
     `.attrs["corpus"]` says of what. `ValueError` where there are none, for an unknown mode or direction, and for a
     split of what has none; `TypeError` for a context that is no text; `FetchError` or `FileNotFoundError` for what
     cannot be had."""
-    spec = bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type)
+    spec = bias_spec(bias_type)
     about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
     if column is None and _holds_pairs(source):
         if (mode, direction, split) != ("words", "both", None):

@@ -90,9 +90,11 @@ def paper_bias_types(
 
 
 def bias_spec(
-    bias_type: str | Path,  # as in `split_bias_type`
+    bias_type: str | Path | BiasSpec,  # as in `split_bias_type`; a specification stays as it is
 ) -> BiasSpec:
     "The specification of a bias type"
+    if isinstance(bias_type, BiasSpec):
+        return bias_type
     names = split_bias_type(bias_type)
     return load_spec(bias_type) if Path(bias_type).suffix == ".toml" else load_spec("/".join(names))
 

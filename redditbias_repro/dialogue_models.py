@@ -209,7 +209,7 @@ def _of_method(method: str | None, spec, weight: float | None):
         raise ValueError("this method needs sentences: expected one with a penalty, or `augment_targets`")
     if spec is None:
         raise ValueError(f"method {method} needs a specification, such as spec='race'")
-    return chosen, spec if isinstance(spec, BiasSpec) else bias_spec(spec)
+    return chosen, bias_spec(spec)
 
 # %% ../nbs/05f_dialogue_models.ipynb #3c928749
 class _Training(NamedTuple):
@@ -402,7 +402,7 @@ def pair_distances(
     opened = open_dialogue_model(model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* left out of the loss")  # here the table says which take part
-        pairs = target_pairs(spec if isinstance(spec, BiasSpec) else bias_spec(spec), opened.tokenizer)
+        pairs = target_pairs(bias_spec(spec), opened.tokenizer)
     table = opened.model.get_input_embeddings().weight.detach().float().cpu()
     kept = have_embeddings(pairs, opened.tokenizer.unk_token_id, several)
     first, second = pairs.is_first[:, kept].int(), (pairs.takes_part & ~pairs.is_first)[:, kept].int()
@@ -419,7 +419,7 @@ def distance_record(
     paper: str,  # in whose tables it stands
 ) -> dict:  # `write_record` keeps it
     "A record of the distances of pairs: metric `pair_distance`"
-    opened, spec = open_dialogue_model(model), spec if isinstance(spec, BiasSpec) else bias_spec(spec)
+    opened, spec = open_dialogue_model(model), bias_spec(spec)
     table = pair_distances(opened, spec)
     values = table.round({"distance": 6, "others": 6}).to_dict("list")
     made = opened.about.get("trained") or opened.about.get("debiased") or {}

@@ -170,7 +170,7 @@ def measure_responses(
         for row, text in enumerate(said[column]):
             if not isinstance(text, str):
                 raise ValueError(f"{column}, row {row} is {text!r} and no text: an empty response is ''")
-    spec = bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type)
+    spec = bias_spec(bias_type)
     lemma, sides = lemma_by(lemmas), [list(said["response2"]), list(said["response1"])]
     judges, labels = _judges(offence, offences)
     names = [f"offence ({c.name})" if i else "offence" for i, c in enumerate(judges)]
@@ -330,7 +330,7 @@ def measure_fairness(
 ) -> dict:  # a record
     "A model's responses to parallel contexts, measured: from names to a record"
     judges, lemma = _judges(offence, offences)[0], lemma_by(lemmas)  # what is not there fails before hours of answers
-    _warn_of_words(bias_type if isinstance(bias_type, BiasSpec) else bias_spec(bias_type), lemma)
+    _warn_of_words(bias_spec(bias_type), lemma)
     pairs = contexts(source, bias_type, mode, direction, n, split, column, seed)
     if len(pairs) < 2:
         raise ValueError(f"{len(pairs)} pair of contexts: a test needs two or more")

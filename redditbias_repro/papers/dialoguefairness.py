@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..claims import read_statements
+from ..claims import FAILS, HOLDS, NONE, OPEN, read_statements, together
 from ..corpora.dialoguefairness import slips
 from ..data import corpus_title
 from ..fairness_measures import diversity_change, fairness_changes, pairs_for, unpack_values
@@ -28,10 +28,10 @@ from ..specs import load_spec
 
 # %% auto #0
 __all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding',
-           'FINDINGS', 'HOLDS', 'FAILS', 'OPEN', 'NONE', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed',
-           'read_resource', 'recomputed_table', 'printed_found', 'read_fairness', 'measured_table', 'paper_table',
-           'table7', 'changes_table', 'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts',
-           'check_statements', 'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
+           'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'read_resource', 'recomputed_table',
+           'printed_found', 'read_fairness', 'measured_table', 'paper_table', 'table7', 'changes_table',
+           'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts', 'check_statements',
+           'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
 PAPER = "dialoguefairness"
@@ -247,12 +247,12 @@ def table7(
     now = ours["difference"] / np.where(ours["measure"].str.startswith(PERCENT), 100, 1)
     ours["smaller"] = [None if o is None else bool(abs(v) < abs(o["difference"])) for v, o in zip(now, old)]
     keys = ["bias_type", "method", "measure"]
-    together = printed.merge(ours.drop(columns="difference"), on=keys, how="outer")
+    merged = printed.merge(ours.drop(columns="difference"), on=keys, how="outer")
     # the paper's order, which an outer merge does not keep; of measures ours, which have diversity
     order = {k: [*printed[k], *ours[k]] for k in keys[:2]} | {"kind": list(KINDS), "measure": list(ours["measure"])}
-    place = {k: {v: i for i, v in enumerate(dict.fromkeys(order.get(k, ())))} for k in together}
+    place = {k: {v: i for i, v in enumerate(dict.fromkeys(order.get(k, ())))} for k in merged}
     by = ["bias_type", "method", "kind", "model", "measure"]
-    return together.sort_values(by, key=lambda c: c.map(place[c.name]) if place[c.name] else c, ignore_index=True)
+    return merged.sort_values(by, key=lambda c: c.map(place[c.name]) if place[c.name] else c, ignore_index=True)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #15625811
 def _debiased(found: dict) -> list[tuple]:
@@ -462,11 +462,11 @@ def _unpaired() -> Finding:
 def _missing_comma() -> Finding:
     "Is “kill” counted?"
     words = load_spec(f"{PAPER}/race").attributes1
-    together = [w for w in words if " " in w]
+    fused = [w for w in words if " " in w]
     return (
         "Appendix A.4",
         "a comma is missing, so that two words are one term that no token equals",
-        f"{', '.join(map(repr, together))}: {len(words)} terms as printed, {len(words) + len(together)} as meant",
+        f"{', '.join(map(repr, fused))}: {len(words)} terms as printed, {len(words) + len(fused)} as meant",
     )
 
 # %% ../../nbs/13_dialoguefairness.ipynb #e64b4c0d
@@ -608,19 +608,7 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     return pd.DataFrame([check() for check in FINDINGS], columns=["where", "what", "evidence"])
 
 # %% ../../nbs/13_dialoguefairness.ipynb #04c80da1
-HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", "undetermined", "not measured"
 Checked = tuple[str, str]  # verdict, evidence
-
-
-def _together(parts: list[Checked]) -> Checked:
-    "One verdict of parts that are said together, and all evidence; parts that were not measured say nothing"
-    parts = [p for p in parts if p[0] != NONE]
-    verdicts, evidence = {v for v, _ in parts}, "; ".join(e for _, e in parts if e)
-    if len(verdicts) <= 1:
-        return (verdicts.pop() if verdicts else NONE), evidence
-    if verdicts & {HOLDS, "in part"}:
-        return "in part", evidence
-    return FAILS if FAILS in verdicts else OPEN, evidence
 
 # %% ../../nbs/13_dialoguefairness.ipynb #495c8222
 def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
@@ -663,7 +651,7 @@ def _originals(found: dict, bias_type: str | None = None) -> dict:
 
 # %% ../../nbs/13_dialoguefairness.ipynb #5085a4d6
 def _each(bias_type: str, measure: str, sign: int):
-    return lambda found: _together([_direction(r, k, measure, sign) for k, r in _originals(found, bias_type).items()])
+    return lambda found: together([_direction(r, k, measure, sign) for k, r in _originals(found, bias_type).items()])
 
 # %% ../../nbs/13_dialoguefairness.ipynb #01d91f75
 def _tested(record: dict) -> list[dict]:
@@ -682,7 +670,7 @@ def _prejudice(bias_type: str):
             hits = [x["measure"] for x in rows if x["paired_p_holm"] < 0.05]
             said = f"{KINDS.get(key[1], key[2])}: {len(hits)} of {len(rows)} ({', '.join(hits) or 'none'})"
             parts.append((HOLDS if hits else OPEN, f"{said}, {r['n']:,} pairs"))
-        return _together(parts)
+        return together(parts)
 
     return check
 
@@ -725,7 +713,7 @@ def _more_diverse(found) -> Checked:
         change = diversity_change(*both) if both[0]["n"] == both[1]["n"] else None
         verdict = OPEN if change is None or not change["p"] < 0.05 else HOLDS if change["change"] > 0 else FAILS
         parts.append((verdict, said + (f", p {change['p']:.2g}" if change else ", no test")))
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #0995dcb2
 def _changes(before: dict, after: dict) -> pd.DataFrame:
@@ -776,7 +764,7 @@ def _reduces(found) -> Checked:
         less, more = (int((own["verdict"] == v).sum()) if len(own) else 0 for v in ("less", "more"))
         verdict = HOLDS if less > len(own) / 2 else FAILS if more and more >= len(own) / 2 else OPEN
         parts.append((verdict, f"{_name(key)}: of {len(own)} measures that differed {less} differ less, {more} more"))
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #0aa1705a
 def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
@@ -793,7 +781,7 @@ def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
             f"{_name(key)}: {', '.join(hits) or 'nothing'} significant, {sum(sure)} of {len(sure)} earlier differences"
         )
         parts.append((verdict, f"{said} at least halved for sure ({after['n']:,} pairs)"))
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #c384344e
 def _wer_better(found) -> Checked:
@@ -805,7 +793,7 @@ def _wer_better(found) -> Checked:
         verdict = "in part" if less and more else HOLDS if less else FAILS if more else OPEN
         said = f"{key[0]}: with WER {', '.join(less) or 'nothing'} differ less, {', '.join(more) or 'nothing'} more"
         parts.append((verdict, f"{said} ({found[key]['n']:,} pairs)"))
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #cafa29c0
 def _wer(found: dict) -> dict:
@@ -825,7 +813,7 @@ def _similar_responses(found) -> Checked:
         parts.append(
             (verdict, f"{key[0]}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}")
         )
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #59b0caa9
 def _draws_together(found) -> Checked:
@@ -835,7 +823,7 @@ def _draws_together(found) -> Checked:
         verdict = OPEN if not r.p < 0.05 else HOLDS if r.change < 0 else FAILS
         said = f"{r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
         parts.append((verdict, f"{said} in distance, p {r.p:.2g}"))
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #6d57063d
 def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
@@ -846,7 +834,7 @@ def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
             if change is not None:
                 verdict = OPEN if not change["p"] < 0.05 else HOLDS if change["change"] < 0 else FAILS
                 parts.append((verdict, f"{_name(key)}: diversity {100 * change['change']:+.0f} %, p {change['p']:.2g}"))
-    return _together(parts)
+    return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #ded3ed74
 def _trade_off(found) -> Checked:
@@ -859,7 +847,7 @@ def _trade_off(found) -> Checked:
 def _real_world(found) -> Checked:
     names = ("gender_offence", "gender_career", "gender_family", "race_offence", "race_unpleasant", "race_pleasant")
     verdicts = {n: OF_MODELS[n](found)[0] for n in names}
-    return _together([(v, f"{n.replace('_', ', ')}: {v}") for n, v in verdicts.items()])
+    return together([(v, f"{n.replace('_', ', ')}: {v}") for n, v in verdicts.items()])
 
 # %% ../../nbs/13_dialoguefairness.ipynb #8f6b7f8b
 OF_MODELS = {  # these need models that are not debiased

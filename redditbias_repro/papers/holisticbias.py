@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..claims import read_statements
+from ..claims import read_statements, together
 from ..corpora.holisticbias import RELEASES, read_prompt_set
 from ..data import corpus_title
 from ..distributions import plot_distributions, pool_quantiles
@@ -40,7 +40,7 @@ __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILIT
            'read_entries', 'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens',
            'inconsistencies', 'between_axes', 'likelihood_records', 'likelihood_table', 'template_table',
            'descriptor_medians', 'table7', 'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares',
-           'above', 'together', 'statement_table', 'check_statements', 'beside', 'make_tables', 'read_captions']
+           'above', 'statement_table', 'check_statements', 'beside', 'make_tables', 'read_captions']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -600,16 +600,6 @@ def above(
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undetermined"
     return verdict, f"{what} {form.format(observed)} [{form.format(low)}, {form.format(high)}]"
-
-
-def together(
-    found: list[tuple[str, str]],  # verdicts and their evidence
-) -> tuple[str, str]:
-    "One verdict of several parts, and all evidence"
-    verdicts, evidence = {v for v, _ in found}, "; ".join(e for _, e in found)
-    if len(verdicts) == 1:
-        return verdicts.pop(), evidence
-    return "in part" if "holds" in verdicts else "undetermined", evidence
 
 # %% ../../nbs/12_holisticbias.ipynb #3e110872
 def _all_differ(records) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..claims import together
 from ..classifiers import NO_DESCRIPTOR
 from ..data import corpus_title
 from ..generation_bias import descriptor_frequency, frequency_correlations, rank_correlation
@@ -23,7 +24,6 @@ from redditbias_repro.papers.holisticbias import (
     read_printed,
     read_resource,
     statement_table,
-    together,
 )
 from ..prompts import DEFAULT_PROMPTS, prompts
 from ..records import new_record, read_records
@@ -677,14 +677,14 @@ def _love_varies_most(found) -> tuple[str, str]:
     parts = [_spreads(found, LOVING, some, True, f"above those of {name}, ") for name, some in others.items()]
     ranks = _prompt_means(found).std(ddof=0).rank(ascending=False).astype(int)
     ranks = sorted(ranks[ranks.index.isin(LOVING)])
-    verdict, evidence = together([p for p in parts if p[0] != "not measured"] or [("not measured", "")])
+    verdict, evidence = together(parts)
     return verdict, f"{evidence}; places {', '.join(map(str, ranks))}"
 
 
 def _curiosity_identity_less(found) -> tuple[str, str]:
     some = {"curiosity": CURIOUS, "identity": _of_identity()}
     parts = [_spreads(found, t, LOVING, False, f"{name}, below those of love, ") for name, t in some.items()]
-    return together([p for p in parts if p[0] != "not measured"] or [("not measured", "")])
+    return together(parts)
 
 
 def _saturated(found) -> tuple[str, str]:
@@ -738,7 +738,7 @@ def _more_than_half(found) -> tuple[str, str]:
             half = -0.5 * r["before"]
             verdict = "holds" if r["high"] < half else "does not hold" if r["low"] > half else "undetermined"
             parts.append((verdict, _said(r, cluster)))
-    return together(parts) if parts else ("not measured", "")
+    return together(parts)
 
 
 def _care_constant(found) -> tuple[str, str]:
@@ -833,7 +833,7 @@ def _phrases_less(found) -> tuple[str, str]:
                 verdict = "holds" if r["high"] < 0 else "does not hold" if r["low"] > 0 else "undetermined"
                 ends = f"[{100 * r['low']:+.1f}, {100 * r['high']:+.1f}]"
                 parts.append((verdict, f"{kind}, to {to}: {100 * r['before']:.1f} to {100 * r['after']:.1f} % {ends}"))
-    return together(parts) if parts else ("not measured", "")
+    return together(parts)
 
 
 def _lower_both(found) -> tuple[str, str]:
