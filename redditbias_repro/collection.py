@@ -9,7 +9,6 @@ import codecs
 import html
 import importlib
 import io
-import json
 import shutil
 import tempfile
 from collections import Counter

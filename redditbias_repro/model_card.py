@@ -22,7 +22,7 @@ def _base_on_hub(name: str) -> str | None:
     return None if "@" in name else name
 
 
-def _results(settings: dict, bias: dict | None, perplexity: dict | None) -> list:
+def _results(bias: dict | None, perplexity: dict | None) -> list:
     "What was measured, as the hub's `EvalResult`s"
     from huggingface_hub import EvalResult
 
@@ -113,7 +113,7 @@ def model_card(
     from huggingface_hub import ModelCardData
 
     base, name = _base_on_hub(settings["base_model"]), f"{settings['base_model']}, {settings['method']}"
-    results = _results(settings, bias, perplexity)
+    results = _results(bias, perplexity)
     head = ModelCardData(
         model_name=name if results else None, base_model=base, eval_results=results or None,
         library_name="peft" if settings.get("lora_rank") else "transformers", pipeline_tag="text-generation",
