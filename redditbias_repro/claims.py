@@ -20,15 +20,18 @@ from .records import data_file, repo_root
 from .tables import to_markdown
 
 # %% auto #0
-__all__ = ['OWN', 'PRINTED', 'OTHER', 'HOLDS', 'FAILS', 'OPEN', 'PART', 'NONE', 'REPRODUCED', 'NOT_REPRODUCED', 'ELSEWHERE',
-           'UNDETERMINED', 'UNCHECKED', 'VERDICTS', 'FAILS_ELSEWHERE', 'FIELDS', 'COLUMNS', 'BETWEEN', 'PARTS',
-           'Answer', 'combine', 'together', 'weigh', 'places', 'claim_path', 'claim_papers', 'read_claims',
-           'read_statements', 'read_left_out', 'check_claims', 'paper_module', 'paper_claims', 'all_claims',
-           'scorecard', 'between', 'audit', 'refuted', 'summary_values', 'fill_summary', 'summarise', 'claims_markdown']
+__all__ = ['OWN', 'PRINTED', 'OTHER', 'HOLDS', 'FAILS', 'OPEN', 'PART', 'NONE', 'TABLES', 'RELEASE', 'NOT_RELEASED', 'REPRODUCED',
+           'NOT_REPRODUCED', 'ELSEWHERE', 'UNDETERMINED', 'UNCHECKED', 'VERDICTS', 'FAILS_ELSEWHERE', 'FIELDS',
+           'COLUMNS', 'BETWEEN', 'PARTS', 'Answer', 'combine', 'told', 'together', 'weigh', 'places', 'claim_path',
+           'claim_papers', 'read_claims', 'read_statements', 'read_left_out', 'check_claims', 'paper_module',
+           'paper_claims', 'all_claims', 'scorecard', 'between', 'audit', 'refuted', 'summary_values', 'fill_summary',
+           'summarise', 'claims_markdown']
 
 # %% ../nbs/08d_claims.ipynb #706826d4
 OWN, PRINTED, OTHER = "own", "printed", "other"
 HOLDS, FAILS, OPEN, PART, NONE = "holds", "does not hold", "undetermined", "in part", "not measured"
+TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
+NOT_RELEASED = f"{NONE}: the released files cannot be had"
 
 
 class Answer(NamedTuple):
@@ -59,6 +62,16 @@ def combine(
     if words == {HOLDS}:
         return HOLDS
     return NONE if words <= {NONE} else OPEN
+
+
+def told(
+    found: bool | None,  # None: it does not tell
+    evidence: str,  # the numbers
+    model: str = TABLES,  # what was looked at
+    basis: str = PRINTED,
+) -> list[Answer]:  # as a check gives them
+    "The one answer of a check that looks at one thing"
+    return [Answer(model, OPEN if found is None else HOLDS if found else FAILS, evidence, basis)]
 
 
 def together(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..claims import FAILS, HOLDS, NONE, OPEN, OTHER, OWN, PRINTED, Answer
+from ..claims import FAILS, HOLDS, NOT_RELEASED, OPEN, OTHER, OWN, PRINTED, RELEASE, TABLES, Answer, told
 from ..corpora.chbias import CATEGORIES
 from redditbias_repro.papers.chbias import (
     METHODS,
@@ -51,8 +51,8 @@ def of_statements(claim, measured) -> list[Answer]:
     "The rows of the paper's table of statements"
     answers = []
     for r in measured["statements"].query("id == @claim.id").itertuples():
-        if r.of == "the release":
-            answers.append(Answer("the release", r.verdict, r.evidence, OWN if claim.id in OF_RELEASE else PRINTED))
+        if r.of == RELEASE:
+            answers.append(Answer(RELEASE, r.verdict, r.evidence, OWN if claim.id in OF_RELEASE else PRINTED))
         elif r.of.endswith(PAPER):
             answers.append(Answer(f"{r.of.removesuffix(PAPER)}, printed", r.verdict, r.evidence, PRINTED))
         elif claim.id in TESTED or r.verdict not in (HOLDS, FAILS):
@@ -62,13 +62,9 @@ def of_statements(claim, measured) -> list[Answer]:
     return answers
 
 # %% ../../nbs/11a_chbias_claims.ipynb #f46bbb86
-def _printed(found: bool | None, text: str, model: str = "its tables") -> list[Answer]:
-    return [Answer(model, OPEN if found is None else HOLDS if found else FAILS, text, PRINTED)]
-
-
 def finding(
     words: str,  # of a finding, or of its place
-    model: str = "its tables",
+    model: str = TABLES,
     basis: str = PRINTED,
 ):  # a check
     "A check that fails where the audit has a finding with these words"
@@ -77,7 +73,7 @@ def finding(
         rows = measured["found"]
         rows = rows[rows["what"].str.contains(words, regex=False) | rows["where"].str.contains(words, regex=False)]
         text = "; ".join(f"{r.what} ({r.evidence})" for r in rows.itertuples())
-        return [Answer(model, FAILS if len(rows) else HOLDS, text or "no finding", basis)]
+        return told(not len(rows), text or "no finding", model, basis)
 
     return check
 
@@ -95,7 +91,7 @@ def more_biased(
 
     def check(claim, measured) -> list[Answer]:
         one, two = (abs(_t()[m, "baseline", b]) for m, b in (more, less))
-        return _printed(one > times * two, f"|t| {one:.2f} ({' '.join(more)}) and {two:.2f} ({' '.join(less)})")
+        return told(one > times * two, f"|t| {one:.2f} ({' '.join(more)}) and {two:.2f} ({' '.join(less)})")
 
     return check
 
@@ -103,19 +99,19 @@ def more_biased(
 def _varying(claim, measured) -> list[Answer]:
     rows = _t().xs("baseline", level="method")
     text = "; ".join(f"{m}: " + ", ".join(f"{b} {rows[m, b]:.2f}" for b in CATEGORIES) for m in MODELS)
-    return _printed(all(rows[m].abs().nunique() == 4 for m in MODELS), text)
+    return told(all(rows[m].abs().nunique() == 4 for m in MODELS), text)
 
 
 def _turns_age(claim, measured) -> list[Answer]:
     before, after = (_t()["CDial-GPT", m, "age"] for m in ("baseline", "HD"))
-    return _printed(before * after < 0, f"t of age {before:.2f} before, {after:.2f} after HD")
+    return told(before * after < 0, f"t of age {before:.2f} before, {after:.2f} after HD")
 
 
 def _differs(claim, measured) -> list[Answer]:
     best = {m: {b: min(METHODS, key=lambda k: abs(_t()[m, k, b])) for b in CATEGORIES} for m in MODELS}
     differ = [b for b in CATEGORIES if best[MODELS[0]][b] != best[MODELS[1]][b]]
     text = "; ".join(f"{b}: " + " and ".join(best[m][b] for m in MODELS) for b in CATEGORIES)
-    return _printed(bool(differ), f"smallest |t| of {' and '.join(MODELS)}: {text}")
+    return told(bool(differ), f"smallest |t| of {' and '.join(MODELS)}: {text}")
 
 
 def _amplified(claim, measured) -> list[Answer]:
@@ -126,25 +122,25 @@ def _amplified(claim, measured) -> list[Answer]:
     named = {("CDial-GPT", "HD", "gender"), ("CDial-GPT", "HD", "orientation"), ("EVA2.0", "LMD", "appearance"),
              ("EVA2.0", "HD", "appearance")}  # fmt: skip
     said = ", ".join(" ".join(cell) for cell in sorted(found - named)) or "none"
-    return _printed(found == named, f"{len(found)} rates above those before; not named: {said}")
+    return told(found == named, f"{len(found)} rates above those before; not named: {said}")
 
 
 def _of_both(claim, measured) -> list[Answer]:
     models = list(dict.fromkeys(read_printed("table5").model))
-    return _printed(len(models) == 2, f"Table 5 is of {', '.join(models)}")
+    return told(len(models) == 2, f"Table 5 is of {', '.join(models)}")
 
 
 def _reduced_and_preserved(claim, measured) -> list[Answer]:
     rows = measured["statements"].query("of.str.endswith(@PAPER)").set_index(["id", "of"])
     rows = rows.loc[["mostly_reduced", "not_significantly", "preserved_eva"]]
     found = None if OPEN in set(rows.verdict) else bool((rows.verdict == HOLDS).all())
-    return _printed(found, "; ".join(f"{of.removesuffix(PAPER)}: {e}" for (_, of), e in rows.evidence.items()))
+    return told(found, "; ".join(f"{of.removesuffix(PAPER)}: {e}" for (_, of), e in rows.evidence.items()))
 
 
 def _posts_a_keyword(claim, measured) -> list[Answer]:
     paper = read_printed("table2").set_index(["bias_type", "quantity"]).value.astype(int)
     each = {b: paper[b, "retrieval"] / paper[b, "keywords"] for b in CATEGORIES}
-    return _printed(list(each.values()) == [100, 200, 200, 100], ", ".join(f"{b} {n:g}" for b, n in each.items()))
+    return told(list(each.values()) == [100, 200, 200, 100], ", ".join(f"{b} {n:g}" for b, n in each.items()))
 
 
 def _combinations(claim, measured) -> list[Answer]:
@@ -153,20 +149,20 @@ def _combinations(claim, measured) -> list[Answer]:
     sizes = {b: (len(s.targets1), len(s.attributes1)) for b, s in specs.items()}
     text = ", ".join(f"{b} {n} × {m} = {n * m} (printed {paper[b, 'keywords']})" for b, (n, m) in sizes.items())
     same = all(n * m == paper[b, "keywords"] for b, (n, m) in sizes.items())
-    return [Answer("the lists of Appendix A", HOLDS if same else FAILS, text, OWN)]
+    return told(same, text, "the lists of Appendix A", OWN)
 
 
 def _categories(claim, measured) -> list[Answer]:
-    return [Answer("the release", HOLDS if len(CATEGORIES) == 4 else FAILS, ", ".join(CATEGORIES), OWN)]
+    return told(len(CATEGORIES) == 4, ", ".join(CATEGORIES), RELEASE, OWN)
 
 
 def _split_sizes(claim, measured) -> list[Answer]:
     if "table2" not in measured["release"]:
-        return [Answer("the release", f"{NONE}: the released files cannot be had")]
+        return [Answer(RELEASE, NOT_RELEASED)]
     rows = measured["release"]["table2"].query("quantity in ('train', 'dev', 'test')")
     wrong = rows[rows.difference != 0]
     text = ", ".join(f"{r.bias_type} {r.quantity} {r.released}, printed {r.paper}" for r in wrong.itertuples())
-    return [Answer("the release", FAILS if len(wrong) else HOLDS, text or "as printed", OWN)]
+    return told(not len(wrong), text or "as printed", RELEASE, OWN)
 
 # %% ../../nbs/11a_chbias_claims.ipynb #7339b612
 CHECKS = dict.fromkeys([*OF_BIAS, *OF_PAPER, *OF_PAPER_MODELS, *OF_RELEASE], of_statements) | {

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..claims import FAILS, HOLDS, NONE, OPEN, OTHER, OWN, PRINTED, Answer, read_claims, refuted
+from redditbias_repro.claims import (
+    FAILS,
+    HOLDS,
+    NOT_RELEASED,
+    OPEN,
+    OTHER,
+    OWN,
+    PRINTED,
+    RELEASE,
+    Answer,
+    read_claims,
+    refuted,
+    told,
+)
 from ..corpora.dialoguefairness import read_word_pairs
 from redditbias_repro.papers.dialoguefairness import (
     KINDS,
@@ -63,10 +76,6 @@ def _needed(verdict: str, evidence: str) -> str:
     return "; ".join(said) if verdict == OPEN else ""
 
 # %% ../../nbs/13a_dialoguefairness_claims.ipynb #324852a8
-def _answer(found: bool, text: str, model: str = "its tables", basis: str = PRINTED) -> list[Answer]:
-    return [Answer(model, HOLDS if found else FAILS, text, basis)]
-
-
 def _counterparts(name: str):
     "Whether each term stands on one side, with one counterpart"
 
@@ -76,7 +85,7 @@ def _counterparts(name: str):
         both = sorted(set(sides[0]) & set(sides[1]))
         several = {group: int((side.value_counts() > 1).sum()) for group, side in zip(spec.groups, sides)}
         text = ", ".join(f"{n} {group} terms with several counterparts" for group, n in several.items())
-        return _answer(not both and not any(several.values()), f"{text}; on both sides: {', '.join(both) or 'none'}",
+        return told(not both and not any(several.values()), f"{text}; on both sides: {', '.join(both) or 'none'}",
                        "the lists", OWN)  # fmt: skip
 
     return check
@@ -94,7 +103,7 @@ def _examples(claim, measured) -> list[Answer]:
     apart = [f"{a} – {b}" for n, a, b in zip(shown["list"], shown["dominant"], shown["minoritized"])
              if frozenset(map(plain, (a, b))) not in pairs[n]]  # fmt: skip
     apart += [r.word for r in read_printed("table2_attributes").itertuples() if r.word.lower() not in lists[r.list]]
-    return _answer(not apart, f"not in the lists: {', '.join(apart) or 'none'}", "the lists", OWN)
+    return told(not apart, f"not in the lists: {', '.join(apart) or 'none'}", "the lists", OWN)
 
 
 def _released_lists(claim, measured) -> list[Answer]:
@@ -103,13 +112,13 @@ def _released_lists(claim, measured) -> list[Answer]:
         try:
             rows = read_word_pairs(name)
         except FetchError:
-            return [Answer("the release", f"{NONE}: the released files cannot be had")]
+            return [Answer(RELEASE, NOT_RELEASED)]
         norm = lambda text: text.strip().lower().replace("’", "'")
         released = Counter(tuple(sorted((norm(a), norm(b)))) for a, b in zip(rows["left"], rows["right"]))
         printed = Counter(tuple(sorted((norm(a), norm(b)))) for a, b in load_spec(f"{PAPER}/{name}").pairs)
         same[name] = (released.total(), ((released - printed) + (printed - released)).total())
     text = ", ".join(f"{n}: {k} pairs released, {d} differ" for n, (k, d) in same.items())
-    return _answer(not any(d for _, d in same.values()), text, "the release", OWN)
+    return told(not any(d for _, d in same.values()), text, RELEASE, OWN)
 
 
 def _follows(column: str):
@@ -118,7 +127,7 @@ def _follows(column: str):
         agrees = table[f"{column}_agrees"].astype(bool)
         words = int((~table["measure"].str.startswith(PERCENT)).sum())
         text = f"{agrees.sum()} of {len(agrees)} agree with what rounding allows"
-        return _answer(bool(agrees.all()), f"{text}; of {words} that are of words a response, means alone give bounds")
+        return told(bool(agrees.all()), f"{text}; of {words} that are of words a response, means alone give bounds")
 
     return check
 
@@ -129,18 +138,18 @@ def _career(claim, measured) -> list[Answer]:
     text += f" (variance over mean {r['variance_ratio']:.1f})"
     if abs(r["z"]) < r["z_low"]:  # several words in one response, or whatever else spreads counts, makes Z smaller
         return [Answer("its tables", OPEN, f"{text}: smaller Z is what counts of more spread give", PRINTED)]
-    return _answer(bool(abs(r["z"]) <= r["z_high"]), text)
+    return told(bool(abs(r["z"]) <= r["z_high"]), text)
 
 
 def _wer_identical(claim, measured) -> list[Answer]:
     rows = read_printed("table7").query("bias_type == 'gender' and variant == 'WER'")
     same = int((rows["dominant"] == rows["minoritized"]).sum())
-    return _answer(same == len(rows), f"{same} of {len(rows)} measures are the same for both")
+    return told(same == len(rows), f"{same} of {len(rows)} measures are the same for both")
 
 
 def _drops(claim, measured) -> list[Answer]:
     smaller = table7({})["printed smaller"]
-    return _answer(smaller.mean() > 0.5, f"smaller in {smaller.sum()} of {len(smaller)} rows")
+    return told(smaller.mean() > 0.5, f"smaller in {smaller.sum()} of {len(smaller)} rows")
 
 # %% ../../nbs/13a_dialoguefairness_claims.ipynb #3408a1c7
 CHECKS = dict.fromkeys([*OF_MODELS, *OF_DEBIASING], of_statements) | {

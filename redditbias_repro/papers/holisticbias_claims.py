@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..claims import FAILS, HOLDS, NONE, OPEN, OTHER, OWN, PRINTED, Answer, read_claims, refuted
+from ..claims import NONE, NOT_RELEASED, OTHER, OWN, RELEASE, Answer, read_claims, refuted, told
 from ..corpora.holisticbias import read_prompt_set
 from . import holisticbias_answers as answers_room
 from redditbias_repro.papers.holisticbias import (
@@ -76,10 +76,6 @@ def of_statements(claim, measured) -> list[Answer]:
     return found or [Answer("", NONE)]
 
 # %% ../../nbs/12b_holisticbias_claims.ipynb #01743b2d
-def _printed(found: bool | None, text: str) -> list[Answer]:
-    return [Answer("its tables", OPEN if found is None else HOLDS if found else FAILS, text, PRINTED)]
-
-
 def bias_values(
     table: str = "table8",
     metric: str = "partial_gen_bias",
@@ -430,16 +426,15 @@ def _check(name: str):
     "The check of a name: of models measured here, of printed numbers, of lists, of the release"
 
     def check(claim, measured) -> list[Answer]:
-        answers = _printed(*BESIDE[name]()) if name in BESIDE else []
+        answers = told(*BESIDE[name]()) if name in BESIDE else []
         if name in MEASURED:
             answers += of_statements(claim, measured)
-        for some, model in ((OF_LISTS, "its lists"), (OF_RELEASE, "the release")):
+        for some, model in ((OF_LISTS, "its lists"), (OF_RELEASE, RELEASE)):
             if name in some:
                 try:
-                    found, text = some[name]()
-                    answers.append(Answer(model, HOLDS if found else FAILS, text, OWN))
+                    answers += told(*some[name](), model, OWN)
                 except FetchError:
-                    answers.append(Answer(model, f"{NONE}: the released files cannot be had"))
+                    answers.append(Answer(model, NOT_RELEASED))
         return answers
 
     return check

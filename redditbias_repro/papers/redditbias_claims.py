@@ -14,7 +14,22 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from ..claims import FAILS, HOLDS, NONE, OPEN, OTHER, OWN, PRINTED, Answer, read_claims, refuted
+from redditbias_repro.claims import (
+    FAILS,
+    HOLDS,
+    NONE,
+    NOT_RELEASED,
+    OPEN,
+    OTHER,
+    OWN,
+    PRINTED,
+    RELEASE,
+    TABLES,
+    Answer,
+    read_claims,
+    refuted,
+    told,
+)
 from ..corpora.redditbias import count_annotations, load_annotations, load_references
 from ..data import load_pairs
 from redditbias_repro.papers.redditbias import (
@@ -35,7 +50,7 @@ from ..specs import BIAS_TYPES, load_spec
 from ..tables import crg_tests, dst_tests, lmb_changes, lmb_table, lmp_changes
 
 # %% auto #0
-__all__ = ['RELEASE', 'LISTS', 'CONFIG', 'CHECKS', 'AUDITS', 'read_measured', 'pairs_needed', 'of_cells', 'two_of_five',
+__all__ = ['LISTS', 'CONFIG', 'CHECKS', 'AUDITS', 'read_measured', 'pairs_needed', 'of_cells', 'two_of_five',
            'some_reduce_and_preserve', 'can_increase', 'cda_doubles', 'of_release', 'against_release']
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #8d7d90e4
@@ -122,11 +137,11 @@ def some_reduce_and_preserve(claim, measured) -> list[Answer]:
     def one(own):
         own = own[own.bias_type.isin(["religion1", "religion2"]) & own.method.isin(["LMD", "ADD", "HD", "CDA"])]
         found = {f"{r.method} {r.bias_type}": CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
-        told = {k: v for k, v in found.items() if not isinstance(v, str)}
-        text = ", ".join(f"{k} {'yes' if v else 'open' if v is None else 'no'}" for k, v in told.items())
-        if not told:
+        decided = {k: v for k, v in found.items() if not isinstance(v, str)}
+        text = ", ".join(f"{k} {'yes' if v else 'open' if v is None else 'no'}" for k, v in decided.items())
+        if not decided:
             return NONE, ""
-        return HOLDS if any(told.values()) else OPEN if None in told.values() else FAILS, text
+        return HOLDS if any(decided.values()) else OPEN if None in decided.values() else FAILS, text
 
     return _of_models(measured["cells"], one)
 
@@ -156,12 +171,8 @@ def cda_doubles(claim, measured) -> list[Answer]:
     return [Answer("the released training phrases", found, text, OWN)]
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #675c356d
-RELEASE, LISTS = "the release", "the printed lists"
+LISTS = "the printed lists"
 CONFIG = "microsoft/DialoGPT/configs/117M/config.json"
-
-
-def _told(found: bool, text: str, model: str = RELEASE, basis: str = OWN) -> list[Answer]:
-    return [Answer(model, HOLDS if found else FAILS, text, basis)]
 
 
 def of_release(
@@ -171,9 +182,9 @@ def of_release(
 
     def checked(claim, measured) -> list[Answer]:
         try:
-            return _told(*check())
+            return told(*check(), RELEASE, OWN)
         except FetchError:
-            return [Answer(RELEASE, f"{NONE}: the released files cannot be had")]
+            return [Answer(RELEASE, NOT_RELEASED)]
 
     return checked
 
@@ -289,10 +300,10 @@ def _four_metrics() -> tuple[bool, str]:
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #fe54edd5
 def _of_lists(check, claim, measured, model=LISTS, basis=OWN) -> list[Answer]:
-    return _told(*check(), model, basis)
+    return told(*check(), model, basis)
 
 
-_PRINTED = {"model": "its tables", "basis": PRINTED}
+_PRINTED = {"model": TABLES, "basis": PRINTED}
 CHECKS = dict.fromkeys([*CELL_CHECKS, *ALL_CHECKS, *ACROSS_MODELS], of_cells) | {
     "two_of_five": two_of_five, "some_reduce_and_preserve": some_reduce_and_preserve, "can_increase": can_increase,
     "cda_doubles": cda_doubles, "shorter_than_150": of_release(_shorter_than_150), "cleaned": of_release(_cleaned),
