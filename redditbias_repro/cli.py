@@ -114,12 +114,12 @@ _MEASURED = dict(zip(PAPERS, (("pairs", _OF_PAIRS), ("prompts", _OF_PROMPTS), ("
 def _check_measure(args) -> None:
     "`ValueError` for an option of what is not measured, and an --out that cannot be written"
     has, own = _MEASURED[args.paper]
-    for of, options in (o for p, o in _MEASURED.items() if p != args.paper):
-        for name, default in options.items():
-            if name not in own and getattr(args, name) != default:
-                flag = f"--{name.replace('_', '-')}"
-                said = f"{flag} is of {of}, and --paper {args.paper} has {has}"
-                raise ValueError(f"{said}: see `redditbias measure --help`")
+    others = [o for p, o in _MEASURED.items() if p != args.paper]
+    for name, default in {k: v for _, options in others for k, v in options.items()}.items():
+        if name not in own and getattr(args, name) != default:
+            of = " and ".join(of for of, options in others if name in options)
+            said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {has}"
+            raise ValueError(f"{said}: see `redditbias measure --help`")
     if args.user_turn and args.context != "chat" and args.reading != "chat":
         raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
     if args.details:
@@ -410,7 +410,7 @@ def _contexts(args) -> None:
         print(f"written: {write_details(rows, args.out)} ({len(rows):,} pairs)")
         return
     counted = rows["origin"].value_counts().rename_axis("stands in the corpus").rename("pairs")
-    print(f"{args.bias_type}:\n{counted.to_string()}")
+    print(f"{rows.attrs['corpus']['bias_type']}:\n{counted.to_string()}")
     print(f"{len(rows):,} pairs; --out FILE writes them. Content warning.")
 
 # %% ../nbs/09_cli.ipynb #f3332690
@@ -449,8 +449,14 @@ FAIRNESS = (
 
 def _fairness_types(names) -> list[str]:
     "Bias types of contexts; bare names are the paper's"
-    names = names or ["gender", "race"]
-    return [n if "/" in n or n.endswith(".toml") else f"{PAPERS[2]}/{n}" for n in names]
+    from redditbias_repro.data import paper_bias_types
+    from redditbias_repro.registry import check_known
+
+    own = sorted(paper_bias_types(PAPERS[2]))
+    bare = lambda n: "/" not in n and not n.lower().endswith(".toml")
+    for n in filter(bare, names or ()):
+        check_known("bias type of contexts", n, own)
+    return [f"{PAPERS[2]}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
 
 
 def _measure_contexts(args) -> tuple:
@@ -463,20 +469,26 @@ def _measure_contexts(args) -> tuple:
     from redditbias_repro.records import write_record
     from redditbias_repro.response_measures import attribute_lists
 
-    chosen = read_lines(args.candidates) if args.candidates else None
-    chosen = [line for line in chosen if line.strip()] if chosen else None
-    how = dict(n=args.pairs, paper=PAPERS[2], candidates=chosen, device=args.device, dtype=args.dtype)
+    chosen = None if args.candidates is None else [line for line in read_lines(args.candidates) if line.strip()]
+    if chosen == []:
+        raise ValueError(f"{args.candidates} holds no line: expected a response a line")
+    how = dict(n=args.pairs, candidates=chosen, device=args.device, dtype=args.dtype)
     offence = "davidson" if args.offence is None else args.offence
     how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
-    source, types = args.contexts or "twitter-conversations", _fairness_types(args.bias_type)
+    source = "twitter-conversations" if args.contexts is None else args.contexts
+    types = _fairness_types(args.bias_type)
     drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another
         attribute_lists(bias_spec(b))
-        if len(contexts(source, b, n=args.pairs, seed=args.seed, **drawn)) < 2:
+        pairs = contexts(source, b, n=args.pairs, seed=args.seed, **drawn)
+        if len(pairs) < 2:
             raise ValueError(f"{source} has one context for {b}: a test needs two or more")
+        if pairs.attrs["corpus"]["mode"] == "given" and not args.bias_type:
+            raise ValueError(f"{source} holds pairs: say what they differ in, such as --bias-type gender")
     records = []
     for b in types:
-        records.append(measure_fairness(args.model, b, source, **how, **drawn))
+        paper = bias_spec(b).paper or "own"  # whose tables it stands in
+        records.append(measure_fairness(args.model, b, source, paper=paper, **how, **drawn))
         if args.save:  # should the next one fail, this one is kept
             write_record(records[-1])
     rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
@@ -860,7 +872,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
         "attributes: stereotypical and counter-stereotypical ones"
     )
     outliers = "take out pairs outside mean ± K standard deviations; the paper: 3, done already in the released pairs"
-    label = "one label where --corpus is a file"
+    label = "one label where --corpus is a file; of contexts gender and race"
     p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types}; {label}")
     p.add_argument("--split", choices=SPLITS, help="(default: test; of contexts: all)")
     p.add_argument("--swap", default="targets", choices=SWAPS, help=f"{swap} {DEFAULT}")

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import random
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ import pandas as pd
 import regex
 
 from .data import bias_spec
-from .registry import SPLITS, check_known, corpus_readers, read_cells, read_lines, with_corpus
+from .registry import SPLITS, check_known, corpus_readers, read_lines, read_own_cells, with_corpus
 from .specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
@@ -113,13 +114,17 @@ def parallel_contexts(
     n: int | None = None,  # pairs; None: all
     seed: int = 0,
 ) -> Iterator[dict]:  # row (number of the context, from 0), text1, text2, origin, words
-    "Pairs of parallel contexts, as they are asked for; repeated contexts are left out"
+    "Pairs of parallel contexts, as they are asked for; a context that was there to the letter is left out"
+    _check_how(mode, direction, n)
+    wanted = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction]
+    return itertools.islice(_pairs(texts, spec, mode, wanted, seed), n)
+
+
+def _check_how(mode: str, direction: str, n: int | None) -> None:
     check_known("direction", direction, DIRECTIONS)
     check_known("mode", mode, MODES)
     if n is not None and n < 1:
         raise ValueError(f"{n} pairs: expected one or more, or None for all")
-    wanted = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction]
-    return itertools.islice(_pairs(texts, spec, mode, wanted, seed), n)
 
 
 def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
@@ -143,61 +148,158 @@ def list_contexts() -> list[str]:
     return list(_readers())
 
 
-def _columns(path: Path) -> list[str]:
-    "Columns of a file of one's own; none of a text file. `ValueError` for a file of another kind"
-    kind = [x.lower() for x in path.suffixes if x.lower() != ".gz"][-1:]
-    if kind not in ([".csv"], [".txt"], [".parquet"]):
-        raise ValueError(f"{path}: expected a .csv or .txt (or .gz of one), or a .parquet of pairs")
-    if kind == [".parquet"]:
+_PAIR = ("text1", "text2")
+
+
+def _is_file(source) -> bool:
+    try:
+        return Path(source).is_file()
+    except OSError:  # a text that is too long for a name
+        return False
+
+
+def _cells(path: Path) -> csv.DictReader:
+    "A CSV row by row; empty lines before its header are passed over"
+    lines = itertools.dropwhile(lambda line: not line.strip(), read_lines(path))
+    return csv.DictReader(line + "\n" for line in lines)
+
+
+def _unreadable(path: Path, e: Exception) -> ValueError:
+    return ValueError(f"{path}: not a CSV file that can be read ({e}): save it with commas, quotes and line feeds")
+
+
+def _columns(path: Path) -> list[str] | None:
+    "Columns of a file of one's own; None of a text file. `ValueError` for a file of another kind"
+    kind = next((x.lower() for x in path.suffixes[::-1] if x.lower() != ".gz"), "")
+    if kind not in (".csv", ".txt", ".parquet"):
+        raise ValueError(f"{path}: expected a .csv or .txt (or .gz of one), or a .parquet")
+    if kind == ".txt":
+        return None
+    if kind == ".csv":
         try:
-            return list(pd.read_parquet(path).columns)
-        except Exception as e:  # whatever the library raises, by the file's name
-            raise ValueError(f"{path}: not a Parquet file ({e})") from e
-    return [] if kind == [".txt"] else list(csv.DictReader(line + "\n" for line in read_lines(path)).fieldnames or [])
+            return list(_cells(path).fieldnames or [])
+        except csv.Error as e:
+            raise _unreadable(path, e) from e
+    from pyarrow import parquet
+
+    try:
+        return parquet.read_schema(path).names
+    except Exception as e:  # whatever the library raises, by the file's name
+        raise ValueError(f"{path}: not a Parquet file ({e})") from e
 
 
+def _meant(there: list[str]) -> str:
+    "What may be wrong with columns"
+    if any(c.strip().lower() in _PAIR for c in there):
+        return ": pairs have columns that are called text1 and text2"
+    if len(there) == 1 and re.search("[;\t]", there[0]):
+        return ": are cells separated by other marks than commas?"
+    return ""
+
+# %% ../nbs/01c_contexts.ipynb #acba8d6c
 def read_own_contexts(
-    path: str | Path,  # .csv, .txt, or .gz of them
-    column: str | None = None,  # of the CSV; None: context, else text
+    path: str | Path,  # .csv, .txt, .gz of them, or .parquet
+    column: str | None = None,  # not of a text file; None: context, else text
 ) -> Iterator[str]:  # those that are not empty
     "Contexts of a file of one's own, as they are asked for. `FileNotFoundError`; `ValueError` that names the file"
-    there = _columns(Path(path))
-    if not there and column is None:
-        yield from (line.strip() for line in read_lines(path) if line.strip())
+    path, there = Path(path), _columns(Path(path))
+    if there is None:
+        if column is not None:
+            raise ValueError(f"{path}: no column {column!r}: a text file has no columns")
+        for line in read_lines(path):
+            yield from filter(None, map(str.strip, line.split("\r")))
         return
     column = column or next((c for c in ("context", "text") if c in there), "context")
     if column not in there:
-        raise ValueError(f"{path}: no column {column!r}; its columns are {there or 'none: a text file has no columns'}")
-    rows = csv.DictReader(line + "\n" for line in read_lines(path))
-    yield from (row[column].strip() for row in rows if (row[column] or "").strip())
-
-# %% ../nbs/01c_contexts.ipynb #acba8d6c
-def read_own_parallel(
-    path: str | Path,  # .csv or .parquet with text1, text2 and, as `contexts` has them, origin and words
-) -> pd.DataFrame:  # row, text1, text2, origin ("given" where the file does not say), words
-    "Pairs of parallel contexts as they stand in a file. `FileNotFoundError`; `ValueError` that names the rows"
-    path = Path(path)
-    there = _columns(path)
-    if missing := [c for c in ("text1", "text2") if c not in there]:
-        raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {there}")
-    content = path.read_bytes()
-    table = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else read_cells("\n".join(read_lines(path)))
-    texts = table[["text1", "text2"]]
-    empty = ~texts.map(lambda t: isinstance(t, str) and bool(t.strip())).all(axis=1)
-    for wrong, what in ((empty, "an empty text"), (texts["text1"] == texts["text2"], "the same text on both sides")):
-        if wrong.any():
-            raise ValueError(f"{path}: {what} in data row {(np.flatnonzero(wrong)[:10] + 1).tolist()}")
-    if not len(table):
-        raise ValueError(f"{path}: no rows")
-    found = texts.assign(row=range(len(table)), origin=table.get("origin", "given"), words=table.get("words", ""))
-    sha = hashlib.sha256(content).hexdigest()
-    return with_corpus(found[["row", *COLUMNS]].reset_index(drop=True), path.name.partition(".")[0], sha256=sha)
+        raise ValueError(f"{path}: no column {column!r}; its columns are {there}{_meant(there)}")
+    if ".parquet" in path.name.lower():
+        cells = pd.read_parquet(path, columns=[column])[column].dropna()
+        yield from (t.strip() if isinstance(t, str) else t for t in cells if not isinstance(t, str) or t.strip())
+        return
+    try:
+        for number, row in enumerate(_cells(path), 1):
+            if None in row:
+                advice = "put a text that holds a comma in quotes"
+                raise ValueError(f"{path}: data row {number} has more cells than the header: {advice}")
+            if text := (row[column] or "").replace("\r\n", "\n").replace("\r", "\n").strip():
+                yield text
+    except csv.Error as e:
+        raise _unreadable(path, e) from e
 
 # %% ../nbs/01c_contexts.ipynb #200fd6a0
+def read_own_parallel(
+    source: str
+    | Path
+    | pd.DataFrame,  # .csv, .parquet or a table: text1, text2 and, as `contexts` has them, origin, words
+) -> pd.DataFrame:  # row, text1, text2, origin ("given" where nothing says it), words
+    "Pairs of parallel contexts as they stand there. `FileNotFoundError`; `ValueError` that names the rows"
+    if isinstance(source, pd.DataFrame):
+        corpus = source.attrs.get("corpus", {"name": "pairs", "files": {}, "note": ""})
+        return _checked_pairs(source, "the table of pairs", corpus)
+    path = Path(source)
+    there = _columns(path) or []
+    if missing := [c for c in _PAIR if c not in there]:
+        raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {there}{_meant(there)}")
+    table = pd.read_parquet(path) if ".parquet" in path.name.lower() else read_own_cells(path)
+    return _checked_pairs(table, str(path), {"name": _stem(path), "files": {}, "note": "", "sha256": _sha(path)})
+
+
+def _checked_pairs(table: pd.DataFrame, name: str, corpus: dict) -> pd.DataFrame:
+    texts = table[list(_PAIR)].astype(object).reset_index(drop=True)
+    rows = lambda wrong: (np.flatnonzero(wrong)[:10] + 1).tolist()
+    if (wrong := ~texts.map(lambda t: isinstance(t, str) or t is None or t != t).all(axis=1)).any():
+        raise ValueError(f"{name}: what is no text in data row {rows(wrong)}")
+    if (wrong := ~texts.map(lambda t: isinstance(t, str) and bool(t.strip())).all(axis=1)).any():
+        raise ValueError(f"{name}: an empty text in data row {rows(wrong)}")
+    texts = texts.map(str.strip)
+    if (wrong := texts["text1"] == texts["text2"]).any():
+        raise ValueError(f"{name}: the same text on both sides in data row {rows(wrong)}")
+    if not len(texts):
+        raise ValueError(f"{name}: no rows")
+    more = {"row": range(len(texts))}
+    for column, default in (("origin", "given"), ("words", "")):
+        said = table[column].to_numpy(object) if column in table else [None] * len(texts)
+        more[column] = [s if isinstance(s, str) and s else default for s in said]
+    found = texts.assign(**more)[["row", *COLUMNS]]
+    found.attrs = {"corpus": dict(corpus)}
+    return found
+
+
+def _stem(path: Path) -> str:
+    "The name without .csv, .csv.gz, …"
+    return re.sub(r"(?i)(\.(csv|txt|parquet))?(\.gz)?$", "", path.name)
+
+
+def _sha(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+# %% ../nbs/01c_contexts.ipynb #949fdc39
+def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
+    "What looks as if it were not meant"
+    repeated = int(table.duplicated(list(_PAIR)).sum())
+    if repeated > 0.01 * len(table):
+        said = "tests take each for another one. Leave them out, or of contexts and their mirror images one half"
+        warnings.warn(f"{repeated} of {len(table)} pairs of {name} are there more than once: {said}")
+    if set(table["origin"]) & set(ORIGINS):
+        return  # made here
+    groups = [[{g for *_, g in spec.find_groups(t)} for t in table[side]] for side in _PAIR]
+    right = np.array([1 in a or 2 in b for a, b in zip(*groups)])
+    turned = np.array([2 in a or 1 in b for a, b in zip(*groups)]) & ~right
+    title = spec.title or spec.name or "the specification"
+    if turned.sum() > len(table) / 2:
+        warnings.warn(f"{name}: text1 is of the minoritized group, and most pairs have words of the other one there")
+    elif lost := int((~right & ~turned).sum()):
+        warnings.warn(
+            f"{lost} of {len(table)} pairs of {name} hold no word of {title}: do they differ in something else?"
+        )
+
+# %% ../nbs/01c_contexts.ipynb #b19f3114
 def contexts(
-    source: str | Path | Iterable[str] | pd.DataFrame,  # of `list_contexts()`, a file, texts, or from `dialogues`
+    # of `list_contexts()`, a file (.csv, .txt, .parquet), texts, or a table of `dialogues` or of pairs
+    source: str | Path | Iterable[str] | pd.DataFrame,
     bias_type: str | Path | BiasSpec,  # "dialoguefairness/gender", a TOML file, or a specification
-    mode: str = "words",  # words, release; of a file that holds pairs neither, nor a direction
+    mode: str = "words",  # words, release; of pairs that are there neither, nor a direction
     direction: str = "both",  # both, 1to2, 2to1
     n: int | None = None,  # pairs; None: all that there are
     split: str | None = None,  # of a corpus that has splits; None: all
@@ -208,51 +310,78 @@ def contexts(
 
     `.attrs["corpus"]` says of what. `ValueError` where there are none, for an unknown mode or direction, and for a
     split of what has none; `TypeError` for a context that is no text; `FetchError` or `FileNotFoundError` for what
-    cannot be had."""
+    cannot be had. Warns of pairs that are there more than once."""
     spec = bias_spec(bias_type)
+    _check_how(mode, direction, n)
     about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
     if column is None and _holds_pairs(source):
         if (mode, direction, split) != ("words", "both", None):
-            raise ValueError(f"{source} holds pairs: mode, direction and split are of contexts that pairs are made of")
-        given = read_own_parallel(source)
-        kept = given.head(n if n is not None else len(given))
-        kept.attrs = {"corpus": {**given.attrs["corpus"], **about, "mode": "given", "direction": None}}
-        return kept
-    texts, name = _texts(source, split, column)
+            what = "the table" if isinstance(source, pd.DataFrame) else source
+            raise ValueError(f"{what} holds pairs: mode, direction and split are of contexts that pairs are made of")
+        table = read_own_parallel(source)
+        corpus = {**table.attrs["corpus"], **about, "mode": "given", "direction": None}
+        table = table.head(n if n is not None else len(table))
+        table.attrs = {"corpus": corpus}
+    else:
+        table = _made(source, spec, n, split, column, about)
+    _warn_of_pairs(table, spec, table.attrs["corpus"]["name"])
+    return table
+
+
+def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame:
+    "Pairs of what holds contexts"
+    texts, corpus, read = *_texts(source, split, column), 0
+
+    def counted():
+        nonlocal read
+        for read, text in enumerate(texts, 1):
+            yield text
+
     from tqdm.auto import tqdm
 
-    pairs = parallel_contexts(tqdm(texts, "contexts", unit="", delay=2, leave=False), spec, mode, direction, n, seed)
+    shown = tqdm(counted(), "contexts", unit="", delay=2, leave=False)
+    pairs = parallel_contexts(shown, spec, about["mode"], about["direction"], n, about["seed"])
     table = pd.DataFrame(pairs, columns=["row", *COLUMNS])
     if not len(table):
-        raise ValueError(f"{name}: no context with a word of {spec.title or spec.name or 'the specification'}")
-    if isinstance(source, pd.DataFrame):
-        split = source.attrs.get("corpus", {}).get("split")
-    return with_corpus(table, name, split=split or "", **about)
+        of = f"no context with a word of {spec.title or spec.name or 'the specification'}"
+        of += "" if about["direction"] == "both" else f" that direction {about['direction']} takes"
+        raise ValueError(f"{corpus['name']}: {of if read else 'no contexts at all'}")
+    table.attrs = {"corpus": {"files": {}, "note": "", **corpus, **about}}
+    return table
 
 
 def _holds_pairs(source) -> bool:
-    "Whether this is a file with columns text1 and text2"
-    if not isinstance(source, (str, Path)) or str(source) in _readers() or not Path(source).is_file():
+    "Whether this is a file or table with columns text1 and text2"
+    if isinstance(source, pd.DataFrame):
+        return set(_PAIR) <= set(source) and "context" not in source
+    if not isinstance(source, (str, Path)) or str(source) in _readers() or not _is_file(source):
         return False
-    return {"text1", "text2"} <= set(_columns(Path(source)))
+    return set(_PAIR) <= set(_columns(Path(source)) or ())
 
 
-def _texts(source, split, column) -> tuple[Iterable[str], str]:
-    "Contexts one after the other, and what they are called"
+def _texts(source, split, column) -> tuple[Iterable[str], dict]:
+    "Contexts one after the other, and what corpus they are"
     readers, named = _readers(), isinstance(source, (str, Path))
     if named and str(source) in readers:
-        return readers[str(source)].read_contexts(str(source), split), str(source)
+        if column is not None:
+            raise ValueError(f"column {column!r} is of a file of one's own, and {source} is none")
+        return readers[str(source)].read_contexts(str(source), split), {"name": str(source), "split": split or ""}
     if split is not None:
         raise ValueError(f"split {split!r}: only {', '.join(readers)} have splits")
     if isinstance(source, pd.DataFrame):
         if "context" not in source:
             raise ValueError(f"no column 'context': the table's columns are {list(source.columns)}")
-        return source["context"], source.attrs.get("corpus", {}).get("name", "texts")
+        of = source.attrs.get("corpus", {})
+        return source["context"], {"name": of.get("name", "texts"), "split": of.get("split") or ""}
+    if source is None:
+        raise TypeError("there is no source of contexts: expected a corpus, a file, texts or a table")
     if not named:
-        return source, "texts"
-    if not Path(source).is_file():
-        raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
-    return read_own_contexts(source, column), Path(source).name.partition(".")[0]
+        return source, {"name": "texts", "split": ""}
+    if not _is_file(source):
+        raise FileNotFoundError(f"corpus {str(source)[:200]!r} is no file, and none of {', '.join(readers)}")
+    path = Path(source)
+    more = {} if column is None else {"column": column}
+    return read_own_contexts(path, column), {"name": _stem(path), "split": "", "sha256": _sha(path), **more}
 
 # %% ../nbs/01c_contexts.ipynb #e708ada4
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
@@ -276,7 +405,9 @@ def dialogues(
         return table
     if not Path(source).is_file():
         raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
-    table = read_cells("\n".join(read_lines(source)))
+    if n is not None and n < 1:
+        raise ValueError(f"{n} dialogues: expected one or more, or None for all")
+    table = read_own_cells(source)
     if missing := [c for c in ("context", "response") if c not in table]:
         raise ValueError(f"{source}: no column {missing[0]!r}; its columns are {list(table)}")
     names = table.get("conversation", pd.Series(range(len(table)))).astype(str)
@@ -284,4 +415,4 @@ def dialogues(
     bounds = (pd.Series(SHARES).cumsum() * len(places)).round()
     of = {name: next(s for s, end in bounds.items() if place < end) for place, name in places.items()}
     kept = table[[split in (None, of[name]) for name in names]].head(n if n is not None else len(table))
-    return with_corpus(kept.reset_index(drop=True), Path(source).name.partition(".")[0], split=split or "")
+    return with_corpus(kept.reset_index(drop=True), _stem(Path(source)), split=split or "")

@@ -72,6 +72,7 @@ def augment_pairs(
     seed: int = 0,
 ) -> pd.DataFrame:  # all pairs, then those that are added
     "Counterpart data augmentation of pairs (§4.1). `ValueError` where no context holds a word of a group"
+    _check_pairs(pairs)
     swapped = pairs.assign(context=[swap_groups(t, spec, mode, seed) for t in pairs["context"]])
     added = swapped[swapped["context"].ne(pairs["context"])]
     if not len(added):
@@ -146,8 +147,13 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
     known = SETTINGS[kind][size]
     chosen = {**known, **{k: v for k, v in changed.items() if k in known}}
     for name, value in chosen.items():
+        whole = name not in ("dropout", "epochs", "learning_rate")
+        if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}: expected a {'whole ' if whole else ''}number")
         if not (0 <= value < 1 if name == "dropout" else 0 < value < math.inf):
-            raise ValueError(f"{name} is {value}: expected {'0 to 1' if name == 'dropout' else 'a positive number'}")
+            raise ValueError(
+                f"{name} is {value}: expected {'0 to below 1' if name == 'dropout' else 'a positive number'}"
+            )
     training = {k: v for k, v in changed.items() if k not in known}
     if unknown := [k for k in training if k not in TrainingArguments.__dataclass_fields__]:
         own = f"a {kind} model has {', '.join(known)}"
@@ -208,7 +214,7 @@ def _of_method(method: str | None, spec, weight: float | None):
     elif chosen.loss or chosen.augment not in (None, augment_targets):
         raise ValueError("this method needs sentences: expected one with a penalty, or `augment_targets`")
     if spec is None:
-        raise ValueError(f"method {method} needs a specification, such as spec='race'")
+        raise ValueError(f"method {method} needs a specification, such as spec='dialoguefairness/race'")
     return chosen, bias_spec(spec)
 
 # %% ../nbs/05f_dialogue_models.ipynb #3c928749

@@ -59,6 +59,8 @@ def answer_pairs(
     """What a model says to both contexts of each pair. `.attrs` say of which model and corpus, and on what device.
 
     `ValueError` for a table that is none of pairs, and for responses that are fewer or more than the contexts."""
+    if not isinstance(pairs, pd.DataFrame):
+        raise TypeError(f"pairs is {type(pairs).__name__}: expected a table of parallel contexts, from contexts()")
     if missing := [c for c in ("text1", "text2") if c not in pairs]:
         raise ValueError(f"no column {missing[0]!r}: expected parallel contexts, from contexts()")
     texts = [*pairs["text1"], *pairs["text2"]]
@@ -74,6 +76,8 @@ def _said(model, texts: list[str], candidates, device: str, dtype: str, options:
     "Responses, and what records say of the model"
     started = time.perf_counter()
     if callable(model) and not hasattr(model, "parameters"):
+        if given := [*options, *([] if candidates is None else ["candidates"])]:
+            raise ValueError(f"{', '.join(given)}: settings of a model, and a function gets the contexts alone")
         said, about = list(model(texts)), {"name": getattr(model, "__name__", "function"), "kind": "function"}
         return said, {"model": about, "seconds": time.perf_counter() - started}
     opened = open_dialogue_model(model, device) if dtype == "auto" else open_model(model, device, dtype)
@@ -287,6 +291,9 @@ def fairness_record(
     lemmas = getattr(lemmas, "__name__", "own") if callable(lemmas) else lemmas
     params = {"decoding": attrs.get("decoding"), "mode": drawn.get("mode"), "direction": drawn.get("direction")}
     params |= {"pairs": len(measured.said), "lemmas": None if lemmas == "wordnet" else lemmas}
+    params["column"] = drawn.get("column")
+    if measured.spec.counterparts == "drawn" and drawn.get("mode") != "given":
+        params["contexts_seed"] = drawn.get("seed") or None  # other counterparts
     params |= {"tokens": None if measured.tokens == "words" else measured.tokens}
     params = {k: None if v in ("words", "both") and k in ("mode", "direction") else v for k, v in params.items()}
     asked = {k: attrs[k] for k in ("candidates", "stats") if k in attrs} | {"seed": seed}
@@ -348,6 +355,12 @@ def record_values(
     return tuple(unpack_values(packed, n) for packed in values["pairs"][measure])
 
 
+def _drawn(record: dict) -> dict:
+    "How a record's pairs were made, and of what file"
+    corpus = (record.get("provenance") or {}).get("corpus", {})
+    return {k: corpus.get(k) for k in ("sha256", "mode", "direction", "split", "column", "seed") if k in corpus}
+
+
 def fairness_changes(
     before: dict,  # record, or row of `read_records`
     after: dict,  # of the same pairs
@@ -357,11 +370,15 @@ def fairness_changes(
 ):  # measure, before, after (differences), change of their size, low, high, p, p_holm, verdict, overshoot
     """Whether differences between groups became smaller, measure by measure; variants without group words too.
 
-    The verdict is less, more or undetermined. `ValueError` where the pairs are not the same, as far as can be seen."""
+    The verdict is less, more, equally (no pair changed) or undetermined. `ValueError` where the pairs are not the same,
+    as far as records tell."""
     (n, old), (m, new) = ((r["n"], r.get("values", r)) for r in (before, after))
-    if n != m or before["corpus"] != after["corpus"] or before["bias_type"] != after["bias_type"]:
-        about = [f"{r['n']} pairs of {r['corpus']}, {r['bias_type']}" for r in (before, after)]
-        raise ValueError(f"{about[0]}, and {about[1]}: expected the same pairs")
+    one, other = ({**{k: r[k] for k in ("n", "corpus", "bias_type")}, **_drawn(r)} for r in (before, after))
+    if one != other:
+        apart = ", ".join(
+            f"{k} {one.get(k)} and {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)
+        )
+        raise ValueError(f"these are not records of the same pairs: {apart}")
     rows = []
     for measure in (k for k in old["pairs"] if k in new["pairs"]):
         gaps = [np.subtract(*record_values(v, measure, n)).astype(float) for v in (old, new)]

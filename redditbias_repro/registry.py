@@ -27,8 +27,8 @@ from .records import repo_root, write_atomic
 
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1',
-           'cache_dir', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines', 'only',
-           'check_known']
+           'cache_dir', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines',
+           'read_own_cells', 'only', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -227,8 +227,14 @@ def draw_rows(
 
 # %% ../nbs/01_registry.ipynb #5cb4ef36
 def read_cells(text: str) -> pd.DataFrame:
-    "A CSV with every cell as the string it is; lines with nothing in them are left out"
-    return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
+    "A CSV with every cell as the string it is, without empty lines. `ParserError` for more cells than the header has"
+    table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
+    if isinstance(table.index, pd.RangeIndex):
+        return table
+    header, *rows = (row for row in csv.reader(io.StringIO(text)) if row)  # pandas would take the first cells for names
+    row, cells = next((i, len(row)) for i, row in enumerate(rows, 1) if len(row) > len(header))
+    advice = "put a text that holds a comma in quotes"
+    raise pd.errors.ParserError(f"data row {row} has {cells} cells and the header {len(header)}: {advice}")
 
 # %% ../nbs/01_registry.ipynb #da68135d
 def read_lines(
@@ -238,7 +244,7 @@ def read_lines(
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
-    opened = gzip.open if path.suffix == ".gz" else open
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
             for line in lines:
@@ -247,6 +253,16 @@ def read_lines(
         raise ValueError(f"{path}: broken or no .gz ({e}): get it again; of parts, all have to be put together") from e
     except UnicodeDecodeError as e:
         raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
+
+
+def read_own_cells(
+    path: str | Path,  # a CSV in UTF-8, or a .gz of one
+) -> pd.DataFrame:
+    "`read_cells` of a file of one's own. `FileNotFoundError`; `ValueError` that names the file"
+    try:
+        return read_cells("\n".join(read_lines(path)))
+    except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
+        raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
 
 # %% ../nbs/01_registry.ipynb #8b932b3a
 def only(

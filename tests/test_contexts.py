@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import warnings
 
 import pandas as pd
 import pytest
@@ -222,6 +223,44 @@ def test_contexts_that_are_no_text(missing):
         contexts(pd.DataFrame({"said": ["he sings"]}), "dialoguefairness/gender")
 
 
+def test_cells_that_do_not_fit(tmp_path):
+    """A comma without quotes would shift columns, or cut a text off."""
+    path = tmp_path / "a.csv"
+    for rows, says in (
+        ("context,n\nhe sings, ok,1\n", r"a\.csv: data row 1 has more cells than the header"),
+        ("text1,text2\nwell, she sings,he sings\nwell, her dog,his dog\n", r"a\.csv: .*data row 1 has 3 cells"),
+        ("text1,text2\nshe sings,he sings\nwell, her dog,his dog\n", r"a\.csv: .*Expected 2 fields in line 3"),
+        ("", r"a\.csv: no column 'context'"), ("\n\n", r"a\.csv: no column 'context'"),
+        ("text1;text2\nshe sings;he sings\n", "separated by other marks"),
+        ("Text1,text2\nshe sings,he sings\n", "called text1 and text2"),
+        ("context\rhe sings\r", r"a\.csv: (not a CSV|no column)"),
+    ):  # fmt: skip
+        path.write_bytes(rows.encode())
+        with pytest.raises(ValueError, match=says):
+            contexts(path, "dialoguefairness/gender")
+    path.write_text("\n\ncontext,n\nhe sings,1\n")
+    assert contexts(path, "dialoguefairness/gender")["text1"].tolist() == ["she sings"]
+    (tmp_path / "a.txt").write_bytes(b"he sings\rshe left\r\rno\r")
+    assert len(contexts(tmp_path / "a.txt", "dialoguefairness/gender")) == 2
+    (tmp_path / "A.CSV.GZ").write_bytes(gzip.compress(b"context\nhe sings\n"))
+    assert contexts(tmp_path / "A.CSV.GZ", "dialoguefairness/gender").attrs["corpus"]["name"] == "A"
+    pd.DataFrame({"text": ["he sings", None, "no"]}).to_parquet(tmp_path / "a.parquet")
+    assert len(contexts(tmp_path / "a.parquet", "dialoguefairness/gender")) == 1
+
+
+def test_what_there_is_none_of(tmp_path):
+    for source, options, says in (
+        (["he sings"], dict(direction="1to2"), "no context with a word of Gender words that direction 1to2 takes"),
+        ([], {}, "texts: no contexts at all"), (["rain"], {}, "texts: no context with a word of Gender words$"),
+        ("he sings " * 100, {}, "corpus 'he sings .* is no file"),
+        ("twitter-conversations", dict(column="said"), "column 'said' is of a file of one's own"),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, FileNotFoundError), match=says):
+            contexts(source, "dialoguefairness/gender", **options)
+    with pytest.raises(TypeError, match="there is no source of contexts"):
+        contexts(None, "dialoguefairness/gender")
+
+
 # Pairs of one's own
 
 
@@ -234,9 +273,42 @@ def test_pairs_come_back_as_they_were_written(tmp_path, name):
     about = given.attrs["corpus"]
     assert about["mode"] == "given" and about["name"] == "pairs" and len(about["sha256"]) == 64
     assert len(contexts(tmp_path / name, "dialoguefairness/gender", n=1)) == 1
+    assert contexts(made, "dialoguefairness/gender").equals(given), "as a table"
+    for n in (0, -1):
+        with pytest.raises(ValueError, match="expected one or more"):
+            contexts(tmp_path / name, "dialoguefairness/gender", n=n)
     for wrong in (dict(mode="release"), dict(direction="1to2"), dict(split="test")):
         with pytest.raises(ValueError, match="holds pairs: mode, direction and split"):
             contexts(tmp_path / name, "dialoguefairness/gender", **wrong)
+
+
+def test_pairs_that_look_like_something_else():
+    pairs = pd.DataFrame({"text1": [f"he is {i}" for i in "abc"], "text2": [f"she is {i}" for i in "abc"]})
+    of = "dialoguefairness/gender"
+    with pytest.warns(UserWarning, match="most pairs have words of the other one there"):
+        contexts(pairs, of)
+    right = pairs.rename(columns={"text1": "text2", "text2": "text1"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        contexts(right, of)
+    with pytest.warns(UserWarning, match="3 of 3 pairs of pairs hold no word of Race words"):
+        contexts(right, "dialoguefairness/race")
+    with pytest.warns(UserWarning, match="3 of 6 pairs of pairs are there more than once"):
+        contexts(pd.concat([right, right]), of)
+    with pytest.warns(UserWarning, match="1 of 2 pairs of texts are there more than once"):
+        contexts(["he is a", "she is a"], of)
+
+
+def test_cells_of_a_table_of_pairs():
+    one = pd.DataFrame({"text1": ["she sings "], "text2": ["he sings"], "origin": [None], "words": [float("nan")]})
+    made = contexts(one.astype("category"), "dialoguefairness/gender")
+    assert made[["text1", "origin", "words"]].values.tolist() == [["she sings", "given", ""]]
+    with pytest.raises(ValueError, match=r"what is no text in data row \[1\]"):
+        contexts(one.assign(text1=3), "dialoguefairness/gender")
+    with pytest.raises(ValueError, match=r"an empty text in data row \[1\]"):
+        contexts(one.assign(text1=None), "dialoguefairness/gender")
+    with pytest.raises(ValueError, match="the same text on both sides"):
+        contexts(one.assign(text2="she sings"), "dialoguefairness/gender")
 
 
 def test_pairs_that_are_wrong(tmp_path):

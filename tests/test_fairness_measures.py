@@ -129,10 +129,13 @@ def test_changes_of_known_size(before, after, verdict, overshoot):
 
 
 def test_changes_need_the_same_pairs():
-    with pytest.raises(ValueError, match="expected the same pairs"):
+    with pytest.raises(ValueError, match="not records of the same pairs: corpus c and other"):
         room.fairness_changes(simulated(0.1), simulated(0.1, corpus="other"))
-    with pytest.raises(ValueError, match="600 pairs of c, gender, and 500 pairs"):
+    with pytest.raises(ValueError, match="n 600 and 500"):
         room.fairness_changes(simulated(0.1), simulated(0.1, n=500))
+    one, other = ({**simulated(0.1), "provenance": {"corpus": {"sha256": s, "mode": "given"}}} for s in "ab")
+    with pytest.raises(ValueError, match="same pairs: sha256 a and b$"):
+        room.fairness_changes(one, other)
 
 
 def test_change_of_diversity():
@@ -176,6 +179,8 @@ def test_candidates_are_drawn_once_each():
 
 
 def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
+    saved = []
+    monkeypatch.setattr("redditbias_repro.records.write_record", lambda r: saved.append(r) if r not in saved else None)
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(room, "load_classifier", lambda name: judge())
     monkeypatch.setattr(room, "offence_labels", lambda classifier, labels=None: ["offensive"])
@@ -195,6 +200,22 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     assert main([*command, "--contexts", str(tmp_path / "pairs.csv"), "--out", str(tmp_path / "out.json")]) == 0
     (record,) = json.loads((tmp_path / "out.json").read_text())
     assert record["n"] == 3 and record["params"]["mode"] == "given"
+    assert main([*command, "--bias-type", "gender", "--contexts", str(tmp_path / "pairs.csv"), "--save"]) == 0
+    (kept,) = saved
+    assert kept["paper"] == "dialoguefairness" and kept["bias_type"] == "gender", "named twice, measured once"
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    everything = [x for x in command if x not in ("--bias-type", "gender")]
+    for wrong, says in (
+        (["--contexts", ""], "corpus '' is no file"),
+        (["--candidates", str(empty)], "holds no line"),
+        (["--bias-type", "religion1"], "bias type of contexts 'religion1' is unknown: expected one of gender, race"),
+        (["--kind", "seq2seq"], "--kind is of pairs, and"),
+        (["--context", "chat"], "--context is of pairs and prompts, and"),
+    ):
+        assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
+    assert main([*everything, "--contexts", str(tmp_path / "pairs.csv")]) == 2
+    assert "say what they differ in" in capsys.readouterr().err
     for wrong, says in (
         (["--split", "test"], "have splits"), (["--column", "no"], "has no columns"),
         (["--contexts", str(tmp_path / "pairs.csv"), "--mode", "release"], "holds pairs"),
@@ -234,7 +255,7 @@ def test_words_that_cannot_be_found_are_told_of(tmp_path):
         room.measure_fairness(lambda texts: texts, spec, **how)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        room.measure_fairness(lambda texts: texts, GENDER, **{**how, "source": ["he is here", "she is here"]})
+        room.measure_fairness(lambda texts: texts, GENDER, **{**how, "source": ["he is here", "she is there"]})
 
 
 # Dialogues to learn from
@@ -273,7 +294,7 @@ def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_pa
     def no_wordnet():
         raise FileNotFoundError("WordNet is not there")
 
-    how = dict(model=asked, bias_type="dialoguefairness/gender", source=["he is here", "she is here"])
+    how = dict(model=asked, bias_type="dialoguefairness/gender", source=["he is here", "she is there"])
     with pytest.raises((FileNotFoundError, ValueError), match=r"none\.safetensors"):
         room.measure_fairness(**how, offence=str(tmp_path / "none.safetensors"), lemmas="plain")
     with pytest.raises(ValueError, match="lemmas 'porter' is unknown"):
