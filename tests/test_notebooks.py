@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 from conftest import papermill
@@ -127,6 +128,24 @@ def test_no_example_gives_a_parameter_another_value(path):
     code = ["".join(c["source"]) for c in cells[first:]]
     given, *others = (assigned(ast.parse(c)) for c in code if "#| slow" not in c)
     assert given and not [given & names for names in others if given & names]
+
+
+def test_saving_outputs_of_a_page_measures_nothing(tmp_path):
+    """It shows what is on record; what a run that measured said of itself stays."""
+    sys.path.insert(0, str(ROOT / "workflow"))
+    from save_outputs import run
+
+    code = ["#| slow\nif measure:\n    print('for hours')", "print('measured' if measure else 'on record')"]
+    cells = [nbformat.v4.new_code_cell("measure = True  # False: tables", metadata={"tags": ["parameters"]})]
+    cells += [nbformat.v4.new_code_cell(c) for c in code]
+    cells[1].outputs = [nbformat.v4.new_output("stream", text="1,000 answers")]
+    path = tmp_path / "papers" / "page.ipynb"
+    path.parent.mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    run(path)
+    given, slow, shown = nbformat.read(path, as_version=4).cells
+    assert given.source == "measure = True  # False: tables"
+    assert slow.outputs[0].text == "1,000 answers" and shown.outputs[0].text == "on record\n"
 
 
 def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):

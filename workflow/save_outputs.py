@@ -1,7 +1,8 @@
 """Run notebooks in place, so that their saved outputs are fresh: `make notebooks`.
 
-Module notebooks leave out what needs minutes (`#| slow`); papers' notebooks run whole. What differs from run to run is
-not saved: progress bars, warnings, what libraries print."""
+Module notebooks leave out what needs minutes (`#| slow`). Papers' notebooks run whole; but those with a parameter
+`measure` show what is on record (`measure = False`), as measuring takes hours: papermill does that. What differs from run
+to run is not saved: progress bars, warnings, what libraries print."""
 
 import os
 import sys
@@ -11,6 +12,7 @@ import nbformat
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parent.parent
+MEASURE = "measure = True"
 QUIET = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
 SLOW, SKIP = "#| slow", "skip-execution"  # nbclient leaves cells with this tag out
 
@@ -29,6 +31,10 @@ def run(path: Path) -> None:
     left_out = [c for c in code if c.source.startswith(SLOW) and not whole]
     for cell in left_out:
         cell.metadata.tags = [*cell.metadata.get("tags", []), SKIP]
+    given = next((c for c in code if "parameters" in c.metadata.get("tags", []) and MEASURE in c.source), None)
+    kept = {c.id: list(c.outputs) for c in code if given and c.source.startswith(SLOW)}  # of a run that measured
+    if given:
+        given.source = given.source.replace(MEASURE, "measure = False")
     place = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=None, kernel_name="python3", resources=place).execute()
     for cell in left_out:
@@ -36,8 +42,10 @@ def run(path: Path) -> None:
         if not cell.metadata.tags:
             del cell.metadata["tags"]
         cell.outputs = []
+    if given:
+        given.source = given.source.replace("measure = False", MEASURE)
     for cell in code:
-        cell.outputs = [o for o in cell.outputs if shown(o)]
+        cell.outputs = kept.get(cell.id, [o for o in cell.outputs if shown(o)])
         cell.metadata.pop("execution", None)
     notebook.metadata.pop("widgets", None)
     nbformat.write(notebook, path)
