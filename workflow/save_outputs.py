@@ -1,8 +1,8 @@
 """Run notebooks in place, so that their saved outputs are fresh: `make notebooks`.
 
 Module notebooks leave out what needs minutes (`#| slow`). Papers' notebooks run whole; but those with a parameter
-`measure` show what is on record (`measure = False`), as measuring takes hours: papermill does that. What differs from run
-to run is not saved: progress bars, warnings, what libraries print."""
+`measure` show what is on record (`measure = False`), as measuring takes hours: papermill does that. What differs from
+run to run is not saved: progress bars, warnings, what libraries print."""
 
 import os
 import sys
