@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .debias import load_debiased
 from .model_card import model_card
-from .records import project_path
+from .records import check_record, project_path, read_json
 from .tables import lmb_changes, lmb_table, lmp_changes
 
 # %% auto #0
@@ -38,7 +38,10 @@ def _all_records(folder: str | Path | None) -> list[dict]:
     "Records of LMB and of perplexity in a folder"
     folder = Path(folder) if folder else project_path("results")
     paths = [p for metric in ("lmb", "lmp") for p in sorted(folder.rglob(f"{metric}/**/*.json"))]
-    return [json.loads(p.read_text(encoding="utf-8")) for p in paths]
+    found = [read_json(p) for p in paths]
+    for record, path in zip(found, paths):
+        check_record(record, path)
+    return found
 
 
 def card_of_run(
@@ -48,7 +51,8 @@ def card_of_run(
 ) -> str:  # Markdown
     """The card of a debiased model, with its bias and perplexity before and after where records know them.
 
-    Of several corpora and splits the first of the test pairs. `FileNotFoundError` for a folder that `debias` did not
+    Of the bias type that it was debiased for; of several corpora that it was trained on, else a release, else queries;
+    of several splits the test pairs. `FileNotFoundError` for a folder that `debias` did not
     make."""
     settings = load_debiased(Path(folder)).settings
     known = records_of_run(settings, _all_records(results) if records is None else records)
@@ -58,8 +62,12 @@ def card_of_run(
     changes = lmb_changes(pairs, paper=paper) if pairs else None
     bias = perplexity = None
     if changes is not None:
-        changes = changes[changes.change.notna() & (changes.swap == "targets")]
-        changes = changes.sort_values("split", key=lambda s: s.map({"test": 0, "all": 1}).fillna(2), kind="stable")
+        own = changes.bias_type == settings["bias_type"].partition("/")[2]
+        changes = changes[own & changes.change.notna() & (changes.swap == "targets")]
+        corpora = {"queries": 3, paper: 1, (settings.get("corpus") or {}).get("name"): 0}
+        places = {"split": {"test": 0, "all": 1}, "corpus": corpora}
+        place = lambda column: column.map(places[column.name]).fillna(2)
+        changes = changes.sort_values(["corpus", "split"], key=place, kind="stable")
         if len(changes):
             bias = {**changes.iloc[0].to_dict(), "paper": paper} | _t_before_and_after(pairs, changes.iloc[0], paper)
     if sentences and len(rises := lmp_changes(sentences, paper=paper)):

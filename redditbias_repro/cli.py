@@ -120,7 +120,7 @@ def _check_measure(args) -> None:
             of = " and ".join(of for of, options in others if name in options)
             said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {has}"
             raise ValueError(f"{said}: see `redditbias measure --help`")
-    if args.user_turn and args.context != "chat" and args.reading != "chat":
+    if args.user_turn is not None and args.context != "chat" and args.reading != "chat":
         raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
     if args.details:
         from redditbias_repro.records import details_path
@@ -163,7 +163,8 @@ def _measure_pairs(args) -> tuple:
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
     how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
     how |= dict(kind=args.kind, source=args.source)
-    how |= dict(context=args.context, prompt=args.user_turn or CHAT_PROMPT, details=args.details)
+    said = CHAT_PROMPT if args.user_turn is None else args.user_turn
+    how |= dict(context=args.context, prompt=said, details=args.details)
     records = measure_lmb(args.model, args.bias_type, args.corpus, args.split or "test", outliers, args.seed, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     return records, table, _in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"
@@ -190,6 +191,8 @@ def _perplexity(args) -> None:
     table = lmp_table([record], paper=record["paper"])
     shown = table[["model", "corpus", "n", "perplexity", "perplexity_release", "perplexity_calibrated", "temperature"]]
     print(to_markdown(shown, PERPLEXITY))
+    if skipped := record["values"].get("n_skipped"):
+        print(f"{skipped} references had no token to score and are left out of n's tokens.")
     if args.out:
         as_json = json.dumps([record], indent=1, ensure_ascii=False) + "\n"
         print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
@@ -216,7 +219,8 @@ def _compared_pairs(args):
     from redditbias_repro.compare import compare_models
 
     how = dict(seed=args.seed, device=args.device, dtype=args.dtype, margin=args.margin)
-    how |= dict(context=args.context, prompt=args.user_turn or CHAT_PROMPT, add_special_tokens=args.special_tokens)
+    said = CHAT_PROMPT if args.user_turn is None else args.user_turn
+    how |= dict(context=args.context, prompt=said, add_special_tokens=args.special_tokens)
     table = compare_models(args.a, args.b, args.bias_type, args.corpus, args.split, **how)
     ends = [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table["bootstrap_low"], table["bootstrap_high"])]
     columns = ["bias_type", "n", "gap_a", "gap_b", "difference", "t", "p", "bootstrap", "n_clusters", "p_cluster"]
@@ -233,7 +237,8 @@ def _compared_prompts(args):
     from redditbias_repro.compare import compare_on_prompts
 
     reading = "chat" if args.context == "chat" else "beginning" if args.special_tokens else "sentence"
-    how = dict(seed=args.seed, device=args.device, dtype=args.dtype, prompt=args.user_turn or CHAT_PROMPT)
+    how = dict(seed=args.seed, device=args.device, dtype=args.dtype)
+    how["prompt"] = CHAT_PROMPT if args.user_turn is None else args.user_turn
     table = compare_on_prompts(args.a, args.b, args.prompts, args.axes, args.templates, reading, **how)
     return table, table.drop(columns=["a", "b"]), COMPARISON_OF_PROMPTS + "."
 
@@ -309,6 +314,10 @@ def _sentences(path: Path) -> _Sentences:
         raise ValueError(f"{path} is no CSV file ({e})") from e
     if "text" not in header:
         raise ValueError(f"{path} has the columns {', '.join(header)}: expected text, and context if there is one")
+    if near := [c for c in header if c not in ("text", "context") and c.strip().lower() in ("text", "context")]:
+        raise ValueError(f"{path} has a column {near[0]!r}: call it {near[0].strip().lower()}, or something else")
+    if twice := [c for c in ("text", "context") if header.count(c) > 1]:
+        raise ValueError(f"{path} has the column {twice[0]} twice: leave one out")
     numbered = [(i, r) for i, r in enumerate(rows, 2) if r]  # an empty line is no row, but counts as one
     for i, row in numbered:
         if len(row) < len(header) or any(row[len(header) :]):
@@ -425,7 +434,7 @@ def _measure_prompts(args) -> tuple:
         raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
     source, reading = args.prompts or DEFAULT_PROMPTS, "chat" if args.context == "chat" else args.reading or "sentence"
     how = dict(seed=args.seed, device=args.device, dtype=args.dtype, details=args.details)
-    how["prompt"] = args.user_turn or CHAT_PROMPT
+    how["prompt"] = CHAT_PROMPT if args.user_turn is None else args.user_turn
     records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
     table = likelihood_shares(pd.DataFrame([{**r, **r["values"]} for r in records]))
     corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
@@ -564,7 +573,7 @@ def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
     refused = {"axes": None, "templates": None}
     if args.prompts:
-        refused = {k: v for k, v in _OF_PAIRS.items() if k != "special_tokens" and hasattr(args, k)}
+        refused = {k: v for k, v in _OF_PAIRS.items() if k != "special_tokens" and hasattr(args, k)} | {"split": "test"}
     if args.what == "dataset":
         refused |= {"split": "test", "special_tokens": False}
     for name, default in refused.items():
@@ -759,6 +768,8 @@ def _card(args) -> None:
     from redditbias_repro.cards import card_of_run
     from redditbias_repro.model_card import write_card
 
+    if args.results and not args.results.is_dir():
+        raise ValueError(f"--results {args.results} is no folder: expected one of records, such as results")
     text = card_of_run(args.folder, results=args.results)
     print(f"written: {write_card(args.folder, text)}" if args.write else text)
 

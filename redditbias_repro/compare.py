@@ -21,8 +21,8 @@ from .prompts import DEFAULT_PROMPTS
 from .resampling import cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['COMPARED', 'PROMPTS_COMPARED', 'FEWEST_TEMPLATES', 'compare_gaps', 'compare_pairs', 'compare_models',
-           'compare_prompts', 'compare_on_prompts']
+__all__ = ['FEWEST', 'COMPARED', 'PROMPTS_COMPARED', 'compare_gaps', 'compare_pairs', 'compare_models', 'compare_prompts',
+           'compare_on_prompts']
 
 # %% ../nbs/08f_compare.ipynb #1b5b957a
 def _label(
@@ -57,18 +57,26 @@ def _gaps(a: dict, b: dict) -> tuple[np.ndarray, np.ndarray, list[str] | None, b
     return *gaps, clusters, one[["tokens1", "tokens2"]].equals(two[["tokens1", "tokens2"]])
 
 # %% ../nbs/08f_compare.ipynb #369fa8a3
-def _resampled(statistics: np.ndarray, statistics_after: np.ndarray, clusters, measure, seed: int) -> dict:
-    "`paired_test` of sums by cluster; nothing where there is one cluster"
+FEWEST = 5  # templates or terms, of fewer of which there is no interval
+
+
+def _resampled(statistics: np.ndarray, statistics_after: np.ndarray, clusters, measure, seed: int, level=0.95) -> dict:
+    "`paired_test` of sums by cluster; nothing where there are few clusters"
     before, after = (cluster_sums(s, clusters) for s in (statistics, statistics_after))
-    if len(before) < 2:
+    if len(before) < FEWEST:
         return {"change_low": np.nan, "change_high": np.nan, "p": np.nan}
     with np.errstate(invalid="ignore", divide="ignore"):
-        return paired_test(before, after, measure, seed=seed)
+        return paired_test(before, after, measure, level=level, seed=seed)
 
 
 def _ratio(sums: np.ndarray) -> np.ndarray:
     "First column over the second"
     return sums[..., 0] / sums[..., 1]
+
+
+def _share(sums: np.ndarray) -> np.ndarray:
+    "The same of preferences; one half where there is none at all"
+    return np.where(sums[..., 1] > 0, sums[..., 0] / np.maximum(sums[..., 1], 1), 0.5)
 
 
 def compare_gaps(
@@ -80,11 +88,14 @@ def compare_gaps(
     seed: int = 0,  # of flips and of the bootstrap
 ) -> dict:  # see `COMPARED`
     "Whether a model's gaps are larger or smaller than another's, and how often each prefers the first of a pair"
+    if not 0 < alpha < 1 or not margin >= 0:
+        raise ValueError(f"alpha {alpha}, margin {margin}: expected alpha between 0 and 1, and a margin of 0 or more")
     a, b = np.asarray(a, float), np.asarray(b, float)
     change, ones = asdict(bias_change(a, b, clusters, margin, alpha, seed)), np.ones_like(a)
-    drawn = _resampled(np.c_[a, ones], np.c_[b, ones], clusters, _ratio, seed)
-    prefers = [np.c_[(g < 0).astype(float), ones] for g in (a, b)]
-    shares = _resampled(*prefers, clusters, _ratio, seed)
+    drawn = _resampled(np.c_[a, ones], np.c_[b, ones], clusters, _ratio, seed, 1 - alpha)
+    prefers = [np.c_[(g < 0), (g != 0)].astype(float) for g in (a, b)]  # a tie prefers neither
+    shares = _resampled(*prefers, clusters, _share, seed, 1 - alpha)
+    share_a, share_b = preference_share(a).share, preference_share(b).share
     names = {
         "n": "n", "gap_a": "gap_before", "gap_b": "gap_after", "difference": "change", "t": "t", "p": "p",
         "difference_low": "change_low", "difference_high": "change_high", "n_clusters": "n_clusters",
@@ -96,8 +107,7 @@ def compare_gaps(
         "t_a": mean_test(a, alpha=alpha).t, "t_b": mean_test(b, alpha=alpha).t,
         **{k: change[v] for k, v in names.items()},
         "bootstrap_low": drawn["change_low"], "bootstrap_high": drawn["change_high"],
-        "share_a": preference_share(a).share, "share_b": preference_share(b).share,
-        "share_difference": float(prefers[1][:, 0].mean() - prefers[0][:, 0].mean()),
+        "share_a": share_a, "share_b": share_b, "share_difference": share_b - share_a,
         "share_low": shares["change_low"], "share_high": shares["change_high"], "p_share": shares["p"],
     }  # fmt: skip
 
@@ -120,6 +130,11 @@ def compare_pairs(
 ) -> pd.DataFrame:  # the columns of `COMPARED`: differences are B − A, negative gaps are stereotypical
     "Is B more or less biased than A on the same pairs? `ValueError` where pairs or settings are not the same"
     whole = [[r for r in records if "pairs" in r["values"]] for records in (records_a, records_b)]
+    for of, records in zip("ab", whole):
+        models = list(dict.fromkeys(map(_label, records)))
+        if len(models) != 1:
+            said = f"of several models ({', '.join(models)})" if models else "none of all pairs (outlier_sd=[None])"
+            raise ValueError(f"records_{of} are {said}: expected those of one model")
     of_b = {(r["paper"], r["bias_type"], r["corpus"], r["split"]): r for r in whole[1]}
     rows = []
     for one in whole[0]:
@@ -151,6 +166,7 @@ def compare_models(
 ) -> pd.DataFrame:  # of `compare_pairs`
     "Two models measured on the same pairs, one after the other, and the test of their difference"
     how = dict(context=context, prompt=prompt, add_special_tokens=add_special_tokens)
+    bias_types = bias_types if isinstance(bias_types, (str, Path, type(None))) else list(bias_types)
     records = []
     for model in (a, b):  # one at a time in memory, unless they are there already
         opened = open_model(model, device, dtype)
@@ -173,7 +189,6 @@ PROMPTS_COMPARED = (
     "p",
     "p_holm",
 )
-FEWEST_TEMPLATES = 5
 
 
 def _by_template(record: dict) -> np.ndarray:
@@ -201,8 +216,7 @@ def compare_prompts(
             raise ValueError(f"axis {one['bias_type']}: the records are not of the same prompts: measure both again")
         before, after = _by_template(one), _by_template(other)
         share_a, share_b = (100 * float(_ratio(s.sum(0))) for s in (before, after))
-        enough = len(before) >= FEWEST_TEMPLATES
-        test = _resampled(before, after, None if enough else np.zeros(len(before)), lambda s: 100 * _ratio(s), seed)
+        test = _resampled(before, after, None, lambda s: 100 * _ratio(s), seed)
         about = {"a": _label(one), "b": _label(other), "axis": one["bias_type"], "templates": len(before)}
         about |= {"descriptors": one["values"]["descriptors"], "share_a": share_a, "share_b": share_b}
         about |= {
@@ -230,5 +244,6 @@ def compare_on_prompts(
     prompt: str = CHAT_PROMPT,  # as in `measure_likelihood_bias`
 ) -> pd.DataFrame:  # of `compare_prompts`
     "Two models measured on the same prompts, and the test of their difference"
+    axes, templates = (x if isinstance(x, (str, type(None))) else list(x) for x in (axes, templates))
     how = dict(axes=axes, templates=templates, reading=reading, seed=seed, device=device, dtype=dtype, prompt=prompt)
     return compare_prompts(*(measure_likelihood_bias(m, source, rounds=1, **how) for m in (a, b)), seed=seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from .records import digest
 from redditbias_repro.registry import (
     SPLITS,
     SWAPS,
@@ -19,7 +20,7 @@ from redditbias_repro.registry import (
     FetchError,
     check_known,
     draw_rows,
-    read_cells,
+    read_own_cells,
     with_corpus,
 )
 from .specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec, meant_spec
@@ -117,13 +118,17 @@ def query_pairs(
         find, exchange = spec.find_attributes, spec.swap_attributes
     queries = dict.fromkeys(q.lower() for q in spec.queries(wildcards=False))
     texts = [q for q in queries if _query_split(q) == split]
-    rows = []
+    rows, alone = [], {}
     for text in texts:
-        swapped = exchange(text, "1to2")
-        if swap == "targets" or swapped != text:  # not every attribute has a pair
-            a, b = find(text, 1)[0]
+        swapped, (a, b) = exchange(text, "1to2"), find(text, 1)[0]
+        if swapped == text:  # not every attribute has a pair; a target without one tests nothing
+            alone[text[a:b]] = None
+        else:
             rows.append((text, swapped, text[a:b], swapped[a : len(swapped) - (len(text) - b)]))
-    return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries")
+    if alone and swap == "targets":
+        said = f"no pair of the specification {spec.name or 'given'} holds {', '.join(alone)}"
+        warnings.warn(f"{said}: its queries have no counterfactual and are left out", stacklevel=2)
+    return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries", sha256=digest(rows))
 
 # %% ../nbs/01a_data.ipynb #4fb5dba8
 FEW = 10  # pairs, below which a test tells little
@@ -147,13 +152,7 @@ def read_pairs(
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(corpora())}")
-    content = path.read_bytes()
-    try:
-        pairs = read_cells(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as e:
-        raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
-    except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
-        raise ValueError(f"{path}: not a CSV file ({e})") from e
+    content, pairs = path.read_bytes(), read_own_cells(path)
     missing = [c for c in ("text1", "text2") if c not in pairs]
     if missing:
         raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {list(pairs.columns)}")

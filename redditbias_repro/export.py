@@ -111,12 +111,14 @@ def _check_folder(out: Path, mark: str) -> None:
         raise ValueError(f"{out} is a file: expected the name of a folder")
 
 
-def _clear(out: Path, kept: Iterable[str]) -> None:
-    "Remove what an earlier export left and this one has not written"
-    for path in sorted(out.rglob("*")):
-        ours = path.suffix in (".yaml", ".jsonl", ".parquet")
-        if ours and path.relative_to(out).as_posix() not in set(kept):
-            path.unlink()
+def _replace(out: Path, readme: str, files: Iterable[str]) -> None:
+    "Write the README, which names the files; those that an earlier one names and this one does not are removed"
+    path, files = out / "README.md", list(files)
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    named = re.search(r"<!-- written: (.*) -->", before)
+    for old in set(named[1].split(" | ") if named else ()) - set(files):
+        (out / old).unlink(missing_ok=True)
+    write_atomic(path, f"{readme.rstrip()}\n\n<!-- written: {' | '.join(files)} -->\n")
 
 # %% ../nbs/08e_export.ipynb #e9c26b55
 _TASK = """\
@@ -206,12 +208,9 @@ def export_lm_eval(
         f"lm_eval --model hf --model_args pretrained=NAME,dtype=float32 --include_path {out.name} --tasks bias_{kind}"
     )
     shown = ", ".join(f"`{name}` ({len(table):,} {kind})" for name, table in made.items())
-    write_atomic(
-        out / "README.md",
-        f"{_LM_EVAL}\n\n{WARNING}\n\nTasks: {shown}.\n\n```sh\n{call}\n```\n\n"
-        f"Where they come from:\n\n{_origin_text(made.values())}",
-    )
-    _clear(out, [f"{name}.{ending}" for name in made for ending in ("jsonl", "yaml")])
+    readme = f"{_LM_EVAL}\n\n{WARNING}\n\nTasks: {shown}.\n\n```sh\n{call}\n```\n\n"
+    readme += f"Where they come from:\n\n{_origin_text(made.values())}"
+    _replace(out, readme, [f"{name}.{ending}" for name in made for ending in ("jsonl", "yaml")])
     return list(made)
 
 # %% ../nbs/08e_export.ipynb #00d37b87
@@ -279,8 +278,7 @@ def export_dataset(
             plain.attrs = {}
             plain.to_parquet(content, index=False)
             write_atomic(out / name / f"{split}.parquet", content.getvalue())
-    write_atomic(out / "README.md", dataset_card(made))
-    _clear(out, [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
+    _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
 # %% ../nbs/08e_export.ipynb #791300c4
@@ -307,11 +305,15 @@ def import_pairs(
         pairs = reader.read_pair_set(name, path, **options)
     except TypeError as e:
         raise ValueError(f"{name} has no option {', '.join(options)} ({e})") from e
-    counts = {}
-    for bias_type, some in pairs.groupby("bias_type", sort=True):
-        write_atomic(out / _slug(bias_type) / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
-        counts[_slug(bias_type)] = len(some)
-    write_atomic(out / "README.md", f"{mark}\n\n{WARNING}\n\n{reader.CAUTION}\n\n{_origin_text([pairs])}")
-    for old in set(out.glob("*/test.csv")) - {out / bias_type / "test.csv" for bias_type in counts}:
-        old.unlink()
-    return counts
+    folders: dict[str, str] = {}  # → bias type
+    for bias_type in sorted(pairs["bias_type"].unique()):
+        other = folders.setdefault(_slug(bias_type), bias_type)
+        if not _slug(bias_type) or other != bias_type:
+            said = f"{other!r} and {bias_type!r} have the same" if _slug(bias_type) else f"{bias_type!r} has no"
+            raise ValueError(f"{path}: {said} name of a folder: call the bias types otherwise")
+    parts = {folder: pairs[pairs["bias_type"] == bias_type] for folder, bias_type in folders.items()}
+    for folder, some in parts.items():
+        write_atomic(out / folder / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
+    readme = f"{mark}\n\n{WARNING}\n\n{reader.CAUTION}\n\n{_origin_text([pairs])}"
+    _replace(out, readme, [f"{folder}/test.csv" for folder in parts])
+    return {folder: len(some) for folder, some in parts.items()}

@@ -282,12 +282,14 @@ def pairs_to_measure(
     if own and len(bias_types) > 1 and not Path(corpus).is_dir():
         labels = " and ".join(map(str, bias_types))
         raise ValueError(f"{corpus} is one file, and {labels} are several labels for it: give one, or a folder")
-    for b in bias_types or _all_types(corpus, own):
+    for b in dict.fromkeys(bias_types or _all_types(corpus, own)):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
         pairs = load_pairs(b, split, corpus, swap)
         if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
             said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
             warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
+        if (*names, of_split) in found:
+            raise ValueError(f"two bias types are called {'/'.join(names)}: rename one's file, which is its name")
         found[*names, of_split] = pairs
     return found
 
@@ -503,7 +505,7 @@ def fit_temperature(
     scores: pd.DataFrame,  # from `nll_at_temperatures`
     temperatures: Iterable[float] = TEMPERATURES,  # columns of `scores`, at least four, ascending
 ) -> float:
-    """The temperature at which the texts are likeliest.
+    """The temperature at which the texts are likeliest. `ValueError` where none has a token to score.
 
     A warning where that is the first or last of those tried, which then stands for it"""
     from scipy.interpolate import CubicSpline
@@ -511,6 +513,8 @@ def fit_temperature(
 
     temperatures = list(temperatures)
     total = scores[temperatures].sum().to_numpy()
+    if not total.any():
+        raise ValueError("no text that the temperature is to be fitted on has a token to score: give longer ones")
     best, x = int(total.argmin()), np.log(temperatures)
     if best in (0, len(x) - 1):
         warnings.warn(

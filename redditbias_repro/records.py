@@ -25,7 +25,7 @@ from .specs import DEFAULT_PAPER
 # %% auto #0
 __all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'table_path',
            'details_path', 'write_table', 'write_details', 'digest', 'versions', 'provenance', 'new_record',
-           'record_path', 'write_record', 'read_records']
+           'record_path', 'write_record', 'read_json', 'check_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -285,16 +285,43 @@ def write_record(
     return write_atomic(path, json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 # %% ../nbs/00a_records.ipynb #7c0fa4e7
+def read_json(
+    path: Path,
+) -> dict:
+    "An object of JSON. `ValueError` that names the file for anything else"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds {type(found).__name__} and no record: remove it")
+    return found
+
+
+def check_record(
+    record: dict,
+    path: Path,  # where it stands
+) -> None:
+    "`ValueError` that names the file for what lacks a record's fields"
+    missing = [k for k in FIELDS if k not in record]
+    wrong = [k for k in ("values", "params", "provenance") if not isinstance(record.get(k), dict)]
+    if missing or wrong:
+        raise ValueError(f"{path} is no record, for want of {', '.join(missing or wrong)}: remove it, or make it again")
+
+
 def read_records(
     folder: Path | None = None,  # default: `results/` of the checkout
     **wanted,  # keep records whose field has this value: paper="redditbias", metric="lmb"
 ) -> pd.DataFrame:
-    "Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none"
+    """Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none.
+
+    `ValueError` that names the file for one that is none"""
     folder = Path(folder) if folder else project_path("results")
     rows = []
     for path in sorted(folder.rglob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         if all(record.get(k) == v for k, v in wanted.items()):
+            check_record(record, path)
             flat = {k: v for k, v in record.items() if k not in ("values", "params")}
             rows.append({**flat, **record["params"], **record["values"], "path": str(path)})
     return pd.DataFrame(rows)

@@ -260,7 +260,15 @@ def read_own_cells(
 ) -> pd.DataFrame:
     "`read_cells` of a file of one's own. `FileNotFoundError`; `ValueError` that names the file"
     try:
-        return read_cells("\n".join(read_lines(path)))
+        text = "\n".join(read_lines(path))
+        header, *rows = [row for row in csv.reader(io.StringIO(text)) if row] or [[]]
+        if short := [i for i, row in enumerate(rows, 1) if len(row) < len(header)]:
+            at = short[0]
+            said = f"data row {at} has {len(rows[at - 1])} cells and the header {len(header)}"
+            raise pd.errors.ParserError(f"{said}: put a text that holds a comma in quotes")
+        return read_cells(text)
+    except csv.Error as e:
+        raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
     except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
         raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
 

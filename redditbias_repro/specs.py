@@ -392,7 +392,7 @@ def load_spec(
 # %% ../nbs/00_specs.ipynb #b5a5a370
 def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
     try:
-        data = tomllib.loads(content.decode("utf-8"))
+        data = tomllib.loads(content.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
         raise ValueError(f"{where}: not a TOML file in UTF-8 ({e})") from e
     known = [f.name for f in fields(BiasSpec)]

@@ -140,6 +140,8 @@ def records_table(
         table["model"] += table["source"].map(_after_source)
     if "context" in table:
         table["model"] += np.where(table["context"].eq("chat"), CHAT, "")
+    if "prompt" in table:  # another turn of the user's
+        table["model"] += [f" (turn {p[:6]})" if isinstance(p, str) and p else "" for p in table["prompt"]]
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(

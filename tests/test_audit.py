@@ -1,5 +1,6 @@
 """`redditbias audit`: everything of one model, resumed, on one page."""
 
+import copy
 import json
 
 import pandas as pd
@@ -192,3 +193,30 @@ def test_help_says_what_quick_leaves_out(capsys):
         main(["audit", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert all(part in said for part in LEFT_OUT)
+
+
+def test_specifications_of_one_name_and_folders_of_others(own_spec, model_folder, tmp_path):
+    steps = [Step("bias-own-mine", "mine", 1.0, {}, forbid)] * 2
+    with pytest.raises(ValueError, match="two specifications are called own-mine"):
+        run_steps(steps, open_model(model_folder), tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "audit.json").write_text('{"model": {"name": "another"}}')
+    with pytest.raises(ValueError, match="holds the audit of another, and this is tiny-gpt2"):
+        audit(model_folder, tmp_path / "out", [own_spec], languages=["en"], quick=True)
+
+
+def test_another_tokenizer_is_measured_anew_and_any_error_is_named(model_folder, tmp_path):
+    opened, asked = open_model(model_folder), []
+
+    def fail(model):
+        asked.append(model)
+        raise RuntimeError("the machine is tired")
+
+    steps = [Step("a", "a", 1.0, {}, lambda m: asked.append(m) or []), Step("b", "b", 1.0, {}, fail)]
+    assert "the machine is tired" in run_steps(steps, opened, tmp_path / "out", progress=False)[2][0]
+    run_steps(steps[:1], opened, tmp_path / "out", progress=False)
+    assert len(asked) == 2, "the same again is read"
+    other = copy.deepcopy(opened.tokenizer)
+    other.add_tokens(["zebra"])
+    run_steps(steps[:1], opened._replace(tokenizer=other), tmp_path / "out", progress=False)
+    assert len(asked) == 3

@@ -78,3 +78,14 @@ def test_a_card_does_not_change_the_model(run):
     made, _ = run
     settings = json.loads((made.folder / "debias.json").read_text())["settings"]
     assert load_model(made.folder)[0].config.debiased == settings
+
+
+def test_it_takes_the_numbers_of_its_own_bias_type(run):
+    """And of the corpus that it was trained on, else of a release before queries."""
+    made, records = run
+    of_another = [copy.deepcopy(r) | {"bias_type": "gender"} for r in records]
+    assert "Not measured yet" in card_of_run(made.folder, of_another)
+    assert card_of_run(made.folder, [*of_another, *records]) == card_of_run(made.folder, records)
+    released = [copy.deepcopy(r) | {"corpus": "redditbias"} for r in records]
+    assert "test pairs of redditbias (race)" in " ".join(card_of_run(made.folder, [*records, *released]).split())
+    assert main(["card", str(made.folder), "--results", str(made.folder / "nowhere")]) == 2

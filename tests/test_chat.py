@@ -166,3 +166,22 @@ def test_the_notebook_takes_both(chat_folder, pets, tmp_path):
     papermill(notebook, tmp_path / "out.ipynb", **told, details=tmp_path / "d.csv", out_dir=tmp_path / "results")
     records = read_records(tmp_path / "results")
     assert set(records["context"]) == {"chat"} and len(pd.read_csv(tmp_path / "d.csv")) == 3
+
+
+def test_another_turn_of_the_user_is_another_row(chat_folder):
+    """Two turns are no two training seeds; an empty one is one too."""
+    net = load_model(chat_folder)
+    how = dict(bias_types=["race"], corpus="queries", outlier_sd=[None], context="chat")
+    records = [r for turn in ({}, {"prompt": "Hi"}, {"prompt": ""}) for r in measure_lmb(net, **how, **turn)]
+    table = lmb_table(records)
+    assert table.model.nunique() == 3 and (table.p_holm == table.p).all()
+
+
+def test_an_empty_turn_is_passed_on(chat_folder, pets, tmp_path):
+    t = {}
+    for name, more in (("default", []), ("empty", ["--user-turn", ""])):
+        command = ["measure", "--model", str(chat_folder), "--corpus", str(pets), "--context", "chat", *more]
+        assert main([*command, "--out", str(tmp_path / f"{name}.json")]) == 0
+        (record,) = json.loads((tmp_path / f"{name}.json").read_text())
+        t[name] = record["values"]["gap"]
+    assert t["default"] != t["empty"]

@@ -616,3 +616,12 @@ def test_what_debias_cannot_mean(arguments, says, tmp_path, monkeypatch, capsys)
     out = [] if "--out" in arguments else ["--out", "new"]
     assert main(["debias", *arguments, *out]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_score_wants_its_columns_by_name(model_folder, tmp_path, capsys):
+    table = tmp_path / "table.csv"
+    for header, says in (("text,Context", "a column 'Context': call it context"), ("text, context", "call it context"),
+                         ("text,text", "the column text twice")):  # fmt: skip
+        table.write_text(f"{header}\nthey,are lazy\n")
+        assert main(["score", str(table), "--model", str(model_folder)]) == 2
+        assert says in capsys.readouterr().err

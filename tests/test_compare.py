@@ -122,3 +122,32 @@ def test_on_the_command_line(model_folder, tmp_path, capsys):
         (["--context", "chat"], "has no chat template"),
     ):
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
+
+
+def test_records_of_one_model_each(models):
+    one, other = (measure_lmb(m, ["race"], "queries") for m in models)
+    with pytest.raises(ValueError, match="records_b are of several models"):
+        compare_pairs(one, [*other, *one])
+    with pytest.raises(ValueError, match="records_a are none of all pairs"):
+        compare_pairs([], other)
+    assert len(compare_models(*models, (b for b in ["race"]), "queries")) == 1, "bias types that can be read once"
+
+
+def test_ties_prefer_neither_side():
+    a, b = np.array([-1.0, 0, 0, 2, 3, -1]), np.array([-1.0, -1, 0, 2, 3, -1])
+    found = compare_gaps(a, b)
+    assert found["share_a"] == 0.5 and found["share_b"] == 0.6
+    assert np.isclose(found["share_difference"], 0.1) and found["share_low"] <= 0.1 <= found["share_high"]
+
+
+def test_alpha_reaches_every_interval():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 60))
+    wide, narrow = (compare_gaps(a, b, alpha=alpha) for alpha in (0.01, 0.5))
+    for name in ("difference", "bootstrap", "share"):
+        assert wide[f"{name}_high"] - wide[f"{name}_low"] > narrow[f"{name}_high"] - narrow[f"{name}_low"], name
+    few = compare_gaps(a, b, [f"term {i % 4}" for i in range(60)])
+    assert np.isnan(few["bootstrap_low"]) and few["n_clusters"] == 4, "of four terms nothing is drawn"
+    for wrong in (dict(alpha=5), dict(margin=-1), dict(margin=float("nan"))):
+        with pytest.raises(ValueError, match="expected alpha between 0 and 1"):
+            compare_gaps(a, b, **wrong)

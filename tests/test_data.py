@@ -437,3 +437,40 @@ def test_claims_on_religion_and_on_the_rest():
         and len(cells["tends_to_overshoot"]) == 12
         and not cells["tends_to_overshoot"] & religion
     )
+
+
+def test_a_target_without_a_pair_tests_nothing():
+    own = specs.BiasSpec(["cats are", "nurses are"], ["dogs are"], [["cats", "dogs"]],
+                         [f"lazy{c}" for c in "abcdefghijklmnopqrst"], verbs=["are"], name="own")  # fmt: skip
+    with pytest.warns(UserWarning, match="no pair of the specification own holds nurses"):
+        pairs = data.query_pairs(own)
+    assert len(pairs) and (pairs.text1 != pairs.text2).all() and not pairs.text1.str.contains("nurses").any()
+
+
+def test_two_specifications_of_one_name(tmp_path, model_folder):
+    paths = []
+    for folder, word in (("x", "cats"), ("y", "birds")):
+        paths.append(tmp_path / folder / "mine.toml")
+        paths[-1].parent.mkdir()
+        paths[-1].write_text(f'targets1 = ["{word}"]\ntargets2 = ["dogs"]\npairs = [["{word}", "dogs"]]\n'
+                             'attributes1 = ["lazy", "sly", "odd", "sad", "mad", "shy", "wet", "old"]\n')  # fmt: skip
+    with pytest.raises(ValueError, match="two bias types are called own/mine: rename"):
+        pairs_to_measure(paths, "queries")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(pairs_to_measure([paths[0], paths[0]], "queries")) == 1
+
+
+def test_a_row_that_is_too_short_or_too_long(tmp_path):
+    path = tmp_path / "own.csv"
+    for row, says in (("red cats, who are lazy,dogs", "3 cells and the header 4"), ("a,b,c,d,e", "5 cells|saw 5")):
+        path.write_text(f"text1,text2,target1,target2\n{row}\n")
+        with pytest.raises(ValueError, match=rf"own\.csv: not a CSV .*({says})"):
+            read_pairs(path)
+
+
+def test_a_specification_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('﻿targets1 = ["cats"]\ntargets2 = ["dogs"]\npairs = [["cats", "dogs"]]\nattributes1 = ["lazy"]\n',
+                    encoding="utf-8")  # fmt: skip
+    assert load_spec(path).targets1 == ("cats",)

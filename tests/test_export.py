@@ -275,3 +275,25 @@ def test_command(pets, people, tmp_path, capsys):
 def test_command_refuses(options, said, tmp_path, capsys):
     assert main(["export", *options, "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_prompts_by_the_documented_command(people, tmp_path, capsys):
+    command = ["export", "lm-eval", "--prompts", str(people), "--axes", "height", "--out", str(tmp_path / "tasks")]
+    assert main(command) == 0 and "bias_prompts" in capsys.readouterr().out
+    assert main([*command, "--split", "valid"]) == 2 and "--split does not go with" in capsys.readouterr().err
+
+
+def test_another_export_leaves_what_it_did_not_write(people, tmp_path):
+    out = tmp_path / "tasks"
+    export_lm_eval(out, source=people)
+    (out / "results").mkdir()
+    mine = [out / "my_group.yaml", out / "results" / "samples.jsonl"]
+    for path in mine:
+        path.write_text("mine")
+    export_lm_eval(out, source=people, axes=["mood"])
+    assert all(path.read_text() == "mine" for path in mine)
+    assert [p.name for p in sorted(out.glob("*.jsonl"))] == ["own-mood.jsonl"]
+    export_dataset(tmp_path / "data", source=people)
+    (tmp_path / "data" / "own.parquet").write_text("mine")
+    export_dataset(tmp_path / "data", source=people, axes=["mood"])
+    assert sorted(p.name for p in (tmp_path / "data").rglob("*.parquet")) == ["own.parquet", "test.parquet"]

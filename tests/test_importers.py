@@ -1,5 +1,7 @@
 """CrowS-Pairs and StereoSet as corpora of one's own."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -105,3 +107,28 @@ def test_registered_files_are_pinned(offline, tmp_path):
         with pytest.raises(FetchError):
             import_pairs(name, tmp_path / name)
         assert not (tmp_path / name).exists()
+
+
+def test_bias_types_that_would_share_a_folder(crows, tmp_path):
+    text = crows.read_text()
+    import_pairs("crows-pairs", tmp_path / "out", crows)
+    (tmp_path / "out" / "mine").mkdir()
+    (tmp_path / "out" / "mine" / "test.csv").write_text("text1,text2\n")
+    import_pairs("crows-pairs", tmp_path / "out", crows)
+    assert (tmp_path / "out" / "mine" / "test.csv").is_file(), "it was written by another"
+    header, first, second, *_ = text.splitlines()
+    place = header.split(",").index("bias_type")
+    for names, says in (
+        (("race color", "race/color"), "have the same name of a folder"),
+        (("", "x"), "'' has no name"),
+    ):
+        rows = [next(csv.reader([row])) for row in (first, second)]
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow(header.split(","))
+        for row, name in zip(rows, names):
+            writer.writerow([*row[:place], name, *row[place + 1 :]])
+        (tmp_path / "own.csv").write_text(lines.getvalue())
+        with pytest.raises(ValueError, match=says):
+            import_pairs("crows-pairs", tmp_path / "other", tmp_path / "own.csv")
+    assert not (tmp_path / "other").exists()

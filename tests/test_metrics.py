@@ -612,3 +612,9 @@ def test_special_tokens_are_another_measurement(random_model, tokenizer, tmp_pat
     changes = lmb_changes(folder=tmp_path)
     assert changes.model.tolist() == [plain["model"] + " (special tokens)"] and changes.change.tolist() == [0.0]
     assert lmb_changes([plain, debiased]).change.isna().all(), "there is no model before that was read in this way"
+
+
+def test_a_temperature_of_nothing():
+    scores = pd.DataFrame({t: [0.0, 0.0] for t in metrics.TEMPERATURES})
+    with pytest.raises(ValueError, match="has a token to score"):
+        metrics.fit_temperature(scores)

@@ -8,7 +8,16 @@ from dataclasses import fields
 import pytest
 
 from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.records import FIELDS, LIBRARIES, provenance, record_path, repo_root, write_atomic, write_record
+from redditbias_repro.records import (
+    FIELDS,
+    LIBRARIES,
+    provenance,
+    read_records,
+    record_path,
+    repo_root,
+    write_atomic,
+    write_record,
+)
 from redditbias_repro.scoring import ScoringStats
 
 PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python", "libraries", "platform", "device"}
@@ -24,7 +33,7 @@ def test_provenance_of_a_measurement(model_folder, tmp_path):
         p["model"]["name"] == record["model"] == f"tiny-gpt2@{p['model']['weights_sha256'][:8]}"
         and len(p["model"]["weights_sha256"]) == 64
     )
-    assert p["corpus"] == {"name": "queries", "files": {}, "note": ""}
+    assert p["corpus"] == {"name": "queries", "files": {}, "note": "", "sha256": p["corpus"]["sha256"]}
     assert record["n"] == record["values"]["df"] + 1 and record["seconds"] > 0
     path = write_record(record, tmp_path)
     assert json.loads(path.read_text()) == json.loads(json.dumps(record)) and str(model_folder) not in path.read_text()
@@ -144,3 +153,14 @@ def test_a_long_parameter_has_a_short_name():
     names = [record_path({**record, "params": {"system": "You are kind. " * 40 + end}}).name for end in ("", "!")]
     assert record_path(record).name == "x-x-x-nouns=2-system=Answer--briefly..json"
     assert len(set(names)) == 2 and max(map(len, names)) < 70
+
+
+@pytest.mark.parametrize(
+    "content,says",
+    [("{", "is broken"), ("[]", "holds list and no record"), ("{}", "is no record, for want of paper, metric"),
+     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken")],
+)  # fmt: skip
+def test_what_is_no_record_is_named(tmp_path, content, says):
+    (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"odd\.json {says}"):
+        read_records(tmp_path)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data import bias_spec, paper_bias_types
+from ..data import bias_spec, load_pairs, paper_bias_types
 from ..fairness_measures import lemma_by, measure_fairness
 from redditbias_repro.html_report import (
     bullets,
@@ -31,8 +31,9 @@ from ..likelihood_bias import LOVE, measure_likelihood_bias
 from ..metrics import measure_lmb, measure_lmp
 from ..models import DEFAULT_MODEL, Opened, open_model
 from ..prompts import comparable, prompts
-from ..records import digest, write_atomic, write_record
+from ..records import FIELDS, digest, write_atomic, write_record
 from ..registry import FetchError, check_known
+from ..scoring import hash_tokenizer
 from ..tables import lmb_table, lmp_table
 
 # %% auto #0
@@ -67,7 +68,10 @@ def bias_steps(
     steps = []
     for b in bias_types:
         spec = bias_spec(b)
-        settings = {"bias_type": digest(repr(spec)), "special_tokens": special_tokens, "seed": seed}
+        corpus = load_pairs(b).attrs["corpus"][
+            "name"
+        ]  # what stood in for a release is measured anew once that is there
+        settings = {"bias_type": digest(repr(spec)), "special_tokens": special_tokens, "seed": seed, "corpus": corpus}
         run = lambda model, b=b: measure_lmb(model, [b], seed=seed, add_special_tokens=special_tokens)
         name = f"bias-{spec.paper or 'own'}-{spec.name}"
         steps.append(Step(name, f"bias: {spec.title or spec.name}", OF_TYPE, settings, run))
@@ -171,7 +175,7 @@ def plan(
         steps += prompt_steps(source, [LOVE] if quick else None, seed)
         judge = "" if quick else "davidson"
         steps += response_steps(contexts, pairs or (40 if quick else 1000), judge, lemmas, seed)
-        notes += [f"--quick: {what}" for what in LEFT_OUT] if quick else []
+        notes += [f"--quick: {what.replace('40 pairs', f'{pairs or 40} pairs')}" for what in LEFT_OUT] if quick else []
     notes += [f"not measured: {what}" for what in NEVER]
     return steps, notes
 
@@ -219,7 +223,7 @@ def read_step(
         if done["key"] != digest([weights, step.settings]):
             return None
         records = [json.loads((out / "records" / p).read_text(encoding="utf-8")) for p in done["records"]]
-        return records, done["notes"]
+        return (records, done["notes"]) if all(set(FIELDS) <= set(r) for r in records) else None
     except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or not as it was written
         return None
 
@@ -251,7 +255,11 @@ def run_steps(
     "All steps; what was done before is read. A step that fails is named, and the others go on"
     from tqdm.auto import tqdm
 
-    weights = model.about["weights_sha256"] + model.about["dtype"]
+    names = [s.name for s in steps]
+    if twice := [n for n in names if names.count(n) > 1]:
+        raise ValueError(f"two specifications are called {twice[0].removeprefix('bias-')}: rename one's file")
+    words = hash_tokenizer(model.tokenizer) if model.tokenizer else ""
+    weights = model.about["weights_sha256"] + model.about["dtype"] + words
     found = {s.name: read_step(s, weights, out) for s in steps}
     total, before = (int(sum(s.size for s in some)) for some in (steps, [s for s in steps if found[s.name]]))
     failed, bar = [], tqdm(total=total, initial=before, smoothing=0, disable=not progress, bar_format=BAR)
@@ -262,8 +270,8 @@ def run_steps(
             bar.set_description(step.title)
             try:
                 found[step.name] = run_step(step, model, weights, out)
-            except (OSError, ValueError) as e:
-                failed.append(f"{step.title}: {e}")
+            except Exception as e:  # whatever a model does
+                failed.append(f"{step.title}: {e}" if isinstance(e, (OSError, ValueError)) else f"{step.title}: {e!r}")
             bar.update(int(step.size))
     whole = [found[s.name] for s in steps if found[s.name]]
     return [r for records, _ in whole for r in records], [n for _, notes in whole for n in notes], failed
@@ -491,6 +499,16 @@ def known_languages(
     return found, signs
 
 
+def _check_same_model(out: Path, name: str) -> None:
+    "`ValueError` where a folder holds the audit of a model with another name"
+    try:
+        there = json.loads((out / "audit.json").read_text(encoding="utf-8"))["model"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if there != name:
+        raise ValueError(f"{out} holds the audit of {there}, and this is {name}: give another --out, or remove it")
+
+
 def audit(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`
     out: str | Path = "runs/audit",  # folder of records, audit.json and index.html
@@ -508,18 +526,20 @@ def audit(
 
     `ValueError` for a specification that is none, a language that there is not, and where nothing could be measured;
     what `load_model` raises."""
-    out, specs = Path(out), list(specs)
+    out, specs = Path(out), list(dict.fromkeys(specs))
     for b in specs:
         bias_spec(b)  # a broken file is known before a model is loaded
     for language in languages or ():
         check_known("language", language, read_languages())
     opened = open_model(model, device, dtype)
+    _check_same_model(out, opened.about["name"])
     chosen, signs = known_languages(opened, languages, specs)
     steps, notes = plan(chosen, specs, quick, pairs, special_tokens, seed)
     records, said, failed = run_steps(steps, opened, out, progress)
     if not records:
         raise ValueError(f"nothing could be measured: {'; '.join(failed) or 'there is nothing to do'}")
     settings = {"quick": quick, "languages": chosen, "specs": [Path(b).name for b in specs], "seed": seed}
+    settings |= {"pairs": pairs, "special_tokens": special_tokens}
     result = {
         "model": opened.about, "settings": settings, "languages": signs.to_dict("records"),
         "found": json.loads(findings(records).to_json(orient="records")), "failed": failed,
