@@ -40,6 +40,7 @@ from redditbias_repro.response_measures import (
     tokens_of,
 )
 from .responses import respond
+from .scoring import hash_tokenizer
 from .specs import BiasSpec
 
 # %% auto #0
@@ -87,7 +88,8 @@ def _said(model, texts: list[str], candidates, device: str, dtype: str, options:
         decoding = options.get("decoding", "default")
         decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
         said_by = {k: v for k, v in options.items() if k not in ("out", "batch_size", "share", "progress")}
-        what = digest([about["weights_sha256"], about["dtype"], decoding, {**said_by, "decoding": ""}, texts])
+        model_is = [about["weights_sha256"], hash_tokenizer(opened.tokenizer), about["dtype"]]
+        what = digest([*model_is, decoding, {**said_by, "decoding": ""}, texts])
         options = {"out": cache_dir() / "answers" / what, **options, "decoding": decoding}
         attrs["decoding"] = name_decoding(decoding)
     if candidates is not None:

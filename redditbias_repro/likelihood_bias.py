@@ -23,7 +23,7 @@ from .rank_tests import deal_out, pair_tests
 from .records import details_path, digest, new_record, write_details
 from .registry import cache_dir, check_known
 from .resampling import pack_bits
-from .scoring import mean_perplexity, sequence_scores
+from .scoring import hash_tokenizer, mean_perplexity, sequence_scores
 
 # %% auto #0
 __all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts',
@@ -391,7 +391,7 @@ def measure_likelihood_bias(
     asked = [reading]
     if reading == "chat":
         options, asked = {**options, "context": chat_context(tokenizer, prompt)}, [reading, prompt]
-    what = digest([about["weights_sha256"], about["dtype"], *asked])
+    what = digest([about["weights_sha256"], hash_tokenizer(tokenizer), about["dtype"], *asked])
     folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
         name = re.sub(r"[^\w.-]+", "_", axis)
