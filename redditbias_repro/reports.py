@@ -215,7 +215,9 @@ def _gaps_moved(cells: pd.DataFrame, paper: str) -> str:
     "How many cells there are, and to which side their gaps moved"
     several = cells[cells.seeds > 1]
     seeds = "one training seed each"
-    if len(several):
+    if len(several) == len(cells) and several.seeds.nunique() == 1:
+        seeds = f"{several.seeds.max():.0f} training seeds each"
+    elif len(several):
         seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
     counter, stereotype = ((cells.direction == d).sum() for d in ("counter-stereotype", "stereotype"))
     return (
