@@ -164,3 +164,28 @@ def test_what_is_no_record_is_named(tmp_path, content, says):
     (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(ValueError, match=rf"odd\.json {says}"):
         read_records(tmp_path)
+
+
+def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):
+    """Numbers that differ in how they are rounded are the same; others are not."""
+    import numpy as np
+
+    (record,) = measure_lmb(str(model_folder), ["race"], "queries", outlier_sd=[None])
+    record["provenance"]["git_changed"] = False
+    record = json.loads(json.dumps(record))
+    path = write_record(record, tmp_path)
+    before = path.read_text()
+
+    def changed(by):
+        other = json.loads(json.dumps(record))
+        other["values"] |= {k: v * (1 + by) for k, v in other["values"].items() if isinstance(v, float)}
+        nll = np.frombuffer(bytes.fromhex(other["values"]["pairs"]["nll1"]), "<f4") * np.float32(1 + by)
+        other["values"]["pairs"]["nll1"] = nll.astype("<f4").tobytes().hex()
+        return other
+
+    again = changed(2e-7)
+    assert again["values"] != record["values"]
+    write_record(again, tmp_path)
+    assert path.read_text() == before
+    write_record(changed(1e-4), tmp_path)
+    assert path.read_text() != before
