@@ -483,6 +483,12 @@ def test_what_the_pages_say_of_debiasing(committed):
         and seeds["CDA", "religion2"] < 0
     )
     assert all((own.p_log.loc[[("CDA", b)]] < 0.05).all() and not star("CDA", b) for b in ("race", "gender"))
+    three = table[table.method.isin(["LMD", "ADD", "HD", "CDA"])].groupby(["method", "bias_type"])
+    apart = three.significant.nunique()
+    assert len(apart) == 20 and (three.size() == 3).all()
+    assert apart.index[apart > 1].tolist() == [("ADD", "gender"), ("ADD", "orientation")]
+    odd = own[own.significant].t
+    assert f"(t {odd['ADD', 'orientation'].item():.2f})" in text and f"({odd['ADD', 'gender'].item():.2f})" in text
     losses = ["LMD-equation2", "ADD-equation2", "HD-equation2"]
     assert [
         b for b in BIAS_TYPES if all(star(m, b) and seeds[m, b] < min(0, seeds["baseline", b]) for m in losses)
