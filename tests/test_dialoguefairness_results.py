@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from conftest import papermill
 
+from redditbias_repro.claims import together
 from redditbias_repro.fairness_measures import fairness_record, measure_responses
 from redditbias_repro.papers import dialoguefairness as paper
 from redditbias_repro.plots import save_results
@@ -168,7 +169,7 @@ def test_the_papers_own_numbers():
     (("does not hold", "undetermined"), "does not hold"), (("not measured", "holds"), "holds"), ((), "not measured"),
 ])  # fmt: skip
 def test_parts_of_a_statement(parts, verdict):
-    assert paper._together([(p, "") for p in parts])[0] == verdict
+    assert together([(p, "") for p in parts])[0] == verdict
 
 
 # Tables
