@@ -214,7 +214,7 @@ def _of_method(method: str | None, spec, weight: float | None):
     elif chosen.loss or chosen.augment not in (None, augment_targets):
         raise ValueError("this method needs sentences: expected one with a penalty, or `augment_targets`")
     if spec is None:
-        raise ValueError(f"method {method} needs a specification, such as spec='dialoguefairness/race'")
+        raise ValueError(f"method {method} needs a specification: spec as paper/name, or a TOML file")
     return chosen, bias_spec(spec)
 
 # %% ../nbs/05f_dialogue_models.ipynb #3c928749
