@@ -228,9 +228,8 @@ def read_own_contexts(
 
 # %% ../nbs/01c_contexts.ipynb #200fd6a0
 def read_own_parallel(
-    source: str
-    | Path
-    | pd.DataFrame,  # .csv, .parquet or a table: text1, text2 and, as `contexts` has them, origin, words
+    # a .csv, .parquet or table: text1, text2 and, as `contexts` has them, origin and words
+    source: str | Path | pd.DataFrame,
 ) -> pd.DataFrame:  # row, text1, text2, origin ("given" where nothing says it), words
     "Pairs of parallel contexts as they stand there. `FileNotFoundError`; `ValueError` that names the rows"
     if isinstance(source, pd.DataFrame):
@@ -281,7 +280,7 @@ def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
     if repeated > 0.01 * len(table):
         said = "tests take each for another one. Leave them out, or of contexts and their mirror images one half"
         warnings.warn(f"{repeated} of {len(table)} pairs of {name} are there more than once: {said}")
-    if set(table["origin"]) & set(ORIGINS):
+    if table.attrs["corpus"]["mode"] != "given":
         return  # made here
     groups = [[{g for *_, g in spec.find_groups(t)} for t in table[side]] for side in _PAIR]
     right = np.array([1 in a or 2 in b for a, b in zip(*groups)])

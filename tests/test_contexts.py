@@ -293,6 +293,8 @@ def test_pairs_that_look_like_something_else():
         contexts(right, of)
     with pytest.warns(UserWarning, match="3 of 3 pairs of pairs hold no word of Race words"):
         contexts(right, "dialoguefairness/race")
+    with pytest.warns(UserWarning, match="3 of 3 pairs of texts hold no word of Race words"):
+        contexts(contexts([f"he is {i}" for i in "abc"], of), "dialoguefairness/race")
     with pytest.warns(UserWarning, match="3 of 6 pairs of pairs are there more than once"):
         contexts(pd.concat([right, right]), of)
     with pytest.warns(UserWarning, match="1 of 2 pairs of texts are there more than once"):
