@@ -128,7 +128,8 @@ def query_pairs(
     if alone and swap == "targets":
         said = f"no pair of the specification {spec.name or 'given'} holds {', '.join(alone)}"
         warnings.warn(f"{said}: its queries have no counterfactual and are left out", stacklevel=2)
-    return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries", sha256=digest(rows))
+    more = {"sha256": digest(rows)} | ({} if spec.paper else {"own": True})
+    return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries", **more)
 
 # %% ../nbs/01a_data.ipynb #4fb5dba8
 FEW = 10  # pairs, below which a test tells little

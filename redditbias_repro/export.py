@@ -78,7 +78,8 @@ def origins(
         for (repository, commit, licence), some in used.groupby(["repository", "commit", "license"]):
             rows.append((corpus["name"], f"https://github.com/{repository}", commit, licence, tuple(some["path"])))
         if used.empty:
-            rows.append((corpus["name"], "", "", QUERIES if corpus["name"] == "queries" else UNSAID, ()))
+            ours = corpus["name"] == "queries" and not corpus.get("own")
+            rows.append((corpus["name"], "", "", QUERIES if ours else UNSAID, ()))
     found = pd.DataFrame(rows, columns=["corpus", "repository", "commit", "license", "files"])
     keys = ["corpus", "repository", "commit", "license"]
     found = found.groupby(keys, sort=True)["files"].agg(lambda f: tuple(sorted({x for some in f for x in some})))

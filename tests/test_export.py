@@ -297,3 +297,13 @@ def test_another_export_leaves_what_it_did_not_write(people, tmp_path):
     (tmp_path / "data" / "own.parquet").write_text("mine")
     export_dataset(tmp_path / "data", source=people, axes=["mood"])
     assert sorted(p.name for p in (tmp_path / "data").rglob("*.parquet")) == ["own.parquet", "test.parquet"]
+
+
+def test_texts_of_ones_own_have_no_licence_of_ours(tmp_path):
+    words = '["lazy", "sly", "odd", "sad", "mad", "shy", "wet", "old"]'
+    own = f'targets1 = ["cats"]\ntargets2 = ["dogs"]\npairs = [["cats", "dogs"]]\nattributes1 = {words}\n'
+    (tmp_path / "mine.toml").write_text(own)
+    export_dataset(tmp_path / "mine", [tmp_path / "mine.toml"], "queries")
+    export_dataset(tmp_path / "paper", ["race"], "queries")
+    assert "license: other" in (tmp_path / "mine" / "README.md").read_text()
+    assert "license: apache-2.0" in (tmp_path / "paper" / "README.md").read_text()
