@@ -168,12 +168,17 @@ def _unreadable(path: Path, e: Exception) -> ValueError:
     return ValueError(f"{path}: not a CSV file that can be read ({e}): save it with commas, quotes and line feeds")
 
 
-def _columns(path: Path) -> list[str] | None:
-    "Columns of a file of one's own; None of a text file. `ValueError` for a file of another kind"
+def _kind(path: Path) -> str:
+    "csv, txt or parquet, as its name says. `ValueError` for another"
     kind = next((x.lower() for x in path.suffixes[::-1] if x.lower() != ".gz"), "")
     if kind not in (".csv", ".txt", ".parquet"):
         raise ValueError(f"{path}: expected a .csv or .txt (or .gz of one), or a .parquet")
-    if kind == ".txt":
+    return kind
+
+
+def _columns(path: Path) -> list[str] | None:
+    "Columns of a file of one's own; None of a text file. `ValueError` for a file of another kind"
+    if (kind := _kind(path)) == ".txt":
         return None
     if kind == ".csv":
         try:
@@ -212,7 +217,7 @@ def read_own_contexts(
     column = column or next((c for c in ("context", "text") if c in there), "context")
     if column not in there:
         raise ValueError(f"{path}: no column {column!r}; its columns are {there}{_meant(there)}")
-    if ".parquet" in path.name.lower():
+    if _kind(path) == ".parquet":
         cells = pd.read_parquet(path, columns=[column])[column].dropna()
         yield from (t.strip() if isinstance(t, str) else t for t in cells if not isinstance(t, str) or t.strip())
         return
@@ -239,7 +244,7 @@ def read_own_parallel(
     there = _columns(path) or []
     if missing := [c for c in _PAIR if c not in there]:
         raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {there}{_meant(there)}")
-    table = pd.read_parquet(path) if ".parquet" in path.name.lower() else read_own_cells(path)
+    table = pd.read_parquet(path) if _kind(path) == ".parquet" else read_own_cells(path)
     return _checked_pairs(table, str(path), {"name": _stem(path), "files": {}, "note": "", "sha256": _sha(path)})
 
 

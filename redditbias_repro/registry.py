@@ -227,14 +227,8 @@ def draw_rows(
 
 # %% ../nbs/01_registry.ipynb #5cb4ef36
 def read_cells(text: str) -> pd.DataFrame:
-    "A CSV with every cell as the string it is, without empty lines. `ParserError` for more cells than the header has"
-    table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
-    if isinstance(table.index, pd.RangeIndex):
-        return table
-    header, *rows = (row for row in csv.reader(io.StringIO(text)) if row)  # pandas would take the first cells for names
-    row, cells = next((i, len(row)) for i, row in enumerate(rows, 1) if len(row) > len(header))
-    advice = "put a text that holds a comma in quotes"
-    raise pd.errors.ParserError(f"data row {row} has {cells} cells and the header {len(header)}: {advice}")
+    "A CSV with every cell as the string it is; lines with nothing in them are left out"
+    return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
 
 # %% ../nbs/01_registry.ipynb #da68135d
 def read_lines(
@@ -258,18 +252,18 @@ def read_lines(
 def read_own_cells(
     path: str | Path,  # a CSV in UTF-8, or a .gz of one
 ) -> pd.DataFrame:
-    "`read_cells` of a file of one's own. `FileNotFoundError`; `ValueError` that names the file"
+    """`read_cells` of a file of one's own. `FileNotFoundError`; `ValueError` that names the file and the row.
+
+    Pandas would take the surplus cells of an unquoted comma for names of rows, and fill up a row that is too short."""
+    text = "\n".join(read_lines(path))
     try:
-        text = "\n".join(read_lines(path))
         header, *rows = [row for row in csv.reader(io.StringIO(text)) if row] or [[]]
-        if short := [i for i, row in enumerate(rows, 1) if len(row) < len(header)]:
-            at = short[0]
-            said = f"data row {at} has {len(rows[at - 1])} cells and the header {len(header)}"
-            raise pd.errors.ParserError(f"{said}: put a text that holds a comma in quotes")
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(header):
+                said = f"data row {number} has {len(row)} cells and the header {len(header)}"
+                raise ValueError(f"{path}: not a CSV file: {said}: put a text that holds a comma in quotes")
         return read_cells(text)
-    except csv.Error as e:
-        raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
-    except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
+    except (csv.Error, pd.errors.EmptyDataError, pd.errors.ParserError) as e:
         raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
 
 # %% ../nbs/01_registry.ipynb #8b932b3a

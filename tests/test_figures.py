@@ -489,6 +489,9 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert apart.index[apart > 1].tolist() == [("ADD", "gender"), ("ADD", "orientation")]
     odd = own[own.significant].t
     assert f"(t {odd['ADD', 'orientation'].item():.2f})" in text and f"({odd['ADD', 'gender'].item():.2f})" in text
+    (first,) = table.query("method == 'LMD' and bias_type == 'religion2' and train_seed == 0").gap
+    said = lmp_changes(folder=results).query("method == 'LMD' and bias_type == 'religion2' and train_seed == 0").after
+    assert f"{first:+.3f} and {said.item():.0f} on the other" in text
     losses = ["LMD-equation2", "ADD-equation2", "HD-equation2"]
     assert [
         b for b in BIAS_TYPES if all(star(m, b) and seeds[m, b] < min(0, seeds["baseline", b]) for m in losses)

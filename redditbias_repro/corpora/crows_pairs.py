@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..registry import check_known, fetch, read_cells, with_corpus
+from ..registry import check_known, fetch, read_own_cells, with_corpus
 
 # %% auto #0
 __all__ = ['PAIRS', 'PAIR_SETS', 'TITLES', 'SIDES', 'CAUTION', 'differing_words', 'read_pair_set']
@@ -53,8 +53,8 @@ def read_pair_set(
     check_known("side", first, SIDES)
     if path is not None and not Path(path).is_file():
         raise FileNotFoundError(f"no file {path}")
-    content = (fetch(PAIRS) if path is None else Path(path)).read_bytes()
-    rows = read_cells(content.decode("utf-8-sig"))
+    file = fetch(PAIRS) if path is None else Path(path)
+    content, rows = file.read_bytes(), read_own_cells(file)
     needed = ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
     if missing := [c for c in needed if c not in rows]:
         raise ValueError(f"{path}: no column {missing[0]}: expected crows_pairs_anonymized.csv, as released")
