@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -180,14 +181,19 @@ FIELDS = (
 
 
 def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
-    """The name of a method, after those that were applied before.
+    """The names of the methods that were applied, in their order: HD, HD+CDA, HD (race, gender)+CDA (gender).
 
-    With what it was applied for, where that is not what is measured."""
-    of, name = training["bias_type"].split("/")
-    here = bias_type is None or (name == bias_type and paper in (of, "own"))
-    own = training["method"] + (f"-LoRA{training['lora_rank']}" if training.get("lora_rank") else "")
-    method = own if here else f"{own} ({name})"
-    return f"{_method_of(training['earlier'], paper, bias_type)}+{method}" if training.get("earlier") else method
+    With what they were applied for, where that is not what is measured, or not the same for all."""
+    steps, one = [], training
+    while one:
+        of, name = one["bias_type"].split("/")
+        steps.append((one["method"] + (f"-LoRA{one['lora_rank']}" if one.get("lora_rank") else ""), of, name))
+        one = one.get("earlier")
+    measured = bias_type or steps[0][2]
+    if all(name == measured and (bias_type is None or paper in (of, "own")) for _, of, name in steps):
+        return "+".join(method for method, _, _ in steps[::-1])
+    by_method = groupby(steps[::-1], key=lambda step: step[0])
+    return "+".join(f"{method} ({', '.join(name for *_, name in of_it)})" for method, of_it in by_method)
 
 
 def new_record(

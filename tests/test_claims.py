@@ -157,6 +157,31 @@ def test_losses_on_the_tasks():
     )
 
 
+SEQUENCE = "{} (religion1, religion2, race, gender, orientation)"
+
+
+@pytest.mark.parametrize(
+    "dst,verdict",
+    [
+        (dict(HD="no loss", CDA="no loss"), "holds"),
+        (dict(HD="no loss"), "undetermined"),
+        (dict(HD="loss"), "does not hold"),
+        (dict(HD="undetermined", CDA="no loss"), "undetermined"),
+        ({}, "not measured"),
+    ],
+)
+def test_several_applied_in_sequence(dst, verdict):
+    """Only models that say so themselves are asked, whatever a single application loses."""
+    key = "not_diminished_in_sequence", " ".join(BIAS_TYPES), "HD CDA"
+    last = lmb(as_the_paper).query("method in @dst and bias_type == 'orientation'")
+    last = last.assign(method=last.method.map(SEQUENCE.format))
+    of_last = tasks(**dst).query("method in @dst and bias_type == 'orientation'")
+    of_last = of_last.assign(method=of_last.method.map(SEQUENCE.format))
+    of_tasks = pd.concat([tasks(HD="loss"), of_last])
+    found = verdicts(gather_cells(pd.concat([lmb(as_the_paper), last]), changes(), None, of_tasks))
+    assert found[key] == verdict and found["reduces_and_preserves", "religion1", "HD"] == "does not hold"
+
+
 @pytest.mark.parametrize(
     "rise,low,high,verdict",
     [
@@ -192,7 +217,7 @@ def test_every_statement_has_a_check_and_a_verdict():
     said = read_claims("redditbias").query("bias_type != ''")
     found = check_claims(gather_cells(lmb(as_the_paper), changes(), None, tasks()))
     assert set(found.statement) == set(said.statement) and found.verdict.notna().all() and (found.verdict != "").all()
-    assert set(said.check[said.scope == "each"]) <= set(CELL_CHECKS) and (said.unchecked != "").sum() == 7
+    assert set(said.check[said.scope == "each"]) <= set(CELL_CHECKS) and (said.unchecked != "").sum() == 6
 
 
 def test_a_picture_of_changes_needs_one_model():

@@ -399,7 +399,7 @@ CLAIMS = {  # what decides on a statement: of each model by itself, or of all of
     },
     "all": {
         "fewer_than_general", "only_these_remove", "tends_to_overshoot", "significant_in_a_few", "not_diminished",
-        "no_negative_consequences", "similar_trends", "mostly_mitigated", "",
+        "not_diminished_in_sequence", "no_negative_consequences", "similar_trends", "mostly_mitigated", "",
     },
 }  # fmt: skip
 

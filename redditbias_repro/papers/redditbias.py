@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -57,7 +58,7 @@ from redditbias_repro.tables import (
 
 # %% auto #0
 __all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS', 'EQUAL_TABLES', 'CELL_KEYS', 'CELL_CHANGE',
-           'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'ALL_CHECKS', 'ACROSS_MODELS',
+           'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'SEVERAL', 'ALL_CHECKS', 'ACROSS_MODELS',
            'DOWNSTREAM_TABLES', 'published_lmb', 'table1', 'table1_differences', 'table2', 'table3', 'table3_wide',
            'downstream_table', 'check_downstream', 'inconsistencies', 'gather_cells', 'similar_trends', 'check_claims',
            'claims_summary', 'read_captions', 'make_tables', 'make_figures', 'save_all']
@@ -550,6 +551,31 @@ def _no_loss(cells) -> tuple:
     return None if "undetermined" in verdicts else True, text
 
 
+SEVERAL = re.compile(
+    r"([\w-]+) \([^()]+, [^()]+\)"
+)  # a method that was applied for several bias types, as records name it
+
+
+def _applied_for_several(method: str) -> str | None:
+    "The method that was applied in sequence for several bias types; None for any other"
+    found = SEVERAL.fullmatch(method)
+    return found and found[1]
+
+
+def _no_loss_in_sequence(cells) -> tuple:
+    "No significant loss in either task of models that HD and CDA were applied to for several bias types in sequence"
+    names = cells.method.map(_applied_for_several)
+    found = {m: _no_loss(cells[names == m]) for m in ("HD", "CDA")}
+    measured = {m: answer for m, answer in found.items() if answer[0] != "not measured"}
+    if not measured:
+        return "not measured", ""
+    text = "; ".join(f"{m}: {found[m][1] or 'not measured'}" for m in found)
+    answers = [answer for answer, _ in measured.values()]
+    if False in answers:
+        return False, text
+    return True if answers == [True, True] else None, text
+
+
 def _mostly_mitigated(cells) -> tuple:
     """Less biased by a test of the change, and nothing lost in the tasks.
 
@@ -573,6 +599,7 @@ ALL_CHECKS = {
     "tends_to_overshoot": _tends_to_overshoot,
     "significant_in_a_few": _significant_in_a_few,
     "not_diminished": _no_loss,
+    "not_diminished_in_sequence": _no_loss_in_sequence,
     "no_negative_consequences": _no_loss,
     "mostly_mitigated": _mostly_mitigated,
 }
@@ -638,7 +665,8 @@ def check_claims(
         else:
             types, methods = s.bias_type.split(), s.method.split()
             compared = methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"]
-            own = cells[cells.bias_type.isin(types) & cells.method.isin(compared)]
+            named = cells.method.map(_applied_for_several) if s.check.endswith("_in_sequence") else cells.method
+            own = cells[cells.bias_type.isin(types) & named.isin(compared)]
             found = [row for _, of_model in own.groupby("model", sort=False) for row in _of_model(s, of_model)]
             found += _not_measured(s, own)
         about = {"id": s.id, "check": s.check, "source": s.section, "statement": s.statement}
@@ -758,16 +786,18 @@ def _debiased_tables(folder: Path | None) -> dict[str, pd.DataFrame]:
     "What debiasing changed: bias by targets and attributes, perplexity, tasks"
     changes, swapped = lmb_changes(folder=folder), lmb_table(folder=folder)
     changes = changes[changes.change.notna()]
+    in_sequence, choice = changes.method.map(_applied_for_several).notna(), choice_table(folder)
     swapped = swapped[(swapped.swap == "attributes") & swapped.outlier_sd.isna()]
     tasks = {"dst_tests": dst_tests(folder), "crg_tests": crg_tests(folder)}
     tasks["downstream_claims"] = check_downstream(folder)
     downstream = {DOWNSTREAM_TABLES[m]: downstream_table(m, folder) for m in DOWNSTREAM}
     return {
-        "changes": changes[(changes.swap == "targets") & (changes.split == "test")],
+        "changes": changes[(changes.swap == "targets") & (changes.split == "test") & ~in_sequence],
+        "sequence": changes[(changes.swap == "targets") & (changes.split == "test") & in_sequence],
         "attributes": swapped.drop(columns=["outlier_sd", "n_removed"]),
         "attribute_changes": changes[changes.swap == "attributes"],
         "lmp": lmp_table(folder=folder), "lmp_changes": lmp_changes(folder=folder), "search": search_table(folder),
-        "choice": choice_table(folder),
+        "choice": choice[choice.method.map(_applied_for_several).isna()],
         **tasks, **{name: wide for name, wide in downstream.items() if wide.n.notna().any()},
     }  # fmt: skip
 
@@ -778,7 +808,8 @@ def _claims(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     measured = lmb[(lmb.split == "test") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")]
     tasks = [tables[f"{task}_tests"].assign(task=task) for task in TASKS]
     tasks = pd.concat([t[t.change.notna()][kept] for t in tasks], ignore_index=True)
-    return check_claims(gather_cells(measured, tables["changes"], tables["lmp_changes"], tasks))
+    changes = pd.concat([tables["changes"], tables["sequence"]], ignore_index=True)
+    return check_claims(gather_cells(measured, changes, tables["lmp_changes"], tasks))
 
 
 def make_tables(
@@ -832,12 +863,14 @@ def make_figures(
     "RedditBias' Figures 1a and 1b, what debiasing changed, tasks and training curves, by the names of their files"
     lmb, changes = tables["lmb"], tables.get("changes", pd.DataFrame(columns=["model", "corpus"]))
     shown = lmb[(lmb.corpus == corpus) & lmb.outlier_sd.isna() & lmb.split.isin(["test", "all"])]
+    shown = shown[shown.method.map(_applied_for_several).isna()]
     first = "figure1a" if corpus == "redditbias" else f"figure1a-{corpus}"
     figures = {first: plot_lmb(shown[shown.method == "baseline"], tables.get("random_band"))}
     figures |= _figures_of_bias(shown, tables)
     figures |= {f"changes-{m}": plot_changes(own) for m, own in changes[changes.corpus == corpus].groupby("model")}
     for name, task in TASKS.items():
-        for model, own in tables[f"{name}_tests"].groupby("model") if f"{name}_tests" in tables else ():
+        tests = tables.get(f"{name}_tests", pd.DataFrame(columns=["model", "method"]))
+        for model, own in tests[tests.method.map(_applied_for_several).isna()].groupby("model"):
             if own.change.notna().any() and not own.duplicated(["method", "bias_type"]).any():
                 figures[f"{name}-{model}"] = plot_downstream(own, task)
     for model, own in tables["choice"].groupby("model") if "choice" in tables else ():
