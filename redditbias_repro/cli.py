@@ -218,7 +218,8 @@ def _compared_pairs(args):
     from redditbias_repro.chat import CHAT_PROMPT
     from redditbias_repro.compare import compare_models
 
-    how = dict(seed=args.seed, device=args.device, dtype=args.dtype, margin=args.margin)
+    how = dict(seed=args.seed, device=args.device, dtype=args.dtype)
+    how |= {} if args.margin is None else {"margin": args.margin}
     said = CHAT_PROMPT if args.user_turn is None else args.user_turn
     how |= dict(context=args.context, prompt=said, add_special_tokens=args.special_tokens)
     table = compare_models(args.a, args.b, args.bias_type, args.corpus, args.split, **how)
@@ -250,9 +251,11 @@ def _compare(args) -> None:
         _check_out(args.out)
     if args.user_turn and args.context != "chat":
         raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
-    if args.prompts and (args.bias_type or args.corpus != "auto" or args.split != "test"):
+    of_pairs = (args.bias_type, args.corpus != "auto", args.split != "test", args.margin is not None)
+    if args.prompts and any(of_pairs):
         raise ValueError(
-            "--bias-type, --corpus and --split are of pairs, and --prompts asks for prompts: give one of them"
+            "--bias-type, --corpus, --split and --margin are of pairs, and --prompts asks for prompts: "
+            "give one or the other"
         )
     if not args.prompts and (args.axes or args.templates):
         raise ValueError("--axes and --templates are of prompts: give them with --prompts")
@@ -284,6 +287,9 @@ def read_lines(
     return lines if lines[-1] else lines[:-1]
 
 # %% ../nbs/09_cli.ipynb #0136fc3b
+_TABLES = {".csv": ",", ".tsv": "\t"}  # between two cells
+
+
 class _Sentences(NamedTuple):
     "Texts and contexts of a file, and where they stand in it"
 
@@ -300,18 +306,19 @@ class _Sentences(NamedTuple):
 
     @property
     def is_table(self) -> bool:
-        return self.path.suffix.lower() == ".csv"
+        return self.path.suffix.lower() in _TABLES
 
 
 def _sentences(path: Path) -> _Sentences:
-    "`ValueError` for a CSV without a column text, or with a row of another length"
-    if path.suffix.lower() != ".csv":
+    "`ValueError` for a table without a column text, or with a row of another length"
+    if path.suffix.lower() not in _TABLES:
         lines = read_lines(path)
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
     try:
-        header, *rows = list(csv.reader(io.StringIO(_read_text(path), newline=""))) or [[]]
+        content = io.StringIO(_read_text(path), newline="")
+        header, *rows = list(csv.reader(content, delimiter=_TABLES[path.suffix.lower()])) or [[]]
     except csv.Error as e:
-        raise ValueError(f"{path} is no CSV file ({e})") from e
+        raise ValueError(f"{path} is no {path.suffix[1:].upper()} file ({e})") from e
     if "text" not in header:
         raise ValueError(f"{path} has the columns {', '.join(header)}: expected text, and context if there is one")
     if near := [c for c in header if c not in ("text", "context") and c.strip().lower() in ("text", "context")]:
@@ -959,7 +966,7 @@ def _compare_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--context", default="none", choices=["none", "chat"], help=f"chat: as answers in a chat {DEFAULT}")
     p.add_argument("--user-turn", metavar="TEXT", help="what the user says before, with --context chat")
     equal = "gaps whose sizes differ by less are equal, nats a token"
-    p.add_argument("--margin", type=_POSITIVE, default=0.02, help=f"{equal} {DEFAULT}")
+    p.add_argument("--margin", type=_POSITIVE, help=f"{equal} (default: 0.02)")
     p.add_argument("--prompts", metavar="SOURCE", help="compare on prompts about many groups instead, such as v1.0")
     p.add_argument("--axes", nargs="+", metavar="AXIS", help="of the prompts, only these")
     p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="of the prompts, only these")
@@ -970,7 +977,9 @@ def _compare_options(p: argparse.ArgumentParser) -> None:
 
 # %% ../nbs/09_cli.ipynb #96325c2a
 def _score_options(p: argparse.ArgumentParser) -> None:
-    file = "text file, a sentence a line, or a CSV with a column text (and context, conditioned on and not scored)"
+    file = (
+        "text file, a sentence a line, or a CSV or TSV with a column text (and context, conditioned on and not scored)"
+    )
     kind = "seq2seq: an encoder–decoder model, contexts are its sources"
     special = "let the tokenizer add its own, such as a beginning-of-sentence token"
     short = "sentences without a token to score, such as blank ones: stop and name them (error), or write nan for them"

@@ -15,7 +15,7 @@ import pandas as pd
 from .chat import CHAT_PROMPT
 from .likelihood_bias import measure_likelihood_bias
 from .metrics import holm, measure_lmb, unpack_pairs
-from .models import open_model
+from .models import check_models, open_model
 from .paired_tests import MARGIN, bias_change, mean_test, preference_share
 from .prompts import DEFAULT_PROMPTS
 from .resampling import cluster_sums, paired_test
@@ -167,6 +167,7 @@ def compare_models(
     "Two models measured on the same pairs, one after the other, and the test of their difference"
     how = dict(context=context, prompt=prompt, add_special_tokens=add_special_tokens)
     bias_types = bias_types if isinstance(bias_types, (str, Path, type(None))) else list(bias_types)
+    check_models(a, b)
     records = []
     for model in (a, b):  # one at a time in memory, unless they are there already
         opened = open_model(model, device, dtype)
@@ -244,6 +245,7 @@ def compare_on_prompts(
     prompt: str = CHAT_PROMPT,  # as in `measure_likelihood_bias`
 ) -> pd.DataFrame:  # of `compare_prompts`
     "Two models measured on the same prompts, and the test of their difference"
+    check_models(a, b)
     axes, templates = (x if isinstance(x, (str, type(None))) else list(x) for x in (axes, templates))
     how = dict(axes=axes, templates=templates, reading=reading, seed=seed, device=device, dtype=dtype, prompt=prompt)
     return compare_prompts(*(measure_likelihood_bias(m, source, rounds=1, **how) for m in (a, b)), seed=seed)

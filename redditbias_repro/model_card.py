@@ -72,7 +72,9 @@ def _bias_text(bias: dict | None, settings: dict) -> str:
     "What the test of the change says"
     if not bias:
         base = settings["base_model"]
-        return NOT_MEASURED.format(base="BASE" if "@" in base else base, of=settings["bias_type"])
+        of = settings["bias_type"]
+        of = f"{of.removeprefix('own/')}.toml" if of.startswith("own/") else of  # the file that it was read from
+        return NOT_MEASURED.format(base="BASE" if "@" in base else base, of=of)
     sides = f", and leans to the other side now ({bias['gap_after']:+.3f})" if bias["overshoot"] else ""
     by_target = bias["verdict_cluster"] or "not known"
     t = f" t before {bias['t_before']:.2f}, after {bias['t_after']:.2f}." if "t_before" in bias else ""
@@ -121,9 +123,12 @@ def model_card(
     )  # fmt: skip
     shown = [(k, settings[k]) for k in HYPERPARAMETERS if settings.get(k) is not None]
     corpus = (settings.get("corpus") or {}).get("name", "texts of one's own")
-    earlier = settings.get("earlier")
+    steps, earlier = [], settings.get("earlier")
+    while earlier:
+        steps.insert(0, f"{earlier['method']} for {earlier['bias_type']}")
+        earlier = earlier.get("earlier")
     lora = f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else ""
-    before = f" It had been trained by {earlier['method']} for {earlier['bias_type']} before." if earlier else ""
+    before = f" It had been trained by {', then by '.join(steps)} before." if steps else ""
     parts = [
         f"---\n{head.to_yaml()}\n---\n",
         f"# {name}\n",

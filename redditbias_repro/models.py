@@ -37,8 +37,8 @@ from transformers.utils import cached_file
 from .registry import ChecksumError, FetchError, cache_dir
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'IN_MEMORY', 'n_vectors', 'peft_library', 'load_model', 'hash_weights',
-           'describe_model', 'Opened', 'open_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'IN_MEMORY', 'n_vectors', 'peft_library', 'load_model', 'check_models',
+           'hash_weights', 'describe_model', 'Opened', 'open_model']
 
 # %% ../nbs/03_models.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -361,6 +361,23 @@ def load_model(
     return (model.eval() if quantised else model.eval().to(device)), tokenizer
 
 # %% ../nbs/03_models.ipynb #9128e12d
+def check_models(
+    *models: str | Path | tuple,  # as in `open_model`
+    kind: str = "causal",  # as in `load_model`
+) -> None:
+    "What `load_model` raises where a name stands for nothing; weights are not read. For long work on several models"
+    for name in models:
+        if isinstance(name, tuple):
+            continue
+        source = _source(str(name))
+        try:
+            _check_hub(source)
+            if not _adapter_of(source):
+                _config_of(source)
+        except Exception as e:
+            raise _explained(str(name), source, KINDS[kind][0], e) from e
+
+
 def _explained(name: str, source: str, what: str, error: Exception) -> Exception:
     "`error` of loading a model as a `ValueError` or `FetchError` that says what to do"
     first = str(error).strip().split("\n")[0][:300]

@@ -52,7 +52,7 @@ def load_prompt_set(
 
     `FileNotFoundError`, `ValueError` that names file and key, `FetchError` where a release cannot be had."""
     path = Path(source)
-    if path.suffix != ".toml":
+    if path.suffix.lower() != ".toml":
         check_known("version of prompts", str(source), list_prompts())
         return _readers()[str(source)].read_prompt_set(str(source))
     if not path.is_file():

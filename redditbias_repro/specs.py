@@ -376,7 +376,7 @@ def load_spec(
 ) -> BiasSpec:
     "A bias specification. `FileNotFoundError` for an unknown name, `ValueError` that names file, key and term"
     path = Path(name)
-    if path.suffix == ".toml":
+    if path.suffix.lower() == ".toml":
         if not path.is_file():
             raise FileNotFoundError(f"no specification file {path}")
         return _parse_spec(path.read_bytes(), str(path), path.stem)
@@ -420,7 +420,7 @@ def load_specs(
     for name in [names] if isinstance(names, (str, Path)) else names:
         of_paper = [s for s in known if s.startswith(f"{name}/")]
         spec = None if of_paper else load_spec(name)
-        if of_paper or Path(name).suffix != ".toml":
+        if of_paper or Path(name).suffix.lower() != ".toml":
             chosen.update(of_paper or [_full_name(str(name))])
         elif own.setdefault(Path(name).stem, spec) != spec:
             raise ValueError(f"{name} is another specification of a name that was given before: rename the file")

@@ -143,6 +143,9 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
             "shorten or split them, or pass on_long='truncate'"
         )
     if long:
+        warnings.warn(
+            f"{len(long)} texts are cut to the {limit} tokens that the model has positions for, at {long[:10]}"
+        )
         items = [_cut(m, limit, m.ids[0] in special) if n > limit else m for m, n in zip(items, longest)]
     empty = [i for i, item in zip(indices, items) if item.source == ()]
     if empty:

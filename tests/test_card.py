@@ -10,6 +10,7 @@ from redditbias_repro.cards import card_of_run, records_of_run
 from redditbias_repro.cli import main
 from redditbias_repro.debias import debias
 from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.model_card import model_card
 from redditbias_repro.models import load_model
 from redditbias_repro.records import write_record
 from redditbias_repro.specs import load_spec
@@ -36,6 +37,17 @@ def test_debias_writes_a_card_that_claims_nothing(run):
     data = ModelCard(text).data
     assert data.pipeline_tag == "text-generation" and data.base_model is None  # the base is a folder of somebody's
     assert "HD" in data.tags and made.settings["base"][:16] in text and "Content warning" in text
+
+
+def test_it_names_all_trainings_and_a_command_for_ones_own_terms(run):
+    made, _ = run
+    steps = [
+        {**made.settings, "method": m, "bias_type": f"redditbias/{b}"} for m, b in (("HD", "race"), ("CDA", "gender"))
+    ]
+    settings = {**made.settings, "bias_type": "own/pets", "earlier": {**steps[1], "earlier": steps[0]}}
+    text = model_card(settings)
+    assert "trained by HD for redditbias/race, then by CDA for redditbias/gender before." in text
+    assert "--bias-type pets.toml --save" in text and "own/pets --save" not in text
 
 
 def test_it_has_the_numbers_of_the_change(run):

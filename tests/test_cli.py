@@ -436,6 +436,20 @@ def test_sentences_too_long_are_named_as_they_stand(model_folder, tmp_path, caps
     assert main(["score", str(tmp_path / "lines.txt"), "--model", str(model_folder)]) == 2
     said = capsys.readouterr().err
     assert "texts in line 2 of" in said and "give --truncate" in said
+    assert main(["score", str(tmp_path / "lines.txt"), "--model", str(model_folder), "--truncate"]) == 0
+    assert "1 texts are cut" in (said := capsys.readouterr().err) and "in line 2 of" in said
+
+
+def test_a_table_with_tabs_is_a_table(model_folder, tmp_path, capsys):
+    (tmp_path / "table.tsv").write_text("id\ttext\tcontext\n1\tthey are, as one says, lazy\tso\n")
+    assert main(["score", str(tmp_path / "table.tsv"), "--model", str(model_folder)]) == 0
+    of_table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    (tmp_path / "table.csv").write_text('id,text,context\n1,"they are, as one says, lazy",so\n')
+    assert main(["score", str(tmp_path / "table.csv"), "--model", str(model_folder)]) == 0
+    pd.testing.assert_frame_equal(of_table, pd.read_csv(io.StringIO(capsys.readouterr().out)))
+    (tmp_path / "table.tsv").write_text("id\ttext\n1\n")
+    assert main(["score", str(tmp_path / "table.tsv"), "--model", str(model_folder)]) == 2
+    assert "row 2 of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,16 @@ def test_what_cannot_be_compared(models):
         compare_pairs(one, changed)
 
 
+def test_both_names_are_looked_at_before_the_first_is_scored(models, monkeypatch, capsys):
+    monkeypatch.setattr("redditbias_repro.compare.measure_lmb", None)
+    monkeypatch.setattr("redditbias_repro.compare.measure_likelihood_bias", None)
+    for compare in (compare_models, compare_on_prompts):
+        with pytest.raises(ValueError, match="nowhere"):
+            compare(models[0], "./nowhere")
+    assert main(["compare", "a", "b", "--prompts", "v1.0", "--margin", "0.1"]) == 2
+    assert "--margin are of pairs" in capsys.readouterr().err
+
+
 def test_models_with_other_tokens_are_compared_and_it_is_said(models, default_model, tmp_path, capsys):
     from transformers import GPT2Config, GPT2LMHeadModel
 

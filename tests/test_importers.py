@@ -95,7 +95,27 @@ def test_what_is_wrong_is_said(crows, stereo, tmp_path, capsys):
     stereo.write_text(json.dumps(data))
     with pytest.raises(ValueError, match="example 0 .* has no anti-stereotype"):
         import_pairs("stereoset", tmp_path / "out", stereo)
+    data["data"]["intrasentence"][0]["sentences"][0]["sentence"] = None
+    stereo.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="example 0 .*: sentence is missing"):
+        import_pairs("stereoset", tmp_path / "out", stereo)
+    stereo.write_text(json.dumps({"data": {"intrasentence": [None]}}))
+    with pytest.raises(ValueError, match="example 0 .*: target is missing"):
+        import_pairs("stereoset", tmp_path / "out", stereo)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "before,after,says",
+    [
+        ("Weak roses stand there.", "", r"crows.csv: data row 3 has no sent_more"),
+        (",antistereo,", ",both,", r"direction in .*crows.csv 'both' is unknown"),
+    ],
+)
+def test_rows_of_crows_pairs_that_are_broken_are_named(crows, before, after, says):
+    crows.write_text(CROWS.replace(before, after))
+    with pytest.raises(ValueError, match=says):
+        crows_pairs.read_pair_set(path=crows)
 
 
 def test_registered_files_are_pinned(offline, tmp_path):

@@ -308,11 +308,13 @@ def test_short_texts_are_named(random_model, tokenizer):
         perplexity(random_model, tokenizer, texts, on_short="zero")
 
 
+@pytest.mark.filterwarnings("ignore:1 texts are cut")
 def test_long_texts_are_named_or_cut(random_model, tokenizer, with_start):
     with pytest.raises(ValueError, match=r"texts at \[1\] have more than the 256 tokens"):
         perplexity(random_model, tokenizer, ["a b", "x " * 300])
     full = tokens(tokenizer, "x " * 300)
-    table = sequence_scores(random_model, tokenizer, ["a b", "x " * 300], on_long="truncate")
+    with pytest.warns(UserWarning, match=r"1 texts are cut to the 256 tokens .* at \[1\]"):
+        table = sequence_scores(random_model, tokenizer, ["a b", "x " * 300], on_long="truncate")
     assert table.n_tokens[1] == 255
     np.testing.assert_allclose(table.nll[1], -one_by_one(random_model, full[:256]).sum(), rtol=1e-4)
     table = sequence_scores(

@@ -387,6 +387,9 @@ def test_several_that_cannot_be(tmp_path):
 def test_toml_reads_back_as_an_equal_specification(bias_type, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(to_toml(SPECS[bias_type]), encoding="utf-8")
+    shouted = path.rename(tmp_path / "mine.TOML")  # as other systems write it
+    assert load_spec(shouted) == load_specs([shouted])["mine"] == SPECS[bias_type]
+    path = shouted
     assert load_spec(path) == SPECS[bias_type] and max(map(len, path.read_text(encoding="utf-8").splitlines())) <= 120
 
 

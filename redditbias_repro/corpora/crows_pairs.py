@@ -57,9 +57,12 @@ def read_pair_set(
     content, rows = file.read_bytes(), read_own_cells(file)
     needed = ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
     if missing := [c for c in needed if c not in rows]:
-        raise ValueError(f"{path}: no column {missing[0]}: expected crows_pairs_anonymized.csv, as released")
+        raise ValueError(f"{file}: no column {missing[0]}: expected crows_pairs_anonymized.csv, as released")
+    for c in needed[:2]:
+        if (empty := rows[c].str.strip().eq("")).any():
+            raise ValueError(f"{file}: data row {empty.argmax() + 1} has no {c}: expected a text in every row")
     for direction in rows["stereo_antistereo"].unique():
-        check_known("direction", direction, ("stereo", "antistereo"))
+        check_known(f"direction in {file}", direction, ("stereo", "antistereo"))
     turned = (rows["stereo_antistereo"] == "antistereo") & (first == "group")
     more, less = rows["sent_more"].str.strip(), rows["sent_less"].str.strip()
     pairs = pd.DataFrame({"text1": more.where(~turned, less), "text2": less.where(~turned, more)})

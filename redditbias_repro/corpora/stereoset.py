@@ -28,6 +28,19 @@ CAUTION = (
 )
 
 # %% ../../nbs/corpora/stereoset.ipynb #f4f3b4bc
+def _check_example(example, where: str, kind: str) -> None:
+    "`ValueError` names what an example lacks"
+    needed = {"target": str, "bias_type": str, "sentences": list} | (
+        {} if kind == "intrasentence" else {"context": str}
+    )
+    about = example if isinstance(example, dict) else {}
+    lacking = [k for k, of in needed.items() if not isinstance(about.get(k), of)]
+    parts = [] if lacking else [s if isinstance(s, dict) else {} for s in about["sentences"]]
+    lacking += [k for s in parts for k in ("sentence", "gold_label") if not isinstance(s.get(k), str)]
+    if lacking:
+        raise ValueError(f"{where}: {lacking[0]} is missing, or empty, or of another kind: expected it as in dev.json")
+
+
 def read_pair_set(
     name: str = "stereoset",  # of `PAIR_SETS`
     path: str | Path | None = None,  # dev.json, or a file in its format; None: the registered one
@@ -46,6 +59,7 @@ def read_pair_set(
         raise ValueError(f"{path}: expected JSON with data and {kind} in it, as dev.json has ({e})") from e
     rows = []
     for i, example in enumerate(examples):
+        _check_example(example, f"example {i} of {path or DEV}", kind)
         said = {s["gold_label"]: s["sentence"].strip() for s in example["sentences"]}
         if missing := [label for label in LABELS if label not in said]:
             raise ValueError(f"example {i} of {path or DEV} has no {missing[0]}: expected one of each label")
