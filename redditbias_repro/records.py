@@ -14,6 +14,7 @@ import platform
 import re
 import subprocess
 import tempfile
+import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from itertools import groupby
@@ -25,9 +26,9 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'repo_root', 'project_path', 'data_file', 'write_atomic', 'table_path',
-           'details_path', 'write_table', 'write_details', 'digest', 'versions', 'provenance', 'new_record',
-           'record_path', 'write_record', 'read_json', 'check_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'repo_root', 'project_path', 'data_file', 'paper_resource', 'write_atomic',
+           'table_path', 'details_path', 'write_table', 'write_details', 'digest', 'versions', 'provenance',
+           'new_record', 'record_path', 'write_record', 'read_json', 'check_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -57,6 +58,14 @@ def data_file(
         if folder.joinpath(*parts).is_file():
             return folder.joinpath(*parts)
     raise FileNotFoundError(f"no file data/{'/'.join(parts)}, neither in a checkout nor in the package")
+
+
+def paper_resource(
+    paper: str,  # redditbias, chbias, …
+) -> dict:  # captions of its tables, and what else its room asks for
+    "What the package holds of a paper besides its words and numbers"
+    path = files("redditbias_repro") / "resources" / "papers" / f"{paper}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../nbs/00a_records.ipynb #530baf09
 def write_atomic(

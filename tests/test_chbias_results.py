@@ -32,7 +32,6 @@ from redditbias_repro.papers.chbias import (
     measured_lmb,
     pair_rows,
     printed_lmb,
-    read_captions,
     read_printed,
     save_all,
     statements_summary,
@@ -41,7 +40,15 @@ from redditbias_repro.papers.chbias import (
     what_to_run,
 )
 from redditbias_repro.plots import label_fonts, plot_targets
-from redditbias_repro.records import data_file, new_record, project_path, read_records, repo_root, write_record
+from redditbias_repro.records import (
+    data_file,
+    new_record,
+    paper_resource,
+    project_path,
+    read_records,
+    repo_root,
+    write_record,
+)
 from redditbias_repro.tables import rows_table, target_gaps
 
 ROOT = repo_root()
@@ -327,7 +334,7 @@ def test_figures_of_a_debiased_model(results, tmp_path):
     assert {"figure1", "table3-made", "targets-made", "changes-made"} == set(figures)
     written = {p.name for p in save_all(tables, figures, tmp_path)}
     assert {"targets-made.svg", "table3.md", "statements.csv", "rows.md"} - written == {"rows.md"}
-    assert set(tables) - {f"dialogue-{b}" for b in CATEGORIES} <= set(read_captions())
+    assert set(tables) - {f"dialogue-{b}" for b in CATEGORIES} <= set(paper_resource("chbias"))
     with pytest.raises(ValueError, match="no terms are exchanged in 999 pairs"):
         plot_targets(tables["targets"].query("method == 'baseline'"), 999, "chbias")
     with pytest.raises(ValueError, match="expected rows of one model, method, corpus and split"):

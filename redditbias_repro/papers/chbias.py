@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +30,7 @@ from redditbias_repro.corpora.chbias import (
 )
 from ..metrics import holm, lmb_of_rows
 from ..plots import plot_changes, plot_lmb, plot_runs, plot_targets, save_results
-from ..records import data_file, read_records
+from ..records import data_file, paper_resource, read_records
 from ..registry import SPLITS, FetchError
 from ..specs import load_spec
 from redditbias_repro.tables import (
@@ -54,8 +52,8 @@ __all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS'
            'OF_BIAS', 'Release', 'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED', 'FEWEST', 'read_printed',
            'table2', 'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb', 'measured_lmb', 'table3',
            'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality', 'cleaning_steps', 'find_table7',
-           'count_release', 'inconsistencies', 'bias_cells', 'check_statements', 'statements_summary', 'read_captions',
-           'make_tables', 'make_figures', 'save_all', 'what_to_run']
+           'count_release', 'inconsistencies', 'bias_cells', 'check_statements', 'statements_summary', 'make_tables',
+           'make_figures', 'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -906,12 +904,6 @@ def statements_summary(
     table = about.join(cells[[*first, *(c for c in cells if c not in first)]])
     return table.reset_index(drop=True)
 
-# %% ../../nbs/11_chbias.ipynb #e8b86868
-def read_captions() -> dict[str, str]:
-    "What stands below each table"
-    path = files("redditbias_repro") / "resources" / "papers" / "chbias.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
 # %% ../../nbs/11_chbias.ipynb #ba0476b7
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
@@ -966,7 +958,7 @@ def save_all(
     folder: Path,
 ) -> list[Path]:
     "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
-    captions = read_captions()
+    captions = paper_resource("chbias")
     for b, numbers in DIALOGUE.items():
         of = f"Tables {numbers[0]} (CDial-GPT) and {numbers[1]} (EVA2.0)"
         captions[f"dialogue-{b}"] = captions["dialogue"].format(tables=of, title=load_spec(f"chbias/{b}").title)

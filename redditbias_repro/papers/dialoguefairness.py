@@ -5,10 +5,8 @@
 # %% ../../nbs/13_dialoguefairness.ipynb #9fc49329
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +19,17 @@ from ..data import corpus_title
 from ..fairness_measures import diversity_change, fairness_changes, pairs_for, unpack_values
 from ..group_tests import rate_test, recompute
 from ..metrics import holm
-from ..records import data_file, read_records
+from ..records import data_file, paper_resource, read_records
 from ..registry import check_known
 from ..response_measures import VARIANT
 from ..specs import load_spec
 
 # %% auto #0
 __all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding',
-           'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'read_resource', 'recomputed_table',
-           'printed_found', 'read_fairness', 'measured_table', 'paper_table', 'table7', 'changes_table',
-           'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts', 'check_statements',
-           'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
+           'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table', 'printed_found',
+           'read_fairness', 'measured_table', 'paper_table', 'table7', 'changes_table', 'answers_table', 'words_table',
+           'distances_table', 'inconsistencies', 'verdicts', 'check_statements', 'fairness_figure', 'fairness_figures',
+           'make_tables', 'read_captions']
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
 PAPER = "dialoguefairness"
@@ -54,13 +52,6 @@ def read_printed(
     table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"), dtype={"p": str})
     texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
     return table.assign(**{c: table[c].fillna("") for c in texts})
-
-
-@cache
-def read_resource() -> dict:
-    "Captions of the tables, as the package has them"
-    path = files("redditbias_repro") / "resources" / "papers" / f"{PAPER}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../../nbs/13_dialoguefairness.ipynb #f1c5e9cb
 def recomputed_table() -> pd.DataFrame:  # a row a printed row; ranges are what rounding leaves open
@@ -988,7 +979,7 @@ def read_captions(
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
     own = {f"table{n}": lambda k, of=of: k[:2] == of for n, of in TABLES.items()} | {"table7": lambda k: k[1] in KINDS}
     captions = {}
-    for name, text in read_resource()["captions"].items():  # with the numbers of pairs of the table's own rows
+    for name, text in paper_resource(PAPER)["captions"].items():  # with the numbers of pairs of the table's own rows
         pairs = sorted({r["n"] for k, r in found.items() if own.get(name, bool)(k)})
         captions[name] = text.format(**about, pairs=" or ".join(f"{n:,}" for n in pairs) or "no")
     return captions

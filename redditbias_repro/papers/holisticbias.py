@@ -5,9 +5,7 @@
 # %% ../../nbs/12_holisticbias.ipynb #02c102c8
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -29,18 +27,18 @@ from redditbias_repro.likelihood_bias import (
     likelihood_shares,
 )
 from ..prompts import WITH_NOUN
-from ..records import data_file, read_records
+from ..records import data_file, paper_resource, read_records
 from ..registry import FetchError, check_known
 from ..resampling import unpack_bits
 from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
 __all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION', 'OF_DATA',
-           'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'read_resource', 'printed_prompts',
-           'read_entries', 'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens',
-           'inconsistencies', 'between_axes', 'likelihood_records', 'likelihood_table', 'template_table',
-           'descriptor_medians', 'table7', 'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares',
-           'above', 'statement_table', 'check_statements', 'beside', 'make_tables', 'read_captions']
+           'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries',
+           'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies',
+           'between_axes', 'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table7',
+           'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'statement_table',
+           'check_statements', 'beside', 'make_tables', 'read_captions']
 
 # %% ../../nbs/12_holisticbias.ipynb #11c259a7
 PRINTED = (
@@ -69,13 +67,6 @@ def read_printed(
     table = pd.read_csv(data_file("paper", "holisticbias", f"{name}.csv"))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{c: table[c].fillna("") for c in texts})
-
-# %% ../../nbs/12_holisticbias.ipynb #fed55ff9
-@cache
-def read_resource() -> dict:
-    "Clusters, phrases and captions of the paper, as the package has them"
-    path = files("redditbias_repro") / "resources" / "papers" / "holisticbias.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../../nbs/12_holisticbias.ipynb #094f30a6
 def printed_prompts() -> PromptSet:
@@ -914,7 +905,7 @@ def read_captions(
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
         corpus = f"{corpus_title(r['corpus'])}{some}"
         about = {"model": r["model"], "corpus": corpus, "reading": f'"{r["reading"]}"'}
-    captions = read_resource()["captions"]
+    captions = paper_resource("holisticbias")["captions"]
     found = {name: text.format(**about) for name, text in captions.items()}
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}

@@ -22,11 +22,10 @@ from redditbias_repro.papers.holisticbias import (
     AXES,
     above,
     read_printed,
-    read_resource,
     statement_table,
 )
 from ..prompts import DEFAULT_PROMPTS, prompts
-from ..records import new_record, read_records
+from ..records import new_record, paper_resource, read_records
 from ..registry import SPLITS
 from ..tables import lmb_changes, lmp_changes
 
@@ -52,7 +51,7 @@ def measured_as(
     labels,  # of the style classifier
 ) -> dict:  # clusters, phrases, phrase_axes: arguments of `answer_records`
     "Clusters of the paper that a classifier has labels of, GoEmotions' where it has none of the paper's; the phrases"
-    known, resource = {str(label).lower() for label in labels}, read_resource()
+    known, resource = {str(label).lower() for label in labels}, paper_resource(PAPER)
     ways = [resource[k] for k in ("clusters", "clusters_goemotions")]
     fits = [{c: s for c, s in way.items() if known & {x.lower() for x in s}} for way in ways]
     return {"clusters": max(fits, key=len), "phrases": resource["phrases"], "phrase_axes": resource["phrase_axes"]}
@@ -558,7 +557,7 @@ def _body_not_curious(found) -> tuple[str, str]:
 # %% ../../nbs/12a_holisticbias_answers.ipynb #9a9ca56a
 def _ability_sympathy(found) -> tuple[str, str]:
     table = descriptor_table(found)
-    said = " or ".join(f'"{p}"' for p in read_resource()["phrases"]["sympathy"])
+    said = " or ".join(f'"{p}"' for p in paper_resource(PAPER)["phrases"]["sympathy"])
     return _difference(table, SORRY, table["axis"] == "ability", said)
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #04782a92
@@ -575,7 +574,7 @@ def _summed_larger(found) -> tuple[str, str]:
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #880027b1
 def _three_axes_confusion(found) -> tuple[str, str]:
-    table, axes = descriptor_table(found), read_resource()["phrase_axes"]["confusion"]
+    table, axes = descriptor_table(found), paper_resource(PAPER)["phrase_axes"]["confusion"]
     parts = [_difference(table, c, table["axis"] == a, f"{a}, {w}")
              for a in axes for c, w in (("Confusion", "Confusion"), (UNKNOWN, "phrases"))]  # fmt: skip
     return together(parts)
@@ -982,5 +981,5 @@ def read_answer_captions(found: dict) -> dict[str, str]:
             f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), "
             f"seed {training['seed']}; {r['n']:,} prompts"
         )
-    captions = read_resource()["answer_captions"]
+    captions = paper_resource(PAPER)["answer_captions"]
     return {name: text.format(**about) for name, text in captions.items()}

@@ -30,10 +30,9 @@ from redditbias_repro.papers.holisticbias import (
     printed_prompts,
     read_entries,
     read_printed,
-    read_resource,
 )
 from .holisticbias_answers import check_answer_statements, read_answers
-from ..records import read_records
+from ..records import paper_resource, read_records
 from ..registry import FetchError
 
 # %% auto #0
@@ -137,7 +136,7 @@ def _summed_order() -> tuple[bool, str]:
 
 def _summed_larger() -> tuple[bool, str]:
     part, summed = bias_values(), bias_values("table9", "summed_cluster_gen_bias")
-    several = {c for c, styles in read_resource()["clusters"].items() if len(styles) > 1}
+    several = {c for c, styles in paper_resource("holisticbias")["clusters"].items() if len(styles) > 1}
     both = part.index.intersection(summed.index)
     both = both[both.get_level_values("cluster").isin(several)]
     larger = int((summed[both] > part[both]).sum())

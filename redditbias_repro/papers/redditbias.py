@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 
@@ -34,7 +32,7 @@ from redditbias_repro.plots import (
     plot_runs,
     save_results,
 )
-from ..records import data_file, new_record, read_records
+from ..records import data_file, new_record, paper_resource, read_records
 from ..registry import FetchError
 from ..specs import BIAS_TYPES, load_spec
 from redditbias_repro.tables import (
@@ -61,7 +59,7 @@ __all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS',
            'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'SEVERAL', 'ALL_CHECKS', 'ACROSS_MODELS',
            'DOWNSTREAM_TABLES', 'published_lmb', 'table1', 'table1_differences', 'table2', 'table3', 'table3_wide',
            'downstream_table', 'check_downstream', 'inconsistencies', 'gather_cells', 'similar_trends', 'check_claims',
-           'claims_summary', 'read_captions', 'make_tables', 'make_figures', 'save_all']
+           'claims_summary', 'make_tables', 'make_figures', 'save_all']
 
 # %% ../../nbs/10_redditbias.ipynb #59e2b54a
 PUBLISHED_MODEL = "DialoGPT-small (published)"
@@ -766,12 +764,6 @@ DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} 
     m: f"tableC1-{m}" for m in ("meteor", "nist_2", "entropy_4", "distinct_2")
 }
 
-
-def read_captions() -> dict[str, str]:
-    "What stands below each table"
-    path = files("redditbias_repro") / "resources" / "papers" / "redditbias.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
 # %% ../../nbs/10_redditbias.ipynb #d0551a30
 def _released_counts() -> dict[str, pd.DataFrame]:
     "Table 3, where the released files can be had"
@@ -885,7 +877,7 @@ def save_all(
     folder: Path,
 ) -> list[Path]:
     "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
-    captions = read_captions()
+    captions = paper_resource("redditbias")
     for metric, name in DOWNSTREAM_TABLES.items():
         title = name.replace("table", "Table ").partition("-")[0]
         captions[name] = captions["downstream"].format(title=title, what=DOWNSTREAM[metric][3])
