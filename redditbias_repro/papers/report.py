@@ -173,7 +173,9 @@ def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str]) -> dict
     "How many statements came out how, drawn and counted"
     if not len(statements):
         return None
-    card = scorecard(statements).replace({"paper": titles})
+    place = {p: i for i, p in enumerate(titles)}  # as the parts below stand
+    card = scorecard(statements).sort_values("paper", key=lambda c: c.map(place), kind="stable")
+    card = card.replace({"paper": titles})
     counted = card.rename(columns={"statements": "all statements"}).set_index("paper").T.rename_axis(columns=None)
     counted = counted.iloc[[*range(1, len(counted) - 2), 0, -2, -1]].rename_axis("verdict").reset_index()
     return section(
