@@ -39,14 +39,14 @@ from .models import Opened, _device, describe_model, load_model
 from .ranker import Ranker, RankerConfig, pad_candidates
 from .records import new_record, write_atomic
 from .registry import check_known
-from .seq2seq import Seq2Seq, Seq2SeqConfig
+from .seq2seq import MAX_TOKENS, Seq2Seq, Seq2SeqConfig
 from .specs import BiasSpec
 from .vocabulary import VOCABULARY, build_tokenizer, put_vectors
 
 # %% auto #0
-__all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'PLATEAU', 'AT_ONCE', 'BASELINE', 'DIALOGUE_METHODS', 'swap_groups',
-           'augment_pairs', 'encode_pairs', 'mean_loss', 'train_seq2seq', 'train_ranker', 'load_dialogue_model',
-           'open_dialogue_model', 'pair_distances', 'distance_record']
+__all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'SHAPE', 'PLATEAU', 'SWITCHES', 'AT_ONCE', 'BASELINE', 'DIALOGUE_METHODS',
+           'swap_groups', 'augment_pairs', 'encode_pairs', 'share_wrong', 'mean_loss', 'train_seq2seq', 'train_ranker',
+           'load_dialogue_model', 'open_dialogue_model', 'pair_distances', 'distance_record']
 
 # %% ../nbs/05f_dialogue_models.ipynb #741a99fc
 def swap_groups(
@@ -120,16 +120,20 @@ def encode_pairs(
 # %% ../nbs/05f_dialogue_models.ipynb #6e055b72
 SETTINGS = {
     "seq2seq": {
-        "paper": dict(width=300, hidden_size=1024, layers=3, dropout=0.1, vocabulary=VOCABULARY, epochs=10,
-                      batch_size=32, learning_rate=1.0, patience=10),
-        "small": dict(width=100, hidden_size=256, layers=1, dropout=0.1, vocabulary=VOCABULARY, epochs=10,
-                      batch_size=32, learning_rate=1.0, patience=10),
+        "paper": dict(width=300, hidden_size=1024, layers=3, dropout=0.1, dropout_narrowed=True, output_bias=False,
+                      longest_response=None, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=10,
+                      batch_size=32, learning_rate=1.0, patience=10, best_by="loss", plateau=True),
+        "small": dict(width=100, hidden_size=256, layers=1, dropout=0.1, dropout_narrowed=False, output_bias=True,
+                      longest_response=40, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=10,
+                      batch_size=32, learning_rate=1.0, patience=10, best_by="loss", plateau=True),
     },
     "ranker": {
-        "paper": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, vocabulary=VOCABULARY, epochs=10,
-                      batch_size=10, learning_rate=1e-4, patience=10),
-        "small": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, vocabulary=VOCABULARY, epochs=3,
-                      batch_size=10, learning_rate=1e-4, patience=10),
+        "paper": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=True, max_tokens=1024,
+                      lower=False, vocabulary=VOCABULARY, epochs=10, batch_size=10, learning_rate=1e-4, patience=10,
+                      best_by="accuracy", plateau=True),
+        "small": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=False,
+                      max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=3, batch_size=10,
+                      learning_rate=1e-4, patience=10, best_by="loss", plateau=False),
     },
 }  # fmt: skip
 OPTIMIZERS = {
@@ -137,7 +141,12 @@ OPTIMIZERS = {
     "ranker": (torch.optim.Adamax, {}),
 }
 CLIP = 0.1  # of the gradient's norm
-PLATEAU = {"factor": 0.5, "patience": 3}  # of the Seq2Seq model's learning rate, where there are pairs to measure on
+SHAPE = (  # what of these a model's configuration keeps
+    "width", "hidden_size", "layers", "heads", "dropout", "max_tokens",
+    "dropout_narrowed", "output_bias", "longest_response", "drawn_apart",
+)  # fmt: skip
+PLATEAU = {"factor": 0.5, "patience": 3}  # of a learning rate that falls, where there are pairs to measure on
+SWITCHES = ("dropout_narrowed", "output_bias", "drawn_apart", "lower", "plateau")
 AT_ONCE = 2000  # steps between two checkpoints, at most; an epoch where it is shorter
 
 
@@ -147,6 +156,14 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
     known = SETTINGS[kind][size]
     chosen = {**known, **{k: v for k, v in changed.items() if k in known}}
     for name, value in chosen.items():
+        if name in SWITCHES:
+            check_known(name, value, (True, False))
+            continue
+        if name == "best_by":
+            check_known(name, value, ("loss", "accuracy") if kind == "ranker" else ("loss",))
+            continue
+        if name == "longest_response" and value is None:  # of the pairs
+            continue
         whole = name not in ("dropout", "epochs", "learning_rate")
         if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
             raise ValueError(f"{name} is {value!r}: expected a {'whole ' if whole else ''}number")
@@ -184,6 +201,21 @@ def _hash(*tables: pd.DataFrame | None) -> str:
     return digest.hexdigest()[:16]
 
 # %% ../nbs/05f_dialogue_models.ipynb #0f32f3d8
+@torch.no_grad()
+def share_wrong(
+    model: Ranker,  # in eval mode
+    rows: list[dict],  # from `encode_pairs`
+    batch_size: int,  # how many responses compete
+) -> float:
+    "Share of contexts for which another response of the batch scores higher than their own"
+    wrong = 0
+    for at in range(0, len(rows), batch_size):
+        batch = pad_candidates(rows[at : at + batch_size], model.config.pad_token_id)
+        scores = model(**{k: v.to(model.device) for k, v in batch.items()}).logits
+        wrong += int((scores.argmax(1) != torch.arange(len(scores), device=scores.device)).sum())
+    return wrong / len(rows)
+
+
 @torch.no_grad()
 def mean_loss(
     model,  # `Seq2Seq` or `Ranker`, in eval mode
@@ -237,9 +269,10 @@ def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabu
     for table in (pairs,) if valid is None else (pairs, valid):
         _check_pairs(table)
     used = augment_pairs(pairs, spec, mode, seed) if chosen and chosen.augment else pairs
-    tokenizer = build_tokenizer([*used["context"], *used["response"]], int(numbers["vocabulary"]), vocabulary_of)
+    words = [*used["context"], *used["response"]]
+    tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), vocabulary_of, numbers["lower"])
     make, configure, _ = KINDS[kind]
-    shape = {k: v for k, v in numbers.items() if k in ("width", "hidden_size", "layers", "heads", "dropout")}
+    shape = {k: v for k, v in numbers.items() if k in SHAPE and v is not None}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
     set_seed(seed)
     model = make(configure(vocab_size=len(tokenizer), **shape, **special))
@@ -247,6 +280,8 @@ def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabu
         model.config.vectors = put_vectors(model.embedding, vectors, tokenizer.get_vocab())
     end = tokenizer.eos_token_id if kind == "seq2seq" else None
     rows = encode_pairs(tokenizer, used, model.config.max_tokens, end)
+    if kind == "seq2seq" and numbers["longest_response"] is None:
+        numbers["longest_response"] = model.config.longest_response = max(len(r["labels"]) for r in rows)
     kept = None if valid is None else encode_pairs(tokenizer, valid, model.config.max_tokens, end)
     penalty = None
     if chosen and chosen.penalty:
@@ -272,8 +307,9 @@ def _fitted(start: _Training, folder: Path, training: dict) -> list[dict]:
     model, s, batch = start.model, start.settings, int(start.settings["batch_size"])
     how = {"lr_scheduler_type": "constant", "max_grad_norm": CLIP}
     if start.valid:
-        how |= {"measure": partial(mean_loss, rows=start.valid, batch_size=batch), "patience": int(s["patience"])}
-        if s["kind"] == "seq2seq":
+        measure = share_wrong if s["best_by"] == "accuracy" else mean_loss
+        how |= {"measure": partial(measure, rows=start.valid, batch_size=batch), "patience": int(s["patience"])}
+        if s["plateau"]:
             how |= {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": PLATEAU}
     collate = partial(KINDS[s["kind"]][2], pad=start.tokenizer.pad_token_id)
     return finetune(
@@ -380,6 +416,11 @@ def load_dialogue_model(
         raise ValueError(
             f"model {str(name_or_path)!r} cannot be loaded ({type(e).__name__}: {e}): train it anew"
         ) from e
+    if more := sorted(report["unexpected_keys"]):
+        raise ValueError(
+            f"model {str(name_or_path)!r} holds {', '.join(more[:3])}, which its configuration has no place for: "
+            "another version trained it; train it anew"
+        )
     if lacking := sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"]):
         raise ValueError(f"model {str(name_or_path)!r} lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …)")
     model.name_or_path = str(name_or_path)

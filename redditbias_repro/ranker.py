@@ -44,10 +44,23 @@ class RankerConfig(DialogueConfig):
         layers=2,
         heads=2,
         dropout=0.0,
+        # attention's matrices are drawn each by itself, from a normal distribution; else as one, uniformly
+        drawn_apart=True,
+        max_tokens=1024,  # of a context or a response
         **kwargs,  # of `DialogueConfig`
     ):
-        super().__init__(**kwargs)
+        super().__init__(max_tokens=max_tokens, **kwargs)
         self.hidden_size, self.layers, self.heads, self.dropout = hidden_size, layers, heads, dropout
+        self.drawn_apart = drawn_apart
+
+
+@torch.no_grad()
+def _draw_apart(attention: nn.MultiheadAttention) -> None:
+    "Weights of four layers drawn one by one, and biases as of any layer of torch's: the authors' code has no joint one"
+    matrices = (*attention.in_proj_weight.chunk(3), attention.out_proj.weight)
+    for matrix, bias in zip(matrices, (*attention.in_proj_bias.chunk(3), attention.out_proj.bias)):
+        nn.init.xavier_normal_(matrix)
+        nn.init.uniform_(bias, -(matrix.shape[1] ** -0.5), matrix.shape[1] ** -0.5)
 
 
 class Ranker(PreTrainedModel):
@@ -67,6 +80,8 @@ class Ranker(PreTrainedModel):
         for p in self.encoder.parameters():  # layers are copies of one: each is drawn anew
             if p.dim() > 1:
                 nn.init.xavier_uniform_(p)
+        for layer in self.encoder.layers if config.drawn_apart else ():
+            _draw_apart(layer.self_attn)
         self.candidate = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
         self.post_init()
 

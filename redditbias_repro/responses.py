@@ -23,7 +23,9 @@ def respond(
     candidates: Iterable[str] | None = None,  # what a ranker chooses from; of no other model
     batch_size: int | None = None,  # contexts at a time; None: as the model's kind has it
     progress: bool = True,  # show a progress bar on work of over two seconds
-    **how,  # of a causal or chat model, as in `generation.answers`: decoding, chat, system, out, …
+    # of a causal or chat model, as in `generation.answers`: decoding, chat, system, out, …; of a Seq2Seq model
+    # max_new_tokens, where its configuration's shall not do
+    **how,
 ) -> list[str]:  # responses, in the order of the contexts
     """Responses of a dialogue model of any kind.
 
@@ -35,13 +37,15 @@ def respond(
         raise ValueError("a ranker needs candidates to choose from, such as the responses that it was trained on")
     if not isinstance(net, Ranker) and candidates is not None:
         raise ValueError(f"{type(net).__name__} writes its responses: candidates are for a ranker")
-    if how and isinstance(net, (Ranker, Seq2Seq)):
-        raise ValueError(f"{', '.join(how)}: settings of a causal or chat model; {type(net).__name__} has none")
+    known = {"max_new_tokens"} if isinstance(net, Seq2Seq) else set()
+    if isinstance(net, (Ranker, Seq2Seq)) and (wrong := set(how) - known):
+        own = f"only {', '.join(known)}" if known else "none"
+        raise ValueError(f"{', '.join(wrong)}: settings of a causal or chat model; {type(net).__name__} has {own}")
     sizes = {} if batch_size is None else {"batch_size": batch_size}
     if isinstance(net, Ranker):
         return _retrieved(net, tokenizer, contexts, _texts("candidates", candidates), sizes, progress)
     if isinstance(net, Seq2Seq):
-        written = write_greedily(net, tokenizer(contexts)["input_ids"], progress=progress, **sizes)
+        written = write_greedily(net, tokenizer(contexts)["input_ids"], progress=progress, **sizes, **how)
         return tokenizer.batch_decode(written, skip_special_tokens=True)
     return answers(net, tokenizer, contexts, progress=progress, **sizes, **how)["answer"].tolist()
 

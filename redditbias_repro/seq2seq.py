@@ -55,10 +55,15 @@ class Seq2SeqConfig(DialogueConfig):
         hidden_size=1024,
         layers=3,  # of either LSTM
         dropout=0.1,
+        dropout_narrowed=True,  # also of what the decoder's states are narrowed to
+        output_bias=False,  # a number of its own for each token
+        longest_response=MAX_TOKENS,  # tokens that are written at most, the end among them
         **kwargs,  # of `DialogueConfig`
     ):
         super().__init__(**kwargs)
         self.hidden_size, self.layers, self.dropout = hidden_size, layers, dropout
+        self.dropout_narrowed, self.output_bias = dropout_narrowed, output_bias
+        self.longest_response = longest_response
 
 
 class Seq2Seq(PreTrainedModel):
@@ -75,7 +80,7 @@ class Seq2Seq(PreTrainedModel):
         self.encoder = nn.LSTM(config.width, config.hidden_size, **options)
         self.decoder = nn.LSTM(config.width, config.hidden_size, **options)
         self.narrow = nn.Linear(config.hidden_size, config.width, bias=False)
-        self.output = nn.Linear(config.width, config.vocab_size)
+        self.output = nn.Linear(config.width, config.vocab_size, bias=config.output_bias)
         self.dropout = nn.Dropout(config.dropout)
         self.post_init()
 
@@ -92,7 +97,8 @@ class Seq2Seq(PreTrainedModel):
 
     def write(self, input_ids, states):  # (B, T) → (B, T, width), from which `output` makes logits; and states
         hidden, states = self.decoder(self.dropout(self.embedding(input_ids)), states)
-        return self.narrow(hidden), states
+        narrowed = self.narrow(hidden)
+        return self.dropout(narrowed) if self.config.dropout_narrowed else narrowed, states
 
     def forward(self, input_ids, attention_mask, labels, num_items_in_batch=None) -> ModelOutput:
         "The mean loss of a token, and logits (tokens, vocabulary) of those that are no padding, row by row"
@@ -111,7 +117,7 @@ def write_greedily(
     model: Seq2Seq,  # in eval mode
     contexts: list[list[int]],  # token ids, at least one each (`ValueError`)
     batch_size: int = 128,
-    max_new_tokens: int = 40,  # the longest response of the small corpus has 43
+    max_new_tokens: int | None = None,  # None: as long as the longest that it was trained on
     progress: bool = True,
 ) -> list[list[int]]:  # token ids without the end
     "Responses by greedy decoding, in the order of the contexts"
@@ -122,6 +128,7 @@ def write_greedily(
         raise ValueError(f"{len(empty)} contexts hold no token (at {empty[:10]}): expected at least one each")
     order = sorted(range(len(contexts)), key=lambda i: -len(contexts[i]))
     c, written = model.config, {}
+    longest = c.longest_response if max_new_tokens is None else max_new_tokens
     never = [c.pad_token_id, c.bos_token_id, c.unk_token_id]
     for at in tqdm(range(0, len(order), batch_size), "writing", delay=2, leave=False, disable=not progress):
         batch = order[at : at + batch_size]
@@ -130,7 +137,7 @@ def write_greedily(
         )
         last = torch.full((len(batch), 1), c.bos_token_id, device=model.device)
         said, going = [], torch.ones(len(batch), dtype=torch.bool, device=model.device)
-        while len(said) < max_new_tokens and going.any():
+        while len(said) < longest and going.any():
             hidden, states = model.write(last, states)
             logits = model.output(hidden[:, -1])
             logits[:, never] = -torch.inf

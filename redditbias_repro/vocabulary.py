@@ -27,8 +27,9 @@ def build_tokenizer(
     texts: Iterable[str],  # of the corpus
     size: int = VOCABULARY,  # tokens at most
     kind: str = "words",  # words: the most frequent, every other is unknown; bpe: byte pairs
+    lower: bool = True,  # in lower case
 ) -> PreTrainedTokenizerFast:
-    "A tokenizer of the texts' words in lower case. `ValueError` for an unknown kind, and where there is no word"
+    "A tokenizer of the texts' words. `ValueError` for an unknown kind, and where there is no word"
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     check_known("vocabulary of", kind, VOCABULARIES)
@@ -46,7 +47,8 @@ def build_tokenizer(
         made = Tokenizer(models.BPE())
         trainer = trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **options)
         made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
-    made.normalizer = normalizers.Lowercase()
+    if lower:
+        made.normalizer = normalizers.Lowercase()
     made.train_from_iterator(texts, trainer)
     if made.get_vocab_size() == len(special):
         raise ValueError("the texts hold no word: expected a corpus to make a vocabulary of")

@@ -1,7 +1,9 @@
 """Dialogue models trained here: by hand, what WER draws together, stopping and going on, responses of all kinds."""
 
+import json
 import math
 import os
+import shutil
 import signal
 import time
 from copy import deepcopy
@@ -25,6 +27,7 @@ from redditbias_repro.dialogue_models import (
     mean_loss,
     open_dialogue_model,
     pair_distances,
+    share_wrong,
     swap_groups,
     train_ranker,
     train_seq2seq,
@@ -124,14 +127,14 @@ def test_parameters_of_the_authors_sizes_by_hand():
     with torch.device("meta"):
         writer, ranker = Seq2Seq(Seq2SeqConfig()), Ranker(RankerConfig())
     count = lambda m: sum(p.numel() for p in m.parameters())
-    assert count(writer) == 9_000_000 + 2 * (lstm(300) + 2 * lstm(1024)) + 300 * 1024 + 9_030_000 == 62_786_992
+    assert count(writer) == 9_000_000 + 2 * (lstm(300) + 2 * lstm(1024)) + 300 * 1024 + 9_000_000 == 62_756_992
     assert count(ranker) == 9_000_000 + 2 * (6 * 90_300 + 1_200) + 2 * 90_300 == 10_266_600
 
 
 def test_the_writer_by_hand():
     """One layer, gate by gate; the loss is the mean over all tokens, whatever parts a batch is computed in."""
     torch.manual_seed(0)
-    model = Seq2Seq(Seq2SeqConfig(vocab_size=12, width=3, hidden_size=5, layers=1)).eval()
+    model = Seq2Seq(Seq2SeqConfig(vocab_size=12, width=3, hidden_size=5, layers=1, output_bias=True)).eval()
     rows = [{"input_ids": [4, 5, 6], "labels": [7, 2]}, {"input_ids": [8], "labels": [9, 10, 2]}]
 
     def lstm(net, ids, h, c):
@@ -199,7 +202,7 @@ def test_the_ranker_by_hand():
 
 def test_greedy_decoding_is_the_likeliest_token_each_time_and_never_unknown():
     torch.manual_seed(1)
-    model = Seq2Seq(Seq2SeqConfig(vocab_size=30, width=8, hidden_size=16, layers=2)).eval()
+    model = Seq2Seq(Seq2SeqConfig(vocab_size=30, width=8, hidden_size=16, layers=2, output_bias=True)).eval()
     with torch.no_grad():
         model.output.bias[[0, 1, 3]] = 9.0  # padding, start and unknown are likeliest
         model.output.bias[2] = 0.4
@@ -214,6 +217,73 @@ def test_greedy_decoding_is_the_likeliest_token_each_time_and_never_unknown():
     assert write_greedily(model, contexts, batch_size=1, max_new_tokens=6) == said
     with pytest.raises(ValueError, match="1 contexts hold no token"):
         write_greedily(model, [[4], []])
+    with torch.no_grad():
+        model.output.bias[2] = -100.0  # it never ends by itself
+    model.config.longest_response = 4
+    assert [len(s) for s in write_greedily(model, contexts)] == [4] * len(contexts)
+
+
+def test_dropout_of_the_writer_falls_on_what_was_narrowed_where_the_authors_has():
+    shape = dict(vocab_size=12, width=64, hidden_size=5, layers=1, dropout=0.5)
+    zeros = {}
+    for narrowed in (True, False):
+        torch.manual_seed(0)
+        model = Seq2Seq(Seq2SeqConfig(**shape, dropout_narrowed=narrowed)).train()
+        states = model.read(torch.tensor([[4, 5]]), torch.ones(1, 2, dtype=torch.long))
+        zeros[narrowed] = (model.write(torch.tensor([[1, 6, 7]]), states)[0] == 0).float().mean().item()
+    assert 0.3 < zeros[True] < 0.7 and zeros[False] == 0
+
+
+def test_attention_is_drawn_apart_as_in_the_authors_code():
+    """Of three matrices side by side Xavier's range is √2 too small; biases are not 0."""
+    torch.manual_seed(0)
+    apart, joint = (
+        Ranker(RankerConfig(vocab_size=12, drawn_apart=d)).encoder.layers[0].self_attn for d in (True, False)
+    )
+    spread = lambda a: [m.std().item() for m in (*a.in_proj_weight.chunk(3), a.out_proj.weight)]
+    assert spread(apart) == pytest.approx([(2 / 600) ** 0.5] * 4, rel=0.02)
+    assert spread(joint)[:3] == pytest.approx([(2 / 1200) ** 0.5] * 3, rel=0.02)
+    assert apart.in_proj_bias.abs().max() > 0.05 and (joint.in_proj_bias == 0).all()
+    bound = 300**-0.5
+    assert apart.out_proj.bias.abs().max() <= bound and apart.in_proj_bias.abs().max() <= bound
+
+
+def test_share_of_contexts_with_another_response_first():
+    torch.manual_seed(0)
+    model = Ranker(RankerConfig(vocab_size=40, width=8, hidden_size=8)).eval()
+    rows = [{"input_ids": [4 + i], "labels": [20 + i]} for i in range(10)]
+    scores = torch.stack([model(**pad_candidates([r, s], 0)).logits[0, 1] for r in rows for s in rows]).view(10, 10)
+    wrong = lambda of: (of.argmax(1) != torch.arange(len(of))).sum().item()
+    assert share_wrong(model, rows, 10) == wrong(scores) / 10
+    assert share_wrong(model, rows, 4) == (wrong(scores[:4, :4]) + wrong(scores[4:8, 4:8]) + wrong(scores[8:, 8:])) / 10
+
+
+def test_the_paper_size_is_the_authors(tmp_path):
+    """In small: what is not a size is as their released options have it."""
+    shape = {**FEW, "epochs": 1}
+    of = {k: train(PAIRS, tmp_path / k, valid=PAIRS[:6], size="paper", **shape) for k, train in TRAIN.items()}
+    writer, words = load_dialogue_model(tmp_path / "seq2seq", "cpu")
+    longest = max(len(words(r)["input_ids"]) for r in PAIRS["response"]) + 1
+    assert writer.output.bias is None and writer.config.dropout_narrowed
+    assert writer.config.longest_response == of["seq2seq"].settings["longest_response"] == longest
+    ranker, words = load_dialogue_model(tmp_path / "ranker", "cpu")
+    assert ranker.config.max_tokens == 1024 and ranker.config.drawn_apart
+    assert words.tokenize("He") == ["<unknown>"] and words.tokenize("he") == ["he"], "case counts"
+    logged = of["ranker"].history["eval_measure"].dropna()
+    assert len(logged) and logged.between(0, 1).all(), "a share, not a loss"
+    assert of["ranker"].settings["plateau"] and of["seq2seq"].settings["best_by"] == "loss"
+    said = respond(tmp_path / "seq2seq", ["my cat left"], max_new_tokens=1)
+    assert len(words(said)["input_ids"][0]) <= 1
+    with pytest.raises(ValueError, match="has only max_new_tokens"):
+        respond(tmp_path / "seq2seq", ["my cat left"], decoding="greedy")
+
+
+def test_a_folder_of_another_version_is_named(folders, tmp_path):
+    shutil.copytree(folders["seq2seq"], tmp_path / "old")
+    about = json.loads((tmp_path / "old" / "config.json").read_text())
+    (tmp_path / "old" / "config.json").write_text(json.dumps({k: v for k, v in about.items() if k != "output_bias"}))
+    with pytest.raises(ValueError, match="holds output.bias, .* another version trained it"):
+        load_dialogue_model(tmp_path / "old", "cpu")
 
 
 def test_a_folder_holds_no_pickle_and_gives_the_model_back(folders):
