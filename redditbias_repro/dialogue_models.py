@@ -65,6 +65,18 @@ def swap_groups(
     return text if found is None else found["text2" if found["origin"] == "text1" else "text1"]
 
 
+def _check_pairs(pairs: pd.DataFrame) -> None:
+    "`ValueError` for a table without the columns, for cells that are no text, and for an empty table"
+    missing = [c for c in ("context", "response") if c not in pairs]
+    if missing:
+        raise ValueError(f"pairs have no column {', '.join(missing)}: expected context and response")
+    for column in ("context", "response"):
+        if wrong := [i for i, t in enumerate(pairs[column]) if not isinstance(t, str)]:
+            raise ValueError(f"{column}: {len(wrong)} cells are no text (rows {wrong[:10]}): leave these pairs out")
+    if not len(pairs):
+        raise ValueError("there are no pairs of a context and a response")
+
+
 def augment_pairs(
     pairs: pd.DataFrame,  # context, response
     spec: BiasSpec,
@@ -84,18 +96,6 @@ def augment_pairs(
 
 # %% ../nbs/05f_dialogue_models.ipynb #1e89317b
 KINDS = {"seq2seq": (Seq2Seq, Seq2SeqConfig, pad_right), "ranker": (Ranker, RankerConfig, pad_candidates)}
-
-
-def _check_pairs(pairs: pd.DataFrame) -> None:
-    "`ValueError` for a table without the columns, for cells that are no text, and for an empty table"
-    missing = [c for c in ("context", "response") if c not in pairs]
-    if missing:
-        raise ValueError(f"pairs have no column {', '.join(missing)}: expected context and response")
-    for column in ("context", "response"):
-        if wrong := [i for i, t in enumerate(pairs[column]) if not isinstance(t, str)]:
-            raise ValueError(f"{column}: {len(wrong)} cells are no text (rows {wrong[:10]}): leave these pairs out")
-    if not len(pairs):
-        raise ValueError("there are no pairs of a context and a response")
 
 
 def encode_pairs(

@@ -130,6 +130,56 @@ def test_no_example_gives_a_parameter_another_value(path):
     assert given and not [given & names for names in others if given & names]
 
 
+LATE = {  # functions that stand below an example which calls what could call them, and when only it does
+    "01a_data": {"corpora": "in an error"}, "02a_annotation": {"has_labels": "of a sheet that is there"},
+    "03_models": {"hash_weights": "of an adapter"}, "03a_scoring": {"_resumed": "with out="},
+    
+    "08b_reports": {"_named": "of cells, of which the example has none"},
+    "corpora/holisticbias": {"_read_regard_prompts": "of another version"},
+}  # fmt: skip
+_DEFINED = (ast.FunctionDef, ast.ClassDef)
+
+
+def _names(node: ast.AST, how: type) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, how)}
+
+
+def _needed(node: ast.AST) -> set[str]:
+    """Names from outside that a statement or function asks for."""
+    if not isinstance(node, ast.FunctionDef):
+        return _names(node, ast.Load)
+    return _names(node, ast.Load) - _names(node, ast.Store) - {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+
+
+def late_names(path: Path) -> set[str]:
+    """What an example reaches through the functions above it and what is defined only below."""
+    code = [c for c in nbformat.read(path, 4).cells if c.cell_type == "code" and not c.source.startswith(("%", "!"))]
+    trees = [ast.parse(c.source) for c in code]
+    defined = {n.name for tree in trees for n in tree.body if isinstance(n, _DEFINED)}
+    defined |= {
+        n for tree in trees for s in tree.body if isinstance(s, ast.Assign) for n in _names(s, ast.Store) if n.isupper()
+    }
+    there, calls, late = set(), {}, set()
+    for tree in trees:
+        functions = {n.name: _needed(n) for n in tree.body if isinstance(n, _DEFINED)}
+        calls |= functions
+        there |= functions.keys() | _names(tree, ast.Store)
+        todo = set().union(*(_needed(n) for n in tree.body if not isinstance(n, _DEFINED)))
+        seen = set()
+        while todo:
+            seen.add(name := todo.pop())
+            late |= {name} & defined - there
+            todo |= calls.get(name, set()) - seen
+    return late
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_runs_from_top_to_bottom(path):
+    """Examples run with the built package elsewhere; here: no example needs a function that stands below it."""
+    name = str(path.relative_to(ROOT / "nbs").with_suffix(""))
+    assert late_names(path) == set(LATE.get(name, {}))
+
+
 def test_saving_outputs_of_a_page_measures_nothing(tmp_path):
     """It shows what is on record; what a run that measured said of itself stays."""
     sys.path.insert(0, str(ROOT / "workflow"))
