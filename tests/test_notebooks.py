@@ -133,7 +133,6 @@ def test_no_example_gives_a_parameter_another_value(path):
 LATE = {  # functions that stand below an example which calls what could call them, and when only it does
     "01a_data": {"corpora": "in an error"}, "02a_annotation": {"has_labels": "of a sheet that is there"},
     "03_models": {"hash_weights": "of an adapter"}, "03a_scoring": {"_resumed": "with out="},
-    
     "08b_reports": {"_named": "of cells, of which the example has none"},
     "corpora/holisticbias": {"_read_regard_prompts": "of another version"},
 }  # fmt: skip
