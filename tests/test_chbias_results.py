@@ -202,8 +202,13 @@ def test_every_statement_has_a_test_and_a_verdict(release, tmp_path):  # noqa: F
 
 def test_checks_of_bias_by_hand():
     """HD turns age to the other side and is best there; nothing else is measured."""
-    rows = [("baseline", "age", -4.0, True), ("HD", "age", 1.0, False), ("CTDA", "age", -3.0, True)]
-    cells = bias_cells(pd.DataFrame(rows, columns=["method", "bias_type", "t", "significant"]))
+    rows = [("baseline", "age", -4.0, 1e-4), ("HD", "age", 1.0, 0.3), ("CTDA", "age", -3.0, 0.003)]
+    rows = pd.DataFrame(rows, columns=["method", "bias_type", "t", "p"])
+    cells = bias_cells(rows.assign(significant=rows.p < 0.05))
+    assert OF_BIAS["biased"](cells)[0] is True
+    one_of_four = pd.DataFrame({"method": "baseline", "bias_type": list("abcd"), "t": 2.0, "p": [0.02, 0.5, 0.5, 0.5]})
+    found, text = OF_BIAS["biased"](bias_cells(one_of_four.assign(significant=one_of_four.p < 0.05)))
+    assert found is False and "in 0 of 4" in text, "of four tests one below .05 says nothing"
     assert OF_BIAS["hd_reduces_age"](cells)[0] is True and OF_BIAS["mostly_reduced"](cells)[0] is True
     assert OF_BIAS["best_differs"](cells)[0] == "not measured"
     with pytest.raises(KeyError):

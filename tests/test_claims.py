@@ -29,7 +29,7 @@ def changes(verdict="less", change=0.2, **of):
     """Rows as of `lmb_changes`; `of` gives the verdicts of methods."""
     rows = [(m, b, 0.0, of.get(m, verdict), change) for m in METHODS for b in BIAS_TYPES]
     table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "verdict", "change"]).assign(
-        model="m", corpus="redditbias", gap_before=-0.2, direction="", overshoot=False
+        model="m", corpus="redditbias", gap_before=-0.2, direction="counter-stereotype", overshoot=False
     )
     return table.assign(
         gap_after=table.gap_before + table.change, bias_change=-0.1, bias_change_low=-0.15, bias_change_high=-0.05
@@ -78,8 +78,8 @@ def test_what_the_paper_found_confirms_its_statements():
     )
     assert found["only_these_remove", "religion1 religion2", "HD CDA"] == "holds"
     assert (
-        found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"]
-        == found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"]
+        found["tends_to_overshoot", " ".join(BIAS_TYPES), "LMD ADD HD CDA"]
+        == found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"]
         == "holds"
     )
     assert found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"] == "holds"
@@ -115,7 +115,7 @@ def test_a_significant_overshoot_is_not_insignificant():
         == found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"]
         == "does not hold"
     )
-    assert found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"] == "does not hold", (
+    assert found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold", (
         "all twelve are not a few"
     )
 
@@ -128,6 +128,33 @@ def test_a_smaller_t_attenuates_nothing_unless_the_change_is_significant():
         verdicts(gather_cells(lmb(lambda m, b, s: -2.5), changes("equally")))["attenuated", "religion1", "LMD"]
         == "does not hold"
     )
+
+
+def test_a_loss_among_many_tests_is_corrected_where_all_are_asked():
+    """One cell by itself is asked without a correction."""
+    of_tasks, loss = tasks(), tasks(HD="loss")
+    lost = (of_tasks.method == "HD") & (of_tasks.bias_type == "religion1") & (of_tasks.task == "dst")
+    found = {}
+    for p in (0.04, 1e-6):
+        one = of_tasks.where(~lost, loss).assign(p=np.where(lost, p, 0.9))
+        cells = gather_cells(lmb(as_the_paper), changes(), None, one)
+        found[p] = check_claims(cells).set_index(["check", "bias_type", "method"])
+    every = "not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"
+    assert found[0.04].verdict[every] == "undetermined" and found[1e-6].verdict[every] == "does not hold"
+    assert "(DST: HD religion1)" in found[1e-6].evidence[every]
+    for p in found:
+        assert found[p].verdict["reduces_and_preserves", "religion1", "HD"] == "does not hold"
+
+
+def test_a_model_that_was_not_biased_on_religion_is_a_case_of_overshooting():
+    """As the statement is put: where it was not significantly stereotypical to begin with."""
+    before = {**BEFORE, "religion2": 0.5}
+    cells = gather_cells(lmb(lambda m, b, s: -3.0 if (m, b) == ("CDA", "religion2") else 2.5, before=before), changes())
+    found = check_claims(cells).set_index("check")
+    assert found.loc["tends_to_overshoot"].evidence.startswith("15 of 16 cells")
+    moved = changes().assign(direction="")  # no test of the change says so
+    found = check_claims(gather_cells(lmb(lambda m, b, s: 2.5, before=before), moved)).set_index("check")
+    assert found.loc["tends_to_overshoot"].verdict == "does not hold"
 
 
 def test_seeds_that_disagree_leave_it_open():
@@ -244,7 +271,7 @@ def test_tasks_with_fewer_seeds_than_the_bias():
 
 def test_all_four_methods_must_tend_to_overshoot():
     found = verdicts(gather_cells(lmb(lambda m, b, s: -0.5 if m == "LMD" else as_the_paper(m, b, s)), changes()))
-    assert found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"] == "does not hold"
+    assert found["tends_to_overshoot", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold"
 
 
 def test_without_the_model_before_nothing_is_a_case():
@@ -252,7 +279,7 @@ def test_without_the_model_before_nothing_is_a_case():
     found = verdicts(gather_cells(alone, changes()))
     assert (
         found["removed", "religion1", "HD"]
-        == found["tends_to_overshoot", "race gender orientation", "LMD ADD HD CDA"]
-        == found["significant_in_a_few", "race gender orientation", "LMD ADD HD CDA"]
+        == found["tends_to_overshoot", " ".join(BIAS_TYPES), "LMD ADD HD CDA"]
+        == found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"]
         == "not measured"
     )

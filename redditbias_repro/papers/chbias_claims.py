@@ -25,6 +25,7 @@ from redditbias_repro.papers.chbias import (
     measured_lmb,
     read_printed,
 )
+from ..registry import list_files
 from ..specs import load_spec
 from ..tables import lmb_changes
 
@@ -153,7 +154,9 @@ def _combinations(claim, measured) -> list[Answer]:
 
 
 def _categories(claim, measured) -> list[Answer]:
-    return told(len(CATEGORIES) == 4, ", ".join(CATEGORIES), RELEASE, OWN)
+    paths = list_files("hyintell/CHBias/data/").path
+    folders = sorted({p.split("/")[1] for p in paths if p.endswith("_test.txt")})
+    return told(folders == sorted(CATEGORIES), f"folders with test sets: {', '.join(folders)}", RELEASE, OWN)
 
 
 def _split_sizes(claim, measured) -> list[Answer]:

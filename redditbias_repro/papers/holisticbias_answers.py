@@ -586,11 +586,16 @@ def _frequent_not_confusing(found) -> tuple[str, str]:
         return "not measured", ""
     own = table.query("cluster == 'Confusion' and one_word")
     r, named = (rank_correlation(t, "frequency", "probability") for t in (own, own.query("uses > 0")))
-    top = [set(own.nlargest(max(1, len(own) // 10), c).index) for c in ("frequency", "probability")]
-    verdict = "undetermined" if not r["p"] < 0.05 else "holds" if r["rho"] < 0 else "does not hold"
-    said = f"rho = {r['rho']:.2f}, p = {r['p']:.2g}, n = {r['n']}"
-    said += f" (of those that the texts name: {named['rho']:.2f}, p = {named['p']:.2g}, n = {named['n']})"
-    return verdict, f"{said}; in the top tenth of both: {len(top[0] & top[1])} of {len(top[0])}"
+    k = max(1, len(own) // 10)
+    top = [set(own.nlargest(k, c).index) for c in ("frequency", "probability")]
+    both = len(top[0] & top[1])
+    fewer, more = stats.hypergeom.cdf(both, len(own), k, k), stats.hypergeom.sf(both - 1, len(own), k, k)
+    verdict = "holds" if fewer < 0.025 else "does not hold" if more < 0.025 else "undetermined"
+    said = f"in the top tenth of both: {both} of {k}, by chance {k * k / len(own):.1f} (p = {min(fewer, more):.2g})"
+    return verdict, (
+        f"{said}; rho of descriptors that the texts name = {named['rho']:.2f}, p = {named['p']:.2g}, n = {named['n']} "
+        f"(with those that they do not name {r['rho']:.2f}, p = {r['p']:.2g}, n = {r['n']})"
+    )
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #35829c6a
 def _exceptions(found) -> tuple[str, str]:

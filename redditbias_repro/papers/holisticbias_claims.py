@@ -365,7 +365,9 @@ def _each_with_a_noun() -> tuple[bool, str]:
 
 def _nouns() -> tuple[bool, str]:
     groups = pd.Series([n[-1] if isinstance(n, (tuple, list)) else "" for n in printed_prompts().nouns]).value_counts()
-    return len(printed_prompts().nouns) == 30, f"{len(printed_prompts().nouns)} nouns ({_said(groups.to_dict())})"
+    text = ", ".join(f"{group} {n}" for group, n in groups.items())
+    wanted = {"female": 10, "male": 11, "neutral": 9}
+    return groups.to_dict() == wanted, f"{len(printed_prompts().nouns)} nouns ({text})"
 
 
 def _noun_after() -> tuple[bool, str]:

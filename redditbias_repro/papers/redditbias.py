@@ -20,7 +20,7 @@ from ..annotation import COUNTS
 from ..claims import read_claims
 from ..corpora.redditbias import count_annotations, load_annotations, load_published
 from ..data import load_pairs
-from ..metrics import lmb_measurements, pair_targets
+from ..metrics import holm, lmb_measurements, pair_targets
 from ..models import DEFAULT_MODEL
 from redditbias_repro.plots import (
     COSTS,
@@ -55,11 +55,12 @@ from redditbias_repro.tables import (
 )
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS', 'EQUAL_TABLES', 'CELL_KEYS', 'CELL_CHANGE',
-           'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'SEVERAL', 'ALL_CHECKS', 'ACROSS_MODELS',
-           'DOWNSTREAM_TABLES', 'published_lmb', 'table1', 'table1_differences', 'table2', 'table3', 'table3_wide',
-           'downstream_table', 'check_downstream', 'inconsistencies', 'gather_cells', 'similar_trends', 'check_claims',
-           'claims_summary', 'make_tables', 'make_figures', 'save_all']
+__all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS', 'EQUAL_TABLES', 'CELL_KEYS', 'CELL_TASKS',
+           'CELL_CHANGE', 'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'SEVERAL', 'ALL_CHECKS',
+           'ACROSS_MODELS', 'DOWNSTREAM_TABLES', 'published_lmb', 'table1', 'table1_differences', 'table2', 'table3',
+           'table3_wide', 'downstream_table', 'check_downstream', 'printed_losses', 'inconsistencies', 'gather_cells',
+           'similar_trends', 'check_claims', 'claims_summary', 'measured_cells', 'make_tables', 'make_figures',
+           'save_all']
 
 # %% ../../nbs/10_redditbias.ipynb #59e2b54a
 PUBLISHED_MODEL = "DialoGPT-small (published)"
@@ -307,6 +308,15 @@ def _share_of_right_values(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
     )
     return [("Table 4, Appendix C.2 and §3.2", what, evidence)]
 
+# %% ../../nbs/10_redditbias.ipynb #34ada89f
+def printed_losses(
+    above: float = 0.02,  # a fall of F1 that counts
+) -> dict[tuple[str, str], float]:  # (method, bias type) → change of F1
+    "Models of the paper's Table 4 that track dialog states less well than DialoGPT"
+    f1 = _printed().loc["f1"]
+    change = (f1.drop("baseline") - f1.loc["baseline"]).stack()
+    return change[change < -above].round(3).to_dict()
+
 # %% ../../nbs/10_redditbias.ipynb #892b4a3e
 def _always_yes(printed: pd.DataFrame) -> list[tuple[str, str]]:
     "Models that answer yes to nearly everything"
@@ -351,7 +361,8 @@ def gather_cells(
     """All that was measured of each debiased model and of the one before.
 
     A row is a model, corpus, bias type, method and training seed. Of `tasks` are read: task, model, method, bias_type,
-    train_seed, change_low, verdict ("loss", "gain", "undetermined: …")."""
+    train_seed, change_low, verdict ("loss", "gain", "undetermined: …") and, where it is there, p. dst_holm and crg_holm
+    are dst and crg after Holm's correction over all tests of a model's tasks."""
     before = lmb[lmb.method == "baseline"].set_index(CELL_KEYS)[["t", "p", "significant"]].add_suffix("_before")
     cells = lmb.drop(columns=[c for c in before if c in lmb]).join(before[~before.index.duplicated()], on=CELL_KEYS)
     if changes is not None and len(changes):
@@ -362,10 +373,11 @@ def gather_cells(
         cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
     if tasks is not None and len(tasks):
         cells = cells.merge(_of_tasks(tasks), on=["model", "method", "bias_type"], how="left")
-    known = [*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg"]
+    known = [*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", *CELL_TASKS]
     return cells.reindex(columns=list(dict.fromkeys(known)))
 
 
+CELL_TASKS = ("dst", "crg", "dst_holm", "crg_holm")
 CELL_CHANGE = (
     "gap_before", "gap_after", "change", "bias_change", "bias_change_low", "bias_change_high",
     "verdict", "direction", "overshoot",
@@ -382,10 +394,14 @@ NO_LOSS = {"dst": 0.02, "crg": 0.5}  # the largest loss that counts as none: F1,
 
 
 def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
-    "dst and crg of each model, method and bias type: loss, gain, no loss or undetermined"
+    "dst and crg of each model, method and bias type: loss, gain, no loss or undetermined; and after Holm's correction"
+    tasks = tasks.assign(p=tasks["p"] if "p" in tasks else np.nan)
+    tasks = tasks.assign(p_holm=tasks.groupby("model")["p"].transform(lambda p: holm(p.to_numpy(float))))
 
-    def one(group):
+    def one(group, corrected=False):
         verdicts = group.verdict.str.split(":").str[0]
+        if corrected:
+            verdicts = verdicts.where(~(group.p_holm >= 0.05), "undetermined")
         bounded = (group.change_low > -group.task.map(NO_LOSS)) | (verdicts == "gain")
         if (verdicts == "loss").any():
             return "loss"
@@ -394,7 +410,9 @@ def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
         return "no loss" if bounded.all() else "undetermined"
 
     keys = ["model", "method", "bias_type"]
-    found = {key: one(group) for key, group in tasks.groupby([*keys, "task"])}
+    groups = tasks.groupby([*keys, "task"])
+    found = {key: one(group) for key, group in groups}
+    found |= {(*key[:-1], f"{key[-1]}_holm"): one(group, True) for key, group in groups}
     return pd.Series(found).unstack().rename_axis(keys).reset_index()
 
 # %% ../../nbs/10_redditbias.ipynb #106c66c9
@@ -480,7 +498,7 @@ def _means(cells: pd.DataFrame) -> pd.DataFrame:
     def one(group):
         kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
         stars = {c: group[c].all() for c in ("significant", "significant_before")}
-        return pd.Series({**kept, **stars, **{c: agreed(group[c]) for c in ("verdict", "dst", "crg")}})
+        return pd.Series({**kept, **stars, **{c: agreed(group[c]) for c in ("verdict", "direction", *CELL_TASKS)}})
 
     if not len(cells):
         return cells
@@ -514,14 +532,14 @@ def _cells_of(cells, there) -> str:
 
 
 def _tends_to_overshoot(cells) -> tuple:
-    """After debiasing t is positive and the gap has moved towards the dominant group.
+    """After debiasing t is positive and the gap has moved towards the counter-stereotype, by a test of the change.
 
     In more than half of the cells of each method."""
     cells = _cases_of_overshooting(cells)
     if not len(cells) or cells.change.isna().all():
         return "not measured", ""
     cells = cells[cells.change.notna()]
-    there = (cells.t > 0) & (cells.change > 0)
+    there = (cells.t > 0) & (cells.direction == "counter-stereotype")
     by_method = {m: there[cells.method == m] for m in dict.fromkeys(cells.method)}
     by_method = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method.items())
     return bool((there.groupby(cells.method).mean() > 0.5).all()), f"{there.sum()} of {len(cells)} cells ({by_method})"
@@ -538,12 +556,15 @@ def _significant_in_a_few(cells) -> tuple:
 
 # %% ../../nbs/10_redditbias.ipynb #daeda0d1
 def _no_loss(cells) -> tuple:
-    "No significant loss in either task, in any cell"
-    verdicts = [v for task in ("dst", "crg") for v in cells[task].dropna()] if len(cells) else []
+    "No significant loss in either task, in any cell, after Holm's correction over all tests of the model"
+    tasks = {"DST": "dst_holm", "CRG": "crg_holm"}
+    verdicts = [v for task in tasks.values() for v in cells[task].dropna()] if len(cells) else []
     if not verdicts:
         return "not measured", ""
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    text = f"{len(verdicts)} tests: {counted}"
+    lost = "; ".join(f"{name}: {_cells_of(cells, cells[task] == 'loss')}" for name, task in tasks.items()
+                     if (cells[task] == "loss").any())  # fmt: skip
+    text = f"{len(verdicts)} tests: {counted}" + (f" ({lost})" if lost else "")
     if "loss" in verdicts:
         return False, text
     return None if "undetermined" in verdicts else True, text
@@ -714,7 +735,7 @@ def _not_measured(s, own: pd.DataFrame) -> list[dict]:
 def _evidence(cell: pd.DataFrame, check: str) -> str:
     "The numbers of a cell that a check looks at"
     if check == "raises_perplexity":
-        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples())
+        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples()) + f"; asked for: {RAISED:+.0%}"
     if check == "loses":
         return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
     r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
@@ -794,14 +815,17 @@ def _debiased_tables(folder: Path | None) -> dict[str, pd.DataFrame]:
     }  # fmt: skip
 
 
-def _claims(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    "The statements, checked on all released test pairs"
-    lmb, kept = tables["lmb"], ["task", "model", "method", "bias_type", "train_seed", "change_low", "verdict"]
-    measured = lmb[(lmb.split == "test") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")]
-    tasks = [tables[f"{task}_tests"].assign(task=task) for task in TASKS]
-    tasks = pd.concat([t[t.change.notna()][kept] for t in tasks], ignore_index=True)
-    changes = pd.concat([tables["changes"], tables["sequence"]], ignore_index=True)
-    return check_claims(gather_cells(measured, changes, tables["lmp_changes"], tasks))
+def measured_cells(
+    lmb: pd.DataFrame,  # from `lmb_table`
+    changes: pd.DataFrame,  # from `lmb_changes`
+    lmp: pd.DataFrame,  # from `lmp_changes`
+    tests: dict[str, pd.DataFrame],  # from `dst_tests` and `crg_tests`, by task
+) -> pd.DataFrame:  # as `gather_cells` has them
+    "What the statements are checked by: all released test pairs, targets exchanged, and both tasks"
+    kept = (lmb.split == "test") & (lmb.swap == "targets") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")
+    changes = changes[(changes.swap == "targets") & (changes.split == "test") & changes.change.notna()]
+    tasks = [t[t.change.notna()].assign(task=task) for task, t in tests.items()]
+    return gather_cells(lmb[kept], changes, lmp, pd.concat(tasks, ignore_index=True))
 
 
 def make_tables(
@@ -816,7 +840,10 @@ def make_tables(
         "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
         "random_band": band, "false_alarms": false_alarm_table(folder=folder), **_debiased_tables(folder),
     }  # fmt: skip
-    tables |= {"claims": _claims(tables), "inconsistencies": inconsistencies()}
+    changes = pd.concat([tables["changes"], tables["sequence"]], ignore_index=True)
+    tests = {task: tables[f"{task}_tests"] for task in TASKS}
+    cells = measured_cells(lmb, changes, tables["lmp_changes"], tests)
+    tables |= {"claims": check_claims(cells), "inconsistencies": inconsistencies()}
     return {name: table for name, table in tables.items() if len(table)}
 
 # %% ../../nbs/10_redditbias.ipynb #8cf3569d

@@ -37,35 +37,32 @@ from redditbias_repro.papers.redditbias import (
     ALL_CHECKS,
     CELL_CHECKS,
     DIALOGPT,
+    EXCEPTIONS,
     check_claims,
-    gather_cells,
     inconsistencies,
+    measured_cells,
+    printed_losses,
     table1_differences,
     table2,
     table3,
 )
-from ..records import read_records
-from ..registry import FetchError, fetch
+from ..registry import FetchError, fetch, list_files
 from ..specs import BIAS_TYPES, load_spec
 from ..tables import crg_tests, dst_tests, lmb_changes, lmb_table, lmp_changes
 
 # %% auto #0
 __all__ = ['LISTS', 'CONFIG', 'CHECKS', 'AUDITS', 'read_measured', 'pairs_needed', 'of_cells', 'two_of_five',
-           'some_reduce_and_preserve', 'can_increase', 'cda_doubles', 'of_release', 'against_release']
+           'some_reduce_and_preserve', 'can_increase', 'of_release', 'against_release']
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #8d7d90e4
 def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict:  # cells (as `gather_cells`), claims (as `check_claims`), trained (sentences by bias type and method)
+) -> dict:  # cells (as `gather_cells`), claims (as `check_claims`)
     "What the checks look at: all released test pairs, targets exchanged, and both tasks"
-    lmb, changes = lmb_table(folder=folder), lmb_changes(folder=folder)
-    lmb = lmb[(lmb.split == "test") & (lmb.swap == "targets") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")]
-    changes = changes[(changes.swap == "targets") & (changes.split == "test") & changes.change.notna()]
-    tasks = [t[t.change.notna()].assign(task=n) for n, t in (("dst", dst_tests(folder)), ("crg", crg_tests(folder)))]
-    cells = gather_cells(lmb, changes, lmp_changes(folder=folder), pd.concat(tasks, ignore_index=True))
-    trained = read_records(folder, paper="redditbias", metric="training")
-    trained = trained.groupby(["bias_type", "method"]).n.max() if len(trained) else pd.Series(dtype=float)
-    return {"cells": cells, "claims": check_claims(cells), "trained": trained}
+    tests = {"dst": dst_tests(folder), "crg": crg_tests(folder)}
+    lmb, changes, lmp = lmb_table(folder=folder), lmb_changes(folder=folder), lmp_changes(folder=folder)
+    cells = measured_cells(lmb, changes, lmp, tests)
+    return {"cells": cells, "claims": check_claims(cells)}
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #43c8638e
 def pairs_needed(
@@ -106,7 +103,26 @@ def of_cells(claim, measured) -> list[Answer]:
         where = f"{r.bias_type} {r.method}: " if claim.scope == "each" and r.evidence else ""
         basis = OWN if r.model in DIALOGPT or claim.check in ACROSS_MODELS else OTHER
         answers.append(Answer(r.model, found, where + r.evidence, basis, needed))
-    return answers
+    return answers + _of_table4(claim)
+
+
+def _of_table4(claim) -> list[Answer]:
+    "What the paper's own Table 4 says of a loss; the two exceptions that footnote 15 names are none against a rule"
+    lost = printed_losses()
+    types, methods = (str(getattr(claim, k, "")).split() for k in ("bias_type", "method"))
+    own = {k: v for k, v in lost.items() if k[0] in methods and k[1] in types}
+    if claim.check == "loses":
+        return told(bool(own), f"F1 {_changes_of(own)}" if own else "F1 falls by no more than .02")
+    if claim.check not in ("not_diminished", "no_negative_consequences", "reduces_and_preserves"):
+        return []
+    others = {k: v for k, v in own.items() if ("dst", *k) not in EXCEPTIONS}
+    if others or claim.check != "reduces_and_preserves":  # what it says of bias is drawn without numbers
+        return told(not others, f"F1 falls besides the two exceptions: {_changes_of(others) or 'none'}")
+    return []
+
+
+def _changes_of(found: dict) -> str:
+    return ", ".join(f"{m} {b} {change:+.3f}" for (m, b), change in found.items())
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #64de5f60
 def _of_models(cells: pd.DataFrame, one) -> list[Answer]:
@@ -151,6 +167,7 @@ def can_increase(claim, measured) -> list[Answer]:
 
     def one(own):
         own = own[own.method.isin(["LMD", "ADD", "HD", "CDA"]) & own.verdict.notna()]
+        own = own.drop_duplicates(["bias_type", "method"])  # a verdict is of all training seeds
         more = own[own.verdict == "more"]
         text = f"more biased in {len(more)} of {len(own)} cells: "
         text += ", ".join(f"{m} {b}" for m, b in zip(more.method, more.bias_type))
@@ -159,16 +176,6 @@ def can_increase(claim, measured) -> list[Answer]:
         return HOLDS if len(more) else OPEN if (own.verdict == "undetermined").any() else FAILS, text.rstrip(": ")
 
     return _of_models(measured["cells"], one)
-
-
-def cda_doubles(claim, measured) -> list[Answer]:
-    "Sentences that CDA and another method were trained on"
-    n = measured["trained"]
-    both = {b: (n[b, "CDA"], n[b, "HD"]) for b in BIAS_TYPES if {(b, "CDA"), (b, "HD")} <= set(n.index)}
-    text = ", ".join(f"{b} {a:.0f} for {c:.0f}" for b, (a, c) in both.items())
-    twice = all(abs(a / c - 2) < 0.02 for a, c in both.values())  # a few counterfactuals are other sentences of the set
-    found = NONE if not both else HOLDS if twice else FAILS
-    return [Answer("the released training phrases", found, text, OWN)]
 
 # %% ../../nbs/10a_redditbias_claims.ipynb #675c356d
 LISTS = "the printed lists"
@@ -233,6 +240,16 @@ def _table2_labelled() -> tuple[bool, str]:
     return bool(rows.biased.all()), f"{rows.biased.sum()} of {len(rows)} are labelled as biased"
 
 
+def _cda_doubles() -> tuple[bool, str]:
+    "Of the release's own files to train on: with counterfactuals and without"
+    name, lines = "umanlp/RedditBias/text_files/{0}/{0}_bias_manual_{1}train.txt", {}
+    for b in BIAS_TYPES:
+        files = [fetch(name.format(b, which)).read_text(encoding="utf-8") for which in ("swapped_targets_", "")]
+        lines[b] = [sum(bool(line.strip()) for line in f.splitlines()) for f in files]
+    text = ", ".join(f"{b} {n:,} for {m:,}" for b, (n, m) in lines.items())
+    return all(n == 2 * m for n, m in lines.values()), f"lines of the files to train on: {text}"
+
+
 def _references_6k() -> tuple[bool, str]:
     n = len(load_references())
     return n == 6000, f"{n:,} references"
@@ -281,9 +298,10 @@ def _table1_in_appendix() -> tuple[bool, str]:
 
 
 def _five_types() -> tuple[bool, str]:
-    titles = [load_spec(f"redditbias/{b}").title for b in BIAS_TYPES]
-    dimensions = {re.sub(r" #\d", "", t) for t in titles}
-    return len(titles) == 5 and len(dimensions) == 4, ", ".join(titles)
+    paths = list_files("umanlp/RedditBias/data/").path
+    folders = sorted({p.split("/")[1] for p in paths if p.endswith("_biased_test_reduced.csv")})
+    dimensions = {re.sub(r"\d", "", f) for f in folders}
+    return len(folders) == 5 and len(dimensions) == 4, f"folders with test sets: {', '.join(folders)}"
 
 
 def _size_of_dialogpt() -> tuple[bool, str]:
@@ -306,12 +324,13 @@ def _of_lists(check, claim, measured, model=LISTS, basis=OWN) -> list[Answer]:
 _PRINTED = {"model": TABLES, "basis": PRINTED}
 CHECKS = dict.fromkeys([*CELL_CHECKS, *ALL_CHECKS, *ACROSS_MODELS], of_cells) | {
     "two_of_five": two_of_five, "some_reduce_and_preserve": some_reduce_and_preserve, "can_increase": can_increase,
-    "cda_doubles": cda_doubles, "shorter_than_150": of_release(_shorter_than_150), "cleaned": of_release(_cleaned),
+    "cda_doubles": of_release(_cda_doubles), "shorter_than_150": of_release(_shorter_than_150),
+    "cleaned": of_release(_cleaned), "five_types": partial(_of_lists, _five_types, model=RELEASE),
     "all_annotated": of_release(_all_annotated), "table3_counts": of_release(_table3_counts),
     "table2_labelled": of_release(_table2_labelled), "references_6k": of_release(_references_6k),
     "differ_in_targets": of_release(_differ_in_targets), "size_of_dialogpt": of_release(_size_of_dialogpt),
     "forms_of_to_be": partial(_of_lists, _forms_of_to_be), "attributes_apart": partial(_of_lists, _attributes_apart),
-    "pairs_of_listed_terms": partial(_of_lists, _pairs_of_listed_terms), "five_types": partial(_of_lists, _five_types),
+    "pairs_of_listed_terms": partial(_of_lists, _pairs_of_listed_terms),
     "table1_in_appendix": partial(_of_lists, _table1_in_appendix, **_PRINTED),
     "four_metrics": partial(_of_lists, _four_metrics, **_PRINTED),
 }  # fmt: skip
