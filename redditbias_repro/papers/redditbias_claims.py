@@ -87,8 +87,10 @@ def _needed(cell) -> str:
 
 def of_cells(claim, measured) -> list[Answer]:
     "The rows of the paper's table of statements; that a bias was removed needs a test of the change"
-    cells, answers = measured["cells"], []
-    for r in measured["claims"].query("id == @claim.id").itertuples():
+    cells, answers, rows = measured["cells"], [], measured["claims"].query("id == @claim.id")
+    if not len(rows):
+        raise ValueError(f"statement {claim.id}: the check {claim.check} needs a row with bias_type, method and scope")
+    for r in rows.itertuples():
         found, needed = r.verdict, ""
         types, methods = r.bias_type.split(), r.method.split()
         own = cells[(cells.model == r.model) & cells.bias_type.isin(types) & cells.method.isin(methods)]
