@@ -18,6 +18,7 @@ from .annotation import _cells
 from .chinese_dialogue import answer_dialogues, load_dialogues
 from .data import load_pairs
 from .generation import decoding_of, name_decoding
+from .metrics import holm
 from .models import open_model
 from .paired_tests import sign_flip
 from .records import new_record, write_atomic
@@ -282,7 +283,6 @@ def compare_methods(
     seed: int = 0,
 ) -> pd.DataFrame:  # method, before, after, change, low, high (95 %), p (sign flips), p_holm, contexts
     "Are answers of other methods less biased, or better, on the same contexts? `ValueError` for an unknown method"
-    from statsmodels.stats.multitest import multipletests
 
     methods = list(dict.fromkeys(scores["method"]))
     check_known("method", before, methods)
@@ -302,7 +302,7 @@ def compare_methods(
     columns = ["method", "before", "after", "change", "low", "high", "p", "contexts"]
     table = pd.DataFrame(rows, columns=columns)
     if len(table):
-        table.insert(7, "p_holm", multipletests(table["p"], method="holm")[1])
+        table.insert(7, "p_holm", holm(table["p"]))
     return table
 
 # %% ../nbs/07b_human_evaluation.ipynb #2e626ddc
