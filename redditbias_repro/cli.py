@@ -287,7 +287,7 @@ def read_lines(
     return lines if lines[-1] else lines[:-1]
 
 # %% ../nbs/09_cli.ipynb #0136fc3b
-_TABLES = {".csv": ",", ".tsv": "\t"}  # between two cells
+_TABLES = (".csv", ".tsv")
 
 
 class _Sentences(NamedTuple):
@@ -316,7 +316,9 @@ def _sentences(path: Path) -> _Sentences:
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
     try:
         content = io.StringIO(_read_text(path), newline="")
-        header, *rows = list(csv.reader(content, delimiter=_TABLES[path.suffix.lower()])) or [[]]
+        tabs = path.suffix.lower() == ".tsv"  # where quotation marks are only that
+        how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+        header, *rows = list(csv.reader(content, **how)) or [[]]
     except csv.Error as e:
         raise ValueError(f"{path} is no {path.suffix[1:].upper()} file ({e})") from e
     if "text" not in header:

@@ -101,7 +101,7 @@ KINDS = {"seq2seq": (Seq2Seq, Seq2SeqConfig, pad_right), "ranker": (Ranker, Rank
 def encode_pairs(
     tokenizer,
     pairs: pd.DataFrame,  # context, response
-    max_tokens: int,  # of either
+    max_tokens: int,  # of either: a context's last, a response's first, as in the authors' code
     end: int | None = None,  # token id at the end of a response
 ) -> list[dict]:  # input_ids, labels; pairs with an empty side are left out
     "Pairs to learn from. `ValueError` for a table without the columns, and where nothing is left"
@@ -109,7 +109,7 @@ def encode_pairs(
     contexts, responses = (tokenizer(pairs[c].tolist())["input_ids"] for c in ("context", "response"))
     ends = [] if end is None else [end]
     rows = [
-        {"input_ids": c[:max_tokens], "labels": r[: max_tokens - len(ends)] + ends}
+        {"input_ids": c[-max_tokens:], "labels": r[: max_tokens - len(ends)] + ends}
         for c, r in zip(contexts, responses)
         if c and r
     ]
@@ -121,8 +121,8 @@ def encode_pairs(
 SETTINGS = {
     "seq2seq": {
         "paper": dict(width=300, hidden_size=1024, layers=3, dropout=0.1, dropout_narrowed=True, output_bias=False,
-                      longest_response=None, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=10,
-                      batch_size=32, learning_rate=1.0, patience=10, best_by="loss", plateau=True),
+                      longest_response=MAX_TOKENS, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY,
+                      epochs=10, batch_size=32, learning_rate=1.0, patience=18, best_by="loss", plateau=True),
         "small": dict(width=100, hidden_size=256, layers=1, dropout=0.1, dropout_narrowed=False, output_bias=True,
                       longest_response=40, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=10,
                       batch_size=32, learning_rate=1.0, patience=10, best_by="loss", plateau=True),
@@ -161,8 +161,6 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
             continue
         if name == "best_by":
             check_known(name, value, ("loss", "accuracy") if kind == "ranker" else ("loss",))
-            continue
-        if name == "longest_response" and value is None:  # of the pairs
             continue
         whole = name not in ("dropout", "epochs", "learning_rate")
         if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
@@ -207,12 +205,13 @@ def share_wrong(
     rows: list[dict],  # from `encode_pairs`
     batch_size: int,  # how many responses compete
 ) -> float:
-    "Share of contexts for which another response of the batch scores higher than their own"
+    "Share of contexts for which a response of the batch that is not theirs, nor the same as theirs, scores highest"
     wrong = 0
     for at in range(0, len(rows), batch_size):
-        batch = pad_candidates(rows[at : at + batch_size], model.config.pad_token_id)
-        scores = model(**{k: v.to(model.device) for k, v in batch.items()}).logits
-        wrong += int((scores.argmax(1) != torch.arange(len(scores), device=scores.device)).sum())
+        own = rows[at : at + batch_size]
+        batch = pad_candidates(own, model.config.pad_token_id)
+        best = model(**{k: v.to(model.device) for k, v in batch.items()}).logits.argmax(1).tolist()
+        wrong += sum(own[i]["labels"] != r["labels"] for i, r in zip(best, own))
     return wrong / len(rows)
 
 
@@ -272,7 +271,7 @@ def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabu
     words = [*used["context"], *used["response"]]
     tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), vocabulary_of, numbers["lower"])
     make, configure, _ = KINDS[kind]
-    shape = {k: v for k, v in numbers.items() if k in SHAPE and v is not None}
+    shape = {k: v for k, v in numbers.items() if k in SHAPE}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
     set_seed(seed)
     model = make(configure(vocab_size=len(tokenizer), **shape, **special))
@@ -280,8 +279,6 @@ def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabu
         model.config.vectors = put_vectors(model.embedding, vectors, tokenizer.get_vocab())
     end = tokenizer.eos_token_id if kind == "seq2seq" else None
     rows = encode_pairs(tokenizer, used, model.config.max_tokens, end)
-    if kind == "seq2seq" and numbers["longest_response"] is None:
-        numbers["longest_response"] = model.config.longest_response = max(len(r["labels"]) for r in rows)
     kept = None if valid is None else encode_pairs(tokenizer, valid, model.config.max_tokens, end)
     penalty = None
     if chosen and chosen.penalty:

@@ -140,7 +140,8 @@ def encode(
     make = model.candidate_vectors if candidates else model.vectors
     for at in tqdm(range(0, len(order), batch_size), "encoding", delay=2, leave=False, disable=not progress):
         batch = order[at : at + batch_size]
-        cut = [texts[i][: model.config.max_tokens] for i in batch]
+        most = model.config.max_tokens  # the first of a candidate, the last of a context
+        cut = [texts[i][:most] if candidates else texts[i][-most:] for i in batch]
         vectors[batch] = make(*pad_batch(cut, model.config.pad_token_id, device=model.device))
     return vectors
 

@@ -198,11 +198,13 @@ def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
         of, name = one["bias_type"].split("/")
         steps.append((one["method"] + (f"-LoRA{one['lora_rank']}" if one.get("lora_rank") else ""), of, name))
         one = one.get("earlier")
-    measured = bias_type or steps[0][2]
-    if all(name == measured and (bias_type is None or paper in (of, "own")) for _, of, name in steps):
-        return "+".join(method for method, _, _ in steps[::-1])
+    here = bias_type is None or (steps[0][2] == bias_type and paper in (steps[0][1], "own"))
+    if here and len({step[1:] for step in steps}) == 1:
+        return "+".join(method for method, *_ in steps[::-1])
+    alike = len({name for *_, name in steps}) < len({step[1:] for step in steps})  # of several papers
     by_method = groupby(steps[::-1], key=lambda step: step[0])
-    return "+".join(f"{method} ({', '.join(name for *_, name in of_it)})" for method, of_it in by_method)
+    named = lambda of, name: f"{of}/{name}" if alike else name
+    return "+".join(f"{m} ({', '.join(named(*step[1:]) for step in of_it)})" for m, of_it in by_method)
 
 
 def new_record(

@@ -117,7 +117,7 @@ def write_greedily(
     model: Seq2Seq,  # in eval mode
     contexts: list[list[int]],  # token ids, at least one each (`ValueError`)
     batch_size: int = 128,
-    max_new_tokens: int | None = None,  # None: as long as the longest that it was trained on
+    max_new_tokens: int | None = None,  # None: the configuration's `longest_response`
     progress: bool = True,
 ) -> list[list[int]]:  # token ids without the end
     "Responses by greedy decoding, in the order of the contexts"
@@ -133,7 +133,7 @@ def write_greedily(
     for at in tqdm(range(0, len(order), batch_size), "writing", delay=2, leave=False, disable=not progress):
         batch = order[at : at + batch_size]
         states = model.read(
-            *pad_batch([contexts[i][: c.max_tokens] for i in batch], c.pad_token_id, device=model.device)
+            *pad_batch([contexts[i][-c.max_tokens :] for i in batch], c.pad_token_id, device=model.device)
         )
         last = torch.full((len(batch), 1), c.bos_token_id, device=model.device)
         said, going = [], torch.ones(len(batch), dtype=torch.bool, device=model.device)

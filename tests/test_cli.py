@@ -447,6 +447,12 @@ def test_a_table_with_tabs_is_a_table(model_folder, tmp_path, capsys):
     (tmp_path / "table.csv").write_text('id,text,context\n1,"they are, as one says, lazy",so\n')
     assert main(["score", str(tmp_path / "table.csv"), "--model", str(model_folder)]) == 0
     pd.testing.assert_frame_equal(of_table, pd.read_csv(io.StringIO(capsys.readouterr().out)))
+    (tmp_path / "table.tsv").write_text('text\n"Lazy" is what they say\n')
+    (tmp_path / "lines.txt").write_text('"Lazy" is what they say\n')
+    assert main(["score", str(tmp_path / "table.tsv"), "--model", str(model_folder)]) == 0
+    quoted = capsys.readouterr().out
+    assert main(["score", str(tmp_path / "lines.txt"), "--model", str(model_folder)]) == 0
+    assert capsys.readouterr().out == quoted, "quotation marks are part of a sentence"
     (tmp_path / "table.tsv").write_text("id\ttext\n1\n")
     assert main(["score", str(tmp_path / "table.tsv"), "--model", str(model_folder)]) == 2
     assert "row 2 of" in capsys.readouterr().err

@@ -258,14 +258,26 @@ def test_share_of_contexts_with_another_response_first():
     assert share_wrong(model, rows, 4) == (wrong(scores[:4, :4]) + wrong(scores[4:8, 4:8]) + wrong(scores[8:, 8:])) / 10
 
 
+def test_an_equal_response_is_as_good_and_contexts_keep_their_end():
+    torch.manual_seed(0)
+    model = Ranker(RankerConfig(vocab_size=40, width=8, hidden_size=8, max_tokens=2)).eval()
+    rows = [{"input_ids": [4 + i], "labels": [20]} for i in range(5)]
+    assert share_wrong(model, rows, 5) == 0
+    words = build_tokenizer(["a b c d"])
+    (row,) = encode_pairs(words, pd.DataFrame({"context": ["a b c d"], "response": ["a b c d"]}), 2, end=2)
+    assert words.decode(row["input_ids"]) == "c d" and words.decode(row["labels"]) == "a <end>"
+    long = [[4, 5, 6, 7]]
+    assert torch.equal(encode(model, long), encode(model, [[6, 7]])), "of a context the last"
+    assert torch.equal(encode(model, long, candidates=True), encode(model, [[4, 5]], candidates=True))
+
+
 def test_the_paper_size_is_the_authors(tmp_path):
     """In small: what is not a size is as their released options have it."""
     shape = {**FEW, "epochs": 1}
     of = {k: train(PAIRS, tmp_path / k, valid=PAIRS[:6], size="paper", **shape) for k, train in TRAIN.items()}
     writer, words = load_dialogue_model(tmp_path / "seq2seq", "cpu")
-    longest = max(len(words(r)["input_ids"]) for r in PAIRS["response"]) + 1
     assert writer.output.bias is None and writer.config.dropout_narrowed
-    assert writer.config.longest_response == of["seq2seq"].settings["longest_response"] == longest
+    assert writer.config.longest_response == of["seq2seq"].settings["longest_response"] == 150
     ranker, words = load_dialogue_model(tmp_path / "ranker", "cpu")
     assert ranker.config.max_tokens == 1024 and ranker.config.drawn_apart
     assert words.tokenize("He") == ["<unknown>"] and words.tokenize("he") == ["he"], "case counts"

@@ -9,7 +9,8 @@ from redditbias_repro.cli import main
 from redditbias_repro.debias import debias
 from redditbias_repro.metrics import measure_lmb, measure_lmp
 from redditbias_repro.models import describe_model, hash_weights, load_model, open_model
-from redditbias_repro.records import write_record
+from redditbias_repro.papers.redditbias import _applied_for_several
+from redditbias_repro.records import new_record, write_record
 from redditbias_repro.specs import load_spec
 from redditbias_repro.tables import lmb_changes, lmb_table
 
@@ -72,6 +73,28 @@ def test_debiased_twice(folder, model_folder, tmp_path):
     assert about["debiased"]["earlier"]["method"] == "HD"
     (record,) = measure_lmb(str(again.folder), ["race"], "queries", outlier_sd=[None], device="cpu")
     assert record["method"] == "HD+ADD" and record["params"]["train_seed"] == 0
+
+
+def test_names_of_what_was_applied_in_sequence():
+    """Of one type they are those of one method; of several, one name whatever is measured."""
+
+    def name(*steps, of=("redditbias", "race")):
+        about = None
+        for method, bias_type in steps:
+            about = {"method": method, "bias_type": bias_type, "seed": 0, "earlier": about}
+        return new_record("lmb", {"name": "m", "debiased": about}, {"name": "c"}, 1, {}, *of)["method"]
+
+    race, gender = "redditbias/race", "redditbias/gender"
+    assert name(("HD", race), ("CDA", race)) == "HD+CDA" and name(("HD", race)) == "HD"
+    assert name(("HD", race), ("CDA", race), of=("redditbias", "gender")) == "HD (race)+CDA (race)"
+    for of in (("redditbias", "race"), ("redditbias", "gender"), (None, None)):
+        assert name(("HD", race), ("HD", gender), of=of) == "HD (race, gender)"
+        assert name(("CDA+WER", race), ("CDA+WER", gender), of=of) == "CDA+WER (race, gender)"
+    both = name(("HD", gender), ("HD", "chbias/gender"), of=("chbias", "gender"))
+    assert both == "HD (redditbias/gender, chbias/gender)"
+    several = _applied_for_several
+    assert [several(x) for x in ("HD (race, gender)", "CDA+WER (race, gender)", both)] == ["HD", "CDA+WER", "HD"]
+    assert not any(map(several, ("HD", "HD (race)", "HD (race, race)", "HD (race)+CDA (gender)", "CDA+WER")))
 
 
 def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):

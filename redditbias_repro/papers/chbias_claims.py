@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..claims import FAILS, HOLDS, NOT_RELEASED, OPEN, OTHER, OWN, PRINTED, RELEASE, TABLES, Answer, told
-from ..corpora.chbias import CATEGORIES
+from ..corpora.chbias import CATEGORIES, read_released
 from redditbias_repro.papers.chbias import (
     METHODS,
     MODELS,
@@ -25,7 +25,7 @@ from redditbias_repro.papers.chbias import (
     measured_lmb,
     read_printed,
 )
-from ..registry import list_files
+from ..registry import FetchError, list_files
 from ..specs import load_spec
 from ..tables import lmb_changes
 
@@ -156,7 +156,12 @@ def _combinations(claim, measured) -> list[Answer]:
 def _categories(claim, measured) -> list[Answer]:
     paths = list_files("hyintell/CHBias/data/").path
     folders = sorted({p.split("/")[1] for p in paths if p.endswith("_test.txt")})
-    return told(folders == sorted(CATEGORIES), f"folders with test sets: {', '.join(folders)}", RELEASE, OWN)
+    try:
+        sizes = {f: len(read_released(f, "test")) for f in folders}
+    except FetchError:
+        return [Answer(RELEASE, NOT_RELEASED)]
+    text = ", ".join(f"{f} {n}" for f, n in sizes.items())
+    return told(folders == sorted(CATEGORIES) and all(sizes.values()), f"test pairs: {text}", RELEASE, OWN)
 
 
 def _split_sizes(claim, measured) -> list[Answer]:

@@ -310,14 +310,15 @@ def _share_of_right_values(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 # %% ../../nbs/10_redditbias.ipynb #34ada89f
 def printed_losses(
-    above: float = 0.02,  # a fall of F1 that counts
-) -> dict[tuple[str, str], float]:  # (method, bias type) → change of F1
-    "Models of the paper's Table 4 that track dialog states less well than DialoGPT"
-    f1 = _printed().loc["f1"]
-    change = (f1.drop("baseline") - f1.loc["baseline"]).stack()
+    metric: str = "f1",  # f1, accuracy, bleu_4, …
+    above: float = 0.02,  # a fall that counts
+) -> dict[tuple[str, str], float]:  # (method, bias type) → change
+    "Debiased models that the paper's tables have below DialoGPT"
+    values = _printed().loc[metric]
+    change = (values.drop("baseline") - values.loc["baseline"]).stack()
     return change[change < -above].round(3).to_dict()
 
-# %% ../../nbs/10_redditbias.ipynb #892b4a3e
+# %% ../../nbs/10_redditbias.ipynb #f04f3dca
 def _always_yes(printed: pd.DataFrame) -> list[tuple[str, str]]:
     "Models that answer yes to nearly everything"
     accuracy = printed.loc["accuracy"]
@@ -341,7 +342,7 @@ def _exceptions(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
         ("Table 4 and §5.2, footnote 15", "more models lose than the two exceptions that the text names", lose),
     ]
 
-# %% ../../nbs/10_redditbias.ipynb #1f7b4dfe
+# %% ../../nbs/10_redditbias.ipynb #b3cbf4b5
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed from their numbers"
     printed = _printed()
@@ -361,8 +362,8 @@ def gather_cells(
     """All that was measured of each debiased model and of the one before.
 
     A row is a model, corpus, bias type, method and training seed. Of `tasks` are read: task, model, method, bias_type,
-    train_seed, change_low, verdict ("loss", "gain", "undetermined: …") and, where it is there, p. dst_holm and crg_holm
-    are dst and crg after Holm's correction over all tests of a model's tasks."""
+    train_seed, change_low, verdict ("loss", "gain", "undetermined: …") and, where it is there, p. A model that was
+    debiased for several types in sequence is a row, too, where only its tasks were measured."""
     before = lmb[lmb.method == "baseline"].set_index(CELL_KEYS)[["t", "p", "significant"]].add_suffix("_before")
     cells = lmb.drop(columns=[c for c in before if c in lmb]).join(before[~before.index.duplicated()], on=CELL_KEYS)
     if changes is not None and len(changes):
@@ -372,15 +373,23 @@ def gather_cells(
         rise = rise[["rise", "rise_low", "rise_high"]].add_prefix("lmp_")
         cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
     if tasks is not None and len(tasks):
-        cells = cells.merge(_of_tasks(tasks), on=["model", "method", "bias_type"], how="left")
+        of_tasks = _of_tasks(tasks)
+        alone = of_tasks[of_tasks.method.map(_applied_for_several).notna()]
+        alone = alone.merge(cells[["model", "method", "bias_type"]], "left", indicator=True).query(
+            "_merge == 'left_only'"
+        )
+        cells = cells.merge(of_tasks, on=["model", "method", "bias_type"], how="left")
+        if len(alone):
+            alone = alone.drop(columns="_merge").assign(significant=False, significant_before=False)
+            cells = pd.concat([cells, alone], ignore_index=True)
     known = [*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", *CELL_TASKS]
     return cells.reindex(columns=list(dict.fromkeys(known)))
 
 
-CELL_TASKS = ("dst", "crg", "dst_holm", "crg_holm")
+CELL_TASKS = ("dst", "crg", "dst_p", "crg_p")
 CELL_CHANGE = (
     "gap_before", "gap_after", "change", "bias_change", "bias_change_low", "bias_change_high",
-    "verdict", "direction", "overshoot",
+    "verdict", "direction", "overshoot", "p_bias_change",
 )  # fmt: skip
 
 
@@ -394,14 +403,11 @@ NO_LOSS = {"dst": 0.02, "crg": 0.5}  # the largest loss that counts as none: F1,
 
 
 def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
-    "dst and crg of each model, method and bias type: loss, gain, no loss or undetermined; and after Holm's correction"
+    "dst and crg of each model, method and bias type: loss, gain, no loss or undetermined; and their smallest p"
     tasks = tasks.assign(p=tasks["p"] if "p" in tasks else np.nan)
-    tasks = tasks.assign(p_holm=tasks.groupby("model")["p"].transform(lambda p: holm(p.to_numpy(float))))
 
-    def one(group, corrected=False):
+    def one(group):
         verdicts = group.verdict.str.split(":").str[0]
-        if corrected:
-            verdicts = verdicts.where(~(group.p_holm >= 0.05), "undetermined")
         bounded = (group.change_low > -group.task.map(NO_LOSS)) | (verdicts == "gain")
         if (verdicts == "loss").any():
             return "loss"
@@ -412,7 +418,7 @@ def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "method", "bias_type"]
     groups = tasks.groupby([*keys, "task"])
     found = {key: one(group) for key, group in groups}
-    found |= {(*key[:-1], f"{key[-1]}_holm"): one(group, True) for key, group in groups}
+    found |= {(*key[:-1], f"{key[-1]}_p"): group.p.min() for key, group in groups}
     return pd.Series(found).unstack().rename_axis(keys).reset_index()
 
 # %% ../../nbs/10_redditbias.ipynb #106c66c9
@@ -498,7 +504,8 @@ def _means(cells: pd.DataFrame) -> pd.DataFrame:
     def one(group):
         kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
         stars = {c: group[c].all() for c in ("significant", "significant_before")}
-        return pd.Series({**kept, **stars, **{c: agreed(group[c]) for c in ("verdict", "direction", *CELL_TASKS)}})
+        words = {c: agreed(group[c]) for c in ("verdict", "direction", "dst", "crg")}
+        return pd.Series({**kept, **stars, **words, **{c: group[c].min() for c in ("dst_p", "crg_p")}})
 
     if not len(cells):
         return cells
@@ -534,15 +541,18 @@ def _cells_of(cells, there) -> str:
 def _tends_to_overshoot(cells) -> tuple:
     """After debiasing t is positive and the gap has moved towards the counter-stereotype, by a test of the change.
 
-    In more than half of the cells of each method."""
+    In more than half of the cells of each method. A cell whose change the test cannot tell is open."""
     cells = _cases_of_overshooting(cells)
     if not len(cells) or cells.change.isna().all():
         return "not measured", ""
     cells = cells[cells.change.notna()]
     there = (cells.t > 0) & (cells.direction == "counter-stereotype")
+    may_be = there | ((cells.t > 0) & ~cells.direction.isin(["counter-stereotype", "stereotype"]))
     by_method = {m: there[cells.method == m] for m in dict.fromkeys(cells.method)}
     by_method = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method.items())
-    return bool((there.groupby(cells.method).mean() > 0.5).all()), f"{there.sum()} of {len(cells)} cells ({by_method})"
+    most, at_best = (x.groupby(cells.method).mean() > 0.5 for x in (there, may_be))
+    found = True if most.all() else None if at_best.all() else False
+    return found, f"{there.sum()} of {len(cells)} cells ({by_method})"
 
 
 def _significant_in_a_few(cells) -> tuple:
@@ -556,29 +566,29 @@ def _significant_in_a_few(cells) -> tuple:
 
 # %% ../../nbs/10_redditbias.ipynb #daeda0d1
 def _no_loss(cells) -> tuple:
-    "No significant loss in either task, in any cell, after Holm's correction over all tests of the model"
-    tasks = {"DST": "dst_holm", "CRG": "crg_holm"}
-    verdicts = [v for task in tasks.values() for v in cells[task].dropna()] if len(cells) else []
-    if not verdicts:
+    "No significant loss in either task, in any cell, after Holm's correction over all tests of these cells"
+    tests = [test for task in (("dst", "crg") if len(cells) else ())
+             for test in zip([task] * len(cells), cells.method, cells.bias_type, cells[task], cells[f"{task}_p"])
+             if isinstance(test[3], str)]  # fmt: skip
+    if not tests:
         return "not measured", ""
+    unsure = holm([float(p) for *_, p in tests]) >= 0.05  # not where p is unknown
+    verdicts = ["undetermined" if word in ("loss", "gain") and u else word for (*_, word, _), u in zip(tests, unsure)]
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    lost = "; ".join(f"{name}: {_cells_of(cells, cells[task] == 'loss')}" for name, task in tasks.items()
-                     if (cells[task] == "loss").any())  # fmt: skip
+    lost = ", ".join(f"{task.upper()} {m} {b}" for (task, m, b, *_), v in zip(tests, verdicts) if v == "loss")
     text = f"{len(verdicts)} tests: {counted}" + (f" ({lost})" if lost else "")
     if "loss" in verdicts:
         return False, text
     return None if "undetermined" in verdicts else True, text
 
 
-SEVERAL = re.compile(
-    r"([\w-]+) \([^()]+, [^()]+\)"
-)  # a method that was applied for several bias types, as records name it
+SEVERAL = re.compile(r"([\w+-]+) \(([^()]+, [^()]+)\)")  # a method that was applied several times, as records name it
 
 
 def _applied_for_several(method: str) -> str | None:
     "The method that was applied in sequence for several bias types; None for any other"
     found = SEVERAL.fullmatch(method)
-    return found and found[1]
+    return found[1] if found and len(set(found[2].split(", "))) > 1 else None
 
 
 def _no_loss_in_sequence(cells) -> tuple:

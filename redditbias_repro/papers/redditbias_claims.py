@@ -32,12 +32,14 @@ from redditbias_repro.claims import (
 )
 from ..corpora.redditbias import count_annotations, load_annotations, load_references
 from ..data import load_pairs
+from ..metrics import holm
 from redditbias_repro.papers.redditbias import (
     ACROSS_MODELS,
     ALL_CHECKS,
     CELL_CHECKS,
     DIALOGPT,
     EXCEPTIONS,
+    NO_LOSS,
     check_claims,
     inconsistencies,
     measured_cells,
@@ -109,18 +111,25 @@ def of_cells(claim, measured) -> list[Answer]:
 
 
 def _of_table4(claim) -> list[Answer]:
-    "What the paper's own Table 4 says of a loss; the two exceptions that footnote 15 names are none against a rule"
-    lost = printed_losses()
+    "What the paper's own Tables 4 and 5 say of a loss; the two exceptions that footnote 15 names leave it open"
     types, methods = (str(getattr(claim, k, "")).split() for k in ("bias_type", "method"))
-    own = {k: v for k, v in lost.items() if k[0] in methods and k[1] in types}
+    within = lambda found: {k: v for k, v in found.items() if k[0] in methods and k[1] in types}
+    own = within(printed_losses("f1", NO_LOSS["dst"])) | within(printed_losses("bleu_4", NO_LOSS["crg"]))
     if claim.check == "loses":
         return told(bool(own), f"F1 {_changes_of(own)}" if own else "F1 falls by no more than .02")
-    if claim.check not in ("not_diminished", "no_negative_consequences", "reduces_and_preserves"):
+    if claim.check not in (*_OF_TASKS, *_OF_BIAS_TOO):
         return []
-    others = {k: v for k, v in own.items() if ("dst", *k) not in EXCEPTIONS}
-    if others or claim.check != "reduces_and_preserves":  # what it says of bias is drawn without numbers
-        return told(not others, f"F1 falls besides the two exceptions: {_changes_of(others) or 'none'}")
-    return []
+    excepted, others = ({k: v for k, v in own.items() if (("dst", *k) in EXCEPTIONS) == e} for e in (True, False))
+    if claim.check in _OF_BIAS_TOO and not others:  # what it says of bias is drawn without numbers
+        return []
+    bleu = min(within(printed_losses("bleu_4", -1.0)).values())
+    text = f"F1 falls: {_changes_of(others) or 'none'}, and the exceptions of footnote 15: "
+    text += f"{_changes_of(excepted) or 'none'}; BLEU-4 changes by {bleu:+.2f} at the lowest"
+    mostly = claim.check == "mostly_mitigated" and len(others) < len(types) * len(methods) / 2
+    return told(None if mostly or (excepted and not others) else not others, text)
+
+
+_OF_TASKS, _OF_BIAS_TOO = ("not_diminished", "no_negative_consequences"), ("reduces_and_preserves", "mostly_mitigated")
 
 
 def _changes_of(found: dict) -> str:
@@ -149,11 +158,21 @@ def two_of_five(claim, measured) -> list[Answer]:
     return _of_models(measured["cells"], one)
 
 
+def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
+    "A row a cell; less and more only where Holm's correction over these cells leaves it significant"
+    cells = cells.drop_duplicates(["bias_type", "method"])  # a verdict is of all training seeds
+    unsure = pd.Series(holm(cells.p_bias_change.astype(float)) >= 0.05, cells.index) & cells.verdict.isin(
+        ["less", "more"]
+    )
+    return cells.assign(verdict=cells.verdict.where(~unsure, OPEN))
+
+
 def some_reduce_and_preserve(claim, measured) -> list[Answer]:
     "A method that is less biased by a test of the change and loses in neither task, on a religious type"
 
     def one(own):
         own = own[own.bias_type.isin(["religion1", "religion2"]) & own.method.isin(["LMD", "ADD", "HD", "CDA"])]
+        own = _corrected(own)
         found = {f"{r.method} {r.bias_type}": CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
         decided = {k: v for k, v in found.items() if not isinstance(v, str)}
         text = ", ".join(f"{k} {'yes' if v else 'open' if v is None else 'no'}" for k, v in decided.items())
@@ -168,8 +187,7 @@ def can_increase(claim, measured) -> list[Answer]:
     "A debiased model that is more biased than before, by a test of the change"
 
     def one(own):
-        own = own[own.method.isin(["LMD", "ADD", "HD", "CDA"]) & own.verdict.notna()]
-        own = own.drop_duplicates(["bias_type", "method"])  # a verdict is of all training seeds
+        own = _corrected(own[own.method.isin(["LMD", "ADD", "HD", "CDA"]) & own.verdict.notna()])
         more = own[own.verdict == "more"]
         text = f"more biased in {len(more)} of {len(own)} cells: "
         text += ", ".join(f"{m} {b}" for m, b in zip(more.method, more.bias_type))
@@ -302,8 +320,9 @@ def _table1_in_appendix() -> tuple[bool, str]:
 def _five_types() -> tuple[bool, str]:
     paths = list_files("umanlp/RedditBias/data/").path
     folders = sorted({p.split("/")[1] for p in paths if p.endswith("_biased_test_reduced.csv")})
+    sizes = {f: len(load_pairs(f, "test", "redditbias")) for f in folders}
     dimensions = {re.sub(r"\d", "", f) for f in folders}
-    return len(folders) == 5 and len(dimensions) == 4, f"folders with test sets: {', '.join(folders)}"
+    return len(folders) == 5 and len(dimensions) == 4 and all(sizes.values()), f"test pairs: {_by_type(sizes)}"
 
 
 def _size_of_dialogpt() -> tuple[bool, str]:
@@ -327,7 +346,7 @@ _PRINTED = {"model": TABLES, "basis": PRINTED}
 CHECKS = dict.fromkeys([*CELL_CHECKS, *ALL_CHECKS, *ACROSS_MODELS], of_cells) | {
     "two_of_five": two_of_five, "some_reduce_and_preserve": some_reduce_and_preserve, "can_increase": can_increase,
     "cda_doubles": of_release(_cda_doubles), "shorter_than_150": of_release(_shorter_than_150),
-    "cleaned": of_release(_cleaned), "five_types": partial(_of_lists, _five_types, model=RELEASE),
+    "cleaned": of_release(_cleaned), "five_types": of_release(_five_types),
     "all_annotated": of_release(_all_annotated), "table3_counts": of_release(_table3_counts),
     "table2_labelled": of_release(_table2_labelled), "references_6k": of_release(_references_6k),
     "differ_in_targets": of_release(_differ_in_targets), "size_of_dialogpt": of_release(_size_of_dialogpt),
