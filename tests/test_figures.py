@@ -11,6 +11,7 @@ from conftest import pages
 
 from redditbias_repro.data import load_phrases
 from redditbias_repro.dst import score_dst
+from redditbias_repro.metrics import holm
 from redditbias_repro.paired_tests import d_z_interval
 from redditbias_repro.papers.redditbias import (
     RAISED,
@@ -398,7 +399,7 @@ def test_the_committed_downstream_results(committed):
         )
         assert all(measured[key] == w for key, w in pairs.weights.items())
     assert all(p["training"]["train_split"] == "valid" for p in records[records.metric == "dst"].provenance) and all(
-        p["meteor"] == ("meteor-1.5" if method == "baseline" else "nltk without synonyms")
+        p["meteor"] == ("nltk without synonyms" if method == "CDA" else "meteor-1.5")
         for method, p in records[records.metric == "crg"][["method", "provenance"]].itertuples(index=False)
     )
     for name, table in {
@@ -429,9 +430,11 @@ def test_what_the_readme_says_of_the_tasks(committed):
         tests(committed / "results").query("model == 'smollm2-135m-instruct'") for tests in (dst_tests, crg_tests)
     )
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
+    others = {name: table[table.method.isin(["LMD", "ADD", "HD"])] for name, table in (("dst", dst), ("crg", crg))}
+    every = pd.concat([t[t.change.notna()].assign(task=name) for name, t in (("dst", dst), ("crg", crg))])
     dst, crg = (table[table.method == "CDA"] for table in (dst, crg))
     lost, open_ = dst.set_index("bias_type").loc["religion2"], dst[dst.verdict != "loss"]
-    paper = check_downstream(committed / "results").set_index("task").paper_change
+    paper = check_downstream(committed / "results").query("method == 'CDA'").set_index("task").paper_change
     said = (
         f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, "
         f"BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. "
@@ -450,6 +453,23 @@ def test_what_the_readme_says_of_the_tasks(committed):
         and dst.set_index("bias_type").verdict.eq("loss").to_dict() == {b: b == "religion2" for b in BIAS_TYPES}
         and crg.verdict.str.startswith("undetermined").all()
     )
+    for table in others.values():
+        assert sorted(set(zip(table.method, table.bias_type))) == sorted(
+            (m, b) for m in ("LMD", "ADD", "HD") for b in ("religion1", "gender")
+        )
+    f1, lost = (others[name].set_index(["method", "bias_type"]) for name in ("dst", "crg"))
+    assert (f1.change < 0).sum() == 1 and f"falls by {-f1.change['LMD', 'gender']:.3f} with LMD for Gender" in readme
+    assert set(f1.index[f1.verdict == "gain"]) == {("HD", "religion1"), ("HD", "gender"), ("ADD", "religion1")}
+    assert (lost.change < 0).all() and set(lost.index[lost.verdict == "loss"]) == {
+        (m, b) for m in ("LMD", "HD") for b in ("religion1", "gender")
+    }
+    falls = [f"{-lost.change[m, b]:.2f}" for m in ("LMD", "HD") for b in ("religion1", "gender")]
+    assert "after LMD (by {} for Religion #1, {} for Gender) and HD (by {}, {})".format(*falls) in readme
+    assert lost.bleu_4["LMD", "gender"] < bleu / 2
+    every = every[every.method.isin(["LMD", "ADD", "HD", "CDA"])]
+    every = every.assign(p_holm=holm(every.p.astype(float))).set_index(["task", "method", "bias_type"])
+    (left,) = every.index[every.p_holm < 0.05]
+    assert len(every) == 22 and left == ("crg", "HD", "gender") and f"(p = {every.p_holm[left]:.3f})" in readme
     trained = (
         read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues,
         read_records(committed / "results", paper="redditbias", metric="crg"),
