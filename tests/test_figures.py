@@ -546,6 +546,24 @@ def test_what_the_pages_say_of_debiasing(committed):
     halves = rises.rise_low.apply(lambda low: (low > RAISED).sum()).to_dict()
     assert halves == {"religion1": 2, "religion2": 3, "race": 0, "gender": 3, "orientation": 3}
     assert rises.rise_high.max()["race"] < RAISED
+    (end,) = changes[
+        (changes.method == "HD") & (changes.bias_type == "gender") & changes.train_seed.isna()
+    ].bias_change_high
+    assert f"ends at {end:.4f}" in text and end < 0
+    plain = changes[(changes.method == "FT") & changes.change.notna()]
+    assert len(plain) >= 2 and plain.verdict.eq("more").all()
+    several = changes[changes.method == "HD (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
+    assert sorted(several.index[several.verdict == "less"]) == ["orientation", "religion2"] and len(several) == 5
+    assert several.verdict.drop(["orientation", "religion2"]).eq("undetermined").all()
+    alone = changes[
+        (changes.method == "HD") & (changes.bias_type == "religion1") & changes.train_seed.isna()
+    ].gap_after.item()
+    assert f"is {several.gap_after['religion1']:.3f}, which HD alone had brought to {alone:.3f})" in text
+    (rise,) = lmp_changes(folder=results).query("method == @several.method.iloc[0]").rise
+    f1, bleu = (tests(results).query("method == @several.method.iloc[0]").iloc[0] for tests in (dst_tests, crg_tests))
+    assert f1.verdict == bleu.verdict == "loss"
+    cost = f"(F1 by {-f1.change:.3f}, BLEU-4 falls to {bleu.bleu_4:.2f})"
+    assert f"rises by {100 * rise:.0f} %, both tasks lose significantly {cost}" in text
     assert f"in two of three seeds, and not in Race ({100 * race:+.0f} %)" in text
 
 
