@@ -55,8 +55,8 @@ from redditbias_repro.tables import (
 )
 
 # %% auto #0
-__all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS', 'EQUAL_TABLES', 'CELL_KEYS', 'CELL_TASKS',
-           'CELL_CHANGE', 'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'SEVERAL', 'ALL_CHECKS',
+__all__ = ['PUBLISHED_MODEL', 'TERM_SETS', 'DOWNSTREAM', 'BESIDE', 'EXCEPTIONS', 'EQUAL_TABLES', 'SEVERAL', 'CELL_KEYS',
+           'CELL_TASKS', 'CELL_CHANGE', 'NO_LOSS', 'RAISED', 'CELL_CHECKS', 'DIALOGPT', 'GENERAL', 'ALL_CHECKS',
            'ACROSS_MODELS', 'DOWNSTREAM_TABLES', 'published_lmb', 'table1', 'table1_differences', 'table2', 'table3',
            'table3_wide', 'downstream_table', 'check_downstream', 'printed_losses', 'inconsistencies', 'gather_cells',
            'similar_trends', 'check_claims', 'claims_summary', 'measured_cells', 'make_tables', 'make_figures',
@@ -350,6 +350,15 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     return pd.DataFrame(found, columns=["where", "what", "evidence"])
 
 # %% ../../nbs/10_redditbias.ipynb #a0fb231b
+SEVERAL = re.compile(r"([\w+-]+) \(([^()]+, [^()]+)\)")  # a method that was applied several times, as records name it
+
+
+def _applied_for_several(method: str) -> str | None:
+    "The method that was applied in sequence for several bias types; None for any other"
+    found = SEVERAL.fullmatch(method)
+    return found[1] if found and len(set(found[2].split(", "))) > 1 else None
+
+
 CELL_KEYS = ["model", "corpus", "bias_type"]
 
 
@@ -580,15 +589,6 @@ def _no_loss(cells) -> tuple:
     if "loss" in verdicts:
         return False, text
     return None if "undetermined" in verdicts else True, text
-
-
-SEVERAL = re.compile(r"([\w+-]+) \(([^()]+, [^()]+)\)")  # a method that was applied several times, as records name it
-
-
-def _applied_for_several(method: str) -> str | None:
-    "The method that was applied in sequence for several bias types; None for any other"
-    found = SEVERAL.fullmatch(method)
-    return found[1] if found and len(set(found[2].split(", "))) > 1 else None
 
 
 def _no_loss_in_sequence(cells) -> tuple:
