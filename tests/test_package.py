@@ -214,6 +214,8 @@ WITHOUT_EXAMPLE = {  # and why
     "tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
     "metrics.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
     "models.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",
+    "dialogue_models.share_wrong": "asks a ranker that was trained: tests/test_dialogue_models.py",
+    "papers.redditbias.measured_cells": "its rows are those of `gather_cells`, of all that is on record",
     "dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
     "crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
     "dst.rescore_records": "writes into results/: tests/test_dst.py",
