@@ -556,7 +556,13 @@ def test_what_the_pages_say_of_debiasing(committed):
     ].bias_change_high
     assert f"ends at {end:.4f}" in text and end < 0
     plain = changes[(changes.method == "FT") & changes.change.notna()]
-    assert len(plain) >= 2 and plain.verdict.eq("more").all()
+    assert set(plain.bias_type) == set(BIAS_TYPES) and plain.verdict.eq("more").all()
+    assert [b for b in BIAS_TYPES if star("FT", b) and seeds["FT", b] < 0] == [
+        "religion1",
+        "religion2",
+        "gender",
+        "orientation",
+    ]
     several = changes[changes.method == "HD (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(several.index[several.verdict == "less"]) == ["orientation", "religion2"] and len(several) == 5
     assert several.verdict.drop(["orientation", "religion2"]).eq("undetermined").all()
