@@ -19,7 +19,8 @@ from .network import pad_batch
 from .seq2seq import DialogueConfig
 
 # %% auto #0
-__all__ = ['ROWS', 'COLUMNS', 'sinusoids', 'RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best', 'same_text']
+__all__ = ['ROWS', 'COLUMNS', 'GROUP', 'FEW', 'sinusoids', 'RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best',
+           'same_text']
 
 # %% ../nbs/05e_ranker.ipynb #774d35ab
 def sinusoids(
@@ -158,6 +159,100 @@ def _products(theirs: torch.Tensor, ours: torch.Tensor, out: torch.Tensor) -> to
     return torch.mm(theirs, ours, out=out)
 
 
+def _best_by_products(
+    ours: torch.Tensor,  # (n, width)
+    candidates: torch.Tensor,  # (m, width)
+    row: torch.Tensor,  # (b,) contexts and
+    column: torch.Tensor,  # (b,) candidates that must not go together
+) -> torch.Tensor:  # (n,), -1 where there is none
+    "The candidate with the largest dot product, from all products"
+    ours, n = ours.T.contiguous(), len(ours)
+    room = ours.new_empty(n * min(COLUMNS, len(candidates)))
+    found = torch.full((n,), -1, device=ours.device)
+    best = torch.full((n,), -torch.inf, dtype=ours.dtype, device=ours.device)
+    for start in range(0, len(candidates), COLUMNS):
+        scores = _products(candidates[start : start + COLUMNS], ours, room)
+        here = (column >= start) & (column < start + COLUMNS)
+        scores[column[here] - start, row[here]] = -torch.inf
+        highest = scores.amax(0)
+        better = (highest > best).nonzero()[:, 0]  # fewer and fewer, so that places are looked for in few columns
+        best[better] = highest[better]
+        found[better] = start + scores[:, better].argmax(0)
+    return found
+
+# %% ../nbs/05e_ranker.ipynb #c734d3ea
+GROUP, FEW = 32, 64  # candidates that are compared as one (a part of COLUMNS); groups that are looked at one by one
+
+
+def _has_bfloat16_units(device: torch.device) -> bool:
+    return device.type == "cpu" and torch.cpu.get_capabilities().get("amx_bf16", False)
+
+
+def _group_lengths(
+    candidates: torch.Tensor,  # (m, width)
+) -> torch.Tensor:  # (groups,)
+    "The largest length of a vector in each group of candidates"
+    lengths = torch.linalg.vector_norm(candidates, dim=1)
+    return torch.nn.functional.pad(lengths, (0, -len(candidates) % GROUP)).view(-1, GROUP).amax(1)
+
+
+def _groups_left(
+    ours: torch.Tensor,  # (n, width)
+    candidates: torch.Tensor,  # (m, width)
+    row: torch.Tensor,  # (b,)
+    column: torch.Tensor,  # (b,)
+    lengths: torch.Tensor,  # (groups,) of `_group_lengths`
+) -> torch.Tensor:  # (groups, n), bool
+    "In which groups the best candidate can be, by products in bfloat16 and a bound of their error"
+    n, width, unit = *ours.shape, 2.0**-8
+    short = ours.bfloat16().T
+    room = short.new_empty(min(COLUMNS, len(candidates)), n)
+    largest = torch.empty(len(lengths), n)
+    for start in range(0, len(candidates), COLUMNS):
+        theirs = candidates[start : start + COLUMNS].bfloat16()
+        scores = torch.mm(theirs, short, out=room[: len(theirs)])
+        here = (column >= start) & (column < start + COLUMNS)
+        scores[column[here] - start, row[here]] = -torch.inf
+        if len(scores) % GROUP:
+            scores = torch.nn.functional.pad(scores, (0, 0, 0, -len(scores) % GROUP), value=-torch.inf)
+        largest[start // GROUP :][: -(-len(theirs) // GROUP)] = scores.view(-1, GROUP, n).amax(1)
+    share = 1.02 * (2 * unit + unit**2 + width * 2.0**-23) * torch.linalg.vector_norm(ours, dim=1)
+    least = torch.addr(largest, lengths, share, alpha=-1).amax(0)
+    most = torch.maximum(largest.amax(0).abs(), largest.amin(0).nan_to_num(neginf=0.0).abs())
+    rounding = 2 * 1.02 * unit * most + width * 2.0**-125
+    # written so that what cannot be compared (a length that overflows) is left in
+    return ~(torch.addr(largest, lengths, share) < least - rounding) & (largest > -torch.inf)
+
+
+def _best_by_groups(
+    ours: torch.Tensor,  # (n, width)
+    candidates: torch.Tensor,  # (m, width)
+    row: torch.Tensor,  # (b,)
+    column: torch.Tensor,  # (b,)
+    left: torch.Tensor,  # (groups, n)
+) -> torch.Tensor:  # (n,), -1 where there is none
+    "The candidate with the largest dot product, from the products of the groups that are left"
+    group, context = left.nonzero().T
+    if not len(group):
+        return torch.full((len(ours),), -1)
+    members = group[:, None] * GROUP + torch.arange(GROUP)
+    scores = torch.empty(members.shape)
+    for start in range(0, len(group), 32):
+        at = slice(start, start + 32)
+        vectors = candidates[members[at].clamp(max=len(candidates) - 1)]
+        scores[at] = (vectors * ours[context[at], None]).sum(-1)
+    scores[members >= len(candidates)] = -torch.inf
+    n = len(ours)
+    place = torch.searchsorted(group * n + context, column // GROUP * n + row).clamp(max=len(group) - 1)
+    here = (context[place] == row) & (group[place] == column // GROUP)
+    scores[place[here], column[here] % GROUP] = -torch.inf
+    highest, which = scores.max(1)
+    best = torch.full((len(ours),), -torch.inf).scatter_reduce(0, context, highest, "amax")
+    which = torch.where((highest == best[context]) & (highest > -torch.inf), group * GROUP + which, len(candidates))
+    found = torch.full((len(ours),), len(candidates)).scatter_reduce(0, context, which, "amin")
+    return torch.where(found < len(candidates), found, -1)
+
+# %% ../nbs/05e_ranker.ipynb #cab9069e
 @torch.no_grad()
 def find_best(
     contexts: torch.Tensor,  # (n, width)
@@ -172,22 +267,23 @@ def find_best(
         raise ValueError("there is no candidate to choose from")
     found = torch.full((len(contexts),), -1, device=contexts.device)
     row, column = torch.tensor(list(barred), dtype=torch.long).reshape(-1, 2).T.to(contexts.device)
-    room = contexts.new_empty(min(ROWS, len(contexts)) * min(COLUMNS, len(candidates)))
-    steps = range(0, len(contexts), ROWS)
     candidates = candidates.contiguous()
-    for first in tqdm(steps, "retrieving", delay=2, leave=False, disable=not progress):
-        ours = contexts[first : first + ROWS].T.contiguous()
-        n = ours.shape[1]
-        best = torch.full((n,), -torch.inf, dtype=ours.dtype, device=ours.device)
-        mine = (row >= first) & (row < first + n)
-        for start in range(0, len(candidates), COLUMNS):
-            scores = _products(candidates[start : start + COLUMNS], ours, room)
-            here = mine & (column >= start) & (column < start + COLUMNS)
-            scores[column[here] - start, row[here] - first] = -torch.inf
-            highest = scores.amax(0)
-            better = (highest > best).nonzero()[:, 0]  # fewer and fewer, so that places are looked for in few columns
-            best[better] = highest[better]
-            found[first + better] = start + scores[:, better].argmax(0)
+    enough = len(candidates) >= FEW * GROUP and len(contexts) >= FEW and contexts.dtype == torch.float32
+    lengths = _group_lengths(candidates) if enough and _has_bfloat16_units(contexts.device) else None
+    for first in tqdm(range(0, len(contexts), ROWS), "retrieving", delay=2, leave=False, disable=not progress):
+        ours = contexts[first : first + ROWS]
+        mine = (row >= first) & (row < first + len(ours))
+        pairs = row[mine] - first, column[mine]
+        if lengths is None:
+            found[first : first + ROWS] = _best_by_products(ours, candidates, *pairs)
+            continue
+        left = _groups_left(ours, candidates, *pairs, lengths)
+        many = left.sum(0) > FEW
+        left[:, many] = False
+        here = _best_by_groups(ours, candidates, *pairs, left)
+        if many.any():
+            here[many] = _best_by_products(ours, candidates, *pairs)[many]
+        found[first : first + ROWS] = here
     if (found < 0).any():
         raise ValueError(
             f"all {len(candidates)} candidates are barred for {int((found < 0).sum())} contexts: give others"

@@ -332,6 +332,42 @@ def test_the_best_is_exact_in_blocks(monkeypatch):
         find_best(a, b[:0])
 
 
+@pytest.mark.parametrize(("n", "m", "width"), [(64, 2048, 7), (70, 3001, 33), (2100, 2050, 1)])
+def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width):
+    from redditbias_repro import ranker as module
+
+    monkeypatch.setattr(module, "_has_bfloat16_units", lambda device: True)
+    rng = torch.Generator().manual_seed(n)
+    a, b = torch.randn(n, width, generator=rng), torch.randn(m, width, generator=rng)
+    b[m - 1], b[m // 2], b[5] = 9 * b[m - 1], b[3], 0
+    barred = [(i, int(k)) for i in range(n) for k in torch.randint(m, (2,), generator=rng)]
+    barred += [(i, int(k)) for i, k in enumerate(find_best(a, b))][::2]  # the best itself, so that it is another's turn
+    for given in ([], barred):
+        scores = a.double() @ b.double().T
+        for i, k in given:
+            scores[i, k] = -torch.inf
+        assert find_best(a, b, given).tolist() == scores.argmax(1).tolist()
+    for scale in (1e-25, 1e30, 0.0):  # what bfloat16 takes for nought, what has no length, what is all the same
+        by_groups = find_best(scale * a, b, barred)
+        with monkeypatch.context() as other:
+            other.setattr(module, "_has_bfloat16_units", lambda device: False)
+            assert torch.equal(by_groups, find_best(scale * a, b, barred))
+    assert find_best(torch.ones(64, 2), torch.ones(2048, 2)).unique().tolist() == [0], "of equal ones the first"
+    with pytest.raises(ValueError, match="all 2048 candidates are barred for 1 contexts"):
+        find_best(a, b[:2048], [(7, k) for k in range(2048)])
+
+
+def test_few_groups_are_left_to_look_at():
+    from redditbias_repro.ranker import GROUP, _group_lengths, _groups_left
+
+    rng = torch.Generator().manual_seed(0)
+    a, b = torch.randn(64, 300, generator=rng), torch.randn(5000, 300, generator=rng)
+    none = torch.empty(0, dtype=torch.long)
+    left = _groups_left(a, b, none, none, _group_lengths(b))
+    assert left.shape == (157, 64) and left.sum() < 10 * 64
+    assert left[(a @ b.T).argmax(1) // GROUP, torch.arange(64)].all()
+
+
 def test_the_ranker_finds_the_only_right_candidate_and_bars_the_context(folders):
     contexts, responses = PAIRS["context"][:6].tolist(), PAIRS["response"][:6].tolist()
     assert respond(folders["ranker"], contexts, responses[::-1]) == responses
