@@ -739,7 +739,7 @@ def _debias(args) -> None:
     model, tokenizer = load_model(args.model, args.device, "float32")
     names = ("epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "seed", "replace")
     names += ("learning_rate", "lora_rank", "tensorboard")
-    options = {n: getattr(args, n) for n in names}
+    options = {n: getattr(args, n) for n in names} | ({"bf16": True} if args.bf16 else {})
     run = debias(model, tokenizer, spec, texts, args.method, args.out, save_steps=_saved_every(args.epochs), **options)
     print(f"written: {run.folder} ({args.method} on {run.settings['sentences']} sentences, {run.seconds:.0f} s)")
     if Path(args.corpus).is_file() and not args.texts:
@@ -1019,6 +1019,10 @@ def _debias_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--learning-rate", type=_POSITIVE, default=5e-5, help=f"{rate} {DEFAULT}")
     lora = "train only LoRA's matrices of this rank, kept as an adapter (needs peft; default: all weights)"
     p.add_argument("--lora-rank", type=_COUNT, metavar="R", help=lora)
+    mixed = (
+        "train with products in bfloat16 (mixed precision); less memory and time where the device has units for them"
+    )
+    p.add_argument("--bf16", action="store_true", help=mixed)
     logs = "write TensorBoard's logs of training there (needs tensorboard)"
     p.add_argument("--tensorboard", type=Path, metavar="FOLDER", help=logs)
     p.add_argument("--seed", type=_SEED, default=0, help=DEFAULT)

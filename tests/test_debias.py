@@ -229,6 +229,17 @@ def test_the_control_is_plain_training(padded, tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["HD", "CDA"])
+def test_products_in_bfloat16_train_nearly_the_same(padded, tmp_path, name):
+    runs = [debias(fresh(padded), padded, SPEC, TEXTS, name, tmp_path / str(i), **FAST, **how)
+            for i, how in enumerate(({}, {"bf16": True}))]  # fmt: skip
+    exact, mixed = (run.history.loss.to_numpy() for run in runs)
+    assert (exact != mixed).any() and abs(mixed - exact).max() < 0.03 * exact.mean()
+    assert "bf16" not in runs[0].settings and runs[1].settings["bf16"] == "True"
+    weights = AutoModelForCausalLM.from_pretrained(tmp_path / "1", dtype="auto").parameters()
+    assert {p.dtype for p in weights} == {torch.float32}, "what is kept is not rounded"
+
+
 def test_a_method_of_ones_own(padded, tmp_path):
     seen = []
 
@@ -634,6 +645,7 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
         lambda_lm=0.5,
         lambda_d=2.0,
         seed=3,
+        bf16=name == "CDA",
         out_dir=tmp_path / "model",
         results_dir=tmp_path / "results",
     )
@@ -655,6 +667,7 @@ def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
         "lambda_lm": None if name == "CDA" else 0.5,
     }
     assert {k: settings[k] for k in wanted} == wanted and settings["sentences"] == (48 if name == "CDA" else 24)
+    assert ("bf16" in settings) == (name == "CDA")
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").num_parameters() > 0
     assert any("image/png" in o.get("data", {}) for c in out["cells"] for o in c.get("outputs", [])), "training curves"
 

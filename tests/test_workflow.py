@@ -115,6 +115,7 @@ def test_the_grid_of_chinese_categories():
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "chbias.yaml")
     commands = [line for line in done.stdout.splitlines() if "papermill" in line]
     assert len(commands) == 36 + 24 + 1 and all("-p special_tokens True" in c for c in commands)
+    assert sum("-p bf16 True" in c for c in commands) == 36 + 24
     (one,) = (c for c in commands if "chbias--age-CTDA-0.ipynb" in c)
     assert "-f runs/chbias/chosen/configured.yaml -p method CTDA -p bias_type chbias/age -p model gemma-3-270m" in one
     assert "-p lmp_sentences 500" in one and "-r references kdconv" in one

@@ -20,6 +20,7 @@ def done_before(r):
 
 COMBINATIONS = search_runs()
 SPECIAL = "-p special_tokens True" if GRID.get("special_tokens") else ""
+MIXED = " -p bf16 True" if GRID.get("bf16") else ""
 REFERENCES = f" -r references {shlex.quote(GRID['references'])}" if GRID.get("references") else ""
 SEARCHED = {(*done_before(r), *(r[k] for k in TRIED)): r["chosen"] for r in records("search", GRID)}
 
@@ -83,7 +84,7 @@ rule search_run:
         TRAIN + " nbs/05_debias.ipynb {output.notebook:q} {params.tried}"
         " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
         " -p corpus {config[corpus]:q} -p split valid -p epochs {params.grid[epochs]} -p phrases {params.grid[phrases]}"
-        " -p lmp_sentences {SEARCH[lmp_sentences]} -p seed {config[seed]} {SPECIAL}{REFERENCES}"
+        " -p lmp_sentences {SEARCH[lmp_sentences]} -p seed {config[seed]} {SPECIAL}{MIXED}{REFERENCES}"
         " -p out_dir {params.folder:q} -p keep_model {params.keep} -p replace True -p results_dir {output.results:q}"
 
 
@@ -163,6 +164,6 @@ rule debias:
         TRAIN + " nbs/05_debias.ipynb {output:q} -f {input.chosen:q}"
         " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
         " -p corpus {config[corpus]:q} -p epochs {params.grid[epochs]} -p phrases {params.grid[phrases]}"
-        " -p lmp_sentences {params.grid[lmp_sentences]} -p seed {wildcards.seed} -p attributes {params.attributes} {SPECIAL}{REFERENCES}"
+        " -p lmp_sentences {params.grid[lmp_sentences]} -p seed {wildcards.seed} -p attributes {params.attributes} {SPECIAL}{MIXED}{REFERENCES}"
         " -p out_dir {RUNS}/models/{wildcards.model}/{wildcards.bias_type}-{wildcards.method}-{wildcards.seed}"
         " -p replace True -p results_dir {params.grid[results]:q}"
