@@ -54,6 +54,7 @@ PLAN = {  # rounds of each contender on each input
     "prompts-10000": {**ROUNDS, "ctranslate2": 1, "lm_eval": 1, "minicons": 1, "loop": 1},
     "scattered-10000": {"tree": 1, "batches": 1},
     "prompts-100000": {"tree": 1, "batches": 1},
+    "prompts-all": {"tree": 1},
 }
 PAIRS = ("religion1", "redditbias")  # inputs that are no prompts
 INPUTS = {
@@ -63,6 +64,7 @@ INPUTS = {
     "prompts-10000": "10,000 HolisticBias prompts",
     "scattered-10000": "10,000 HolisticBias prompts, drawn singly",
     "prompts-100000": "100,000 HolisticBias prompts",
+    "prompts-all": "all prompts of HolisticBias v1.0",
 }
 
 
@@ -107,6 +109,10 @@ def sentences(name):
         pairs = [load_pairs(b, "test", "redditbias") for b in (BIAS_TYPES if name == "redditbias" else [name])]
         return [t for p in pairs for t in (*p.text1, *p.text2)]
     kind, n = name.split("-")
+    if n == "all":
+        from redditbias_repro.prompts import prompts as released
+
+        return released("v1.0").text.tolist()
     if kind == "prompts":
         return prompts(int(n))
     everything = [p[-1] for p in all_prompts()]
@@ -328,7 +334,7 @@ class Bench:
         """The batch size that is fastest on some of these sentences."""
         if contender == "loop":
             return 0
-        kind = "prompts-10000" if name in ("scattered-10000", "prompts-1000", "prompts-100000") else name
+        kind = name if name in PAIRS else "prompts-10000"
         seconds = {size: self.once(contender, kind, size, 0, self.part())["seconds"] for size in self.sizes[contender]}
         return min(seconds, key=seconds.get)
 
@@ -561,6 +567,7 @@ PLACES = {  # on the figure
     "redditbias": "RedditBias test sets",
     "scattered-10000": "10,000 prompts, drawn singly",
     **{f"prompts-{n}": f"{n:,} HolisticBias prompts" for n in (1000, 10000, 100000)},
+    "prompts-all": "all of v1.0",
 }
 
 
@@ -608,7 +615,8 @@ def draw_speed(rows):
     ax.set(yticks=range(len(ratios)), yticklabels=[PLACES[i] for i in ratios.index], ylim=(len(ratios) - 0.5, -0.5))
     alone = rows[~rows.bias_type.isin(ratios.index) & ~rows.bias_type.duplicated(keep=False)]
     alone = [f"{PLACES[r.bias_type]} ({1000 / r.sentences_per_second:.1f} ms each)" for r in alone.itertuples()]
-    note = f"\nOnly the tree was measured on {' and '.join(alone)}" if alone else ""
+    said = " and ".join([*([", ".join(alone[:-1])] if alone[:-1] else []), *alone[-1:]])
+    note = f"\nOnly the tree was measured on {said}" if alone else ""
     ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
     about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}"
     figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)

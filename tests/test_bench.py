@@ -126,6 +126,17 @@ def test_the_retrieval_benchmark_on_a_small_dump(tmp_path):
     assert found[bench.FIVE]["hits"] > found[bench.ONE]["hits"]
 
 
+def test_committed_candidates_are_found_at_least_as_fast_as_by_faiss(committed):
+    bench = loaded("candidates")
+    rows, caption = bench.table(committed / "results")
+    times = rows.set_index("contender").times_as_fast_as_faiss
+    assert "500,000 candidates" in caption and "10,000 contexts" in caption and "all find the same" in caption
+    assert times[bench.OURS] > times[bench.BARRED] >= 1
+    said = f"{times[bench.OURS]:.1f} times as fast on a processor with units for bfloat16, {times[bench.PRODUCTS]:.1f} times"
+    assert said in " ".join(pages(committed).split())
+    assert caption in (committed / "figures" / "bench" / "candidates.md").read_text(encoding="utf-8")
+
+
 def test_committed_scans_are_as_fast_as_is_asked(committed):
     """On a dump of at least 1 GB; the table comes from the records."""
     rows, caption = loaded("retrieval").table(committed / "results")
