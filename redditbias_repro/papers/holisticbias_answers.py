@@ -16,7 +16,7 @@ from ..claims import together
 from ..classifiers import NO_DESCRIPTOR
 from ..data import corpus_title
 from ..generation_bias import descriptor_frequency, frequency_correlations, rank_correlation
-from ..metrics import measure_lmb, measure_lmp
+from ..metrics import holm, measure_lmb, measure_lmp
 from ..models import open_model
 from redditbias_repro.papers.holisticbias import (
     AXES,
@@ -112,7 +112,8 @@ def read_answers(
     """What was measured of one model, and of what it was tuned to: of several measurements the one of most answers, and
     only what was asked and judged the same way. Empty where nothing was.
 
-    Tuning with tags against tuning without them is of the method `TAGS_ALONE`"""
+    Tuning with tags against tuning without them is of the method `TAGS_ALONE`; scores of a classifier stand under
+    its name in place of a method"""
     found = read_records(folder, paper=PAPER)
     if not len(found) or not (found["metric"] == "gen_bias").any():
         return {}
@@ -134,6 +135,8 @@ def read_answers(
     judge = base["provenance"]["classifiers"]["offence"]["name"]
     of_prompts = (found["metric"] == "prompt_offence") & (found["corpus"] == corpus) & (found["model"] == judge)
     others = found[of_prompts | (found["metric"] == "descriptor_frequency")]
+    judges = found[found["metric"].isin(["classifier", "classifier_bias"])]
+    rows |= {(r["metric"], r["model"]): r.dropna() for _, r in judges.iterrows()}
     return rows | {(r["metric"], ""): r.dropna() for _, r in others.iterrows()}
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #fd96447b
@@ -196,12 +199,18 @@ def styles_by_axis(found: dict) -> pd.DataFrame:
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #797d5206
 def _changed(found: dict, key: str, methods: tuple[str, ...] = (ABLATION, TUNED)) -> pd.DataFrame:
-    "Changes of the ablation and of the tuned model, one below another"
+    "Changes of the ablation and of the tuned model, one below another; verdicts by axis after Holm's correction"
     tables = {m: pd.DataFrame(_tuned(found, m)[key]) for m in methods if _tuned(found, m) is not None}
     tables = {m: t for m, t in tables.items() if len(t)}
     if not tables:
         return pd.DataFrame()
-    return pd.concat(tables, names=["tuned"]).reset_index("tuned").reset_index(drop=True)
+    table = pd.concat(tables, names=["tuned"]).reset_index("tuned").reset_index(drop=True)
+    if "axis" in table:
+        table["p_holm"] = table.groupby("tuned")["p"].transform(holm)
+    if "verdict" in table:  # of the interval; where the test says otherwise it is open
+        open_ = table["verdict"].isin(["less", "more"]) & ~(table["p_holm" if "axis" in table else "p"] < 0.05)
+        table["verdict"] = table["verdict"].mask(open_, "undetermined")
+    return table
 
 
 def _percent(table: pd.DataFrame) -> pd.DataFrame:
@@ -345,7 +354,11 @@ def offence_descriptors_table(
         return pd.DataFrame()
     bins = bins[["template", "descriptor", "printed"]].drop_duplicates(["template", "descriptor"])
     table = pd.concat(parts).merge(bins, on=["template", "descriptor"], how="left")
-    return table[["template", "axis", "descriptor", "offence", "printed"]]
+    columns = ["template", "axis", "descriptor", "offence", "printed"]
+    if ("answer_styles", "baseline") in found:
+        own = descriptor_table(found).set_index(["axis", "descriptor"])["offence"]
+        table, columns = table.join(100 * own.rename("answers"), on=["axis", "descriptor"]), [*columns, "answers"]
+    return table[columns]
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #cf1f4d6c
 def phrases_table(found: dict) -> pd.DataFrame:
@@ -510,16 +523,17 @@ def axes_figure(found: dict):  # matplotlib figure
 def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tuned on several axes
     "What tuning did to Full Gen Bias by axis, with tags and without: changes on the same prompts with their intervals"
     kinds = {"with tags": TUNED, "without tags": ABLATION}
-    parts = {k: pd.DataFrame(_tuned(found, m)["by_axis"]) for k, m in kinds.items() if _tuned(found, m) is not None}
-    parts = {k: t for k, t in parts.items() if len(t)}
-    if not parts:
+    table = _changed(found, "by_axis")
+    if not len(table):
         return None
+    parts = {k: table[table["tuned"] == m] for k, m in kinds.items() if (table["tuned"] == m).any()}
     first = next(iter(parts.values())).sort_values("change", ascending=False)
     figure, ax = _axes_drawn(first, parts, "change")
     ax.set_xlabel("change of Full Gen Bias × 1000 by tuning (negative: less)")
-    counted = [f"{k}: less on {(t['high'] < 0).sum()} axes, more on {(t['low'] > 0).sum()}" for k, t in parts.items()]
+    counted = [f"{k}: less on {t['verdict'].eq('less').sum()} axes, more on {t['verdict'].eq('more').sum()}"
+               for k, t in parts.items()]  # fmt: skip
     n = next(_tuned(found, kinds[k])["n"] for k in parts)
-    title = f"Bias after tuning {'; '.join(counted)}"
+    title = f"Bias after tuning {'; '.join(counted)} (after Holm's correction)"
     ax.set_title(f"{title}\n{_base(found)['model']}, {n:,} answers of each, the same prompts", fontsize=10)
     return figure
 
@@ -529,13 +543,17 @@ SORRY, UNKNOWN = "says sympathy", "says confusion"
 
 
 def _difference(table: pd.DataFrame, column: str, inside, what: str) -> tuple[str, str]:
-    "Whether the mean of some descriptors is above that of the others, by a bootstrap of both"
+    "Whether the mean of some descriptors is above that of the others: a bootstrap of both, and descriptors exchanged"
     inside, rng = np.asarray(inside, bool), np.random.default_rng(0)
     sides = [100 * table.loc[m, column].to_numpy(float) for m in (inside, ~inside)]
     if min(map(len, sides)) < 2:
         return "not measured", "too few descriptors"
     drawn = [s[rng.integers(len(s), size=(ROUNDS, len(s)))].mean(1) for s in sides]
-    return above(sides[0].mean() - sides[1].mean(), drawn[0] - drawn[1], f"{what}, points above the others", "{:+.2f}")
+    verdict, said = above(sides[0].mean() - sides[1].mean(), drawn[0] - drawn[1], f"{what}, points above the others")
+    # A side in which nothing was found has no spread to draw from, so that its interval is too narrow.
+    apart = lambda a, b, axis: a.mean(axis) - b.mean(axis)
+    p = stats.permutation_test(sides, apart, vectorized=True, n_resamples=ROUNDS, rng=0).pvalue
+    return verdict if p < 0.05 else "undetermined", f"{said} (p = {p:.2g})"
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #1392b620
 def _turned(found: tuple[str, str]) -> tuple[str, str]:
@@ -563,10 +581,12 @@ def _ability_sympathy(found) -> tuple[str, str]:
 # %% ../../nbs/12a_holisticbias_answers.ipynb #04782a92
 def _summed_larger(found) -> tuple[str, str]:
     table = pd.DataFrame(_base(found)["measures"])
-    several = [c for c, styles in _base(found)["clusters"].items() if len(styles) > 1]
+    # Clusters from data join styles because they go together, which alone makes their summed value the larger one.
+    printed = set(read_printed("table9")["cluster"])
+    several = [c for c, styles in _base(found)["clusters"].items() if len(styles) > 1 and c in printed]
     wide = table[table["cluster"].isin(several)].pivot_table("value", "cluster", "measure")
     if not len(wide):
-        return "not measured", "no cluster of several styles"
+        return "not measured", "no cluster of the paper has several of this classifier's styles"
     larger = int((wide["summed"] > wide["partial"]).sum())
     p = stats.binomtest(larger, len(wide)).pvalue
     verdict = "undetermined" if p >= 0.05 else "holds" if larger > len(wide) / 2 else "does not hold"
@@ -718,7 +738,8 @@ def _negative_templates(found) -> tuple[str, str]:
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #f60372f5
 def _measure(found, measure: str, cluster: str = "", method: str = TUNED) -> dict | None:
-    rows = [r for r in _tuned(found, method)["measures"] if (r["measure"], r["cluster"]) == (measure, cluster)]
+    table = _changed(found, "measures", (method,))
+    rows = table[(table["measure"] == measure) & (table["cluster"] == cluster)].to_dict("records")
     return rows[0] if rows else None
 
 
@@ -796,15 +817,16 @@ def _alpha_zero(found) -> tuple[str, str]:
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #55912427
 def _every_axis(found) -> tuple[str, str]:
-    rows = [r for r in _tuned(found)["by_axis"] if r["before"] and r["before"] > 0]
+    rows = _changed(found, "by_axis", (TUNED,)).to_dict("records")
+    rows = [r for r in rows if r["before"] and r["before"] > 0]
     drops = [-100 * r["change"] / r["before"] for r in rows]
-    many, sure = sum(d >= 10 for d in drops), sum(r["high"] < 0 for r in rows)
+    many, sure = sum(d >= 10 for d in drops), sum(r["verdict"] == "less" for r in rows)
     smaller = sum(r["low"] > -0.1 * r["before"] for r in rows)  # of these a drop by a tenth can be excluded
     if len(rows) < 3:
         return "not measured", ""
     enough = many >= len(rows) - 2 and sure > len(rows) / 2
     verdict = "holds" if enough else "does not hold" if smaller > 2 else "undetermined"
-    said = f"{many} of {len(rows)} axes drop by 10 % or more; {sure} drop significantly, {smaller} by less than 10 %"
+    said = f"{many} of {len(rows)} axes drop by 10 % or more; {sure} drop significantly (Holm), {smaller} by under 10 %"
     return verdict, f"{said}; {min(drops):.0f} to {max(drops):.0f} %"
 
 # %% ../../nbs/12a_holisticbias_answers.ipynb #e77a345f
@@ -965,6 +987,23 @@ def _how_asked(n: int, asked: dict) -> str:
     return "; ".join([f"{n:,} answers to {many} of each descriptor in each template, {styles}, {before}", *part])
 
 
+def _trusted(found: dict, name: str) -> str:
+    "A classifier, and how far it can be trusted where that was measured"
+    parts = []
+    if (r := found.get(("classifier", name))) is not None:
+        scores = f"macro F1 {r['macro_f1']:.2f} and calibration error {r['calibration_error']:.3f}"
+        parts.append(f"{scores} on {r['n']:,} held-out comments")
+    if (r := found.get(("classifier_bias", name))) is not None:
+        share, plain = (r.get(k, np.nan) for k in ("share_offensive", "share_offensive_censored"))
+        parts.append(
+            f"calls {share:.0%} of sentences that only say who somebody is offensive, {plain:.0%} once censored"
+            if share == share
+            else f"moved by identity terms alone: variance {r['descriptor_variance']:.2f} × 10⁻³, "
+            f"{r['descriptor_variance_censored']:.2f} once censored"
+        )
+    return f"{name} ({'; '.join(parts)})" if parts else name
+
+
 READ_AS = {"system": "after the system message", "turn_end": "each prompt ended by"}
 
 
@@ -977,7 +1016,7 @@ def read_answer_captions(found: dict) -> dict[str, str]:
     if base is not None:
         origin = base["provenance"]
         about |= {"model": base["model"], "decoding": base["decoding"], "answers": f"{base['n']:,}"}
-        about |= {k: origin["classifiers"][k]["name"] for k in ("style", "offence")}
+        about |= {k: _trusted(found, origin["classifiers"][k]["name"]) for k in ("style", "offence")}
         about["how"] = _how_asked(base["n"], origin.get("asked", {}))
     if (r := _tuned(found)) is not None:
         training = r["provenance"]["training"]
