@@ -225,6 +225,38 @@ def test_the_record_of_most_pairs_counts(tmp_path):
     assert found["n"] == 60
 
 
+def test_records_that_were_made_otherwise_stand_apart(tmp_path):
+    """A model that was asked in two ways is two models, each compared with the one before that was asked so."""
+    for candidates in (500, 20):
+        for method, strength in (("original", 1.0), ("CDA", 0.2)):
+            made = record("gender", "ranker", method, strength, 300)
+            made["provenance"]["asked"]["candidates"] = {"n": candidates, "sha": f"{candidates:016d}"}
+            write_record(made, tmp_path / str(candidates))
+    found = paper.read_fairness(tmp_path)
+    names = {k[2] for k in found}
+    assert names == {"ranker (candidates 500 (00000000))", "ranker (candidates 20 (00000000))"} and len(found) == 4
+    changes = paper.changes_table(found)
+    assert set(changes["model"]) == names and set(changes.groupby("model").size()) == {7}
+    said = paper.check_statements(found).set_index("id").loc["gender_offence", "evidence"]
+    assert "ranker (candidates 500" in said and "ranker (candidates 20" in said
+    figure = paper.fairness_figure(found, "gender")
+    assert len({t.get_text() for t in figure.axes[0].get_yticklabels()}) == 4
+
+
+def test_debiased_models_that_cannot_be_compared_are_named(tmp_path):
+    write_record(record("gender", "seq2seq", "original", 1.0, 60), tmp_path)
+    write_record(record("gender", "seq2seq", "CDA", 1.0, 40), tmp_path)
+    made = record("gender", "seq2seq", "WER", 1.0, 60)
+    made["params"]["tokens_by"] = "characters"
+    write_record(made, tmp_path)
+    with pytest.warns(UserWarning) as said:
+        found = paper.read_fairness(tmp_path)
+    told = [str(w.message) for w in said]
+    assert any("CDA, gender: not compared" in t and "n 60 and 40" in t for t in told)
+    assert any("WER, gender: not compared" in t and "tokens_by words and characters" in t for t in told)
+    assert not len(paper.changes_table(found)) and "table7" in paper.make_tables(found)
+
+
 def test_records_hold_no_sentence(as_said):
     kept = json.dumps({str(k): {x: v for x, v in r.items() if x != "path"} for k, r in as_said.items()}, default=str)
     assert "rudeword" not in kept and "superb" not in kept and '"wedding"' in kept

@@ -5,6 +5,7 @@
 # %% ../../nbs/13_dialoguefairness.ipynb #9fc49329
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,14 @@ from scipy import stats
 from ..claims import FAILS, HOLDS, NONE, OPEN, read_statements, together
 from ..corpora.dialoguefairness import slips
 from ..data import corpus_title
-from ..fairness_measures import diversity_change, fairness_changes, pairs_for, unpack_values
+from redditbias_repro.fairness_measures import (
+    answered_how,
+    diversity_change,
+    fairness_changes,
+    pairs_for,
+    unpack_values,
+    what_differs,
+)
 from ..group_tests import rate_test, recompute
 from ..metrics import holm
 from ..records import data_file, paper_resource, read_records
@@ -104,7 +112,10 @@ def read_fairness(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     corpus: str | None = None,  # as records name it; None: any
 ) -> dict[tuple[str, str, str, str], dict]:  # (bias type, kind, model, method) → a record's fields and values
-    "What was measured; kinds are seq2seq, ranker, and what other models say of themselves. Empty where nothing was"
+    """What was measured; kinds are seq2seq, ranker, and what other models say of themselves. Empty where nothing was.
+
+    A model whose responses were made or measured in several ways is several: what differs stands behind its name. Warns
+    of debiased models that cannot be compared with the model before."""
     records = read_records(folder, paper=PAPER, metric="response_fairness")
     if corpus is not None and len(records):
         records = records[records["corpus"] == corpus]
@@ -112,27 +123,59 @@ def read_fairness(
         return {}
     records = records.reindex(columns=list(dict.fromkeys([*records.columns, "train_seed"])))
     records = records.sort_values(["n", "train_seed", "path"], ascending=[False, True, True], kind="stable")
-    found = {}
-    for r in records.to_dict("records"):
-        kind = r["provenance"]["model"].get("kind") or HUB
-        method = ORIGINAL if r["method"] == "baseline" else r["method"]
-        found.setdefault((r["bias_type"], kind, r["model"], method), r)
-    for key, distances in _read_distances(folder).items():
-        if key in found:
-            found[key]["pair_distances"] = distances
+    found, rows, distances = {}, records.to_dict("records"), _read_distances(folder)
+    for r, ways in zip(rows, _ways(rows)):
+        bias_type, kind, model, method = _key(r)
+        if (bias_type, kind, model, method) in distances:
+            r["pair_distances"] = distances[bias_type, kind, model, method]
+        found.setdefault((bias_type, kind, f"{model} ({ways})" if ways else model, method), r)
+    _warn_of_alone(found)
     order = {k: i for i, k in enumerate([*SIDES, *KINDS])}
     place = lambda k: (order.get(k[0], 9), order.get(k[1], 9), k[2], k[3] != ORIGINAL, len(k[3]), k[3])
     return {k: found[k] for k in sorted(found, key=place)}
+
+
+def _key(r: dict) -> tuple[str, str, str, str]:
+    kind = r["provenance"]["model"].get("kind") or HUB
+    return r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"]
+
+
+def _ways(rows: list[dict]) -> list[str]:
+    "How each record was made, as far as others of the same model were made in other ways"
+    every = [{k: v for k, v in answered_how(r).items() if not k.startswith("offence (")} for r in rows]
+    of = [_key(r)[:3] for r in rows]
+    shown = []
+    for own, key in zip(every, of):
+        others = [how for how, k in zip(every, of) if k == key]
+        names = dict.fromkeys(k for how in others for k in how)
+        differ = [k for k in names if len({how.get(k) for how in others}) > 1]
+        shown.append(", ".join(f"{k} {own.get(k, 'not set')}" for k in differ))
+    return shown
+
+
+def _warn_of_alone(found: dict) -> None:
+    "Debiased models whose original was asked other pairs, or in another way"
+    alone = set(found) - set(_debiased(found))
+    for key in sorted(k for k in alone if k[3] != ORIGINAL):
+        own = found[key]
+        others = [r for k, r in found.items() if k[3] == ORIGINAL and _key(r)[:3] == _key(own)[:3]]
+        if others:
+            why = "; ".join(dict.fromkeys(what_differs(r, own) for r in others))
+            warnings.warn(f"{key[2]}, {key[3]}, {key[0]}: not compared with the model before: {why}")
 
 
 def _read_distances(folder: Path | None) -> dict[tuple[str, str, str, str], pd.DataFrame]:
     "As `read_fairness`: word1, word2, distance, others, of the first seed"
     records, found = read_records(folder, paper=PAPER, metric="pair_distance"), {}
     for r in records.sort_values("path").to_dict("records") if len(records) else ():
-        kind = r["provenance"]["model"].get("kind") or HUB
-        key = (r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"])
-        found.setdefault(key, pd.DataFrame({k: r[k] for k in ("word1", "word2", "distance", "others")}))
+        found.setdefault(_key(r), pd.DataFrame({k: r[k] for k in ("word1", "word2", "distance", "others")}))
     return found
+
+
+def _called(kind: str, model: str) -> str:
+    "A model of the paper's kinds by its kind, and how it was asked if in several ways; others by their name"
+    _, mark, how = model.partition(" (")
+    return f"{KINDS[kind]}{mark}{how}" if kind in KINDS else model
 
 
 def _row(record: dict, measure: str) -> dict | None:
@@ -247,13 +290,9 @@ def table7(
 
 # %% ../../nbs/13_dialoguefairness.ipynb #15625811
 def _debiased(found: dict) -> list[tuple]:
-    "Keys of debiased models whose original was measured on the same pairs"
-    same = lambda a, b: (a["n"], a["corpus"]) == (b["n"], b["corpus"])
-    return [
-        k
-        for k, r in found.items()
-        if k[3] != ORIGINAL and (*k[:3], ORIGINAL) in found and same(r, found[*k[:3], ORIGINAL])
-    ]
+    "Keys of debiased models whose original was measured on the same pairs and in the same way"
+    originals = {k: (*k[:3], ORIGINAL) for k in found if k[3] != ORIGINAL}
+    return [k for k, o in originals.items() if o in found and not what_differs(found[o], found[k])]
 
 # %% ../../nbs/13_dialoguefairness.ipynb #5f73568c
 def changes_table(
@@ -620,7 +659,7 @@ def _direction(record: dict, key: tuple, measure: str, sign: int) -> Checked:
     relative = _printed_difference(key[0], key[1], measure)
     shown, p = _shown(row), row.get("paired_p_holm", np.nan)
     p = row.get("paired_p", np.nan) if p != p else p
-    (a, b), name = SIDES[key[0]], KINDS.get(key[1], key[2])
+    (a, b), name = SIDES[key[0]], _called(*key[1:3])
     said = f"{name}: {a} {shown['dominant']:.3g}, {b} {shown['minoritized']:.3g}"
     said += f" [{shown['low']:+.2g}, {shown['high']:+.2g}]" if shown["low"] == shown["low"] else ""
     if p != p:
@@ -659,7 +698,7 @@ def _prejudice(bias_type: str):
         for key, r in _originals(found, bias_type).items():
             rows = _tested(r)
             hits = [x["measure"] for x in rows if x["paired_p_holm"] < 0.05]
-            said = f"{KINDS.get(key[1], key[2])}: {len(hits)} of {len(rows)} ({', '.join(hits) or 'none'})"
+            said = f"{_called(*key[1:3])}: {len(hits)} of {len(rows)} ({', '.join(hits) or 'none'})"
             parts.append((HOLDS if hits else OPEN, f"{said}, {r['n']:,} pairs"))
         return together(parts)
 
@@ -743,7 +782,10 @@ def _of_methods(found: dict) -> dict:
 
 # %% ../../nbs/13_dialoguefairness.ipynb #3437da67
 def _name(key: tuple) -> str:
-    return f"{key[3]}, {key[0]}" if key[1] in KINDS else f"{key[2]} {key[3]}, {key[0]}"
+    how = (
+        _called(*key[1:3]).removeprefix(KINDS.get(key[1], "")).strip()
+    )  # a model of the paper's kinds: only what differs
+    return f"{how} {key[3]}, {key[0]}".strip()
 
 # %% ../../nbs/13_dialoguefairness.ipynb #64a174dc
 def _reduces(found) -> Checked:
@@ -777,7 +819,7 @@ def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
 # %% ../../nbs/13_dialoguefairness.ipynb #c384344e
 def _wer_better(found) -> Checked:
     parts = []
-    for key in [k for k in _of_methods(found) if k[3] == "CDA" and (*k[:3], "WER") in found]:
+    for key in [k for k in _of_methods(found) if k[3] == "CDA" and (*k[:3], "WER") in _of_methods(found)]:
         own = _changes(found[key], found[*key[:3], "WER"])
         sure = own[own["p_holm"] < 0.05]
         less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
@@ -907,7 +949,7 @@ def fairness_figure(
     if not len(rows):
         return None
     rows["expected"] = [_printed_difference(bias_type, r.kind, r.measure) * r.dominant for r in rows.itertuples()]
-    rows["name"] = [f"{KINDS.get(r.kind, r.model)}, {r.method}" for r in rows.itertuples()]
+    rows["name"] = [f"{_called(r.kind, r.model)}, {r.method}" for r in rows.itertuples()]
     names, known = list(dict.fromkeys(rows["name"]))[::-1], dict.fromkeys(rows["measure"])
     measures = [m for m in (*ORDER, *LISTS.get(bias_type, ())) if m in known]
     measures += [m for m in known if m not in measures]
