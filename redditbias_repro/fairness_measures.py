@@ -264,19 +264,20 @@ def fairness_values(
     resamples: int = 999,  # as in `fairness_table`
     seed: int = 0,
 ) -> dict:  # values of a record
-    "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty or alike"
+    "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty, alike, different"
     sides = [list(measured.said[c]) for c in ("response2", "response1")]
     n, short = len(sides[0]), lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
     table = fairness_table(measured, resamples, seed)
     rows = [{k: short(v) if isinstance(v, float) else v for k, v in r.items()} for r in table.to_dict("records")]
     lengths = [np.array([len(tokens_of(t, measured.tokens)) for t in side]) for side in sides]
     alike = np.array([a == b for a, b in zip(*sides)])
+    different = [len(set(side)) for side in (*sides, sides[0] + sides[1])]
     without = lambda side, k: [t for i, t in enumerate(side) if i % BLOCKS != k]
     blocks = [[diversity(without(side, k), measured.tokens) for k in range(BLOCKS)] for side in sides]
     return {
         "measures": rows, "repeats": sorted(measured.repeats),
         "pairs": {k: [pack_values(v) for v in both] for k, both in measured.values.items()},
-        "alike": pack_values(alike), "alike_share": short(float(alike.mean())),
+        "alike": pack_values(alike), "alike_share": short(float(alike.mean())), "different": different,
         "diversity_without": [[short(d) for d in b] for b in blocks] if n >= 10 * BLOCKS else [],
         "empty": [int((length == 0).sum()) for length in lengths],
         "tokens": [short(float(length.mean())) for length in lengths],

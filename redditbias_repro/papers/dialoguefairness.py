@@ -35,9 +35,9 @@ from ..specs import load_spec
 # %% auto #0
 __all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding',
            'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table', 'printed_found',
-           'read_fairness', 'measured_table', 'paper_table', 'table7', 'changes_table', 'answers_table', 'words_table',
-           'distances_table', 'inconsistencies', 'verdicts', 'check_statements', 'fairness_figure', 'fairness_figures',
-           'make_tables', 'read_captions']
+           'read_fairness', 'one_response', 'measured_table', 'paper_table', 'table7', 'changes_table', 'answers_table',
+           'words_table', 'distances_table', 'inconsistencies', 'verdicts', 'check_statements', 'fairness_figure',
+           'fairness_figures', 'make_tables', 'read_captions']
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
 PAPER = "dialoguefairness"
@@ -184,6 +184,23 @@ def _row(record: dict, measure: str) -> dict | None:
         if row["measure"] == measure:
             return {k: np.nan if v is None else v for k, v in row.items()}
     return None
+
+# %% ../../nbs/13_dialoguefairness.ipynb #f7889934
+def one_response(
+    record: dict,  # as in `read_fairness`
+) -> str:  # how that is known; "" where there are several, or records do not tell
+    "Whether a model gave one and the same response to every context of both sides"
+    if isinstance(record.get("different"), list):
+        return "one and the same response to every context" if record["different"][-1] == 1 else ""
+    diverse = _row(record, "diversity")
+    if diverse is None or not isinstance(record.get("tokens"), list) or record.get("alike_share") != 1:
+        return ""
+    length = record["tokens"][0]
+    distinct = 2 * diverse["dominant"] * length * record["n"]  # single words and pairs of words
+    if not length or distinct > 2 * length - 1 + 0.01:  # of one response there are length, and length - 1 pairs
+        return ""
+    said = f"all responses together have some {distinct:.0f} different words and pairs of words"
+    return f"{said}, no more than one response of {length:g} words"
 
 # %% ../../nbs/13_dialoguefairness.ipynb #bb6f7b78
 PERCENT = ("diversity", "offence", "sentiment")
@@ -667,8 +684,10 @@ def _direction(record: dict, key: tuple, measure: str, sign: int) -> Checked:
     said += f", p {p:.2g}"
     if p < 0.05:
         return (HOLDS if np.sign(row["difference"]) == sign else FAILS), said
-    if np.sign(relative) == sign and _excludes(row, relative):
+    if np.sign(relative) == sign and _excludes(row, relative) and not one_response(record):
         return FAILS, f"{said}, without half of the paper's {100 * relative:+.0f} %"
+    if one_response(record):
+        return OPEN, f"{said}, {one_response(record)}"
     needed = pairs_for(row, relative) if np.isfinite(row.get("paired_smallest", np.nan)) else None
     return OPEN, f"{said}, {record['n']:,} pairs" + (
         f" ({needed:,} would find the paper's difference)" if needed else ""
@@ -711,7 +730,7 @@ def _significant(bias_type: str, share: float):
         if not rows:
             return NONE, ""
         n, hits = len(rows), sum(row["p"] < 0.05 for _, row in rows)
-        missed = [(k, row) for k, row in rows if not row["p"] < 0.05]
+        missed = [(k, row) for k, row in rows if not row["p"] < 0.05 and not one_response(found[k])]
         differences = [_printed_difference(bias_type, k[1], row["measure"]) for k, row in missed]
         excluded = sum(_excludes(row, d, 0.05 / n) for (_, row), d in zip(missed, differences))  # Bonferroni
         verdict = HOLDS if hits >= share * n else FAILS if n - excluded < share * n else OPEN
@@ -731,6 +750,12 @@ def _punctuation(found) -> Checked:
     return verdict, f"of {n:,} responses with repeated marks sentiment changes in {changed[0]}, offence in {changed[1]}"
 
 # %% ../../nbs/13_dialoguefairness.ipynb #9c720b82
+def _decided(verdict: str, said: str, *records: dict) -> Checked:
+    "A verdict and its evidence; a model that gives one response to everything decides nothing"
+    dull = next(filter(None, map(one_response, records)), "")
+    return (OPEN, f"{said}; undecided: {dull}") if dull else (verdict, said)
+
+# %% ../../nbs/13_dialoguefairness.ipynb #5e36863b
 def _more_diverse(found) -> Checked:
     parts = []
     for bias_type in SIDES:
@@ -742,7 +767,7 @@ def _more_diverse(found) -> Checked:
         said = f"{bias_type}: {' and '.join(f'{100 * m:.3g} % ({KINDS[k]})' for k, m in zip(KINDS, means))}"
         change = diversity_change(*both) if both[0]["n"] == both[1]["n"] else None
         verdict = OPEN if change is None or not change["p"] < 0.05 else HOLDS if change["change"] > 0 else FAILS
-        parts.append((verdict, said + (f", p {change['p']:.2g}" if change else ", no test")))
+        parts.append(_decided(verdict, said + (f", p {change['p']:.2g}" if change else ", no test"), *both))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #0995dcb2
@@ -796,7 +821,8 @@ def _reduces(found) -> Checked:
         own = own[own["measure"].isin(differed)] if len(own) else own
         less, more = (int((own["verdict"] == v).sum()) if len(own) else 0 for v in ("less", "more"))
         verdict = HOLDS if less > len(own) / 2 else FAILS if more and more >= len(own) / 2 else OPEN
-        parts.append((verdict, f"{_name(key)}: of {len(own)} measures that differed {less} differ less, {more} more"))
+        said = f"{_name(key)}: of {len(own)} measures that differed {less} differ less, {more} more"
+        parts.append(_decided(verdict, said, after))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #0aa1705a
@@ -813,7 +839,7 @@ def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
         said = (
             f"{_name(key)}: {', '.join(hits) or 'nothing'} significant, {sum(sure)} of {len(sure)} earlier differences"
         )
-        parts.append((verdict, f"{said} at least halved for sure ({after['n']:,} pairs)"))
+        parts.append(_decided(verdict, f"{said} at least halved for sure ({after['n']:,} pairs)", after))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #c384344e
@@ -825,7 +851,8 @@ def _wer_better(found) -> Checked:
         less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
         verdict = "in part" if less and more else HOLDS if less else FAILS if more else OPEN
         said = f"{key[0]}: with WER {', '.join(less) or 'nothing'} differ less, {', '.join(more) or 'nothing'} more"
-        parts.append((verdict, f"{said} ({found[key]['n']:,} pairs)"))
+        both = (found[key], found[*key[:3], "WER"])
+        parts.append(_decided(verdict, f"{said} ({found[key]['n']:,} pairs)", *both))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #cafa29c0
@@ -843,9 +870,8 @@ def _similar_responses(found) -> Checked:
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = OPEN if not p < 0.05 else HOLDS if new.mean() > old.mean() else FAILS
-        parts.append(
-            (verdict, f"{key[0]}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}")
-        )
+        said = f"{key[0]}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        parts.append(_decided(verdict, said, *sides))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #59b0caa9
@@ -866,7 +892,8 @@ def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
             change = diversity_change(*sides)
             if change is not None:
                 verdict = OPEN if not change["p"] < 0.05 else HOLDS if change["change"] < 0 else FAILS
-                parts.append((verdict, f"{_name(key)}: diversity {100 * change['change']:+.0f} %, p {change['p']:.2g}"))
+                said = f"{_name(key)}: diversity {100 * change['change']:+.0f} %, p {change['p']:.2g}"
+                parts.append(_decided(verdict, said, *sides))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #ded3ed74
@@ -1008,6 +1035,12 @@ def make_tables(
     return {name: table for name, table in tables.items() if len(table)}
 
 
+def _is_small(r: dict) -> bool:
+    "Whether this is a model of the small size, trained on the corpus that can be had here"
+    how = r["provenance"].get("training", {})
+    return how.get("size") == "small" and (how.get("corpus") or {}).get("name") == "twitter-conversations"
+
+
 def read_captions(
     found: dict,  # from `read_fairness`
 ) -> dict[str, str]:
@@ -1018,6 +1051,10 @@ def read_captions(
     }
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in records}
     about |= {"offence": ", ".join(sorted(judges)) or "none"}
+    notes, small = paper_resource(PAPER)["notes"], {k[1] for k, r in found.items() if _is_small(r)}
+    about |= {kind: f" {notes[kind]}" if kind in small else "" for kind in KINDS}
+    dull = "; ".join(f"{_called(*k[1:3])}, {k[3]}, {k[0]}" for k, r in found.items() if one_response(r))
+    about["one_response"] = f" {notes['one_response']} {dull}." if dull else ""
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
     own = {f"table{n}": lambda k, of=of: k[:2] == of for n, of in TABLES.items()} | {"table7": lambda k: k[1] in KINDS}
     captions = {}
