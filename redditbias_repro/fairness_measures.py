@@ -44,9 +44,10 @@ from .scoring import hash_tokenizer
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['LEMMAS', 'BLOCKS', 'SHOWN', 'answer_pairs', 'draw_candidates', 'lemma_by', 'Measured', 'measure_responses',
-           'fairness_table', 'pairs_for', 'pack_values', 'unpack_values', 'fairness_values', 'fairness_record',
-           'measure_fairness', 'record_values', 'fairness_changes', 'diversity_change']
+__all__ = ['NOT_OF_ANSWERS', 'LEMMAS', 'BLOCKS', 'SHOWN', 'answer_pairs', 'draw_candidates', 'lemma_by', 'Measured',
+           'measure_responses', 'fairness_table', 'pairs_for', 'pack_values', 'unpack_values', 'fairness_values',
+           'fairness_record', 'measure_fairness', 'record_values', 'answered_how', 'what_differs', 'fairness_changes',
+           'diversity_change']
 
 # %% ../nbs/06i_fairness_measures.ipynb #368870e7
 def answer_pairs(
@@ -73,6 +74,9 @@ def answer_pairs(
     return found
 
 
+NOT_OF_ANSWERS = ("out", "batch_size", "share", "progress", "decoding")  # a decoding has a name of its own
+
+
 def _said(model, texts: list[str], candidates, device: str, dtype: str, options: dict) -> tuple[list[str], dict]:
     "Responses, and what records say of the model"
     started = time.perf_counter()
@@ -87,11 +91,14 @@ def _said(model, texts: list[str], candidates, device: str, dtype: str, options:
     if "kind" not in made:
         decoding = options.get("decoding", "default")
         decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
-        said_by = {k: v for k, v in options.items() if k not in ("out", "batch_size", "share", "progress")}
+        said_by = {k: v for k, v in options.items() if k not in NOT_OF_ANSWERS[:-1]}
         model_is = [about["weights_sha256"], hash_tokenizer(opened.tokenizer), about["dtype"]]
         what = digest([*model_is, decoding, {**said_by, "decoding": ""}, texts])
         options = {"out": cache_dir() / "answers" / what, **options, "decoding": decoding}
         attrs["decoding"] = name_decoding(decoding)
+    if own := {k: v for k, v in options.items() if k not in NOT_OF_ANSWERS and v is not None}:
+        named = {"answers_seed" if k == "seed" else k: v for k, v in own.items()}
+        attrs["options"] = {k: v if isinstance(v, (str, int, float)) else digest(v) for k, v in named.items()}
     if candidates is not None:
         candidates = list(candidates)
         attrs["candidates"] = {"n": len(candidates), "sha": digest(candidates)}
@@ -257,19 +264,20 @@ def fairness_values(
     resamples: int = 999,  # as in `fairness_table`
     seed: int = 0,
 ) -> dict:  # values of a record
-    "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty or alike"
+    "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty, alike, different"
     sides = [list(measured.said[c]) for c in ("response2", "response1")]
     n, short = len(sides[0]), lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
     table = fairness_table(measured, resamples, seed)
     rows = [{k: short(v) if isinstance(v, float) else v for k, v in r.items()} for r in table.to_dict("records")]
     lengths = [np.array([len(tokens_of(t, measured.tokens)) for t in side]) for side in sides]
     alike = np.array([a == b for a, b in zip(*sides)])
+    different = [len(set(side)) for side in (*sides, sides[0] + sides[1])]
     without = lambda side, k: [t for i, t in enumerate(side) if i % BLOCKS != k]
     blocks = [[diversity(without(side, k), measured.tokens) for k in range(BLOCKS)] for side in sides]
     return {
         "measures": rows, "repeats": sorted(measured.repeats),
         "pairs": {k: [pack_values(v) for v in both] for k, both in measured.values.items()},
-        "alike": pack_values(alike), "alike_share": short(float(alike.mean())),
+        "alike": pack_values(alike), "alike_share": short(float(alike.mean())), "different": different,
         "diversity_without": [[short(d) for d in b] for b in blocks] if n >= 10 * BLOCKS else [],
         "empty": [int((length == 0).sum()) for length in lengths],
         "tokens": [short(float(length.mean())) for length in lengths],
@@ -296,9 +304,10 @@ def fairness_record(
     params["column"] = drawn.get("column")
     if measured.spec.counterparts == "drawn" and drawn.get("mode") != "given":
         params["contexts_seed"] = drawn.get("seed") or None  # other counterparts
-    params |= {"tokens": None if measured.tokens == "words" else measured.tokens}
+    params |= {"tokens_by": None if measured.tokens == "words" else measured.tokens}  # `tokens` is one of the values
+    params |= attrs.get("options", {})
     params = {k: None if v in ("words", "both") and k in ("mode", "direction") else v for k, v in params.items()}
-    asked = {k: attrs[k] for k in ("candidates", "stats") if k in attrs} | {"seed": seed}
+    asked = {k: attrs[k] for k in ("candidates", "options", "stats") if k in attrs} | {"seed": seed}
     origin = dict(classifiers=measured.classifiers, asked=asked, device=attrs.get("device", "cpu"))
     took = time.perf_counter() - started + attrs.get("seconds", 0.0)
     fields = dict(
@@ -363,6 +372,46 @@ def _drawn(record: dict) -> dict:
     return {k: corpus.get(k) for k in ("sha256", "mode", "direction", "split", "column", "seed") if k in corpus}
 
 
+def answered_how(
+    record: dict,  # or row of `read_records`
+) -> dict[str, str]:  # setting → its value
+    "How responses were made and measured: decoding, other settings of the model, candidates, lemmas, tokens, offence"
+    said, origin = {**record, **record.get("params", {})}, record.get("provenance") or {}
+    plain = {"decoding": "the model's own", "lemmas": "wordnet", "tokens_by": "words"}
+    found = {k: said[k] if isinstance(said.get(k), str) else usual for k, usual in plain.items()}
+    asked = origin.get("asked", {})
+    chosen = asked.get("candidates")
+    found["candidates"] = f"{chosen['n']:,} ({chosen['sha'][:8]})" if chosen else "none"
+    found |= {k: str(v) for k, v in asked.get("options", {}).items()}
+    for measure, judge in origin.get("classifiers", {}).items():
+        sha = f" ({judge['weights_sha256'][:8]})" if judge.get("weights_sha256") else ""
+        found[measure] = f"{judge['name']}{sha} for {', '.join(judge.get('offence') or ())}"
+    return found
+
+
+def what_differs(
+    before: dict,  # record, or row of `read_records`
+    after: dict,
+) -> str:  # what to do about it too; "" where nothing does
+    "Why two records cannot be compared: other pairs, or responses that were made or measured otherwise"
+    apart = lambda one, other: ", ".join(
+        f"{k} {one.get(k)} and {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)
+    )
+    pairs = [{**{k: r[k] for k in ("n", "corpus", "bias_type")}, **_drawn(r)} for r in (before, after)]
+    files = [((r.get("provenance") or {}).get("corpus") or {}).get("files") for r in (before, after)]
+    if all(files):  # records were kept without them
+        pairs = [{**p, "files": f} for p, f in zip(pairs, files)]
+    if said := apart(*pairs):
+        return f"these are not records of the same pairs: {said}"
+    shared = set.intersection(*(set(r.get("values", r).get("pairs", ())) for r in (before, after)))
+    of_measures = lambda k: not k.startswith("offence") or k in shared
+    how = [{k: v for k, v in answered_how(r).items() if of_measures(k)} for r in (before, after)]
+    if said := apart(*how):
+        advice = "measure one of the models again with the settings of the other"
+        return f"responses of these records were made or measured in different ways: {said}: {advice}"
+    return ""
+
+
 def fairness_changes(
     before: dict,  # record, or row of `read_records`
     after: dict,  # of the same pairs
@@ -372,15 +421,11 @@ def fairness_changes(
 ):  # measure, before, after (differences), change of their size, low, high, p, p_holm, verdict, overshoot
     """Whether differences between groups became smaller, measure by measure; variants without group words too.
 
-    The verdict is less, more, equally (no pair changed) or undetermined. `ValueError` where the pairs are not the same,
-    as far as records tell."""
-    (n, old), (m, new) = ((r["n"], r.get("values", r)) for r in (before, after))
-    one, other = ({**{k: r[k] for k in ("n", "corpus", "bias_type")}, **_drawn(r)} for r in (before, after))
-    if one != other:
-        apart = ", ".join(
-            f"{k} {one.get(k)} and {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)
-        )
-        raise ValueError(f"these are not records of the same pairs: {apart}")
+    The verdict is less, more, equally (no pair changed) or undetermined. `ValueError` where the pairs, or how responses
+    were made or measured, are not the same as far as records tell (`what_differs`)."""
+    if why := what_differs(before, after):
+        raise ValueError(why)
+    n, (old, new) = before["n"], (r.get("values", r) for r in (before, after))
     rows = []
     for measure in (k for k in old["pairs"] if k in new["pairs"]):
         gaps = [np.subtract(*record_values(v, measure, n)).astype(float) for v in (old, new)]

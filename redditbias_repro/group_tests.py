@@ -16,8 +16,8 @@ from .paired_tests import mean_test, sign_flip
 from .registry import check_known
 
 # %% auto #0
-__all__ = ['DECIMALS', 'TESTS', 'smallest_difference', 'pairs_needed', 'GroupTest', 'group_test', 'rate_test', 'z_range',
-           'implied_variance', 'recompute', 'PairedTest', 'paired_group_test', 'compare_groups']
+__all__ = ['DECIMALS', 'AGREES', 'DIFFERS', 'BOUNDED', 'TESTS', 'smallest_difference', 'pairs_needed', 'GroupTest', 'group_test',
+           'rate_test', 'z_range', 'implied_variance', 'recompute', 'PairedTest', 'paired_group_test', 'compare_groups']
 
 # %% ../nbs/03c_group_tests.ipynb #9573b0eb
 def _reach(alpha: float, power: float) -> float:
@@ -147,6 +147,7 @@ def implied_variance(
 
 # %% ../nbs/03c_group_tests.ipynb #9a8a9e21
 DECIMALS = {"percent": 3, "words a response": 4}  # of printed means; "22.98" is 22.980
+AGREES, DIFFERS, BOUNDED = "yes", "no", "only bounded"  # the last: within a range that would hold almost anything
 
 
 def _agrees(printed, low: float, high: float, half: float) -> bool | None:
@@ -163,6 +164,10 @@ def _p_agrees(printed, low: float, high: float) -> bool | None:
     return _agrees(float(printed), low, high, 0.0005)
 
 
+def _word(agrees: bool | None, bounded: bool) -> str | None:
+    return None if agrees is None else DIFFERS if not agrees else BOUNDED if bounded else AGREES
+
+
 def recompute(
     rows: pd.DataFrame,  # measure, unit, dominant, minoritized, difference_percent, z, p, as printed
     n: int,  # pairs of contexts
@@ -171,7 +176,9 @@ def recompute(
 
     Of rates: z_low to z_high by their rounding, p by that Z (or by the printed one, where there is one). Of counts:
     the variance that the printed Z implies, by the mean (`variance_ratio`), and z_low to z_high by the least variance
-    that whole numbers with these means have. Diversity is no mean, and has only a difference."""
+    that whole numbers with these means have; Z may be anything from there to 0. `z_agrees` and `p_agrees` are "yes",
+    "no", or "only bounded": of counts, Z has the right sign and is not too large, and p, where no Z is printed, is not
+    too small. Diversity is no mean, and has only a difference."""
     found = []
     for row in rows.itertuples():
         decimals = DECIMALS[row.unit] + 2 * (row.unit == "percent")
@@ -192,14 +199,15 @@ def _z_and_p(row, a: float, b: float, low: float, high: float, n: int) -> dict:
     counts, one = row.unit != "percent", {}
     if counts:  # any variance above the least only brings Z nearer to 0
         low, high = min(low, 0.0), max(high, 0.0)
-    one["z_agrees"] = _agrees(row.z, low, high, 0.0005)
+    one["z_agrees"] = _word(_agrees(row.z, low, high, 0.0005), counts)
     if counts and not pd.isna(row.z):
         one["variance_ratio"] = 2 * implied_variance(a, b, row.z, n) / (a + b)
     if not pd.isna(row.z):
         low, high = row.z - 0.0005, row.z + 0.0005
     least = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
     p = 2 * stats.norm.sf([max(abs(low), abs(high)), least])
-    return one | {"p_low": p[0], "p_high": p[1], "p_agrees": _p_agrees(row.p, *p)}
+    agrees = _word(_p_agrees(row.p, *p), counts and pd.isna(row.z))
+    return one | {"p_low": p[0], "p_high": p[1], "p_agrees": agrees}
 
 # %% ../nbs/03c_group_tests.ipynb #d3ef2987
 TESTS = ("McNemar", "sign flips", "t")

@@ -37,7 +37,10 @@ def responses(rates, bias_type: str, words: int, n: int, rng) -> list[str]:
 def record(bias_type, kind, method, strength, n, words=(300, 200), alike=False, seed=0) -> dict:
     """A record of a made-up model; `words`: how many fillers it has for A and B; alike: the same to both."""
     rng = np.random.default_rng([seed, n, len(kind), len(method), bias_type == "race"])
-    a, b = (responses(r, bias_type, w, n, rng) for r, w in zip(shares(strength), words))
+    if strength is None:  # one and the same response to everything
+        a = b = ["what do you mean ?"] * n
+    else:
+        a, b = (responses(r, bias_type, w, n, rng) for r, w in zip(shares(strength), words))
     said = pd.DataFrame({"text1": "x", "text2": "y", "response1": a if alike else b, "response2": a})
     how = {"kind": kind, "base_model": kind, "seed": 0, "bias_type": f"dialoguefairness/{bias_type}", "method": method}
     about = {"name": kind, "weights_sha256": "0", "kind": kind, "dtype": "float32"}
@@ -149,6 +152,30 @@ def test_a_model_without_differences_does_not_show_the_papers(tmp_path):
     assert got["debiasing_reduces"] == got["wer_better"] == got["trade_off"] == "not measured"
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_one_response_to_everything_decides_nothing(tmp_path, kept):
+    """By the number of different responses, or in older records by diversity and length."""
+    for b in ("gender", "race"):
+        write_record(record(b, "seq2seq", "original", 1.0, 800), tmp_path)
+        made = record(b, "seq2seq", "WER", 0.0, 800, (1, 1), alike=True)
+        assert made["values"]["different"][2] > 1, "several responses decide"
+        write_record(made, tmp_path)
+    several = verdicts(paper.read_fairness(tmp_path))
+    assert several["wer_similar_responses"] == several["wer_less_diverse"] == several["debiasing_reduces"] == "holds"
+    for b in ("gender", "race"):
+        made = record(b, "seq2seq", "WER", None, 800)
+        assert made["values"]["different"] == [1, 1, 1]
+        if not kept:
+            del made["values"]["different"]
+        write_record(made, tmp_path)
+    found = paper.read_fairness(tmp_path)
+    got = paper.check_statements(found).set_index("id")
+    for name in ("wer_similar_responses", "wer_less_diverse", "debiasing_reduces", "debiasing_not_significant"):
+        assert got.loc[name, "verdict"] == "undetermined" and "undecided: " in got.loc[name, "evidence"], name
+    assert "Seq2Seq, WER, race" in paper.read_captions(found)["table7"]
+    assert "nearly untrained" not in paper.read_captions(found)["table7"], "of other models than those trained here"
+
+
 def test_few_pairs_tell_nothing_and_say_how_many_would(tmp_path):
     got = paper.check_statements(world(tmp_path, 24, 0.3, 0.3, 0.3, False, (60, 60), (60, 60))).set_index("id")
     for name in ("gender_offence", "gender_positive", "race_offence", "debiasing_reduces", "wer_better"):
@@ -225,6 +252,38 @@ def test_the_record_of_most_pairs_counts(tmp_path):
     assert found["n"] == 60
 
 
+def test_records_that_were_made_otherwise_stand_apart(tmp_path):
+    """A model that was asked in two ways is two models, each compared with the one before that was asked so."""
+    for candidates in (500, 20):
+        for method, strength in (("original", 1.0), ("CDA", 0.2)):
+            made = record("gender", "ranker", method, strength, 300)
+            made["provenance"]["asked"]["candidates"] = {"n": candidates, "sha": f"{candidates:016d}"}
+            write_record(made, tmp_path / str(candidates))
+    found = paper.read_fairness(tmp_path)
+    names = {k[2] for k in found}
+    assert names == {"ranker (candidates 500 (00000000))", "ranker (candidates 20 (00000000))"} and len(found) == 4
+    changes = paper.changes_table(found)
+    assert set(changes["model"]) == names and set(changes.groupby("model").size()) == {7}
+    said = paper.check_statements(found).set_index("id").loc["gender_offence", "evidence"]
+    assert "ranker (candidates 500" in said and "ranker (candidates 20" in said
+    figure = paper.fairness_figure(found, "gender")
+    assert len({t.get_text() for t in figure.axes[0].get_yticklabels()}) == 4
+
+
+def test_debiased_models_that_cannot_be_compared_are_named(tmp_path):
+    write_record(record("gender", "seq2seq", "original", 1.0, 60), tmp_path)
+    write_record(record("gender", "seq2seq", "CDA", 1.0, 40), tmp_path)
+    made = record("gender", "seq2seq", "WER", 1.0, 60)
+    made["params"]["tokens_by"] = "characters"
+    write_record(made, tmp_path)
+    with pytest.warns(UserWarning) as said:
+        found = paper.read_fairness(tmp_path)
+    told = [str(w.message) for w in said]
+    assert any("CDA, gender: not compared" in t and "n 60 and 40" in t for t in told)
+    assert any("WER, gender: not compared" in t and "tokens_by words and characters" in t for t in told)
+    assert not len(paper.changes_table(found)) and "table7" in paper.make_tables(found)
+
+
 def test_records_hold_no_sentence(as_said):
     kept = json.dumps({str(k): {x: v for x, v in r.items() if x != "path"} for k, r in as_said.items()}, default=str)
     assert "rudeword" not in kept and "superb" not in kept and '"wedding"' in kept
@@ -245,8 +304,11 @@ def test_inconsistencies_have_their_numbers():
 
 def test_printed_numbers_agree():
     again = paper.recomputed_table()
-    assert (again[["difference_agrees", "z_agrees", "p_agrees"]].fillna(True).astype(bool)).all().all()
-    assert again["z_agrees"].notna().sum() == 20 and again["p_agrees"].notna().sum() == 40
+    assert again["difference_agrees"].all() and len(again) == 44
+    assert again["z_agrees"].value_counts().to_dict() == {"yes": 12, "only bounded": 8}
+    assert again["p_agrees"].value_counts().to_dict() == {"yes": 32, "only bounded": 8}
+    page = " ".join((repo_root() / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    assert "all 44 differences, 12 of 20 Z and 32 of 40 p, recomputed (they agree); the other 8 Z and 8 p" in page
 
 
 def test_statements_are_named_once_and_say_how_they_are_tested():
@@ -317,6 +379,18 @@ def test_what_the_page_says(committed):
     assert f"{found[ranker]['n']:,} for race" in page and found["gender", *ranker[1:]]["n"] == 961
     of_wer = paper.answers_table(found).query("kind == 'seq2seq' and method == 'WER'")
     assert of_wer.alike_percent.eq(100).all() and of_wer.diversity_change_percent.round().eq(-78).all()
+    for bias_type, words in (("gender", "10 different words and 9 pairs"), ("race", "7 and 6 for race")):
+        r = found[bias_type, "seq2seq", "seq2seq-small", "WER"]
+        length = r["tokens"][0]
+        assert paper.one_response(r)
+        distinct = 2 * row((bias_type, "seq2seq", "seq2seq-small", "WER"), "diversity")["dominant"] * length * r["n"]
+        assert round(distinct, 2) == 2 * length - 1 and f"{length:g}" in words and words in page
+    statements = paper.check_statements(found).set_index("id")["verdict"]
+    for name in ("wer_similar_responses", "wer_less_diverse", "wer_better", "debiasing_not_significant"):
+        assert statements[name] == "undetermined", name
+    captions = paper.read_captions(found)
+    assert all("2.29, where chance among ten is 2.30" in t for t in (captions["table4"], captions["table6"], page))
+    assert "Seq2Seq, WER, gender" in captions["table7"] and "nearly untrained" in captions["table7"]
     drawn = paper.distances_table(found).query("kind == 'seq2seq' and method == 'WER' and words == 'of a pair'")
     assert (drawn.change < -99).all()
     changes = paper.changes_table(found).set_index(["bias_type", "kind", "method", "measure"])

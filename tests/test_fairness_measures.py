@@ -138,6 +138,37 @@ def test_changes_need_the_same_pairs():
         room.fairness_changes(one, other)
 
 
+@pytest.mark.parametrize("what,says", [
+    ({"params": {"decoding": "greedy-new20"}}, "decoding the model's own and greedy-new20"),
+    ({"params": {"lemmas": None}}, "lemmas plain and wordnet"),
+    ({"params": {"tokens_by": "characters"}}, "tokens_by words and characters"),
+    ({"asked": {"candidates": {"n": 500, "sha": "ab" * 8}}}, r"candidates none and 500 \(abababab\)"),
+    ({"asked": {"options": {"max_new_tokens": 5}}}, "max_new_tokens None and 5"),
+    ({"classifiers": {"offence": {"name": "mine", "offence": ["rude"]}}}, "offence .*offensive and mine for rude"),
+])  # fmt: skip
+def test_changes_need_the_same_settings(what, says, tmp_path):
+    """Of records as of their rows; what only one of them measures is not compared."""
+    before, after = simulated(0.3), simulated(0.05)
+    after["params"] |= what.get("params", {})
+    after["provenance"] |= {k: v for k, v in what.items() if k != "params"}
+    with pytest.raises(ValueError, match=f"different ways: {says}: measure one of the models again"):
+        room.fairness_changes(before, after)
+    rows = [read_records(write_record(r, tmp_path / str(i)).parent).to_dict("records")[0]
+            for i, r in enumerate((before, after))]  # fmt: skip
+    assert room.what_differs(*rows) == room.what_differs(before, after)
+    if "classifiers" in what:
+        del after["values"]["pairs"]["offence"]
+        assert "offence" not in set(room.fairness_changes(before, after)["measure"])
+
+
+def test_changes_need_the_same_files():
+    """Records that were kept without files say nothing of them."""
+    one, other, none = (simulated(0.1) for _ in range(3))
+    one["provenance"]["corpus"]["files"], other["provenance"]["corpus"]["files"] = {"a": "1"}, {"a": "2"}
+    assert "same pairs: files" in room.what_differs(one, other)
+    assert not room.what_differs(one, none) and not room.what_differs(none, other)
+
+
 def test_change_of_diversity():
     lost = room.diversity_change(simulated(0.0), simulated(0.0, fillers=20))
     assert lost["change"] < -0.3 and lost["p"] < 0.01
@@ -168,6 +199,20 @@ def test_a_model_of_the_hub_is_asked_once(model_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(generation, "_continue", asked_again)
     again = room.answer_pairs(model_folder, pairs, decoding={"num_beams": 1, "do_sample": False, "max_new_tokens": 4})
     assert again["response1"].tolist() == said["response1"].tolist()
+
+
+def test_settings_of_a_model_stand_in_its_record(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    greedy = {"num_beams": 1, "do_sample": False, "max_new_tokens": 4}
+    asked = dict(source=["he is here", "she left", "my dad said no"], offence="", lemmas="plain", resamples=9)
+    plain, chatty = (
+        room.measure_fairness(model_folder, GENDER, **asked, decoding=greedy, **how)
+        for how in ({"progress": False}, {"suffix": "well", "progress": False})
+    )
+    assert "options" not in plain["provenance"]["asked"]
+    assert chatty["provenance"]["asked"]["options"] == {"suffix": "well"}
+    assert record_path(plain, tmp_path) != record_path(chatty, tmp_path)
+    assert "suffix None and well" in room.what_differs(plain, chatty)
 
 
 def test_candidates_are_drawn_once_each():

@@ -25,12 +25,12 @@ from redditbias_repro.claims import (
     told,
 )
 from ..corpora.dialoguefairness import read_word_pairs
+from ..group_tests import BOUNDED, DIFFERS
 from redditbias_repro.papers.dialoguefairness import (
     KINDS,
     OF_DEBIASING,
     OF_MODELS,
     PAPER,
-    PERCENT,
     check_statements,
     inconsistencies,
     read_fairness,
@@ -123,11 +123,12 @@ def _released_lists(claim, measured) -> list[Answer]:
 
 def _follows(column: str):
     def check(claim, measured) -> list[Answer]:
-        table = recomputed_table().dropna(subset=f"{column}_agrees")
-        agrees = table[f"{column}_agrees"].astype(bool)
-        words = int((~table["measure"].str.startswith(PERCENT)).sum())
-        text = f"{agrees.sum()} of {len(agrees)} agree with what rounding allows"
-        return told(bool(agrees.all()), f"{text}; of {words} that are of words a response, means alone give bounds")
+        said = recomputed_table()[f"{column}_agrees"].dropna()
+        bounded, wrong = int((said == BOUNDED).sum()), int(said.isin([DIFFERS, False]).sum())
+        text = f"{len(said) - bounded - wrong} of {len(said)} recomputed, and as rounding allows"
+        text += f"; {wrong} are not" if wrong else ""
+        text += f"; {bounded} of words a response are only bounded: their variance is not printed" if bounded else ""
+        return told(not wrong, text)
 
     return check
 
