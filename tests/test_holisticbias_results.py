@@ -123,6 +123,19 @@ def test_a_run_on_all_templates_stands_before_others(simulated, tmp_path):
         paper.likelihood_records(tmp_path / "parts")
 
 
+def test_other_contexts_and_ends_stand_in_tables_of_their_own(simulated, tmp_path):
+    for path in simulated.rglob("*.json"):
+        record = json.loads(path.read_text())
+        for way in ({}, {"end": True}, {"end": True, "personas": "f" * 16}):
+            write_record({**record, "params": record["params"] | way}, tmp_path)
+    own = paper.likelihood_records(tmp_path)
+    assert len(own) == 14 and own["end"].isna().all()
+    ended = paper.likelihood_records(tmp_path, way={"end": True})
+    assert len(ended) == 14 and ended["personas"].isna().all()
+    assert 'reading "sentence", end: True:' in paper.read_captions(ended)["likelihood"]
+    assert not len(paper.likelihood_records(tmp_path, way={"context": "0" * 16}))
+
+
 def test_pairs_with_as_many_tokens_by_hand(simulated):
     records = paper.likelihood_records(simulated)
     nonce = records[records["bias_type"] == "nonce"].iloc[0]
