@@ -27,7 +27,7 @@ help:
 	@echo "make bench       time scoring against other libraries (about 2 hours on 2 cores; a run that was stopped goes on)"
 	@echo "make bench-debias  time a training step of each debiasing method (4 minutes)"
 	@echo "make bench-retrieval  time the scan of a dump of 1 GB (2 minutes)"
-	@echo "make bench-candidates  time the best of 500,000 candidates against faiss-cpu (four minutes)"
+	@echo "make bench-candidates  time the best of 500,000 candidates against faiss-cpu (six minutes)"
 	@echo "make clean       remove what was built and run (the cache outside this folder stays)"
 
 # Debian keeps Python's venv in a package of its own: as root it is installed, otherwise the command is printed.

@@ -479,12 +479,14 @@ def _change_p(change: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return np.clip(2 * np.minimum(above, below), 1 / max(1, len(errors)), 1)
 
 
-def _verdict(low: float, high: float, margin: float) -> str:
-    "One of `VERDICTS`"
-    if np.isnan(low):
-        return "undetermined"
+def _verdict(low: float, high: float, margin: float, p: float, alpha: float) -> str:
+    "One of `VERDICTS`: less and more where interval and p agree"
     less, more, equally, undetermined = VERDICTS
-    return less if high < 0 else more if low > 0 else equally if -margin <= low and high <= margin else undetermined
+    if np.isnan(low):
+        return undetermined
+    if p < alpha and (high < 0 or low > 0):
+        return less if high < 0 else more
+    return equally if -margin <= low and high <= margin else undetermined
 
 
 def gen_bias_change(
@@ -552,11 +554,12 @@ def _changes(before, p, after, p_after, clusters, weights, by, ddof, resamples, 
 def _change_table(one: _Measured, other: _Measured, level: float, margin: float) -> pd.DataFrame:
     change, errors = other.corrected - one.corrected, other.errors - one.errors
     low, high = _interval(change, errors, level)
-    bounds = zip(low, high, margin * np.clip(one.corrected, 0, None))
+    p = _change_p(change, errors) if len(errors) else np.full_like(change, np.nan)
+    bounds = zip(low, high, margin * np.clip(one.corrected, 0, None), p)
     figures = {"before": one.corrected, "after": other.corrected, "change": change, "low": low, "high": high}
     return pd.DataFrame({k: SCALE * v for k, v in figures.items()}).assign(
-        p=_change_p(change, errors) if len(errors) else np.nan,
-        verdict=[_verdict(*b) for b in bounds],
+        p=p,
+        verdict=[_verdict(*b, 1 - level) for b in bounds],
         answers_before=one.answers, answers_after=other.answers,
         descriptors=one.descriptors, templates=one.templates,
     )  # fmt: skip

@@ -153,7 +153,7 @@ ROWS, COLUMNS = 2048, 1024  # contexts and candidates of a block: 8 MB
 def _products(theirs: torch.Tensor, ours: torch.Tensor, out: torch.Tensor) -> torch.Tensor:  # (m, n), in `out`
     "theirs · ours, (m, width) and (width, n). Of the CPU's libraries NumPy's is the faster one where it is not Intel's"
     out = out[: len(theirs) * ours.shape[1]].view(len(theirs), ours.shape[1])
-    if ours.device.type == "cpu":
+    if ours.device.type == "cpu" and ours.dtype in (torch.float32, torch.float64):
         np.dot(theirs.numpy(), ours.numpy(), out=out.numpy())
         return out
     return torch.mm(theirs, ours, out=out)
@@ -180,20 +180,25 @@ def _best_by_products(
         found[better] = start + scores[:, better].argmax(0)
     return found
 
+
+def _best_of(ours, candidates, row, column, which: torch.Tensor) -> torch.Tensor:
+    "`_best_by_products` of some contexts"
+    place = torch.where(which, which.cumsum(0) - 1, -1)
+    kept = which[row]
+    return _best_by_products(ours[which], candidates, place[row[kept]], column[kept])
+
 # %% ../nbs/05e_ranker.ipynb #c734d3ea
-GROUP, FEW = 32, 64  # candidates that are compared as one (a part of COLUMNS); groups that are looked at one by one
+GROUP = 32  # candidates that are compared as one, a part of COLUMNS
+FEW = 4000  # candidates for each group that is looked at by itself: where more are left, all products cost less
+
+
+def _lengths(vectors: torch.Tensor) -> torch.Tensor:  # (n,), in float64, which they neither leave above nor below
+    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
 
 
 def _has_bfloat16_units(device: torch.device) -> bool:
-    return device.type == "cpu" and torch.cpu.get_capabilities().get("amx_bf16", False)
-
-
-def _group_lengths(
-    candidates: torch.Tensor,  # (m, width)
-) -> torch.Tensor:  # (groups,)
-    "The largest length of a vector in each group of candidates"
-    lengths = torch.linalg.vector_norm(candidates, dim=1)
-    return torch.nn.functional.pad(lengths, (0, -len(candidates) % GROUP)).view(-1, GROUP).amax(1)
+    known = getattr(torch.cpu, "get_capabilities", dict)  # of torch 2.11 and later
+    return device.type == "cpu" and known().get("amx_bf16", False)
 
 
 def _groups_left(
@@ -201,27 +206,30 @@ def _groups_left(
     candidates: torch.Tensor,  # (m, width)
     row: torch.Tensor,  # (b,)
     column: torch.Tensor,  # (b,)
-    lengths: torch.Tensor,  # (groups,) of `_group_lengths`
+    mean: torch.Tensor,  # (width,) of the candidates
+    lengths: torch.Tensor,  # (groups,) the longest of candidate - mean, at least
 ) -> torch.Tensor:  # (groups, n), bool
     "In which groups the best candidate can be, by products in bfloat16 and a bound of their error"
-    n, width, unit = *ours.shape, 2.0**-8
+    n, width, unit, least = *ours.shape, 2.0**-8, 2.0**-126
     short = ours.bfloat16().T
     room = short.new_empty(min(COLUMNS, len(candidates)), n)
     largest = torch.empty(len(lengths), n)
     for start in range(0, len(candidates), COLUMNS):
-        theirs = candidates[start : start + COLUMNS].bfloat16()
+        theirs = (candidates[start : start + COLUMNS] - mean).bfloat16()
         scores = torch.mm(theirs, short, out=room[: len(theirs)])
         here = (column >= start) & (column < start + COLUMNS)
         scores[column[here] - start, row[here]] = -torch.inf
         if len(scores) % GROUP:
             scores = torch.nn.functional.pad(scores, (0, 0, 0, -len(scores) % GROUP), value=-torch.inf)
         largest[start // GROUP :][: -(-len(theirs) // GROUP)] = scores.view(-1, GROUP, n).amax(1)
-    share = 1.02 * (2 * unit + unit**2 + width * 2.0**-23) * torch.linalg.vector_norm(ours, dim=1)
-    least = torch.addr(largest, lengths, share, alpha=-1).amax(0)
-    most = torch.maximum(largest.amax(0).abs(), largest.amin(0).nan_to_num(neginf=0.0).abs())
-    rounding = 2 * 1.02 * unit * most + width * 2.0**-125
+    length = _lengths(ours)
+    share = (1.02 * (2 * unit + unit**2 + width * 2.0**-22) * length).float()
+    lowest = torch.addr(largest, lengths, share, alpha=-1).amax(0)
+    most = torch.maximum(largest.amax(0).abs(), largest.nan_to_num(neginf=0.0).amin(0).abs())
+    # rounding of the products, and what is too small for bfloat16
+    rounding = 2.04 * unit * most + (4 * width * least * (1 + length + lengths.amax())).float()
     # written so that what cannot be compared (a length that overflows) is left in
-    return ~(torch.addr(largest, lengths, share) < least - rounding) & (largest > -torch.inf)
+    return ~(torch.addr(largest, lengths, share) < lowest - rounding) & (largest > -torch.inf)
 
 
 def _best_by_groups(
@@ -265,25 +273,34 @@ def find_best(
 
     if not len(candidates):
         raise ValueError("there is no candidate to choose from")
+    for name, vectors in (("contexts", contexts), ("candidates", candidates)):
+        if odd := int((~_lengths(vectors).isfinite()).sum()):
+            raise ValueError(f"{odd} of {len(vectors)} vectors of {name} are not finite: the best cannot be told")
     found = torch.full((len(contexts),), -1, device=contexts.device)
     row, column = torch.tensor(list(barred), dtype=torch.long).reshape(-1, 2).T.to(contexts.device)
     candidates = candidates.contiguous()
-    enough = len(candidates) >= FEW * GROUP and len(contexts) >= FEW and contexts.dtype == torch.float32
-    lengths = _group_lengths(candidates) if enough and _has_bfloat16_units(contexts.device) else None
+    few = len(candidates) // FEW
+    enough = few and len(contexts) >= GROUP and contexts.dtype == torch.float32
+    rough = enough and _has_bfloat16_units(contexts.device)
+    if rough:  # what all candidates share decides nothing, and would make the bound wide
+        mean = candidates.mean(0)
+        lengths = torch.cat([_lengths(candidates[i : i + COLUMNS] - mean) for i in range(0, len(candidates), COLUMNS)])
+        lengths = torch.nn.functional.pad(1.0001 * lengths, (0, -len(lengths) % GROUP)).view(-1, GROUP).amax(1).float()
     for first in tqdm(range(0, len(contexts), ROWS), "retrieving", delay=2, leave=False, disable=not progress):
         ours = contexts[first : first + ROWS]
         mine = (row >= first) & (row < first + len(ours))
         pairs = row[mine] - first, column[mine]
-        if lengths is None:
+        if not rough:
             found[first : first + ROWS] = _best_by_products(ours, candidates, *pairs)
             continue
-        left = _groups_left(ours, candidates, *pairs, lengths)
-        many = left.sum(0) > FEW
+        left = _groups_left(ours, candidates, *pairs, mean, lengths)
+        many = left.sum(0) > few
         left[:, many] = False
         here = _best_by_groups(ours, candidates, *pairs, left)
         if many.any():
-            here[many] = _best_by_products(ours, candidates, *pairs)[many]
+            here[many] = _best_of(ours, candidates, *pairs, many)
         found[first : first + ROWS] = here
+        rough = many.float().mean() < 0.8  # of these vectors too few can be left out
     if (found < 0).any():
         raise ValueError(
             f"all {len(candidates)} candidates are barred for {int((found < 0).sum())} contexts: give others"

@@ -337,6 +337,7 @@ def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width
     from redditbias_repro import ranker as module
 
     monkeypatch.setattr(module, "_has_bfloat16_units", lambda device: True)
+    monkeypatch.setattr(module, "FEW", 64)  # so that few candidates go this way
     rng = torch.Generator().manual_seed(n)
     a, b = torch.randn(n, width, generator=rng), torch.randn(m, width, generator=rng)
     b[m - 1], b[m // 2], b[5] = 9 * b[m - 1], b[3], 0
@@ -352,20 +353,48 @@ def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width
         with monkeypatch.context() as other:
             other.setattr(module, "_has_bfloat16_units", lambda device: False)
             assert torch.equal(by_groups, find_best(scale * a, b, barred))
+    tiny = 1e-24 * (1 + 1e-3 * torch.randn(n, width, generator=rng))  # whose squares are nought in float32
+    near = 1 + 1e-3 * torch.randn(m, width, generator=rng)
+    scores, best = tiny.double() @ near.double().T, find_best(tiny, near)[:, None]
+    assert (scores.gather(1, best) >= scores.amax(1, keepdim=True) * (1 - 1e-6)).all()
+    shared = b + 20 * torch.randn(width, generator=rng)  # what all candidates share
+    scores, best = a.double() @ shared.double().T, find_best(a, shared)[:, None]
+    assert (scores.gather(1, best) >= scores.amax(1, keepdim=True) - 1e-4).all()
     assert find_best(torch.ones(64, 2), torch.ones(2048, 2)).unique().tolist() == [0], "of equal ones the first"
     with pytest.raises(ValueError, match="all 2048 candidates are barred for 1 contexts"):
         find_best(a, b[:2048], [(7, k) for k in range(2048)])
 
 
-def test_few_groups_are_left_to_look_at():
-    from redditbias_repro.ranker import GROUP, _group_lengths, _groups_left
+@pytest.mark.parametrize("shared", [0.0, 5.0])
+def test_few_groups_are_left_to_look_at(shared):
+    from redditbias_repro.ranker import GROUP, _groups_left
 
     rng = torch.Generator().manual_seed(0)
-    a, b = torch.randn(64, 300, generator=rng), torch.randn(5000, 300, generator=rng)
-    none = torch.empty(0, dtype=torch.long)
-    left = _groups_left(a, b, none, none, _group_lengths(b))
+    a, b = torch.randn(64, 300, generator=rng), torch.randn(5024, 300, generator=rng) + shared
+    none, mean = torch.empty(0, dtype=torch.long), b.mean(0)
+    left = _groups_left(a, b, none, none, mean, (b - mean).norm(dim=1).view(-1, GROUP).amax(1))
     assert left.shape == (157, 64) and left.sum() < 10 * 64
     assert left[(a @ b.T).argmax(1) // GROUP, torch.arange(64)].all()
+
+
+def test_units_for_bfloat16_are_not_needed(monkeypatch):
+    """Neither the units nor a torch that can tell of them."""
+    rng = torch.Generator().manual_seed(0)
+    a, b = torch.randn(70, 5, generator=rng), torch.randn(4100, 5, generator=rng)
+    wanted = (a @ b.T).argmax(1).tolist()
+    assert find_best(a, b).tolist() == wanted
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert find_best(a, b).tolist() == wanted and find_best(a.double(), b.double()).tolist() == wanted
+    assert find_best(a.bfloat16(), b.bfloat16()).shape == (70,)
+
+
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf])
+def test_vectors_that_are_not_finite(odd):
+    good, bad = torch.ones(3, 2), torch.tensor([[1.0, 2.0], [odd, 1.0]])
+    with pytest.raises(ValueError, match="1 of 2 vectors of candidates are not finite"):
+        find_best(good, bad)
+    with pytest.raises(ValueError, match="1 of 2 vectors of contexts are not finite"):
+        find_best(bad, good)
 
 
 def test_the_ranker_finds_the_only_right_candidate_and_bars_the_context(folders):

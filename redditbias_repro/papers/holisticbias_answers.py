@@ -533,7 +533,7 @@ def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tun
     counted = [f"{k}: less on {t['verdict'].eq('less').sum()} axes, more on {t['verdict'].eq('more').sum()}"
                for k, t in parts.items()]  # fmt: skip
     n = next(_tuned(found, kinds[k])["n"] for k in parts)
-    title = f"Bias after tuning {'; '.join(counted)} (after Holm's correction)"
+    title = f"Bias after tuning\n{'; '.join(counted)} (after Holm's correction)"
     ax.set_title(f"{title}\n{_base(found)['model']}, {n:,} answers of each, the same prompts", fontsize=10)
     return figure
 
