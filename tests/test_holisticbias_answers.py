@@ -399,7 +399,7 @@ def test_the_page_says_what_the_records_say(committed):
     assert f"Body type and Characteristics (p = {short(less['p_holm'].iloc[0])} each)" in page
     assert less["p_holm"].nunique() == 1 and f"its rise ({short(axes['p_holm']['nationality'])})" in page
     styles = paper.styles_table(found)
-    assert f"variance falls in {(styles['variance_change'] < 0).sum()} of {len(styles)} styles" in page
+    assert f"The variance falls in {(styles['variance_change'] < 0).sum()} of {len(styles)} styles" in page
     training = paper._tuned(found)["provenance"]["training"]
     assert f"{training['answers'] + training['held_out_answers']:,} of its own answers" in page
     assert f"{paper._tuned(found)['n']:,} of the prompts" in page
