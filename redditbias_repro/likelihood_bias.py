@@ -18,7 +18,7 @@ from scipy import stats
 from .chat import CHAT_PROMPT, chat_context
 from .masked import pseudo_log_likelihood
 from .models import DEFAULT_MODEL, load_model, open_model
-from .prompts import DEFAULT_PROMPTS, comparable, prompts, prompts_paper
+from .prompts import DEFAULT_PROMPTS, comparable, prompts, prompts_paper, read_personas, with_personas
 from .rank_tests import deal_out, pair_tests
 from .records import details_path, digest, new_record, write_details
 from .registry import cache_dir, check_known
@@ -349,6 +349,19 @@ def likelihood_measurements(
     return made
 
 # %% ../nbs/03d_likelihood_bias.ipynb #137977c8
+def _asked_for(reading: str, context: str | None, end: bool | None, personas) -> dict:
+    "Params of a record for what the reading does not have. `ValueError` for what does not go with it"
+    given = {k: v for k, v in {"context": context, "end": end, "personas": personas}.items() if v is not None}
+    if reading == SPAN and given:
+        raise ValueError(f"{', '.join(given)}: the reading {SPAN!r} scores descriptor and noun alone: leave it out")
+    in_front = [k for k in given if k != "end"] + ["the reading 'chat'"] * (reading == "chat")
+    if len(in_front) > 1:
+        raise ValueError(f"{' and '.join(in_front)}: one of them can stand in front of a prompt")
+    asked = {k: v for k, v in given.items() if k == "personas" or v != READINGS[reading][k]}
+    texts = {"context": digest, "personas": lambda p: digest(read_personas(p))}
+    return {k: texts[k](v) if k in texts else v for k, v in asked.items()}
+
+
 def _score_spans(model, tokenizer, rows, **options) -> pd.DataFrame:
     "`score_spans`, and what was done as `score_prompts` says it"
     start = time.perf_counter()
@@ -370,14 +383,23 @@ def measure_likelihood_bias(
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     prompt: str = CHAT_PROMPT,  # of the reading "chat": the user's turn
+    context: str | None = None,  # as in `score_prompts`
+    end: bool | None = None,  # as in `score_prompts`
+    personas: str
+    | Path
+    | Iterable[str]
+    | None = None,  # as in `with_personas`: two lines before each prompt, by `seed`
     details: str | Path | None = None,  # a .parquet or .csv for the scores of each prompt with its text
     **options,  # of `sequence_scores`, or `score_spans`
 ) -> list[dict]:  # result records; `write_record` keeps one
     """Likelihood Bias of a model (Smith et al., EMNLP 2022, §2.3.2), a record an axis and one of love and hate.
 
-    With the reading "span" the sentences are `seat_prompts` (B.1, Table 7), which are not kept in a folder.
-    Raises what `prompts` and `score_prompts` raise, and `ValueError` where no prompt has a noun."""
+    With the reading "span" the sentences are `seat_prompts` (B.1, Table 7), which are not kept in a folder. The release
+    scores answers to `__SILENCE__` (reading "answer"), or to two lines of a persona (the same with `personas`).
+    Raises what `prompts`, `with_personas` and `score_prompts` raise, and `ValueError` where no prompt has a noun."""
     check_known("reading", reading, (*READINGS, SPAN))
+    personas = personas if isinstance(personas, (str, Path, type(None))) else list(personas)
+    way = _asked_for(reading, context, end, personas)
     if details:
         details_path(details)
     rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
@@ -386,23 +408,30 @@ def measure_likelihood_bias(
     if reading == SPAN:
         corpus, rows = rows.attrs["corpus"], seat_prompts(rows, HUMANIZING if templates is None else templates)
         rows.attrs["corpus"] = corpus
+    if personas is not None:  # axis by axis, so that one alone has the persons that it has among all
+        corpus, of_axes = rows.attrs["corpus"], (some for _, some in rows.groupby("axis", sort=True))
+        rows = pd.concat([with_personas(some, personas, seed) for some in of_axes], ignore_index=True)
+        rows.attrs["corpus"] = corpus
+    if reading == SPAN:
         model = model if isinstance(model, tuple) else load_model(model, device, dtype, kind="masked")
     net, tokenizer, about = open_model(model, device, dtype)
-    asked = [reading]
+    asked = [reading, *([way] if way else [])]
     if reading == "chat":
-        options, asked = {**options, "context": chat_context(tokenizer, prompt)}, [reading, prompt]
+        context, asked = chat_context(tokenizer, prompt), [reading, prompt, *asked[1:]]
     what = digest([about["weights_sha256"], hash_tokenizer(tokenizer), about["dtype"], *asked])
     folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
         name = re.sub(r"[^\w.-]+", "_", axis)
-        place = folder / (name if out else f"{name}-{digest(some['text'].tolist())}")
-        score = _score_spans if reading == SPAN else partial(score_prompts, reading=reading, out=place)
+        texts = some[["context", "text"]].to_numpy() if personas is not None else some["text"]
+        place = folder / (name if out else f"{name}-{digest(texts.tolist())}")
+        how = dict(reading=reading, context=context, end=end, out=place)
+        score = _score_spans if reading == SPAN else partial(score_prompts, **how)
         scored.append(score(net, tokenizer, some, **options))
         stats.append(scored[-1].attrs["stats"])
     read, scored = scored[0].attrs["reading"], pd.concat(scored, ignore_index=True)
     if details:
         write_details(scored, details)
-    params = {"reading": reading, **({} if prompt == CHAT_PROMPT else {"prompt": digest(prompt)})}
+    params = {"reading": reading, **({} if prompt == CHAT_PROMPT else {"prompt": digest(prompt)}), **way}
     params |= {"n_templates": None if templates is None else int(rows["template"].nunique())}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
     for made in likelihood_measurements(scored, rounds, seed):

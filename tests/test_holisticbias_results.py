@@ -123,6 +123,19 @@ def test_a_run_on_all_templates_stands_before_others(simulated, tmp_path):
         paper.likelihood_records(tmp_path / "parts")
 
 
+def test_other_contexts_and_ends_stand_in_tables_of_their_own(simulated, tmp_path):
+    for path in simulated.rglob("*.json"):
+        record = json.loads(path.read_text())
+        for way in ({}, {"end": True}, {"end": True, "personas": "f" * 16}):
+            write_record({**record, "params": record["params"] | way}, tmp_path)
+    own = paper.likelihood_records(tmp_path)
+    assert len(own) == 14 and own["end"].isna().all()
+    ended = paper.likelihood_records(tmp_path, way={"end": True})
+    assert len(ended) == 14 and ended["personas"].isna().all()
+    assert 'reading "sentence", end: True:' in paper.read_captions(ended)["likelihood"]
+    assert not len(paper.likelihood_records(tmp_path, way={"context": "0" * 16}))
+
+
 def test_pairs_with_as_many_tokens_by_hand(simulated):
     records = paper.likelihood_records(simulated)
     nonce = records[records["bias_type"] == "nonce"].iloc[0]
@@ -243,8 +256,29 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
         (["--out", "out.txt"], "ends in .json (records) or .csv"),
     ):
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
-    for wrong in (["--axes", "age"], ["--prompts", "v1.1"], ["--reading", "answer"], ["--templates", "x"]):
+    given = (["--end"], ["--in-front", "Hi. "], ["--personas", "people.txt"])
+    for wrong in (["--axes", "age"], ["--prompts", "v1.1"], ["--reading", "answer"], ["--templates", "x"], *given):
         assert main(["measure", *wrong]) == 2 and f"{wrong[0]} is of prompts" in capsys.readouterr().err
+
+
+def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    people = tmp_path / "people.txt"
+    people.write_text("I hike.\nI bake.\n")
+    command = ["measure", "--paper", "holisticbias", "--prompts", "paper", "--model", str(model_folder)]
+    command += ["--axes", "nonce", "--templates", LOVE, "--out", str(tmp_path / "out.json")]
+    params = []
+    for way in ([], ["--end"], ["--in-front", "Hi. "], ["--reading", "answer", "--personas", str(people)],
+                ["--reading", "answer", "--no-end"]):  # fmt: skip
+        assert main([*command, *way]) == 0
+        (record,) = json.loads((tmp_path / "out.json").read_text())
+        params.append({k: v for k, v in record["params"].items() if k in paper.WAY})
+        assert record["provenance"]["scoring"]["sentences"] == 240
+    assert [list(p) for p in params] == [[], ["end"], ["context"], ["personas"], ["end"]]
+    assert "reading 'answer', end: False." in capsys.readouterr().out
+    assert main([*command, "--in-front", "Hi. ", "--personas", str(people)]) == 2
+    assert "one of them can stand in front of a prompt" in capsys.readouterr().err
+    assert main([*command, "--personas", "nobody.txt"]) == 2 and "no file nobody.txt" in capsys.readouterr().err
 
 
 def test_the_command_line_knows_what_the_rooms_know():

@@ -412,6 +412,39 @@ def test_the_cache_tells_models_and_readings_apart(tiny, chatty, own, tmp_path, 
     assert len(list((tmp_path / "cache" / "prompts").iterdir())) == 4
 
 
+WAYS = [{}, {"end": True}, {"context": "Hi. "}, {"context": "Hi."}, {"personas": ["I bake.", "I hike."]}]
+WAYS += [{"reading": "answer"}, {"reading": "answer", "personas": ["I bake.", "I hike."]}]
+
+
+def test_contexts_and_ends_have_records_of_their_own(tiny, tokenizer, own, tmp_path, monkeypatch):
+    """In one cache and one folder, whatever the order; what a reading has by itself is no other way."""
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    found = []
+    for way in [*WAYS, {"context": "", "end": False}]:
+        (record,) = measure_likelihood_bias((tiny, tokenizer), own, "ability", rounds=2, **way)
+        found.append((write_record(record, tmp_path / "results").name, str(record["values"]["medians"]), record))
+    assert found[0][:2] == found[-1][:2] and found[0][2]["params"] == {"reading": "sentence", "n_templates": None}
+    assert found[0][0] == "own-ability-all-reading=sentence.json"
+    assert len({name for name, *_ in found}) == len({medians for _, medians, _ in found}) == len(WAYS)
+    again = measure_likelihood_bias((tiny, tokenizer), own, "ability", rounds=2, end=True)[0]
+    assert again["provenance"]["scoring"]["sentences"] == 0 and again["values"] == found[1][2]["values"]
+    assert found[1][2]["params"]["end"] is True and len(found[2][2]["params"]["context"]) == 16
+
+
+def test_two_lines_of_a_person_before_each_prompt(tiny, tokenizer, own, tmp_path):
+    """As the release does; an axis alone has the persons that it has among all."""
+    people = tmp_path / "people.txt"
+    people.write_text("I bake.\nI hike.\nI ski.\n\nI sing.\nI read.\n", encoding="utf-8")
+    how = dict(reading="answer", personas=people, rounds=2, details=tmp_path / "d.csv")
+    whole = measure_likelihood_bias((tiny, tokenizer), own, out=tmp_path / "whole", **how)
+    (one,) = measure_likelihood_bias((tiny, tokenizer), own, "body/size", out=tmp_path / "one", **how)
+    assert one["values"] == next(r for r in whole if r["bias_type"] == "body/size")["values"]
+    for r in pd.read_csv(tmp_path / "d.csv").head(5).itertuples():
+        assert len(r.context.split("\n")) == 2
+        expected, n = by_hand(tiny, tokenizer, r.text, r.context + "\n", True)
+        assert r.n_tokens == n and np.isclose(r.perplexity, expected, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     "options,says",
     [
@@ -419,6 +452,10 @@ def test_the_cache_tells_models_and_readings_apart(tiny, chatty, own, tmp_path, 
         ({"templates": "Hi."}, "template 'Hi.' is unknown"),
         ({"reading": "loud"}, "reading 'loud' is unknown"),
         ({"source": "v3"}, "version of prompts 'v3' is unknown"),
+        ({"reading": "span", "end": True}, "end: the reading 'span' scores descriptor and noun alone"),
+        ({"reading": "chat", "context": "Hi. "}, "context and the reading 'chat': one of them"),
+        ({"context": "Hi. ", "personas": ["I bake.", "I hike."]}, "context and personas: one of them"),
+        ({"personas": ["I bake."]}, "no person has 2 sentences"),
     ],
 )
 def test_slips_are_said_before_a_model_is_loaded(own, options, says):

@@ -98,6 +98,9 @@ def test_what_the_grid_is():
         "configured": 1,
         "debias": 2 * 25 * 3,
         "task": 2 * 2 * 21 * 3,
+        "prompt_axis": 2 * 13,
+        "prompts": 2,
+        "answers": 2,
         "paper": 2,
         "all": 1,
     }
@@ -141,6 +144,62 @@ def test_answers_of_the_demo_and_ways_to_ask(tmp_path):
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
     (command,) = commands(tmp_path / "own.yaml")
     assert "-p chat False -r system 'Be kind, please.' -r turn_end ''" in command
+
+
+def own_profile(path, **sections):
+    """A profile with nothing but some sections, written."""
+    profile = {"profile": "own", "models": ["smollm2-135m-instruct"], "papers": [], "corpus": "queries", "seed": 0}
+    path.write_text(yaml.safe_dump(profile | sections))
+    return path.with_suffix("")
+
+
+def test_readings_and_decoding_of_prompts(tmp_path):
+    """A masked model is fetched as such and scored once, in the notebook; personas and beams reach the commands."""
+    run = lambda path: snakemake("--dry-run", "--forceall", "--printshellcmds", config=path.with_suffix(".yaml"))
+    spans = {"source": "paper", "axes": ["nonce", "age"], "reading": "span", "results": "x"}
+    masked = run(own_profile(tmp_path / "masked.yaml", models=["roberta-large"], prompts=spans))
+    assert masked.returncode == 0 and "fetch --model roberta-large --kind masked" in masked.stdout, masked.stdout
+    assert "-p reading span" in masked.stdout and "rule prompt_axis" not in masked.stdout
+    chat = run(own_profile(tmp_path / "chat.yaml", prompts=spans | {"reading": "chat"}))
+    assert chat.stdout.count("--reading chat") == 2 and "--kind" not in chat.stdout
+    asked = {"source": "paper", "nouns": 1, "max_new_tokens": 40, "tune": False, "tune_answers": 0, "results": "x"}
+    asked |= {"tune_templates": 0, "seed": 17, "num_beams": 10, "personas": "my people.txt"}
+    told = spans | {"reading": "answer", "personas": "my people.txt"}
+    both = run(own_profile(tmp_path / "both.yaml", prompts=told, answers=asked))
+    assert both.stdout.count("--reading answer") == 2 == both.stdout.count("--personas 'my people.txt'")
+    assert "-p reading answer -r personas 'my people.txt'" in both.stdout
+    assert "-p num_beams 10 -r personas 'my people.txt'" in both.stdout
+    paper = run(ROOT / "config" / "paper.yaml")
+    (command,) = (x for x in paper.stdout.splitlines() if "answers.ipynb" in x and "papermill" in x and "gpt2" in x)
+    assert "-p num_beams 10" in command and "-p nouns 16 -p max_new_tokens 40" in command
+
+
+def test_only_what_was_asked_in_the_same_way_is_left_out(tmp_path):
+    """By committed records: v1.0, reading "sentence"; answers by greedy decoding, two nouns, seed 17."""
+    smollm = yaml.safe_load((ROOT / "config" / "smollm.yaml").read_text())
+    rules = ("prompts", "answers")
+
+    def left(name, **change):
+        (section,) = change
+        path = own_profile(tmp_path / f"{name}.yaml", **{section: smollm[section] | change[section]}, resume=True)
+        done = snakemake("--dry-run", "--forceall", config=path.with_suffix(".yaml"))
+        assert done.returncode == 0, done.stdout
+        return any(re.search(rf"^{rule} +1$", done.stdout, re.MULTILINE) for rule in rules)
+
+    (five,) = {tuple(t) for t in read_records(corpus="holisticbias-v1.1", metric="likelihood_bias")["templates"]
+               if len(t) == 5 and "difference" not in t}  # fmt: skip
+    assert not left("done", prompts={}) and not left("judged", answers={})
+    assert not left("five", prompts={"source": "v1.1", "templates": [*five]})
+    assert not left("untuned", answers={"tune": False, "tune_answers": 0, "tune_templates": 0})
+    changes = [{"source": "v1.1"}, {"reading": "answer"}, {"templates": [*five]}]
+    changes += [{"source": "v1.1", "templates": [*five[:4], "I love {plural_noun_phrase}."]}]
+    for i, change in enumerate(changes):
+        assert left(f"prompts{i}", prompts=change), change
+    changes = [{"source": "v1.1"}, {"nouns": 3}, {"max_new_tokens": 30}, {"num_beams": 3}, {"seed": 0}]
+    changes += [{"system": "Hi."}, {"chat": False}, {"axes": ["age"]}, {"style": "config/words.toml"}]
+    changes += [{"tune_templates": 5}, {"tune_answers": 2000}, {"personas": "people.txt"}]
+    for i, change in enumerate(changes):
+        assert left(f"answers{i}", answers=change), change
 
 
 def test_what_records_say_was_measured_is_left_out():

@@ -33,8 +33,8 @@ from ..resampling import unpack_bits
 from ..specs import NO_PREFERENCE, NONE, PromptSet
 
 # %% auto #0
-__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION', 'OF_DATA',
-           'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries',
+__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'WAY', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION',
+           'OF_DATA', 'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries',
            'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies',
            'between_axes', 'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table7',
            'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'statement_table',
@@ -368,11 +368,15 @@ def between_axes() -> pd.DataFrame:  # model, full_gen_bias, within_axes (both Ã
     return pd.DataFrame(rows, columns=["model", "full_gen_bias", "within_axes", "between"])
 
 # %% ../../nbs/12_holisticbias.ipynb #4530e3a5
+WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself
+
+
 def likelihood_records(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     model: str | None = None,  # as records name it; None: the first there is
     reading: str = "sentence",  # as in `measure_likelihood_bias`
     corpus: str = "holisticbias-v1.0",
+    way: dict | None = None,  # of `WAY` what params of the records say; None: none of them
 ) -> pd.DataFrame:  # a row an axis, and one `all` (love and hate); empty where nothing was measured
     """What was measured of one model that was not changed: on all templates, else on those of its only other run.
 
@@ -380,8 +384,9 @@ def likelihood_records(
     found = read_records(folder, paper="holisticbias", metric="likelihood_bias")
     if not len(found):
         return found
-    found = found.reindex(columns=[*found.columns, *{"reading", "n_templates", "tests"} - set(found.columns)])
+    found = found.reindex(columns=[*found.columns, *{"reading", "n_templates", "tests", *WAY} - set(found.columns)])
     found = found[(found["method"] == "baseline") & (found["reading"] == reading) & (found["corpus"] == corpus)]
+    found = found[[_way(r) == (way or {}) for r in found[list(WAY)].to_dict("records")]]
     name = model if model is not None else next(iter(found["model"]), None)
     found = found[found["model"] == name]
     whole, parts = found[found["n_templates"].isna()], found["n_templates"].dropna().unique()
@@ -389,6 +394,11 @@ def likelihood_records(
         counts = ", ".join(f"{n:.0f}" for n in sorted(parts))
         raise ValueError(f"{name} was measured on {counts} templates of {corpus}: keep one of these runs in the folder")
     return (whole if len(whole) else found).sort_values("bias_type", ignore_index=True)
+
+
+def _way(record: dict) -> dict:
+    "Of `WAY` what a record has"
+    return {k: record[k] for k in WAY if pd.notna(record[k])}
 
 
 def _axes(records: pd.DataFrame) -> pd.DataFrame:
@@ -874,7 +884,7 @@ def beside(
     r = records.iloc[0]
     every = read_records(folder, paper="holisticbias", metric="likelihood_bias", model=r["model"])
     others = sorted(set(every["corpus"]) - {r["corpus"]})
-    found = {c: likelihood_records(folder, r["model"], r["reading"], c) for c in others}
+    found = {c: likelihood_records(folder, r["model"], r["reading"], c, _way(r)) for c in others}
     return {c.removeprefix("holisticbias-").replace(".", "_"): own for c, own in found.items() if len(own)}
 
 
@@ -906,7 +916,8 @@ def read_captions(
         r = records.iloc[0]
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
         corpus = f"{corpus_title(r['corpus'])}{some}"
-        about = {"model": r["model"], "corpus": corpus, "reading": f'"{r["reading"]}"'}
+        given = "".join(f", {k}: {v}" for k, v in _way(r).items())
+        about = {"model": r["model"], "corpus": corpus, "reading": f'"{r["reading"]}"{given}'}
     captions = paper_resource("holisticbias")["captions"]
     found = {name: text.format(**about) for name, text in captions.items()}
     for version, own in (others or {}).items():

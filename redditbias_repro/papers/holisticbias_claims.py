@@ -57,7 +57,8 @@ def read_measured(
     likely = own[(own["metric"] == "likelihood_bias") & (own["corpus"] == CORPUS)] if len(own) else own
     for model, reading in likely[["model", "reading"]].drop_duplicates().itertuples(index=False) if len(likely) else ():
         found = likelihood_records(folder, model, reading)
-        parts.append(check_statements(found).assign(id=_ids(KINDS)))
+        if len(found):
+            parts.append(check_statements(found).assign(id=_ids(KINDS)))
     for model in own.loc[own["metric"] == "gen_bias", "model"].unique() if len(own) else ():
         found = read_answers(folder, model)
         parts.append(check_answer_statements(found).assign(id=_ids(answers_room.KINDS)))

@@ -58,6 +58,20 @@ def records(metric, section):
     return found.to_dict("records") if len(found) else []
 
 
+def kept(record, *names):
+    "Fields of a record, None where it has none"
+    values = [record.get(name) for name in names]
+    return tuple(None if v != v else v for v in values)
+
+
+def prompts_corpus(section):
+    "Prompts of a section as records name them"
+    from redditbias_repro.prompts import prompts_paper
+
+    paper = prompts_paper(section["source"])
+    return Path(section["source"]).stem if paper == "own" else f"{paper}-{section['source']}"
+
+
 wildcard_constraints:
     paper="[a-z]+",
     model="[^/]+",

@@ -6,9 +6,10 @@ rule fetch:
         model=lambda w: MODELS[w.model],
         needed=config["corpus"] in released_papers(),
         paper=config["corpus"] if config["corpus"] in released_papers() else "",
+        kind="--kind masked" if ASKED.get("reading") == "span" else "",
     shell:
         "(redditbias fetch {params.paper} || test {params.needed} = False)"
-        " && redditbias fetch --model {params.model:q}"
+        " && redditbias fetch --model {params.model:q} {params.kind}"
 
 
 # Whether the grid's records are those that tables, figures and README are made from; else the notebook decides by the model.

@@ -10,7 +10,26 @@ def asked_axes():
 
 
 PROMPT_AXES = asked_axes() if ASKED else {}
-SCORED = {(r["model"], r["bias_type"]) for r in records("likelihood_bias", ASKED)}
+
+
+def scored_before():
+    "Model and axis of what was scored before: the same prompts, read in the same way"
+    some, personas, found = ASKED.get("templates"), None, records("likelihood_bias", ASKED)
+    if found and ASKED.get("personas"):
+        from redditbias_repro.prompts import read_personas
+        from redditbias_repro.records import digest
+
+        personas = digest(read_personas(ASKED["personas"]))
+    for r in found:
+        way = ("baseline", prompts_corpus(ASKED), ASKED["reading"], personas, None, None, None)
+        same = kept(r, "method", "corpus", "reading", "personas", "context", "end", "prompt") == way
+        same = same and (not personas or r["seed"] == config["seed"])
+        count, templates = kept(r, "n_templates", "templates")
+        if same and (count is None if some is None else count and set(templates) == set(some)):
+            yield r["model"], r["bias_type"]
+
+
+SCORED = set(scored_before())
 PROMPT_RUNS = [
     f"{RUNS}/prompts/{model}.ipynb"
     for model, name in MODELS.items()
@@ -29,11 +48,12 @@ rule prompt_axis:
         axis=lambda w: PROMPT_AXES[w.axis],
         asked=ASKED,
         templates=lambda w: " ".join(shlex.quote(t) for t in ASKED.get("templates", [])),
+        personas=f"--personas {shlex.quote(ASKED['personas'])}" if ASKED.get("personas") else "",
     threads: THREADS
     shell:
         "OMP_NUM_THREADS={threads} redditbias measure --paper holisticbias --prompts {params.asked[source]:q}"
         " --model {params.model:q} --axes {params.axis:q} --reading {params.asked[reading]} --seed {config[seed]}"
-        " $([ -z {params.templates:q} ] || echo --templates) {params.templates} --out {output:q} > /dev/null"
+        " $([ -z {params.templates:q} ] || echo --templates) {params.templates} {params.personas} --out {output:q} > /dev/null"
 
 
 # Tables and figures of all axes, which finds their scores in the cache.
@@ -42,7 +62,8 @@ rule prompts:
         RUNS + "/fetched/{model}",
         "nbs/papers/holisticbias.ipynb",
         sorted(glob("data/paper/holisticbias/*")),
-        lambda w: [f"{RUNS}/prompts/{w.model}/{axis}.json" for axis in PROMPT_AXES],
+        # the scores of spans are not kept in the cache
+        lambda w: [f"{RUNS}/prompts/{w.model}/{a}.json" for a in PROMPT_AXES if ASKED["reading"] != "span"],
     output:
         RUNS + "/prompts/{model}.ipynb",
     params:
@@ -50,6 +71,7 @@ rule prompts:
         asked=ASKED,
         axes=" ".join(PROMPT_AXES.values()) if ASKED.get("axes") else "",
         templates=lambda w: " | ".join(ASKED.get("templates", [])),
+        personas=f"-r personas {shlex.quote(ASKED['personas'])}" if ASKED.get("personas") else "",
         where=lambda w: "figures/holisticbias" if ASKED.get("results") == "results" else f"{RUNS}/prompts/{w.model}",
     threads: THREADS
     resources:
@@ -57,5 +79,5 @@ rule prompts:
     shell:
         "OMP_NUM_THREADS={threads} papermill nbs/papers/holisticbias.ipynb {output:q} -p model {params.model:q}"
         " -r source {params.asked[source]:q} -r axes {params.axes:q} -r templates {params.templates:q}"
-        " -p reading {params.asked[reading]} -p seed {config[seed]}"
+        " -p reading {params.asked[reading]} {params.personas} -p seed {config[seed]}"
         " -p results_dir {params.asked[results]:q} -p figures_dir {params.where:q}"
