@@ -557,6 +557,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert f"ends at {end:.4f}" in text and end < 0
     plain = changes[(changes.method == "FT") & changes.change.notna()]
     assert set(plain.bias_type) == set(BIAS_TYPES) and plain.verdict.eq("more").all()
+    assert (plain.groupby("bias_type").train_seed.nunique() == 3).all()
     assert [b for b in BIAS_TYPES if star("FT", b) and seeds["FT", b] < 0] == [
         "religion1",
         "religion2",
@@ -577,6 +578,17 @@ def test_what_the_pages_say_of_debiasing(committed):
     cost = f"(F1 by {-f1.change:.3f}, BLEU-4 falls to {bleu.bleu_4:.2f})"
     assert f"rises by {100 * rise:.0f} %, both tasks lose significantly {cost}" in text
     assert f"in two of three seeds, and not in Race ({100 * race:+.0f} %)" in text
+    swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
+    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
+    assert (swapped.p_holm < 0.05).equals(swapped.verdict == "less")
+    of_swapped = lambda found: found[found.method.isin(swapped.method)].iloc[0]
+    rise, f1, bleu = (of_swapped(t) for t in (lmp_changes(folder=results), dst_tests(results), crg_tests(results)))
+    (before,) = crg_tests(results).query("method == 'baseline'").bleu_4
+    assert (
+        f"LM perplexity rises by {100 * rise.rise:.0f} %, dialogue state tracking loses {-f1.change:.3f} of F1" in text
+    )
+    assert f"(p = {f1.p:.3f}, not after".replace("0.", ".") in text and f1.p < 0.05 < bleu.p
+    assert f"BLEU-4 is undetermined ({before:.2f} to {bleu.bleu_4:.2f})" in text
 
 
 def test_what_the_pages_say_of_stars(committed):
