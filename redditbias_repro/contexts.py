@@ -245,7 +245,7 @@ def read_own_parallel(
     if missing := [c for c in _PAIR if c not in there]:
         raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {there}{_meant(there)}")
     table = pd.read_parquet(path) if _kind(path) == ".parquet" else read_own_cells(path)
-    return _checked_pairs(table, str(path), {"name": _stem(path), "files": {}, "note": "", "sha256": _sha(path)})
+    return _checked_pairs(table, str(path), {"name": _stem(path), "note": "", **_own_file(path)})
 
 
 def _checked_pairs(table: pd.DataFrame, name: str, corpus: dict) -> pd.DataFrame:
@@ -274,9 +274,11 @@ def _stem(path: Path) -> str:
     return re.sub(r"(?i)(\.(csv|txt|parquet))?(\.gz)?$", "", path.name)
 
 
-def _sha(path: Path) -> str:
+def _own_file(path: Path) -> dict:  # files, sha256
+    "What a record says of a file of one's own"
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        sha = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"files": {path.name: sha}, "sha256": sha}
 
 # %% ../nbs/01c_contexts.ipynb #949fdc39
 def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
@@ -369,14 +371,18 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
     if named and str(source) in readers:
         if column is not None:
             raise ValueError(f"column {column!r} is of a file of one's own, and {source} is none")
-        return readers[str(source)].read_contexts(str(source), split), {"name": str(source), "split": split or ""}
+        reader = readers[str(source)]
+        keys = getattr(reader, "CONTEXT_FILES", {}).get(str(source), ())
+        corpus = with_corpus(pd.DataFrame(), str(source), keys, split=split or "").attrs["corpus"]
+        return reader.read_contexts(str(source), split), corpus
     if split is not None:
         raise ValueError(f"split {split!r}: only {', '.join(readers)} have splits")
     if isinstance(source, pd.DataFrame):
         if "context" not in source:
             raise ValueError(f"no column 'context': the table's columns are {list(source.columns)}")
         of = source.attrs.get("corpus", {})
-        return source["context"], {"name": of.get("name", "texts"), "split": of.get("split") or ""}
+        told = {"name": of.get("name", "texts"), "split": of.get("split") or "", "files": dict(of.get("files") or {})}
+        return source["context"], told
     if source is None:
         raise TypeError("there is no source of contexts: expected a corpus, a file, texts or a table")
     if not named:
@@ -385,7 +391,7 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
         raise FileNotFoundError(f"corpus {str(source)[:200]!r} is no file, and none of {', '.join(readers)}")
     path = Path(source)
     more = {} if column is None else {"column": column}
-    return read_own_contexts(path, column), {"name": _stem(path), "split": "", "sha256": _sha(path), **more}
+    return read_own_contexts(path, column), {"name": _stem(path), "split": "", **_own_file(path), **more}
 
 # %% ../nbs/01c_contexts.ipynb #e708ada4
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
@@ -419,4 +425,6 @@ def dialogues(
     bounds = (pd.Series(SHARES).cumsum() * len(places)).round()
     of = {name: next(s for s, end in bounds.items() if place < end) for place, name in places.items()}
     kept = table[[split in (None, of[name]) for name in names]].head(n if n is not None else len(table))
-    return with_corpus(kept.reset_index(drop=True), _stem(Path(source)), split=split or "")
+    found = with_corpus(kept.reset_index(drop=True), _stem(Path(source)), split=split or "")
+    found.attrs["corpus"] |= _own_file(Path(source))
+    return found

@@ -397,7 +397,7 @@ def what_differs(
     apart = lambda one, other: ", ".join(
         f"{k} {one.get(k)} and {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)
     )
-    pairs = [{**{k: r[k] for k in ("n", "corpus", "bias_type")}, **_drawn(r)} for r in (before, after)]
+    pairs = [{**{k: r.get(k) for k in ("n", "corpus", "bias_type")}, **_drawn(r)} for r in (before, after)]
     files = [((r.get("provenance") or {}).get("corpus") or {}).get("files") for r in (before, after)]
     if all(files):  # records were kept without them
         pairs = [{**p, "files": f} for p, f in zip(pairs, files)]

@@ -1,6 +1,7 @@
 """Parallel contexts by hand in both modes, streamed, from files of one's own."""
 
 import gzip
+import hashlib
 import itertools
 import warnings
 
@@ -12,13 +13,16 @@ from hypothesis import strategies as st
 from redditbias_repro.cli import main
 from redditbias_repro.contexts import (
     contexts,
+    dialogues,
     list_contexts,
     parallel_context,
     parallel_contexts,
     read_own_contexts,
     read_own_parallel,
 )
+from redditbias_repro.corpora import twitter
 from redditbias_repro.records import repo_root, write_details
+from redditbias_repro.registry import list_files
 from redditbias_repro.specs import BiasSpec, load_spec
 
 GENDER, RACE = load_spec("dialoguefairness/gender"), load_spec("dialoguefairness/race")
@@ -185,6 +189,25 @@ def test_files(tmp_path):
     with pytest.raises(ValueError, match=r"no column 'context'; its columns are \['said'\]"):
         list(read_own_contexts(tmp_path / "c.csv"))
     assert list(read_own_contexts(tmp_path / "c.csv", "said")) == ["he sings"]
+
+
+def test_records_know_the_files(tmp_path, monkeypatch):
+    """Registered files by the registry's hashes, one's own by their SHA-256; texts that are in no file have none."""
+    own = tmp_path / "talk.csv"
+    own.write_text("context,response\nhe sings,ok\nshe left,no\nmy dad said no,why\n", encoding="utf-8")
+    files = {"talk.csv": hashlib.sha256(own.read_bytes()).hexdigest()}
+    of = lambda source, **how: contexts(source, GENDER, **how).attrs["corpus"]["files"]
+    assert of(own) == of(dialogues(own)) == files and of(["he sings", "she left"]) == {}
+    (tmp_path / "pairs.csv").write_text("text1,text2\nshe left,he left\n", encoding="utf-8")
+    assert of(tmp_path / "pairs.csv") == {
+        "pairs.csv": hashlib.sha256((tmp_path / "pairs.csv").read_bytes()).hexdigest()
+    }
+    keys = {"twitter-conversations": [twitter.CONVERSATIONS], "twitter-en-big": twitter.BIG}
+    texts = lambda name, split=None: iter(["he sings"])
+    monkeypatch.setattr(twitter, "read_contexts", texts)
+    for name in list_contexts():
+        hashes = list_files().set_index("key")["git_blob_sha1"]
+        assert of(name) == of(name, split="test") == hashes[keys[name]].to_dict(), name
 
 
 def test_broken_files(tmp_path):

@@ -107,8 +107,37 @@ def test_what_the_grid_is():
     runs = {"debias": 1, "prompt_axis": 1, "prompts": 1, "answers": 1, "responses": 1}
     assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "tables": 1, "claims": 1, "all": 1}
     assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
-    assert planned("dialoguefairness") == {"responses": 4, "model_responses": 1, "all": 1}
+    fairness = {"responses": 4, "debiased_model": 1, "model_responses": 2, "all": 1}
+    assert planned("dialoguefairness") == fairness
     assert planned("smollm", "search") == {"fetch": 1, "search_run": 45, "chosen": 15, "search": 1}
+
+
+def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
+    """It is trained first; with `resume`, what records have of both bias types is not asked again."""
+    path = ROOT / "config" / "dialoguefairness.yaml"
+    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=path)
+    folder = "runs/dialoguefairness/responses/models/smollm2-135m-instruct-CDA-gender-0"
+    command = (
+        "redditbias debias --model smollm2-135m-instruct --method CDA --bias-type gender --corpus redditbias --seed 0"
+    )
+    assert f"{command} --out {folder} --replace" in done.stdout
+    assert f"-r kinds '' -r model {folder} -p bias_type 'gender race'" in done.stdout
+    assert done.stdout.index("rule debiased_model:") < done.stdout.index(f"-r model {folder}")
+    (kept,) = (ROOT / "results" / "dialoguefairness").rglob("smollm2-135m-instruct/CDA--gender/*.json")
+    config = yaml.safe_load(path.read_text()) | {"resume": True}
+    config["responses"] |= {"results": str(tmp_path / "results"), "kinds": [], "models": []}
+    (tmp_path / "results").mkdir()
+    for bias_type, left in (("gender", 1), ("race", 0)):
+        record = json.loads(kept.read_text()) | {"bias_type": bias_type}
+        (tmp_path / "results" / f"{bias_type}.json").write_text(json.dumps(record))
+        own = tmp_path / "own.yaml"
+        own.write_text(yaml.safe_dump(config))
+        done = snakemake("--dry-run", config=own)
+        assert done.returncode == 0 and done.stdout.count("rule debiased_model:") == left, done.stdout
+    config["responses"]["debiased"][0]["bias_type"] = "nobody"
+    own.write_text(yaml.safe_dump(config))
+    done = snakemake("--dry-run", config=own)
+    assert done.returncode and "nobody" in done.stdout
 
 
 def test_the_grid_of_chinese_categories():

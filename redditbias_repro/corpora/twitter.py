@@ -19,9 +19,9 @@ from ..records import write_atomic
 from ..registry import SPLITS, check_known, fetch, read_lines, with_corpus
 
 # %% auto #0
-__all__ = ['CONVERSATIONS', 'TITLES', 'SHARES', 'PUNCTUATION', 'BIG', 'CONTEXTS', 'parse_conversations', 'read_conversations',
-           'split_conversations', 'read_dialogues', 'prepare_tweet', 'prepare_dialogues', 'big_file', 'read_big',
-           'read_contexts', 'read_pairs']
+__all__ = ['CONVERSATIONS', 'TITLES', 'SHARES', 'PUNCTUATION', 'BIG', 'CONTEXTS', 'CONTEXT_FILES', 'parse_conversations',
+           'read_conversations', 'split_conversations', 'read_dialogues', 'prepare_tweet', 'prepare_dialogues',
+           'big_file', 'read_big', 'read_contexts', 'read_pairs']
 
 # %% ../../nbs/corpora/twitter.ipynb #f6cd30ec
 CONVERSATIONS = "Phylliida/Dialogue-Datasets/TwitterConvCorpus.txt"
@@ -143,6 +143,7 @@ def read_big(
 
 # %% ../../nbs/corpora/twitter.ipynb #026f91cb
 CONTEXTS = ("twitter-conversations", "twitter-en-big")
+CONTEXT_FILES = dict(zip(CONTEXTS, ([CONVERSATIONS], BIG)))  # registered files of each
 
 
 def read_contexts(

@@ -39,6 +39,7 @@ def section_types():
     "Bias types of all sections, each a known one; an error names those that are"
     sections = [config.get(k, {}) for k in ("debias", "dialogue", "retrieval")]
     names = [b for s in [*sections, sections[0].get("search", {})] for b in s.get("bias_types", [])]
+    names += [d["bias_type"] for d in config.get("responses", {}).get("debiased", [])]
     for name in dict.fromkeys(names):
         try:
             split_bias_type(name)

@@ -1,7 +1,8 @@
 # Fairness of responses to parallel contexts: models that are trained here, as they are and debiased, and models of the
 # hub; one notebook a run. The section `responses` of a configuration says which.
 RESPONSES = config.get("responses", {})
-ANSWERED = {(r["model"], r["method"], r["bias_type"]) for r in records("response_fairness", RESPONSES)}
+ANSWERS_KEPT = records("response_fairness", RESPONSES)
+ANSWERED = {(r["model"], r["method"], r["bias_type"]) for r in ANSWERS_KEPT}
 
 
 def trained_runs():
@@ -17,11 +18,34 @@ def trained_runs():
 
 ASKED_MODELS = by_slug(RESPONSES.get("models", []), "models")
 ANSWERED_MODELS = {(m, b) for m, method, b in ANSWERED if method == "baseline"}
+
+
+def trained_as(r):
+    "Model, method, bias type and seed of the debiasing behind a record; None where there was none"
+    how = r["provenance"].get("training") or {}
+    of = how.get("bias_type")
+    return (how.get("base_model"), how["method"], split_bias_type(of), how["seed"], r["bias_type"]) if of else None
+
+
+def debiased_name(d):
+    "A debiased model as part of a path"
+    return "-".join([slug(d["model"]), d["method"], slug(d["bias_type"]), str(d["seed"])])
+
+
+DEBIASED = {debiased_name(d): d for d in RESPONSES.get("debiased", [])}
+DEBIASED_KEPT = set(map(trained_as, ANSWERS_KEPT))
+ASKED_FOLDERS = {name: f"{RUNS}/responses/models/{name}" for name in DEBIASED}
 RESPONSE_RUNS = [f"{RUNS}/responses/{run}.ipynb" for run in trained_runs()]
 RESPONSE_RUNS += [
     f"{RUNS}/responses/model-{name}.ipynb"
     for name, model in ASKED_MODELS.items()
     if not {(model, b) for b in RESPONSES["bias_types"]} <= ANSWERED_MODELS
+]
+RESPONSE_RUNS += [
+    f"{RUNS}/responses/model-{name}.ipynb"
+    for name, d in DEBIASED.items()
+    if not {(d["model"], d["method"], split_bias_type(d["bias_type"]), d["seed"], b) for b in RESPONSES["bias_types"]}
+    <= DEBIASED_KEPT
 ]
 ASKING = ""
 if RESPONSES:
@@ -57,15 +81,32 @@ rule responses:
         " -p bias_type {wildcards.of} -p methods {params.methods:q} {params.asking}"
 
 
-# A model of the hub, a packaged one, or a folder: asked for all bias types.
+# A model of the hub or a packaged one, debiased so that it can be asked beside the model before.
+rule debiased_model:
+    input:
+        TRAINING[1:],
+    output:
+        directory(RUNS + "/responses/models/{debiased}"),
+    params:
+        how=lambda w: DEBIASED[w.debiased],
+    wildcard_constraints:
+        debiased="|".join(map(re.escape, DEBIASED)) or "none",
+    threads: THREADS
+    shell:
+        "OMP_NUM_THREADS={threads} redditbias debias --model {params.how[model]:q} --method {params.how[method]}"
+        " --bias-type {params.how[bias_type]:q} --corpus {config[corpus]:q} --seed {params.how[seed]} --out {output:q} --replace"
+
+
+# A model of the hub, a packaged one, a folder, or one that was debiased above: asked for all bias types.
 rule model_responses:
     input:
+        lambda w: ASKED_FOLDERS.get(w.model, []),
         "nbs/papers/dialoguefairness.ipynb",
         sorted(glob("data/paper/dialoguefairness/*")),
     output:
         RUNS + "/responses/model-{model}.ipynb",
     params:
-        model=lambda w: ASKED_MODELS[w.model],
+        model=lambda w: ASKED_FOLDERS.get(w.model) or ASKED_MODELS[w.model],
         types=" ".join(RESPONSES.get("bias_types", [])),
         asking=ASKING,
     threads: THREADS
