@@ -153,6 +153,12 @@ def _ways(rows: list[dict]) -> list[str]:
     return shown
 
 
+def _debiased(found: dict) -> list[tuple]:
+    "Keys of debiased models whose original was measured on the same pairs and in the same way"
+    originals = {k: (*k[:3], ORIGINAL) for k in found if k[3] != ORIGINAL}
+    return [k for k, o in originals.items() if o in found and not what_differs(found[o], found[k])]
+
+
 def _warn_of_alone(found: dict) -> None:
     "Debiased models whose original was asked other pairs, or in another way"
     alone = set(found) - set(_debiased(found))
@@ -304,12 +310,6 @@ def table7(
     place = {k: {v: i for i, v in enumerate(dict.fromkeys(order.get(k, ())))} for k in merged}
     by = ["bias_type", "method", "kind", "model", "measure"]
     return merged.sort_values(by, key=lambda c: c.map(place[c.name]) if place[c.name] else c, ignore_index=True)
-
-# %% ../../nbs/13_dialoguefairness.ipynb #15625811
-def _debiased(found: dict) -> list[tuple]:
-    "Keys of debiased models whose original was measured on the same pairs and in the same way"
-    originals = {k: (*k[:3], ORIGINAL) for k in found if k[3] != ORIGINAL}
-    return [k for k, o in originals.items() if o in found and not what_differs(found[o], found[k])]
 
 # %% ../../nbs/13_dialoguefairness.ipynb #5f73568c
 def changes_table(
