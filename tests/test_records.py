@@ -57,6 +57,7 @@ def test_committed_records_are_complete(committed):
             "training": {"training"},
             "search": {"scoring", "training"},
             "retrieval": {"scanning"},
+            "candidates": {"faiss", "bfloat16_units"},
             "lmb_random": {"scoring"},
             "lmb_rows": {"scoring"} | ({"training"} if record["method"] != "baseline" else set()),
             "false_alarms": {"scoring"} if record["method"] == "random weights" else set(),
