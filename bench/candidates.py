@@ -58,6 +58,8 @@ def time_one(name, candidates, contexts, width):
     if name == PRODUCTS:
         ranker._has_bfloat16_units = lambda device: False
     find_best(a[:64], b[:8192], progress=False)
+    if (forget := Path("/proc/self/clear_refs")).exists():
+        forget.write_text("5")  # the most memory is counted from here
     building, start = 0.0, time.process_time()
     if name == held_against(name):
         import faiss
