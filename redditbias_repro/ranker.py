@@ -192,8 +192,12 @@ GROUP = 32  # candidates that are compared as one, a part of COLUMNS
 FEW = 4000  # candidates for each group that is looked at by itself: where more are left, all products cost less
 
 
-def _lengths(vectors: torch.Tensor) -> torch.Tensor:  # (n,), in float64, which they neither leave above nor below
-    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+def _lengths(
+    vectors: torch.Tensor,  # (n, width)
+    mean: torch.Tensor | float = 0.0,  # (width,), taken off before
+) -> torch.Tensor:  # (n,), in float64, which squares neither leave above nor below
+    norm = lambda v: torch.linalg.vector_norm(v - mean, dim=1, dtype=torch.float64)  # which copies: block by block
+    return torch.cat([norm(vectors[i : i + COLUMNS]) for i in range(0, max(1, len(vectors)), COLUMNS)])
 
 
 def _has_bfloat16_units(device: torch.device) -> bool:
@@ -284,8 +288,8 @@ def find_best(
     rough = enough and _has_bfloat16_units(contexts.device)
     if rough:  # what all candidates share decides nothing, and would make the bound wide
         mean = candidates.mean(0)
-        lengths = torch.cat([_lengths(candidates[i : i + COLUMNS] - mean) for i in range(0, len(candidates), COLUMNS)])
-        lengths = torch.nn.functional.pad(1.0001 * lengths, (0, -len(lengths) % GROUP)).view(-1, GROUP).amax(1).float()
+        lengths = 1.0001 * _lengths(candidates, mean)
+        lengths = torch.nn.functional.pad(lengths, (0, -len(lengths) % GROUP)).view(-1, GROUP).amax(1).float()
     for first in tqdm(range(0, len(contexts), ROWS), "retrieving", delay=2, leave=False, disable=not progress):
         ours = contexts[first : first + ROWS]
         mine = (row >= first) & (row < first + len(ours))
