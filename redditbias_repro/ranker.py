@@ -278,7 +278,7 @@ def find_best(
     if not len(candidates):
         raise ValueError("there is no candidate to choose from")
     for name, vectors in (("contexts", contexts), ("candidates", candidates)):
-        if odd := int((~_lengths(vectors).isfinite()).sum()):
+        if odd := sum(int((~v.isfinite()).any(1).sum()) for v in vectors.split(COLUMNS)):
             raise ValueError(f"{odd} of {len(vectors)} vectors of {name} are not finite: the best cannot be told")
     found = torch.full((len(contexts),), -1, device=contexts.device)
     row, column = torch.tensor(list(barred), dtype=torch.long).reshape(-1, 2).T.to(contexts.device)
@@ -287,7 +287,7 @@ def find_best(
     enough = few and len(contexts) >= GROUP and contexts.dtype == torch.float32
     rough = enough and _has_bfloat16_units(contexts.device)
     if rough:  # what all candidates share decides nothing, and would make the bound wide
-        mean = candidates.mean(0)
+        mean = candidates.mean(0).nan_to_num(0.0, 0.0, 0.0)  # where the sum is too large
         lengths = 1.0001 * _lengths(candidates, mean)
         lengths = torch.nn.functional.pad(lengths, (0, -len(lengths) % GROUP)).view(-1, GROUP).amax(1).float()
     for first in tqdm(range(0, len(contexts), ROWS), "retrieving", delay=2, leave=False, disable=not progress):

@@ -360,6 +360,8 @@ def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width
     shared = b + 20 * torch.randn(width, generator=rng)  # what all candidates share
     scores, best = a.double() @ shared.double().T, find_best(a, shared)[:, None]
     assert (scores.gather(1, best) >= scores.amax(1, keepdim=True) - 1e-4).all()
+    huge = 1e-20 * torch.randn(n, width, generator=rng), 1e36 * torch.randn(m, width, generator=rng).abs()
+    assert find_best(*huge).tolist() == (huge[0].double() @ huge[1].double().T).argmax(1).tolist()
     assert find_best(torch.ones(64, 2), torch.ones(2048, 2)).unique().tolist() == [0], "of equal ones the first"
     with pytest.raises(ValueError, match="all 2048 candidates are barred for 1 contexts"):
         find_best(a, b[:2048], [(7, k) for k in range(2048)])

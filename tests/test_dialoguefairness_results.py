@@ -400,3 +400,26 @@ def test_what_the_page_says(committed):
     for name, table in paper.make_tables(found).items():
         kept = pd.read_csv(committed / "figures" / "dialoguefairness" / f"{name}.csv")
         assert list(kept.columns) == list(table.columns) and len(kept) == len(table), name
+
+
+def test_what_the_page_says_of_a_language_model(committed):
+    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    found = paper.read_fairness(committed / "results")
+    rows = paper.measured_table(found).query("kind == 'language model'").set_index(["method", "measure"])
+    assert set(rows.n) == {961} and (rows.loc["original"].paired_p_holm.dropna() > 0.05).all()
+    before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
+    family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
+    assert f"family words differ more ({family[0]} against {family[1]} a response" in page
+    assert f"five times the offence ({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} %)" in page
+    assert 4 < after.dominant["offence"] / before.dominant["offence"] < 6
+    assert 15 < after.dominant["family"] / before.dominant["family"] < 25
+    assert (
+        f"is {before.smallest['offence']:.1f} points of offence" in page and round(before.smallest["family"], 2) == 0.04
+    )
+    changes = paper.changes_table(found).query("kind == 'language model'").set_index("measure")
+    assert changes.p_holm["family"] < 0.001 and changes.verdict["family"] == "more"
+    assert changes.verdict["family without group words"] == "undetermined"
+    assert (
+        f"by p = {changes.p['career']:.3f}, not after Holm".replace("0.", ".") in page
+        and changes.p_holm["career"] > 0.05
+    )
