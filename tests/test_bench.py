@@ -132,7 +132,8 @@ def test_committed_candidates_are_found_at_least_as_fast_as_by_faiss(committed):
     times = rows.set_index("contender").times_as_fast_as_faiss
     assert "500,000 candidates" in caption and "10,000 contexts" in caption and "all find the same" in caption
     assert min(times[c] for c in (bench.OURS, bench.BARRED, bench.ALIKE)) >= 1
-    assert rows.set_index("contender").megabytes.idxmax() in (bench.FAISS, bench.FAISS_ALIKE)
+    memory = rows.set_index("contender").megabytes
+    assert memory[bench.OURS] < memory[bench.FAISS]
     said = f"{times[bench.OURS]:.1f} times as fast on a processor with units for bfloat16, {times[bench.PRODUCTS]:.1f}"
     assert f"{said} times without them" in " ".join(pages(committed).split())
     assert caption in (committed / "figures" / "bench" / "candidates.md").read_text(encoding="utf-8")
