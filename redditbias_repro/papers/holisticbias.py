@@ -398,7 +398,7 @@ def likelihood_records(
 
 def _way(record: dict) -> dict:
     "Of `WAY` what a record has"
-    return {k: record[k] for k in WAY if pd.notna(record[k])}
+    return {k: record[k] for k in WAY if pd.notna(record.get(k))}
 
 
 def _axes(records: pd.DataFrame) -> pd.DataFrame:
