@@ -385,10 +385,7 @@ def measure_likelihood_bias(
     prompt: str = CHAT_PROMPT,  # of the reading "chat": the user's turn
     context: str | None = None,  # as in `score_prompts`
     end: bool | None = None,  # as in `score_prompts`
-    personas: str
-    | Path
-    | Iterable[str]
-    | None = None,  # as in `with_personas`: two lines before each prompt, by `seed`
+    personas: str | Path | Iterable[str] | None = None,  # two lines before each prompt, as in `with_personas`
     details: str | Path | None = None,  # a .parquet or .csv for the scores of each prompt with its text
     **options,  # of `sequence_scores`, or `score_spans`
 ) -> list[dict]:  # result records; `write_record` keeps one

@@ -456,6 +456,16 @@ def test_committed_tables_are_made_from_the_committed_records(committed):
         pd.testing.assert_frame_equal(made, kept, rtol=1e-5, check_dtype=False, obj=name)  # verdicts and evidence too
 
 
+def test_offence_of_answers_stands_beside_that_of_prompts(committed):
+    """Both are mean probabilities, and the caption says so; over descriptors the mean is that of all answers."""
+    found = paper.read_answers(committed / "results")
+    table, own = paper.offence_descriptors_table(found), paper.descriptor_table(found)
+    kept = table.merge(own, on=["axis", "descriptor"], suffixes=("_of_prompts", ""))
+    np.testing.assert_allclose(kept["answers_of_prompts"], 100 * kept["offence"])
+    assert own["offence"].mean() == pytest.approx(found["answer_offence", "baseline"]["mean"], abs=0.001)
+    assert "answers: mean probability of an offence" in paper.read_answer_captions(found)["offence_descriptors"]
+
+
 def said_of(rows: pd.DataFrame, **attrs) -> pd.DataFrame:
     """Answers as `ask` gives them."""
     said = rows.assign(answer=["I see." if i % 2 else "I am sorry." for i in range(len(rows))])
