@@ -530,10 +530,10 @@ def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tun
     first = next(iter(parts.values())).sort_values("change", ascending=False)
     figure, ax = _axes_drawn(first, parts, "change")
     ax.set_xlabel("change of Full Gen Bias × 1000 by tuning (negative: less)")
-    counted = [f"{k}: less on {t['verdict'].eq('less').sum()} axes, more on {t['verdict'].eq('more').sum()}"
+    counted = [f"{k}: less on {t['verdict'].eq('less').sum()} of {len(t)} axes, more on {t['verdict'].eq('more').sum()}"
                for k, t in parts.items()]  # fmt: skip
     n = next(_tuned(found, kinds[k])["n"] for k in parts)
-    title = f"Bias after tuning\n{'; '.join(counted)} (after Holm's correction)"
+    title = f"Bias after tuning\n{'; '.join(counted)} (Holm)"
     ax.set_title(f"{title}\n{_base(found)['model']}, {n:,} answers of each, the same prompts", fontsize=10)
     return figure
 
