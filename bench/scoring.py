@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -535,6 +536,8 @@ def short_table(rows):
     )
     tree = rows[rows.method == "tree"].set_index("input")
     wide.insert(0, "tree, ms a sentence", (1000 / tree.sentences_per_second).map("{:.2f}".format))
+    if rows.device_name.nunique() > 1:  # each row is of one, and rows of different ones are not to be compared
+        wide.insert(0, "on", tree.device_name)
     wide.insert(0, "sentences", [INPUTS[i] for i in wide.index])
     return wide.reset_index(drop=True)
 
@@ -614,11 +617,15 @@ def draw_speed(rows):
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set(yticks=range(len(ratios)), yticklabels=[PLACES[i] for i in ratios.index], ylim=(len(ratios) - 0.5, -0.5))
     alone = rows[~rows.bias_type.isin(ratios.index) & ~rows.bias_type.duplicated(keep=False)]
-    alone = [f"{PLACES[r.bias_type]} ({1000 / r.sentences_per_second:.1f} ms each)" for r in alone.itertuples()]
+    devices = set(rows[rows.bias_type.isin(ratios.index)].device_name)
+    other = lambda r: "" if r.device_name in devices else f", on another processor, {r.device_name.split(',')[0]}"
+    alone = [
+        f"{PLACES[r.bias_type]} ({1000 / r.sentences_per_second:.1f} ms each{other(r)})" for r in alone.itertuples()
+    ]
     said = " and ".join([*([", ".join(alone[:-1])] if alone[:-1] else []), *alone[-1:]])
-    note = f"\nOnly the tree was measured on {said}" if alone else ""
+    note = "\n" + textwrap.fill(f"Only the tree was measured on {said}", 100) if alone else ""
     ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
-    about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {rows.device_name.iloc[0]}"
+    about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {' and '.join(sorted(devices))}"
     figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)
     figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=8, frameon=False)
     figure.tight_layout()

@@ -71,6 +71,11 @@ def test_committed_figures_come_from_committed_records(bench, committed):
         else:
             assert kept[column].tolist() == made[column].tolist()
     assert bench.report(committed / "results") in pages(committed)
+    page, of_peak = pages(committed), rows[rows.method == "tree"].set_index("bias_type").fraction_of_peak
+    assert f"100,000 prompts: {of_peak['prompts-100000']:.0%}".replace("%", " %") in page
+    assert f"all of v1.0: {of_peak['prompts-all']:.0%}".replace("%", " %") in page
+    times = rows[rows.bias_type == "religion1"].set_index("method").times["ctranslate2"]
+    assert f"Religion #1 ({times:.1f} times)" in page
 
 
 def test_the_figure_says_what_is_found(bench, committed):
@@ -84,7 +89,9 @@ def test_the_figure_says_what_is_found(bench, committed):
     assert drawn == {bench.TITLES[c]: list(ratios[c]) for c in ratios}
     title, below = figure.get_suptitle(), ax.get_xlabel()
     assert f"{ratios.tree.min():.1f} to {ratios.tree.max():.1f} times as fast as by minicons" in title
-    assert "Only the tree was measured on 10,000 prompts, drawn singly (5.7 ms each) and 100,000" in below
+    below = below.replace("\n", " ")
+    assert "Only the tree was measured on 10,000 prompts, drawn singly (5.7 ms each), 100,000" in below
+    assert "all of v1.0 (2.4 ms each, on another processor, Intel" in below and "AMD EPYC" in title
     alone = rows[rows.method.isin(["tree", "loop"])]
     assert "times as fast as one by one" in bench.draw_speed(alone).get_suptitle()
 
