@@ -16,7 +16,6 @@ from redditbias_repro.chinese_metrics import (
     VARIANTS,
     chinese_tokens,
     compare_scores,
-    input_vectors,
     read_word_vectors,
     score_dialogues,
 )
@@ -29,6 +28,7 @@ from .registry import SPLITS, check_known, git_blob_sha1
 from .resampling import pack_dialogues, shared_dialogues
 from .speakers import has_speakers
 from .texts import unknown_words
+from .vocabulary import input_vectors
 
 # %% auto #0
 __all__ = ['CORPORA', 'LAYOUTS', 'load_dialogues', 'layout_of', 'last_turns', 'answer_dialogues', 'measure_zh_dialogue',

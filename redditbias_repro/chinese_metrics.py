@@ -15,18 +15,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy import stats
 
-from .models import describe_model
 from .registry import check_known
 from .resampling import bootstrap_interval, cluster_sums, paired_test, verdict_of
 from .text_metrics import bleu_statistics, embedding_scores, tokenize, unigram_f1
 
 # %% auto #0
 __all__ = ['VARIANTS', 'MEANS', 'ORDERS', 'COLUMNS', 'chinese_tokens', 'tokenize_pairs', 'bleu_parts', 'bleu_k', 'rouge_f',
-           'read_word_vectors', 'input_vectors', 'answer_scores', 'distinct_parts', 'distinct_without', 'jackknife',
-           'score_dialogues', 'pack_sums', 'unpack_sums', 'compare_scores']
+           'read_word_vectors', 'answer_scores', 'distinct_parts', 'distinct_without', 'jackknife', 'score_dialogues',
+           'pack_sums', 'unpack_sums', 'compare_scores']
 
 # %% ../nbs/06j_chinese_metrics.ipynb #66e0e811
 VARIANTS = {
@@ -127,22 +125,6 @@ def read_word_vectors(
                 except ValueError as e:
                     raise ValueError(f"{path}, line {number}: {e}") from e
     return found, {"name": path.name, "sha256": digest.hexdigest()}
-
-
-def input_vectors(
-    model,  # any Transformers model
-    tokenizer,  # its tokenizer
-    words: Iterable[str],
-) -> tuple[dict[str, np.ndarray], dict]:  # word → vector; name, sha256
-    "Vectors from a model's input embeddings, the mean over a word's tokens; words of unknown tokens have none"
-    words, table = list(dict.fromkeys(words)), model.get_input_embeddings().weight.detach().float().cpu()
-    coded = tokenizer(words, add_special_tokens=False)["input_ids"] if words else []
-    known = {w: ids for w, ids in zip(words, coded) if ids and tokenizer.unk_token_id not in ids}
-    about = describe_model(model)
-    told = {"name": f"input embeddings of {about['name']}", "sha256": about["weights_sha256"]}
-    if debiased := about.get("debiased"):
-        told["name"] += f" after {debiased['method']}"
-    return {w: table[torch.tensor(ids)].mean(0).numpy() for w, ids in known.items()}, told
 
 # %% ../nbs/06j_chinese_metrics.ipynb #ed86d3b8
 def answer_scores(

@@ -133,7 +133,7 @@ class DebiasTrainer(Trainer):
     ):
         super().__init__(*args, **kwargs)
         self.debias_loss, self.pack, self.penalty = debias_loss, pack, penalty
-        for report in [_Report(debias_loss)] if debias_loss else [_ReportPenalty(penalty)] if penalty else []:
+        for report in [_Report(debias_loss)] if debias_loss else [_WithPenalty(penalty)] if penalty else []:
             self.callback_handler.callbacks.insert(0, report)  # first, so that loggers get the parts as well
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -141,7 +141,7 @@ class DebiasTrainer(Trainer):
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
         if self.debias_loss is None:
             found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            return found if self.penalty is None else _penalised(self, found, num_items_in_batch)
+            return _penalised(self, found, num_items_in_batch)
         del inputs["labels"]
         outputs = model(**inputs, output_hidden_states=True, use_cache=False)
         n_tokens = num_items_in_batch
@@ -160,6 +160,8 @@ class DebiasTrainer(Trainer):
 
 def _penalised(trainer: Trainer, found, num_items_in_batch):
     "What `compute_loss` found, with the penalty once a step: Trainer adds up losses of batches, or takes their mean"
+    if trainer.penalty is None or trainer.penalty.apart:  # `_WithPenalty` adds its gradient
+        return found
     loss, *rest = found if isinstance(found, tuple) else (found,)
     summed = trainer.model_accepts_loss_kwargs and num_items_in_batch is not None
     parts = trainer.current_gradient_accumulation_steps if summed else 1
@@ -167,11 +169,15 @@ def _penalised(trainer: Trainer, found, num_items_in_batch):
     return (loss, *rest) if rest else loss
 
 
-class _ReportPenalty(TrainerCallback):
-    "Puts the penalty, without its weight, into the log"
+class _WithPenalty(TrainerCallback):
+    "Adds the gradient of a penalty that is clipped by itself, and puts any, without its weight, into the log"
 
     def __init__(self, penalty: Penalty):
         self.penalty = penalty
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        if self.penalty.apart:  # the loss' gradients are clipped by now
+            self.penalty.add_gradient(model, args.max_grad_norm)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" in logs:

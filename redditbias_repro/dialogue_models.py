@@ -5,6 +5,7 @@
 # %% ../nbs/05f_dialogue_models.ipynb #d435304e
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -17,8 +18,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
+from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from .contexts import _NO_WORDS, MODES, parallel_context
@@ -36,17 +39,19 @@ from redditbias_repro.losses import (
     weighted_penalty,
 )
 from .models import Opened, _device, describe_model, load_model
+from .paired_tests import mean_test
 from .ranker import Ranker, RankerConfig, pad_candidates
 from .records import new_record, write_atomic
 from .registry import check_known
 from .seq2seq import MAX_TOKENS, Seq2Seq, Seq2SeqConfig
 from .specs import BiasSpec
-from .vocabulary import VOCABULARY, build_tokenizer, put_vectors
+from .vocabulary import VOCABULARY, build_tokenizer, put_vectors, word_vectors
 
 # %% auto #0
 __all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'SHAPE', 'PLATEAU', 'SWITCHES', 'AT_ONCE', 'BASELINE', 'DIALOGUE_METHODS',
-           'swap_groups', 'augment_pairs', 'encode_pairs', 'share_wrong', 'mean_loss', 'train_seq2seq', 'train_ranker',
-           'load_dialogue_model', 'open_dialogue_model', 'pair_distances', 'distance_record']
+           'BLOCK', 'swap_groups', 'augment_pairs', 'encode_pairs', 'read_settings', 'share_wrong', 'mean_loss',
+           'train_seq2seq', 'train_ranker', 'load_dialogue_model', 'open_dialogue_model', 'context_gains',
+           'held_out_record', 'pair_distances', 'distance_record']
 
 # %% ../nbs/05f_dialogue_models.ipynb #741a99fc
 def swap_groups(
@@ -123,9 +128,9 @@ SETTINGS = {
         "paper": dict(width=300, hidden_size=1024, layers=3, dropout=0.1, dropout_narrowed=True, output_bias=False,
                       longest_response=MAX_TOKENS, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY,
                       epochs=10, batch_size=32, learning_rate=1.0, patience=18, best_by="loss", plateau=True),
-        "small": dict(width=100, hidden_size=256, layers=1, dropout=0.1, dropout_narrowed=False, output_bias=True,
-                      longest_response=40, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=10,
-                      batch_size=32, learning_rate=1.0, patience=10, best_by="loss", plateau=True),
+        "small": dict(width=100, hidden_size=256, layers=1, dropout=0.3, dropout_narrowed=False, output_bias=True,
+                      longest_response=40, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=8,
+                      batch_size=32, learning_rate=3.0, patience=3, best_by="loss", plateau=True),
     },
     "ranker": {
         "paper": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=True, max_tokens=1024,
@@ -133,7 +138,7 @@ SETTINGS = {
                       best_by="accuracy", plateau=True),
         "small": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=False,
                       max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=3, batch_size=10,
-                      learning_rate=1e-4, patience=10, best_by="loss", plateau=False),
+                      learning_rate=3e-4, patience=10, best_by="loss", plateau=False),
     },
 }  # fmt: skip
 OPTIMIZERS = {
@@ -174,6 +179,22 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
         own = f"a {kind} model has {', '.join(known)}"
         raise ValueError(f"{unknown[0]} is unknown: {own}; others are those of transformers.TrainingArguments")
     return chosen, training
+
+
+def read_settings(
+    text: str,  # such as "learning_rate=0.001 dropout=0.1"
+) -> dict[str, float | int | bool | str]:
+    "Settings from a line of text, for notebooks and shells. `ValueError` for what is no name=value"
+    found = {}
+    for part in text.split():
+        name, mark, value = part.partition("=")
+        if not (name.isidentifier() and mark and value):
+            raise ValueError(f"{part!r} is no setting: expected name=value, divided by blanks")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
 
 # %% ../nbs/05f_dialogue_models.ipynb #923d7e66
 BASELINE = "baseline"  # what records call a model without debiasing
@@ -271,15 +292,21 @@ def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabu
     words = [*used["context"], *used["response"]]
     tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), vocabulary_of, numbers["lower"])
     make, configure, _ = KINDS[kind]
+    if vectors is not None:
+        found, told = word_vectors(vectors, tokenizer.get_vocab(), changed.get("width"))
+        numbers["width"] = len(next(iter(found.values())))
     shape = {k: v for k, v in numbers.items() if k in SHAPE}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
     set_seed(seed)
     model = make(configure(vocab_size=len(tokenizer), **shape, **special))
     if vectors is not None:
-        model.config.vectors = put_vectors(model.embedding, vectors, tokenizer.get_vocab())
+        put_vectors(model.embedding, found)
+        model.config.vectors = told
     end = tokenizer.eos_token_id if kind == "seq2seq" else None
     rows = encode_pairs(tokenizer, used, model.config.max_tokens, end)
     kept = None if valid is None else encode_pairs(tokenizer, valid, model.config.max_tokens, end)
+    if kept and kind == "ranker":  # responses of a batch compete, in training those of any conversations
+        kept = [kept[i] for i in np.random.default_rng(seed).permutation(len(kept))]
     penalty = None
     if chosen and chosen.penalty:
         penalty = weighted_penalty(chosen, target_pairs(spec, tokenizer), tokenizer.unk_token_id, weight)
@@ -329,7 +356,9 @@ def _train(kind, pairs, out_dir, valid, method, spec, size, mode, weight, seed, 
     began = time.perf_counter()
     start.model.to(device)
     log = _fitted(start, unfinished / "training", training)
-    setattr(start.model.eval().config, "trained" if method in (None, BASELINE) else "debiased", start.settings)
+    measured = [x["eval_measure"] for x in log if "eval_measure" in x]
+    made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
+    setattr(start.model.eval().config, "trained" if method in (None, BASELINE) else "debiased", made)
     for part in (start.model, start.tokenizer):
         part.save_pretrained(unfinished / "model")
     history = [x for x in log if "loss" in x or "eval_measure" in x]
@@ -352,7 +381,7 @@ def train_seq2seq(
     weight: float | None = None,  # k of WER; None: the paper's 0.5
     seed: int = 0,  # of weights, order, dropout, and draws between several counterparts
     vocabulary_of: str = "words",  # words, bpe
-    vectors: str | Path | None = None,  # a file of GloVe's; None: random
+    vectors: str | Path | None = None,  # a file of GloVe's, or a model, as in `word_vectors`; None: random
     name: str | None = None,  # what records call it; None: seq2seq
     device: str = "auto",
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
@@ -378,7 +407,7 @@ def train_ranker(
     weight: float | None = None,  # k of WER; None: the paper's 0.5
     seed: int = 0,
     vocabulary_of: str = "words",  # words, bpe
-    vectors: str | Path | None = None,  # a file of GloVe's; None: random
+    vectors: str | Path | None = None,  # a file of GloVe's, or a model, as in `word_vectors`; None: random
     name: str | None = None,  # what records call it; None: ranker
     device: str = "auto",
     replace: bool = False,
@@ -433,6 +462,79 @@ def open_dialogue_model(
         return model
     net, tokenizer = model if isinstance(model, tuple) else load_dialogue_model(model, device)
     return Opened(net, tokenizer, describe_model(net))
+
+# %% ../nbs/05f_dialogue_models.ipynb #83d367be
+BLOCK = 10
+
+
+def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, ...]:
+    "Of each response, its loss (n,) with its own context, with another's; of a ranker also whether its own is the best"
+    if isinstance(model, Ranker):
+        batch = pad_candidates(rows, model.config.pad_token_id)
+        scores = model(**{k: v.to(model.device) for k, v in batch.items()}).logits.float()
+        own = torch.arange(len(rows), device=scores.device)
+        both = [F.cross_entropy(s, own, reduction="none") for s in (scores, scores.roll(1, 0))]
+        best = scores.argmax(1).tolist()
+        right = [rows[i]["labels"] == rows[b]["labels"] for i, b in enumerate(best)]
+        return *(b.cpu() for b in both), torch.tensor(right, dtype=torch.float)
+    both = []
+    for used in (rows, other):
+        batch = {k: v.to(model.device) for k, v in pad_right(used, model.config.pad_token_id).items()}
+        real = batch["labels"] >= 0
+        token = F.cross_entropy(model(**batch).logits.float(), batch["labels"][real], reduction="none").cpu()
+        both.append(torch.stack([t.mean() for t in token.split(real.sum(1).tolist())]))
+    return tuple(both)
+
+
+@torch.no_grad()
+def context_gains(
+    model: str | Path | tuple,  # a model that was trained here, as in `open_dialogue_model`
+    pairs: pd.DataFrame,  # context, response: held out; of what does not fill a block the rest is left out
+    seed: int = 0,  # of the blocks
+) -> pd.DataFrame:  # loss, loss_other (nats a token; a pair), right (of a ranker), conversation if pairs have it
+    "How well each response goes with its own context, and with another's. `ValueError` for fewer pairs than a block"
+    opened = open_dialogue_model(model)
+    net, tokenizer, _ = opened
+    if not isinstance(net, tuple(m for m, _, _ in KINDS.values())):
+        raise ValueError(f"{type(net).__name__} was not trained here: expected a {' or a '.join(KINDS)} model")
+    _check_pairs(pairs)
+    both = zip(*(tokenizer(pairs[c].tolist())["input_ids"] for c in ("context", "response")))
+    texts = pairs[[bool(c and r) for c, r in both]]
+    if len(texts) < BLOCK:
+        raise ValueError(f"{len(texts)} pairs: expected at least {BLOCK}, which make a block")
+    texts = texts.sample(frac=1, random_state=seed).iloc[: len(texts) // BLOCK * BLOCK]
+    end = tokenizer.eos_token_id if isinstance(net, Seq2Seq) else None
+    rows, found = encode_pairs(tokenizer, texts, net.config.max_tokens, end), []
+    for at in range(0, len(rows), BLOCK):
+        own = rows[at : at + BLOCK]
+        other = [{**r, "input_ids": own[i - 1]["input_ids"]} for i, r in enumerate(own)]
+        found.append(torch.stack(_losses(net, own, other), 1))
+    table = pd.DataFrame(torch.cat(found).numpy(), columns=["loss", "loss_other", "right"][: found[0].shape[1]])
+    return table.assign(conversation=texts["conversation"].to_numpy()) if "conversation" in texts else table
+
+
+def held_out_record(
+    model: str | Path | tuple,  # as in `context_gains`
+    pairs: pd.DataFrame,  # held out, with `.attrs["corpus"]`
+    paper: str,  # in whose tables it stands
+    seed: int = 0,
+) -> dict:  # `write_record` keeps it
+    """A record of what a model gains by a context (metric `held_out`): means, 95 % interval and p, by conversations.
+
+    `valid`: the measure of the pairs that the model was kept by, where there were any"""
+    opened = open_dialogue_model(model)
+    table = context_gains(opened, pairs, seed)
+    test = mean_test(table["loss_other"] - table["loss"], table.get("conversation"))
+    values = {"loss": float(table["loss"].mean()), "loss_other": float(table["loss_other"].mean())}
+    values |= {"gain": test.mean, "gain_low": test.low, "gain_high": test.high, "p": test.p}
+    values |= {"right": float(table["right"].mean())} if "right" in table else {}
+    made = opened.about.get("trained") or opened.about.get("debiased")
+    values |= {"valid": made["best_valid"]} if "best_valid" in made else {}
+    params = {k: made[k] for k in ("learning_rate", "dropout", "epochs", "width")}
+    params |= {"vectors": made["vectors"].split(":")[0]}
+    about = {**opened.about, "kind": made["kind"]}
+    corpus = pairs.attrs["corpus"]
+    return new_record("held_out", about, corpus, len(table), values, paper, seed=seed, params=params)
 
 # %% ../nbs/05f_dialogue_models.ipynb #6f834170
 def pair_distances(

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
 
-from .debias import _penalised, _ReportPenalty, complete_checkpoint
+from .debias import _penalised, _WithPenalty, complete_checkpoint
 from .losses import Penalty
 from .network import pad_batch
 from .records import digest, project_path, provenance, write_record
@@ -72,7 +72,7 @@ class _AlikeTrainer(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        return found if self.penalty is None else _penalised(self, found, num_items_in_batch)
+        return _penalised(self, found, num_items_in_batch)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval") -> dict[str, float]:
         training = self.model.training
@@ -136,7 +136,7 @@ def finetune(
     trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
     if penalty:
         trainer.penalty = penalty
-        trainer.callback_handler.callbacks.insert(0, _ReportPenalty(penalty))
+        trainer.callback_handler.callbacks.insert(0, _WithPenalty(penalty))
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
         trainer.add_callback(EarlyStoppingCallback(patience))

@@ -461,6 +461,7 @@ class Method:
     # a term on the input embeddings, given as in `wer_penalty`, that is added once a step
     penalty: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     several: bool = False  # whether the penalty is of words of several tokens as well
+    apart: bool = False  # whether the penalty's gradient is clipped by itself, else with the loss', as a part of it
     objective: str = "release"  # how losses are put together: `release_loss`, or "equation2": `combined_loss`
     lambda_lm: float = 0.01  # λ_LM, weight of the language-model loss of a batch, or a token, with a term
     lambda_d: float = 50.0  # λ_D, weight of the debiasing loss, or k, that of the penalty
@@ -481,6 +482,8 @@ class Method:
             )
         if self.loss and self.penalty:
             raise ValueError("a method has a loss or a penalty, which lambda_d weighs: expected one of them")
+        if (self.several or self.apart) and not self.penalty:
+            raise ValueError("several and apart say how a penalty is added, and the method has none: give it one")
 
     def find(self, spec: BiasSpec, pairs: TargetPairs) -> tuple[str, ...]:
         "The terms at whose occurrences the method has a loss"
@@ -510,7 +513,9 @@ METHODS = {
     "CTDA": Method(augment=lambda spec, texts: augment_targets(spec, texts, "1to2")),
     "WER": Method(penalty=wer_penalty, lambda_d=0.5),
     "WER-averaged": Method(penalty=wer_penalty, several=True, lambda_d=0.5),
+    "WER-apart": Method(penalty=wer_penalty, apart=True, lambda_d=0.5),
     "CDA+WER": Method(augment=augment_targets, penalty=wer_penalty, lambda_d=0.5),
+    "CDA+WER-apart": Method(augment=augment_targets, penalty=wer_penalty, apart=True, lambda_d=0.5),
 }
 # RedditBias §4; CADA and CTDA: CHBias §5.1; WER: Liu et al., COLING 2020, §4.2
 # FT: fine-tuning on the same sentences without debiasing, a control
@@ -535,6 +540,7 @@ class Penalty:
     rows1: Tensor  # (P, m) token ids, as in `embedding_rows`
     rows2: Tensor
     weight: float  # k
+    apart: bool = False  # as in `Method`
     last: Tensor | None = None  # what it was when it was last asked for, without the weight
 
     def __call__(
@@ -545,6 +551,19 @@ class Penalty:
         found = self.term(table, self.rows1.to(table.device), self.rows2.to(table.device))
         self.last = found.detach()
         return self.weight * found
+
+    def add_gradient(
+        self,
+        model: torch.nn.Module,  # whose gradients of the loss are there, and clipped
+        longest: float | None = None,  # the norm that the penalty's own gradient is clipped to; None or 0: as it is
+    ) -> None:
+        "Add the penalty's gradient to that of the input embeddings, clipped by itself"
+        table = model.get_input_embeddings().weight
+        with torch.enable_grad():
+            (own,) = torch.autograd.grad(self(model), table)
+        if longest:
+            own *= torch.clamp(longest / (torch.linalg.vector_norm(own) + SMALL), max=1)
+        table.grad = own if table.grad is None else table.grad.add_(own)
 
 
 def weighted_penalty(
@@ -557,4 +576,4 @@ def weighted_penalty(
     if method.penalty is None:
         return None
     rows = embedding_rows(pairs, unknown, method.several)
-    return Penalty(method.penalty, *rows, method.lambda_d if weight is None else weight)
+    return Penalty(method.penalty, *rows, method.lambda_d if weight is None else weight, method.apart)

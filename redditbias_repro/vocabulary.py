@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from .models import describe_model, load_model
 from .registry import check_known, read_lines
 
 # %% auto #0
-__all__ = ['VOCABULARY', 'VOCABULARIES', 'SPECIAL', 'build_tokenizer', 'read_vectors', 'put_vectors']
+__all__ = ['VOCABULARY', 'VOCABULARIES', 'SPECIAL', 'FILES', 'build_tokenizer', 'read_vectors', 'input_vectors', 'word_vectors',
+           'put_vectors']
 
 # %% ../nbs/05c_vocabulary.ipynb #84c030c2
 VOCABULARY = 30_000  # tokens, special ones among them
@@ -58,18 +60,20 @@ def build_tokenizer(
 def read_vectors(
     path: str | Path,  # text, or a .gz of it: a line a word, then its numbers, blanks between
     words: dict[str, int],  # the row of each word, such as `tokenizer.get_vocab()`
-    width: int,  # numbers of a vector
+    width: int | None = None,  # numbers of a vector; None: as many as the file has
 ) -> dict[int, np.ndarray]:  # (width,) float32 of each row that was found
     "Vectors of some words. `ValueError` for a file of another width, a line that is none, and where no word is found"
     found = {}
     for number, line in enumerate(read_lines(path), 1):
-        word, *numbers = line.rstrip().rsplit(" ", width)
         if number == 1:
             there = len(line.split()) - 1
             if there == 1 and line.replace(" ", "").isdigit():  # how many words and numbers, as word2vec writes it
+                width = width or int(line.split()[1])
                 continue
+            width = width or there
             if there != width:
                 raise ValueError(f"{path}: its vectors have {there} numbers, and the model's have {width}")
+        word, *numbers = line.rstrip().rsplit(" ", width)
         if word not in words or words[word] in found:
             continue
         try:
@@ -83,14 +87,49 @@ def read_vectors(
     return found
 
 
+def input_vectors(
+    model,  # any Transformers model
+    tokenizer,  # its tokenizer
+    words: Iterable[str],
+) -> tuple[dict[str, np.ndarray], dict]:  # word → vector; name, sha256
+    "Vectors from a model's input embeddings, the mean over a word's tokens; words of unknown tokens have none"
+    words, table = list(dict.fromkeys(words)), model.get_input_embeddings().weight.detach().float().cpu()
+    coded = tokenizer(words, add_special_tokens=False)["input_ids"] if words else []
+    known = {w: ids for w, ids in zip(words, coded) if ids and tokenizer.unk_token_id not in ids}
+    about = describe_model(model)
+    told = {"name": f"input embeddings of {about['name']}", "sha256": about["weights_sha256"]}
+    if debiased := about.get("debiased"):
+        told["name"] += f" after {debiased['method']}"
+    return {w: table[torch.tensor(ids)].mean(0).numpy() for w, ids in known.items()}, told
+
+
+FILES = (".txt", ".vec", ".gz")  # how names of files of vectors end
+
+
+def word_vectors(
+    vectors: str | Path,  # a file, as in `read_vectors`, or a model: packaged, a folder, a hub name
+    words: dict[str, int],  # the row of each word
+    width: int | None = None,  # numbers of a vector; None: as many as there are
+) -> tuple[dict[int, np.ndarray], str]:  # as in `read_vectors`; what a model's configuration says of them
+    "Vectors of a vocabulary, from a file or from a model's input embeddings. `ValueError` where widths differ"
+    if Path(vectors).is_file() or str(vectors).endswith(FILES):
+        found, name = read_vectors(vectors, words, width), Path(vectors).name
+    else:
+        asked = {w: i for w, i in words.items() if w not in SPECIAL.values()}
+        own, told = input_vectors(*load_model(str(vectors), "cpu", kind="encoder"), asked)
+        found, name = {words[w]: v for w, v in own.items()}, told["name"]
+        there = len(next(iter(found.values()), ()))
+        if not found or there != (width or there):
+            what = f"its vectors have {there} numbers, and the model's have {width}" if found else "it knows no word"
+            raise ValueError(f"{vectors}: {what}")
+    return found, f"{name}: {len(found)} of {len(words)} words"
+
+
 @torch.no_grad()
 def put_vectors(
     embedding: torch.nn.Embedding,  # changed in place
-    path: str | Path,  # as in `read_vectors`
-    words: dict[str, int],  # the row of each word
-) -> str:  # what a model's configuration says of it
-    "Word vectors in place of an embedding's random ones, where the file has them"
-    found = read_vectors(path, words, embedding.embedding_dim)
+    found: dict[int, np.ndarray],  # from `word_vectors`
+) -> None:
+    "Word vectors in place of an embedding's random ones"
     rows = torch.tensor(list(found))
     embedding.weight[rows] = torch.from_numpy(np.stack(list(found.values()))).to(embedding.weight)
-    return f"{Path(path).name}: {len(found)} of {len(words)} words"

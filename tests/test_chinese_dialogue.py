@@ -30,7 +30,6 @@ from redditbias_repro.chinese_metrics import (
     compare_scores,
     distinct_parts,
     distinct_without,
-    input_vectors,
     jackknife,
     read_word_vectors,
     rouge_f,
@@ -44,6 +43,7 @@ from redditbias_repro.generation import answers, decoding_of, name_decoding
 from redditbias_repro.records import FIELDS, record_path, repo_root, write_record
 from redditbias_repro.registry import FetchError
 from redditbias_repro.text_metrics import bleu_interval, bleu_of, bleu_statistics
+from redditbias_repro.vocabulary import input_vectors
 
 ANSWERS = ["我很好，谢谢", "", "。。。", "今天去iPhone店看看", "好", "我很好"]
 PEOPLE = ["我也很好，谢谢你", "好的", "再见。", "今天去苹果店看看吧", "好", "你呢"]

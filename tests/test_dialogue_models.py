@@ -21,17 +21,21 @@ from redditbias_repro.debias import debias
 from redditbias_repro.dialogue_models import (
     DIALOGUE_METHODS,
     augment_pairs,
+    context_gains,
     distance_record,
     encode_pairs,
+    held_out_record,
     load_dialogue_model,
     mean_loss,
     open_dialogue_model,
     pair_distances,
+    read_settings,
     share_wrong,
     swap_groups,
     train_ranker,
     train_seq2seq,
 )
+from redditbias_repro.embeddings import ENCODER
 from redditbias_repro.finetune import pad_right
 from redditbias_repro.losses import (
     METHODS,
@@ -49,7 +53,7 @@ from redditbias_repro.records import new_record, repo_root
 from redditbias_repro.responses import respond
 from redditbias_repro.seq2seq import Seq2Seq, Seq2SeqConfig, write_greedily
 from redditbias_repro.specs import BiasSpec, load_spec
-from redditbias_repro.vocabulary import build_tokenizer, put_vectors, read_vectors
+from redditbias_repro.vocabulary import build_tokenizer, put_vectors, read_vectors, word_vectors
 
 ROOT = repo_root()
 SPEC = BiasSpec(
@@ -103,7 +107,9 @@ def test_vectors_of_a_file(tmp_path):
     assert {k: v.tolist() for k, v in read_vectors(good, words, 2).items()} == {1: [1.0, 2.0]}, "the first of two"
     table = torch.nn.Embedding(3, 2)
     kept = table.weight.detach().clone()
-    assert put_vectors(table, good, words) == "good.txt: 1 of 3 words"
+    found, told = word_vectors(good, words)
+    put_vectors(table, found)
+    assert told == "good.txt: 1 of 3 words"
     assert torch.equal(table.weight[[0, 2]], kept[[0, 2]]) and table.weight[1].tolist() == [1.0, 2.0]
     bad = tmp_path / "bad.txt"
     for content, says in (
@@ -115,8 +121,31 @@ def test_vectors_of_a_file(tmp_path):
         bad.write_text(content)
         with pytest.raises(ValueError, match=says):
             read_vectors(bad, words, 2)
-    with pytest.raises(FileNotFoundError):
-        read_vectors(tmp_path / "none.txt", words, 2)
+        with pytest.raises(ValueError):
+            word_vectors(bad, words, 2)
+    for read in (read_vectors, word_vectors):
+        with pytest.raises(FileNotFoundError):
+            read(tmp_path / "none.txt", words, 2)
+    good.write_text("cat 1 2 3\ndog 4 5 6\n")
+    assert {k: v.tolist() for k, v in read_vectors(good, words).items()} == {1: [1, 2, 3], 2: [4, 5, 6]}
+
+
+def test_vectors_of_a_model():
+    """Input embeddings, the mean over a word's tokens; special tokens stay random, widths have to fit."""
+    words = {"<pad>": 0, "cat": 1, "unbelievableness": 2, "<unknown>": 3}
+    found, told = word_vectors(ENCODER, words)
+    net, tokenizer = load_model(ENCODER, "cpu", kind="encoder")
+    table = net.get_input_embeddings().weight
+    pieces = tokenizer("unbelievableness", add_special_tokens=False)["input_ids"]
+    assert len(pieces) > 1 and torch.allclose(torch.tensor(found[2]), table[pieces].mean(0))
+    assert torch.equal(torch.tensor(found[1]), table[tokenizer.convert_tokens_to_ids("cat")])
+    assert set(found) == {1, 2} and told == f"input embeddings of {ENCODER}: 2 of 4 words"
+    with pytest.raises(ValueError, match="have 384 numbers, and the model's have 300"):
+        word_vectors(ENCODER, words, 300)
+    with pytest.raises(ValueError, match="knows no word"):
+        word_vectors(ENCODER, {"<pad>": 0})
+    with pytest.raises(ValueError, match="no/such"):
+        word_vectors("no/such/folder", words)
 
 
 # --- the models ---
@@ -467,6 +496,65 @@ def distances(folder, *couples):
     ]
 
 
+# --- what a model has learned ---
+
+
+@pytest.mark.parametrize("kind", TRAIN)
+def test_gains_by_hand(kind, tmp_path):
+    """Each response with its own context, and with that of the pair before it in its block of ten."""
+    run = TRAIN[kind](PAIRS, tmp_path / "run", **FEW)
+    model, words = load_dialogue_model(run.folder, "cpu")
+    held = PAIRS.assign(conversation=range(len(PAIRS)))
+    held.loc[3, "response"] = " "  # of no word: left out
+    found = context_gains(run.folder, held, seed=1)
+    drawn = held.drop(3).sample(frac=1, random_state=1)[:20]
+    assert found.conversation.tolist() == drawn.conversation.tolist() and len(found) == 20
+    coded = [[words(t)["input_ids"] for t in drawn[c]] for c in ("context", "response")]
+    tensor = lambda ids: torch.tensor([ids])
+    for i in range(20):
+        before = i - 1 if i % 10 else i + 9
+        for column, j in (("loss", i), ("loss_other", before)):
+            context, response = coded[0][j], coded[1][i]
+            with torch.no_grad():
+                if kind == "seq2seq":
+                    labels = tensor([*response, words.eos_token_id])
+                    loss = model(tensor(context), torch.ones(1, len(context), dtype=int), labels).loss
+                else:
+                    block = coded[1][i // 10 * 10 :][:10]
+                    ours = model.vectors(tensor(context), torch.ones(1, len(context), dtype=int))
+                    theirs = [model.candidate_vectors(tensor(r), torch.ones(1, len(r), dtype=int)) for r in block]
+                    scores = (ours @ torch.cat(theirs).T)[0]
+                    loss = scores.logsumexp(0) - scores[i % 10]
+                    if column == "loss":
+                        assert found.right[i] == (block[scores.argmax()] == response)
+            assert found[column][i] == pytest.approx(loss.item(), abs=1e-4), (i, column)
+    assert ("right" in found) == (kind == "ranker")
+
+
+def test_a_model_that_knows_its_pairs_gains_by_contexts(tmp_path):
+    pairs = pd.DataFrame(
+        {"context": [f"word{i} it is" for i in range(20)], "response": [f"answer{i}" for i in range(20)]}
+    )
+    pairs.attrs["corpus"] = {"name": "own", "files": {}}
+    often = dict(FEW, epochs=80, learning_rate=0.01, batch_size=10)
+    run = train_ranker(pairs, tmp_path / "run", **often)
+    record = held_out_record(run.folder, pairs, "own")
+    values = record["values"]
+    assert record["metric"] == "held_out" and record["n"] == 20 and record["params"]["vectors"] == "random"
+    assert values["gain"] == pytest.approx(values["loss_other"] - values["loss"])
+    assert values["gain_low"] > 0 and values["p"] < 0.01 and values["right"] > 0.5
+    assert record["params"]["learning_rate"] == 0.01 and record["provenance"]["training"]["epochs"] == 80
+    with pytest.raises(ValueError, match="9 pairs: expected at least 10"):
+        context_gains(run.folder, pairs[:9])
+    with pytest.raises(ValueError, match="pairs have no column response"):
+        context_gains(run.folder, pairs[["context"]])
+    with pytest.raises(ValueError, match="was not trained here: expected a seq2seq or a ranker"):
+        context_gains((small_random(CONFIGS["llama"](50)), None), pairs)
+
+
+# --- WER in training ---
+
+
 @pytest.mark.parametrize("kind", TRAIN)
 def test_training_with_wer_draws_pairs_together_and_nothing_else(kind, tmp_path):
     couples = [("cat", "dog"), ("she", "he"), ("rains", "barks"), ("late", "why"), ("my", "the")]
@@ -485,6 +573,20 @@ def test_training_with_wer_draws_pairs_together_and_nothing_else(kind, tmp_path)
     assert [table.others[c] for c in couples[:2]] == pytest.approx(others, abs=1e-5)
     kept = distance_record(run.folder, SPEC, "own")
     assert (kept["method"], kept["n"], kept["values"]["word1"]) == ("WER", 2, list(table.index.get_level_values(0)))
+
+
+def test_a_penalty_that_is_clipped_apart_takes_nothing_of_the_loss(tmp_path):
+    """After a step all weights but the pairs' embeddings are those of a training without."""
+    options = {**FEW, "epochs": 1, "batch_size": len(PAIRS)}
+    methods = (None, "WER-apart", "WER")
+    runs = [train_seq2seq(PAIRS, tmp_path / str(m), None, m, m and SPEC, **options) for m in methods]
+    (plain, words), *debiased = (load_dialogue_model(run.folder, "cpu") for run in runs)
+    plain, apart, together = (m.state_dict() for m in (plain, *(m for m, _ in debiased)))
+    moved = (apart["embedding.weight"] - plain["embedding.weight"]).norm(dim=1).nonzero()[:, 0]
+    assert set(moved.tolist()) == set(words.convert_tokens_to_ids(["cat", "dog", "she", "he"]))
+    others = [k for k in plain if k != "embedding.weight"]
+    assert all(torch.equal(plain[k], apart[k]) for k in others)
+    assert not all(torch.equal(plain[k], together[k]) for k in others)
 
 
 @pytest.fixture(scope="module")
@@ -523,8 +625,37 @@ def test_a_causal_model_is_debiased_by_wer(padded, tmp_path):
     assert many.settings["sentences"] > len(TEXTS) and many.settings["lambda_d"] == 2.0
 
 
+def test_a_causal_model_whose_penalty_is_clipped_apart(padded, tmp_path):
+    """SGD's step by hand: lr times the loss' clipped gradient, and lr times the penalty's, clipped by itself."""
+    how = dict(optim="sgd", learning_rate=0.5, max_grad_norm=0.1, epochs=1, batch_size=8, lr_scheduler_type="constant")
+    _, plain = tuned(padded, tmp_path / "plain", "FT", **how)
+    averaged = replace(METHODS["WER-apart"], several=True)
+    run, apart = tuned(padded, tmp_path / "apart", averaged, **how)
+    start = small_random(CONFIGS["llama"](len(padded)))
+    table = start.get_input_embeddings().weight
+    rows = embedding_rows(target_pairs(SPEC, padded), None, True)
+    (own,) = torch.autograd.grad(0.5 * wer_penalty(table, *rows), table)
+    assert own.norm() > 0.1, "it is clipped"
+    step = 0.5 * 0.1 * own / own.norm()
+    found = plain.get_input_embeddings().weight - apart.get_input_embeddings().weight
+    torch.testing.assert_close(found, step, rtol=1e-3, atol=1e-6)
+    assert run.history.penalty.iloc[-1] == pytest.approx(wer_penalty(table, *rows).item(), rel=1e-5)
+    assert (run.history.grad_norm > 0).all()
+
+
+@pytest.mark.parametrize("wrong", ["dropout", "=3", "a-b=3", "dropout="])
+def test_settings_that_are_none(wrong):
+    with pytest.raises(ValueError, match="expected name=value, divided by blanks"):
+        read_settings(f"epochs=2 {wrong}")
+
+
 def test_methods_of_dialogue_models():
-    assert DIALOGUE_METHODS == ("CDA", "WER", "WER-averaged", "CDA+WER") and set(DIALOGUE_METHODS) < set(METHODS)
+    apart = ("WER-apart", "CDA+WER-apart")
+    assert DIALOGUE_METHODS == ("CDA", "WER", "WER-averaged", apart[0], "CDA+WER", apart[1])
+    assert set(DIALOGUE_METHODS) < set(METHODS)
+    assert [m for m in METHODS if METHODS[m].apart] == list(apart)
+    with pytest.raises(ValueError, match="several and apart say how a penalty is added"):
+        Method(apart=True)
     assert isinstance(weighted_penalty(METHODS["WER"], target_pairs(SPEC, build_tokenizer(["cat dog"]))), Penalty)
 
 
@@ -705,7 +836,7 @@ def test_byte_pairs_train_too(tmp_path):
         (dict(pairs=PAIRS.rename(columns={"response": "answer"})), "no column response"),
         (dict(pairs=PAIRS[:0]), "no pairs|hold no word"),
         (dict(pairs=PAIRS.assign(response="")), "have an empty side"),
-        (dict(method="HD", spec=SPEC), "expected one of CDA, WER, WER-averaged, CDA\\+WER"),
+        (dict(method="HD", spec=SPEC), "expected one of CDA, WER, WER-averaged, WER-apart"),
         (dict(method="DROP", spec=SPEC), "is unknown"),
         (dict(method="CDA"), "needs a specification"),
         (dict(spec=SPEC), "needs a method"),

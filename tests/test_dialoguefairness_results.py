@@ -173,7 +173,29 @@ def test_one_response_to_everything_decides_nothing(tmp_path, kept):
     for name in ("wer_similar_responses", "wer_less_diverse", "debiasing_reduces", "debiasing_not_significant"):
         assert got.loc[name, "verdict"] == "undetermined" and "undecided: " in got.loc[name, "evidence"], name
     assert "Seq2Seq, WER, race" in paper.read_captions(found)["table7"]
-    assert "nearly untrained" not in paper.read_captions(found)["table7"], "of other models than those trained here"
+    assert "have learned to answer" not in paper.read_captions(found)["table7"], "that was not measured"
+
+
+def test_models_that_have_learned_nothing_are_named(tmp_path):
+    """By records of held-out pairs of the same weights; other models' say nothing of these."""
+    made = [record("gender", k, "original", 0.5, 60) for k in ("seq2seq", "ranker")]
+    for i, (r, low) in enumerate(zip(made, (-0.1, 0.1))):
+        r["provenance"]["model"]["weights_sha256"] = f"{i}" * 12
+        write_record(r, tmp_path)
+        gains = {"loss": 2.0, "loss_other": 2.2, "gain": 0.2, "gain_low": low, "gain_high": 0.4, "p": 0.01}
+        about = {**r["provenance"]["model"], "trained": r["provenance"]["training"]}
+        params = {"learning_rate": 0.1, "epochs": 3, "width": 9, "vectors": "random"}
+        own = new_record("held_out", about, {"name": "made-up", "files": {}}, 40, gains, paper.PAPER, params=params)
+        write_record(own, tmp_path)
+    found, learned = paper.read_fairness(tmp_path), paper.learned_table(tmp_path)
+    assert [r["learned"] for r in found.values()] == [False, True]
+    assert learned.kind.tolist() == ["ranker", "seq2seq"] and learned.gain_low.tolist() == [0.1, -0.1]
+    captions = paper.read_captions(found)
+    assert "say nothing of a model that has: Seq2Seq, original, gender." in captions["table3"]
+    assert "have learned" not in captions["table4"] and "learned" in paper.make_tables(found, learned)
+    made[0]["provenance"]["model"]["weights_sha256"] = "other"
+    write_record(made[0], tmp_path)
+    assert "learned" not in next(iter(paper.read_fairness(tmp_path).values()))
 
 
 def test_few_pairs_tell_nothing_and_say_how_many_would(tmp_path):
@@ -336,17 +358,22 @@ def test_notebook_by_papermill_with_small_models(talk, model_folder, tmp_path):
     where = dict(results_dir=tmp_path / "results", figures_dir=tmp_path / "figures", models_dir=tmp_path / "models")
     notebook, env = repo_root() / "nbs" / "papers" / "dialoguefairness.ipynb", {"REDDITBIAS_CACHE": str(tmp_path / "c")}
     asked = dict(bias_type="gender", kinds="ranker", methods="original CDA", corpus=talk, epochs=1, model=model_folder)
+    asked["vectors"] = ""
     papermill(notebook, tmp_path / "out.ipynb", env, **asked, max_new_tokens=5, **SMALL, **where)
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     apart = [records.pop(i) for i, r in reversed(list(enumerate(records))) if r["metric"] == "pair_distance"]
     assert {(r["method"], r["corpus"]) for r in apart} == {("baseline", "embeddings"), ("CDA", "embeddings")}
+    learned = [records.pop(i) for i, r in reversed(list(enumerate(records))) if r["metric"] == "held_out"]
+    assert {(r["method"], r["n"], r["params"]["vectors"]) for r in learned} == {
+        (m, 20, "random") for m in ("baseline", "CDA")
+    }
     assert {(r["provenance"]["model"]["kind"], r["method"]) for r in records} == {
         ("ranker", "baseline"), ("ranker", "CDA"), ("language model", "baseline"),
     }  # fmt: skip
     assert {r["corpus"] for r in records} == {"talk"} and {r["n"] for r in records} == {30}
     assert set(pd.read_csv(tmp_path / "figures" / "distances.csv").method) == {"CDA"}
     names = {p.name for p in (tmp_path / "figures").iterdir()}
-    assert {"table4.md", "changes.csv", "statements_others.md", "differences-gender.png"} <= names
+    assert {"table4.md", "changes.csv", "statements_others.md", "differences-gender.png", "learned.md"} <= names
 
 
 def test_notebook_without_records_says_what_to_run(tmp_path):

@@ -33,11 +33,11 @@ from ..response_measures import VARIANT
 from ..specs import load_spec
 
 # %% auto #0
-__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'PERCENT', 'Finding',
-           'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table', 'printed_found',
-           'read_fairness', 'one_response', 'measured_table', 'paper_table', 'table7', 'changes_table', 'answers_table',
-           'words_table', 'distances_table', 'inconsistencies', 'verdicts', 'check_statements', 'fairness_figure',
-           'fairness_figures', 'make_tables', 'read_captions']
+__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'READINGS', 'PERCENT',
+           'Finding', 'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table',
+           'printed_found', 'read_fairness', 'learned_table', 'one_response', 'measured_table', 'paper_table', 'table7',
+           'changes_table', 'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts',
+           'check_statements', 'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
 
 # %% ../../nbs/13_dialoguefairness.ipynb #32bcb0ec
 PAPER = "dialoguefairness"
@@ -106,6 +106,7 @@ def printed_found() -> dict[tuple, dict]:  # as `read_fairness`
 
 # %% ../../nbs/13_dialoguefairness.ipynb #7d92d637
 ORIGINAL, HUB = "original", "language model"
+READINGS = ("WER", "WER-apart")  # of a method whose code was not released: clipped with the loss, by itself
 
 
 def read_fairness(
@@ -124,10 +125,13 @@ def read_fairness(
     records = records.reindex(columns=list(dict.fromkeys([*records.columns, "train_seed"])))
     records = records.sort_values(["n", "train_seed", "path"], ascending=[False, True, True], kind="stable")
     found, rows, distances = {}, records.to_dict("records"), _read_distances(folder)
+    learned = {weights: bool(r.gain_low > 0) for weights, r in zip(*_held_out(folder))}
     for r, ways in zip(rows, _ways(rows)):
         bias_type, kind, model, method = _key(r)
         if (bias_type, kind, model, method) in distances:
             r["pair_distances"] = distances[bias_type, kind, model, method]
+        if (weights := r["provenance"]["model"].get("weights_sha256")) in learned:
+            r["learned"] = learned[weights]
         found.setdefault((bias_type, kind, f"{model} ({ways})" if ways else model, method), r)
     _warn_of_alone(found)
     order = {k: i for i, k in enumerate([*SIDES, *KINDS])}
@@ -176,6 +180,42 @@ def _read_distances(folder: Path | None) -> dict[tuple[str, str, str, str], pd.D
     for r in records.sort_values("path").to_dict("records") if len(records) else ():
         found.setdefault(_key(r), pd.DataFrame({k: r[k] for k in ("word1", "word2", "distance", "others")}))
     return found
+
+
+def _held_out(folder: Path | None) -> tuple[list[str], list]:
+    "Weights of models whose held-out loss was measured, and rows of `learned_table`"
+    records = read_records(folder, paper=PAPER, metric="held_out")
+    weights = [p["model"].get("weights_sha256") for p in records["provenance"]] if len(records) else []
+    return weights, list(learned_table(folder).itertuples())
+
+
+def learned_table(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> pd.DataFrame:  # a row a model that was trained; empty where nothing was measured
+    """What models that were trained here have learned: how much more a response is expected from its own context.
+
+    bias_type, kind, model, method, vectors, learning_rate, dropout, epochs (as asked for), valid (what it was kept by),
+    n, loss, loss_other (a token; of a ranker a pair), gain with its 95 % interval and p, right (of a ranker: share)"""
+    records = read_records(folder, paper=PAPER, metric="held_out")
+    rows = []
+    for r in records.to_dict("records") if len(records) else ():
+        about = dict(zip(("bias_type", "kind", "model", "method"), _key(r)))
+        names = (
+            "vectors",
+            "learning_rate",
+            "dropout",
+            "epochs",
+            "valid",
+            "n",
+            "loss",
+            "loss_other",
+            "gain",
+            "gain_low",
+            "gain_high",
+            "p",
+        )
+        rows.append(about | {k: r.get(k, np.nan) for k in (*names, "right")})
+    return pd.DataFrame(rows)
 
 
 def _called(kind: str, model: str) -> str:
@@ -802,7 +842,7 @@ def _of_methods(found: dict) -> dict:
     "Debiased models of the paper's kinds, else of any, with the model before"
     keys = _debiased(found)
     own = [k for k in keys if k[1] == "seq2seq"] or keys
-    own = [k for k in own if k[3] in ("CDA", "WER")] or own  # the paper's two
+    own = [k for k in own if k[3] in ("CDA", *READINGS)] or own  # the paper's two
     return {k: (found[*k[:3], ORIGINAL], found[k]) for k in own}
 
 # %% ../../nbs/13_dialoguefairness.ipynb #3437da67
@@ -845,19 +885,24 @@ def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
 # %% ../../nbs/13_dialoguefairness.ipynb #c384344e
 def _wer_better(found) -> Checked:
     parts = []
-    for key in [k for k in _of_methods(found) if k[3] == "CDA" and (*k[:3], "WER") in _of_methods(found)]:
-        own = _changes(found[key], found[*key[:3], "WER"])
+    for new in _wer(found):
+        key = (*new[:3], "CDA")
+        if key not in _of_methods(found):
+            continue
+        own = _changes(found[key], found[new])
         sure = own[own["p_holm"] < 0.05]
         less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
         verdict = "in part" if less and more else HOLDS if less else FAILS if more else OPEN
-        said = f"{key[0]}: with WER {', '.join(less) or 'nothing'} differ less, {', '.join(more) or 'nothing'} more"
-        both = (found[key], found[*key[:3], "WER"])
+        said = (
+            f"{key[0]}: with {new[3]} {', '.join(less) or 'nothing'} differ less, {', '.join(more) or 'nothing'} more"
+        )
+        both = (found[key], found[new])
         parts.append(_decided(verdict, f"{said} ({found[key]['n']:,} pairs)", *both))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #cafa29c0
 def _wer(found: dict) -> dict:
-    return {k: v for k, v in _of_methods(found).items() if k[3] == "WER"}
+    return {k: v for k, v in _of_methods(found).items() if k[3] in READINGS}
 
 # %% ../../nbs/13_dialoguefairness.ipynb #b1e8d87b
 def _similar_responses(found) -> Checked:
@@ -870,7 +915,7 @@ def _similar_responses(found) -> Checked:
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = OPEN if not p < 0.05 else HOLDS if new.mean() > old.mean() else FAILS
-        said = f"{key[0]}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        said = f"{_name(key)}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
         parts.append(_decided(verdict, said, *sides))
     return together(parts)
 
@@ -880,7 +925,7 @@ def _draws_together(found) -> Checked:
     parts, table = [], distances_table(of_wer)
     for r in table.query("words == 'of a pair'").itertuples() if len(table) else ():
         verdict = OPEN if not r.p < 0.05 else HOLDS if r.change < 0 else FAILS
-        said = f"{r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
+        said = f"{r.method}, {r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
         parts.append((verdict, f"{said} in distance, p {r.p:.2g}"))
     return together(parts)
 
@@ -888,7 +933,7 @@ def _draws_together(found) -> Checked:
 def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
     parts = []
     for key, sides in _of_methods(found).items():
-        if key[3] == "WER" if keys is None else key in keys:
+        if key[3] in READINGS if keys is None else key in keys:
             change = diversity_change(*sides)
             if change is not None:
                 verdict = OPEN if not change["p"] < 0.05 else HOLDS if change["change"] < 0 else FAILS
@@ -1018,12 +1063,13 @@ def fairness_figures(
 # %% ../../nbs/13_dialoguefairness.ipynb #3633257a
 def make_tables(
     found: dict,  # from `read_fairness`
+    learned: pd.DataFrame | None = None,  # from `learned_table`
 ) -> dict[str, pd.DataFrame]:
     "The paper's tables with ours, by the names of their files; what was not measured is not there"
     tables = {f"table{n}": paper_table(found, n) for n in TABLES} | {"table7": table7(found)}
     tables |= {"measured": measured_table(found), "variants": measured_table(found, variants=True)}
     tables |= {"changes": changes_table(found), "responses": answers_table(found), "words": words_table(found)}
-    tables |= {"distances": distances_table(found)}
+    tables |= {"distances": distances_table(found), "learned": pd.DataFrame() if learned is None else learned}
     tables |= {
         "recomputed": recomputed_table(),
         "inconsistencies": inconsistencies(),
@@ -1033,12 +1079,6 @@ def make_tables(
     if others:
         tables["statements_others"] = check_statements(found, others)
     return {name: table for name, table in tables.items() if len(table)}
-
-
-def _is_small(r: dict) -> bool:
-    "Whether this is a model of the small size, trained on the corpus that can be had here"
-    how = r["provenance"].get("training", {})
-    return how.get("size") == "small" and (how.get("corpus") or {}).get("name") == "twitter-conversations"
 
 
 def read_captions(
@@ -1051,10 +1091,11 @@ def read_captions(
     }
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in records}
     about |= {"offence": ", ".join(sorted(judges)) or "none"}
-    notes, small = paper_resource(PAPER)["notes"], {k[1] for k, r in found.items() if _is_small(r)}
-    about |= {kind: f" {notes[kind]}" if kind in small else "" for kind in KINDS}
-    dull = "; ".join(f"{_called(*k[1:3])}, {k[3]}, {k[0]}" for k, r in found.items() if one_response(r))
-    about["one_response"] = f" {notes['one_response']} {dull}." if dull else ""
+    notes, names = paper_resource(PAPER)["notes"], {k: f"{_called(*k[1:3])}, {k[3]}, {k[0]}" for k in found}
+    told = {"one_response": [k for k, r in found.items() if one_response(r)]}
+    told |= {kind: [k for k, r in found.items() if k[1] == kind and r.get("learned") is False] for kind in KINDS}
+    for note, keys in told.items():
+        about[note] = f" {notes.get(note, notes['untaught'])} {'; '.join(names[k] for k in keys)}." if keys else ""
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
     own = {f"table{n}": lambda k, of=of: k[:2] == of for n, of in TABLES.items()} | {"table7": lambda k: k[1] in KINDS}
     captions = {}

@@ -77,7 +77,7 @@ wildcard_constraints:
     paper="[a-z]+",
     model="[^/]+",
     bias_type=r"[\w.-]+",
-    method="baseline|[A-Z]+(-[a-z0-9]+)?",
+    method="baseline|[A-Z]+(-[a-z0-9]+)?([+][A-Z]+(-[a-z0-9]+)?)?",
     seed="[0-9]+",
     search_run="b[0-9]+-a[0-9]+-l[^/]+-d[^/]+",
     task="dst|crg",

@@ -49,7 +49,7 @@ RESPONSE_RUNS += [
 ]
 ASKING = ""
 if RESPONSES:
-    texts = ("size", "corpus", "contexts_of", "split", "mode", "offence", "lemmas", "results")  # others are numbers
+    texts = ("size", "corpus", "contexts_of", "split", "mode", "offence", "lemmas", "results", "settings", "vectors")  # others are numbers
     asked = {k: v for k, v in RESPONSES.items() if not isinstance(v, list)}
     where = "figures/dialoguefairness" if RESPONSES["results"] == "results" else f"{RUNS}/responses"
     asked |= {"figures_dir": where, "models_dir": f"{RUNS}/responses/models"}
