@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import regex
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 from .data import bias_spec
 from .registry import SPLITS, check_known, corpus_readers, read_lines, read_own_cells, with_corpus
@@ -25,7 +27,7 @@ from .specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
 __all__ = ['MODES', 'ORIGINS', 'COLUMNS', 'SHARES', 'parallel_context', 'parallel_contexts', 'list_contexts', 'read_own_contexts',
-           'read_own_parallel', 'contexts', 'dialogues']
+           'read_own_parallel', 'contexts', 'split_conversations', 'dialogues']
 
 # %% ../nbs/01c_contexts.ipynb #2edf709f
 MODES = ("words", "release")
@@ -394,7 +396,27 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
     return read_own_contexts(path, column), {"name": _stem(path), "split": "", **_own_file(path), **more}
 
 # %% ../nbs/01c_contexts.ipynb #e708ada4
-SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
+SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}  # of the conversations
+
+
+def split_conversations(
+    pairs: pd.DataFrame,  # context, response, conversation
+    seed: int = 0,
+) -> pd.Series:  # train, valid or test, by conversation
+    "The split of each conversation; those with the same context and response, whatever the case, stay together"
+    names = pd.Index(pairs["conversation"].unique()).sort_values()
+    number = names.get_indexer(pairs["conversation"])
+    both = pairs["context"].str.casefold() + "\n" + pairs["response"].str.casefold()
+    same = pd.factorize(both)[0] + len(names)
+    size = int(max(same, default=0)) + 1
+    edges = coo_matrix((np.ones(len(pairs), bool), (number, same)), shape=(size, size))
+    group = connected_components(edges, directed=False)[1][: len(names)]
+    groups = pd.Series(group).drop_duplicates().sample(frac=1, random_state=seed)
+    sizes = pd.Series(group).value_counts()[groups]
+    bounds = (pd.Series(SHARES).cumsum() * len(names)).round()
+    place = np.searchsorted(bounds, sizes.cumsum() - sizes, side="right")
+    of = dict(zip(groups, np.array(list(SHARES))[place]))
+    return pd.Series([of[g] for g in group], index=names)
 
 
 def dialogues(
@@ -421,10 +443,8 @@ def dialogues(
     if missing := [c for c in ("context", "response") if c not in table]:
         raise ValueError(f"{source}: no column {missing[0]!r}; its columns are {list(table)}")
     names = table.get("conversation", pd.Series(range(len(table)))).astype(str)
-    places = pd.Series(sorted(names.unique())).sample(frac=1, random_state=seed).reset_index(drop=True)
-    bounds = (pd.Series(SHARES).cumsum() * len(places)).round()
-    of = {name: next(s for s, end in bounds.items() if place < end) for place, name in places.items()}
-    kept = table[[split in (None, of[name]) for name in names]].head(n if n is not None else len(table))
+    of = names.map(split_conversations(table.assign(conversation=names), seed))
+    kept = table[of.eq(split) | (split is None)].head(n if n is not None else len(table))
     found = with_corpus(kept.reset_index(drop=True), _stem(Path(source)), split=split or "")
     found.attrs["corpus"] |= _own_file(Path(source))
     return found

@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 import warnings
+from collections.abc import Iterable
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -48,10 +49,10 @@ from .specs import BiasSpec
 from .vocabulary import VOCABULARY, build_tokenizer, put_vectors, word_vectors
 
 # %% auto #0
-__all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'SHAPE', 'PLATEAU', 'SWITCHES', 'AT_ONCE', 'BASELINE', 'DIALOGUE_METHODS',
-           'BLOCK', 'swap_groups', 'augment_pairs', 'encode_pairs', 'read_settings', 'share_wrong', 'mean_loss',
-           'train_seq2seq', 'train_ranker', 'load_dialogue_model', 'open_dialogue_model', 'context_gains',
-           'held_out_record', 'pair_distances', 'distance_record']
+__all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'SHAPE', 'PLATEAU', 'SWITCHES', 'AT_ONCE', 'VECTORS', 'BASELINE',
+           'DIALOGUE_METHODS', 'BLOCK', 'swap_groups', 'augment_pairs', 'encode_pairs', 'read_settings', 'run_name',
+           'share_wrong', 'mean_loss', 'train_seq2seq', 'train_ranker', 'load_dialogue_model', 'open_dialogue_model',
+           'context_gains', 'held_out_record', 'pair_distances', 'distance_record']
 
 # %% ../nbs/05f_dialogue_models.ipynb #741a99fc
 def swap_groups(
@@ -183,18 +184,41 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
 
 def read_settings(
     text: str,  # such as "learning_rate=0.001 dropout=0.1"
+    taken: Iterable[str] = (),  # names that are asked for elsewhere
 ) -> dict[str, float | int | bool | str]:
-    "Settings from a line of text, for notebooks and shells. `ValueError` for what is no name=value"
+    "Settings from a line of text, for notebooks and shells. `ValueError` for what is no name=value, and names taken"
     found = {}
     for part in text.split():
         name, mark, value = part.partition("=")
         if not (name.isidentifier() and mark and value):
             raise ValueError(f"{part!r} is no setting: expected name=value, divided by blanks")
+        if name in taken:
+            raise ValueError(f"{name} is not of these settings: it is asked for by a parameter of its own")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             found[name] = value
     return found
+
+
+VECTORS = {"small": "all-minilm-l6-v2", "paper": "random"}  # what notebooks start a size from where nobody says
+
+
+def run_name(
+    kind: str,  # seq2seq, ranker
+    size: str,
+    corpus: str,  # that it learns from
+    epochs: float = 0,  # 0: as the size has it
+    dialogues_n: int = 0,  # the first so many; 0: all
+    settings: str = "",  # as in `read_settings`
+    vectors: str = "",  # "": as `VECTORS` has it
+) -> str:
+    "What records call a model that a notebook trains: what is not as usual stands in it"
+    parts = [kind, size] + ([] if corpus == "twitter-conversations" else [Path(corpus).stem])
+    parts += [f"{k}-{v:g}" for k, v in (("epochs", epochs), ("first", dialogues_n)) if v]
+    parts += [f"{k}-{v}" for k, v in read_settings(settings).items()]
+    parts += [Path(vectors).stem] if vectors not in ("", VECTORS.get(size)) else []
+    return "-".join(parts)
 
 # %% ../nbs/05f_dialogue_models.ipynb #923d7e66
 BASELINE = "baseline"  # what records call a model without debiasing
@@ -207,7 +231,8 @@ DIALOGUE_METHODS = tuple(
 
 def _code() -> str:
     "Hash of the code that training depends on"
-    names = ("finetune.py", "losses.py", "vocabulary.py", "seq2seq.py", "ranker.py", "dialogue_models.py")
+    names = ("debias.py", "finetune.py", "losses.py", "contexts.py", "vocabulary.py", "seq2seq.py", "ranker.py",
+             "dialogue_models.py")  # fmt: skip
     return hashlib.sha256(b"".join((files("redditbias_repro") / n).read_bytes() for n in names)).hexdigest()[:16]
 
 # %% ../nbs/05f_dialogue_models.ipynb #b1345339
@@ -293,8 +318,13 @@ def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabu
     tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), vocabulary_of, numbers["lower"])
     make, configure, _ = KINDS[kind]
     if vectors is not None:
-        found, told = word_vectors(vectors, tokenizer.get_vocab(), changed.get("width"))
+        if vocabulary_of != "words":
+            raise ValueError(f"vectors are of words, and the vocabulary is of {vocabulary_of}: leave one of them out")
+        wanted = changed.get("width") if size == "small" else numbers["width"]
+        found, told = word_vectors(vectors, tokenizer.get_vocab(), wanted)
         numbers["width"] = len(next(iter(found.values())))
+    if numbers["width"] % numbers.get("heads", 1):
+        raise ValueError(f"width {numbers['width']} is no multiple of heads, {numbers['heads']}: give other heads")
     shape = {k: v for k, v in numbers.items() if k in SHAPE}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
     set_seed(seed)
@@ -524,6 +554,8 @@ def held_out_record(
     `valid`: the measure of the pairs that the model was kept by, where there were any"""
     opened = open_dialogue_model(model)
     table = context_gains(opened, pairs, seed)
+    if table.get("conversation", pd.Series(range(2))).nunique() < 2:
+        raise ValueError("the held-out pairs are of one conversation: expected two at least, to test over")
     test = mean_test(table["loss_other"] - table["loss"], table.get("conversation"))
     values = {"loss": float(table["loss"].mean()), "loss_other": float(table["loss_other"].mean())}
     values |= {"gain": test.mean, "gain_low": test.low, "gain_high": test.high, "p": test.p}

@@ -44,10 +44,10 @@ from .scoring import hash_tokenizer
 from .specs import BiasSpec
 
 # %% auto #0
-__all__ = ['NOT_OF_ANSWERS', 'LEMMAS', 'BLOCKS', 'SHOWN', 'answer_pairs', 'draw_candidates', 'lemma_by', 'Measured',
-           'measure_responses', 'fairness_table', 'pairs_for', 'pack_values', 'unpack_values', 'fairness_values',
-           'fairness_record', 'measure_fairness', 'record_values', 'answered_how', 'what_differs', 'fairness_changes',
-           'diversity_change']
+__all__ = ['NOT_OF_ANSWERS', 'LEMMAS', 'BLOCKS', 'SHOWN', 'TRAINED_ALIKE', 'answer_pairs', 'draw_candidates', 'lemma_by',
+           'Measured', 'measure_responses', 'fairness_table', 'pairs_for', 'pack_values', 'unpack_values',
+           'fairness_values', 'fairness_record', 'measure_fairness', 'record_values', 'answered_how', 'what_differs',
+           'fairness_changes', 'diversity_change']
 
 # %% ../nbs/06i_fairness_measures.ipynb #368870e7
 def answer_pairs(
@@ -389,6 +389,12 @@ def answered_how(
     return found
 
 
+TRAINED_ALIKE = (  # settings that a debiased dialogue model shares with the one before
+    "size", "width", "hidden_size", "layers", "heads", "dropout", "max_tokens", "lower", "vocabulary", "vocabulary_of",
+    "vectors", "epochs", "batch_size", "learning_rate", "patience", "best_by", "plateau",
+)  # fmt: skip
+
+
 def what_differs(
     before: dict,  # record, or row of `read_records`
     after: dict,
@@ -409,6 +415,11 @@ def what_differs(
     if said := apart(*how):
         advice = "measure one of the models again with the settings of the other"
         return f"responses of these records were made or measured in different ways: {said}: {advice}"
+    trained = [(r.get("provenance") or {}).get("training") or {} for r in (before, after)]
+    if all("kind" in t for t in trained):  # dialogue models, which are trained from nothing, as they are and debiased
+        alike = [{k: str(t.get(k)).split(":")[0] for k in TRAINED_ALIKE} for t in trained]
+        if said := apart(*alike):
+            return f"these models were trained in different ways: {said}: train one of them as the other"
     return ""
 
 

@@ -5,6 +5,7 @@
 # %% ../nbs/05c_vocabulary.ipynb #34a759c1
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -71,6 +72,8 @@ def read_vectors(
                 width = width or int(line.split()[1])
                 continue
             width = width or there
+            if width < 1:
+                raise ValueError(f"{path}, line 1: expected a word and its numbers, found {line.strip()[:40]!r}")
             if there != width:
                 raise ValueError(f"{path}: its vectors have {there} numbers, and the model's have {width}")
         word, *numbers = line.rstrip().rsplit(" ", width)
@@ -82,6 +85,8 @@ def read_vectors(
             raise ValueError(f"{path}, line {number}: {word!r} is not followed by {width} numbers") from e
         if len(numbers) != width:
             raise ValueError(f"{path}, line {number}: {word!r} has {len(numbers)} numbers, expected {width}")
+        if not np.isfinite(found[words[word]]).all():
+            raise ValueError(f"{path}, line {number}: the numbers of {word!r} are not all finite")
     if not found:
         raise ValueError(f"{path}: none of the {len(words)} words of the vocabulary is there (in lower case?)")
     return found
@@ -91,10 +96,14 @@ def input_vectors(
     model,  # any Transformers model
     tokenizer,  # its tokenizer
     words: Iterable[str],
+    after_blank: bool = False,  # also as they stand after a blank, where that takes fewer tokens
 ) -> tuple[dict[str, np.ndarray], dict]:  # word → vector; name, sha256
     "Vectors from a model's input embeddings, the mean over a word's tokens; words of unknown tokens have none"
     words, table = list(dict.fromkeys(words)), model.get_input_embeddings().weight.detach().float().cpu()
     coded = tokenizer(words, add_special_tokens=False)["input_ids"] if words else []
+    if words and after_blank:
+        blank = tokenizer([f" {w}" for w in words], add_special_tokens=False)["input_ids"]
+        coded = [b if len(b) <= len(c) else c for b, c in zip(blank, coded)]
     known = {w: ids for w, ids in zip(words, coded) if ids and tokenizer.unk_token_id not in ids}
     about = describe_model(model)
     told = {"name": f"input embeddings of {about['name']}", "sha256": about["weights_sha256"]}
@@ -112,17 +121,20 @@ def word_vectors(
     width: int | None = None,  # numbers of a vector; None: as many as there are
 ) -> tuple[dict[int, np.ndarray], str]:  # as in `read_vectors`; what a model's configuration says of them
     "Vectors of a vocabulary, from a file or from a model's input embeddings. `ValueError` where widths differ"
-    if Path(vectors).is_file() or str(vectors).endswith(FILES):
-        found, name = read_vectors(vectors, words, width), Path(vectors).name
+    path = Path(vectors).expanduser()
+    if path.is_file() or str(vectors).endswith(FILES):
+        found, name = read_vectors(path, words, width), path.name
+        with path.open("rb") as file:
+            sha = hashlib.file_digest(file, "sha256").hexdigest()
     else:
         asked = {w: i for w, i in words.items() if w not in SPECIAL.values()}
-        own, told = input_vectors(*load_model(str(vectors), "cpu", kind="encoder"), asked)
-        found, name = {words[w]: v for w, v in own.items()}, told["name"]
+        own, told = input_vectors(*load_model(str(vectors), "cpu", kind="encoder"), asked, after_blank=True)
+        found, name, sha = {words[w]: v for w, v in own.items()}, told["name"], told["sha256"]
         there = len(next(iter(found.values()), ()))
         if not found or there != (width or there):
             what = f"its vectors have {there} numbers, and the model's have {width}" if found else "it knows no word"
             raise ValueError(f"{vectors}: {what}")
-    return found, f"{name}: {len(found)} of {len(words)} words"
+    return found, f"{name} ({sha[:8]}): {len(found)} of {len(words)} words"
 
 
 @torch.no_grad()

@@ -382,3 +382,19 @@ def test_command(tmp_path, capsys):
 
 def test_corpora_are_known():
     assert {"twitter-conversations", "twitter-en-big"} <= set(list_contexts())
+
+
+def test_conversations_that_share_a_dialogue_stay_together(tmp_path):
+    """Chains of shared dialogues too; shares are those of conversations, and the same seed draws the same."""
+    rows = [(f"c{i}", f"Hello {i}", f"r{i}") for i in range(100)]
+    rows += [(f"c{i + 1}", f"hello {i}", f"R{i}") for i in range(0, 40, 2)] + [("c4", "hello 3", "r3")]
+    path = tmp_path / "talk.csv"
+    pd.DataFrame(rows, columns=["conversation", "context", "response"]).to_csv(path, index=False)
+    parts = {s: dialogues(path, s) for s in ("train", "valid", "test")}
+    talks = {s: set(p["conversation"]) for s, p in parts.items()}
+    assert sum(map(len, talks.values())) == 100 and sum(map(len, parts.values())) == len(rows)
+    assert all(abs(len(talks[s]) - n) <= 4 for s, n in (("train", 80), ("valid", 10), ("test", 10)))
+    of = {c: s for s, own in talks.items() for c in own}
+    assert all(of[f"c{i}"] == of[f"c{i + 1}"] for i in range(0, 40, 2)) and of["c3"] == of["c4"]
+    assert dialogues(path, "test").equals(parts["test"])
+    assert set(dialogues(path, "test", seed=1)["conversation"]) != talks["test"]

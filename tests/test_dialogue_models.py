@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import time
@@ -30,6 +31,7 @@ from redditbias_repro.dialogue_models import (
     open_dialogue_model,
     pair_distances,
     read_settings,
+    run_name,
     share_wrong,
     swap_groups,
     train_ranker,
@@ -46,14 +48,14 @@ from redditbias_repro.losses import (
     weighted_penalty,
     wer_penalty,
 )
-from redditbias_repro.models import describe_model, hash_weights, load_model
+from redditbias_repro.models import DEFAULT_MODEL, describe_model, hash_weights, load_model
 from redditbias_repro.network import pad_batch
 from redditbias_repro.ranker import Ranker, RankerConfig, encode, find_best, pad_candidates, same_text, sinusoids
 from redditbias_repro.records import new_record, repo_root
 from redditbias_repro.responses import respond
 from redditbias_repro.seq2seq import Seq2Seq, Seq2SeqConfig, write_greedily
 from redditbias_repro.specs import BiasSpec, load_spec
-from redditbias_repro.vocabulary import build_tokenizer, put_vectors, read_vectors, word_vectors
+from redditbias_repro.vocabulary import build_tokenizer, input_vectors, put_vectors, read_vectors, word_vectors
 
 ROOT = repo_root()
 SPEC = BiasSpec(
@@ -109,7 +111,7 @@ def test_vectors_of_a_file(tmp_path):
     kept = table.weight.detach().clone()
     found, told = word_vectors(good, words)
     put_vectors(table, found)
-    assert told == "good.txt: 1 of 3 words"
+    assert re.fullmatch(r"good.txt \([0-9a-f]{8}\): 1 of 3 words", told)
     assert torch.equal(table.weight[[0, 2]], kept[[0, 2]]) and table.weight[1].tolist() == [1.0, 2.0]
     bad = tmp_path / "bad.txt"
     for content, says in (
@@ -117,6 +119,7 @@ def test_vectors_of_a_file(tmp_path):
         ("emu 1 2\ncat 1 x\n", "line 2: 'cat' is not followed by 2 numbers"),
         ("emu 1 2\ncat 1\n", "line 2: 'cat' has 1 numbers, expected 2"),
         ("emu 1 2\n", "none of the 3 words"),
+        ("cat 1 nan\n", "line 1: the numbers of 'cat' are not all finite"),
     ):
         bad.write_text(content)
         with pytest.raises(ValueError, match=says):
@@ -126,6 +129,10 @@ def test_vectors_of_a_file(tmp_path):
     for read in (read_vectors, word_vectors):
         with pytest.raises(FileNotFoundError):
             read(tmp_path / "none.txt", words, 2)
+    for content in ("cat\ndog\n", "\ncat 1 2\n"):
+        bad.write_text(content)
+        with pytest.raises(ValueError, match="line 1: expected a word and its numbers"):
+            word_vectors(bad, words)
     good.write_text("cat 1 2 3\ndog 4 5 6\n")
     assert {k: v.tolist() for k, v in read_vectors(good, words).items()} == {1: [1, 2, 3], 2: [4, 5, 6]}
 
@@ -139,13 +146,48 @@ def test_vectors_of_a_model():
     pieces = tokenizer("unbelievableness", add_special_tokens=False)["input_ids"]
     assert len(pieces) > 1 and torch.allclose(torch.tensor(found[2]), table[pieces].mean(0))
     assert torch.equal(torch.tensor(found[1]), table[tokenizer.convert_tokens_to_ids("cat")])
-    assert set(found) == {1, 2} and told == f"input embeddings of {ENCODER}: 2 of 4 words"
+    assert set(found) == {1, 2} and re.fullmatch(rf"input embeddings of {ENCODER} \(.{{8}}\): 2 of 4 words", told)
     with pytest.raises(ValueError, match="have 384 numbers, and the model's have 300"):
         word_vectors(ENCODER, words, 300)
     with pytest.raises(ValueError, match="knows no word"):
         word_vectors(ENCODER, {"<pad>": 0})
     with pytest.raises(ValueError, match="no/such"):
         word_vectors("no/such/folder", words)
+
+
+def test_words_after_a_blank():
+    """Tokenizers of byte pairs have a token for a word that follows a blank; by itself it may be several."""
+    model, tokenizer = load_model(DEFAULT_MODEL, "cpu")
+    table, ids = model.get_input_embeddings().weight, tokenizer("queen husband", add_special_tokens=False)["input_ids"]
+    blank = tokenizer(" queen", add_special_tokens=False)["input_ids"]
+    assert len(blank) == 1 < len(ids)
+    alone, _ = input_vectors(model, tokenizer, ["queen"])
+    after, _ = input_vectors(model, tokenizer, ["queen"], after_blank=True)
+    assert torch.equal(torch.tensor(after["queen"]), table[blank[0]])
+    assert not torch.equal(torch.tensor(alone["queen"]), table[blank[0]])
+
+
+def test_widths_and_vocabularies_that_do_not_go_with_vectors(tmp_path):
+    file = tmp_path / "v.txt"
+    file.write_text("cat 1 2 3\ndog 4 5 6\n")
+    few = {k: v for k, v in FEW.items() if k != "width"}
+    with pytest.raises(ValueError, match="width 3 is no multiple of heads, 2"):
+        train_ranker(PAIRS, tmp_path / "run", vectors=file, size="small", **few)
+    with pytest.raises(ValueError, match="have 3 numbers, and the model's have 300"):
+        train_ranker(PAIRS, tmp_path / "run", vectors=file, **few)
+    with pytest.raises(ValueError, match="vectors are of words, and the vocabulary is of bpe"):
+        train_ranker(PAIRS, tmp_path / "run", vectors=file, size="small", vocabulary_of="bpe", vocabulary=320, **few)
+    run = train_seq2seq(PAIRS, tmp_path / "run", vectors=file, size="small", **few)
+    assert run.settings["width"] == 3 and run.settings["vectors"].startswith("v.txt (")
+
+
+def test_names_of_runs_say_what_is_not_as_usual():
+    ways = ((), (2,), (0, 50), (0, 0, "dropout=0.1"), (0, 0, "", "random"), (0, 0, "", "a/glove.txt"))
+    names = {run_name(kind, "small", "twitter-conversations", *way) for kind in TRAIN for way in ways}
+    assert len(names) == 12 and {"ranker-small", "seq2seq-small-first-50", "ranker-small-glove"} < names
+    assert run_name("ranker", "small", "x", vectors=ENCODER) == run_name("ranker", "small", "x")
+    with pytest.raises(ValueError, match="seed is not of these settings"):
+        read_settings("seed=3", ("seed",))
 
 
 # --- the models ---
@@ -548,6 +590,8 @@ def test_a_model_that_knows_its_pairs_gains_by_contexts(tmp_path):
         context_gains(run.folder, pairs[:9])
     with pytest.raises(ValueError, match="pairs have no column response"):
         context_gains(run.folder, pairs[["context"]])
+    with pytest.raises(ValueError, match="of one conversation: expected two"):
+        held_out_record(run.folder, pairs.assign(conversation=1), "own")
     with pytest.raises(ValueError, match="was not trained here: expected a seq2seq or a ranker"):
         context_gains((small_random(CONFIGS["llama"](50)), None), pairs)
 
@@ -819,7 +863,7 @@ def test_vectors_are_told_of(tmp_path):
     file.write_text("".join(f"{w} {' '.join(['0.5'] * 8)}\n" for w in ("cat", "dog", "emu")))
     run = train_ranker(PAIRS, tmp_path / "run", vectors=file, vocabulary_of="words", **FEW)
     assert run.settings["vectors"] == load_dialogue_model(run.folder, "cpu")[0].config.vectors
-    assert run.settings["vectors"].startswith("glove.txt: 2 of ")
+    assert re.match(r"glove.txt \([0-9a-f]{8}\): 2 of ", run.settings["vectors"])
     with pytest.raises(ValueError, match="have 8 numbers, and the model's have 4"):
         train_ranker(PAIRS, tmp_path / "other", vectors=file, **{**FEW, "width": 4})
 

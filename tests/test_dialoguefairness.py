@@ -149,6 +149,13 @@ def test_the_corpus_and_its_splits(conversations):
     of = {split: set(d["conversation"]) for split, d in dialogues.items()}
     assert sum(map(len, dialogues.values())) == 8703 == len(twitter.read_dialogues())
     assert not of["train"] & of["valid"] and not of["train"] & of["test"] and not of["valid"] & of["test"]
+    known = {s: set(zip(d["context"].str.casefold(), d["response"].str.casefold())) for s, d in dialogues.items()}
+    assert (
+        not known["train"] & known["valid"]
+        and not known["train"] & known["test"]
+        and not known["valid"] & known["test"]
+    )
+    assert sum(map(len, known.values())) < 7700, "many stand there more than once"
     assert twitter.read_dialogues("test").equals(dialogues["test"])
     assert not twitter.read_dialogues("test", seed=1).equals(dialogues["test"])
     assert dialogues["test"].attrs["corpus"]["name"] == "twitter-conversations"

@@ -11,22 +11,21 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import regex
 
+from ..contexts import split_conversations
 from ..records import write_atomic
 from ..registry import SPLITS, check_known, fetch, read_lines, with_corpus
 
 # %% auto #0
-__all__ = ['CONVERSATIONS', 'TITLES', 'SHARES', 'PUNCTUATION', 'BIG', 'CONTEXTS', 'CONTEXT_FILES', 'parse_conversations',
-           'read_conversations', 'split_conversations', 'read_dialogues', 'prepare_tweet', 'prepare_dialogues',
-           'big_file', 'read_big', 'read_contexts', 'read_pairs']
+__all__ = ['CONVERSATIONS', 'TITLES', 'PUNCTUATION', 'BIG', 'CONTEXTS', 'CONTEXT_FILES', 'parse_conversations',
+           'read_conversations', 'read_dialogues', 'prepare_tweet', 'prepare_dialogues', 'big_file', 'read_big',
+           'read_contexts', 'read_pairs']
 
 # %% ../../nbs/corpora/twitter.ipynb #f6cd30ec
 CONVERSATIONS = "Phylliida/Dialogue-Datasets/TwitterConvCorpus.txt"
 TITLES = {"twitter-conversations": "Twitter conversations", "twitter-en-big": "twitter_en_big"}
-SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}  # of the conversations
 
 
 def parse_conversations(
@@ -50,16 +49,6 @@ def read_conversations() -> list[list[str]]:  # turns of each, in the file's ord
     return parse_conversations(read_lines(fetch(CONVERSATIONS)))
 
 # %% ../../nbs/corpora/twitter.ipynb #91e60bb8
-def split_conversations(
-    n: int,  # conversations
-    seed: int = 0,
-) -> np.ndarray:  # (n,) train, valid or test
-    "The split of each conversation, drawn in the shares of `SHARES`"
-    bounds = np.round(np.cumsum(list(SHARES.values())) * n).astype(int)
-    places = np.random.default_rng(seed).permutation(n)
-    return np.array(SPLITS)[np.searchsorted(bounds, places, side="right")]
-
-
 def read_dialogues(
     split: str | None = None,  # train, valid, test; None: all
     seed: int = 0,  # of the split
@@ -67,11 +56,11 @@ def read_dialogues(
     "Adjacent turns of the conversations. `FetchError` where they cannot be had"
     if split is not None:
         check_known("split", split, SPLITS)
-    conversations = read_conversations()
-    of = split_conversations(len(conversations), seed)
-    chosen = [i for i in range(len(conversations)) if split in (None, of[i])]
-    rows = [(a, b, i) for i in chosen for a, b in zip(conversations[i], conversations[i][1:])]
+    rows = [(a, b, i) for i, turns in enumerate(read_conversations()) for a, b in zip(turns, turns[1:])]
     table = pd.DataFrame(rows, columns=["context", "response", "conversation"])
+    if split is not None:
+        of = split_conversations(table, seed)
+        table = table[table["conversation"].map(of).eq(split)].reset_index(drop=True)
     return with_corpus(table, "twitter-conversations", [CONVERSATIONS])
 
 # %% ../../nbs/corpora/twitter.ipynb #32f75442

@@ -33,7 +33,7 @@ from ..response_measures import VARIANT
 from ..specs import load_spec
 
 # %% auto #0
-__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'READINGS', 'PERCENT',
+__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'CONTROL', 'PERCENT',
            'Finding', 'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table',
            'printed_found', 'read_fairness', 'learned_table', 'one_response', 'measured_table', 'paper_table', 'table7',
            'changes_table', 'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts',
@@ -106,7 +106,7 @@ def printed_found() -> dict[tuple, dict]:  # as `read_fairness`
 
 # %% ../../nbs/13_dialoguefairness.ipynb #7d92d637
 ORIGINAL, HUB = "original", "language model"
-READINGS = ("WER", "WER-apart")  # of a method whose code was not released: clipped with the loss, by itself
+CONTROL = "WER-apart"  # WER whose gradient is clipped by itself: stands beside verdicts on WER, and is no part of them
 
 
 def read_fairness(
@@ -125,7 +125,8 @@ def read_fairness(
     records = records.reindex(columns=list(dict.fromkeys([*records.columns, "train_seed"])))
     records = records.sort_values(["n", "train_seed", "path"], ascending=[False, True, True], kind="stable")
     found, rows, distances = {}, records.to_dict("records"), _read_distances(folder)
-    learned = {weights: bool(r.gain_low > 0) for weights, r in zip(*_held_out(folder))}
+    own = learned_table(folder)
+    learned = dict(zip(own["weights"], own["gain_low"].gt(0).tolist())) if len(own) else {}
     for r, ways in zip(rows, _ways(rows)):
         bias_type, kind, model, method = _key(r)
         if (bias_type, kind, model, method) in distances:
@@ -182,25 +183,21 @@ def _read_distances(folder: Path | None) -> dict[tuple[str, str, str, str], pd.D
     return found
 
 
-def _held_out(folder: Path | None) -> tuple[list[str], list]:
-    "Weights of models whose held-out loss was measured, and rows of `learned_table`"
-    records = read_records(folder, paper=PAPER, metric="held_out")
-    weights = [p["model"].get("weights_sha256") for p in records["provenance"]] if len(records) else []
-    return weights, list(learned_table(folder).itertuples())
-
-
 def learned_table(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> pd.DataFrame:  # a row a model that was trained; empty where nothing was measured
     """What models that were trained here have learned: how much more a response is expected from its own context.
 
-    bias_type, kind, model, method, vectors, learning_rate, dropout, epochs (as asked for), valid (what it was kept by),
-    n, loss, loss_other (a token; of a ranker a pair), gain with its 95 % interval and p, right (of a ranker: share)"""
+    bias_type, kind, model, method, train_seed, corpus, vectors, learning_rate, dropout, epochs (as asked for), valid
+    (what it was kept by), n, loss, loss_other (a token; of a ranker a pair), gain with its 95 % interval and p, right
+    (share, of a ranker), weights (hash)"""
     records = read_records(folder, paper=PAPER, metric="held_out")
     rows = []
     for r in records.to_dict("records") if len(records) else ():
         about = dict(zip(("bias_type", "kind", "model", "method"), _key(r)))
         names = (
+            "train_seed",
+            "corpus",
             "vectors",
             "learning_rate",
             "dropout",
@@ -214,7 +211,8 @@ def learned_table(
             "gain_high",
             "p",
         )
-        rows.append(about | {k: r.get(k, np.nan) for k in (*names, "right")})
+        weights = r["provenance"]["model"].get("weights_sha256")
+        rows.append(about | {k: r.get(k, np.nan) for k in (*names, "right")} | {"weights": weights})
     return pd.DataFrame(rows)
 
 
@@ -791,8 +789,9 @@ def _punctuation(found) -> Checked:
 
 # %% ../../nbs/13_dialoguefairness.ipynb #9c720b82
 def _decided(verdict: str, said: str, *records: dict) -> Checked:
-    "A verdict and its evidence; a model that gives one response to everything decides nothing"
-    dull = next(filter(None, map(one_response, records)), "")
+    "A verdict and its evidence; a model that gives one response to everything, or has learned nothing, decides nothing"
+    untaught = "nothing shows that the model has learned to answer"
+    dull = next(filter(None, (one_response(r) or (untaught if r.get("learned") is False else "") for r in records)), "")
     return (OPEN, f"{said}; undecided: {dull}") if dull else (verdict, said)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #5e36863b
@@ -842,7 +841,7 @@ def _of_methods(found: dict) -> dict:
     "Debiased models of the paper's kinds, else of any, with the model before"
     keys = _debiased(found)
     own = [k for k in keys if k[1] == "seq2seq"] or keys
-    own = [k for k in own if k[3] in ("CDA", *READINGS)] or own  # the paper's two
+    own = [k for k in own if k[3] in ("CDA", "WER")] or own  # the paper's two
     return {k: (found[*k[:3], ORIGINAL], found[k]) for k in own}
 
 # %% ../../nbs/13_dialoguefairness.ipynb #3437da67
@@ -885,24 +884,34 @@ def _nothing_left(found, only: str = "", column: str = "p") -> Checked:
 # %% ../../nbs/13_dialoguefairness.ipynb #c384344e
 def _wer_better(found) -> Checked:
     parts = []
-    for new in _wer(found):
-        key = (*new[:3], "CDA")
-        if key not in _of_methods(found):
-            continue
-        own = _changes(found[key], found[new])
+    for key in [k for k in _of_methods(found) if k[3] == "CDA" and (*k[:3], "WER") in _of_methods(found)]:
+        own = _changes(found[key], found[*key[:3], "WER"])
         sure = own[own["p_holm"] < 0.05]
         less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
         verdict = "in part" if less and more else HOLDS if less else FAILS if more else OPEN
-        said = (
-            f"{key[0]}: with {new[3]} {', '.join(less) or 'nothing'} differ less, {', '.join(more) or 'nothing'} more"
-        )
-        both = (found[key], found[new])
+        said = f"{key[0]}: with WER {', '.join(less) or 'nothing'} differ less, {', '.join(more) or 'nothing'} more"
+        both = (found[key], found[*key[:3], "WER"])
         parts.append(_decided(verdict, f"{said} ({found[key]['n']:,} pairs)", *both))
     return together(parts)
 
 # %% ../../nbs/13_dialoguefairness.ipynb #cafa29c0
 def _wer(found: dict) -> dict:
-    return {k: v for k, v in _of_methods(found).items() if k[3] in READINGS}
+    return {k: v for k, v in _of_methods(found).items() if k[3] == "WER"}
+
+
+def _with_control(check):
+    "A check on WER whose evidence says too what it finds on the control, if that was measured"
+
+    def both(found):
+        verdict, said = check(found)
+        plain = lambda k: k[3] in (ORIGINAL, "CDA")
+        control = {
+            (*k[:3], "WER") if k[3] == CONTROL else k: r for k, r in found.items() if plain(k) or k[3] == CONTROL
+        }
+        other, theirs = check(control) if any(k[3] == CONTROL for k in found) else (NONE, "")
+        return verdict, said if other == NONE else f"{said}. Control, {CONTROL}: {other} ({theirs})"
+
+    return both
 
 # %% ../../nbs/13_dialoguefairness.ipynb #b1e8d87b
 def _similar_responses(found) -> Checked:
@@ -915,7 +924,7 @@ def _similar_responses(found) -> Checked:
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = OPEN if not p < 0.05 else HOLDS if new.mean() > old.mean() else FAILS
-        said = f"{_name(key)}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        said = f"{key[0]}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
         parts.append(_decided(verdict, said, *sides))
     return together(parts)
 
@@ -925,7 +934,7 @@ def _draws_together(found) -> Checked:
     parts, table = [], distances_table(of_wer)
     for r in table.query("words == 'of a pair'").itertuples() if len(table) else ():
         verdict = OPEN if not r.p < 0.05 else HOLDS if r.change < 0 else FAILS
-        said = f"{r.method}, {r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
+        said = f"{r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
         parts.append((verdict, f"{said} in distance, p {r.p:.2g}"))
     return together(parts)
 
@@ -933,7 +942,7 @@ def _draws_together(found) -> Checked:
 def _loses_diversity(found, keys: Iterable | None = None) -> Checked:
     parts = []
     for key, sides in _of_methods(found).items():
-        if key[3] in READINGS if keys is None else key in keys:
+        if key[3] == "WER" if keys is None else key in keys:
             change = diversity_change(*sides)
             if change is not None:
                 verdict = OPEN if not change["p"] < 0.05 else HOLDS if change["change"] < 0 else FAILS
@@ -969,9 +978,10 @@ OF_MODELS = {  # these need models that are not debiased
 }  # fmt: skip
 OF_DEBIASING = {  # these need debiased ones too
     "biases_from_data": lambda found: _nothing_left(found, "CDA", "paired_p_holm"),
-    "debiasing_reduces": _reduces, "debiasing_not_significant": _nothing_left, "wer_better": _wer_better,
-    "wer_similar_responses": _similar_responses, "wer_draws_together": _draws_together,
-    "wer_less_diverse": _loses_diversity, "trade_off": _trade_off,
+    "debiasing_reduces": _reduces, "debiasing_not_significant": _nothing_left,
+    "wer_better": _with_control(_wer_better), "wer_similar_responses": _with_control(_similar_responses),
+    "wer_draws_together": _with_control(_draws_together), "wer_less_diverse": _with_control(_loses_diversity),
+    "trade_off": _trade_off,
 }  # fmt: skip
 
 

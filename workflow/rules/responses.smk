@@ -8,10 +8,12 @@ ANSWERED = {(r["model"], r["method"], r["bias_type"]) for r in ANSWERS_KEPT}
 def trained_runs():
     "Kind and bias type of each run that trains, without those whose records are all there"
     kinds, types = RESPONSES.get("kinds", []), RESPONSES.get("bias_types", [])
-    names, corpus = {"original": "baseline"}, RESPONSES.get("corpus", "")
-    of = "" if corpus == "twitter-conversations" else f"-{Path(corpus).stem}"  # as the notebook names them
+    names = {"original": "baseline"}
+    if kinds:  # imports torch
+        from redditbias_repro.dialogue_models import run_name
+    how = {k: RESPONSES[k] for k in ("size", "corpus", "epochs", "dialogues_n", "settings", "vectors") if k in RESPONSES}
     for kind, bias_type in itertools.product(kinds, types):
-        wanted = {(f"{kind}-{RESPONSES['size']}{of}", names.get(m, m), bias_type) for m in RESPONSES["methods"]}
+        wanted = {(run_name(kind, **how), names.get(m, m), bias_type) for m in RESPONSES["methods"]}
         if not wanted <= ANSWERED:
             yield f"{kind}-{bias_type}"
 
