@@ -81,7 +81,8 @@ class DebiasLoss:
     ) -> Tensor:  # scalar
         labels = F.pad(batch["labels"][:, 1:], (0, 1), value=-100).flatten()
         predicted = labels != -100
-        lm = F.cross_entropy(outputs.logits.flatten(0, 1)[predicted].float(), labels[predicted], reduction="none")
+        # of all positions, then of those predicted: to choose rows of logits first has a gradient that takes long
+        lm = F.cross_entropy(outputs.logits.flatten(0, 1).float(), labels, reduction="none")[predicted]
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
         found = {"lm": lm.sum(), "tokens": len(lm), "debias": debias.sum(), "occurrences": len(debias)}
         for name, value in found.items():
