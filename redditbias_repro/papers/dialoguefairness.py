@@ -1106,6 +1106,9 @@ def read_captions(
     told |= {kind: [k for k, r in found.items() if k[1] == kind and r.get("learned") is False] for kind in KINDS}
     for note, keys in told.items():
         about[note] = f" {notes.get(note, notes['untaught'])} {'; '.join(names[k] for k in keys)}." if keys else ""
+    for kind in KINDS:
+        if any(k[1] == kind and "learned" not in r for k, r in found.items()):
+            about[kind] += f" {notes['unknown']}"
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
     own = {f"table{n}": lambda k, of=of: k[:2] == of for n, of in TABLES.items()} | {"table7": lambda k: k[1] in KINDS}
     captions = {}
