@@ -123,6 +123,9 @@ def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
     assert f"{command} --out {folder} --replace" in done.stdout
     assert f"-r kinds '' -r model {folder} -p bias_type 'gender race'" in done.stdout
     assert done.stdout.index("rule debiased_model:") < done.stdout.index(f"-r model {folder}")
+    four = "original CDA WER CDA+WER"  # of the ranker; Seq2Seq has a control more
+    assert f"-p kinds ranker -p bias_type race -p methods '{four}' " in done.stdout
+    assert f"-p kinds seq2seq -p bias_type race -p methods '{four} WER-apart CDA+WER-apart' " in done.stdout
     (kept,) = (ROOT / "results" / "dialoguefairness").rglob("smollm2-135m-instruct/CDA--gender/*.json")
     config = yaml.safe_load(path.read_text()) | {"resume": True}
     config["responses"] |= {"results": str(tmp_path / "results"), "kinds": [], "models": []}

@@ -5,6 +5,12 @@ ANSWERS_KEPT = records("response_fairness", RESPONSES)
 ANSWERED = {(r["model"], r["method"], r["bias_type"]) for r in ANSWERS_KEPT}
 
 
+def methods_of(kind):
+    "Of training: one list for all kinds, or a list by kind"
+    methods = RESPONSES.get("methods", [])
+    return methods.get(kind, []) if isinstance(methods, dict) else methods
+
+
 def trained_runs():
     "Kind and bias type of each run that trains, without those whose records are all there"
     kinds, types = RESPONSES.get("kinds", []), RESPONSES.get("bias_types", [])
@@ -13,7 +19,7 @@ def trained_runs():
         from redditbias_repro.dialogue_models import run_name
     how = {k: RESPONSES[k] for k in ("size", "corpus", "epochs", "dialogues_n", "settings", "vectors") if k in RESPONSES}
     for kind, bias_type in itertools.product(kinds, types):
-        wanted = {(run_name(kind, **how), names.get(m, m), bias_type) for m in RESPONSES["methods"]}
+        wanted = {(run_name(kind, **how), names.get(m, m), bias_type) for m in methods_of(kind)}
         if not wanted <= ANSWERED:
             yield f"{kind}-{bias_type}"
 
@@ -52,7 +58,7 @@ RESPONSE_RUNS += [
 ASKING = ""
 if RESPONSES:
     texts = ("size", "corpus", "contexts_of", "split", "mode", "offence", "lemmas", "results", "settings", "vectors")  # others are numbers
-    asked = {k: v for k, v in RESPONSES.items() if not isinstance(v, list)}
+    asked = {k: v for k, v in RESPONSES.items() if not isinstance(v, (list, dict))}
     where = "figures/dialoguefairness" if RESPONSES["results"] == "results" else f"{RUNS}/responses"
     asked |= {"figures_dir": where, "models_dir": f"{RUNS}/responses/models"}
     named = {"results": "results_dir"}
@@ -70,7 +76,7 @@ rule responses:
     output:
         RUNS + "/responses/{kind}-{of}.ipynb",
     params:
-        methods=" ".join(RESPONSES.get("methods", [])),
+        methods=lambda w: " ".join(methods_of(w.kind)),
         asking=ASKING,
     wildcard_constraints:
         kind="seq2seq|ranker",
