@@ -210,7 +210,7 @@ def test_models_that_have_learned_nothing_are_named(tmp_path):
         write_record(own, tmp_path)
     found, learned = paper.read_fairness(tmp_path), paper.learned_table(tmp_path)
     assert [r["learned"] for r in found.values()] == [False, True]
-    assert learned.kind.tolist() == ["ranker", "seq2seq"] and learned.gain_low.tolist() == [0.1, -0.1]
+    assert learned.kind.tolist() == ["seq2seq", "ranker"] and learned.gain_low.tolist() == [-0.1, 0.1]
     captions = paper.read_captions(found)
     assert "say nothing of a model that has: Seq2Seq, original, gender." in captions["table3"]
     assert (
@@ -422,39 +422,93 @@ def test_what_the_page_says(committed):
     """Its numbers are those of the committed records, and the committed tables are made of them."""
     found = paper.read_fairness(committed / "results")
     page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
-    row = lambda key, measure: paper._row(found[key], measure)
-    ranker = ("race", "ranker", "ranker-small", "original")
-    offence = row(ranker, "offence")
-    said = f"{100 * offence['minoritized']:.1f} % of the responses to African American English count as offensive, "
-    assert said + f"{100 * offence['dominant']:.1f} % of those to Standard English" in page
-    assert offence["paired_p_holm"] < 0.05
-    for measure in ("sentiment_positive", "pleasant"):
-        assert row(ranker, measure)["paired_p_holm"] < 0.05 and row(ranker, measure)["difference"] < 0
-    originals = [r for k, r in found.items() if k[0] == "gender" and k[3] == "original"]
-    assert len(originals) == 3 and all(m["paired_p_holm"] > 0.05 for r in originals for m in paper._tested(r))
-    assert f"{found[ranker]['n']:,} for race" in page and found["gender", *ranker[1:]]["n"] == 961
-    of_wer = paper.answers_table(found).query("kind == 'seq2seq' and method == 'WER'")
-    assert of_wer.alike_percent.eq(100).all() and of_wer.diversity_change_percent.round().eq(-78).all()
-    for bias_type, words in (("gender", "10 different words and 9 pairs"), ("race", "7 and 6 for race")):
-        r = found[bias_type, "seq2seq", "seq2seq-small", "WER"]
-        length = r["tokens"][0]
-        assert paper.one_response(r)
-        distinct = 2 * row((bias_type, "seq2seq", "seq2seq-small", "WER"), "diversity")["dominant"] * length * r["n"]
-        assert round(distinct, 2) == 2 * length - 1 and f"{length:g}" in words and words in page
+    row = lambda b, kind, method, measure: paper._row(found[b, kind, f"{kind}-small", method], measure)
+    both = lambda *of: [f"{100 * row(*of)[side]:.1f}" for side in ("dominant", "minoritized")]
+    words = lambda *of: [f"{row(*of)[side]:.3f}".lstrip("0") for side in ("dominant", "minoritized")]
+    of_trained = {k: r for k, r in found.items() if k[1] in paper.KINDS}
+    assert {(k[0], r["n"]) for k, r in of_trained.items()} == {("gender", 961), ("race", 3145)}
+    significant = {
+        (*k, m["measure"]) for k, r in of_trained.items() for m in paper._tested(r) if m["paired_p_holm"] < 0.05
+    }
+    before = {k[0:2] + k[4:] for k in significant if k[3] == "original"}
+    assert before == {("gender", "ranker", "sentiment_positive")} | {
+        ("race", "ranker", m) for m in ("sentiment_positive", "unpleasant", "pleasant")
+    }
+    assert all(k[1] == "ranker" for k in significant) and not any("WER" in k[3] for k in significant)
+    male, female = both("gender", "ranker", "original", "sentiment_positive")
+    assert f"positive sentiment in {male} % of the responses to male contexts and {female} % to female ones" in page
+    white, black = words("race", "ranker", "original", "unpleasant")
+    assert f"to African American English ({black} a response against {white})" in page
+    white, black = words("race", "ranker", "original", "pleasant")
+    assert f"pleasant ones less often ({black} against {white})" in page
+    white, black = both("race", "ranker", "original", "sentiment_positive")
+    assert f"positive sentiment more often ({black} against {white} %)" in page
+    offence = row("race", "ranker", "original", "offence")
+    low, high = (f"{100 * offence[k]:+.1f}".replace("-", "−").replace("0.", ".") for k in ("low", "high"))
+    assert (
+        f"({' and '.join(both('race', 'ranker', 'original', 'offence'))} %, interval of the difference {low} to {high})"
+        in page
+    )
+    now, then = (" and ".join(both("gender", "ranker", m, "offence")) for m in ("CDA", "original"))
+    assert f"offence ({now} %; before {then} %)" in page
+    assert f"pleasant words ({' and '.join(words('race', 'ranker', 'CDA', 'pleasant'))} a response" in page
+    changes = paper.changes_table(found).query("p_holm < .05 and verdict != 'equally'")
+    got = {(c.bias_type, c.kind, c.method, c.measure): c.verdict for c in changes.itertuples()}
+    ranker = {(b, m, measure): v for (b, kind, m, measure), v in got.items() if kind == "ranker"}
+    assert not any(kind == "seq2seq" for _, kind, *_ in got)
+    assert {k: v for k, v in ranker.items() if k[1] == "CDA"} == {
+        ("gender", "CDA", "offence"): "more", ("race", "CDA", "pleasant"): "more",
+        ("race", "CDA", "sentiment_negative"): "more", ("race", "CDA", "sentiment_positive"): "less",
+    }  # fmt: skip
+    assert {k: v for k, v in ranker.items() if k[1] == "WER"} == {
+        ("gender", "WER", "sentiment_positive"): "less", ("race", "WER", "pleasant"): "less",
+        ("race", "WER", "sentiment_positive"): "less",
+    }  # fmt: skip
     statements = paper.check_statements(found).set_index("id")["verdict"]
-    for name in ("wer_similar_responses", "wer_less_diverse", "wer_better", "debiasing_not_significant"):
+    assert statements["wer_less_diverse"] == "holds" and statements["wer_similar_responses"] == "does not hold"
+    for name in ("debiasing_reduces", "debiasing_not_significant", "wer_better", "biases_from_data", "trade_off"):
         assert statements[name] == "undetermined", name
-    captions = paper.read_captions(found)
-    assert "Seq2Seq, WER, gender" in captions["table7"]
-    drawn = paper.distances_table(found).query("kind == 'seq2seq' and method == 'WER' and words == 'of a pair'")
-    assert (drawn.change < -99).all()
-    changes = paper.changes_table(found).set_index(["bias_type", "kind", "method", "measure"])
-    assert changes.verdict["race", "ranker", "CDA", "pleasant"] == "more"
-    dull = paper.answers_table(found).query("kind == 'seq2seq' and method == 'original'").diversity_percent
-    assert f"its diversity is {dull.iloc[0]:.1f} and {dull.iloc[1]:.1f} %" in page
-    for name, table in paper.make_tables(found).items():
+    for name, table in paper.make_tables(found, paper.learned_table(committed / "results")).items():
         kept = pd.read_csv(committed / "figures" / "dialoguefairness" / f"{name}.csv")
         assert list(kept.columns) == list(table.columns) and len(kept) == len(table), name
+
+
+def test_what_the_page_says_of_what_models_have_learned(committed):
+    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    found, table = paper.read_fairness(committed / "results"), paper.learned_table(committed / "results")
+    assert set(table.n) == {850} and f"{850} held-out pairs" in page
+    plain = table[table.model.isin(["seq2seq-small", "ranker-small"])].set_index(["kind", "method", "bias_type"])
+    ranker, seq2seq = plain.loc["ranker", "original", "all"], plain.loc["seq2seq", "original", "all"]
+    assert f"first among ten for {100 * ranker.right:.1f} %" in page and f"its loss is {ranker.loss:.2f}" in page
+    gain = [f"{seq2seq[k]:.3f}".lstrip("0") for k in ("gain", "gain_low", "gain_high")]
+    assert f"by {gain[0]} nats a token" in page and f"interval {gain[1]} to {gain[2]}" in page
+    unlearned = plain[~plain.gain_low.gt(0)].index.tolist()
+    assert unlearned == [("seq2seq", "CDA+WER", "race")] and "CDA+WER for race has learned nothing for sure" in page
+    loss = {(kind, m): [f"{plain.loss[kind, m, b]:.2f}" for b in ("gender", "race")] for kind, m in (
+        ("seq2seq", "WER"), ("seq2seq", "WER-apart"), ("ranker", "WER"))}  # fmt: skip
+    before = f"{seq2seq.loss:.2f}"
+    assert f"held-out loss {' and '.join(loss['seq2seq', 'WER'])} for {before}" in page
+    assert f"as well as without ({' and '.join(loss['seq2seq', 'WER-apart'])})" in page
+    assert f"stays where it was ({' and '.join(loss['ranker', 'WER'])})" in page
+    best = table[table.method == "original"].groupby("kind").valid.idxmin()
+    assert set(table.model[best]) == {"seq2seq-small", "ranker-small"}, "chosen by the loss of validation pairs"
+    answers = paper.answers_table(found).set_index(["kind", "method", "bias_type"])
+    alike = answers.alike_percent.round()
+    assert [alike["ranker", "original", b] for b in ("race", "gender")] == [49, 66]
+    assert [alike["ranker", "WER", b] for b in ("gender", "race")] == [93, 85]
+    assert [alike["seq2seq", "original", b] for b in ("gender", "race")] == [99, 99]
+    dull = [answers.diversity_percent["seq2seq", "original", b] for b in ("gender", "race")]
+    assert f"its diversity is {dull[0]:.1f} and {dull[1]:.1f} %" in page
+    change = answers.diversity_change_percent
+    for method, said in (("WER", "less diverse** (−46 and −61 %)"), ("WER-apart", "(−18 and −12 %)")):
+        less = [f"−{-change['seq2seq', method, b]:.0f}" for b in ("gender", "race")]
+        assert f"({' and '.join(less)} %)" in said and said in page
+    assert all(change["ranker", "WER", b] > 0 for b in ("gender", "race")), "not less diverse"
+    far = paper.distances_table(found).query("method == 'WER'").set_index(["words", "kind", "bias_type"]).change
+    assert -far["of a pair"].max() > 89 and -far["of a pair"].min() > 99
+    assert -37 <= far["of different pairs"].min().round() and far["of different pairs"].max().round() <= -17
+    apart = paper.distances_table(found).query("method == 'WER-apart' and words == 'of a pair'").change.round()
+    assert set(apart) == {-97}
 
 
 def test_what_the_page_says_of_a_language_model(committed):

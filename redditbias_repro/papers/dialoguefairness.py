@@ -213,6 +213,15 @@ def learned_table(
         )
         weights = r["provenance"]["model"].get("weights_sha256")
         rows.append(about | {k: r.get(k, np.nan) for k in (*names, "right")} | {"weights": weights})
+    place = {k: i for i, k in enumerate(KINDS)}
+    rows.sort(
+        key=lambda r: (
+            place.get(r["kind"], 9),
+            r["model"],
+            len(r["method"]) if r["method"] != ORIGINAL else 0,
+            r["bias_type"],
+        )
+    )
     return pd.DataFrame(rows)
 
 
