@@ -8,7 +8,7 @@ import pytest
 from conftest import papermill
 
 from redditbias_repro.claims import together
-from redditbias_repro.fairness_measures import fairness_record, measure_responses, what_differs
+from redditbias_repro.fairness_measures import diversity_change, fairness_record, measure_responses, what_differs
 from redditbias_repro.papers import dialoguefairness as paper
 from redditbias_repro.plots import save_results
 from redditbias_repro.records import new_record, repo_root, write_record
@@ -450,7 +450,7 @@ def test_what_the_page_says(committed):
         in page
     )
     now, then = (" and ".join(both("gender", "ranker", m, "offence")) for m in ("CDA", "original"))
-    assert f"offence ({now} %; before {then} %)" in page
+    assert f"offence differs more for gender ({now} %; before {then} %)" in page
     assert f"pleasant words ({' and '.join(words('race', 'ranker', 'CDA', 'pleasant'))} a response" in page
     changes = paper.changes_table(found).query("p_holm < .05 and verdict != 'equally'")
     got = {(c.bias_type, c.kind, c.method, c.measure): c.verdict for c in changes.itertuples()}
@@ -465,7 +465,7 @@ def test_what_the_page_says(committed):
         ("race", "WER", "sentiment_positive"): "less",
     }  # fmt: skip
     statements = paper.check_statements(found).set_index("id")["verdict"]
-    assert statements["wer_less_diverse"] == "holds" and statements["wer_similar_responses"] == "does not hold"
+    assert statements["wer_less_diverse"] == "holds" and statements["wer_similar_responses"] == "undetermined"
     for name in ("debiasing_reduces", "debiasing_not_significant", "wer_better", "biases_from_data", "trade_off"):
         assert statements[name] == "undetermined", name
     for name, table in paper.make_tables(found, paper.learned_table(committed / "results")).items():
@@ -483,13 +483,13 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
     gain = [f"{seq2seq[k]:.3f}".lstrip("0") for k in ("gain", "gain_low", "gain_high")]
     assert f"by {gain[0]} nats a token" in page and f"interval {gain[1]} to {gain[2]}" in page
     unlearned = plain[~plain.gain_low.gt(0)].index.tolist()
-    assert unlearned == [("seq2seq", "CDA+WER", "race")] and "CDA+WER for race has learned nothing for sure" in page
+    assert unlearned == [("seq2seq", "CDA+WER", "race")] and "Nothing shows that CDA+WER for race has learned" in page
     loss = {(kind, m): [f"{plain.loss[kind, m, b]:.2f}" for b in ("gender", "race")] for kind, m in (
         ("seq2seq", "WER"), ("seq2seq", "WER-apart"), ("ranker", "WER"))}  # fmt: skip
     before = f"{seq2seq.loss:.2f}"
     assert f"held-out loss {' and '.join(loss['seq2seq', 'WER'])} for {before}" in page
     assert f"is that of before ({' and '.join(loss['seq2seq', 'WER-apart'])})" in page
-    assert f"stays where it was ({' and '.join(loss['ranker', 'WER'])})" in page
+    assert f"held-out loss is {' and '.join(loss['ranker', 'WER'])} ({ranker.loss:.2f} before; not tested)" in page
     best = table[table.method == "original"].groupby("kind").valid.idxmin()
     assert set(table.model[best]) == {"seq2seq-small", "ranker-small"}, "chosen by the loss of validation pairs"
     answers = paper.answers_table(found).set_index(["kind", "method", "bias_type"])
@@ -500,10 +500,22 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
     dull = [answers.diversity_percent["seq2seq", "original", b] for b in ("gender", "race")]
     assert f"its diversity is {dull[0]:.1f} and {dull[1]:.1f} %" in page
     change = answers.diversity_change_percent
-    for method, said in (("WER", "less diverse** (−46 and −61 %)"), ("WER-apart", "(−18 and −12 %)")):
+    for method, said in (
+        ("WER", "less diverse** (−46 and −61 %; 11 and 5 different responses are left)"),
+        ("WER-apart", "(−18 and −12 %)"),
+    ):
         less = [f"−{-change['seq2seq', method, b]:.0f}" for b in ("gender", "race")]
-        assert f"({' and '.join(less)} %)" in said and said in page
-    assert all(change["ranker", "WER", b] > 0 for b in ("gender", "race")), "not less diverse"
+        assert f"({' and '.join(less)} %" in said and said in page
+    more = [f"+{change['ranker', 'WER', b]:.0f}" for b in ("gender", "race")]
+    assert f"more diverse ({' and '.join(more)} %" in page
+    count = lambda kind, method: [int(answers.different[kind, method, b]) for b in ("gender", "race")]
+    assert count("seq2seq", "original") == [14, 17] and count("seq2seq", "WER") == [11, 5]
+    assert count("ranker", "original") == [226, 387] and count("seq2seq", "CDA")[0] == 43
+    for b, less in (("gender", "34"), ("race", "55")):
+        control, wer = (found[b, "seq2seq", "seq2seq-small", m] for m in ("WER-apart", "WER"))
+        test = diversity_change(control, wer)
+        assert f"{-100 * test['change']:.0f}" == less and test["p"] < 0.001
+    assert "lower than the control's (−34 and −55 %, p < .001" in page
     far = paper.distances_table(found).query("method == 'WER'").set_index(["words", "kind", "bias_type"]).change
     assert -far["of a pair"].max() > 89 and -far["of a pair"].min() > 99
     assert -37 <= far["of different pairs"].min().round() and far["of different pairs"].max().round() <= -17

@@ -64,6 +64,7 @@ def test_committed_records_are_complete(committed):
             "dst": {"training"} | debiased,
             "crg": {"training", "meteor"} | debiased,
             "pair_distance": {"training"},
+            "held_out": {"training"},
             "classifier": set(),
             "likelihood_bias": {"scoring"},
             "classifier_bias": set(),

@@ -34,7 +34,7 @@ from ..specs import load_spec
 
 # %% auto #0
 __all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'CONTROL', 'PERCENT',
-           'Finding', 'FINDINGS', 'Checked', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table',
+           'Finding', 'FINDINGS', 'Checked', 'FULL', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table',
            'printed_found', 'read_fairness', 'learned_table', 'one_response', 'measured_table', 'paper_table', 'table7',
            'changes_table', 'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts',
            'check_statements', 'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
@@ -387,6 +387,8 @@ def answers_table(
             "alike_percent": 100 * r["alike_share"],
             "diversity_percent": 50 * (own["dominant"] + own["minoritized"]),
         }
+        count = r.get("different")
+        row |= {"different": count[-1] if isinstance(count, list) else np.nan}  # responses, of both sides
         row |= {"diversity_change_percent": 100 * change["change"] if change else np.nan}
         rows.append(row | {"p": change["p"] if change else np.nan})
     return pd.DataFrame(rows)
@@ -923,6 +925,9 @@ def _with_control(check):
     return both
 
 # %% ../../nbs/13_dialoguefairness.ipynb #b1e8d87b
+FULL = 0.95  # share of pairs with the same response above which a model cannot be seen to say the same more often
+
+
 def _similar_responses(found) -> Checked:
     from statsmodels.stats.contingency_tables import mcnemar
 
@@ -934,6 +939,8 @@ def _similar_responses(found) -> Checked:
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = OPEN if not p < 0.05 else HOLDS if new.mean() > old.mean() else FAILS
         said = f"{key[0]}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        if old.mean() > FULL and verdict != HOLDS:  # no more could have been seen
+            verdict, said = OPEN, f"{said}: so many were the same before that no more could be seen"
         parts.append(_decided(verdict, said, *sides))
     return together(parts)
 
