@@ -531,9 +531,13 @@ def test_what_the_page_says_of_a_language_model(committed):
     before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
     family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
     assert f"family words differ more ({family[0]} against {family[1]} a response" in page
-    assert f"five times the offence ({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} %)" in page
+    said = f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} %; neither tested)"
+    assert f"five times the offence {said}" in page
     assert 4 < after.dominant["offence"] / before.dominant["offence"] < 6
-    assert 15 < after.dominant["family"] / before.dominant["family"] < 25
+    times = sorted(
+        round(after.loc["family", side] / before.loc["family", side]) for side in ("dominant", "minoritized")
+    )
+    assert f"{times[0]} and {times[1]} times the family words" in page
     assert (
         f"is {before.smallest['offence']:.1f} points of offence" in page and round(before.smallest["family"], 2) == 0.04
     )
