@@ -8,7 +8,13 @@ import pytest
 from conftest import papermill
 
 from redditbias_repro.claims import together
-from redditbias_repro.fairness_measures import diversity_change, fairness_record, measure_responses, what_differs
+from redditbias_repro.fairness_measures import (
+    diversity_change,
+    fairness_record,
+    measure_responses,
+    pack_values,
+    what_differs,
+)
 from redditbias_repro.papers import dialoguefairness as paper
 from redditbias_repro.plots import save_results
 from redditbias_repro.records import new_record, repo_root, write_record
@@ -161,6 +167,18 @@ def test_the_control_stands_beside_verdicts_on_wer(tmp_path):
     got = paper.check_statements(paper.read_fairness(tmp_path)).set_index("id").loc["wer_similar_responses"]
     before, control = got["evidence"].split(". Control, WER-apart: ")
     assert got["verdict"] == "holds" and "100.0%" in before and control.startswith("undetermined")
+
+
+@pytest.mark.parametrize("alike,verdict", [(True, "undetermined"), (False, "does not hold")])
+def test_a_ceiling_hides_whether_wer_makes_responses_alike(tmp_path, alike, verdict):
+    """Where nearly all pairs had one response before, fewer after does not speak against the paper."""
+    rng = np.random.default_rng(3)
+    for method, share in (("original", 1.0 if alike else 0.8), ("WER", 0.9 if alike else 0.5)):
+        r = record("gender", "seq2seq", method, 0.5, 400)
+        r["values"] |= {"alike": pack_values((rng.random(400) < share).astype(np.uint8)), "alike_share": share}
+        write_record(r, tmp_path)
+    got = paper.check_statements(paper.read_fairness(tmp_path)).set_index("id").loc["wer_similar_responses"]
+    assert got["verdict"] == verdict and ("no more could be seen" in got["evidence"]) == alike, got["evidence"]
 
 
 def test_models_that_were_trained_in_different_ways_are_not_compared(tmp_path):

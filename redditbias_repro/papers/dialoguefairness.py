@@ -1118,17 +1118,21 @@ def read_captions(
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in records}
     about |= {"offence": ", ".join(sorted(judges)) or "none"}
     notes, names = paper_resource(PAPER)["notes"], {k: f"{_called(*k[1:3])}, {k[3]}, {k[0]}" for k in found}
-    told = {"one_response": [k for k, r in found.items() if one_response(r)]}
-    told |= {kind: [k for k, r in found.items() if k[1] == kind and r.get("learned") is False] for kind in KINDS}
-    for note, keys in told.items():
-        about[note] = f" {notes.get(note, notes['untaught'])} {'; '.join(names[k] for k in keys)}." if keys else ""
-    for kind in KINDS:
-        if any(k[1] == kind and "learned" not in r for k, r in found.items()):
-            about[kind] += f" {notes['unknown']}"
     about["others"] = ", ".join(dict.fromkeys(k[2] for k in found if k[1] not in KINDS)) or "none"
-    own = {f"table{n}": lambda k, of=of: k[:2] == of for n, of in TABLES.items()} | {"table7": lambda k: k[1] in KINDS}
+    own = {f"table{n}": lambda k, of=of: (*k[:2], k[3]) == (*of, ORIGINAL) for n, of in TABLES.items()}
+    own |= {"table7": lambda k: k[1] in KINDS}
     captions = {}
-    for name, text in paper_resource(PAPER)["captions"].items():  # with the numbers of pairs of the table's own rows
-        pairs = sorted({r["n"] for k, r in found.items() if own.get(name, bool)(k)})
-        captions[name] = text.format(**about, pairs=" or ".join(f"{n:,}" for n in pairs) or "no")
+    for name, text in paper_resource(PAPER)[
+        "captions"
+    ].items():  # with numbers of pairs and notes of the table's own rows
+        rows = {k: r for k, r in found.items() if own.get(name, bool)(k)}
+        told = {"one_response": [k for k, r in rows.items() if one_response(r)]}
+        told |= {kind: [k for k, r in rows.items() if k[1] == kind and r.get("learned") is False] for kind in KINDS}
+        for note, keys in told.items():
+            about[note] = f" {notes.get(note, notes['untaught'])} {'; '.join(names[k] for k in keys)}." if keys else ""
+        for kind in KINDS:
+            if any(k[1] == kind and "learned" not in r for k, r in rows.items()):
+                about[kind] += f" {notes['unknown']}"
+        pairs = " or ".join(f"{n:,}" for n in sorted({r["n"] for r in rows.values()}))
+        captions[name] = text.format(**about, pairs=pairs or "no")
     return captions
