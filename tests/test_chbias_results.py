@@ -17,6 +17,7 @@ from redditbias_repro.models import PACKAGED
 from redditbias_repro.papers.chbias import (
     DIALOGUE_METRICS,
     METHODS,
+    NO_TEST,
     OF_BIAS,
     bias_cells,
     check_statements,
@@ -172,9 +173,11 @@ def test_table_3_of_several_seeds(results):
 def test_statements_on_a_model(results, release):  # noqa: F811
     tables = make_tables(results)
     said = tables["statements"].set_index(["id", "of"])
-    assert said.verdict["mostly_reduced", "made"] == "holds" and "10 of 10" in said.evidence["mostly_reduced", "made"]
+    assert said.verdict["mostly_reduced", "made"] == "undetermined", "ten cells more could turn it"
+    assert "in 10 of 10 cells, 0 undetermined; 20 are asked for" in said.evidence["mostly_reduced", "made"]
     assert said.verdict["hd_reduces_orientation", "made"] == "not measured"
-    assert said.verdict["best_age_ctda_appearance_add", "made"] == "does not hold"
+    assert said.verdict["best_age_ctda_appearance_add", "made"] == "undetermined", "no test tells sizes of t apart"
+    assert said.evidence["best_age_ctda_appearance_add", "made"].endswith(NO_TEST)
     assert said.verdict["best_gender_add", "CDial-GPT (paper)"] == "holds"
     wide = statements_summary(tables["statements"])
     assert list(wide.columns) == ["statement", "source", "the paper", "made"] and len(wide) == 40
@@ -217,7 +220,22 @@ def test_checks_of_bias_by_hand():
         {"method": ["HD", "CTDA"], "bias_type": "age", "train_seed": 0.0, "verdict": ["more", "less"]}
     )
     found, text = OF_BIAS["mostly_reduced"](bias_cells(cells.reset_index().drop(columns="verdict"), changes))
-    assert found is False and "1 of 2 cells" in text
+    assert found is None and "1 of 2 cells, 0 undetermined; 20 are asked for" in text
+
+
+@pytest.mark.parametrize(
+    ("less", "undetermined", "said"),
+    [(11, 9, True), (10, 0, False), (10, 1, None), (5, 5, False), (5, 6, None), (20, 0, True)],
+)
+def test_most_of_twenty_cells_and_no_control(less, undetermined, said):
+    """What a test leaves open is no "not less"; FT debiases nothing and is not counted."""
+    verdicts = ["less"] * less + ["undetermined"] * undetermined + ["equally"] * (20 - less - undetermined)
+    rows = [(m, b, -3.0, 0.01) for m in ("baseline", "FT", *METHODS) for b in CATEGORIES]
+    rows = pd.DataFrame(rows, columns=["method", "bias_type", "t", "p"]).assign(significant=True)
+    changes = rows[rows.method != "baseline"].assign(train_seed=0.0, verdict=["less"] * 4 + verdicts)
+    found, text = OF_BIAS["mostly_reduced"](bias_cells(rows, changes))
+    assert found is said and f"in {less} of 20 cells, {undetermined} undetermined" in text
+    assert "FT" not in OF_BIAS["differs_by_category"](bias_cells(rows, changes))[1]
 
 
 def test_inconsistencies_have_their_evidence(release):  # noqa: F811

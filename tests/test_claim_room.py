@@ -33,6 +33,7 @@ from redditbias_repro.claims import (
     weigh,
 )
 from redditbias_repro.cli import main
+from redditbias_repro.papers.chbias import NO_TEST
 from redditbias_repro.records import project_path, repo_root
 
 ROOT = repo_root()
@@ -138,10 +139,16 @@ def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
 
 def test_sizes_of_t_without_a_test_leave_it_open():
     of_statements = paper_module("chbias").of_statements
-    rows = [("hd_reduces_age", "made", "holds", ""), ("hd_reduces_age", "CDial-GPT (paper)", "does not hold", "")]
+    rows = [
+        ("hd_reduces_age", "made", "undetermined", f"t; {NO_TEST}"),
+        ("hd_reduces_age", "CDial-GPT (paper)", "does not hold", ""),
+    ]
     measured = {"statements": pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence"])}
     ours, theirs = of_statements(SimpleNamespace(id="hd_reduces_age"), measured)
-    assert ours.found == "undetermined" and (theirs.found, theirs.basis) == ("does not hold", PRINTED)
+    assert (ours.found, ours.needed, ours.evidence) == ("undetermined", NO_TEST, "t") and (
+        theirs.found,
+        theirs.basis,
+    ) == ("does not hold", PRINTED)
 
 
 # --- a paper of one's own ---

@@ -49,11 +49,11 @@ from redditbias_repro.tables import (
 
 # %% auto #0
 __all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'DIALOGUE_CHANGES', 'JUDGED', 'Answer',
-           'OF_BIAS', 'Release', 'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED', 'FEWEST', 'read_printed',
-           'table2', 'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb', 'measured_lmb', 'table3',
-           'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality', 'cleaning_steps', 'find_table7',
-           'count_release', 'inconsistencies', 'bias_cells', 'check_statements', 'statements_summary', 'make_tables',
-           'make_figures', 'save_all', 'what_to_run']
+           'OF_BIAS', 'TESTED', 'NO_TEST', 'Release', 'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED',
+           'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb',
+           'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
+           'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies', 'bias_cells', 'check_statements',
+           'statements_summary', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -553,21 +553,23 @@ def _biased(cells) -> Answer:
 
 # %% ../../nbs/11_chbias.ipynb #3cbbf337
 def _mostly_reduced(cells) -> Answer:
-    debiased = cells.drop("baseline", level=0)
+    debiased = cells[cells.index.get_level_values(0).isin(METHODS)]  # FT is a control
     if not len(debiased):
         return "not measured", ""
-    if debiased.verdict.notna().any():
-        less = debiased.verdict == "less"
-        text = f"less biased by a test of the change in {less.sum()} of {len(debiased)} cells"
-    else:
+    if debiased.verdict.isna().all():
         less = pd.Series([_size(cells, m, b) < _size(cells, "baseline", b) for m, b in debiased.index])
         text = f"|t| smaller in {less.sum()} of {len(debiased)} cells; the change itself is not tested"
-    return bool(less.mean() > 0.5), text
+        return bool(less.mean() > 0.5), text
+    every = len(METHODS) * len(CATEGORIES)
+    less, decided = (debiased.verdict == "less").sum(), debiased.verdict.isin(["less", "more", "equally"]).sum()
+    text = f"less biased by a test of the change of log perplexities in {less} of {len(debiased)} cells"
+    text += f", {len(debiased) - decided} undetermined" + ("" if len(debiased) == every else f"; {every} are asked for")
+    return True if less > every / 2 else False if less + every - decided <= every / 2 else None, text
 
 # %% ../../nbs/11_chbias.ipynb #6ddf72d6
 def _differs_by_category(cells) -> Answer:
     ratios = {}
-    for m, b in cells.drop("baseline", level=0).index:
+    for m, b in cells[cells.index.get_level_values(0).isin(METHODS)].index:
         ratios.setdefault(m, []).append(_size(cells, m, b) / _size(cells, "baseline", b))
     ratios = {m: (min(r), max(r)) for m, r in ratios.items() if len(r) > 1}
     if not ratios:
@@ -653,6 +655,10 @@ OF_BIAS = {
     "ctda_worse_on_eva": _worse_than("CTDA", ("HD", "LMD"), ("orientation", "age")),
     "hd_turns_orientation": _turns("HD", "orientation", larger=True),
 }
+
+
+TESTED = ("biased", "mostly_reduced")  # what a test decides of models measured here; the paper prints no more than t
+NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
 
 
 def bias_cells(
@@ -877,9 +883,11 @@ def _answers(s, named: list[str], every: pd.DataFrame, changes, release: Release
     for m in [*named, *ours]:
         own = None if changes is None else changes[changes.model == m]
         try:
-            found[m] = OF_BIAS[s.id](bias_cells(every[every.model == m], own))
+            said, evidence = OF_BIAS[s.id](bias_cells(every[every.model == m], own))
         except KeyError:
-            found[m] = ("not measured", "")
+            said, evidence = "not measured", ""
+        untested = m in ours and s.id not in TESTED and not isinstance(said, str)
+        found[m] = (None, f"{evidence}; {NO_TEST}") if untested else (said, evidence)
     return found
 
 # %% ../../nbs/11_chbias.ipynb #c7513eca

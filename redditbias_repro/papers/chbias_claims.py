@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..claims import FAILS, HOLDS, NOT_RELEASED, OPEN, OTHER, OWN, PRINTED, RELEASE, TABLES, Answer, told
+from ..claims import HOLDS, NOT_RELEASED, OPEN, OTHER, OWN, PRINTED, RELEASE, TABLES, Answer, told
 from ..corpora.chbias import CATEGORIES, read_released
 from redditbias_repro.papers.chbias import (
     METHODS,
     MODELS,
+    NO_TEST,
     OF_BIAS,
     OF_PAPER,
     OF_PAPER_MODELS,
@@ -30,7 +31,7 @@ from ..specs import load_spec
 from ..tables import lmb_changes
 
 # %% auto #0
-__all__ = ['TESTED', 'NO_TEST', 'CHECKS', 'AUDITS', 'read_measured', 'of_statements', 'finding', 'more_biased']
+__all__ = ['CHECKS', 'AUDITS', 'read_measured', 'of_statements', 'finding', 'more_biased']
 
 # %% ../../nbs/11a_chbias_claims.ipynb #bb45a622
 def read_measured(
@@ -44,10 +45,6 @@ def read_measured(
     return {"statements": said, "release": release, "found": inconsistencies(release)}
 
 # %% ../../nbs/11a_chbias_claims.ipynb #f39e2ecc
-TESTED = ("biased", "mostly_reduced")  # of models measured here
-NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
-
-
 def of_statements(claim, measured) -> list[Answer]:
     "The rows of the paper's table of statements"
     answers = []
@@ -56,10 +53,10 @@ def of_statements(claim, measured) -> list[Answer]:
             answers.append(Answer(RELEASE, r.verdict, r.evidence, OWN if claim.id in OF_RELEASE else PRINTED))
         elif r.of.endswith(PAPER):
             answers.append(Answer(f"{r.of.removesuffix(PAPER)}, printed", r.verdict, r.evidence, PRINTED))
-        elif claim.id in TESTED or r.verdict not in (HOLDS, FAILS):
-            answers.append(Answer(r.of, r.verdict, r.evidence, OTHER))
+        elif r.evidence.endswith(NO_TEST):
+            answers.append(Answer(r.of, r.verdict, r.evidence.removesuffix(f"; {NO_TEST}"), OTHER, NO_TEST))
         else:
-            answers.append(Answer(r.of, OPEN, r.evidence, OTHER, NO_TEST))
+            answers.append(Answer(r.of, r.verdict, r.evidence, OTHER))
     return answers
 
 # %% ../../nbs/11a_chbias_claims.ipynb #f46bbb86
