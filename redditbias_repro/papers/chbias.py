@@ -171,6 +171,11 @@ def measured_lmb(
     return table[kept].reset_index(drop=True)
 
 
+def _from_to(counts: list[int]) -> str:
+    "2, 1–3, or nothing"
+    return "–".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else ""
+
+
 def table3(
     measured: pd.DataFrame,  # from `measured_lmb`
 ) -> pd.DataFrame:  # model, method, seeds, a column a category: t ± deviation, * p < 0.05
@@ -178,15 +183,17 @@ def table3(
 
     A model before debiasing is measured once and has no deviation: nothing in it is random"""
     ours = measured.groupby(["model", "method", "bias_type"], sort=False).agg(
-        t=("t", "mean"), deviation=("t", "std"), significant=("significant", "all"), seeds=("t", "size")
+        t=("t", "mean"), deviation=("t", "std"), significant=("significant", "all"), seeds=("train_seed", "count")
     )
-    every = pd.concat([printed_lmb().assign(seeds=np.nan), ours.reset_index()], ignore_index=True)
+    every = pd.concat([printed_lmb().assign(seeds=0), ours.reset_index()], ignore_index=True)
     rows = {}
     for r in every.itertuples():
         spread = "" if np.isnan(r.deviation) else f" ± {r.deviation:.2f}"
         cell = f"{r.t:.2f}{'*' if r.significant else ''}{spread}"
-        rows.setdefault((r.model, r.method), {"seeds": r.seeds})[r.bias_type] = cell
-    table = pd.DataFrame([{"model": m, "method": k, **cells} for (m, k), cells in rows.items()])
+        row = rows.setdefault((r.model, r.method), {"seeds": []})
+        row[r.bias_type], row["seeds"] = cell, row["seeds"] + [int(r.seeds)] * (r.seeds > 0)
+    said = {k: {**cells, "seeds": _from_to(cells["seeds"])} for k, cells in rows.items()}
+    table = pd.DataFrame([{"model": m, "method": k, **cells} for (m, k), cells in said.items()])
     order = {m: i for i, m in enumerate(order_methods(table.method))}
     models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
     places = table.assign(a=table.model.map(models), b=table.method.map(order)).sort_values(["a", "b"]).index
