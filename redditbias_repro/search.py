@@ -127,17 +127,21 @@ def choose(
     max_lmp_rise: float | None = None,  # as in `select`
     results: Path | None = None,  # where a record of each run is kept; None: nowhere
     known: str | None = None,  # a model whose records of runs in `results` count as well, so that a search goes on
+    special_tokens: bool = False,  # those of `known` count that were read like this
 ) -> dict:  # batch_size, grad_accum, lambda_lm, lambda_d
     "The hyper-parameters that a search chooses, by `select`"
     paper, name = split_bias_type(bias_type)
     rows = [_searched(folder, method, name) for folder in folders]
     if known:
         new = [r["params"] for r in rows]
-        rows += [r for r in _known_runs(results, known, method, paper, name) if r["params"] not in new]
+        earlier = _known_runs(results, known, method, paper, name)
+        earlier = [r for r in earlier if r["params"].get("special_tokens", False) == special_tokens]
+        rows += [r for r in earlier if r["params"] not in new]
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
-    chosen = next(r["params"] for r in rows if all(r["params"][k] == best[k] for k in SEARCHED))
-    for r in rows if results else ():
-        values = {**r["values"], "max_lmp_rise": max_lmp_rise, "chosen": r["params"] == chosen}
+    tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
+    chosen = next(t for t in tried if all(t[k] == best[k] for k in SEARCHED))
+    for r, own in zip(rows, tried) if results else ():
+        values = {**r["values"], "max_lmp_rise": max_lmp_rise, "chosen": own == chosen}
         write_record({**r, "metric": "search", "values": values}, project_path(str(results)))
     return chosen
 
@@ -167,7 +171,10 @@ def _searched(folder, method, bias_type) -> dict:
     values = {**kept, "t_before": lmb["baseline"]["values"]["t"]}
     if lmp:
         values |= {"lmp": lmp[method], "lmp_before": lmp["baseline"], "lmp_rise": lmp[method] / lmp["baseline"] - 1}
-    return {**lmb[method], "params": {k: lmb[method]["provenance"]["training"][k] for k in SEARCHED}, "values": values}
+    params = {k: lmb[method]["provenance"]["training"][k] for k in SEARCHED}
+    if lmb[method]["params"].get("special_tokens"):  # read with them: another search
+        params["special_tokens"] = True
+    return {**lmb[method], "params": params, "values": values}
 
 # %% ../nbs/05b_search.ipynb #075c428f
 def check_run(

@@ -456,7 +456,7 @@ def search_table(
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # the columns of `SEARCH_COLUMNS`; t on the validation pairs
     "Every run of the hyper-parameter searches (RedditBias §5.1)"
-    table = read_records(folder, paper=paper, metric="search").reindex(columns=list(SEARCH_COLUMNS))
+    table = records_table(None, folder, "search", SEARCH_COLUMNS, paper).reindex(columns=list(SEARCH_COLUMNS))
     return table.sort_values(list(SEARCH_COLUMNS[:7])).reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #97138bd9

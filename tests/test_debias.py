@@ -25,7 +25,7 @@ from redditbias_repro.models import hash_weights, load_model, open_model
 from redditbias_repro.records import FIELDS, read_records, repo_root, write_record
 from redditbias_repro.search import check_run, choose, measure_model, select, training_record
 from redditbias_repro.specs import BiasSpec, load_spec
-from redditbias_repro.tables import lmb_table, lmp_table
+from redditbias_repro.tables import lmb_table, lmp_table, search_table
 
 ROOT = repo_root()
 SPEC = BiasSpec(
@@ -624,6 +624,18 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
         and kept.lmp_rise[50] == pytest.approx(0.3)
         and set(kept.t_before) == {-3.0}
     )
+    # the same, read with special tokens: another search of the same model, with records and names of its own
+    folder, results = tmp_path / "special", tmp_path / "results"
+    for method, t_ in (("baseline", -3.0), ("HD", 2.0)):
+        values = {"t": t_, "p": 0.1, "d_z": 0.1}
+        write_record(record("lmb", method, values, outlier_sd=None, d=100, special_tokens=True), folder)
+    with_known = dict(results=results, known="m")
+    chosen = choose([folder], "HD", "race", **with_known, special_tokens=True)
+    assert chosen == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 100}
+    assert choose([], "HD", "race", **with_known, special_tokens=True) == chosen
+    assert choose([], "HD", "race", **with_known)["lambda_d"] == 50
+    table = search_table(results)
+    assert table.groupby("model").lambda_d.apply(list).to_dict() == {"m": [10, 50], "m (special tokens)": [100]}
 
 
 # --- the notebook ---

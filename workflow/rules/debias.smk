@@ -22,7 +22,13 @@ COMBINATIONS = search_runs()
 SPECIAL = "-p special_tokens True" if GRID.get("special_tokens") else ""
 MIXED = " -p bf16 True" if GRID.get("bf16") else ""
 REFERENCES = f" -r references {shlex.quote(GRID['references'])}" if GRID.get("references") else ""
-SEARCHED = {(*done_before(r), *(r[k] for k in TRIED)): r["chosen"] for r in records("search", GRID)}
+# Whether perplexities are read with the tokenizer's special tokens: a search with them is another one than without.
+READ_SPECIAL = bool(GRID.get("special_tokens"))
+SEARCHED = {
+    (*done_before(r), *(r[k] for k in TRIED)): r["chosen"]
+    for r in records("search", GRID)
+    if bool(*kept(r, "special_tokens")) == READ_SPECIAL
+}
 
 
 def searched_type(bias_type):
@@ -114,7 +120,7 @@ rule chosen:
 
         bias_type, known = TYPES[wildcards.bias_type], MODELS[wildcards.model] if SEARCHED else None
         bound, results = params.grid["search"].get("max_lmp_rise"), params.grid["results"]
-        values = choose(input, wildcards.method, bias_type, bound, results, known)
+        values = choose(input, wildcards.method, bias_type, bound, results, known, READ_SPECIAL)
         folders = {Path(path).parent.name: Path(path).with_name("model") for path in input}
         kept = folders.get(SEARCH_RUN.format(**values))
         if kept and kept.is_dir():
