@@ -551,6 +551,11 @@ def _size(cells: pd.DataFrame, method: str, b: str) -> float:
 def _measured_methods(cells: pd.DataFrame, b: str) -> list[str]:
     return [m for m in METHODS if (m, b) in cells.index]
 
+# %% ../../nbs/11_chbias.ipynb #b50b73ad
+def _debiased(cells: pd.DataFrame) -> pd.DataFrame:
+    "The cells of the paper's methods: FT, a control, is none"
+    return cells[cells.index.get_level_values(0).isin(METHODS)]
+
 # %% ../../nbs/11_chbias.ipynb #e6b25a03
 def _biased(cells) -> Answer:
     own = cells.loc["baseline"]
@@ -560,7 +565,7 @@ def _biased(cells) -> Answer:
 
 # %% ../../nbs/11_chbias.ipynb #3cbbf337
 def _mostly_reduced(cells) -> Answer:
-    debiased = cells[cells.index.get_level_values(0).isin(METHODS)]  # FT is a control
+    debiased = _debiased(cells)
     if not len(debiased):
         return "not measured", ""
     if debiased.verdict.isna().all():
@@ -576,7 +581,7 @@ def _mostly_reduced(cells) -> Answer:
 # %% ../../nbs/11_chbias.ipynb #6ddf72d6
 def _differs_by_category(cells) -> Answer:
     ratios = {}
-    for m, b in cells[cells.index.get_level_values(0).isin(METHODS)].index:
+    for m, b in _debiased(cells).index:
         ratios.setdefault(m, []).append(_size(cells, m, b) / _size(cells, "baseline", b))
     ratios = {m: (min(r), max(r)) for m, r in ratios.items() if len(r) > 1}
     if not ratios:
