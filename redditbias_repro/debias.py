@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
+from inspect import signature
 from pathlib import Path
 
 import pandas as pd
@@ -42,11 +43,13 @@ from redditbias_repro.losses import (
     release_loss,
     sentence_states,
     target_pairs,
+    token_losses,
     unknown_terms,
     weighted_penalty,
 )
 from .model_card import model_card, write_card
 from .models import describe_model, peft_library
+from .network import Network
 from .network import find_network as _network
 from .network import why_not_tree as _why_not
 from .records import digest, write_atomic
@@ -57,6 +60,53 @@ __all__ = ['LARGEST_WEIGHT', 'SAVE_STEPS', 'DebiasLoss', 'DebiasTrainer', 'train
            'complete_checkpoint', 'debias', 'mean_losses']
 
 # %% ../nbs/05_debias.ipynb #b0b25f3b
+@dataclass(frozen=True)
+class _LanguageModel:
+    "Language-model losses of a batch's tokens"
+
+    network: Network | None = None  # its output layer is computed here; None: by the model
+    dtype: torch.dtype | None = None  # of the output layer's products; None: the hidden states'
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model, dtype: torch.dtype | None = None) -> _LanguageModel:
+        "For a model: tried on two short lines, on which both ways must agree"
+        model, training = getattr(model, "get_base_model", lambda: model)(), model.training  # of an adapter's
+        try:
+            network = _network(model.eval())
+            if type(network.head) is not torch.nn.Linear or "logits_to_keep" not in signature(model.forward).parameters:
+                return cls()
+            found, ids = cls(network), torch.arange(8, device=model.device).view(2, 4) % network.vocabulary
+            outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), **found.options(ids.device))
+            losses = found(model, outputs, ids[:, 1:])
+            theirs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
+            return cls(network, dtype) if torch.allclose(losses.mean(), theirs, rtol=1e-4) else cls()
+        except (TypeError, IndexError, RuntimeError):  # a model of another build
+            return cls()
+        finally:
+            model.train(training)
+
+    def options(self, device: torch.device) -> dict:
+        "What the model is called with"
+        none = {} if self.network is None else {"logits_to_keep": torch.empty(0, dtype=torch.long, device=device)}
+        return {"output_hidden_states": True, "use_cache": False, **none}
+
+    def __call__(
+        self,
+        model,  # unwrapped
+        outputs,  # of the model
+        labels: Tensor,  # (B, T − 1) the tokens that all positions but the last predict, −100 for none
+    ) -> Tensor:  # (N,) of those predicted
+        predicted = labels != -100
+        if self.network is None:
+            # of all positions, then of those predicted: to choose rows of logits first has a gradient that takes long
+            logits = outputs.logits[:, :-1].flatten(0, 1).float()
+            return F.cross_entropy(logits, labels.flatten(), reduction="none")[predicted.flatten()]
+        head, hidden = model.get_output_embeddings(), outputs.hidden_states[-1][:, :-1][predicted]
+        hidden = hidden.to(self.dtype or hidden.dtype)
+        return token_losses(hidden, head.weight, labels[predicted], head.bias, self.network.scale, self.network.cap)
+
+# %% ../nbs/05_debias.ipynb #6209625c
 @dataclass
 class DebiasLoss:
     "The overall loss of a method on a batch of `Collator` or `pack_batch`, by its objective"
@@ -69,6 +119,7 @@ class DebiasLoss:
     subspace: Tensor | None = None  # (k, d) the last one found
     found_at: int = -1  # the step at which it was found
     parts: dict[str, Tensor | float] = field(default_factory=dict)  # sums since the last report
+    tokens: _LanguageModel = _LanguageModel()  # where language-model losses come from
 
     def __call__(
         self,
@@ -79,17 +130,15 @@ class DebiasLoss:
         n_tokens: Tensor | int | None = None,
         step: int = 0,  # training step
     ) -> Tensor:  # scalar
-        labels = F.pad(batch["labels"][:, 1:], (0, 1), value=-100).flatten()
-        predicted = labels != -100
-        # of all positions, then of those predicted: to choose rows of logits first has a gradient that takes long
-        lm = F.cross_entropy(outputs.logits.flatten(0, 1).float(), labels, reduction="none")[predicted]
+        labels = batch["labels"][:, 1:]
+        lm = self.tokens(model, outputs, labels)
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
         found = {"lm": lm.sum(), "tokens": len(lm), "debias": debias.sum(), "occurrences": len(debias)}
         for name, value in found.items():
             self.parts[name] = self.parts.get(name, 0) + (value.detach() if isinstance(value, Tensor) else value)
         if self.method.objective == "release":
             return release_loss(lm, debias, self.lambda_lm, self.lambda_d)
-        at_term = F.pad(batch["occurrence"][:, 1:] >= 0, (0, 1)).flatten()[predicted]
+        at_term = batch["occurrence"][:, 1:][labels != -100] >= 0
         return combined_loss(lm, at_term, debias, self.lambda_lm, self.lambda_d, n_tokens)
 
     def _occurrences(self, model, hidden, batch, step) -> Occurrences:
@@ -133,6 +182,10 @@ class DebiasTrainer(Trainer):
         self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, penalty: Penalty | None = None, **kwargs
     ):
         super().__init__(*args, **kwargs)
+        products = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.accelerator.mixed_precision)
+        self.tokens = _LanguageModel.of(self.model, products)
+        if debias_loss:
+            debias_loss.tokens = self.tokens
         self.debias_loss, self.pack, self.penalty = debias_loss, pack, penalty
         for report in [_Report(debias_loss)] if debias_loss else [_WithPenalty(penalty)] if penalty else []:
             self.callback_handler.callbacks.insert(0, report)  # first, so that loggers get the parts as well
@@ -140,23 +193,28 @@ class DebiasTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
-        if self.debias_loss is None:
+        if self.debias_loss is None and self.tokens.network is None:
             found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             return _penalised(self, found, num_items_in_batch)
         del inputs["labels"]
-        outputs = model(**inputs, output_hidden_states=True, use_cache=False)
-        n_tokens = num_items_in_batch
+        outputs = model(**inputs, **self.tokens.options(inputs["input_ids"].device))
+        unwrapped, n_tokens = self.accelerator.unwrap_model(model), num_items_in_batch
         if self.args.n_gpu > 1 and n_tokens is not None:  # one process: Trainer gives each device its part of them
             n_tokens = n_tokens.sum()
-        loss = self.debias_loss(self.accelerator.unwrap_model(model), outputs, batch, n_tokens, self.state.global_step)
-        if self.debias_loss.method.objective == "release":
+        if self.debias_loss is None:
+            losses = self.tokens(unwrapped, outputs, batch["labels"][:, 1:])
+            loss = losses.mean() if n_tokens is None else losses.sum() / n_tokens
+        else:
+            loss = self.debias_loss(unwrapped, outputs, batch, n_tokens, self.state.global_step)
+        if self.debias_loss is not None and self.debias_loss.method.objective == "release":
             if n_tokens is not None:
                 # Trainer takes the loss for a part of the step's then: each batch weighs the same here
                 loss = loss / self.current_gradient_accumulation_steps
         elif n_tokens is not None and self.args.average_tokens_across_devices:
             # tokens are counted over all processes, over which gradients are averaged
             loss = loss * self.accelerator.num_processes
-        return (loss, outputs) if return_outputs else loss
+        found = (loss, outputs) if return_outputs else loss
+        return found if self.debias_loss else _penalised(self, found, num_items_in_batch)
 
 
 def _penalised(trainer: Trainer, found, num_items_in_batch):

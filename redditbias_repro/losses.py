@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .network import pad_batch
 from .specs import BiasSpec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['BLOCK_SIZE', 'SMALL', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'lmd_release_loss',
-           'hd_release_loss', 'combined_loss', 'release_loss', 'Sentence', 'locate_terms', 'term_tokens',
-           'unknown_terms', 'mean_rows', 'TargetPairs', 'target_pairs', 'Collator', 'pack_batch', 'Occurrences',
-           'occurrence_states', 'sentence_states', 'augment_targets', 'augment_attributes', 'wer_penalty',
-           'have_embeddings', 'embedding_rows', 'Method', 'get_method', 'Penalty', 'weighted_penalty']
+__all__ = ['WORDS', 'BLOCK_SIZE', 'SMALL', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'lmd_release_loss',
+           'hd_release_loss', 'token_losses', 'combined_loss', 'release_loss', 'Sentence', 'locate_terms',
+           'term_tokens', 'unknown_terms', 'mean_rows', 'TargetPairs', 'target_pairs', 'Collator', 'pack_batch',
+           'Occurrences', 'occurrence_states', 'sentence_states', 'augment_targets', 'augment_attributes',
+           'wer_penalty', 'have_embeddings', 'embedding_rows', 'Method', 'get_method', 'Penalty', 'weighted_penalty']
 
 # %% ../nbs/04_losses.ipynb #005312f5
 def lmd_loss(
@@ -102,6 +103,83 @@ def hd_release_loss(
     "HD as the authors' training code has it: the L1 norm of an attribute's projection onto the bias subspace"
     projection = (attributes @ subspace.T) @ subspace
     return (projection.cumsum(0) if accumulate else projection).abs().sum(-1)
+
+# %% ../nbs/04_losses.ipynb #4f0aaea6
+WORDS = {"cpu": 4096, "other": 1 << 16}  # of the vocabulary in a block, by device
+
+
+class _TokenLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, labels, scale, cap):
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        norm = torch.full((len(hidden),), -torch.inf, dtype=exact, device=hidden.device)
+        own, kept = torch.zeros_like(norm), []
+        for start, words in _word_blocks(weight):
+            raw = torch.nn.functional.linear(hidden, words.to(hidden.dtype), _block_of(bias, start, len(words), hidden))
+            logits = _capped(raw.to(exact), scale, cap)
+            norm = torch.logaddexp(norm, logits.logsumexp(1))
+            here, inside = _own_word(labels, start, len(words))
+            own += torch.where(inside, logits.gather(1, here)[:, 0], 0)
+            kept.append(raw)
+        ctx.save_for_backward(hidden, weight, bias, labels, norm, *kept)
+        ctx.scale, ctx.cap = scale, cap
+        return norm - own
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream):
+        hidden, weight, bias, labels, norm, *kept = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        of_hidden = torch.zeros(hidden.shape, dtype=norm.dtype, device=hidden.device)
+        of_weight = torch.empty_like(weight) if needs[1] else None
+        of_bias = torch.empty_like(bias) if bias is not None and needs[2] else None
+        for (start, words), raw in zip(_word_blocks(weight), kept):
+            logits = _capped(raw.to(norm.dtype, copy=True), ctx.scale, ctx.cap)
+            slope = None if ctx.cap is None else 1 - (logits / ctx.cap).square_()
+            error = logits.sub_(norm[:, None]).exp_()
+            here, inside = _own_word(labels, start, len(words))
+            error.scatter_add_(1, here, -inside[:, None].to(error.dtype))
+            error.mul_(upstream[:, None] * ctx.scale)
+            error = (error if slope is None else error.mul_(slope)).to(hidden.dtype)
+            part = slice(start, start + len(words))
+            of_hidden += error @ words.to(hidden.dtype)
+            if of_weight is not None:
+                of_weight[part] = error.T @ hidden
+            if of_bias is not None:
+                of_bias[part] = error.sum(0)
+        return of_hidden.to(hidden.dtype), of_weight, of_bias, None, None, None
+
+
+def _word_blocks(weight):
+    step = WORDS.get(weight.device.type, WORDS["other"])
+    return ((i, weight[i : i + step]) for i in range(0, len(weight), step))
+
+
+def _block_of(bias, start: int, words: int, hidden):
+    return None if bias is None else bias[start : start + words].to(hidden.dtype)
+
+
+def _capped(logits, scale: float, cap: float | None):
+    logits = logits if scale == 1 else logits * scale
+    return logits if cap is None else (logits / cap).tanh_().mul_(cap)
+
+
+def _own_word(labels, start: int, words: int):
+    "Each token's column in a block, and whether it is there"
+    here = labels - start
+    return here.clamp(0, words - 1)[:, None], (here >= 0) & (here < words)
+
+
+def token_losses(
+    hidden: Tensor,  # (N, d) last hidden states, those that predict the tokens; products have their type
+    weight: Tensor,  # (V, d) of the output layer
+    labels: Tensor,  # (N,) token ids
+    bias: Tensor | None = None,  # (V,) of the output layer
+    scale: float = 1.0,  # of the logits
+    cap: float | None = None,  # logits are cap · tanh(logits / cap)
+) -> Tensor:  # (N,) in float32 or more
+    "−log p of each token: cross-entropy of an output layer's logits, of which never more than a block is in float32"
+    return _TokenLosses.apply(hidden, weight, bias, labels, scale, cap)
 
 # %% ../nbs/04_losses.ipynb #58e44e9f
 def combined_loss(

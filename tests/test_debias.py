@@ -126,8 +126,8 @@ def test_only_the_loss_is_overridden():
     } == {"__init__", "compute_loss"}
 
 
-def trained(padded, folder, name, **options):
-    model = fresh(padded, "llama")  # which has no dropout
+def trained(padded, folder, name, family="llama", **options):  # which has no dropout
+    model = fresh(padded, family)
     debias(
         model,
         padded,
@@ -207,6 +207,39 @@ def test_a_model_that_reads_no_mask_of_its_own_is_padded(padded):
         lambda m, args, kwargs: (args, {**kwargs, "attention_mask": None}), with_kwargs=True
     )
     assert not module._can_pack(blind, 36) and blind.training is False
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_every_family_is_trained_without_its_logits(padded, family):
+    model = fresh(padded, family).train()
+    tokens = module._LanguageModel.of(model)
+    assert tokens.network is not None and model.training
+    ids = torch.randint(len(padded), (3, 9))
+    outputs = model.eval()(input_ids=ids, **tokens.options(ids.device))
+    assert outputs.logits.shape == (3, 0, len(padded))
+    whole = model(input_ids=ids, output_hidden_states=True)
+    labels = ids[:, 1:].clone()
+    labels[0, 2:] = -100
+    assert torch.allclose(tokens(model, outputs, labels), module._LanguageModel()(model, whole, labels), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["HD", "LMD-equation2", "CDA", "WER"])
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_with_its_logits_or_without_a_run_ends_with_the_same_weights(padded, tmp_path, monkeypatch, family, name):
+    without = trained(padded, tmp_path / "without", name, family, batch_size=4, grad_accum=2)
+    seen = []
+    monkeypatch.setattr(module._LanguageModel, "of", classmethod(lambda cls, *_: seen.append(1) or cls()))
+    assert_same_weights(without, trained(padded, tmp_path / "with", name, family, batch_size=4, grad_accum=2))
+    assert seen
+
+
+def test_a_model_whose_loss_is_another_keeps_it(padded, monkeypatch):
+    model, plain = fresh(padded), fresh(padded)
+    monkeypatch.setattr(model, "loss_function", lambda **k: 2 * plain.loss_function(**k), raising=False)
+    assert module._LanguageModel.of(model).network is None
+    adapted = fresh(padded)
+    adapted.get_base_model = lambda: plain  # as an adapter has it
+    assert module._LanguageModel.of(adapted).network.head is plain.get_output_embeddings()
 
 
 def test_cda_is_plain_training_on_the_augmented_sentences(padded, tmp_path):

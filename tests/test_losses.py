@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedTokenizerFast
 
+from redditbias_repro import losses as losses_module
 from redditbias_repro.data import load_pairs, load_phrases
 from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
 from redditbias_repro.losses import (
@@ -32,6 +33,7 @@ from redditbias_repro.losses import (
     release_loss,
     target_pairs,
     term_tokens,
+    token_losses,
     unknown_terms,
 )
 from redditbias_repro.registry import FetchError, fetch
@@ -104,6 +106,51 @@ def test_the_combined_loss_by_hand():
         "no term: the language-model loss"
     )
     assert combined_loss(lm, at, torch.tensor([4.0]), 0.5, 10.0, n_tokens=6).item() == pytest.approx(44 / 6)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("scale, cap", [(1.0, None), (0.5, None), (1.0, 2.0), (2.0, 3.0)])
+@pytest.mark.parametrize("block", [7, 10, 64])
+def test_token_losses_in_blocks_are_cross_entropy_and_so_are_their_gradients(monkeypatch, block, scale, cap, bias):
+    monkeypatch.setitem(losses_module.WORDS, "cpu", block)
+    torch.manual_seed(0)
+    inputs = [torch.randn(*n, dtype=torch.float64, requires_grad=True) for n in ((6, 5), (20, 5), (20,))]
+    words, weigh = torch.tensor([0, 6, 7, 9, 19, 7]), torch.rand(6, dtype=torch.float64)
+
+    def ours(hidden, weight, own):
+        return token_losses(hidden, weight, words, own if bias else None, scale, cap)
+
+    def theirs(hidden, weight, own):
+        logits = scale * (hidden @ weight.T + (own if bias else 0))
+        logits = logits if cap is None else cap * torch.tanh(logits / cap)
+        return torch.nn.functional.cross_entropy(logits, words, reduction="none")
+
+    assert torch.allclose(ours(*inputs), theirs(*inputs), rtol=1e-12)
+    used = inputs if bias else inputs[:2]
+    for a, b in zip(*(torch.autograd.grad((f(*inputs) * weigh).sum(), used) for f in (ours, theirs))):
+        assert torch.allclose(a, b, rtol=1e-10, atol=1e-14)
+    assert torch.autograd.gradcheck(ours, inputs)
+    kept = ours(*inputs).sum()  # what is kept for the gradient is not used up by it
+    first, second = (torch.autograd.grad(kept, used, retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+
+
+def test_token_losses_of_products_in_bfloat16_are_those_of_its_logits(monkeypatch):
+    monkeypatch.setitem(losses_module.WORDS, "cpu", 16)
+    torch.manual_seed(0)
+    hidden = torch.randn(9, 32).bfloat16().requires_grad_()
+    weight, words = torch.randn(50, 32, requires_grad=True), torch.randint(50, (9,))
+    ours = token_losses(hidden, weight, words)
+    logits = torch.nn.functional.linear(hidden, weight.bfloat16()).float()
+    theirs = torch.nn.functional.cross_entropy(logits, words, reduction="none")
+    assert ours.dtype == torch.float32 and torch.allclose(ours, theirs, rtol=1e-5)
+    found, expected = (torch.autograd.grad(x.mean(), (hidden, weight)) for x in (ours, theirs))
+    assert [g.dtype for g in found] == [torch.bfloat16, torch.float32]
+    for a, b in zip(found, expected):
+        assert (a - b).abs().max() < 0.02 * b.abs().max()
+    frozen = token_losses(hidden, weight.detach(), words).sum()  # as under LoRA
+    frozen.backward()
+    assert hidden.grad is not None
 
 
 def test_identical_embeddings_cost_nothing():
