@@ -309,7 +309,7 @@ def training_sentences(
     if not texts:
         raise ValueError("the training set is empty: expected at least one sentence")
     augmented = method.augment(spec, texts) if method.augment else texts
-    if method.augment and len(augmented) == len(texts):
+    if method.augment and augmented[len(texts) :] in ([], [t.strip() for t in texts]):  # copies, none of them changed
         raise ValueError(
             f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: "
             "nothing to augment"
@@ -324,6 +324,12 @@ def training_sentences(
         raise ValueError(
             f"no {names[method.terms]} stands in the first {block_size} tokens of any training sentence: "
             "the method has nothing to do"
+        )
+    if method.loss and (held := sum(bool(s.terms) for s in sentences)) < len(sentences) / 4:
+        warnings.warn(
+            f"{held} of {len(sentences)} training sentences hold a term at which the method has a loss: "
+            "what it does rests on these",
+            stacklevel=2,
         )
     return sentences
 

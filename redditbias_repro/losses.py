@@ -8,20 +8,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .corpora.chbias import swap_released
 from .network import pad_batch
-from .specs import BiasSpec, match_terms, writes_blanks
+from .specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
 __all__ = ['WORDS', 'BLOCK_SIZE', 'SMALL', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'lmd_release_loss',
            'hd_release_loss', 'token_losses', 'combined_loss', 'release_loss', 'Sentence', 'locate_terms',
            'term_tokens', 'unknown_terms', 'mean_rows', 'TargetPairs', 'target_pairs', 'Collator', 'pack_batch',
            'Occurrences', 'occurrence_states', 'sentence_states', 'augment_targets', 'augment_attributes',
-           'wer_penalty', 'have_embeddings', 'embedding_rows', 'Method', 'get_method', 'Penalty', 'weighted_penalty']
+           'augment_as_released', 'wer_penalty', 'have_embeddings', 'embedding_rows', 'Method', 'get_method', 'Penalty',
+           'weighted_penalty']
 
 # %% ../nbs/04_losses.ipynb #005312f5
 def lmd_loss(
@@ -105,7 +108,7 @@ def hd_release_loss(
     return (projection.cumsum(0) if accumulate else projection).abs().sum(-1)
 
 # %% ../nbs/04_losses.ipynb #4f0aaea6
-WORDS = {"cpu": 4096, "other": 1 << 16}  # of the vocabulary in a block, by device
+WORDS = {"cpu": 1 << 14, "other": 1 << 16}  # of the vocabulary in a block, by device
 
 
 class _TokenLosses(torch.autograd.Function):
@@ -464,7 +467,7 @@ def augment_targets(
     direction: str = "both",
     attribute: bool = False,  # only sentences with a term of A1
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
-    "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA (CHBias §5.1)"
+    "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA by CHBias' text (§5.1)"
     texts = list(texts)
     swapped = [spec.swap_targets(t, direction) for t in texts if not attribute or spec.find_attributes(t, 1)]
     originals = [t for t in texts if not attribute or spec.find_attributes(t, 1)]
@@ -476,10 +479,26 @@ def augment_attributes(
     texts: Iterable[str],  # training sentences
     direction: str = "1to2",  # as in `BiasSpec.swap_attributes`
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
-    "Counterfactual augmentation by attribute terms: CADA (CHBias §5.1)"
+    "Counterfactual augmentation by attribute terms: CADA by CHBias' text (§5.1)"
     texts = list(texts)
     swapped = [spec.swap_attributes(t, direction) for t in texts]
     return texts + [s for s, t in zip(swapped, texts) if s != t]
+
+
+def augment_as_released(
+    spec: BiasSpec,  # bias specification
+    texts: Iterable[str],  # training sentences
+    swap: str = "targets",  # CTDA; "attributes": CADA, with attribute pairs (`ValueError` without)
+) -> list[str]:  # the sentences, then a copy of each
+    """Counterfactual augmentation as CHBias' training files have it, slips and copies without a change included.
+
+    Pair after pair is replaced. CHBias' own specifications take the pairs and the directions of its files, any other
+    its own pairs, t1 → t2."""
+    texts = list(texts)
+    if spec.paper == "chbias" and spec == load_spec(f"chbias/{spec.name}"):
+        return texts + swap_released(texts, spec.name, "train", swap)
+    exchange = spec.swap_targets if swap == "targets" else spec.swap_attributes
+    return texts + [exchange(t, "1to2", sequential=True) for t in texts]
 
 # %% ../nbs/04_losses.ipynb #08b1d83e
 SMALL = 1e-12  # under the root
@@ -587,8 +606,10 @@ METHODS = {
     "ADD-equation2": Method(lambda o: add_loss(o.states, o.targets1, o.targets2), objective="equation2"),
     "HD-equation2": Method(lambda o: hd_loss(o.states, o.subspace()), objective="equation2"),
     "HD-accumulated": Method(lambda o: hd_release_loss(o.states, o.subspace(), accumulate=True)),
-    "CADA": Method(augment=augment_attributes),
-    "CTDA": Method(augment=lambda spec, texts: augment_targets(spec, texts, "1to2")),
+    "CADA": Method(augment=partial(augment_as_released, swap="attributes")),
+    "CTDA": Method(augment=augment_as_released),
+    "CADA-text": Method(augment=augment_attributes),
+    "CTDA-text": Method(augment=partial(augment_targets, direction="1to2")),
     "WER": Method(penalty=wer_penalty, lambda_d=0.5),
     "WER-averaged": Method(penalty=wer_penalty, several=True, lambda_d=0.5),
     "WER-apart": Method(penalty=wer_penalty, apart=True, lambda_d=0.5),

@@ -1,5 +1,6 @@
 """CHBias: specifications, swapping, the released files, and how the release differs from its paper."""
 
+import dataclasses
 import json
 import subprocess
 
@@ -343,9 +344,16 @@ def test_what_makes_our_swaps_differ_from_the_release(release):
 
 @pytest.mark.parametrize("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
 def test_augmentation_beside_the_release(release, bias_type, targets, attributes):
-    """A copy is added only where something is replaced; of these so many lines stand in the released file as well."""
+    """By the text a copy is added only where something is replaced; of these so many lines stand in the released file
+    as well. What is trained on by default is the file, whatever the order."""
     texts = list(load_phrases(f"chbias/{bias_type}").text)
-    for method, swap, in_release in (("CTDA", "targets", targets), ("CADA", "attributes", attributes)):
+    for method, swap in (("CTDA", "targets"), ("CADA", "attributes")):
+        key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{chbias.AUGMENTED[swap]}.txt"
+        released = sorted(line.strip() for line in chbias._read_lines(key))
+        assert sorted(METHODS[method].augment(SPECS[bias_type], texts)) == released
+    edited = dataclasses.replace(SPECS[bias_type], pairs=SPECS[bias_type].pairs[::-1])
+    assert edited.swap_targets(texts[0], "1to2", sequential=True) in METHODS["CTDA"].augment(edited, texts[:1])
+    for method, swap, in_release in (("CTDA-text", "targets", targets), ("CADA-text", "attributes", attributes)):
         made = METHODS[method].augment(SPECS[bias_type], texts)
         assert made[: len(texts)] == texts and not set(made[len(texts) :]) & set(texts)
         key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{chbias.AUGMENTED[swap]}.txt"
@@ -355,13 +363,13 @@ def test_augmentation_beside_the_release(release, bias_type, targets, attributes
 
 def test_reasons_by_single_terms():
     orientation, gender, appearance = (SPECS[b] for b in ("orientation", "gender", "appearance"))
-    assert METHODS["CTDA"].augment(orientation, ["TXL"])[1:] == ["异性恋"] != swap_released(["TXL"], "orientation")
-    assert METHODS["CTDA"].augment(gender, ["男人"])[1:] == [] and swap_released(["男人"], "gender", "train") == [
+    assert METHODS["CTDA-text"].augment(orientation, ["TXL"])[1:] == ["异性恋"] != swap_released(["TXL"], "orientation")
+    assert METHODS["CTDA-text"].augment(gender, ["男人"])[1:] == [] and swap_released(["男人"], "gender", "train") == [
         "夫男"
     ]
-    assert METHODS["CADA"].augment(appearance, ["讨厌胖子"])[1:] == []
+    assert METHODS["CADA-text"].augment(appearance, ["讨厌胖子"])[1:] == []
     assert swap_released(["讨厌胖子"], "appearance", "train", "attributes") == ["喜欢胖子"]
-    assert METHODS["CADA"].augment(gender, ["又丑又恶心"])[1:] == ["又帅又舒心"]
+    assert METHODS["CADA-text"].augment(gender, ["又丑又恶心"])[1:] == ["又帅又舒心"]
     assert swap_released(["又丑又恶心"], "gender", "train", "attributes") == ["又美又美好"]
 
 

@@ -1,5 +1,6 @@
 """Debiasing losses (RedditBias §4): by hand, against slow loops, and where terms stand."""
 
+import dataclasses
 import math
 
 import pytest
@@ -549,8 +550,14 @@ def test_augmentation():
         language="zh",
     )
     assert augment_attributes(paired, ["女孩很软弱", "你好"]) == ["女孩很软弱", "你好", "女孩很坚强"]
-    assert METHODS["CADA"].augment is augment_attributes and METHODS["CDA"].augment is augment_targets
-    assert METHODS["CTDA"].augment(paired, ["女孩和男孩"]) == ["女孩和男孩", "男孩和男孩"], "t1 → t2 only"
+    assert METHODS["CADA-text"].augment is augment_attributes and METHODS["CDA"].augment is augment_targets
+    both = ["女孩和男孩", "你好"]
+    assert METHODS["CTDA-text"].augment(paired, both) == [*both, "男孩和男孩"], "t1 → t2 only"
+    assert METHODS["CTDA"].augment(paired, both) == [*both, "男孩和男孩", "你好"], "a copy of every sentence"
+    assert METHODS["CADA"].augment(paired, ["女孩很软弱"]) == ["女孩很软弱", "女孩很坚强"]
+    chain = dataclasses.replace(paired, attribute_pairs=[["胖", "瘦"], ["瘦", "胖"]])
+    assert METHODS["CADA"].augment(chain, ["很胖"]) == ["很胖", "很胖"], "pair after pair"
+    assert METHODS["CADA-text"].augment(chain, ["很胖"]) == ["很胖", "很瘦"]
 
 
 # Lines equal to the authors' counterfactuals; the rest differ because they replace substrings and we whole words (and
