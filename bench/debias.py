@@ -1,7 +1,7 @@
 """What a debiasing loss adds to a training step, against plain language modelling on the same phrases.
 
-Each method, by the authors' objective and by equation 2, on packed batches whose output layer is computed in blocks (as
-`debias` trains) and on padded ones with all logits, also against loops in Python.
+Each method, by the authors' objective and by equation 2, on packed batches (as `debias` trains) and on padded ones,
+also against loops in Python.
 
 `make bench-debias` runs it (6 minutes on 2 cores). Contenders take turns on every batch of one process, so that ratios
 are of the same moments. Writes records to results/bench and figures/bench/debias.{csv,md}.
@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONTENDERS = {
     "plain": "plain language modelling",
-    "plain-packed-logits": "plain language modelling, packed, by the model's own logits",
     "plain-packed": "plain language modelling, packed",
     "LMD-packed": "LMD, packed",
     "ADD-packed": "ADD, packed",
@@ -78,7 +77,7 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     import torch
 
     from redditbias_repro.data import load_phrases
-    from redditbias_repro.debias import DebiasLoss, _LanguageModel
+    from redditbias_repro.debias import DebiasLoss
     from redditbias_repro.losses import METHODS, Collator, locate_terms, pack_batch, target_pairs
     from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
     from redditbias_repro.specs import load_spec
@@ -94,22 +93,16 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     methods = [f"{n}{objective}" for n in ("LMD", "ADD", "HD") for objective in ("", "-equation2")]
     sentences = {m: locate_terms(tokenizer, texts, METHODS[m].find(spec, pairs)) for m in methods}
     losses = {m: DebiasLoss(METHODS[m], pairs, 0.01, 50.0) for m in methods}
-    tokens = _LanguageModel.of(model)  # as `debias` trains
-    losses |= {f"{n}-packed": DebiasLoss(METHODS[n], pairs, 0.01, 50.0, tokens=tokens) for n in ("LMD", "ADD", "HD")}
     losses["HD-equation2-100"] = DebiasLoss(METHODS["HD-equation2"], pairs, 0.01, 50.0, 100)
 
     def loss_of(contender, batch, step):
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids")}
-        if contender == "plain-packed":
-            outputs = model(**inputs, **tokens.options(model.device))
-            return tokens(model, outputs, batch["labels"][:, 1:]).mean()
         if contender.startswith("plain"):
             return model(**inputs, labels=batch["labels"], use_cache=False).loss
-        how = tokens if contender.endswith("-packed") else _LanguageModel()
-        outputs = model(**inputs, **how.options(model.device))
+        outputs = model(**inputs, output_hidden_states=True, use_cache=False)
         if contender.endswith("-loops"):
             return loop_loss(contender.split("-")[0], head, pairs, outputs, batch, 0.01, 50.0)
-        return losses[contender](model, outputs, batch, step=step)
+        return losses[contender.removesuffix("-packed")](model, outputs, batch, step=step)
 
     seconds, worst = {c: [] for c in CONTENDERS}, 0.0
     for step in range(warm + batches):
@@ -123,7 +116,7 @@ def run(device, threads, batch_size, batches, loops, warm=1):
                 torch.cuda.synchronize()
             start = time.perf_counter()
             batch = {k: v.to(model.device) for k, v in collate(chosen).items()}
-            loss = loss_of(contender, pack_batch(batch, model.dtype) if "-packed" in contender else batch, step)
+            loss = loss_of(contender, pack_batch(batch, model.dtype) if contender.endswith("-packed") else batch, step)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             if step >= warm:
@@ -136,7 +129,7 @@ def run(device, threads, batch_size, batches, loops, warm=1):
         print(f"batch {step + 1} of {warm + batches}: {said}", flush=True)
         if step < warm:  # the weights do not move yet: loops and tensors must say the same
             same = [(f"{n}-equation2-loops", f"{n}-equation2") for n in ("LMD", "ADD", "HD")]
-            same += [(f"{n}-packed", n) for n in ("plain", "LMD", "ADD", "HD")] + [("plain-packed-logits", "plain")]
+            same += [(f"{n}-packed", n) for n in ("plain", "LMD", "ADD", "HD")]
             worst = max(worst, *(abs(found[a] / found[b] - 1) for a, b in same))
     return about, seconds, worst
 
@@ -183,8 +176,7 @@ def table(folder=None):
         "One training step (forward, loss, backward, AdamW) on the same batches of "
         f"{about['batch_size']} phrases; ratio: median over {rows.n.max()} batches (loops: {rows.n.min()}) of the time "
         "relative to plain language modelling on the same batch, with the 10th and 90th percentile. Batches are padded "
-        "where nothing else is said; packed: all phrases in one line and the output layer in blocks, as `debias` "
-        "trains. Losses of loops and of "
+        "where nothing else is said; packed: all phrases in one line, as `debias` trains. Losses of loops and of "
         f"packed batches equal those of padded ones to {rows.largest_difference.max():.1e} (relative). "
         f"{about['model']['name']}, float32, {about['device']}, {rows.threads.iloc[0]} threads, "
         f"torch {about['libraries']['torch']}."

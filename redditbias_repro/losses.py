@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .corpora.chbias import swap_released
 from .network import pad_batch
+from .registry import corpus_readers
 from .specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
@@ -492,11 +492,13 @@ def augment_as_released(
 ) -> list[str]:  # the sentences, then a copy of each
     """Counterfactual augmentation as CHBias' training files have it, slips and copies without a change included.
 
-    Pair after pair is replaced. CHBias' own specifications take the pairs and the directions of its files, any other
-    its own pairs, t1 → t2."""
+    Pair after pair is replaced. The paper's own specifications take the pairs and the directions of its files, any
+    other its own pairs, t1 → t2."""
     texts = list(texts)
-    if spec.paper == "chbias" and spec == load_spec(f"chbias/{spec.name}"):
-        return texts + swap_released(texts, spec.name, "train", swap)
+    named = f"{spec.paper}/{spec.name}"
+    room = corpus_readers("swap_released", "CATEGORIES").get(spec.name)
+    if room and room.__name__.endswith(f".{spec.paper}") and spec == load_spec(named):
+        return texts + room.swap_released(texts, spec.name, "train", swap)
     exchange = spec.swap_targets if swap == "targets" else spec.swap_attributes
     return texts + [exchange(t, "1to2", sequential=True) for t in texts]
 
