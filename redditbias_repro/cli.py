@@ -708,7 +708,7 @@ def _check_method(method: str, spec) -> None:
     "`ValueError` for a method that swaps attributes, and a specification that pairs none"
     from redditbias_repro.losses import METHODS
 
-    if method in ("CADA", "CADA-text") and not spec.attribute_pairs:
+    if method.startswith("CADA") and not spec.attribute_pairs:
         others = ", ".join(m for m in METHODS if not m.startswith("CADA"))
         name = spec.name or "given"
         raise ValueError(

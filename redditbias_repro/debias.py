@@ -49,7 +49,7 @@ from redditbias_repro.losses import (
 )
 from .model_card import model_card, write_card
 from .models import describe_model, peft_library
-from .network import Network
+from .network import Network, out_of_memory
 from .network import find_network as _network
 from .network import why_not_tree as _why_not
 from .records import digest, write_atomic
@@ -81,7 +81,9 @@ class _LanguageModel:
             losses = found(model, outputs, ids[:, 1:])
             theirs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
             return cls(network, dtype) if torch.allclose(losses.mean(), theirs, rtol=1e-4) else cls()
-        except (TypeError, IndexError, RuntimeError):  # a model of another build
+        except (TypeError, IndexError, RuntimeError) as e:  # a model of another build; its own loss then does it all
+            if out_of_memory(e):
+                raise
             return cls()
         finally:
             model.train(training)
@@ -309,7 +311,8 @@ def training_sentences(
     if not texts:
         raise ValueError("the training set is empty: expected at least one sentence")
     augmented = method.augment(spec, texts) if method.augment else texts
-    if method.augment and augmented[len(texts) :] in ([], [t.strip() for t in texts]):  # copies, none of them changed
+    copies = [t.strip() for t in augmented[len(texts) :]]
+    if method.augment and copies in ([], [t.strip() for t in texts]):  # none, or none that is changed
         raise ValueError(
             f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: "
             "nothing to augment"

@@ -235,8 +235,18 @@ def test_with_its_logits_or_without_a_run_ends_with_the_same_weights(padded, tmp
 
 def test_a_model_whose_loss_is_another_keeps_it(padded, monkeypatch):
     model, plain = fresh(padded), fresh(padded)
-    monkeypatch.setattr(model, "loss_function", lambda **k: 2 * plain.loss_function(**k), raising=False)
+    monkeypatch.setattr(model, "loss_function", lambda *a, **k: 2 * plain.loss_function(*a, **k))
     assert module._LanguageModel.of(model).network is None
+    monkeypatch.setattr(model, "loss_function", lambda *a, **k: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # what is no sign of another build is not hidden
+        module._LanguageModel.of(model)
+
+    def full(*a, **k):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(model, "loss_function", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        module._LanguageModel.of(model)
     adapted = fresh(padded)
     adapted.get_base_model = lambda: plain  # as an adapter has it
     assert module._LanguageModel.of(adapted).network.head is plain.get_output_embeddings()

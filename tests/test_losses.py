@@ -579,6 +579,21 @@ def test_cda_against_the_authors_files(corpus, bias_type):
     )
 
 
+def test_few_sentences_with_a_term_are_warned_of(tokenizer, recwarn):
+    texts = ["jews are greedy", *["nobody is here"] * 3]
+    assert len(training_sentences(SPEC, tokenizer, texts, "HD")) == 4 and not recwarn.list
+    with pytest.warns(UserWarning, match="1 of 5 training sentences hold a term"):
+        training_sentences(SPEC, tokenizer, [*texts, "nobody"], "HD")
+
+
+@pytest.mark.parametrize("name", ["CTDA", "CTDA-text"])
+def test_copies_of_which_none_is_changed_are_no_augmentation(tokenizer, name):
+    with pytest.raises(ValueError, match="nothing to augment"):
+        training_sentences(SPEC, tokenizer, ["nobody is here ", "nobody"], name)
+    both = ["jews sing", "christians sing"]  # each is the other's copy
+    assert len(training_sentences(SPEC, tokenizer, both, "CDA")) == 4
+
+
 def test_training_sentences_say_what_is_wrong(tokenizer):
     for texts in ([], ["", "  "]):
         with pytest.raises(ValueError, match="training set is empty"):
