@@ -17,7 +17,16 @@ from .data import corpus_title
 from .paired_tests import d_z_interval
 from .records import write_atomic
 from .specs import DEFAULT_PAPER
-from .tables import METHOD_ORDER, TASKS, Task, order_methods, save_table, tested_on, type_titles
+from redditbias_repro.tables import (
+    CONTROL,
+    METHOD_ORDER,
+    TASKS,
+    Task,
+    order_methods,
+    save_table,
+    tested_on,
+    type_titles,
+)
 
 # %% auto #0
 __all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'save_figure', 'save_results',
@@ -176,7 +185,9 @@ def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
         each = own.assign(found=own.significant.astype(bool) & (own.t < 0)).groupby("bias_type")["found"].all()
         names = ", ".join(type_titles(each.index[each], paper).values()) or "none"
         found.append(f"{bar}: {names}" if len(bars) < 3 else f"{bar} {each.sum()} of {len(each)}")
-    return "Significantly stereotypical (∗): " + ("\n" if len(bars) == 2 else ", " if len(bars) > 2 else "").join(found)
+    return "Significantly stereotypical (∗ below 0): " + (
+        "\n" if len(bars) == 2 else ", " if len(bars) > 2 else ""
+    ).join(found)
 
 
 def _corpora(table: pd.DataFrame, paper: str) -> str:
@@ -382,9 +393,16 @@ def plot_downstream(
 def _verdicts(changes: pd.DataFrame) -> str:
     "How many cells, a method on a bias type, are less biased than before, in words"
     cells = changes.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
-    verdicts = cells.verdict.value_counts()
     said = {"less": "less biased", "more": "more biased", "equally": "equally biased", "undetermined": "undetermined"}
-    return f"Of {len(cells)} cells " + ", ".join(f"{verdicts[v]} {words}" for v, words in said.items() if v in verdicts)
+    parts = []
+    for who, own in (
+        ("", cells[cells.method != CONTROL]),
+        (f"{CONTROL}, a control: of ", cells[cells.method == CONTROL]),
+    ):
+        verdicts = own.verdict.value_counts()
+        each = ", ".join(f"{verdicts[v]} {words}" for v, words in said.items() if v in verdicts)
+        parts += [f"{who or 'Of '}{len(own)} cells {each}"] if len(own) else []
+    return "; ".join(parts)
 
 
 def plot_changes(

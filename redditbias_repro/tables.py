@@ -28,11 +28,11 @@ from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS', 'CHANGE_COLUMNS',
-           'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS', 'TASK_PARAMS',
-           'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold', 'save_table',
-           'order_methods', 'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins',
-           'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
+__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROL', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
+           'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
+           'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold',
+           'save_table', 'order_methods', 'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps',
+           'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
            'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
@@ -82,6 +82,7 @@ def save_table(
 METHOD_ORDER = ("baseline", *METHODS)
 # The others are a control and other readings of these.
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
+CONTROL = "FT"  # the same training without debiasing
 
 
 def order_methods(
@@ -246,23 +247,24 @@ def lmb_changes(
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
+    against: str = "baseline",  # the model before; a method, such as FT: its model of the same training seed
 ) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds
-    """Every debiased model against the model before, on all pairs.
+    """Every debiased model against the model before, or against a control, on all pairs.
 
-    Where a record keeps no pairs, or there is none of the model before, numbers are nan and the verdict is empty.
+    Where a record keeps no pairs, or there is none to compare with, numbers are nan and the verdict is empty.
     p_holm is p_bias_change, corrected over the bias types of a method.
     `ValueError` where two records that are to be compared are not of the same pairs."""
     table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
     table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
     rows = []
     for key, group in table.groupby(["model", "corpus", "split", "swap", "bias_type", "order"], dropna=False):
-        before, after = group[group["method"] == "baseline"], group[group["method"] != "baseline"]
+        before, after = group[group["method"] == against], group[~group["method"].isin(["baseline", against])]
         about = dict(zip(("model", "corpus", "split", "swap", "bias_type", "order"), key))
         for (method, place), runs in after.groupby(["method", "method_order"]):
             runs = runs.sort_values("train_seed")
-            gaps = [_gaps(before.iloc[0] if len(before) else None, run) for _, run in runs.iterrows()]
+            gaps = [_gaps(_compared_with(before, run), run) for _, run in runs.iterrows()]
             found = [(seed, g) for seed, g in zip(runs["train_seed"], gaps)]
-            if len(gaps) > 1 and all(g is not None for g in gaps):
+            if against == "baseline" and len(gaps) > 1 and all(g is not None for g in gaps):
                 found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
             unknown = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1}
             for seed, g in found:
@@ -276,6 +278,12 @@ def lmb_changes(
     return changes.sort_values(places)[list(CHANGE_COLUMNS)].reset_index(drop=True)
 
 # %% ../nbs/08_tables.ipynb #107ad20b
+def _compared_with(before: pd.DataFrame, run: pd.Series) -> pd.Series | None:
+    "The model before, which has no training seed, or the control of the run's training seed; None where there is none"
+    same = before[before["train_seed"].isna() | (before["train_seed"] == run["train_seed"])]
+    return same.iloc[0] if len(same) else None
+
+
 def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
     "Gaps before and after and the pairs' clusters, from two rows of records; None where one lacks its pairs"
     if before is None or not isinstance(before["pairs"], dict) or not isinstance(after["pairs"], dict):
@@ -284,9 +292,9 @@ def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | No
     same = ["tokens1", "tokens2", "cluster"]
     if _corpus_hashes(before) != _corpus_hashes(after) or not one[same].equals(two[same]):
         what = f"{after['model']}, {after['bias_type']}, {after['corpus']}, {after['split']}"
+        other = "the model before" if before["method"] == "baseline" else before["method"]
         raise ValueError(
-            f"{what}: {after['method']} was not measured on the pairs of the model before; "
-            "measure both again on the same corpus"
+            f"{what}: {after['method']} was not measured on the pairs of {other}; measure both again on the same corpus"
         )
     gaps = [p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)]
     return *gaps, list(one["cluster"]) if before["pairs"]["clusters"] else None

@@ -50,7 +50,7 @@ from redditbias_repro.records import (
     repo_root,
     write_record,
 )
-from redditbias_repro.tables import rows_table, target_gaps
+from redditbias_repro.tables import lmb_changes, rows_table, target_gaps
 
 ROOT = repo_root()
 
@@ -89,6 +89,37 @@ def test_significance_of_printed_t():
     """Two-sided, 199 degrees of freedom: 1.972 is the bound."""
     rows = printed_lmb()
     assert ((rows.t.abs() > 1.972) == rows.significant).all() and rows.significant.sum() == 6 + 5
+
+
+# --- debiased models beside their control ---
+
+
+def test_methods_are_held_against_the_control_of_their_seed(tmp_path):
+    records = [made_record("age", gap=-0.2)]
+    records += [made_record("age", "FT", seed, gap=-0.2, shift=1.0) for seed in (0, 1)]
+    records += [made_record("age", "HD", 0, gap=-0.2, shift=2.0), made_record("age", "HD", 2, gap=-0.2, shift=2.0)]
+    changes = lmb_changes(records, paper="chbias", against="FT")
+    assert changes.method.tolist() == ["HD", "HD"] and changes.train_seed.tolist() == [0, 2]
+    assert changes.change.notna().tolist() == [True, False] and changes.change.iloc[0] == pytest.approx(0.1)
+    for r in records:
+        write_record(r, tmp_path)
+    tables = make_tables(tmp_path)
+    assert len(tables["changes-control"]) == 1 and set(tables["changes"].method) == {"FT", "HD"}
+    said = tables["statements"].set_index(["id", "of"]).evidence["mostly_reduced", "made"]
+    assert "than the control FT (training without debiasing) in 0 of 1, more in 1" in said
+
+
+def test_dialogue_of_debiased_models_is_an_answer():
+    talks = pd.DataFrame(
+        [("made", "HD", "chbias/age", "BLEU-4", -0.3, 0.001), ("made", "FT", "chbias/age", "F1", -3, 0.001)],
+        columns=["model", "method", "bias_type", "metric", "change", "p_holm"],
+    )
+    said = check_statements(measured_lmb(project_path("nowhere")), release={}, talks=talks)
+    said = said[said.of == "made"].set_index("id")
+    assert said.verdict.to_dict() == {
+        "not_significantly": "does not hold", "preserved_eva": "does not hold", "some_improve": "undetermined",
+    }  # fmt: skip
+    assert "BLEU-4 -0.30 (HD)" in said.evidence["not_significantly"] and "F1" not in said.evidence["not_significantly"]
 
 
 # --- the release ---

@@ -34,6 +34,7 @@ from ..records import data_file, paper_resource, read_records
 from ..registry import SPLITS, FetchError
 from ..specs import load_spec
 from redditbias_repro.tables import (
+    CONTROL,
     PAPER_METHODS,
     lmb_changes,
     lmb_table,
@@ -49,11 +50,11 @@ from redditbias_repro.tables import (
 
 # %% auto #0
 __all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'DIALOGUE_CHANGES', 'JUDGED', 'Answer',
-           'OF_BIAS', 'TESTED', 'NO_TEST', 'Release', 'OF_RELEASE', 'OF_PAPER', 'OF_PAPER_MODELS', 'NOT_TESTED',
-           'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows', 'printed_lmb',
-           'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
+           'OF_BIAS', 'TESTED', 'NO_TEST', 'Release', 'OF_RELEASE', 'OF_DIALOGUE', 'OF_PAPER', 'OF_PAPER_MODELS',
+           'NOT_TESTED', 'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows',
+           'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
            'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies', 'bias_cells', 'check_statements',
-           'statements_summary', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
+           'statements_summary', 'tested_changes', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -576,7 +577,17 @@ def _mostly_reduced(cells) -> Answer:
     less, decided = (debiased.verdict == "less").sum(), debiased.verdict.isin(["less", "more", "equally"]).sum()
     text = f"less biased by a test of the change of log perplexities in {less} of {len(debiased)} cells"
     text += f", {len(debiased) - decided} undetermined" + ("" if len(debiased) == every else f"; {every} are asked for")
+    text += _beyond_control(debiased)
     return True if less > every / 2 else False if less + every - decided <= every / 2 else None, text
+
+# %% ../../nbs/11_chbias.ipynb #0bb7a8f5
+def _beyond_control(debiased: pd.DataFrame) -> str:
+    "How many cells are less biased than the control; empty where that was not measured"
+    if "beyond" not in debiased or debiased.beyond.isna().all():
+        return ""
+    less, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
+    of = debiased.beyond.notna().sum()
+    return f"; less than the control {CONTROL} (training without debiasing) in {less} of {of}, more in {more}"
 
 # %% ../../nbs/11_chbias.ipynb #6ddf72d6
 def _differs_by_category(cells) -> Answer:
@@ -676,15 +687,17 @@ NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
 def bias_cells(
     rows: pd.DataFrame,  # rows of LMB of one model
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes` of that model
-) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all), verdict (where known)
+    beyond: pd.DataFrame | None = None,  # the same against the control
+) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all), verdicts (where known)
     "The cells that a check of bias looks at"
     seeds = rows.groupby(["method", "bias_type"], sort=False)
     cells = seeds.agg(t=("t", "mean"), p=("p", "max"), significant=("significant", "all"))
-    cells["verdict"] = pd.Series(np.nan, cells.index, dtype=object)
-    if changes is not None and len(changes):
-        last = changes.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
-        last = last[last.verdict.ne("")].set_index(["method", "bias_type"]).verdict
-        cells["verdict"] = last.reindex(cells.index)
+    for name, found in (("verdict", changes), ("beyond", beyond)):
+        cells[name] = pd.Series(np.nan, cells.index, dtype=object)
+        if found is not None and len(found):
+            last = found.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
+            last = last[last.verdict.ne("")].set_index(["method", "bias_type"]).verdict
+            cells[name] = last.reindex(cells.index)
     return cells
 
 # %% ../../nbs/11_chbias.ipynb #d1276841
@@ -809,7 +822,8 @@ def _examples_are_there(release: Release) -> Answer:
 def _same_but_for_targets(release: Release) -> Answer:
     paired = release["release"][release["release"].identical.notna()]
     n, same, slips = int(paired.rows.sum()), paired.identical.sum(), paired.artefact.sum()
-    return False, f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
+    text = f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
+    return not same + slips, text
 
 # %% ../../nbs/11_chbias.ipynb #e6397e3d
 OF_RELEASE = {
@@ -830,6 +844,35 @@ def _ten_thousand() -> Answer:
     return None, f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
 
 # %% ../../nbs/11_chbias.ipynb #5f1f0a81
+def _compared_cells(talks: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    "Changes of a metric that a test looked at, of the paper's methods, and what they are in words"
+    own = talks[talks.method.isin(METHODS) & talks.p_holm.notna()]
+    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
+    return own, f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison)"
+
+
+def _talks_on(talks: pd.DataFrame) -> Answer:
+    "Whether no metric of dialogue falls significantly; that none falls by a test is no proof that none fell"
+    own, words = _compared_cells(talks)
+    if not len(own):
+        return "not measured", ""
+    lost = own[(own.p_holm < 0.05) & (own.change < 0)]
+    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in lost.itertuples())
+    return False if len(lost) else None, f"{words} {len(lost)} are significant losses" + (f": {named}" if named else "")
+
+
+def _talks_better(talks: pd.DataFrame) -> Answer:
+    own, words = _compared_cells(talks)
+    if not len(own):
+        return "not measured", ""
+    gained = own[(own.p_holm < 0.05) & (own.change > 0)]
+    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in gained.itertuples())
+    return bool(len(gained)) or None, f"{words} {len(gained)} are significant gains" + (f": {named}" if named else "")
+
+
+OF_DIALOGUE = {"not_significantly": _talks_on, "preserved_eva": _talks_on, "some_improve": _talks_better}
+
+# %% ../../nbs/11_chbias.ipynb #3e826ed3
 OF_PAPER = {
     "posts_ten_thousand": _ten_thousand,
     "unanimous": lambda: ("not measured: the labels were not released", ""),
@@ -864,6 +907,8 @@ def check_statements(
     measured: pd.DataFrame,  # from `measured_lmb`
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes`, test pairs of the release
     release: Release | None = None,  # as in `inconsistencies`
+    talks: pd.DataFrame | None = None,  # from `dialogue_changes`
+    beyond: pd.DataFrame | None = None,  # as `changes`, against the control
 ) -> pd.DataFrame:  # id, of, verdict, evidence, statement, source, test
     """The paper's statements: by its own tables or release, and for every model measured here.
 
@@ -874,12 +919,12 @@ def check_statements(
     for s in read_printed("statements").itertuples(index=False):
         named = [f"{m}{PAPER}" for m in s.model.split("; ") if m]
         about = {"statement": s.statement, "source": s.source, "test": s.test}
-        for of, (found, evidence) in _answers(s, named, every, changes, release).items():
+        for of, (found, evidence) in _answers(s, named, every, changes, release, talks, beyond).items():
             rows.append({"id": s.id, "of": of, "verdict": _verdict(found), "evidence": evidence, **about})
     return pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "statement", "source", "test"])
 
-# %% ../../nbs/11_chbias.ipynb #ed99457b
-def _answers(s, named: list[str], every: pd.DataFrame, changes, release: Release) -> dict[str, Answer]:
+# %% ../../nbs/11_chbias.ipynb #52ab089c
+def _answers(s, named: list[str], every, changes, release: Release, talks=None, beyond=None) -> dict[str, Answer]:
     "Whom a statement is asked of, and what comes out"
     if s.kind == "interpretation":
         return {"": (NOT_TESTED, "")}
@@ -889,13 +934,15 @@ def _answers(s, named: list[str], every: pd.DataFrame, changes, release: Release
         unknown = ("not measured: the released files cannot be had", "")
         return {"the release": OF_RELEASE[s.id](release) if release else unknown}
     if s.id in OF_PAPER:
-        return {named[0] if named else "the release": OF_PAPER[s.id]()}
+        said = {named[0] if named else "the release": OF_PAPER[s.id]()}
+        tested = OF_DIALOGUE.get(s.id) if talks is not None and len(talks) else None
+        return said | ({m: tested(own) for m, own in talks.groupby("model", sort=False)} if tested else {})
     ours = [m for m in dict.fromkeys(every.model) if not m.endswith(PAPER)]
     found = {}
     for m in [*named, *ours]:
-        own = None if changes is None else changes[changes.model == m]
+        own = [None if c is None else c[c.model == m] for c in (changes, beyond)]
         try:
-            said, evidence = OF_BIAS[s.id](bias_cells(every[every.model == m], own))
+            said, evidence = OF_BIAS[s.id](bias_cells(every[every.model == m], *own))
         except KeyError:
             said, evidence = "not measured", ""
         untested = m in ours and s.id not in TESTED and not isinstance(said, str)
@@ -927,24 +974,35 @@ def statements_summary(
     return table.reset_index(drop=True)
 
 # %% ../../nbs/11_chbias.ipynb #ba0476b7
+def tested_changes(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+    against: str = "baseline",  # as in `lmb_changes`
+) -> pd.DataFrame:  # rows of `lmb_changes`
+    "Tests of what debiasing changed on the released test pairs"
+    found = lmb_changes(folder=folder, paper="chbias", against=against)
+    released = (found.split == "test") & (found.corpus == "chbias") & (found.swap == "targets")
+    return found[found.change.notna() & released]
+
+# %% ../../nbs/11_chbias.ipynb #4f3f1d10
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:
     "CHBias' tables and what stands beside them, by the names of their files"
-    measured, changes = measured_lmb(folder), lmb_changes(folder=folder, paper="chbias")
-    changes = changes[changes.change.notna() & (changes.split == "test") & (changes.corpus == "chbias")]
+    measured, talks = measured_lmb(folder), dialogue_changes(folder)
+    changes, beyond = (tested_changes(folder, against) for against in ("baseline", CONTROL))
     gaps = target_gaps(folder=folder, paper="chbias")
     gaps = gaps[(gaps.corpus == "chbias") & (gaps.split == "test")]
     release = count_release()
     tables = {
         **release, "table3": table3(measured), "lmb": measured,
         "rows": rows_table(folder=folder, paper="chbias"),
-        "targets": gaps, "changes": changes[changes.swap == "targets"], "search": search_table(folder, "chbias"),
+        "targets": gaps, "changes": changes, "changes-control": beyond, "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
-        "dialogue-changes": dialogue_changes(folder),
+        "dialogue-changes": talks,
         "lmp": lmp_table(folder=folder, paper="chbias"), "lmp_changes": lmp_changes(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
-        "statements": check_statements(measured, changes, release), "inconsistencies": inconsistencies(release),
+        "statements": check_statements(measured, changes, release, talks, beyond),
+        "inconsistencies": inconsistencies(release),
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 
@@ -996,6 +1054,7 @@ def what_to_run(
     cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
     debias = f"papermill nbs/05_debias.ipynb out.ipynb -p model {model} -p bias_type chbias/age -p method CTDA"
     debias += " -p references kdconv -p lmp_sentences 500 -p results_dir results"
+    special = " (--special-tokens, -p special_tokens True, for a model that was trained with a first token, as Gemma)"
     missing = {
         "t of the model before debiasing": (
             not len(measured),
@@ -1005,4 +1064,4 @@ def what_to_run(
         "all of them": (len(cells) < len(METHODS) * len(CATEGORIES), "make full PROFILE=chbias"),
     }
     lines = [f"- {what}: `{command}`" for what, (lacks, command) in missing.items() if lacks]
-    return "Not measured yet:\n\n" + "\n".join(lines) if lines else ""
+    return f"Not measured yet{special}:\n\n" + "\n".join(lines) if lines else ""

@@ -22,13 +22,15 @@ from redditbias_repro.papers.chbias import (
     PAPER,
     check_statements,
     count_release,
+    dialogue_changes,
     inconsistencies,
     measured_lmb,
     read_printed,
+    tested_changes,
 )
 from ..registry import FetchError, list_files
 from ..specs import load_spec
-from ..tables import lmb_changes
+from ..tables import CONTROL
 
 # %% auto #0
 __all__ = ['CHECKS', 'AUDITS', 'read_measured', 'of_statements', 'finding', 'more_biased']
@@ -38,10 +40,8 @@ def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict:  # statements (as `check_statements`), release (as `count_release`), found (as `inconsistencies`)
     "What the checks look at"
-    measured, changes = measured_lmb(folder), lmb_changes(folder=folder, paper="chbias")
-    changes = changes[changes.change.notna() & (changes.split == "test") & (changes.corpus == "chbias")]
-    release = count_release()
-    said = check_statements(measured, changes[changes.swap == "targets"], release)
+    release, changes = count_release(), [tested_changes(folder, against) for against in ("baseline", CONTROL)]
+    said = check_statements(measured_lmb(folder), changes[0], release, dialogue_changes(folder), changes[1])
     return {"statements": said, "release": release, "found": inconsistencies(release)}
 
 # %% ../../nbs/11a_chbias_claims.ipynb #f39e2ecc
