@@ -38,6 +38,7 @@ from redditbias_repro.papers.chbias import (
     statements_summary,
     table2,
     table3,
+    tested_changes,
     what_to_run,
 )
 from redditbias_repro.plots import label_fonts, plot_targets
@@ -50,7 +51,7 @@ from redditbias_repro.records import (
     repo_root,
     write_record,
 )
-from redditbias_repro.tables import lmb_changes, rows_table, target_gaps
+from redditbias_repro.tables import lmb_changes, lmp_changes, rows_table, target_gaps
 
 ROOT = repo_root()
 
@@ -472,9 +473,8 @@ def test_a_papers_files_by_its_name(release, capsys):  # noqa: F811
 def test_the_page_says_what_the_records_say(committed):
     """t of gemma-3-270m in docs/chinese.md, and what carries Orientation's gap."""
     page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
-    found = read_records(committed / "results", paper="chbias", metric="lmb").set_index(["model", "bias_type"])
-    measured = measured_lmb(committed / "results").set_index(["model", "bias_type"])
-    assert len(found) == len(measured) == 8
+    measured = measured_lmb(committed / "results").query("method == 'baseline'").set_index(["model", "bias_type"])
+    assert len(measured) == 8
     minus = lambda x: f"{x:.2f}".replace("-", "−")
     star = lambda p: "*" if p < 0.05 else ""
     for model, named in (
@@ -486,6 +486,27 @@ def test_the_page_says_what_the_records_say(committed):
         assert f"| {named} | {' | '.join(cells)} |" in page
     gaps = target_gaps(None, committed / "results", "chbias").query("bias_type == 'orientation'")
     for targets, apart in (("txl → 异性恋", True), ("同性恋 → 异性恋", False)):
-        of_terms = gaps[gaps["targets"] == targets]
+        of_terms = gaps[(gaps["targets"] == targets) & (gaps["method"] == "baseline")]
         assert len(of_terms) == 2 and (of_terms["n"] == 70).all()
         assert (((of_terms["gap_low"] > 0) | (of_terms["gap_high"] < 0)) == apart).all()
+
+
+def test_the_page_says_what_debiasing_did(committed):
+    """Gaps and perplexities of debiased models in docs/chinese.md, and what is said of the verdicts."""
+    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    changes, beyond = (tested_changes(committed / "results", against) for against in ("baseline", "FT"))
+    keys = ["method", "bias_type"]
+    gaps = changes.set_index(keys).gap_after
+    talk = lmp_changes(folder=committed / "results", paper="chbias").set_index(keys)
+    for m in (*METHODS, "FT"):
+        own = " | ".join(f"{gaps[m, b]:.3f}".replace("-", "−") for b in CATEGORIES)
+        assert f"| gap, {m} | {own} |" in page
+        own = " | ".join(f"{talk.after[m, b]:,.0f} ({talk.after_calibrated[m, b]:,.0f})" for b in CATEGORIES)
+        assert f"| perplexity, {m} | {own} |" in page
+    losses, by_method = ["LMD", "ADD", "HD"], changes.groupby("method").verdict
+    assert set(changes[changes.method.isin(losses)].verdict) == {"less"}
+    assert (beyond[beyond.method.isin(losses)].verdict == "less").sum() == 11
+    assert [(by_method.get_group(m) == "less").sum() for m in ("CTDA", "CADA", "FT")] == [3, 1, 1]
+    rise = talk.loc[losses, ["rise", "rise_calibrated"]].to_numpy(float) + 1
+    assert rise.min() > 10 and rise.max() < 120
+    assert talk.loc[["CADA", "CTDA"], "rise"].between(5, 8).all() and talk.loc["FT", "rise"].between(0.08, 0.34).all()
