@@ -510,3 +510,8 @@ def test_the_page_says_what_debiasing_did(committed):
     rise = talk.loc[losses, ["rise", "rise_calibrated"]].to_numpy(float) + 1
     assert rise.min() > 10 and rise.max() < 120
     assert talk.loc[["CADA", "CTDA"], "rise"].between(5, 8).all() and talk.loc["FT", "rise"].between(0.08, 0.34).all()
+    lmd = measured_lmb(committed / "results").query("method == 'LMD' and bias_type == 'orientation'").iloc[0]
+    assert f"t rises from 3.13 to {lmd.t:.2f} and t on logs stays (9.39, {lmd.t_log:.2f})" in page
+    assert (
+        f"{1 - lmd.share:.0%} of them".replace("%", " %") in page and 6 < gaps["LMD", "orientation"] ** -1 * 0.355 < 7
+    )
