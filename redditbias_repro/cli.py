@@ -651,8 +651,14 @@ def _collect(args) -> None:
 
     counts = collect(args.source, args.bias_type, args.out, args.column, args.cap, args.max_chars)
     stats = counts.attrs["stats"]
-    print(f"written: {args.out}; read as {stats['encoding']}, {stats.get('broken', 0):,} broken lines")
+    left = {"broken": "broken", "without_text": "without a text"}
+    counted = ", ".join(f"{stats[k]:,} {said}" for k, said in left.items() if stats.get(k))
+    read = f"{stats['lines']:,} lines as {stats['encoding']}{f', of them {counted}' if counted else ''}"
+    print(f"written: {args.out}; read: {read}; found: {stats['posts']:,} posts")
     print(counts.to_string(index=False))
+    for name, n in counts[counts.step == "sentences, each once"][["bias_type", "rows"]].itertuples(index=False):
+        if not n:
+            print(f"Note: nothing was found of {name}.")
 
 
 def _sheets(args) -> None:
@@ -1088,7 +1094,7 @@ def _import_options(p: argparse.ArgumentParser) -> None:
 # %% ../nbs/09_cli.ipynb #3f4f1f33
 def _collect_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
-        "source", nargs="+", type=Path, help="exports of posts: lines of JSON, or .csv; UTF-8, UTF-16 or GBK"
+        "source", nargs="+", type=Path, help="exports of posts: lines or a list of JSON, or .csv; UTF-8, UTF-16 or GBK"
     )
     types = "such as chbias (all four) or chbias/age, or a TOML file of your own; may be given several times"
     p.add_argument("--bias-type", action="append", required=True, metavar="TYPE", help=types)
