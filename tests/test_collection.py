@@ -85,7 +85,9 @@ ASCII = 2 << 20  # bytes, more than are read at a time
 
 
 def test_gbk_that_comes_after_a_beginning_of_ascii(tmp_path):
-    (tmp_path / "a.csv").write_bytes(("id,text\n" + f"1,{'none' * 50}\n" * (ASCII // 200) + "2,小猫真懒\n").encode("gbk"))
+    (tmp_path / "a.csv").write_bytes(
+        ("id,text\n" + f"1,{'none' * 50}\n" * (ASCII // 200) + "2,小猫真懒\n").encode("gbk")
+    )
     assert encoding_of(tmp_path / "a.csv") == "gb18030"
     assert find_posts(tmp_path / "a.csv", {"pets": PETS}).id.tolist() == ["2"]
 
