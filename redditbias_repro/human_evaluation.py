@@ -29,7 +29,7 @@ from .resampling import bootstrap_interval
 from .specs import load_specs
 
 # %% auto #0
-__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'KEY_COLUMNS', 'ABOUT', 'CHANGED', 'MERGES',
+__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'KEY_COLUMNS', 'CHANGED', 'ABOUT', 'MERGES',
            'draw_contexts', 'make_human_sheets', 'read_human_sheets', 'why_no_alpha', 'human_agreement', 'human_rates',
            'compare_methods', 'contexts_to_judge', 'sheets_of_models', 'human_records']
 
@@ -122,6 +122,52 @@ def _read_key(path: Path) -> pd.DataFrame:
 
 def _key_digest(key: pd.DataFrame) -> str:
     return digest(key.sort_values("id").to_dict("list"))
+
+# %% ../nbs/07b_human_evaluation.ipynb #088132d6
+def _read_one(path: Path, key: pd.DataFrame, marks: tuple[str, ...]) -> pd.DataFrame:
+    "Judgements of one sheet, with its rows. `ValueError` names row and column of what cannot be read"
+    table = _cells(path)
+    if missing := [c for c in SHEET if c not in table]:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; its columns are {', '.join(table.columns[:-1])}")
+    table["id"], table["score"] = (_marks_of(table[c]).str.removesuffix(".0") for c in ("id", "score"))
+    table = table[(table["id"] != "") | (table["score"] != "")]
+    known = dict(zip(key["id"], key.index))
+    for _, r in table.iterrows():
+        if r["id"] not in known:
+            raise ValueError(f"{path}: id {r['id']!r} of row {r['row']} is not in the key: is it of these sheets?")
+        if r["score"] not in ("", *marks):
+            expected = f"expected {', '.join(marks)} or nothing"
+            raise ValueError(f"{path}: {r['score']!r} in column 'score' of row {r['row']} is no mark: {expected}")
+    if table["id"].duplicated().any():
+        twice = table[table["id"].duplicated(keep=False)]
+        raise ValueError(f"{path}: rows {', '.join(map(str, twice['row'][:2]))} have the same id: expected each once")
+    lost = len(known) - len(table)
+    if lost:
+        raise ValueError(f"{path}: {lost} of {len(known)} rows are missing: leave rows in and their cells empty")
+    found = key.loc[[known[i] for i in table["id"]]].reset_index(drop=True)
+    _check_texts(path, table, found)
+    found = found.assign(annotator=path.stem, score=table["score"].to_numpy(), row=table["row"].to_numpy())
+    return found[["annotator", "method", "item", "score", "row"]]
+
+
+CHANGED = 0.1  # share of texts that may be others than those asked for, as a spreadsheet makes #NAME? of =…
+
+
+def _check_texts(path: Path, table: pd.DataFrame, of: pd.DataFrame) -> None:
+    "`ValueError` where texts of a sheet are not those that its key was written for; a warning where few were changed"
+    if "text" not in of:
+        return  # a key of an earlier version
+    now = [_text_digest(c, a) for c, a in zip(table["context"], table["answer"])]
+    other = np.array([a != b for a, b in zip(now, of["text"])])
+    moved = other & np.isin(now, of["text"])
+    rows = ", ".join(map(str, table["row"][other][:5])) + (", …" if other.sum() > 5 else "")
+    if moved.any() or other.mean() > CHANGED:
+        raise ValueError(
+            f"{path}: {other.sum()} of {len(table)} texts are not those that the key has with their ids (rows {rows}): "
+            "is it the key of other sheets, or of another draw? Or were cells moved?"
+        )
+    if other.any():
+        warnings.warn(f"{path}: texts of rows {rows} were changed since the sheets were written", stacklevel=3)
 
 # %% ../nbs/07b_human_evaluation.ipynb #b0232d98
 ABOUT = "about.json"
@@ -224,52 +270,6 @@ def make_human_sheets(
     return paths
 
 # %% ../nbs/07b_human_evaluation.ipynb #c40c51f5
-def _read_one(path: Path, key: pd.DataFrame, marks: tuple[str, ...]) -> pd.DataFrame:
-    "Judgements of one sheet, with its rows. `ValueError` names row and column of what cannot be read"
-    table = _cells(path)
-    if missing := [c for c in SHEET if c not in table]:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; its columns are {', '.join(table.columns[:-1])}")
-    table["id"], table["score"] = (_marks_of(table[c]).str.removesuffix(".0") for c in ("id", "score"))
-    table = table[(table["id"] != "") | (table["score"] != "")]
-    known = dict(zip(key["id"], key.index))
-    for _, r in table.iterrows():
-        if r["id"] not in known:
-            raise ValueError(f"{path}: id {r['id']!r} of row {r['row']} is not in the key: is it of these sheets?")
-        if r["score"] not in ("", *marks):
-            expected = f"expected {', '.join(marks)} or nothing"
-            raise ValueError(f"{path}: {r['score']!r} in column 'score' of row {r['row']} is no mark: {expected}")
-    if table["id"].duplicated().any():
-        twice = table[table["id"].duplicated(keep=False)]
-        raise ValueError(f"{path}: rows {', '.join(map(str, twice['row'][:2]))} have the same id: expected each once")
-    lost = len(known) - len(table)
-    if lost:
-        raise ValueError(f"{path}: {lost} of {len(known)} rows are missing: leave rows in and their cells empty")
-    found = key.loc[[known[i] for i in table["id"]]].reset_index(drop=True)
-    _check_texts(path, table, found)
-    found = found.assign(annotator=path.stem, score=table["score"].to_numpy(), row=table["row"].to_numpy())
-    return found[["annotator", "method", "item", "score", "row"]]
-
-
-CHANGED = 0.1  # share of texts that may be others than those asked for, as a spreadsheet makes #NAME? of =…
-
-
-def _check_texts(path: Path, table: pd.DataFrame, of: pd.DataFrame) -> None:
-    "`ValueError` where texts of a sheet are not those that its key was written for; a warning where few were changed"
-    if "text" not in of:
-        return  # a key of an earlier version
-    now = [_text_digest(c, a) for c, a in zip(table["context"], table["answer"])]
-    other = np.array([a != b for a, b in zip(now, of["text"])])
-    moved = other & np.isin(now, of["text"])
-    rows = ", ".join(map(str, table["row"][other][:5])) + (", …" if other.sum() > 5 else "")
-    if moved.any() or other.mean() > CHANGED:
-        raise ValueError(
-            f"{path}: {other.sum()} of {len(table)} texts are not those that the key has with their ids (rows {rows}): "
-            "is it the key of other sheets, or of another draw? Or were cells moved?"
-        )
-    if other.any():
-        warnings.warn(f"{path}: texts of rows {rows} were changed since the sheets were written", stacklevel=3)
-
-
 def read_human_sheets(
     folder: str | Path,  # of sheets from `make_human_sheets`, with their key
     key: str | Path | None = None,  # where it was kept apart from the sheets
