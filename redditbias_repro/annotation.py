@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import difflib
 import io
+import itertools
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -21,8 +24,9 @@ from .specs import BiasSpec
 
 # %% auto #0
 __all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'LAYOUTS', 'SENTENCE_SHEET', 'SENTENCE_GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES',
-           'SIZES', 'COUNTS', 'sheet_order', 'make_sheets', 'has_labels', 'read_sheets', 'read_released', 'LabelScreen',
-           'agreement', 'merge_labels', 'split', 'count_labels', 'write_splits', 'annotate', 'phrases_folder']
+           'SIZES', 'COUNTS', 'sheet_order', 'make_sheets', 'has_labels', 'sheets_in', 'read_sheets', 'say_empty',
+           'read_released', 'LabelScreen', 'agreement', 'merge_labels', 'split', 'count_labels', 'write_splits',
+           'annotate', 'phrases_folder']
 
 # %% ../nbs/02a_annotation.ipynb #2ca5ab07
 LABELS = ("bias sent", "bias phrase")
@@ -157,6 +161,14 @@ def _cells(path: Path) -> pd.DataFrame:
         table = pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False, skip_blank_lines=False)
     except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
         raise ValueError(f"{path}: not a CSV file ({e})") from e
+    if not isinstance(table.index, pd.RangeIndex):  # cells beyond the header: pandas takes the first for an index
+        names, table = list(table.columns), table.reset_index()
+        beyond = table.iloc[:, len(names) :].fillna("").apply(lambda c: c.str.strip() != "").any(axis=1)
+        if beyond.any():
+            row = f"row {int(beyond.idxmax()) + 2} has more cells than the header has names"
+            raise ValueError(f"{path}: {row}: a text with a comma has to stand in quotation marks")
+        table = table.iloc[:, : len(names)].set_axis(names, axis=1)
+    table = table.fillna("")
     table.columns = [str(c).strip().lower().replace("_", " ") for c in table.columns]
     if table.columns.duplicated().any():
         raise ValueError(f"{path}: two columns are named {table.columns[table.columns.duplicated()][0]!r}")
@@ -168,7 +180,12 @@ _SENTENCE_LABELS = SENTENCE_SHEET[-1:]
 
 def _of_sentences(table: pd.DataFrame) -> bool:
     "Whether a sheet is one of CHBias' kind"
-    return "phrase" not in table and {"text", "bias"} <= set(table)
+    return "phrase" not in table and bool({"text", "bias", "target"} & set(table))
+
+
+def _marks_of(cells: pd.Series) -> pd.Series:
+    "What people wrote, without blanks, in lower case, full-width digits as digits"
+    return cells.map(lambda x: unicodedata.normalize("NFKC", x).strip().lower())
 
 
 def has_labels(
@@ -183,29 +200,35 @@ def has_labels(
     return any((table[c].str.strip() != "").any() for c in wanted if c in table) or not set(wanted) <= set(table)
 
 # %% ../nbs/02a_annotation.ipynb #cf05e2d1
+def _missing(path: Path, table: pd.DataFrame, wanted: Iterable[str]) -> str:
+    "What an error says of columns that are not there, nothing where all are"
+    columns = [c for c in table.columns if c != "row"]
+    others = [c for c in columns if c not in (*SHEET, *SENTENCE_SHEET)]
+    near = {c: difflib.get_close_matches(c, others, 1) for c in wanted if c not in table}
+    named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
+    return f"{path}: no column {named}; its columns are {', '.join(columns)}" if near else ""
+
+
 def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
     table = _cells(path)
     one_label = _of_sentences(table)
+    if says := _missing(path, table, SENTENCE_SHEET[-2:] if one_label else ("phrase", *LABELS)):
+        raise ValueError(says)
     if one_label:  # comment and phrase are both the text, and have its label
         table = table.assign(comment=table["text"], phrase=table["text"], **dict.fromkeys(LABELS, table["bias"]))
         table["attribute in window"] = "true"
-    missing = [c for c in ("phrase", *LABELS) if c not in table]
-    if missing:
-        near = {c: difflib.get_close_matches(c, list(table.columns), 1) for c in missing}
-        named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
-        raise ValueError(f"{path}: no column {named}")
     table = table.reindex(columns=[*SHEET, "row"], fill_value="")
     table = table[(table[["id", "comment", "phrase", *LABELS]].apply(lambda c: c.str.strip()) != "").any(axis=1)]
     for column in LABELS:
-        found = table[column].str.strip().str.lower()
+        found = _marks_of(table[column])
         wrong = table[~found.isin(list(marks))]
         if len(wrong):
             r = wrong.iloc[0]
             where = f"in column {'bias' if one_label else column!r} of row {r['row']}"
-            mark = r[column].strip().lower()
+            mark = found[r.name]
             raise ValueError(
-                f"{path}: {r[column]!r} {where} is no label ({len(wrong)} such cells): expected 0, 1 or nothing. "
-                f'marks={{{mark!r}: "0"}} would read it'
+                f"{path}: {r[column]!r} {where} is no label ({len(wrong)} such cells): expected 0, 1 or nothing. Write "
+                f'one of them; or say what it means: marks={{{mark!r}: "1"}} (or "0", or "" for nothing) of read_sheets'
             )
         table[column] = found.map(marks)
     near = table["attribute in window"].str.strip().str.lower()
@@ -213,36 +236,93 @@ def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
     if len(bad):
         column, r = "attribute in window", bad.iloc[0]
         raise ValueError(f"{path}: {r[column]!r} in column {column!r} of row {r['row']}: expected TRUE or FALSE")
-    return table.assign(annotator=path.stem, **{"attribute in window": near == "true"})
+    return table.assign(annotator=path.stem, one_label=one_label, **{"attribute in window": near == "true"})
 
 # %% ../nbs/02a_annotation.ipynb #02221e9d
+_COPIED = r"的?副本|拷贝|复制|复件|コピー|copy|copie|kopie|copia|cópia|kopia|bak|backup"
+_COPY_AFTER = re.compile(rf"[\s_.–-]*(?:{_COPIED}).*|\s*[(（\[]\s*\d+\s*[)）\]]|[\s_.–-]+\d+", re.IGNORECASE)
+_COPY_BEFORE = re.compile(rf"(?:{_COPIED})\b.*[\s_–-]|(?:{_COPIED})[\s_–-]*", re.IGNORECASE)
+
+
+def sheets_in(
+    folder: str | Path,
+) -> list[Path]:  # in the order of their names
+    "The CSV files of a folder, hidden ones left aside. `ValueError` for one that is a copy of another by its name"
+    paths = sorted(p for p in Path(folder).glob("*.csv") if not p.name.startswith((".", "~$")))
+    for copy, of in itertools.permutations(paths, 2):
+        name, stem = copy.stem, of.stem
+        after = name.startswith(stem) and _COPY_AFTER.fullmatch(name[len(stem) :])
+        if after or (name.endswith(stem) and _COPY_BEFORE.fullmatch(name[: -len(stem)])):
+            raise ValueError(
+                f"{copy} looks like a copy of {of.name} and would count as one more annotator: move one of them away, "
+                "or give it the name of its annotator"
+            )
+    return paths
+
+# %% ../nbs/02a_annotation.ipynb #dc96685a
+def _same_text(text: str) -> str:
+    return "".join(str(text).split())
+
+
+def _matched(labels: pd.DataFrame, phrases: pd.DataFrame) -> pd.DataFrame:
+    "Rows with the id and the texts of the phrases that they were made of: by id and phrase, else by their texts alone"
+    comments = phrases["comment"] if "comment" in phrases else phrases["phrase"]
+    made = list(zip(phrases["id"].astype(str), comments, phrases["phrase"]))
+    by_id = {(i, _same_text(p)): k for k, (i, _, p) in reversed([*enumerate(made)])}
+    by_text = {(_same_text(c), _same_text(p)): k for k, (_, c, p) in reversed([*enumerate(made)])}
+    of = [
+        by_id.get((i.strip(), _same_text(p)), by_text.get((_same_text(c), _same_text(p))))
+        for i, c, p in zip(labels["id"], labels["comment"], labels["phrase"])
+    ]
+    strange = labels[[k is None for k in of]]
+    if len(strange):
+        r = strange.iloc[0]
+        raise ValueError(
+            f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the "
+            f"sheets were made of ({len(strange)} such rows): was a cell changed, or phrases.csv made anew since?"
+        )
+    ids, comments, texts = zip(*(made[k] for k in of))
+    return labels.assign(id=ids, comment=comments, phrase=texts)
+
+
 def read_sheets(
     paths: Iterable[str | Path] | str | Path,  # sheets, or a folder of them; an annotator has the name of the sheet
     phrases: pd.DataFrame | None = None,  # what the sheets were made of: a row that is no longer in it is an error
     marks: dict[str, str] | None = None,  # further marks and what they mean, "0", "1" or "", such as `RELEASE_MARKS`
 ) -> pd.DataFrame:  # annotator and the columns of `SHEET`; labels are "0", "1", or "" for ignored
-    "Labels of all annotators. `ValueError` names sheet, row and column of what cannot be read"
+    """Labels of all annotators. `ValueError` names sheet, row and column of what cannot be read.
+
+    `.attrs["empty"]`: by annotator the rows without a label; `.attrs["one_label"]`: whether texts have one each"""
     paths = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    paths = [q for p in paths for q in (sorted(p.glob("*.csv")) if p.is_dir() else [p])]
+    paths = [q for p in paths for q in (sheets_in(p) if p.is_dir() else [p])]
     if not paths:
         raise FileNotFoundError("there are no sheets")
     known_marks = MARKS | {k.lower(): v for k, v in (marks or {}).items()}
     labels = pd.concat([_read_sheet(p, known_marks) for p in paths], ignore_index=True)
-    if phrases is not None:
-        known = set(zip(phrases["id"].astype(str), phrases["phrase"]))
-        strange = labels[[k not in known for k in zip(labels["id"], labels["phrase"])]]
-        if len(strange):
-            r = strange.iloc[0]
-            raise ValueError(
-                f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the "
-                f"sheets were made of ({len(strange)} such rows): was a cell changed?"
-            )
+    if phrases is not None and len(labels):
+        labels = _matched(labels, phrases)
     twice = labels[labels.duplicated(["annotator", "id", "phrase"], keep=False)]
     for _, same in twice.groupby(["annotator", "id", "phrase"]):
         if same[list(LABELS)].drop_duplicates().shape[0] > 1:
             rows = ", ".join(map(str, same["row"]))
             raise ValueError(f"{same.annotator.iloc[0]}.csv: rows {rows} are the same phrase with different labels")
-    return labels.drop_duplicates(["annotator", "id", "phrase"])[["annotator", *SHEET]].reset_index(drop=True)
+    empty = labels[(labels[list(LABELS)] == "").any(axis=1)]
+    found = labels.drop_duplicates(["annotator", "id", "phrase"])[["annotator", *SHEET]].reset_index(drop=True)
+    found.attrs = {
+        "empty": {name: rows["row"].tolist() for name, rows in empty.groupby("annotator")},
+        "one_label": bool(labels["one_label"].all()),
+    }
+    return found
+
+
+def say_empty(
+    empty: dict[str, list[int]],  # by annotator the rows without a label
+    rows: dict[str, int],  # by annotator how many rows there are
+) -> str:  # nothing where none is empty
+    "Whose cells are empty, as a sentence"
+    first = {name: ", ".join(map(str, at[:5])) + (", …" if len(at) > 5 else "") for name, at in empty.items() if at}
+    each = [f"{name}.csv has {len(empty[name]):,} of {rows[name]:,} (row {at})" for name, at in first.items()]
+    return f"cells for labels are empty: {'; '.join(each)}" if each else ""
 
 # %% ../nbs/02a_annotation.ipynb #8911c1b7
 def read_released(
@@ -384,18 +464,20 @@ def agreement(
     level: float = 0.95,  # of the interval
     seed: int = 0,
     one_label: bool = False,  # comment and phrase are one, as in sheets of sentences: the only level is sentence
-) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high, fleiss
+) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high, fleiss, note
     """Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice.
 
     `rows` counts comments or phrases, `same` is the share of them with one label; `alpha` is Krippendorff's, `fleiss`
-    is κ of the rows that all annotators labelled."""
+    is κ of the rows that all annotators labelled; `note` says why there is no α. A row is known by id and text."""
+    labels = labels.assign(**{c: labels[c].map(_same_text) for c in ("comment", "phrase") if c in labels})
     typed = "bias_type" in labels
     groups = [("all", labels), *(labels.groupby("bias_type") if typed and labels.bias_type.nunique() > 1 else [])]
     rows = []
     for name, group in groups:
         for column, what in [(LABELS[0], "sentence")] if one_label else zip(LABELS, ("comment", "phrase")):
             given = group[group[column] != ""]
-            keys = [*(["bias_type"] if typed else []), "id", *(["phrase"] if what == "phrase" else [])]
+            text = "comment" if what == "comment" else "phrase"
+            keys = [*(["bias_type"] if typed else []), "id", *([text] if text in labels else [])]
             given = given.groupby([*keys, "annotator"], as_index=False)[column].max()
             counts = given.groupby([*keys, column]).size().unstack(fill_value=0)
             counts = counts.reindex(columns=["0", "1"], fill_value=0).to_numpy()
@@ -407,11 +489,13 @@ def agreement(
             enough = np.isfinite(alphas).sum() > resamples / 2
             low, high = np.nanquantile(alphas, [(1 - level) / 2, (1 + level) / 2]) if enough else (np.nan, np.nan)
             same = (counts.max(1) == counts.sum(1)).mean()
-            found = (same, _alpha(counts), low, high, _kappa(counts))
+            alpha, used = _alpha(counts), counts.sum(0) > 0
+            note = "" if np.isfinite(alpha) else f"every label is {int(used[1])}: no disagreement was possible"
+            found = (same, alpha, low, high, _kappa(counts), note)
             rows.append((name, what, len(counts), given.annotator.nunique(), *found))
     if not rows:
         raise ValueError("no row was labelled by two annotators: make the sheets with an overlap")
-    columns = ["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high", "fleiss"]
+    columns = ["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high", "fleiss", "note"]
     return pd.DataFrame(rows, columns=columns)
 
 # %% ../nbs/02a_annotation.ipynb #1c39fe0d
@@ -420,19 +504,19 @@ RULES = ("first", "majority", "unanimous")
 
 def merge_labels(
     labels: pd.DataFrame,  # from `read_sheets`
-    rule: str = "first",  # first: the first annotator's (RedditBias); majority; unanimous: else empty (CHBias §3.4)
+    rule: str = "first",  # first: the first annotator's (RedditBias); majority; unanimous: all's, or empty (CHBias)
 ) -> pd.DataFrame:  # a row for each id and phrase, without annotator
     "What counts where several people labelled a row. `ValueError` for an unknown rule"
     if rule not in RULES:
         raise ValueError(f"rule {rule!r} is unknown: expected one of {', '.join(RULES)}")
 
     def pick(given):
+        if rule == "unanimous":
+            return given.iloc[0] if given.nunique() == 1 else ""
         given = [x for x in given if x]
         if not given or rule == "first":
             return given[0] if given else ""
         ones = given.count("1")
-        if rule == "unanimous":
-            return given[0] if ones in (0, len(given)) else ""
         return "" if 2 * ones == len(given) else "1" if 2 * ones > len(given) else "0"
 
     keys = [c for c in labels.columns if c not in ("annotator", *LABELS)]
@@ -547,26 +631,45 @@ def annotate(
     seed: int = 0,
     layout: str = "phrases",  # as in `make_sheets`
 ) -> dict:  # sheets (paths), labels, table3, agreement (or None), splits; only sheets while nothing is labelled
-    "Make the sheets of a bias type, or turn the labels in them into splits. `FileNotFoundError` without phrases"
+    """Make the sheets of a bias type, or turn the labels in them into splits.
+
+    `FileNotFoundError` without phrases, `ValueError` for a sheet without labels beside others; nothing is written"""
     folder = Path(folder)
     if not (folder / "phrases.csv").is_file():
         run = "run 02_retrieval with this folder's parent as out_dir first"
         raise FileNotFoundError(f"{folder} holds no phrases.csv: {run}")
-    phrases = pd.read_csv(folder / "phrases.csv", dtype=str, keep_default_na=False)
-    sheets = sorted((folder / "sheets").glob("*.csv"))
-    if not any(has_labels(s) for s in sheets):
+    phrases = _cells(folder / "phrases.csv").drop(columns="row")
+    sheets = sheets_in(folder / "sheets")
+    if not sheets:
         asked = (annotators, overlap, sample or None, seed, layout)
-        return {"sheets": sheets or make_sheets(phrases, folder / "sheets", *asked)}
+        return {"sheets": make_sheets(phrases, folder / "sheets", *asked)}
     labels = read_sheets(sheets, phrases, marks)
+    if not any(has_labels(s) for s in sheets):
+        return {"sheets": sheets}
+    _check_finished(labels, folder / "sheets")
     merged = merge_labels(labels, rule)
-    shared = labels.duplicated(["id", "phrase"]).any()
+    shared = any(labels[labels[c] != ""].duplicated(["id", "phrase"]).any() for c in LABELS)
     splits = split(merged, spec, sizes, seed)
+    agreed = agreement(labels, seed=seed, one_label=labels.attrs["one_label"]) if shared else None
     write_splits(splits, folder)
     return {
-        "sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name),
-        "agreement": agreement(labels, seed=seed, one_label=layout == "sentences") if shared else None,
+        "sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name), "agreement": agreed,
         "splits": splits,
     }  # fmt: skip
+
+
+def _check_finished(labels: pd.DataFrame, folder: Path) -> None:
+    "A warning that says whose cells are empty; `ValueError` where all of somebody are"
+    rows, empty = labels["annotator"].value_counts().to_dict(), labels.attrs["empty"]
+    given = labels[(labels[list(LABELS)] != "").any(axis=1)]["annotator"]
+    if none := sorted(set(rows) - set(given)):
+        raise ValueError(
+            f"{folder}: no label yet in {', '.join(f'{n}.csv' for n in none)}, and some in "
+            f"{', '.join(f'{n}.csv' for n in sorted(set(given)))}: nothing was written. Wait until all are filled in, "
+            "or move those without a label out of the folder to go on without them"
+        )
+    if says := say_empty(empty, rows):
+        warnings.warn(f"{folder}: {says}", stacklevel=3)
 
 # %% ../nbs/02a_annotation.ipynb #9a0d747f
 def phrases_folder(

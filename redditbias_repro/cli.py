@@ -651,35 +651,54 @@ def _collect(args) -> None:
 
     counts = collect(args.source, args.bias_type, args.out, args.column, args.cap, args.max_chars)
     stats = counts.attrs["stats"]
-    print(f"written: {args.out}; read as {stats['encoding']}, {stats.get('broken', 0):,} broken lines")
+    left = {"broken": "broken", "without_text": "without a text"}
+    counted = ", ".join(f"{stats[k]:,} {said}" for k, said in left.items() if stats.get(k))
+    read = f"{stats['lines']:,} lines as {stats['encoding']}{f', of them {counted}' if counted else ''}"
+    print(f"written: {args.out}; read: {read}; found: {stats['posts']:,} posts")
     print(counts.to_string(index=False))
+    for name, n in counts[counts.step == "sentences, each once"][["bias_type", "rows"]].itertuples(index=False):
+        if not n:
+            print(f"Note: nothing was found of {name}.")
 
 
 def _sheets(args) -> None:
     "Write sheets for people, or read those that they filled in"
-    if args.read and args.model:
-        raise ValueError("--read reads sheets, and --model says whose answers new ones are to hold: give one of them")
+    if args.read and (args.model or args.replace):
+        said = "--read reads sheets, and --model and --replace are of new ones"
+        raise ValueError(f"{said}: give --read, or them")
     if not args.read:
+        if not args.model:
+            chinese = "gemma-3-270m is a packaged one that knows Chinese"
+            raise ValueError(f"no --model: name the model whose answers are judged, or several; {chinese}")
         _check_out(args.folder, folder=True)
-    from redditbias_repro.human_evaluation import human_rates, human_records, read_human_sheets, sheets_of_models
+    from redditbias_repro.human_evaluation import (
+        human_agreement,
+        human_rates,
+        human_records,
+        read_human_sheets,
+        sheets_of_models,
+        why_no_alpha,
+    )
     from redditbias_repro.records import write_atomic, write_record
     from redditbias_repro.tables import to_markdown
 
     if not args.read:
         drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.contexts)
         how = dict(annotators=args.annotators, preset=args.preset, layout=args.layout, kind=args.kind, seed=args.seed)
-        for path in sheets_of_models(
-            args.model or ["smollm2-135m-instruct"], args.folder, args.question, **how, **drawn
-        ):
+        how["replace"] = args.replace
+        for path in sheets_of_models(args.model, args.folder, args.question, **how, **drawn):
             print(f"written: {path}")
         print(f"Once they are filled in: redditbias sheets {args.folder} --read --save")
         return
-    records = human_records(args.folder, args.paper, args.merge, args.key)
-    print(to_markdown(human_rates(read_human_sheets(args.folder, args.key), args.merge), JUDGED))
-    found = records[0]["values"]
-    if "alpha" in found:
-        said = "not to be had" if found["alpha"] is None else f"{found['alpha']:.2f}"
-        print(f"Krippendorff's alpha: {said}, of {found['annotators']} people; records hold it by category")
+    judged = read_human_sheets(args.folder, args.key)
+    records = human_records(args.folder, args.paper, args.merge, args.key, judged)
+    print(to_markdown(human_rates(judged, args.merge), JUDGED))
+    if why := why_no_alpha(judged):
+        print(f"Krippendorff's alpha: not to be had, for {why}")
+    else:
+        found = human_agreement(judged)
+        of = f"{found['annotators']} people, over all answers; records hold it by category"
+        print(f"Krippendorff's alpha: {found['alpha']:.2f}, of {of}")
     if args.out:
         print(f"written: {write_atomic(args.out, json.dumps(records, indent=1, ensure_ascii=False) + chr(10))}")
     for r in records if args.save else ():
@@ -1088,7 +1107,7 @@ def _import_options(p: argparse.ArgumentParser) -> None:
 # %% ../nbs/09_cli.ipynb #3f4f1f33
 def _collect_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
-        "source", nargs="+", type=Path, help="exports of posts: lines of JSON, or .csv; UTF-8, UTF-16 or GBK"
+        "source", nargs="+", type=Path, help="exports of posts: lines or a list of JSON, or .csv; UTF-8, UTF-16 or GBK"
     )
     types = "such as chbias (all four) or chbias/age, or a TOML file of your own; may be given several times"
     p.add_argument("--bias-type", action="append", required=True, metavar="TYPE", help=types)
@@ -1102,7 +1121,7 @@ def _collect_options(p: argparse.ArgumentParser) -> None:
 def _sheets_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("folder", type=Path, help="of sheets, their key, and what says whose the answers are")
     p.add_argument("--read", action="store_true", help="read sheets that were filled in (default: write new ones)")
-    own = "model whose answers are judged; several times: the one before debiasing, and debiased ones"
+    own = "whose answers are judged, such as gemma-3-270m; several times: before debiasing, and debiased ones"
     p.add_argument("--model", action="append", metavar="NAME", help=own)
     asked = "bias: is an answer biased (0, 1)? quality: how good is it (0, 1, 2)?"
     p.add_argument("--question", choices=["bias", "quality"], default="bias", help=f"{asked} {DEFAULT}")
@@ -1116,6 +1135,8 @@ def _sheets_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--layout", help="lines, bare, speakers, sep, chat (default: by the model)")
     p.add_argument("--kind", default="causal", choices=["causal", "seq2seq"], help=DEFAULT)
     p.add_argument("--seed", type=_SEED, default=0, help=f"of draws {DEFAULT}")
+    begun = "write over sheets that are in the folder, as long as nobody has begun to fill them in"
+    p.add_argument("--replace", action="store_true", help=begun)
     p.add_argument("--key", type=Path, help="with --read, where the key was kept apart from the sheets")
     how = "with --read, how judgements of one answer become one: mean or majority"
     p.add_argument("--merge", default="mean", choices=["mean", "majority"], help=f"{how} {DEFAULT}")

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import html
 import importlib
-import io
 import shutil
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -33,123 +34,210 @@ from redditbias_repro.retrieval import (
 from .specs import BiasSpec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['LOOKED_AT', 'MARKS', 'TEXT_COLUMNS', 'ID_COLUMNS', 'encoding_of', 'find_posts', 'clean_post', 'split_sentences',
-           'default_cap', 'keywords_of', 'collect_sentences', 'collect']
+__all__ = ['MARKS', 'TEXT_COLUMNS', 'ID_COLUMNS', 'encoding_of', 'find_posts', 'clean_post', 'split_sentences', 'default_cap',
+           'keywords_of', 'collect_sentences', 'collect']
 
 # %% ../nbs/02b_collection.ipynb #0f85ae97
-LOOKED_AT = 1 << 20  # bytes at a file's beginning by which its encoding is told
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def _read_blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as f:
+        while block := f.read(1 << 20):
+            yield block
+
+
+def _decoded_until(path: Path, encoding: str) -> tuple[int | None, int, bool]:
+    "The first byte that is not of an encoding (None: all are), its line, and whether Han characters stand before it"
+    decoder, at, line, han = codecs.getincrementaldecoder(encoding)(), 0, 1, False
+    for block in _read_blocks(path):
+        kept = decoder.getstate()[0]
+        try:
+            text = decoder.decode(block)
+        except UnicodeDecodeError as e:
+            before = (kept + block)[: e.start]
+            text = before.decode(encoding, "ignore")
+            return at - len(kept) + e.start, line + text.count("\n"), han or bool(_HAN.search(text))
+        at, line, han = at + len(block), line + text.count("\n"), han or bool(_HAN.search(text))
+    return None, line, han
+
+
+_HAN = regex.compile(r"\p{Han}")
 
 
 def encoding_of(
     path: str | Path,
 ) -> str:  # utf-8, utf-8-sig, utf-16 or gb18030
-    "The encoding of a file by its beginning. `ValueError` for one that is none of those"
+    """The encoding of all of a file. `ValueError` for one that is none of those, with the place of the byte.
+
+    Bytes of GBK hardly ever make Han characters in UTF-8: where some stand before the first wrong byte, it is UTF-8"""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: expected lines of JSON, or a CSV")
     with path.open("rb") as f:
-        head = f.read(LOOKED_AT)
-    for mark, name in MARKS:
-        if head.startswith(mark):
-            return name
-    for name in ("utf-8", "gb18030"):
-        try:
-            codecs.getincrementaldecoder(name)().decode(head)
-            return name
-        except UnicodeDecodeError:
-            continue
+        head = f.read(4)
+    marked = next((name for mark, name in MARKS if head.startswith(mark)), None)
+    wrong, line, han = _decoded_until(path, "utf-16" if marked == "utf-16" else "utf-8")
+    if wrong is None:
+        return marked or "utf-8"
+    where = f"byte {wrong:,} (counted from 0), in line {line:,}"
+    if marked or han:
+        way_out = "Are these two exports in one file? Give them as two, each in its own encoding, or save all in UTF-8"
+        raise ValueError(
+            f"{path} begins in {(marked or 'utf-8').upper()} and is something else from {where}. {way_out}"
+        )
+    also, also_line, _ = _decoded_until(path, "gb18030")
+    if also is None:
+        return "gb18030"
+    said = f"not UTF-8 from {where}, and not GBK from byte {also:,}, in line {also_line:,}"
     raise ValueError(
-        f"{path} is neither UTF-8, UTF-16 nor GBK: is it packed, or a spreadsheet? Save it as CSV in UTF-8"
+        f"{path} is neither UTF-8, UTF-16 nor GBK ({said}): is it packed, or a spreadsheet? Save it as CSV in UTF-8"
     )
+
+
+def _has_lone_returns(path: Path) -> bool:
+    "Whether lines end with a carriage return alone, as on old Macs"
+    last = b""
+    for block in _read_blocks(path):
+        if b"\r" in (last + block).replace(b"\r\n", b"")[:-1]:
+            return True
+        last = block[-1:] if block.endswith(b"\r") else b""
+    return False
 
 
 def _as_utf8(path: Path, encoding: str, to: Path) -> Path:
     "The file itself where its bytes can be scanned, else a copy in UTF-8 with plain line ends"
-    with path.open("rb") as f:
-        head = f.read(LOOKED_AT)
-    if encoding == "utf-8" and not regex.search(rb"\r(?!\n|$)", head):
+    if encoding == "utf-8" and not _has_lone_returns(path):
         return path
-    try:
-        with path.open(encoding=encoding, newline=None) as lines, to.open("w", encoding="utf-8", newline="\n") as out:
-            shutil.copyfileobj(lines, out)
-    except UnicodeDecodeError as e:
-        where = f"its first {LOOKED_AT:,} bytes look like {encoding}, and then comes what is not ({e})"
-        raise ValueError(f"{path} cannot be read: {where}. Save it in UTF-8") from e
+    # what cannot be decoded now is half a character at the end of a file that was cut
+    how = dict(encoding=encoding, newline=None, errors="replace")
+    with path.open(**how) as lines, to.open("w", encoding="utf-8", newline="\n") as out:
+        shutil.copyfileobj(lines, out)
     return to
 
-# %% ../nbs/02b_collection.ipynb #2b467074
+
+def _list_as_lines(path: Path, to: Path) -> Path:
+    "A file that is one list of JSON, `[{…}, …]`, as a copy with an object a line; any other as it is"
+    import orjson
+
+    with path.open("rb") as f:
+        if not f.read(1 << 10).lstrip().startswith(b"["):
+            return path
+    try:
+        rows = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        return path  # lines, of which some are lists
+    with to.open("wb") as out:
+        out.writelines(orjson.dumps(row) + b"\n" for row in rows)
+    return to
+
+# %% ../nbs/02b_collection.ipynb #23809001
 TEXT_COLUMNS = ("text", "content", "body", "正文", "内容", "微博正文", "全文", "微博内容")
 ID_COLUMNS = ("id", "mid", "bid", "微博id", "微博ID")
 
 
-def _named(row: dict, known: tuple[str, ...], asked: str | None, path) -> str:
-    found = [c for c in ((asked,) if asked else known) if c in row]
-    if not found:
-        wanted = repr(asked) if asked else f"one of {', '.join(known)}"
-        raise ValueError(f"{path} has the columns {', '.join(map(str, row))}: expected {wanted}, or give column")
-    return found[0]
+def _named(row: Iterable[str], asked: str | None) -> str | None:
+    "The column with the text, None where there is none"
+    return next((c for c in ((asked.strip(),) if asked else TEXT_COLUMNS) if c in row), None)
 
-# %% ../nbs/02b_collection.ipynb #23809001
-def _post(row: dict, column: str, number: int) -> dict | None:
-    "id and body of a post; None where it holds no text"
-    body = row.get(column)
-    if not isinstance(body, str) or not body.strip():
-        return None
-    name = next((c for c in ID_COLUMNS if row.get(c) not in (None, "")), None)
-    return next(from_texts([{"id": str(row[name] if name else number), "body": body}]))
+
+def _no_text(row: Iterable[str], asked: str | None, path: Path) -> ValueError:
+    wanted = repr(asked) if asked else f"one of {', '.join(TEXT_COLUMNS)}"
+    return ValueError(f"{path} has the columns {', '.join(row)}: expected {wanted}, or give column")
 
 # %% ../nbs/02b_collection.ipynb #84df1c7e
+def _post(row: dict, column: str | None, path: Path, number: int, stats: Counter) -> dict | None:
+    "id and body of a post; None, which is counted, where it holds no text"
+    body = row.get(column)
+    if not isinstance(body, str) or not body.strip():
+        stats["without_text"] += 1
+        return None
+    name = next((c for c in ID_COLUMNS if row.get(c) not in (None, "")), None)
+    return next(from_texts([{"id": str(row[name]).strip() if name else f"{path.name}:{number}", "body": body}]))
+
+# %% ../nbs/02b_collection.ipynb #a7415bd8
 def _posts_of_lines(
-    path: Path, matcher: Matcher, column: str | None, progress: bool, stats: Counter, skip: int, between: Callable
-) -> Iterator:
-    "Posts of lines of JSON after so many bytes, which an earlier scan has read"
+    path: Path, plain: Path, matcher: Matcher, asked: str | None, progress: bool,
+    stats: Counter, skip: int, between: Callable,
+) -> Iterator:  # fmt: skip
+    "Posts of lines of JSON after so many bytes, which an earlier scan has read. `ValueError` if none has the column"
     import orjson
 
-    blocks = _after(_blocks(path, stats, progress), skip)
+    row, blocks = {}, _after(_blocks(plain, stats, progress), skip)
     for line in _lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
         number = stats["parsed"] + stats["broken"] + 1  # goes on where an earlier scan was stopped
         try:
-            row = orjson.loads(line)
-            if not isinstance(row, dict):
-                raise TypeError
-        except (ValueError, TypeError):
+            row = {str(k).strip(): v for k, v in orjson.loads(line).items()}
+        except (ValueError, AttributeError):
             stats["broken"] += 1
             continue
         stats["parsed"] += 1
-        column = column if column in row else _named(row, TEXT_COLUMNS, column, path)
-        if post := _post(row, column, number):
+        column = _named(row, asked)
+        stats["with_column"] += column is not None
+        if post := _post(row, column, path, number, stats):
             yield post
-
-# %% ../nbs/02b_collection.ipynb #a7415bd8
-def _posts_of_table(path: Path, column: str | None, stats: Counter, skip: int, between: Callable) -> Iterator:
-    "Posts of a CSV after so many rows, which an earlier scan has read"
-    text = path.read_text(encoding="utf-8")
-    separator = max(",;\t", key=text.split("\n", 1)[0].count)
-    try:
-        table = pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
-        raise ValueError(f"{path} is no CSV file ({str(e).strip()}): is a quotation mark or a cell missing?") from e
-    column = _named(dict.fromkeys(table.columns), TEXT_COLUMNS, column, path)
-    for number, row in enumerate(table.iloc[skip:].to_dict("records"), skip + 1):
-        if number % 1000 == 0:
-            between(number - 1)  # what was found in these is used
-        stats["parsed"] += 1
-        if post := _post(row, column, number):
-            yield post
+    if stats["parsed"] and not stats["with_column"]:
+        raise _no_text(row, asked, path)
 
 # %% ../nbs/02b_collection.ipynb #664fa37f
+def _rows_of_table(lines: Iterable[str], separator: str, path: Path) -> Iterator[tuple[int, list[str] | None]]:
+    "Line and cells of each row that is not empty, None for what is no row. `ValueError` for an open quotation mark"
+    rows = csv.reader(lines, delimiter=separator, strict=True)
+    while True:
+        begins = rows.line_num + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as e:
+            if "end of data" in str(e) or "limit" in str(e):
+                said = f"{path} is no CSV file: a quotation mark that opens in or after line {begins:,} is not closed"
+                raise ValueError(said) from e
+            yield begins, None
+            continue
+        if row:
+            yield begins, row
+
+
+def _posts_of_table(
+    path: Path, plain: Path, asked: str | None, stats: Counter, skip: int, between: Callable
+) -> Iterator:
+    "Posts of a CSV after so many rows, which an earlier scan has read"
+    # Half a character at the end of a file that was cut is all that is not UTF-8 here
+    with plain.open(encoding="utf-8", errors="replace", newline="") as lines:
+        separator = max(",;\t", key=lines.readline().count)
+        lines.seek(0)
+        rows = _rows_of_table(lines, separator, path)
+        header = [c.strip() for c in next(rows, (1, []))[1] or []]
+        if not (column := _named(header, asked)):
+            raise _no_text(header, asked, path)
+        for number, (line, cells) in enumerate(rows, 1):
+            if number <= skip:
+                continue
+            if number % 1000 == 0:
+                between(number - 1)  # what was found in these is used
+            stats["lines"] += 1
+            if cells is None or any(c.strip() for c in cells[len(header) :]):
+                stats["broken"] += 1
+                stats["first_broken"] = stats["first_broken"] or line
+                continue
+            stats["parsed"] += 1
+            row = dict(reversed([*zip(header, cells)]))  # of two columns with one name the first
+            if post := _post(row, column, path, number, stats):
+                yield post
+
+# %% ../nbs/02b_collection.ipynb #2c2eaac7
 def find_posts(
-    path: str | Path,  # .jsonl, .ndjson, .json: an object a line; .csv
+    path: str | Path,  # .jsonl, .ndjson, .json: an object a line, or a list of them; .csv
     specs: dict[str, BiasSpec],  # by name
     column: str | None = None,  # with the text; None: of `TEXT_COLUMNS`
-    stats: Counter | None = None,  # is counted up: bytes, lines, parsed, broken, hits
+    stats: Counter | None = None,  # is counted up: bytes, lines, parsed, broken, without_text, hits
     progress: bool = True,
     parts: Path | None = None,  # a folder that keeps how far the scan came, from which one that was stopped goes on
 ) -> pd.DataFrame:  # id, bias_type, target, attribute, body
     """Posts that hold a target of T1 and an attribute of A1, anywhere, in the file's order (CHBias §3.2).
 
-    `ValueError` for a file that cannot be read, and where no column holds the text."""
+    `ValueError` for a file that cannot be read, and where no row holds the text."""
     path, matcher, stats = Path(path), Matcher(specs), Counter() if stats is None else stats
     encoding, part = encoding_of(path), None
     if parts:
@@ -157,24 +245,44 @@ def find_posts(
         parts.mkdir(parents=True, exist_ok=True)
         part = parts / f"{path.name}.{digest([*_file_identity(path), terms, column])}.parquet"
     found = _finished(part, lambda: _scanned(path, encoding, matcher, column, progress, part))
-    counts = found.attrs["stats"]
+    counts = dict(found.attrs["stats"])
+    _check_counts(path, counts, _is_table(path))
+    counts.pop("first_broken", None)
     stats.update(counts)
     stats["encoding"] = encoding
-    if counts.get("broken") and not counts.get("parsed"):
-        raise ValueError(f"{path}: none of {counts['broken']} lines is an object of JSON. A table has to end in .csv")
     return found.drop(columns=["created_utc", "subreddit"])
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+def _check_counts(path: Path, counts: dict, table: bool) -> None:
+    "`ValueError` where nothing could be read, a warning where some of it could not"
+    broken, what = counts.get("broken", 0), "rows" if table else "lines with a target"
+    if table:
+        why = "has more cells than the header has names, or a quotation mark inside of a cell: in a CSV a text with a "
+        why += "comma stands in quotation marks, and a mark in it twice"
+    else:
+        why = "is no object of JSON. Expected one a line, or a list of them, [{…}, …]; a table has to end in .csv"
+    if broken and not counts.get("parsed"):
+        raise ValueError(f"{path}: each of {broken:,} {what} {why}")
+    if broken:
+        first = f", the first in line {counts['first_broken']:,}" if table else ""
+        warnings.warn(f"{path}: {broken:,} {what} are left out{first}. Each {why}", stacklevel=3)
 
 
 def _scanned(path: Path, encoding: str, matcher: Matcher, column: str | None, progress: bool, part: Path | None):
     "Candidates of a file; a scan that was stopped goes on from what was kept last"
     with tempfile.TemporaryDirectory() as folder:
         plain = _as_utf8(path, encoding, Path(folder, path.name))
+        plain = plain if _is_table(path) else _list_as_lines(plain, Path(folder, f"{path.name} as lines"))
 
         def scan(*how):
-            if path.suffix.lower() == ".csv":
-                posts = _posts_of_table(plain, column, *how)
+            if _is_table(path):
+                posts = _posts_of_table(path, plain, column, *how)
             else:
-                posts = _posts_of_lines(plain, matcher, column, progress, *how)
+                posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
             return _candidates(posts, matcher, how[0], None, None)
 
         return _resumed(part, scan)
@@ -294,6 +402,24 @@ def collect_sentences(
     return table
 
 # %% ../nbs/02b_collection.ipynb #721bab38
+def _told_apart(ids: pd.Series, texts: pd.Series) -> list[str]:
+    "Ids; one of several texts gets a number behind it for each text but the first"
+    seen: dict[str, dict[str, int]] = {}
+    places = [seen.setdefault(i, {}).setdefault(t, len(seen[i])) for i, t in zip(ids, texts)]
+    return [f"{i}~{n + 1}" if n else i for i, n in zip(ids, places)]
+
+
+def _check_unlabelled(folder: Path, names: Iterable[str]) -> None:
+    "`FileExistsError` where sheets were made of phrases that would be replaced"
+    for name in names:
+        sheets = folder / name / "sheets"
+        if any(sheets.glob("*.csv")):
+            raise FileExistsError(
+                f"{sheets} holds annotators' sheets, made of the phrases that were collected before: nothing was read. "
+                f"Give another folder, or move {folder / name} away; if nobody has begun to label, remove {sheets}"
+            )
+
+
 def collect(
     source: str | Path | Iterable[str | Path],  # a file of posts, or several
     bias_types: str | Iterable[str] | dict[str, BiasSpec],  # as in `load_specs`, or specifications by name
@@ -305,19 +431,47 @@ def collect(
 ) -> pd.DataFrame:  # bias_type, step, rows; `.attrs["stats"]` counts what was read
     """`phrases.csv` for each bias type, from which `02a_annotation` makes sheets, and what each step left.
 
-    What was found is kept in the folder until all is written: a run that was stopped goes on from there"""
+    What was found is kept in the folder until all is written: a run that was stopped goes on from there. Raises what
+    `find_posts` raises, `ValueError` where nothing is found, `FileExistsError` where there are sheets already"""
     specs = bias_types if isinstance(bias_types, dict) else load_specs(bias_types)
     if cap is not None and cap < 1:
         raise ValueError(f"cap is {cap}: expected at least 1 post for each keyword, or none for the paper's")
     files, stats = [source] if isinstance(source, (str, Path)) else list(source), Counter()
-    parts = Path(folder) / "collection.parts"
-    found = pd.concat([find_posts(f, specs, column, stats, progress, parts) for f in files], ignore_index=True)
+    _check_unlabelled(Path(folder), specs)
+    parts, tables, encodings = Path(folder) / "collection.parts", [], []
+    for file in files:
+        tables.append(find_posts(file, specs, column, stats, progress, parts))
+        encodings.append(stats.pop("encoding"))
+    found = pd.concat(tables, ignore_index=True)
+    found["id"] = _told_apart(found["id"], found["body"])
+    made = {
+        name: collect_sentences(found[found.bias_type == name], spec, cap, max_chars, progress)
+        for name, spec in specs.items()
+    }
+    stats["posts"] = found["id"].nunique()
+    if not any(map(len, made.values())):
+        shutil.rmtree(parts)
+        raise ValueError(_nothing(files, encodings, stats, specs))
     rows = []
-    for name, spec in specs.items():
-        table = collect_sentences(found[found.bias_type == name], spec, cap, max_chars, progress)
+    for name, table in made.items():
         write_atomic(Path(folder) / name / "phrases.csv", table.to_csv(index=False))
         rows += [(name, step, n) for step, n in table.attrs["counts"].items()]
     shutil.rmtree(parts)
     counted = pd.DataFrame(rows, columns=["bias_type", "step", "rows"])
-    counted.attrs["stats"] = dict(stats)
+    counted.attrs["stats"] = dict(stats) | {"encoding": ", ".join(dict.fromkeys(encodings))}
     return counted
+
+
+def _nothing(files: list, encodings: list[str], stats: Counter, specs: dict) -> str:
+    "What was read where nothing came of it, and what may be the reason"
+    read = ", ".join(f"{f} ({e})" for f, e in zip(files, encodings))
+    posts = f"{stats['posts']:,} posts hold a target and an attribute of {', '.join(specs)}"
+    if stats["posts"]:
+        return (
+            f"{read}: {posts}, and none does any more once names, topics and links are taken out. Nothing was written"
+        )
+    empty = f", {stats['without_text']:,} of those read have no text" if stats["without_text"] else ""
+    return (
+        f"{read}: of {stats['lines']:,} lines no post holds a target and an attribute of {', '.join(specs)}{empty}. "
+        "Nothing was written. Is the column the one with the text, and is it in simplified characters?"
+    )

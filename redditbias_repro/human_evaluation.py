@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import time
+import unicodedata
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,22 +16,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .annotation import _cells
-from .chinese_dialogue import answer_dialogues, load_dialogues
+from .annotation import _cells, _marks_of, say_empty, sheets_in
+from .chinese_dialogue import LAYOUTS, answer_dialogues, load_dialogues
 from .data import load_pairs
 from .generation import decoding_of, name_decoding
 from .metrics import holm
-from .models import open_model
+from .models import _adapter_of, _config_of, _source, check_models, open_model
 from .paired_tests import sign_flip
-from .records import new_record, write_atomic
+from .records import digest, new_record, read_json, write_atomic
 from .registry import check_known
 from .resampling import bootstrap_interval
 from .specs import load_specs
 
 # %% auto #0
-__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'MERGES', 'ABOUT', 'draw_contexts',
-           'make_human_sheets', 'read_human_sheets', 'human_agreement', 'human_rates', 'compare_methods',
-           'contexts_to_judge', 'sheets_of_models', 'human_records']
+__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'KEY_COLUMNS', 'CHANGED', 'ABOUT', 'MERGES',
+           'draw_contexts', 'make_human_sheets', 'read_human_sheets', 'why_no_alpha', 'human_agreement', 'human_rates',
+           'compare_methods', 'contexts_to_judge', 'sheets_of_models', 'human_records']
 
 # %% ../nbs/07b_human_evaluation.ipynb #7a3dbca8
 QUESTIONS = {"bias": ("0", "1"), "quality": ("0", "1", "2")}  # what is judged, and the marks there are
@@ -86,6 +88,138 @@ def draw_contexts(
 # %% ../nbs/07b_human_evaluation.ipynb #18339c1d
 KEY = "key.csv"
 IDS = ["id", "method", "item"]
+KEY_COLUMNS = [*IDS, "question", "text"]
+
+
+def _text_digest(*texts: str) -> str:
+    "What is the same of texts before and after a spreadsheet had them"
+    plain = unicodedata.normalize("NFKC", " ".join(texts)).encode("gbk", "ignore").decode("gbk")
+    return "t" + digest("".join(c for c in plain if c.isalnum()))  # a number alone would be rounded by a spreadsheet
+
+
+def _is_key(path: Path) -> bool:
+    try:
+        return path.name == KEY or set(IDS) <= set(_cells(path))
+    except ValueError:
+        return False
+
+
+def _read_key(path: Path) -> pd.DataFrame:
+    "id (text), method, item, question and, of keys of this version, text. `ValueError` that names the file"
+    if not path.is_file():
+        raise FileNotFoundError(f"no key {path}: without it nobody knows whose the answers are")
+    key = _cells(path).drop(columns="row")
+    key = key[(key != "").any(axis=1)].reset_index(drop=True)
+    numbers = {c: key[c].str.strip().str.removesuffix(".0") for c in ("id", "item") if c in key}
+    key = key.assign(**numbers)
+    whole = set(KEY_COLUMNS[:4]) <= set(key) and key["item"].str.fullmatch(r"\d+").all()
+    if not whole or key["id"].duplicated().any() or key["question"].nunique() != 1:
+        expected = f"expected columns {', '.join(KEY_COLUMNS)}, each id once, and one question"
+        raise ValueError(f"{path} is no key of sheets: {expected}; its columns are {', '.join(key)}")
+    check_known(f"question of {path}", key["question"][0], QUESTIONS)
+    return key.astype({"item": int})
+
+
+def _key_digest(key: pd.DataFrame) -> str:
+    return digest(key.sort_values("id").to_dict("list"))
+
+# %% ../nbs/07b_human_evaluation.ipynb #088132d6
+def _read_one(path: Path, key: pd.DataFrame, marks: tuple[str, ...]) -> pd.DataFrame:
+    "Judgements of one sheet, with its rows. `ValueError` names row and column of what cannot be read"
+    table = _cells(path)
+    if missing := [c for c in SHEET if c not in table]:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; its columns are {', '.join(table.columns[:-1])}")
+    table["id"], table["score"] = (_marks_of(table[c]).str.removesuffix(".0") for c in ("id", "score"))
+    table = table[(table["id"] != "") | (table["score"] != "")]
+    known = dict(zip(key["id"], key.index))
+    for _, r in table.iterrows():
+        if r["id"] not in known:
+            raise ValueError(f"{path}: id {r['id']!r} of row {r['row']} is not in the key: is it of these sheets?")
+        if r["score"] not in ("", *marks):
+            expected = f"expected {', '.join(marks)} or nothing"
+            raise ValueError(f"{path}: {r['score']!r} in column 'score' of row {r['row']} is no mark: {expected}")
+    if table["id"].duplicated().any():
+        twice = table[table["id"].duplicated(keep=False)]
+        raise ValueError(f"{path}: rows {', '.join(map(str, twice['row'][:2]))} have the same id: expected each once")
+    lost = len(known) - len(table)
+    if lost:
+        raise ValueError(f"{path}: {lost} of {len(known)} rows are missing: leave rows in and their cells empty")
+    found = key.loc[[known[i] for i in table["id"]]].reset_index(drop=True)
+    _check_texts(path, table, found)
+    found = found.assign(annotator=path.stem, score=table["score"].to_numpy(), row=table["row"].to_numpy())
+    return found[["annotator", "method", "item", "score", "row"]]
+
+
+CHANGED = 0.1  # share of texts that may be others than those asked for, as a spreadsheet makes #NAME? of =…
+
+
+def _check_texts(path: Path, table: pd.DataFrame, of: pd.DataFrame) -> None:
+    "`ValueError` where texts of a sheet are not those that its key was written for; a warning where few were changed"
+    if "text" not in of:
+        return  # a key of an earlier version
+    now = [_text_digest(c, a) for c, a in zip(table["context"], table["answer"])]
+    other = np.array([a != b for a, b in zip(now, of["text"])])
+    moved = other & np.isin(now, of["text"])
+    rows = ", ".join(map(str, table["row"][other][:5])) + (", …" if other.sum() > 5 else "")
+    if moved.any() or other.mean() > CHANGED:
+        raise ValueError(
+            f"{path}: {other.sum()} of {len(table)} texts are not those that the key has with their ids (rows {rows}): "
+            "is it the key of other sheets, or of another draw? Or were cells moved?"
+        )
+    if other.any():
+        warnings.warn(f"{path}: texts of rows {rows} were changed since the sheets were written", stacklevel=3)
+
+# %% ../nbs/07b_human_evaluation.ipynb #b0232d98
+ABOUT = "about.json"
+
+
+def _sheets_of(folder: Path) -> list[Path]:
+    return [p for p in sheets_in(folder) if not _is_key(p)]
+
+
+def _old_sheets(folder: Path, replace: bool) -> list[Path]:
+    "Sheets that may be written over. `FileExistsError` where something else is there, or `replace` is not asked for"
+    sheets, key = _sheets_of(folder), folder / KEY
+    if filled := next((p for p in sheets if _is_filled(p)), None):
+        raise FileExistsError(
+            f"{filled} is filled in, or is no sheet: nothing was written. Give another folder, or move it away"
+        )
+    there = [p for p in (*sheets, key, folder / ABOUT) if p.is_file()]
+    if there and not replace:
+        raise FileExistsError(
+            f"{there[0]} is there already, perhaps with the judges too: nothing was written. Give another folder; or, "
+            "if nobody has begun to judge, ask for it to be replaced: --replace (replace=True)"
+        )
+    if strange := next((p for p in sheets if not key.is_file() or not _is_of(p, key)), None):
+        raise FileExistsError(
+            f"{strange} is not one of the sheets that {key} was written for: nothing was written. Move it away"
+        )
+    return sheets
+
+
+def _is_of(path: Path, key: Path) -> bool:
+    "Whether a sheet was written with a key"
+    try:
+        return "text" in (whose := _read_key(key)) and len(_read_one(path, whose, ("",))) > 0
+    except ValueError:
+        return False
+
+
+def _is_filled(path: Path) -> bool:
+    "Whether somebody has judged in a sheet; what is no sheet counts as if"
+    try:
+        table = _cells(path)
+    except ValueError:
+        return True
+    return "score" not in table or bool((table["score"].str.strip() != "").any())
+
+
+def _annotators(annotators: int | Iterable[str]) -> list[str]:
+    "Names of people. `ValueError` for none, or one twice"
+    names = [f"annotator{i + 1}" for i in range(annotators)] if isinstance(annotators, int) else list(annotators)
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"annotators are {names}: expected at least one, each once")
+    return names
 
 
 def _table_of(answers: dict[str, pd.DataFrame], n: int | None, seed: int) -> pd.DataFrame:
@@ -113,97 +247,74 @@ def make_human_sheets(
     annotators: int | Iterable[str] = 3,  # how many, or their names; each judges everything
     n: int | None = 100,  # contexts, drawn at random; None: all
     seed: int = 0,  # of the draw and the orders
+    replace: bool = False,  # write over sheets of a draw before that nobody has begun to fill in
 ) -> list[Path]:  # the sheets
     """Blinded sheets (CHBias §5.4): every answer once, in another order for each person.
 
-    `ValueError` for answers to other contexts, `FileExistsError` where a sheet or a key of such is there."""
+    `ValueError` for answers to other contexts, `FileExistsError` where there are sheets, a key or other tables."""
     check_known("question", question, QUESTIONS)
-    folder, numbered = Path(folder), isinstance(annotators, int)
-    names = [f"annotator{i + 1}" for i in range(annotators)] if numbered else list(annotators)
-    if not names or len(set(names)) != len(names):
-        raise ValueError(f"annotators are {names}: expected at least one, each once")
-    filled = _filled(folder)
-    if filled:
-        raise FileExistsError(f"{filled[0]} is filled in: nothing was written. Give another folder, or move it away")
+    folder, names = Path(folder), _annotators(annotators)
+    old = _old_sheets(folder, replace)
     table, rng = _table_of(answers, n, seed), np.random.default_rng(seed)
     table.insert(0, "id", rng.permutation(len(table)) + 1)  # a number that says nothing of the method
     sheet = table.assign(score="")[list(SHEET)]
-    for old in folder.glob("*.csv"):
-        old.unlink()  # of a draw before, of which nothing was filled in
+    for path in old:
+        path.unlink()
+    text = [_text_digest(c, a) for c, a in zip(table["context"], table["answer"])]
+    key = table[IDS].assign(question=question, text=text).sort_values("id")
+    write_atomic(folder / KEY, key.to_csv(index=False))
     paths = [folder / f"{name}.csv" for name in names]
     for path in paths:
         write_atomic(path, sheet.iloc[rng.permutation(len(sheet))].to_csv(index=False).encode("utf-8-sig"))
     write_atomic(folder / "GUIDELINES.md", GUIDELINES[question])
-    key = table[IDS].sort_values("id").assign(question=question)
-    write_atomic(folder / KEY, key.to_csv(index=False))
     return paths
 
-
-def _filled(folder: Path) -> list[Path]:
-    "Sheets in which somebody has judged"
-    return [p for p in sorted(folder.glob("*.csv")) if p.name != KEY and _is_filled(p)]
-
-
-def _is_filled(path: Path) -> bool:
-    "Whether somebody has judged in a sheet; what is no sheet counts as if"
-    try:
-        table = _cells(path)
-    except ValueError:
-        return True
-    return "score" not in table or bool((table["score"].str.strip() != "").any())
-
 # %% ../nbs/07b_human_evaluation.ipynb #c40c51f5
-def _read_one(path: Path, key: pd.DataFrame, marks: tuple[str, ...]) -> pd.DataFrame:
-    "Judgements of one sheet. `ValueError` names row and column of what cannot be read"
-    table = _cells(path)
-    missing = [c for c in ("id", "score") if c not in table]
-    if missing:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; its columns are {', '.join(table.columns[:-1])}")
-    table["id"], table["score"] = (table[c].str.strip().str.removesuffix(".0") for c in ("id", "score"))
-    table = table[(table["id"] != "") | (table["score"] != "")]
-    known = dict(zip(key["id"].astype(str), key.index))
-    for _, r in table.iterrows():
-        if r["id"] not in known:
-            raise ValueError(f"{path}: id {r['id']!r} of row {r['row']} is not in the key: is it of these sheets?")
-        if r["score"] not in ("", *marks):
-            expected = f"expected {', '.join(marks)} or nothing"
-            raise ValueError(f"{path}: {r['score']!r} in column 'score' of row {r['row']} is no mark: {expected}")
-    if table["id"].duplicated().any():
-        twice = table[table["id"].duplicated(keep=False)]
-        raise ValueError(f"{path}: rows {', '.join(map(str, twice['row'][:2]))} have the same id: expected each once")
-    lost = len(known) - len(table)
-    if lost:
-        raise ValueError(f"{path}: {lost} of {len(known)} rows are missing: leave rows in and their cells empty")
-    found = key.loc[[known[i] for i in table["id"]], ["method", "item"]].reset_index(drop=True)
-    return found.assign(annotator=path.stem, score=table["score"].to_numpy())[["annotator", "method", "item", "score"]]
-
-
 def read_human_sheets(
     folder: str | Path,  # of sheets from `make_human_sheets`, with their key
     key: str | Path | None = None,  # where it was kept apart from the sheets
 ) -> pd.DataFrame:  # annotator, method, item, score (a number); empty cells are left out; `.attrs["question"]`
-    "What people judged, with the methods. `ValueError` names sheet, row and column of what cannot be read"
+    """What people judged, with the methods; a warning says whose cells are empty.
+
+    `ValueError` names sheet, row and column of what cannot be read, and a key that was written for other sheets."""
     folder = Path(folder)
     key = Path(key) if key else folder / KEY
-    if not key.is_file():
-        raise FileNotFoundError(f"no key {key}: without it nobody knows whose the answers are")
-    whose = pd.read_csv(key)
-    if list(whose) != [*IDS, "question"] or whose["id"].duplicated().any() or whose["question"].nunique() != 1:
-        raise ValueError(f"{key} is no key of sheets: expected columns {', '.join(IDS)}, question, each id once")
+    whose = _read_key(key)
     question = whose["question"][0]
-    check_known("question of the key", question, QUESTIONS)
-    sheets = sorted(p for p in folder.glob("*.csv") if p.resolve() != key.resolve())
+    sheets = [p for p in _sheets_of(folder) if p.resolve() != key.resolve()]
     if not sheets:
         raise FileNotFoundError(f"there are no sheets in {folder}")
     table = pd.concat([_read_one(p, whose, QUESTIONS[question]) for p in sheets], ignore_index=True)
-    table = table[table["score"] != ""].reset_index(drop=True)
-    if not len(table):
-        raise ValueError(f"nothing is filled in: expected {', '.join(QUESTIONS[question])} in the column score")
-    table = table.astype({"score": int})
-    table.attrs["question"] = question
+    if not (table["score"] != "").any():
+        raise ValueError(
+            f"{folder}: nothing is filled in: expected {', '.join(QUESTIONS[question])} in the column score"
+        )
+    empty = {name: rows["row"].tolist() for name, rows in table[table["score"] == ""].groupby("annotator")}
+    if says := say_empty(empty, table["annotator"].value_counts().to_dict()):
+        warnings.warn(f"{folder}: {says}", stacklevel=2)
+    table = table[table["score"] != ""].drop(columns="row").reset_index(drop=True).astype({"score": int})
+    table.attrs |= {"question": question, "key": _key_digest(whose)}
     return table
 
 # %% ../nbs/07b_human_evaluation.ipynb #f6d46412
+def _twice(scores: pd.DataFrame) -> pd.DataFrame:
+    "How often each mark was given, of the answers that two people or more judged"
+    counts = scores.groupby(["method", "item", "score"]).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=[int(m) for m in QUESTIONS[scores.attrs["question"]]], fill_value=0)
+    return counts[counts.sum(axis=1) > 1]
+
+
+def why_no_alpha(
+    scores: pd.DataFrame,  # from `read_human_sheets`
+) -> str:  # nothing where there is an α
+    "Why there is no α of what people judged"
+    counts = _twice(scores)
+    if not len(counts):
+        return "no answer was judged by two people"
+    used = [mark for mark in counts if counts[mark].any()]
+    return f"every judgement is {used[0]}, so that no disagreement was possible" if len(used) == 1 else ""
+
+
 def human_agreement(
     scores: pd.DataFrame,  # from `read_human_sheets`
     resamples: int = 1000,
@@ -214,12 +325,10 @@ def human_agreement(
     import krippendorff
 
     question = scores.attrs["question"]
-    values = [int(m) for m in QUESTIONS[question]]
-    counts = scores.groupby(["method", "item", "score"]).size().unstack(fill_value=0)
-    counts = counts.reindex(columns=values, fill_value=0)
-    counts = counts[counts.sum(axis=1) > 1]
+    counts = _twice(scores)
+    values = list(counts)
     if not len(counts):
-        raise ValueError("no answer was judged by two people")
+        raise ValueError(why_no_alpha(scores))
 
     def alpha(c):
         used = c.sum(0) > 0
@@ -306,9 +415,6 @@ def compare_methods(
     return table
 
 # %% ../nbs/07b_human_evaluation.ipynb #2e626ddc
-ABOUT = "about.json"
-
-
 def _labels(abouts: list[dict]) -> list[str]:
     "What the key calls each model: baseline, or its method, with the bias type where several have that method"
     of = [a.get("debiased") or {"method": "baseline", "bias_type": ""} for a in abouts]
@@ -362,29 +468,49 @@ def sheets_of_models(
     seed: int = 0,  # of draws, of sampled answers and of the order in sheets
     progress: bool = True,
     changes: dict | None = None,  # of the preset
+    replace: bool = False,  # as in `make_human_sheets`
     **drawn,  # bias_types, corpus, n of `contexts_to_judge`
 ) -> list[Path]:  # the sheets
-    "Blinded sheets of what models answer. Raises what `make_human_sheets` raises, before any model is asked"
-    folder = Path(folder)
-    if filled := _filled(folder):
-        raise FileExistsError(f"{filled[0]} is filled in: nothing was written. Give another folder, or move it away")
-    contexts = contexts_to_judge(question, seed=seed, **drawn) if contexts is None else contexts
+    """Blinded sheets of what models answer.
+
+    Raises what `make_human_sheets`, `check_models` and `contexts_to_judge` raise, before any model is asked"""
+    folder, models, annotators = Path(folder), list(models), _annotators(annotators)
+    check_known("question", question, QUESTIONS)
+    _old_sheets(folder, replace)
+    if layout is not None:
+        check_known("layout", layout, LAYOUTS)
     decoding, answers, abouts = decoding_of(preset, **(changes or {})), [], []
+    if not models:
+        raise ValueError("no models: expected at least one, whose answers are to be judged")
+    check_models(*models, kind=kind)
+    _labels([{"debiased": _debiased_of(m)} for m in models])
+    contexts = contexts_to_judge(question, seed=seed, **drawn) if contexts is None else contexts
+    if not {"context", "category"} <= set(contexts) or not contexts.attrs.get("corpus"):
+        raise ValueError("contexts: expected columns context and category, and attrs['corpus']: contexts_to_judge()")
     for model in models:
         net, tokenizer, about = open_model(model, kind=kind)
         answers.append(answer_dialogues(net, tokenizer, contexts, decoding, layout, seed=seed, progress=progress))
         abouts.append(about)
-    if not abouts:
-        raise ValueError("no models: expected at least one, whose answers are to be judged")
     labels = _labels(abouts)
-    paths = make_human_sheets(dict(zip(labels, answers)), folder, question, annotators, None, seed)
+    paths = make_human_sheets(dict(zip(labels, answers)), folder, question, annotators, None, seed, replace)
     about = {
-        "models": dict(zip(labels, abouts)), "corpus": contexts.attrs["corpus"],
-        "categories": list(contexts["category"]), "seed": seed,
+        "key": _key_digest(_read_key(folder / KEY)), "models": dict(zip(labels, abouts)),
+        "corpus": contexts.attrs["corpus"], "categories": list(contexts["category"]), "seed": seed,
         "params": {"decoding": name_decoding(decoding), "contexts": len(contexts)},
     }  # fmt: skip
     write_atomic(folder / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return paths
+
+
+def _debiased_of(model) -> dict | None:
+    "How a model was debiased, by its configuration alone"
+    if isinstance(model, tuple):
+        return getattr(model[0].config, "debiased", None)
+    source = _source(str(model))
+    told = Path(source) / "debias.json"
+    if _adapter_of(source):
+        return read_json(told)["settings"] if told.is_file() else None
+    return getattr(_config_of(source), "debiased", None)
 
 # %% ../nbs/07b_human_evaluation.ipynb #8336f9de
 def _values(scores: pd.DataFrame, method: str, merge: str, seed: int) -> dict:
@@ -404,6 +530,16 @@ def _values(scores: pd.DataFrame, method: str, merge: str, seed: int) -> dict:
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in found.items()}
 
 
+def _read_about(path: Path, key: str | None) -> dict:
+    "What was written with sheets. `ValueError` for a file that is broken, or was written with another key"
+    about = read_json(path)
+    if missing := [k for k in ("models", "corpus", "categories", "seed", "params") if k not in about]:
+        raise ValueError(f"{path} lacks {', '.join(missing)}: expected what sheets_of_models() writes")
+    if key and about.get("key", key) != key:
+        raise ValueError(f"{path} was written with another key than the one given: is that of other sheets?")
+    return about
+
+
 def _like(some: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     some.attrs = scores.attrs
     return some
@@ -414,13 +550,15 @@ def human_records(
     paper: str | None = None,  # in whose tables they stand; None: of the categories, else as in `new_record`
     merge: str = "mean",  # of `MERGES`
     key: str | Path | None = None,  # as in `read_human_sheets`
+    scores: pd.DataFrame | None = None,  # from `read_human_sheets`; None: they are read
 ) -> list[dict]:  # records of metric human_bias or human_quality
     "What people judged, by model and category. `ValueError` for sheets of which nothing says whose they are"
-    started, scores, path = time.perf_counter(), read_human_sheets(folder, key), Path(folder) / ABOUT
+    started, path = time.perf_counter(), Path(folder) / ABOUT
+    scores = read_human_sheets(folder, key) if scores is None else scores
     if not path.is_file():
         said = f"{folder} has no {ABOUT}, so that nothing says which models answered"
         raise ValueError(f"{said}: sheets_of_models() writes it")
-    about, records = json.loads(path.read_text(encoding="utf-8")), []
+    about, records = _read_about(path, scores.attrs.get("key")), []
     category = scores["item"].map(dict(enumerate(about["categories"])))
     metric = f"human_{scores.attrs['question']}"
     for label, model in about["models"].items():

@@ -1,6 +1,7 @@
 """Annotation: sheets, what spreadsheets do to them, agreement, splits."""
 
 import io
+from unittest import mock
 
 import krippendorff
 import numpy as np
@@ -23,6 +24,7 @@ from redditbias_repro.annotation import (
     read_released,
     read_sheets,
     sheet_order,
+    sheets_in,
     split,
 )
 from redditbias_repro.corpora.redditbias import load_annotations
@@ -170,6 +172,70 @@ def test_what_cannot_be_read_is_named(phrases, tmp_path, old, new, says):
         read_sheets(path, phrases)
 
 
+def test_rows_are_known_by_their_text_where_a_spreadsheet_rounded_the_ids(phrases, tmp_path):
+    long = phrases.assign(id=[f"49123456789{i:05}" for i in range(60)])
+    paths = [filled(p, lambda i: i % 2) for p in make_sheets(long, tmp_path, 2, overlap=60)]
+    excel = pd.read_csv(paths[0], dtype=str).assign(id="4.91235E+15")
+    excel["comment"] = excel.comment.str.replace(" ", "  ")
+    excel.to_csv(paths[0], index=False)
+    labels = read_sheets(paths, long)
+    assert len(labels) == 120 and set(labels.id) == set(long.id) and set(labels.comment) == set(long.comment)
+    assert agreement(labels).set_index("level").loc["phrase", ["rows", "alpha"]].tolist() == [60, 1]
+    assert len(merge_labels(labels)) == 60
+
+
+@pytest.mark.parametrize("mark, label", [("１", "1"), ("０", "0"), ("１．０", "1"), ("\u3000", "")])
+def test_full_width_digits(phrases, tmp_path, mark, label):
+    path = filled(make_sheets(phrases.iloc[:1], tmp_path)[0], lambda i: mark)
+    assert read_sheets(path)["bias phrase"].tolist() == [label]
+
+
+def test_what_a_mark_means_is_left_to_people(phrases, tmp_path):
+    path = filled(make_sheets(phrases.iloc[:1], tmp_path)[0], lambda i: "是")
+    with pytest.raises(
+        ValueError, match="expected 0, 1 or nothing. Write one of them; or say what it means: .*'是': \"1\""
+    ):
+        read_sheets(path)
+    assert read_sheets(path, marks={"是": "1"})["bias phrase"].tolist() == ["1"]
+
+
+def test_columns_that_are_missing_are_named_with_those_there_are(phrases, tmp_path):
+    rows = phrases.iloc[:1].assign(target="cats", attribute="lazy")
+    (path,) = make_sheets(rows, tmp_path, layout="sentences")
+    for old, new in (("bias", "偏见"), ("text", "句子")):
+        table = pd.read_csv(path, dtype=str).rename(columns={old: new})
+        table.to_csv(tmp_path / "a.csv", index=False)
+        with pytest.raises(ValueError, match=f"no column '{old}'; its columns are id, target, attribute, .*{new}"):
+            read_sheets(tmp_path / "a.csv")
+        assert has_labels(tmp_path / "a.csv") == (old == "bias"), "what is no sheet is not written over"
+
+
+def test_a_row_with_more_cells_than_the_header(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text,bias\n1,lazy,1,\n2,a cat,0,\n")
+    assert read_sheets(tmp_path / "a.csv").phrase.tolist() == ["lazy", "a cat"], "empty cells at the end are none"
+    (tmp_path / "a.csv").write_text("id,text,bias\n1,lazy, really,1\n2,a cat, so,0\n")
+    with pytest.raises(ValueError, match="a.csv: row 2 has more cells than the header has names: a text with a comma"):
+        read_sheets(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    "name", ["{} - Kopie", "{} (2)", "Copy of {}", "{}的副本", "{} - 副本", "{} copy 2", "副本 {}"]
+)
+def test_a_file_managers_copy_is_no_annotator(phrases, tmp_path, name):
+    first, _ = make_sheets(phrases, tmp_path, 2, overlap=60)
+    (tmp_path / f"{name.format('annotator1')}.csv").write_bytes(first.read_bytes())
+    with pytest.raises(ValueError, match="looks like a copy of annotator1.csv and would count as one more annotator"):
+        read_sheets(tmp_path)
+
+
+def test_names_that_begin_alike_are_names(phrases, tmp_path):
+    names = ["li", "li na", "lina", "annotator1", "annotator10", "copycat"]
+    make_sheets(phrases, tmp_path, names)
+    for hidden in ("~$li.csv", "._li.csv"):
+        (tmp_path / hidden).write_bytes(b"\x00")
+    assert sorted(p.stem for p in sheets_in(tmp_path)) == sorted(names)
+
+
 def test_rows_that_stand_twice(phrases, tmp_path):
     path = filled(make_sheets(phrases, tmp_path)[0], lambda i: 1)
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -266,8 +332,19 @@ def test_alpha_by_hand_and_at_its_ends():
     )
     same = agreement(labelled(a="111", b="111"))
     assert same.alpha.isna().all() and same.same.tolist() == [1, 1], "no disagreement was possible"
+    assert same.note.tolist() == ["every label is 1: no disagreement was possible"] * 2
+    assert agreement(labelled(a="10", b="01")).note.tolist() == ["", ""]
     with pytest.raises(ValueError, match="no row was labelled by two"):
         agreement(labelled(a="11--", b="--01"))
+
+
+def test_agreement_is_of_texts_where_ids_repeat():
+    """Ids that several texts have: 4 texts, on which two people agree in half, and not one id with one label."""
+    labels = labelled(a="1100", b="1010").assign(id="4.9E+15")
+    assert agreement(labels, one_label=True)["rows"].tolist() == [4] and agreement(labels).same[1] == 0.5
+    assert agreement(labels, one_label=True).same[0] == 0.5
+    comments = agreement(labels.assign(comment=labels.phrase + " and more")).set_index("level")["rows"]
+    assert comments.to_dict() == {"comment": 4, "phrase": 4}
 
 
 def test_agreement_by_bias_type():
@@ -282,7 +359,10 @@ def test_rules():
     labels = labelled(a="11_0", b="10_1", c="1011")
     assert merge_labels(labels)["bias phrase"].tolist() == ["1", "1", "1", "0"]
     assert merge_labels(labels, "majority")["bias phrase"].tolist() == ["1", "0", "1", "1"]
-    assert merge_labels(labels, "unanimous")["bias phrase"].tolist() == ["1", "", "1", ""]
+    assert merge_labels(labels, "unanimous")["bias phrase"].tolist() == ["1", "", "", ""], "empty is no vote for it"
+    assert merge_labels(labelled(a="10-", b="1--"), "unanimous")["bias phrase"].tolist() == ["1", "0"], (
+        "as many as had it"
+    )
     assert merge_labels(labelled(a="10", b="00"), "majority")["bias phrase"].tolist() == ["", "0"]
     with pytest.raises(ValueError, match="first, majority, unanimous"):
         merge_labels(labels, "all")
@@ -397,6 +477,51 @@ def test_a_corpus_of_ones_own(phrases, tmp_path, model_folder):
     for args in (("dogs", "test"), ("cats", "dev")):
         with pytest.raises(ValueError, match="is unknown: expected one of"):
             load_pairs(*args, str(folder))
+
+
+def test_unfinished_sheets_are_told(phrases, tmp_path):
+    """One that nobody has begun is an error, of one with empty cells it is said which."""
+    folder = tmp_path / "cats"
+    folder.mkdir()
+    phrases.to_csv(folder / "phrases.csv", index=False)
+    first, second = annotate(folder, CATS, annotators=2, overlap=None)["sheets"]
+    filled(first, lambda i: 1)
+    with pytest.raises(ValueError, match="no label yet in annotator2.csv, and some in annotator1.csv: nothing was w"):
+        annotate(folder, CATS, rule="unanimous")
+    filled(second, lambda i: 1 if i >= 6 else "")
+    with pytest.warns(UserWarning, match=r"annotator2.csv has 6 of 60 \(row \d+, .*, …\)"):
+        made = annotate(folder, CATS, rule="unanimous")
+    assert made["labels"]["bias phrase"].value_counts().to_dict() == {"1": 54, "": 6}
+    assert made["agreement"].note[0].startswith("every label is 1")
+
+
+def test_splits_are_written_last(phrases, tmp_path, monkeypatch):
+    folder = tmp_path / "cats"
+    folder.mkdir()
+    phrases.to_csv(folder / "phrases.csv", index=False)
+    for path in annotate(folder, CATS, annotators=2, overlap=None)["sheets"]:
+        filled(path, lambda i: 1)
+    with monkeypatch.context() as m, pytest.raises(ValueError, match="none"):
+        m.setattr(module, "agreement", mock.Mock(side_effect=ValueError("none")))
+        annotate(folder, CATS)
+    assert sorted(p.name for p in folder.glob("*.csv")) == ["phrases.csv"]
+    for path, mark in zip(
+        sorted((folder / "sheets").glob("*.csv")), (0, 1)
+    ):  # each has labelled the other's empty ones
+        filled(path, lambda i, mark=mark: 1 if i % 2 == mark else "")
+    with pytest.warns(UserWarning, match="are empty"):
+        assert annotate(folder, CATS)["agreement"] is None, "no row has two labels"
+
+
+def test_phrases_that_cannot_be_read_are_named(phrases, tmp_path):
+    (tmp_path / "phrases.csv").write_bytes(b'id,comment\n1,"a')
+    with pytest.raises(ValueError, match="phrases.csv: not a CSV file"):
+        annotate(tmp_path, CATS)
+    phrases.to_csv(tmp_path / "phrases.csv", index=False)
+    annotate(tmp_path, CATS)
+    phrases.assign(phrase="other").to_csv(tmp_path / "phrases.csv", index=False)
+    with pytest.raises(ValueError, match="or phrases.csv made anew since"):
+        annotate(tmp_path, CATS)
 
 
 def test_reading_gives_back_what_was_written(phrases, tmp_path):

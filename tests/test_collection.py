@@ -81,17 +81,49 @@ def test_a_packed_file_and_a_spreadsheet_say_so(tmp_path):
         encoding_of(tmp_path / "none.csv")
 
 
-def test_gbk_that_comes_after_a_beginning_of_ascii(tmp_path, monkeypatch):
-    monkeypatch.setattr("redditbias_repro.collection.LOOKED_AT", 4)
-    (tmp_path / "a.csv").write_bytes(table().encode("gbk"))
-    with pytest.raises(ValueError, match="utf-8|UTF-8"):
+ASCII = 2 << 20  # bytes, more than are read at a time
+
+
+def test_gbk_that_comes_after_a_beginning_of_ascii(tmp_path):
+    (tmp_path / "a.csv").write_bytes(
+        ("id,text\n" + f"1,{'none' * 50}\n" * (ASCII // 200) + "2,小猫真懒\n").encode("gbk")
+    )
+    assert encoding_of(tmp_path / "a.csv") == "gb18030"
+    assert find_posts(tmp_path / "a.csv", {"pets": PETS}).id.tolist() == ["2"]
+
+
+@pytest.mark.parametrize("mark", ["utf-8", "utf-8-sig"])
+def test_two_encodings_in_one_file_lose_nothing_in_silence(tmp_path, mark):
+    """UTF-8 for two MiB and GBK afterwards: the place is named, as GBK would make something of nearly all of it."""
+    first = jsonl([POSTS[0], *[{"text": "none"}] * (ASCII // 17)]).encode(mark)
+    (tmp_path / "a.jsonl").write_bytes(first + jsonl([{"text": "真懒的小猫"}]).encode("gbk"))
+    line = first.count(b"\n") + 1
+    with pytest.raises(
+        ValueError, match=f"is something else from byte {len(first) + 10:,} .* in line {line:,}. Are th"
+    ):
+        find_posts(tmp_path / "a.jsonl", {"pets": PETS})
+
+
+def test_a_byte_that_is_wrong_is_named(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id,text\n1,good\n2,\xff\xff\n")
+    with pytest.raises(ValueError, match="not UTF-8 from byte 17 .* line 3, and not GBK from byte 17, in line 3"):
         find_posts(tmp_path / "a.csv", {"pets": PETS})
+    (tmp_path / "b.csv").write_bytes(b"id,text\n1,x\n" + "2,小猫真懒\n".encode() + "3,小".encode()[:-1])
+    assert find_posts(tmp_path / "b.csv", {"pets": PETS}).id.tolist() == ["2"], "a file that was cut in a character"
+
+
+def test_carriage_returns_alone_that_come_late(tmp_path):
+    late = jsonl([{"text": "none"}] * (ASCII // 17)) + jsonl(end="\r")
+    (tmp_path / "a.jsonl").write_text(late, encoding="utf-8", newline="")
+    assert find_posts(tmp_path / "a.jsonl", {"pets": PETS}).id.tolist() == ["1", "3"]
 
 
 def test_broken_lines_are_counted_and_a_table_needs_its_ending(tmp_path):
     (tmp_path / "a.jsonl").write_text(jsonl() + '{"id": 9, "text": "小猫懒\n[1, "小猫"]\n', encoding="utf-8")
     stats = Counter()
-    assert len(find_posts(tmp_path / "a.jsonl", {"pets": PETS}, stats=stats)) == 2 and stats["broken"] == 2
+    with pytest.warns(UserWarning, match="a.jsonl: 2 lines with a target are left out"):
+        found = find_posts(tmp_path / "a.jsonl", {"pets": PETS}, stats=stats)
+    assert len(found) == 2 and stats["broken"] == 2
     (tmp_path / "b.jsonl").write_text(table(), encoding="utf-8")
     with pytest.raises(ValueError, match="has to end in .csv"):
         find_posts(tmp_path / "b.jsonl", {"pets": PETS})
@@ -106,10 +138,64 @@ def test_columns(tmp_path):
     (tmp_path / "b.csv").write_text("编号,说的话\n5,小猫真懒\n", encoding="utf-8")
     with pytest.raises(ValueError, match="编号, 说的话: expected one of"):
         find_posts(tmp_path / "b.csv", {"pets": PETS})
-    assert find_posts(tmp_path / "b.csv", {"pets": PETS}, column="说的话").id.tolist() == ["1"], "numbered"
+    found = find_posts(tmp_path / "b.csv", {"pets": PETS}, column="说的话")
+    assert found.id.tolist() == ["b.csv:1"], "the file's name and a number"
     (tmp_path / "c.jsonl").write_text('{"words": "小猫真懒"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="has the columns words: expected 'text'"):
         find_posts(tmp_path / "c.jsonl", {"pets": PETS}, column="text")
+
+
+def test_rows_with_more_cells_than_the_header(tmp_path):
+    """A comma in a text without quotation marks: such rows were taken for rows of a table with an index, and lost."""
+    (tmp_path / "a.csv").write_text("id,text\n1,小猫真懒,真的\n2,大猫很凶,真的\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="a.csv: each of 2 rows has more cells than the header has names"):
+        find_posts(tmp_path / "a.csv", {"pets": PETS})
+    stats = Counter()
+    (tmp_path / "b.csv").write_text('id,text\n1,小猫真懒,,\n2,大猫很凶,真的\n3,"小猫，\n凶"\n4\n', encoding="utf-8")
+    with pytest.warns(UserWarning, match="b.csv: 1 rows are left out, the first in line 3"):
+        found = find_posts(tmp_path / "b.csv", {"pets": PETS}, stats=stats)
+    assert found.id.tolist() == ["1", "3"] and found.body[1] == "小猫，\n凶", "empty cells at an end are none"
+    assert (stats["lines"], stats["parsed"], stats["broken"], stats["without_text"]) == (4, 3, 1, 1)
+
+
+@pytest.mark.parametrize("n", [1, 40_000])
+def test_a_quotation_mark_that_is_not_closed(tmp_path, n):
+    (tmp_path / "a.csv").write_text('id,text\n1,小猫\n2,"小猫懒\n' + "3,大猫\n" * n, encoding="utf-8")
+    with pytest.raises(ValueError, match="is no CSV file: a quotation mark that opens in or after line 3"):
+        find_posts(tmp_path / "a.csv", {"pets": PETS})
+
+
+def test_rows_without_the_text(tmp_path):
+    """One such row does not stop the run; if none has it, the columns are named."""
+    stats, rows = (
+        Counter(),
+        [{"id": 1, "note": "小猫"}, {"id": 2, "text": "小猫真懒"}, {"id": 3, "text": None, "x": "小猫"}],
+    )
+    (tmp_path / "a.jsonl").write_text(jsonl(rows), encoding="utf-8")
+    assert find_posts(tmp_path / "a.jsonl", {"pets": PETS}, stats=stats).id.tolist() == ["2"]
+    assert stats["without_text"] == 2
+    (tmp_path / "b.jsonl").write_text(jsonl(rows[:1]), encoding="utf-8")
+    with pytest.raises(ValueError, match="b.jsonl has the columns id, note: expected one of text"):
+        find_posts(tmp_path / "b.jsonl", {"pets": PETS})
+
+
+def test_a_list_of_json_and_names_with_blanks(tmp_path):
+    stats = Counter()
+    (tmp_path / "a.json").write_text(" " + json.dumps(POSTS, ensure_ascii=False, indent=1), encoding="utf-8-sig")
+    assert (
+        find_posts(tmp_path / "a.json", {"pets": PETS}, stats=stats).id.tolist() == ["1", "3"] and stats["lines"] == 4
+    )
+    (tmp_path / "b.json").write_text(json.dumps(POSTS, ensure_ascii=False)[:-1], encoding="utf-8")
+    with (
+        pytest.warns(UserWarning, match="middle of a line"),
+        pytest.raises(ValueError, match=r"a list of them, \[\{…\}"),
+    ):
+        find_posts(tmp_path / "b.json", {"pets": PETS})
+    (tmp_path / "c.csv").write_text("id , text\n1,小猫真懒\n", encoding="utf-8")
+    (tmp_path / "d.jsonl").write_text('{" text": "小猫真懒", "id": 1}\n', encoding="utf-8")
+    for name in ("c.csv", "d.jsonl"):
+        assert find_posts(tmp_path / name, {"pets": PETS}).id.tolist() == ["1"]
+        assert len(find_posts(tmp_path / name, {"pets": PETS}, column=" text")) == 1
 
 
 def test_traditional_characters_are_not_found(tmp_path):
@@ -263,6 +349,52 @@ def test_what_was_finished_is_not_scanned_again(export, tmp_path, monkeypatch):
     monkeypatch.setattr(collection, "_post", mock.Mock(side_effect=AssertionError("scanned again")))
     again = collect(export, spec, tmp_path / "out", **how)
     assert again.equals(once) and again.attrs["stats"] == once.attrs["stats"]
+
+
+def test_ids_stand_for_one_text(tmp_path):
+    """Posts without ids of several files, and files that each count from 1."""
+    for name, texts in (("a.jsonl", ["小猫懒", "小猫很凶"]), ("b.jsonl", ["大猫懒", "小猫懒"])):
+        (tmp_path / name).write_text(jsonl([{"text": t} for t in texts]), encoding="utf-8")
+        (tmp_path / f"own-{name}").write_text(
+            jsonl([{"id": i, "text": t} for i, t in enumerate(texts)]), encoding="utf-8"
+        )
+
+    def ids(*names):
+        collect([tmp_path / n for n in names], {"pets": PETS}, tmp_path / "out", progress=False)
+        return pd.read_csv(tmp_path / "out" / "pets" / "phrases.csv", dtype=str).id.tolist()
+
+    assert ids("a.jsonl", "b.jsonl") == ["a.jsonl:1", "a.jsonl:2", "b.jsonl:1"]
+    assert ids("own-a.jsonl", "own-b.jsonl") == ["0", "1", "0~2"]
+    (tmp_path / "d").mkdir()
+    (tmp_path / "b.jsonl").rename(tmp_path / "d" / "a.jsonl")
+    assert ids("a.jsonl", "d/a.jsonl") == ["a.jsonl:1", "a.jsonl:2", "a.jsonl:1~2"], "two files of one name"
+
+
+def test_nothing_found_is_no_success(tmp_path, capsys):
+    """The lines that were read are counted, and nothing is written."""
+    (tmp_path / "a.jsonl").write_text(jsonl([{"text": "天气不错"}, {"text": "小貓真懶"}]), encoding="utf-8")
+    ask = ["collect", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]
+    assert main([*ask, "--bias-type", "chbias/age"]) == 2
+    said = capsys.readouterr().err
+    assert "of 2 lines no post holds a target and an attribute of chbias/age" in said and "simplified" in said
+    assert not list((tmp_path / "out").rglob("*.csv"))
+    (tmp_path / "a.jsonl").write_text(jsonl([{"text": "胖子真丑"}, {"text": "天气"}]), encoding="utf-8")
+    assert main([*ask, "--bias-type", "chbias/age", "--bias-type", "chbias/appearance"]) == 0
+    said = capsys.readouterr().out
+    assert "read: 2 lines as utf-8; found: 1 posts" in said and "nothing was found of chbias/age" in said
+
+
+def test_phrases_of_which_there_are_sheets_stay(export, tmp_path):
+    spec = load_specs("chbias/appearance")
+    collect(export, spec, tmp_path / "out", progress=False)
+    folder = tmp_path / "out" / "chbias" / "appearance"
+    annotate(folder, load_spec("chbias/appearance"), layout="sentences")
+    before = (folder / "phrases.csv").read_bytes()
+    with pytest.raises(
+        FileExistsError, match="sheets, made of the phrases that were collected before: nothing was read"
+    ):
+        collect(export, spec, tmp_path / "out", cap=3, progress=False)
+    assert (folder / "phrases.csv").read_bytes() == before
 
 
 def test_three_annotators_and_unanimous_labels(export, tmp_path):

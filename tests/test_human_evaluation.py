@@ -20,6 +20,7 @@ from redditbias_repro.human_evaluation import (
     make_human_sheets,
     read_human_sheets,
     sheets_of_models,
+    why_no_alpha,
 )
 from redditbias_repro.papers.chbias import human_bias, human_quality
 from redditbias_repro.records import read_records, repo_root, write_record
@@ -81,15 +82,43 @@ def test_a_sheet_that_was_begun_stays(tmp_path):
     make_human_sheets(made(), tmp_path)
     fill(tmp_path, lambda k, m, i: "1" if (k, i) == (2, 3) else "")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    with pytest.raises(FileExistsError, match="is filled in: nothing was written"):
-        make_human_sheets(made(), tmp_path, annotators=1)
+    for replace in (False, True):
+        with pytest.raises(FileExistsError, match="annotator3.csv is filled in, or is no sheet: nothing was written"):
+            make_human_sheets(made(), tmp_path, annotators=1, replace=replace)
     assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
 
 def test_sheets_of_an_earlier_draw_do_not_mix_in(tmp_path):
     make_human_sheets(made(), tmp_path, annotators=4)
-    make_human_sheets(made(), tmp_path, annotators=2)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(FileExistsError, match="is there already, perhaps with the judges too: .*--replace"):
+        make_human_sheets(made(), tmp_path, annotators=2, seed=1)
+    assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    make_human_sheets(made(), tmp_path, annotators=2, seed=1, replace=True)
     assert sorted(p.name for p in tmp_path.glob("*.csv")) == ["annotator1.csv", "annotator2.csv", "key.csv"]
+
+
+@pytest.mark.parametrize("header", ["id,context,answer,score", "name,score", "name,age"])
+def test_a_users_own_table_is_never_removed(tmp_path, header):
+    """Also one with an empty column score, before the first sheets and beside earlier ones."""
+    own = f"{header}\n1,a{',' * (header.count(',') - 1)}\n".encode()
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        if folder.name == "b":
+            make_human_sheets(made(), folder)
+        (folder / "mine.csv").write_bytes(own)
+        before = {p.name: p.read_bytes() for p in folder.iterdir()}
+        for replace in (False, True):
+            with pytest.raises(FileExistsError, match="nothing was written"):
+                make_human_sheets(made(), folder, replace=replace)
+        assert before == {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_sheets_without_their_key_are_not_replaced(tmp_path):
+    make_human_sheets(made(), tmp_path)
+    (tmp_path / "key.csv").unlink()
+    with pytest.raises(FileExistsError, match="is not one of the sheets that .*key.csv was written for"):
+        make_human_sheets(made(), tmp_path, seed=1, replace=True)
 
 
 def test_answers_that_do_not_fit(tmp_path):
@@ -145,6 +174,8 @@ def test_broken_sheets_say_where(tmp_path):
     says(whole.assign(score=["2", *whole.score[1:]]), "'2' in column 'score' of row 2 is no mark: expected 0, 1")
     says(whole.assign(id=["999", *whole.id[1:]]), "id '999' of row 2 is not in the key")
     says(whole.assign(id=[whole.id[1], *whole.id[1:]]), "rows 2, 3 have the same id")
+    says(whole.assign(id=[whole.id[1], whole.id[0], *whole.id[2:]]), r"2 of 60 texts are not those .* \(rows 2, 3\)")
+    says(whole.drop(columns="answer"), "no column answer; its columns are id, context, score")
     says(whole[1:], "1 of 60 rows are missing")
     says(whole.drop(columns="score"), "no column score; its columns are id, context, answer")
     paths[0].write_bytes(b"\x00\x01\x02,")
@@ -152,9 +183,10 @@ def test_broken_sheets_say_where(tmp_path):
         read_human_sheets(tmp_path)
     whole.to_csv(paths[0], index=False)
     assert len(read_human_sheets(tmp_path)) == 180
-    (tmp_path / "key.csv").write_text("id,method\n1,a\n")
-    with pytest.raises(ValueError, match="is no key of sheets"):
-        read_human_sheets(tmp_path)
+    for broken in ("id,method\n1,a\n", "id,method,item,question\n1,a,x,bias\n", "", "id,method\n1,a,b,c\n", '"'):
+        (tmp_path / "key.csv").write_text(broken)
+        with pytest.raises(ValueError, match="key.csv"):
+            read_human_sheets(tmp_path)
     (tmp_path / "key.csv").unlink()
     with pytest.raises(FileNotFoundError, match="without it nobody knows whose"):
         read_human_sheets(tmp_path)
@@ -165,6 +197,57 @@ def test_the_key_may_be_kept_apart(tmp_path):
     fill(tmp_path / "sheets", lambda k, m, i: 0)
     (tmp_path / "sheets" / "key.csv").rename(tmp_path / "secret.csv")
     assert len(read_human_sheets(tmp_path / "sheets", tmp_path / "secret.csv")) == 180
+    for name in ("key.csv", "other.csv"):  # beside the sheets it is none of them
+        (tmp_path / "sheets" / name).write_bytes((tmp_path / "secret.csv").read_bytes())
+        assert len(read_human_sheets(tmp_path / "sheets", tmp_path / "secret.csv")) == 180
+
+
+@pytest.mark.parametrize("how", [dict(seed=1), dict(n=10, seed=2), dict(n=None)])
+def test_the_key_of_other_sheets_is_refused(tmp_path, how):
+    """Of another draw, or of other answers to the same contexts."""
+    make_human_sheets(made(), tmp_path / "a")
+    fill(tmp_path / "a", lambda k, m, i: 0)
+    others = made() if "seed" in how else {m: t.assign(answer=t.answer + "了") for m, t in made().items()}
+    make_human_sheets(others, tmp_path / "b", **how)
+    with pytest.raises(ValueError, match="is it the key of other sheets|is not in the key|rows are missing"):
+        read_human_sheets(tmp_path / "a", tmp_path / "b" / "key.csv")
+    fill(tmp_path / "b", lambda k, m, i: 0)
+    (tmp_path / "b" / "key.csv").write_bytes((tmp_path / "a" / "key.csv").read_bytes())
+    with pytest.raises(ValueError, match="is it the key of other sheets|is it of these sheets|rows are missing"):
+        read_human_sheets(tmp_path / "b")
+
+
+def test_what_a_spreadsheet_does_to_texts_is_no_other_sheet(tmp_path):
+    """Characters that GBK lacks, line ends and one cell that was taken for a formula; a key of an earlier version."""
+    odd = {m: t.assign(answer=[f"😂𠮷 {a}！\n好" for a in t.answer]) for m, t in made().items()}
+    make_human_sheets(odd, tmp_path, annotators=1)
+    fill(tmp_path, lambda k, m, i: 0)
+    path = tmp_path / "annotator1.csv"
+    sheet = pd.read_csv(path, dtype=str)
+    sheet["answer"] = sheet.answer.str.replace("\n", "\r\n").str.replace("[😂𠮷]", "?", regex=True)
+    sheet.to_csv(path, index=False, encoding="gbk")
+    assert len(read_human_sheets(tmp_path)) == 60
+    sheet.loc[3, "answer"] = "#NAME?"
+    sheet.to_csv(path, index=False, encoding="gbk")
+    with pytest.warns(UserWarning, match="texts of rows 5 were changed since"):
+        assert len(read_human_sheets(tmp_path)) == 60
+    key = pd.read_csv(tmp_path / "key.csv")
+    key.drop(columns="text").to_csv(tmp_path / "key.csv", index=False, sep=";")
+    assert len(read_human_sheets(tmp_path)) == 60
+
+
+def test_whose_cells_are_empty_is_said_and_full_width_digits_are_read(tmp_path):
+    make_human_sheets(made(), tmp_path, annotators=2)
+    fill(tmp_path, lambda k, m, i: "" if (k, i) == (1, 2) else "１")
+    with pytest.warns(
+        UserWarning, match=r"cells for labels are empty: annotator2.csv has 3 of 60 \(row \d+, \d+, \d+\)"
+    ):
+        scores = read_human_sheets(tmp_path)
+    assert len(scores) == 117 and set(scores.score) == {1}
+    assert why_no_alpha(scores) == "every judgement is 1, so that no disagreement was possible"
+    (tmp_path / "annotator1 - Kopie.csv").write_bytes((tmp_path / "annotator1.csv").read_bytes())
+    with pytest.raises(ValueError, match="looks like a copy of annotator1.csv"):
+        read_human_sheets(tmp_path)
 
 
 # --- what it says ---
@@ -249,9 +332,13 @@ def test_by_the_command_from_models_to_records_and_tables(release, talkers, tmp_
     ask += ["--contexts", "6", "--preset", "default", "--layout", "lines"]
     assert main(ask) == 0 and "--read --save" in capsys.readouterr().out
     assert {p.name for p in folder.iterdir()} >= {"annotator1.csv", "annotator3.csv", "key.csv", "about.json"}
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    assert main([*ask, "--seed", "1"]) != 0 and "--replace" in capsys.readouterr().err
+    assert before == {p.name: p.read_bytes() for p in folder.iterdir()}
+    assert main([*ask, "--seed", "1", "--replace"]) == 0 and before["key.csv"] != (folder / "key.csv").read_bytes()
     assert main(["sheets", str(folder), "--read"]) == 2 and "nothing is filled in" in capsys.readouterr().err
     fill(folder, lambda k, m, i: int(m == "baseline" and i < 3 + (k == 2)))
-    assert main(ask) != 0 and "is filled in" in capsys.readouterr().err
+    assert main([*ask, "--replace"]) != 0 and "is filled in" in capsys.readouterr().err
     assert main(["sheets", str(folder), "--read", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "Krippendorff's alpha" in said and "CTDA" in said
@@ -263,6 +350,12 @@ def test_by_the_command_from_models_to_records_and_tables(release, talkers, tmp_
     assert all(r["values"]["annotators"] == 3 and r["params"]["decoding"] == "greedy-new40" for r in records)
     for record in records:
         write_record(record, tmp_path / "results")
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    (folder / "about.json").write_text(json.dumps(about | {"key": "other"}))
+    assert main(["sheets", str(folder), "--read"]) == 2
+    assert "about.json was written with another key" in capsys.readouterr().err
+    (folder / "about.json").write_text('{"models": ')
+    assert main(["sheets", str(folder), "--read"]) == 2 and "about.json is broken" in capsys.readouterr().err
     table = human_bias(tmp_path / "results").tail(3)
     assert set(zip(table.method, table.bias_type)) == set(rates)
 
@@ -291,6 +384,39 @@ def test_models_that_cannot_be_told_apart(talkers, tmp_path, release):  # noqa: 
     with pytest.raises(ValueError, match="no bias types"):
         sheets_of_models(talkers[:1], tmp_path / "none")
     make_human_sheets(made(3), tmp_path / "bare", annotators=1)
+    with pytest.raises(FileExistsError, match="is there already"):
+        sheets_of_models(talkers[:1], tmp_path / "bare", **how)
     fill(tmp_path / "bare", lambda *_: 1)
     with pytest.raises(ValueError, match="nothing says which models answered"):
         human_records(tmp_path / "bare")
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (dict(models="before before"), "several of the models are 'baseline'"),
+        (dict(models="before nothing-here/"), "nothing-here"),
+        (dict(models="before", layout="rows"), "layout 'rows' is unknown"),
+        (dict(models="before", preset="cdail"), "preset 'cdail'"),
+        (dict(models="before", question="fun"), "question 'fun' is unknown"),
+        (dict(models="before", annotators=["wang", "wang"]), "each once"),
+        (dict(models="before", contexts=pd.DataFrame({"context": [["a"]]})), "expected columns context and category"),
+    ],
+)
+def test_nobody_waits_for_answers_that_cannot_be_used(talkers, tmp_path, monkeypatch, change, says):
+    """What can be known before a model answers is checked before."""
+    monkeypatch.setattr("redditbias_repro.human_evaluation.open_model", lambda *_, **__: pytest.fail("was asked"))
+    contexts = pd.DataFrame({"context": [["a"]], "category": "x"})
+    contexts.attrs["corpus"] = {"name": "own"}
+    folder = talkers[0].removesuffix("before")
+    models = [f"{folder}{m}" for m in change["models"].split()]
+    with pytest.raises((ValueError, OSError), match=says):
+        sheets_of_models(
+            models, tmp_path, **({"contexts": contexts} | {k: v for k, v in change.items() if k != "models"})
+        )
+
+
+def test_the_command_asks_for_a_model(tmp_path, capsys):
+    assert main(["sheets", str(tmp_path / "a"), "--bias-type", "chbias"]) == 2
+    assert "no --model: name the model whose answers are judged" in capsys.readouterr().err
+    assert main(["sheets", str(tmp_path), "--read", "--replace"]) == 2 and "are of new ones" in capsys.readouterr().err
