@@ -54,7 +54,7 @@ __all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS'
            'NOT_TESTED', 'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows',
            'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
            'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies', 'bias_cells', 'check_statements',
-           'statements_summary', 'tested_changes', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
+           'statements_summary', 'released_changes', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -974,7 +974,7 @@ def statements_summary(
     return table.reset_index(drop=True)
 
 # %% ../../nbs/11_chbias.ipynb #ba0476b7
-def tested_changes(
+def released_changes(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     against: str = "baseline",  # as in `lmb_changes`
 ) -> pd.DataFrame:  # rows of `lmb_changes`
@@ -989,7 +989,7 @@ def make_tables(
 ) -> dict[str, pd.DataFrame]:
     "CHBias' tables and what stands beside them, by the names of their files"
     measured, talks = measured_lmb(folder), dialogue_changes(folder)
-    changes, beyond = (tested_changes(folder, against) for against in ("baseline", CONTROL))
+    changes, beyond = (released_changes(folder, against) for against in ("baseline", CONTROL))
     gaps = target_gaps(folder=folder, paper="chbias")
     gaps = gaps[(gaps.corpus == "chbias") & (gaps.split == "test")]
     release = count_release()

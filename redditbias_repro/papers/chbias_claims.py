@@ -26,7 +26,7 @@ from redditbias_repro.papers.chbias import (
     inconsistencies,
     measured_lmb,
     read_printed,
-    tested_changes,
+    released_changes,
 )
 from ..registry import FetchError, list_files
 from ..specs import load_spec
@@ -40,7 +40,7 @@ def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict:  # statements (as `check_statements`), release (as `count_release`), found (as `inconsistencies`)
     "What the checks look at"
-    release, changes = count_release(), [tested_changes(folder, against) for against in ("baseline", CONTROL)]
+    release, changes = count_release(), [released_changes(folder, against) for against in ("baseline", CONTROL)]
     said = check_statements(measured_lmb(folder), changes[0], release, dialogue_changes(folder), changes[1])
     return {"statements": said, "release": release, "found": inconsistencies(release)}
 
