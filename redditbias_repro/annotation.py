@@ -190,13 +190,14 @@ def _marks_of(cells: pd.Series) -> pd.Series:
 
 def has_labels(
     path: str | Path,  # a sheet
+    columns: Iterable[str] | None = None,  # that people fill in; None: labels of sentences or phrases
 ) -> bool:
     "Whether somebody has written a label into a sheet; something that is no sheet counts as if"
     try:
         table = _cells(Path(path))
     except ValueError:
         return True
-    wanted = _SENTENCE_LABELS if _of_sentences(table) else LABELS
+    wanted = columns or (_SENTENCE_LABELS if _of_sentences(table) else LABELS)
     return any((table[c].str.strip() != "").any() for c in wanted if c in table) or not set(wanted) <= set(table)
 
 # %% ../nbs/02a_annotation.ipynb #cf05e2d1

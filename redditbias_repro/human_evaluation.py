@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .annotation import _cells, _marks_of, say_empty, sheets_in
+from .annotation import _cells, _marks_of, has_labels, say_empty, sheets_in
 from .chinese_dialogue import LAYOUTS, answer_dialogues, load_dialogues
 from .data import load_pairs
 from .generation import decoding_of, name_decoding
@@ -180,7 +180,7 @@ def _sheets_of(folder: Path) -> list[Path]:
 def _old_sheets(folder: Path, replace: bool) -> list[Path]:
     "Sheets that may be written over. `FileExistsError` where something else is there, or `replace` is not asked for"
     sheets, key = _sheets_of(folder), folder / KEY
-    if filled := next((p for p in sheets if _is_filled(p)), None):
+    if filled := next((p for p in sheets if has_labels(p, SHEET[-1:])), None):
         raise FileExistsError(
             f"{filled} is filled in, or is no sheet: nothing was written. Give another folder, or move it away"
         )
@@ -203,15 +203,6 @@ def _is_of(path: Path, key: Path) -> bool:
         return "text" in (whose := _read_key(key)) and len(_read_one(path, whose, ("",))) > 0
     except ValueError:
         return False
-
-
-def _is_filled(path: Path) -> bool:
-    "Whether somebody has judged in a sheet; what is no sheet counts as if"
-    try:
-        table = _cells(path)
-    except ValueError:
-        return True
-    return "score" not in table or bool((table["score"].str.strip() != "").any())
 
 
 def _annotators(annotators: int | Iterable[str]) -> list[str]:

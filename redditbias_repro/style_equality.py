@@ -23,7 +23,7 @@ import torch
 from scipy.stats import binomtest
 from torch.nn import functional as F
 
-from .annotation import _cells
+from .annotation import _cells, has_labels
 from .debias import Debiased, _finished, _full, _start, load_debiased
 from .finetune import finetune, pad_right
 from .generation import encode_prompts, prompt_texts
@@ -270,7 +270,7 @@ def acute_sheets(
 
     `ValueError` where no prompt was answered differently, `FileExistsError` where a sheet is filled in already."""
     path = Path(path)
-    if path.is_file() and _is_filled(path):
+    if path.is_file() and has_labels(path, QUESTIONS):
         raise FileExistsError(f"{path} is filled in: nothing was written. Give another name, or move it away")
     on = [c for c in ("context", "text", "sample") if c in before and c in after]
     for name, table in (("before", before), ("after", after)):
@@ -292,17 +292,6 @@ def acute_sheets(
     write_atomic(path.with_suffix(".md"), says)
     write_atomic(path, sheet.to_csv(index=False).encode("utf-8-sig"))
     return path, write_atomic(_key_path(path), pd.DataFrame({"id": number, "after": side}).to_csv(index=False))
-
-
-def _is_filled(path: Path) -> bool:
-    "Whether somebody has answered in a sheet; what is no sheet counts as if"
-    try:
-        table = _cells(path)
-    except ValueError:
-        return True
-    return not set(QUESTIONS) <= set(table) or table[list(QUESTIONS)].apply(lambda c: c.str.strip()).ne("").any(
-        axis=None
-    )
 
 # %% ../nbs/06e_style_equality.ipynb #44e9c658
 def read_acute(

@@ -54,7 +54,8 @@ __all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS'
            'NOT_TESTED', 'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows',
            'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
            'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies', 'bias_cells', 'check_statements',
-           'statements_summary', 'released_changes', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
+           'statements_summary', 'released_changes', 'change_tests', 'make_tables', 'make_figures', 'save_all',
+           'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -577,7 +578,7 @@ def _mostly_reduced(cells) -> Answer:
     less, decided = (debiased.verdict == "less").sum(), debiased.verdict.isin(["less", "more", "equally"]).sum()
     text = f"less biased by a test of the change of log perplexities in {less} of {len(debiased)} cells"
     text += f", {len(debiased) - decided} undetermined" + ("" if len(debiased) == every else f"; {every} are asked for")
-    text += _beyond_control(debiased)
+    text += _beyond_control(debiased) + _at_what_cost(debiased)
     return True if less > every / 2 else False if less + every - decided <= every / 2 else None, text
 
 # %% ../../nbs/11_chbias.ipynb #0bb7a8f5
@@ -588,6 +589,14 @@ def _beyond_control(debiased: pd.DataFrame) -> str:
     less, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
     of = debiased.beyond.notna().sum()
     return f"; less than the control {CONTROL} (training without debiasing) in {less} of {of}, more in {more}"
+
+# %% ../../nbs/11_chbias.ipynb #d56d97c8
+def _at_what_cost(debiased: pd.DataFrame) -> str:
+    "How perplexity changed in these cells; empty where it was not measured. What tells no text apart has no gap"
+    if "rise" not in debiased or debiased.rise.isna().all():
+        return ""
+    least, most = (debiased.rise.astype(float) + 1).agg(["min", "max"])
+    return f"; perplexity is {least:.1f} to {most:.1f} times that before"
 
 # %% ../../nbs/11_chbias.ipynb #6ddf72d6
 def _differs_by_category(cells) -> Answer:
@@ -688,15 +697,20 @@ def bias_cells(
     rows: pd.DataFrame,  # rows of LMB of one model
     changes: pd.DataFrame | None = None,  # rows of `lmb_changes` of that model
     beyond: pd.DataFrame | None = None,  # the same against the control
-) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all), verdicts (where known)
+    rises: pd.DataFrame | None = None,  # rows of `lmp_changes` of that model
+) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all); where known the others
     "The cells that a check of bias looks at"
     seeds = rows.groupby(["method", "bias_type"], sort=False)
     cells = seeds.agg(t=("t", "mean"), p=("p", "max"), significant=("significant", "all"))
-    for name, found in (("verdict", changes), ("beyond", beyond)):
+    for name, found, column in (
+        ("verdict", changes, "verdict"),
+        ("beyond", beyond, "verdict"),
+        ("rise", rises, "rise"),
+    ):
         cells[name] = pd.Series(np.nan, cells.index, dtype=object)
         if found is not None and len(found):
             last = found.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
-            last = last[last.verdict.ne("")].set_index(["method", "bias_type"]).verdict
+            last = last[last[column].ne("")].set_index(["method", "bias_type"])[column]
             cells[name] = last.reindex(cells.index)
     return cells
 
@@ -850,29 +864,23 @@ def _compared_cells(talks: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
     return own, f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison)"
 
+# %% ../../nbs/11_chbias.ipynb #ed99457b
+def _talks(talks: pd.DataFrame, sign: int, what: str, otherwise: bool) -> Answer:
+    """Whether a metric of dialogue has changed to a side by a test, and what that says.
 
-def _talks_on(talks: pd.DataFrame) -> Answer:
-    "Whether no metric of dialogue falls significantly; that none falls by a test is no proof that none fell"
+    That none has fallen by a test is no proof that none fell: without a significant change the answer is open"""
     own, words = _compared_cells(talks)
     if not len(own):
         return "not measured", ""
-    lost = own[(own.p_holm < 0.05) & (own.change < 0)]
-    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in lost.itertuples())
-    return False if len(lost) else None, f"{words} {len(lost)} are significant losses" + (f": {named}" if named else "")
+    moved = own[(own.p_holm < 0.05) & (sign * own.change > 0)]
+    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in moved.itertuples())
+    return otherwise if len(moved) else None, f"{words} {len(moved)} are significant {what}{named and ': '}{named}"
 
 
-def _talks_better(talks: pd.DataFrame) -> Answer:
-    own, words = _compared_cells(talks)
-    if not len(own):
-        return "not measured", ""
-    gained = own[(own.p_holm < 0.05) & (own.change > 0)]
-    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in gained.itertuples())
-    return bool(len(gained)) or None, f"{words} {len(gained)} are significant gains" + (f": {named}" if named else "")
+_LOSSES, _GAINS = (-1, "losses", False), (1, "gains", True)  # sign, name, what one says of the statement
+OF_DIALOGUE = {"not_significantly": _LOSSES, "preserved_eva": _LOSSES, "some_improve": _GAINS}
 
-
-OF_DIALOGUE = {"not_significantly": _talks_on, "preserved_eva": _talks_on, "some_improve": _talks_better}
-
-# %% ../../nbs/11_chbias.ipynb #3e826ed3
+# %% ../../nbs/11_chbias.ipynb #52ab089c
 OF_PAPER = {
     "posts_ten_thousand": _ten_thousand,
     "unanimous": lambda: ("not measured: the labels were not released", ""),
@@ -905,10 +913,8 @@ NOT_TESTED = "not tested: an explanation"
 
 def check_statements(
     measured: pd.DataFrame,  # from `measured_lmb`
-    changes: pd.DataFrame | None = None,  # rows of `lmb_changes`, test pairs of the release
+    tests: dict[str, pd.DataFrame] | None = None,  # of what debiasing changed, from `change_tests`
     release: Release | None = None,  # as in `inconsistencies`
-    talks: pd.DataFrame | None = None,  # from `dialogue_changes`
-    beyond: pd.DataFrame | None = None,  # as `changes`, against the control
 ) -> pd.DataFrame:  # id, of, verdict, evidence, statement, source, test
     """The paper's statements: by its own tables or release, and for every model measured here.
 
@@ -919,12 +925,15 @@ def check_statements(
     for s in read_printed("statements").itertuples(index=False):
         named = [f"{m}{PAPER}" for m in s.model.split("; ") if m]
         about = {"statement": s.statement, "source": s.source, "test": s.test}
-        for of, (found, evidence) in _answers(s, named, every, changes, release, talks, beyond).items():
+        for of, (found, evidence) in _answers(s, named, every, tests or {}, release).items():
             rows.append({"id": s.id, "of": of, "verdict": _verdict(found), "evidence": evidence, **about})
     return pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "statement", "source", "test"])
 
-# %% ../../nbs/11_chbias.ipynb #52ab089c
-def _answers(s, named: list[str], every, changes, release: Release, talks=None, beyond=None) -> dict[str, Answer]:
+# %% ../../nbs/11_chbias.ipynb #8a3ef275
+_OF_CELLS = ("changes", "changes-control", "lmp_changes")  # in the order in which `bias_cells` takes them
+
+
+def _answers(s, named: list[str], every: pd.DataFrame, tests: dict, release: Release) -> dict[str, Answer]:
     "Whom a statement is asked of, and what comes out"
     if s.kind == "interpretation":
         return {"": (NOT_TESTED, "")}
@@ -935,12 +944,13 @@ def _answers(s, named: list[str], every, changes, release: Release, talks=None, 
         return {"the release": OF_RELEASE[s.id](release) if release else unknown}
     if s.id in OF_PAPER:
         said = {named[0] if named else "the release": OF_PAPER[s.id]()}
-        tested = OF_DIALOGUE.get(s.id) if talks is not None and len(talks) else None
-        return said | ({m: tested(own) for m, own in talks.groupby("model", sort=False)} if tested else {})
+        talks = tests.get("dialogue-changes", pd.DataFrame()) if s.id in OF_DIALOGUE else pd.DataFrame()
+        ours = talks.groupby("model", sort=False) if len(talks) else ()
+        return said | {m: _talks(own, *OF_DIALOGUE[s.id]) for m, own in ours}
     ours = [m for m in dict.fromkeys(every.model) if not m.endswith(PAPER)]
     found = {}
     for m in [*named, *ours]:
-        own = [None if c is None else c[c.model == m] for c in (changes, beyond)]
+        own = [t[t.model == m] if (t := tests.get(name)) is not None else None for name in _OF_CELLS]
         try:
             said, evidence = OF_BIAS[s.id](bias_cells(every[every.model == m], *own))
         except KeyError:
@@ -983,26 +993,33 @@ def released_changes(
     released = (found.split == "test") & (found.corpus == "chbias") & (found.swap == "targets")
     return found[found.change.notna() & released]
 
-# %% ../../nbs/11_chbias.ipynb #4f3f1d10
+# %% ../../nbs/11_chbias.ipynb #2ee69ac1
+def change_tests(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> dict[str, pd.DataFrame]:  # changes, changes-control, lmp_changes, dialogue-changes
+    "Every test of what debiasing changed: bias, the same against the control, perplexity, dialogue"
+    return {
+        "changes": released_changes(folder), "changes-control": released_changes(folder, CONTROL),
+        "lmp_changes": lmp_changes(folder=folder, paper="chbias"), "dialogue-changes": dialogue_changes(folder),
+    }  # fmt: skip
+
+# %% ../../nbs/11_chbias.ipynb #a0dfc948
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:
     "CHBias' tables and what stands beside them, by the names of their files"
-    measured, talks = measured_lmb(folder), dialogue_changes(folder)
-    changes, beyond = (released_changes(folder, against) for against in ("baseline", CONTROL))
+    measured, tests = measured_lmb(folder), change_tests(folder)
     gaps = target_gaps(folder=folder, paper="chbias")
     gaps = gaps[(gaps.corpus == "chbias") & (gaps.split == "test")]
     release = count_release()
     tables = {
         **release, "table3": table3(measured), "lmb": measured,
         "rows": rows_table(folder=folder, paper="chbias"),
-        "targets": gaps, "changes": changes, "changes-control": beyond, "search": search_table(folder, "chbias"),
+        "targets": gaps, **tests, "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
-        "dialogue-changes": talks,
-        "lmp": lmp_table(folder=folder, paper="chbias"), "lmp_changes": lmp_changes(folder=folder, paper="chbias"),
+        "lmp": lmp_table(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
-        "statements": check_statements(measured, changes, release, talks, beyond),
-        "inconsistencies": inconsistencies(release),
+        "statements": check_statements(measured, tests, release), "inconsistencies": inconsistencies(release),
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 

@@ -20,17 +20,15 @@ from redditbias_repro.papers.chbias import (
     OF_PAPER_MODELS,
     OF_RELEASE,
     PAPER,
+    change_tests,
     check_statements,
     count_release,
-    dialogue_changes,
     inconsistencies,
     measured_lmb,
     read_printed,
-    released_changes,
 )
 from ..registry import FetchError, list_files
 from ..specs import load_spec
-from ..tables import CONTROL
 
 # %% auto #0
 __all__ = ['CHECKS', 'AUDITS', 'read_measured', 'of_statements', 'finding', 'more_biased']
@@ -40,8 +38,8 @@ def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict:  # statements (as `check_statements`), release (as `count_release`), found (as `inconsistencies`)
     "What the checks look at"
-    release, changes = count_release(), [released_changes(folder, against) for against in ("baseline", CONTROL)]
-    said = check_statements(measured_lmb(folder), changes[0], release, dialogue_changes(folder), changes[1])
+    release = count_release()
+    said = check_statements(measured_lmb(folder), change_tests(folder), release)
     return {"statements": said, "release": release, "found": inconsistencies(release)}
 
 # %% ../../nbs/11a_chbias_claims.ipynb #f39e2ecc
