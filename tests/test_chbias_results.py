@@ -507,11 +507,10 @@ def test_the_page_says_what_debiasing_did(committed):
     assert set(changes[changes.method.isin(losses)].verdict) == {"less"}
     assert (beyond[beyond.method.isin(losses)].verdict == "less").sum() == 11
     assert [(by_method.get_group(m) == "less").sum() for m in ("CTDA", "CADA", "FT")] == [3, 1, 1]
-    times = lambda methods, column: (1 + talk.loc[methods, column].astype(float)).agg(["min", "max"])
-    for column, low, high in (("rise", 10.6, 103.2), ("rise_calibrated", 11.1, 111.1)):
-        assert [round(v, 1) for v in times(losses, column)] == [low, high] and f"{low} to {high} times" in page
-    for column, low, high in (("rise", 6.2, 8.9), ("rise_calibrated", 2.1, 2.5)):
-        assert [round(v, 1) for v in times(["CADA", "CTDA"], column)] == [low, high] and f"{low} to {high}" in page
+    for methods in (losses, ["CADA", "CTDA"]):
+        for column in ("rise", "rise_calibrated"):
+            low, high = (1 + talk.loc[methods, column].astype(float)).agg(["min", "max"])
+            assert f"{low:.1f} to {high:.1f} times" in page, (methods, column)
     low, high = talk.loc["FT", "rise"].agg(["min", "max"])
     assert f"by {low * 100:.0f} to {high * 100:.0f} %" in page
     steps = read_records(committed / "results", paper="chbias", metric="training").set_index("method").step.map(max)
