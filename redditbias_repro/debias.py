@@ -310,7 +310,7 @@ def training_sentences(
     method, texts = get_method(method), [t for t in texts if t.strip()]
     if not texts:
         raise ValueError("the training set is empty: expected at least one sentence")
-    augmented = method.augment(spec, texts) if method.augment else texts
+    augmented = method.augment(spec, texts) if method.augment else texts * method.repeats
     copies = [t.strip() for t in augmented[len(texts) :]]
     if method.augment and copies in ([], [t.strip() for t in texts]):  # none, or none that is changed
         raise ValueError(

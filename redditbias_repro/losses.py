@@ -559,6 +559,7 @@ class Method:
     augment: Callable[[BiasSpec, list[str]], list[str]] | None = None  # training sentences → more of them
     # a term on the input embeddings, given as in `wer_penalty`, that is added once a step
     penalty: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    repeats: int = 1  # how often the training sentences stand in an epoch
     several: bool = False  # whether the penalty is of words of several tokens as well
     apart: bool = False  # whether the penalty's gradient is clipped by itself, else with the loss', as a part of it
     objective: str = "release"  # how losses are put together: `release_loss`, or "equation2": `combined_loss`
@@ -599,6 +600,7 @@ METHODS = {
     "HD": Method(lambda o: hd_release_loss(o.states, o.subspace())),
     "CDA": Method(augment=augment_targets),
     "FT": Method(),
+    "FT-twice": Method(repeats=2),
     "LMD-equation2": Method(
         lambda o: lmd_loss(o.states, o.targets1, o.targets2, o.takes_part, o.bias),
         terms="targets",
@@ -619,7 +621,8 @@ METHODS = {
     "CDA+WER-apart": Method(augment=augment_targets, penalty=wer_penalty, apart=True, lambda_d=0.5),
 }
 # RedditBias §4; CADA and CTDA: CHBias §5.1; WER: Liu et al., COLING 2020, §4.2
-# FT: fine-tuning on the same sentences without debiasing, a control
+# FT: fine-tuning on the same sentences without debiasing, a control; FT-twice: that of the methods that augment, which
+# train on as many sentences again
 
 
 def get_method(

@@ -18,7 +18,7 @@ from .paired_tests import d_z_interval
 from .records import write_atomic
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
-    CONTROL,
+    CONTROLS,
     METHOD_ORDER,
     TASKS,
     Task,
@@ -396,8 +396,8 @@ def _verdicts(changes: pd.DataFrame) -> str:
     said = {"less": "less biased", "more": "more biased", "equally": "equally biased", "undetermined": "undetermined"}
     parts = []
     for who, own in (
-        ("", cells[cells.method != CONTROL]),
-        (f"{CONTROL}, a control: of ", cells[cells.method == CONTROL]),
+        ("", cells[~cells.method.isin(CONTROLS)]),
+        *((f"{c}, a control: of ", cells[cells.method == c]) for c in CONTROLS),
     ):
         verdicts = own.verdict.value_counts()
         each = ", ".join(f"{verdicts[v]} {words}" for v, words in said.items() if v in verdicts)

@@ -28,12 +28,13 @@ from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROL', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
+__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
            'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
            'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold',
-           'save_table', 'order_methods', 'type_titles', 'records_table', 'lmb_table', 'rows_table', 'target_gaps',
-           'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
-           'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
+           'save_table', 'control_of', 'order_methods', 'type_titles', 'records_table', 'lmb_table', 'rows_table',
+           'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table',
+           'record_origins', 'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on',
+           'choice_table']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
 def _in_a_cell(value):
@@ -82,7 +83,14 @@ def save_table(
 METHOD_ORDER = ("baseline", *METHODS)
 # The others are a control and other readings of these.
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
-CONTROL = "FT"  # the same training without debiasing
+CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
+
+
+def control_of(
+    method: str,  # a name
+) -> str:  # of `CONTROLS`
+    "The control that takes as many steps as a method"
+    return CONTROLS[method in METHODS and METHODS[method].augment is not None]
 
 
 def order_methods(

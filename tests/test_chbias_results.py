@@ -21,6 +21,7 @@ from redditbias_repro.papers.chbias import (
     OF_BIAS,
     bias_cells,
     check_statements,
+    control_changes,
     count_release,
     dialogue_changes,
     dialogue_table,
@@ -108,6 +109,21 @@ def test_methods_are_held_against_the_control_of_their_seed(tmp_path):
     assert len(tables["changes-control"]) == 1 and set(tables["changes"].method) == {"FT", "HD"}
     said = tables["statements"].set_index(["id", "of"]).evidence["mostly_reduced", "made"]
     assert "than the control FT (training without debiasing) in 0 of 1, more in 1" in said
+
+
+def test_the_control_takes_as_many_steps(tmp_path):
+    """CADA trains on copies as well: FT-twice is its control where it was measured, and is no method itself."""
+    made = {"baseline": 0.0, "FT": 1.0, "FT-twice": 3.0, "HD": 0.0, "CADA": 2.0, "CTDA": 1.0}
+    for m, shift in made.items():
+        write_record(made_record("age", m, gap=-0.2, shift=shift), tmp_path)
+    found = control_changes(tmp_path).set_index("method")
+    assert found.control.to_dict() == {"HD": "FT", "CADA": "FT-twice", "CTDA": "FT-twice"}
+    assert found.gap_before.round(3).nunique() == 2 and found.gap_before["CADA"] == found.gap_before["CTDA"]
+    for path in tmp_path.rglob("FT-twice/*.json"):
+        path.unlink()
+    assert set(control_changes(tmp_path).control) == {"FT"}
+    said = make_tables(tmp_path)["statements"].set_index(["id", "of"]).evidence["mostly_reduced", "made"]
+    assert "than the control FT (training without debiasing) in" in said
 
 
 def test_dialogue_of_debiased_models_is_an_answer():

@@ -368,7 +368,7 @@ def test_a_method_that_a_bias_type_cannot_do(no_model, tmp_path, capsys):
     said = capsys.readouterr().err
     assert (
         "method CADA swaps attributes" in said
-        and "race has no attribute_pairs: take one of LMD, ADD, HD, CDA, FT, LMD-equation2" in said
+        and "race has no attribute_pairs: take one of LMD, ADD, HD, CDA, FT, FT-twice, LMD-equation2" in said
     )
 
 

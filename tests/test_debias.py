@@ -863,3 +863,9 @@ def test_terms_that_the_tokenizer_does_not_know_are_in_the_settings(tmp_path):
     with pytest.warns(UserWarning, match="pairs of the terms .* does not know are left out"):
         run = debias(model, words, orientation, ["同性恋恶心", "基佬讨厌"] * 2, "HD", tmp_path / "run", epochs=1)
     assert {"gay", "txl"} <= set(run.settings["unknown_terms"]) <= terms
+
+
+def test_the_control_of_what_trains_on_copies(padded):
+    """FT-twice sees each sentence twice: as many steps as with copies, and nothing else."""
+    once, twice = (module.training_sentences(SPEC, padded, TEXTS, m) for m in ("FT", "FT-twice"))
+    assert [s.input_ids for s in twice] == [s.input_ids for s in once] * 2 and METHODS["FT-twice"].loss is None

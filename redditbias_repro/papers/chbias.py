@@ -34,8 +34,9 @@ from ..records import data_file, paper_resource, read_records
 from ..registry import SPLITS, FetchError
 from ..specs import load_spec
 from redditbias_repro.tables import (
-    CONTROL,
+    CONTROLS,
     PAPER_METHODS,
+    control_of,
     lmb_changes,
     lmb_table,
     lmp_changes,
@@ -54,8 +55,8 @@ __all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS'
            'NOT_TESTED', 'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows',
            'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
            'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies', 'bias_cells', 'check_statements',
-           'statements_summary', 'released_changes', 'change_tests', 'make_tables', 'make_figures', 'save_all',
-           'what_to_run']
+           'statements_summary', 'released_changes', 'control_changes', 'change_tests', 'make_tables', 'make_figures',
+           'save_all', 'what_to_run']
 
 # %% ../../nbs/11_chbias.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -588,7 +589,8 @@ def _beyond_control(debiased: pd.DataFrame) -> str:
         return ""
     less, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
     of = debiased.beyond.notna().sum()
-    return f"; less than the control {CONTROL} (training without debiasing) in {less} of {of}, more in {more}"
+    names = " or ".join(dict.fromkeys(debiased.control.dropna()))
+    return f"; less than the control {names} (training without debiasing) in {less} of {of}, more in {more}"
 
 # %% ../../nbs/11_chbias.ipynb #d56d97c8
 def _at_what_cost(debiased: pd.DataFrame) -> str:
@@ -705,6 +707,7 @@ def bias_cells(
     for name, found, column in (
         ("verdict", changes, "verdict"),
         ("beyond", beyond, "verdict"),
+        ("control", beyond, "control"),
         ("rise", rises, "rise"),
     ):
         cells[name] = pd.Series(np.nan, cells.index, dtype=object)
@@ -994,12 +997,22 @@ def released_changes(
     return found[found.change.notna() & released]
 
 # %% ../../nbs/11_chbias.ipynb #2ee69ac1
+def control_changes(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> pd.DataFrame:  # rows of `lmb_changes`, and the control
+    "The same against the control that took as many steps as a method; where that was not measured, against the other"
+    found = pd.concat([released_changes(folder, name).assign(control=name) for name in CONTROLS], ignore_index=True)
+    found = found[~found.method.isin(CONTROLS)]
+    own = found.control == found.method.map(control_of)
+    return found[own | ~own.groupby([found.model, found.method]).transform("any")]
+
+# %% ../../nbs/11_chbias.ipynb #22b4360b
 def change_tests(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:  # changes, changes-control, lmp_changes, dialogue-changes
     "Every test of what debiasing changed: bias, the same against the control, perplexity, dialogue"
     return {
-        "changes": released_changes(folder), "changes-control": released_changes(folder, CONTROL),
+        "changes": released_changes(folder), "changes-control": control_changes(folder),
         "lmp_changes": lmp_changes(folder=folder, paper="chbias"), "dialogue-changes": dialogue_changes(folder),
     }  # fmt: skip
 
