@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from .corpora.lccc import join_characters, read_lccc, read_toy
 from .generation import answers, decoding_of, line_ends, name_decoding
 from .models import PACKAGED, describe_model, load_model
 from .records import new_record
-from .registry import SPLITS, check_known, git_blob_sha1
+from .registry import SPLITS, FetchError, check_known, git_blob_sha1
 from .resampling import pack_dialogues, shared_dialogues
 from .speakers import has_speakers
 from .texts import unknown_words
@@ -162,10 +163,23 @@ def answer_dialogues(
     return table
 
 # %% ../nbs/07a_chinese_dialogue.ipynb #6b60389d
+def _undebiased(model, tokenizer):
+    "The model that a debiased one was made from, by whose vectors both are judged; itself where it cannot be had"
+    base = (describe_model(model).get("debiased") or {}).get("base_model")
+    if base is None:
+        return model, tokenizer
+    try:
+        return load_model(base, "cpu", kind="seq2seq" if model.config.is_encoder_decoder else "causal")
+    except (FetchError, ValueError) as e:
+        said = "embeddings are the debiased model's own, so that these metrics cannot be compared with its before"
+        warnings.warn(f"{base!r}, the model before debiasing, cannot be loaded: {said} ({e})", stacklevel=3)
+        return model, tokenizer
+
+
 def _vectors(vectors, model, tokenizer):
     "From words to their vectors, and what is known of them"
     if vectors is None:
-        return partial(input_vectors, model, tokenizer)
+        return partial(input_vectors, *_undebiased(model, tokenizer))
     if isinstance(vectors, tuple):
         return partial(input_vectors, *vectors)
     if str(vectors) not in PACKAGED and Path(vectors).is_file():
@@ -181,7 +195,8 @@ def measure_zh_dialogue(
     preset: str = "cdial",  # of decoding
     layout: str | None = None,  # of `LAYOUTS`; None: `layout_of`
     max_context: int | None = 128,  # as in `last_turns`
-    vectors: str | Path | tuple | None = None,  # a file, a model's name or (model, tokenizer); None: the model's own
+    # a file, a model's name or (model, tokenizer); None: the model's own, of a debiased one those of the model before
+    vectors: str | Path | tuple | None = None,
     seed: int = 0,  # of sampled answers, and of resampling
     out: str | Path | None = None,  # folder of answers, from which a run that was stopped goes on
     paper: str | None = None,  # in whose tables it stands, as in `new_record`

@@ -976,9 +976,10 @@ def _perplexity_options(p: argparse.ArgumentParser) -> None:
     special = "let the tokenizer add its own, such as a beginning-of-sentence token, which Gemma wants; records say so"
     p.add_argument("--special-tokens", action="store_true", help=special)
     p.add_argument("--seed", type=_SEED, default=0, help=f"of what is drawn {DEFAULT}")
-    p.add_argument(
-        "--paper", default=DEFAULT_PAPER, help=f"in whose tables the record stands, such as chbias {DEFAULT}"
-    )
+    from redditbias_repro.specs import list_specs
+
+    whose = [*dict.fromkeys(name.partition("/")[0] for name in list_specs()), "own"]
+    p.add_argument("--paper", default=DEFAULT_PAPER, choices=whose, help=f"in whose tables the record stands {DEFAULT}")
     p.add_argument("--out", type=Path, metavar="FILE", help=f"write the record (.json) or the table (.csv); {_MADE}")
     p.add_argument("--save", action="store_true", help="also keep the record in results/")
 

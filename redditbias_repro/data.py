@@ -20,6 +20,7 @@ from redditbias_repro.registry import (
     FetchError,
     check_known,
     draw_rows,
+    nearest,
     read_own_cells,
     with_corpus,
 )
@@ -79,6 +80,10 @@ def split_bias_type(
     meant = None if full.removeprefix(own) in known else meant_spec(full)
     if meant and load_spec(meant).title.lower() == name.lower():
         raise ValueError(f"bias type {full!r} is unknown: {name} is called {meant.removeprefix(own)!r} here")
+    if own_types := paper_bias_types(full.lower()):
+        one = f"{full.lower()}/{own_types[0]}".removeprefix(own)
+        way_out = f"for all of its types give it as the corpus alone, or name one, such as {one}"
+        raise ValueError(f"bias type {full!r} is a paper's name: {way_out}")
     check_known("bias type", full.removeprefix(own), known)
     return paper or DEFAULT_PAPER, name
 
@@ -152,7 +157,9 @@ def read_pairs(
     "Counterfactual pairs from a file of one's own; `ValueError` says which column or row is wrong"
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(corpora())}")
+        known = corpora()
+        hint = nearest(path, known)
+        raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(known)}{hint}")
     content, pairs = path.read_bytes(), read_own_cells(path)
     missing = [c for c in ("text1", "text2") if c not in pairs]
     if missing:
@@ -299,8 +306,9 @@ def _check_reader(corpus: str | Path, what: str) -> None:
     "`ValueError` for references that are neither a file nor a reader's"
     names = [p.stem for folder in _rooms() for p in sorted(Path(folder).glob("*.py")) if p.stem != "__init__"]
     if str(corpus) not in names:
-        offered = ", ".join(name for name in names if hasattr(_reader(name), what))
-        raise ValueError(f"references {str(corpus)!r} are no file, and none of {offered}")
+        offered = [name for name in names if hasattr(_reader(name), what)]
+        hint = nearest(corpus, offered)
+        raise ValueError(f"references {str(corpus)!r} are no file, and none of {', '.join(offered)}{hint}")
 
 
 def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:

@@ -491,9 +491,15 @@ def debias(
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, returns one that is finished.
 
     Raises `ValueError` for an empty training set, sentences without terms, a model without output embeddings or not in
-    float32, an unknown method, a number that is not positive, and a folder that holds another run; `OSError` (ENOSPC)
-    where the disk is too small."""
+    float32, an unknown method, a λ that the method has no loss for, a number that is not positive, and a folder that
+    holds another run; `OSError` (ENOSPC) where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
+    for name, value, read in (
+        ("lambda_lm", lambda_lm, chosen.loss),
+        ("lambda_d", lambda_d, chosen.loss or chosen.penalty),
+    ):
+        if value is not None and not read:
+            raise ValueError(f"{name} weighs a loss that the method has not: leave it out")
     lambda_lm = chosen.lambda_lm if lambda_lm is None else lambda_lm
     lambda_d = chosen.lambda_d if lambda_d is None else lambda_d
     _check_numbers(

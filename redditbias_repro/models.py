@@ -34,7 +34,7 @@ from transformers import (
 )
 from transformers.utils import cached_file
 
-from .registry import ChecksumError, FetchError, cache_dir
+from .registry import ChecksumError, FetchError, cache_dir, nearest
 
 # %% auto #0
 __all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'IN_MEMORY', 'n_vectors', 'peft_library', 'load_model', 'check_models',
@@ -394,7 +394,7 @@ def _explained(name: str, source: str, what: str, error: Exception) -> Exception
     if isinstance(error, OSError):
         return FetchError(
             f"model {name!r} is no local folder and could not be had from the Hugging Face hub ({first}). "
-            f"Check the name and the network, or use a packaged model: {', '.join(PACKAGED)}"
+            f"Check the name and the network, or use a packaged model: {', '.join(PACKAGED)}{nearest(name, PACKAGED)}"
         )
     return ValueError(f"model {name!r} cannot be loaded as a {what} ({type(error).__name__}: {first})")
 

@@ -28,7 +28,7 @@ from .records import repo_root, write_atomic
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1',
            'cache_dir', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines',
-           'read_own_cells', 'only', 'check_known']
+           'read_own_cells', 'only', 'nearest', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -178,8 +178,7 @@ def fetch(
 
 def _entry(key):
     if key not in _registry():
-        near = difflib.get_close_matches(key, _registry(), 1)
-        hint = f": did you mean {near[0]!r}?" if near else " (see list_files())"
+        hint = nearest(key, _registry()) or " (see list_files())"
         raise KeyError(f"no registered file {key!r}{hint}")
     return _registry()[key]
 
@@ -282,7 +281,17 @@ def only(
     return rows[rows[column].isin(wanted)]
 
 
+def nearest(
+    value,  # that is unknown
+    known: Iterable[str],
+) -> str:  # empty where none is near
+    "A question after the name that is meant, to end a message with"
+    near = difflib.get_close_matches(str(value), list(map(str, known)), 1)
+    return f": did you mean {near[0]!r}?" if near else ""
+
+
 def check_known(what: str, value, allowed: Iterable[str]) -> None:
     "`ValueError` that names the allowed values for one that is unknown"
     if value not in allowed:
-        raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(allowed)}")
+        known = list(map(str, allowed))
+        raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(known)}{nearest(value, known)}")

@@ -1,6 +1,7 @@
 """Chinese dialogue: readers, metrics by hand and beside libraries, answers, records, comparisons."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -402,3 +403,23 @@ def test_the_notebook_by_papermill(tokenizer, tmp_path):
     (path,) = (tmp_path / "results").rglob("*.json")
     record = json.loads(path.read_text(encoding="utf-8"))
     assert record["n"] == 3 and record["params"]["variant"] == "eva" and record["paper"] == "chbias"
+
+
+def test_a_debiased_model_is_judged_by_the_vectors_of_the_one_before(tmp_path, monkeypatch):
+    """Else what debiasing did to the embeddings would be taken for what it did to the answers."""
+    from redditbias_repro import chinese_dialogue as module
+
+    model, words = SimpleNamespace(config=SimpleNamespace(is_encoder_decoder=False)), object()
+    about = {"debiased": {"base_model": "before"}}
+    monkeypatch.setattr(module, "describe_model", lambda _: about)
+    monkeypatch.setattr(module, "load_model", lambda name, *_, **how: (name, how["kind"]))
+    assert module._undebiased(model, words) == ("before", "causal")
+
+    def gone(*_, **__):
+        raise FetchError("no network")
+
+    monkeypatch.setattr(module, "load_model", gone)
+    with pytest.warns(UserWarning, match="'before', the model before debiasing, cannot be loaded.*cannot be compared"):
+        assert module._undebiased(model, words) == (model, words)
+    about.clear()
+    assert module._undebiased(model, words) == (model, words), "it was not debiased"

@@ -645,3 +645,24 @@ def test_score_wants_its_columns_by_name(model_folder, tmp_path, capsys):
         table.write_text(f"{header}\nthey,are lazy\n")
         assert main(["score", str(table), "--model", str(model_folder)]) == 2
         assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            ["measure", "--bias-type", "chbias"],
+            "'chbias' is a paper's name: for all of its types give it as the corpus",
+        ),
+        (["measure", "--bias-type", "chbias/agee"], "did you mean 'chbias/age'?"),
+        (["measure", "--corpus", "chbia"], "did you mean 'chbias'?"),
+        (["perplexity", "--references", "kdconvv"], "did you mean 'kdconv'?"),
+        (["perplexity", "--paper", "nonsense"], "invalid choice: 'nonsense'"),
+    ],
+)
+def test_names_that_are_nearly_right(command, said, capsys):
+    try:
+        status = main(command)
+    except SystemExit as e:
+        status = e.code
+    assert status in (1, 2) and said in " ".join(capsys.readouterr().err.split())

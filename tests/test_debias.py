@@ -869,3 +869,9 @@ def test_the_control_of_what_trains_on_copies(padded):
     """FT-twice sees each sentence twice: as many steps as with copies, and nothing else."""
     once, twice = (module.training_sentences(SPEC, padded, TEXTS, m) for m in ("FT", "FT-twice"))
     assert [s.input_ids for s in twice] == [s.input_ids for s in once] * 2 and METHODS["FT-twice"].loss is None
+
+
+@pytest.mark.parametrize(("name", "given"), [("CTDA", "lambda_d"), ("FT", "lambda_lm"), ("WER", "lambda_lm")])
+def test_a_weight_of_no_loss_is_refused(padded, tmp_path, name, given):
+    with pytest.raises(ValueError, match=f"{given} weighs a loss that the method has not: leave it out"):
+        debias(fresh(padded), padded, SPEC, TEXTS, name, tmp_path / "run", **FAST, **{given: 1.0})
