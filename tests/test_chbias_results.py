@@ -52,7 +52,8 @@ from redditbias_repro.records import (
     repo_root,
     write_record,
 )
-from redditbias_repro.tables import lmb_changes, lmp_changes, rows_table, target_gaps
+from redditbias_repro.specs import load_spec
+from redditbias_repro.tables import CONTROLS, lmb_changes, lmp_changes, rows_table, target_gaps
 
 ROOT = repo_root()
 
@@ -514,7 +515,7 @@ def test_the_page_says_what_debiasing_did(committed):
     keys = ["method", "bias_type"]
     gaps = changes.set_index(keys).gap_after
     talk = lmp_changes(folder=committed / "results", paper="chbias").set_index(keys)
-    for m in (*METHODS, "FT"):
+    for m in (*METHODS, *CONTROLS):
         own = " | ".join(f"{gaps[m, b]:.3f}".replace("-", "−") for b in CATEGORIES)
         assert f"| gap, {m} | {own} |" in page
         own = " | ".join(f"{talk.after[m, b]:,.0f} ({talk.after_calibrated[m, b]:,.0f})" for b in CATEGORIES)
@@ -530,9 +531,48 @@ def test_the_page_says_what_debiasing_did(committed):
     low, high = talk.loc["FT", "rise"].agg(["min", "max"])
     assert f"by {low * 100:.0f} to {high * 100:.0f} %" in page
     steps = read_records(committed / "results", paper="chbias", metric="training").set_index("method").step.map(max)
-    assert set(steps["FT"]) == {100} and set(steps["CADA"]) == set(steps["CTDA"]) == {200} and "100 steps" in page
+    assert (
+        set(steps["FT"]) == {100}
+        and set(steps["CADA"]) == set(steps["CTDA"]) == set(steps["FT-twice"]) == {200}
+        and "100 steps" in page
+    )
+    own = talk.loc["FT-twice"]
+    for column, said in (
+        ("rise", "{:.1f} to {:.1f} times ("),
+        ("rise_calibrated", "({:.1f} to {:.1f} times at the best"),
+    ):
+        assert said.format(*(1 + own[column].astype(float)).agg(["min", "max"])) in page
+    ratios = [talk.after[m, b] / talk.after["FT-twice", b] for m in ("CADA", "CTDA") for b in CATEGORIES]
+    assert f"theirs is {min(ratios):.2f} to {max(ratios):.2f} of its" in page and max(ratios) < 1
+    verdicts = control_changes(committed / "results").set_index(keys).verdict
+    for m in ("CADA", "CTDA"):
+        for verdict, words in (("less", "less biased"), ("more", "more biased"), ("undetermined", "undetermined")):
+            found = [load_spec(f"chbias/{b}").title for b in CATEGORIES if verdicts[m, b] == verdict]
+            if found:
+                assert f"{words} in {len(found)} of 4 categories ({', '.join(found)})" in page.split(f"{m} is ")[-1]
     lmd = measured_lmb(committed / "results").query("method == 'LMD' and bias_type == 'orientation'").iloc[0]
     assert f"t rises from 3.13 to {lmd.t:.2f} and t on logs stays (9.39, {lmd.t_log:.2f})" in page
     assert (
         f"{1 - lmd.share:.0%} of them".replace("%", " %") in page and 6 < gaps["LMD", "orientation"] ** -1 * 0.355 < 7
     )
+
+
+def test_the_page_says_how_debiased_models_talk(committed):
+    """The table of docs/chinese.md on dialogue, and what is said of the tests."""
+    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    table = dialogue_table("orientation", committed / "results")
+    ours = table[(table.corpus == "kdconv") & (table.model == "gemma-3-270m")].set_index("method")
+    for metric in DIALOGUE_METRICS:
+        own = " | ".join(f"{ours[metric][m]:.2f}" for m in ("baseline", "LMD", "CTDA", "FT"))
+        assert f"| {metric} | {own} |" in page
+    assert set(ours.n) == {500}
+    changes = dialogue_changes(committed / "results")
+    assert (changes.p_holm < 0.05).all()
+    said = changes.groupby(["method", "verdict"]).size().to_dict()
+    assert said == {("CTDA", "loss"): 9, ("FT", "loss"): 9, ("LMD", "loss"): 6, ("LMD", "gain"): 3}
+    kept = read_records(committed / "results", paper="chbias", metric="zh_dialogue").set_index("method").path
+    ft, ctda = (json.loads(open(kept[m], encoding="utf-8").read()) for m in ("FT", "CTDA"))
+    between = compare_zh_dialogue(ft, ctda).set_index("metric").verdict
+    open_ = {"bleu_2", "bleu_4", "unigram_f1", "rouge_l", "greedy_matching"}
+    assert {m for m in between.index if between[m].startswith("undetermined")} == open_
+    assert set(between.drop(list(open_))) == {"gain"}
