@@ -107,7 +107,7 @@ def save_results(
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
-VARIANTS = {"equation2": "oo", "accumulated": "**"}  # hatches of other readings of a method
+VARIANTS = {"equation2": "oo", "accumulated": "**", "twice": "oo"}  # hatches of other readings of a method
 ORIGINAL = "not debiased"
 
 
