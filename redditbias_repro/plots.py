@@ -107,7 +107,9 @@ def save_results(
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
-VARIANTS = {"equation2": "oo", "accumulated": "**", "twice": "oo"}  # hatches of other readings of a method
+VARIANTS = {
+    "accumulated": "**"
+}  # hatches of other readings of a method than `-equation2`, `-text`, …, which have circles
 ORIGINAL = "not debiased"
 
 
@@ -159,7 +161,7 @@ def _style(bars: list[str]) -> dict[str, tuple]:
     order = [ORIGINAL, *(m for m in METHOD_ORDER[1:] if "-" not in m)] if set(bars) <= known else bars
     styles = dict(zip(order, zip(sns.color_palette("colorblind", len(order)), HATCHES * len(order))))
     colors = {b: styles[b if b in styles else b.partition("-")[0]][0] for b in bars}
-    return {b: (colors[b], styles[b][1] if b in styles else VARIANTS[b.partition("-")[2]]) for b in bars}
+    return {b: (colors[b], styles[b][1] if b in styles else VARIANTS.get(b.partition("-")[2], "oo")) for b in bars}
 
 
 def _legend(ax, bars):

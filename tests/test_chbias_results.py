@@ -549,7 +549,8 @@ def test_the_page_says_what_debiasing_did(committed):
         for verdict, words in (("less", "less biased"), ("more", "more biased"), ("undetermined", "undetermined")):
             found = [load_spec(f"chbias/{b}").title for b in CATEGORIES if verdicts[m, b] == verdict]
             if found:
-                assert f"{words} in {len(found)} of 4 categories ({', '.join(found)})" in page.split(f"{m} is ")[-1]
+                said = f"{words} in {len(found)} of 4 categories ({', '.join(found)})"
+                assert said in page.split("against FT-twice")[1].split(f"{m} is ")[1].split(", CADA is")[0]
     lmd = measured_lmb(committed / "results").query("method == 'LMD' and bias_type == 'orientation'").iloc[0]
     assert f"t rises from 3.13 to {lmd.t:.2f} and t on logs stays (9.39, {lmd.t_log:.2f})" in page
     assert (
