@@ -27,8 +27,8 @@ from .records import repo_root, write_atomic
 
 # %% auto #0
 __all__ = ['BASE_URL', 'CHUNK', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1',
-           'cache_dir', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines',
-           'read_own_cells', 'only', 'nearest', 'check_known']
+           'cache_dir', 'nearest', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines',
+           'read_own_cells', 'only', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
 @lru_cache(maxsize=1)
@@ -138,6 +138,15 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
         "Check the network, or set REDDITBIAS_MIRROR to a folder that holds the file; "
         "what was received is kept and resumed."
     ) from problem
+
+# %% ../nbs/01_registry.ipynb #f6deff34
+def nearest(
+    value,  # that is unknown
+    known: Iterable[str],
+) -> str:  # empty where none is near
+    "A question after the name that is meant, to end a message with"
+    near = difflib.get_close_matches(str(value), list(map(str, known)), 1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 # %% ../nbs/01_registry.ipynb #4ca24860
 def fetch(
@@ -279,15 +288,6 @@ def only(
     for one in wanted:
         check_known(column, one, there)
     return rows[rows[column].isin(wanted)]
-
-
-def nearest(
-    value,  # that is unknown
-    known: Iterable[str],
-) -> str:  # empty where none is near
-    "A question after the name that is meant, to end a message with"
-    near = difflib.get_close_matches(str(value), list(map(str, known)), 1)
-    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def check_known(what: str, value, allowed: Iterable[str]) -> None:

@@ -144,13 +144,13 @@ def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
 
 
 def test_the_grid_of_chinese_categories():
-    """Four categories by five methods and a control; three are searched. Special tokens reach every measurement."""
-    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "configured": 1, "debias": 4 * 6}
+    """Four categories by five methods and two controls; three are searched. Special tokens reach every measurement."""
+    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "configured": 1, "debias": 4 * 7}
     assert planned("chbias") == {"fetch": 1, **runs, "paper": 1, "all": 1}
     done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "chbias.yaml")
     commands = [line for line in done.stdout.splitlines() if "papermill" in line]
-    assert len(commands) == 36 + 24 + 1 and all("-p special_tokens True" in c for c in commands)
-    assert sum("-p bf16 True" in c for c in commands) == 36 + 24
+    assert len(commands) == 36 + 28 + 1 and all("-p special_tokens True" in c for c in commands)
+    assert sum("-p bf16 True" in c for c in commands) == 36 + 28
     (one,) = (c for c in commands if "chbias--age-CTDA-0.ipynb" in c)
     assert "-f runs/chbias/chosen/configured.yaml -p method CTDA -p bias_type chbias/age -p model gemma-3-270m" in one
     assert "-p lmp_sentences 500" in one and "-r references kdconv" in one
