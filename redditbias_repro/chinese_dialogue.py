@@ -165,7 +165,7 @@ def answer_dialogues(
 # %% ../nbs/07a_chinese_dialogue.ipynb #6b60389d
 def _undebiased(model, tokenizer):
     "The model that a debiased one was made from, by whose vectors both are judged; itself where it cannot be had"
-    base = (describe_model(model).get("debiased") or {}).get("base_model")
+    base = (getattr(model.config, "debiased", None) or {}).get("base_model")
     if base is None:
         return model, tokenizer
     try:

@@ -107,9 +107,7 @@ def save_results(
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
-VARIANTS = {
-    "accumulated": "**"
-}  # hatches of other readings of a method than `-equation2`, `-text`, …, which have circles
+VARIANTS = {"accumulated": "**"}  # hatches of other readings of a method; those that are not named have circles
 ORIGINAL = "not debiased"
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from .data import corpus_title, released_papers
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
+    CONTROLS,
     PAPER_METHODS,
     TASKS,
     lmb_changes,
@@ -194,7 +195,7 @@ def found_report(
     table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
     rises, tried = lmp_changes(folder=folder, paper=paper), search_table(folder, paper)
     table, changes = _measured(table[table.outlier_sd.isna()], paper), _measured(changes, paper)
-    shown = ["baseline", *PAPER_METHODS, "FT"]  # the text's objective stands in the tables
+    shown = ["baseline", *PAPER_METHODS, *CONTROLS]  # the text's objective stands in the tables
     lines = []
     for model in table.model[table.method != "baseline"].unique():
         own = {"t": table, "changes": changes, "rises": rises, "tried": tried}

@@ -31,7 +31,7 @@ from .specs import DEFAULT_PAPER, load_spec
 __all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
            'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
            'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold',
-           'save_table', 'control_of', 'order_methods', 'type_titles', 'records_table', 'lmb_table', 'rows_table',
+           'save_table', 'order_methods', 'type_titles', 'control_of', 'records_table', 'lmb_table', 'rows_table',
            'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table',
            'record_origins', 'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on',
            'choice_table']
@@ -86,13 +86,6 @@ PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
 
 
-def control_of(
-    method: str,  # a name
-) -> str:  # of `CONTROLS`
-    "The control that takes as many steps as a method"
-    return CONTROLS[method in METHODS and METHODS[method].augment is not None]
-
-
 def order_methods(
     methods: Iterable[str],  # names
 ) -> list[str]:  # each once
@@ -109,6 +102,13 @@ def type_titles(
     wanted = known if types is None else set(types)
     shown = [b for b in known if b in wanted] + sorted(set(wanted) - set(known))
     return {b: load_spec(f"{paper}/{b}").title if b in known else b for b in shown}
+
+# %% ../nbs/08_tables.ipynb #a87b6ede
+def control_of(
+    method: str,  # a name
+) -> str:  # of `CONTROLS`
+    "The control that takes as many steps as a method"
+    return CONTROLS[method in METHODS and METHODS[method].augment is not None]
 
 # %% ../nbs/08_tables.ipynb #47b73e5f
 LMB_COLUMNS = (

@@ -409,9 +409,10 @@ def test_a_debiased_model_is_judged_by_the_vectors_of_the_one_before(tmp_path, m
     """Else what debiasing did to the embeddings would be taken for what it did to the answers."""
     from redditbias_repro import chinese_dialogue as module
 
-    model, words = SimpleNamespace(config=SimpleNamespace(is_encoder_decoder=False)), object()
-    about = {"debiased": {"base_model": "before"}}
-    monkeypatch.setattr(module, "describe_model", lambda _: about)
+    model, words = (
+        SimpleNamespace(config=SimpleNamespace(is_encoder_decoder=False, debiased={"base_model": "before"})),
+        object(),
+    )
     monkeypatch.setattr(module, "load_model", lambda name, *_, **how: (name, how["kind"]))
     assert module._undebiased(model, words) == ("before", "causal")
 
@@ -421,5 +422,5 @@ def test_a_debiased_model_is_judged_by_the_vectors_of_the_one_before(tmp_path, m
     monkeypatch.setattr(module, "load_model", gone)
     with pytest.warns(UserWarning, match="'before', the model before debiasing, cannot be loaded.*cannot be compared"):
         assert module._undebiased(model, words) == (model, words)
-    about.clear()
+    model.config.debiased = None
     assert module._undebiased(model, words) == (model, words), "it was not debiased"
