@@ -13,6 +13,7 @@ import importlib
 import io
 import math
 import os
+import re
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -26,16 +27,21 @@ import pandas as pd
 from .records import repo_root, write_atomic
 
 # %% auto #0
-__all__ = ['BASE_URL', 'CHUNK', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1',
-           'cache_dir', 'nearest', 'fetch', 'corpus_readers', 'with_corpus', 'draw_rows', 'read_cells', 'read_lines',
-           'read_own_cells', 'only', 'check_known']
+__all__ = ['BASE_URL', 'CHUNK', 'CONNECT', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError',
+           'git_blob_sha1', 'cache_dir', 'nearest', 'fetch', 'unavailable', 'corpus_readers', 'with_corpus',
+           'draw_rows', 'read_cells', 'read_lines', 'read_own_cells', 'only', 'check_known']
 
 # %% ../nbs/01_registry.ipynb #4fbd43d2
-@lru_cache(maxsize=1)
-def _registry() -> dict[str, dict]:
-    text = (files("redditbias_repro") / "resources" / "sources.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(io.StringIO(text), delimiter="\t")
+@lru_cache(maxsize=2)
+def _read_registry(path: str) -> dict[str, dict]:
+    source = Path(path) if path else files("redditbias_repro") / "resources" / "sources.tsv"
+    rows = csv.DictReader(io.StringIO(source.read_text(encoding="utf-8")), delimiter="\t")
     return {f"{r['repository']}/{r['path']}": r for r in rows}
+
+
+def _registry() -> dict[str, dict]:
+    "The registered files by their keys; REDDITBIAS_SOURCES names another list, such as one of made-up files for tests"
+    return _read_registry(os.environ.get("REDDITBIAS_SOURCES", ""))
 
 # %% ../nbs/01_registry.ipynb #2d4796f7
 def list_files(
@@ -90,8 +96,25 @@ def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumErro
     )
 
 # %% ../nbs/01_registry.ipynb #e164d15c
-STILL_AWAY = 30.0  # seconds in which a host where nobody answered is tried once, not twice
-_UNANSWERED: dict[str, float] = {}  # when it was
+CONNECT = 5.0  # seconds to wait for a host to answer at all
+STILL_AWAY = 300.0  # seconds in which a host that did not answer is not asked again
+_AWAY: dict[str, tuple[float, str]] = {}  # hosts that did not answer: when, and why
+_LACKING: dict[str, str] = {}  # files that this process asked for and did not get: why
+
+
+def _reason(error: Exception) -> str:
+    "Why a host did not answer, in a few words: of a message of 700 characters the part that says it"
+    said = re.findall(r"\[Errno -?\d+\] ([^'\")>]+)", str(error))
+    return said[-1].strip().lower() if said else "timed out" if "Timeout" in type(error).__name__ else type(error).__name__
+
+
+def _refuse_away(host: str) -> None:
+    "`FetchError` for a host that is not to be asked"
+    if os.environ.get("REDDITBIAS_OFFLINE", "0") not in ("", "0"):
+        raise FetchError(f"{host} was not asked, as REDDITBIAS_OFFLINE is set")
+    when, why = _AWAY.get(host, (-math.inf, ""))
+    if time.monotonic() - when < STILL_AWAY:
+        raise FetchError(f"{host} does not answer ({why})")
 
 
 def _download(url: str, part: Path, size: int, label: str, timeout: float, retries: int) -> bytes:
@@ -100,13 +123,14 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
     from tqdm.auto import tqdm
 
     problem, host = None, urlsplit(url).netloc
+    _refuse_away(host)
     for attempt in range(retries + 1):
         if attempt:
             time.sleep(min(0.5 * 2**attempt, 8))
         have = part.stat().st_size if part.exists() else 0
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
         try:
-            with requests.get(url, headers=headers, stream=True, timeout=timeout) as r:
+            with requests.get(url, headers=headers, stream=True, timeout=(min(CONNECT, timeout), timeout)) as r:
                 if r.status_code == 416:  # the part is as long as the file, or longer: its id decides, or start anew
                     if have == size:
                         return part.read_bytes()
@@ -126,17 +150,13 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
             return part.read_bytes()
         except requests.RequestException as e:
             problem = e
-            if isinstance(e, requests.ConnectionError) and not part.exists():
-                if attempt or time.monotonic() - _UNANSWERED.get(host, -math.inf) < STILL_AWAY:
-                    _UNANSWERED[host] = time.monotonic()
-                    break  # nobody answers: waiting longer will not help
+            if isinstance(e, requests.ConnectionError) and not part.exists():  # nobody answers
+                _AWAY[host] = time.monotonic(), _reason(e)
+                raise FetchError(f"{host} does not answer ({_reason(e)})") from e
     if part.exists() and not part.stat().st_size:
         part.unlink()
-    tries = "one try" if not attempt else f"{attempt + 1} tries"
     raise FetchError(
-        f"{url} could not be fetched in {tries} ({type(problem).__name__}: {problem}). "
-        "Check the network, or set REDDITBIAS_MIRROR to a folder that holds the file; "
-        "what was received is kept and resumed."
+        f"{url} could not be fetched in {attempt + 1} tries ({_reason(problem)}); what was received is kept and resumed"
     ) from problem
 
 # %% ../nbs/01_registry.ipynb #f6deff34
@@ -157,11 +177,28 @@ def fetch(
     """A registered file, from the cache, else the mirror, else GitHub. Safe to call from several processes at once.
 
     Raises `KeyError` for an unregistered key, `FetchError` for what cannot be had, `ChecksumError` for another file."""
+    entry = _entry(key)
+    try:
+        return _fetched(key, entry, timeout, retries)
+    except ChecksumError:
+        raise
+    except FetchError as e:
+        _LACKING[key] = str(e)
+        how = "REDDITBIAS_MIRROR=FOLDER reads it from a folder laid out as on GitHub"
+        raise FetchError(f"{key} is not available: {e}; {how}") from e
+
+
+def unavailable() -> dict[str, str]:  # key → why
+    "Registered files that this process asked for and did not get: what it made may be poorer than with them"
+    return dict(_LACKING)
+
+
+def _fetched(key: str, entry: dict, timeout: float, retries: int) -> Path:
+    "The file, wherever it can be had"
     from urllib.parse import quote
 
     from filelock import FileLock
 
-    entry = _entry(key)
     path = cache_dir() / "corpora" / entry["repository"] / entry["commit"] / entry["path"]
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(path.name + ".lock")):

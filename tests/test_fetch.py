@@ -85,7 +85,8 @@ def server(monkeypatch, tmp_path):
     monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
     monkeypatch.setattr(module, "_registry", lambda: {KEY: ENTRY})
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda s: time.sleep(s / 10), monotonic=time.monotonic))
-    monkeypatch.setattr(module, "_UNANSWERED", {})
+    monkeypatch.setattr(module, "_AWAY", {})
+    monkeypatch.setattr(module, "_LACKING", {})
     monkeypatch.setattr(Server, "requests", [])
 
     def behave(*how):
@@ -188,17 +189,44 @@ def test_failing_for_good(server, tmp_path, how):
     assert kept(tmp_path) == []
 
 
-def test_absent_server(server, monkeypatch, tmp_path):
+def test_a_host_that_does_not_answer_is_asked_once(server, monkeypatch, tmp_path):
+    asked = []
+    getaddrinfo = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: asked.append(a) or getaddrinfo(*a, **k))
     with socket.socket() as s:  # a port where nobody listens
         s.bind(("127.0.0.1", 0))
         monkeypatch.setenv("REDDITBIAS_BASE_URL", f"http://127.0.0.1:{s.getsockname()[1]}")
-        for tries in ("2 tries", "one try", "one try"):  # nobody answered a moment ago
-            with pytest.raises(FetchError, match=f"file.csv could not be fetched in {tries}"):
+        for _ in range(3):
+            with pytest.raises(
+                FetchError, match="file.csv is not available: .*does not answer .connection refused."
+            ) as e:
                 fetch(KEY)
+            assert len(str(e.value)) < 200 and "REDDITBIAS_MIRROR" in str(e.value)
+        assert len(asked) == 1 and set(module.unavailable()) == {KEY}
         monkeypatch.setattr(module, "STILL_AWAY", 0.0)
-        with pytest.raises(FetchError, match="in 2 tries"):
+        with pytest.raises(FetchError, match="does not answer|could not be fetched"):
             fetch(KEY)
+        assert len(asked) == 2  # minutes later it is asked again
     assert kept(tmp_path) == []
+
+
+def test_offline_no_host_is_asked(server, monkeypatch):
+    requests = server("good")
+    monkeypatch.setenv("REDDITBIAS_OFFLINE", "1")
+    with pytest.raises(FetchError, match="REDDITBIAS_OFFLINE is set"):
+        fetch(KEY)
+    assert not requests and set(module.unavailable()) == {KEY}
+    monkeypatch.setenv("REDDITBIAS_OFFLINE", "0")
+    assert fetch(KEY).read_bytes() == CONTENT
+
+
+def test_another_list_of_files(monkeypatch, tmp_path):
+    sources = tmp_path / "sources.tsv"
+    sources.write_text("\t".join(ENTRY) + "\n" + "\t".join(ENTRY.values()) + "\n", encoding="utf-8")
+    monkeypatch.setenv("REDDITBIAS_SOURCES", str(sources))
+    assert module.list_files().key.tolist() == [KEY]
+    monkeypatch.delenv("REDDITBIAS_SOURCES")
+    assert len(module.list_files()) > 100
 
 
 def test_unknown_key(server):
