@@ -224,11 +224,19 @@ def load_pairs(
         spec = bias_spec(bias_type)
         if corpus != "auto" or isinstance(e, ChecksumError) or (swap == "attributes" and not spec.attribute_pairs):
             raise
-        note = f"the released corpus could not be had ({type(e).__name__}), so the paper's queries stand in"
-        warnings.warn(f"{bias_type}: {note}: {e}", stacklevel=2)
+        warnings.warn(_said_once(paper, e), stacklevel=2)
         pairs = query_pairs(spec, split, swap)
-        pairs.attrs["corpus"]["note"] = note
+        pairs.attrs["corpus"] |= {"note": "queries of the specification stand in for the released pairs"}
+        pairs.attrs["corpus"] |= {"stands_in_for": paper}
         return pairs
+
+
+def _said_once(paper: str, error: FetchError) -> str:
+    "What stands in and what to do, in the same words for all bias types, so that it is shown once"
+    return (
+        f"{paper}: the released pairs are not available ({error.__cause__ or error}), so queries of the specification "
+        "stand in. With the network, or REDDITBIAS_MIRROR=FOLDER, the same call reads the released pairs."
+    )
 
 
 def _own_pairs(bias_type, split, corpus, swap) -> pd.DataFrame:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,8 @@ import pandas as pd
 
 from .data import corpus_title
 from .paired_tests import d_z_interval
-from .records import write_atomic
+from .records import stand_in_path, write_atomic
+from .registry import unavailable
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
     CONTROLS,
@@ -23,15 +25,17 @@ from redditbias_repro.tables import (
     TASKS,
     Task,
     order_methods,
+    same_table,
     save_table,
+    table_csv,
     tested_on,
     type_titles,
 )
 
 # %% auto #0
-__all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'save_figure', 'save_results',
-           'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
-           'plot_choice']
+__all__ = ['FONT_PACKAGE', 'VISIBLE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'same_drawing',
+           'save_figure', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
+           'plot_changes', 'plot_targets', 'plot_choice']
 
 # %% ../nbs/08a_plots.ipynb #bf19469c
 FONT_PACKAGE = (
@@ -75,20 +79,52 @@ def _chinese_font() -> str | None:
     return str(sans_path())
 
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
+VISIBLE = 0.05  # points, of 1/72 inch
+_DRAWN = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+def _shapes(svg: str) -> str:
+    "A drawing without what it says of its making, its parts named by their order"
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    names = {name: f"#{i:x}" for i, name in enumerate(dict.fromkeys(re.findall(r'id="([a-zA-Z]+[0-9a-f]{10})"', svg)))}
+    return re.sub(r"\b[a-zA-Z]+[0-9a-f]{10}\b", lambda m: names.get(m[0], m[0]), svg)
+
+
+def same_drawing(
+    before: str,  # an SVG that matplotlib wrote
+    now: str,  # another one
+) -> bool:
+    "Whether nobody could see a difference between two drawings"
+    one, other = _shapes(before), _shapes(now)
+    if one == other:
+        return True
+    if _DRAWN.split(one) != _DRAWN.split(other):
+        return False
+    places = (np.array(_DRAWN.findall(text), dtype=float) for text in (one, other))
+    return bool((np.abs(np.subtract(*places)) <= VISIBLE).all())
+
+
+def _rendered(figure, kind: str) -> bytes:
+    import matplotlib
+
+    content, metadata = io.BytesIO(), {"svg": {"Date": None}, "png": {"Software": None}}[kind]
+    with matplotlib.rc_context({"svg.hashsalt": "redditbias_repro", "svg.fonttype": "path"}):
+        figure.savefig(content, format=kind, dpi=200, bbox_inches="tight", metadata=metadata)
+    return content.getvalue()
+
+
 def save_figure(
     figure,  # matplotlib figure
     path: Path,  # without a suffix; `.svg` and `.png` are written
 ) -> list[Path]:
-    "Write a figure as SVG and PNG (200 dpi)"
-    import matplotlib
-
-    written = []
-    for suffix, metadata in ((".svg", {"Date": None}), (".png", {"Software": None})):
-        content = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "redditbias_repro", "svg.fonttype": "path"}):
-            figure.savefig(content, format=suffix[1:], dpi=200, bbox_inches="tight", metadata=metadata)
-        written.append(write_atomic(Path(path).with_suffix(suffix), content.getvalue()))
-    return written
+    "Write a figure as SVG and PNG (200 dpi), where it differs visibly from what is there"
+    drawing, picture = (Path(f"{path}{suffix}") for suffix in (".svg", ".png"))
+    svg = _rendered(figure, "svg").decode("utf-8")
+    there = drawing.is_file() and picture.is_file()
+    if not there or not same_drawing(drawing.read_text(encoding="utf-8"), svg):
+        write_atomic(drawing, svg)
+        write_atomic(picture, _rendered(figure, "png"))
+    return [drawing, picture]
 
 # %% ../nbs/08a_plots.ipynb #01ea0892
 def save_results(
@@ -97,12 +133,18 @@ def save_results(
     captions: dict[str, str],  # of every table
     folder: Path,
 ) -> list[Path]:
-    "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
+    """Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG, where they have changed.
+
+    Texts that differ in a last digit stay as long as no number has moved: a text does not say how it was rounded.
+    Where a release was asked for and not available, `figures` of the checkout stays: all goes to `stand_in_path`."""
+    folder = stand_in_path(folder) if unavailable() else Path(folder)
+    there = {name: p for name in tables if (p := folder / f"{name}.csv").is_file()}
+    rounded = all(same_table(p.read_text(encoding="utf-8"), table_csv(tables[n]), True) for n, p in there.items())
     written = []
     for name, table in tables.items():
-        written += save_table(table, Path(folder) / name, captions[name])
+        written += save_table(table, folder / name, captions[name], rounded)
     for name, figure in figures.items():
-        written += save_figure(figure, Path(folder) / name.replace("/", "--"))
+        written += save_figure(figure, folder / name.replace("/", "--"))
     return written
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4

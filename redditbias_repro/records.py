@@ -5,6 +5,7 @@
 # %% ../nbs/00a_records.ipynb #5b438fca
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -15,6 +16,8 @@ import re
 import subprocess
 import tempfile
 import tomllib
+import warnings
+import zlib
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from itertools import groupby
@@ -26,9 +29,10 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'repo_root', 'project_path', 'data_file', 'paper_resource', 'write_atomic',
-           'table_path', 'details_path', 'write_table', 'write_details', 'digest', 'versions', 'provenance',
-           'new_record', 'record_path', 'write_record', 'read_json', 'check_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'SAME_PACKED', 'TINY', 'repo_root', 'project_path', 'data_file',
+           'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table', 'write_details', 'digest',
+           'versions', 'provenance', 'new_record', 'record_path', 'what_it_lacks', 'stand_in_path', 'write_record',
+           'read_json', 'check_record', 'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -269,8 +273,20 @@ def record_path(
     name = f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
     return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / name
 
+# %% ../nbs/00a_records.ipynb #9ee652f7
+SAME = 1e-3  # relative: what differs by less is the same number, rounded otherwise
+SAME_PACKED = 1e-4  # the same, of what was scored: log-likelihoods of single sentences
+TINY = 1e-6  # absolute: what differs by less is the same number, whatever it is
 
-SAME = 1e-5  # relative: another processor rounds otherwise
+
+def _packed(text: str, key: str) -> np.ndarray | None:
+    "Numbers that a record keeps packed: log-likelihoods in hexadecimal digits, sums compressed; None of other texts"
+    try:
+        if key.startswith("nll"):
+            return np.frombuffer(bytes.fromhex(text), "<f4")
+        return np.frombuffer(zlib.decompress(base64.b64decode(text)), "<f4") if text.startswith("eN") else None
+    except (ValueError, zlib.error):
+        return None
 
 
 def _alike(a, b, key: str = "") -> bool:
@@ -280,10 +296,11 @@ def _alike(a, b, key: str = "") -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(_alike(x, y, key) for x, y in zip(a, b))
     if isinstance(a, float) and isinstance(b, float):
-        return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=SAME, abs_tol=SAME / 100)
-    if isinstance(a, str) and isinstance(b, str) and key.startswith("nll") and len(a) == len(b) and a != b:
-        one, other = (np.frombuffer(bytes.fromhex(x), "<f4") for x in (a, b))
-        return bool(np.allclose(one, other, rtol=SAME, atol=SAME))
+        return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=SAME, abs_tol=TINY)
+    if isinstance(a, str) and isinstance(b, str) and a != b and _packed(a, key) is not None:
+        one, other = _packed(a, key), _packed(b, key)
+        same_size = other is not None and one.shape == other.shape
+        return same_size and bool(np.allclose(one, other, rtol=SAME_PACKED, atol=SAME_PACKED))
     return type(a) is type(b) and a == b
 
 
@@ -296,28 +313,77 @@ def _same_measurement(a: dict, b: dict) -> bool:
 
     return _alike(what(a), what(b))
 
-# %% ../nbs/00a_records.ipynb #9ee652f7
+# %% ../nbs/00a_records.ipynb #0242b628
+def _known(part, at: tuple = ()) -> set:
+    "Where a part of a record says something"
+    if isinstance(part, dict):
+        return set().union(*(_known(v, (*at, k)) for k, v in part.items()))
+    return set() if part is None or part == "" or part == [] else {at}
+
+
+def what_it_lacks(
+    record: dict,
+    before: dict,  # of the same path
+) -> list[str]:  # names of values; empty where the record is as rich, or knows what the other does not
+    "What a record does not know that the one before knows: it is poorer, and does not take the other's place"
+
+    def known(r):
+        origin = {k: v for k, v in (r["provenance"].get("corpus") or {}).items() if k != "note"}
+        return _known({"values": r["values"], "corpus": origin, "model": r["provenance"].get("model") or {}})
+
+    new, old = known(record), known(before)
+    return sorted(at[-1] for at in old - new) if new < old else []
+
+# %% ../nbs/00a_records.ipynb #a25197cf
+def stand_in_path(
+    path: Path,  # of records, tables or figures
+) -> Path:  # the same below `runs/stand-in` where it is in `results` or `figures` of the checkout; else the path itself
+    "Where something is kept that was made without a release"
+    path, root = Path(path), project_path()
+    for name in ("results", "figures"):
+        if path.resolve().is_relative_to((root / name).resolve()):
+            return root / "runs" / "stand-in" / path.resolve().relative_to(root.resolve())
+    return path
+
+# %% ../nbs/00a_records.ipynb #6c212e5d
 def write_record(
     record: dict,  # with the fields of `FIELDS`; parameters that are None are left out of the file's name
     folder: Path | None = None,  # default: `results/` of the checkout
-) -> Path:
+    replace: bool = False,  # also where the record before is the same, or richer
+) -> Path:  # of the record, or of the one before that stays
     """Write one record atomically; `ValueError` for a field too many, too few, or a value that is not finite.
 
-    A record that comes out to the last digit as committed code made it before stays as it is.
-    No change shows that it was reproduced."""
+    The record before stays where it is the same but for rounding, which shows that it was reproduced.
+
+    It stays as well where this one is poorer, of which a warning tells. A stand-in's record goes to `stand_in_path`."""
     if set(record) != set(FIELDS):
         missing, extra = sorted(set(FIELDS) - set(record)), sorted(set(record) - set(FIELDS))
         raise ValueError(f"not a result record: missing {missing}, unknown {extra}")
     bad = {k: v for k, v in record["values"].items() if isinstance(v, float) and not math.isfinite(v)}
     if bad:
         raise ValueError(f"values that are not finite are no result: {bad}")
+    folder = Path(folder) if folder else project_path("results")
+    if record["provenance"].get("corpus", {}).get("stands_in_for"):
+        folder = stand_in_path(folder)
     path = record_path(record, folder)
-    if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before["provenance"].get("git_changed") is False and _same_measurement(before, record):
-            return path
+    if path.is_file() and not replace and _stays(path, record):
+        return path
     ordered = {k: record[k] for k in FIELDS}
     return write_atomic(path, json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _stays(path: Path, record: dict) -> bool:
+    "Whether what a file holds is the same as a record, by code that is committed if the record's is, or is richer"
+    before = read_json(path)
+    check_record(before, path)
+    if lacking := what_it_lacks(record, before):
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        said = f"this run does not know {', '.join(lacking[:3])}{more}: replace=True writes it all the same"
+        warnings.warn(f"{path.name} stays as it is, as {said}", stacklevel=3)
+        return True
+    uncommitted = before["provenance"].get("git_changed") is not False
+    better = uncommitted and record["provenance"].get("git_changed") is False
+    return not better and _same_measurement(before, record)
 
 # %% ../nbs/00a_records.ipynb #7c0fa4e7
 def read_json(

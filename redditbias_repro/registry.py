@@ -105,7 +105,9 @@ _LACKING: dict[str, str] = {}  # files that this process asked for and did not g
 def _reason(error: Exception) -> str:
     "Why a host did not answer, in a few words: of a message of 700 characters the part that says it"
     said = re.findall(r"\[Errno -?\d+\] ([^'\")>]+)", str(error))
-    return said[-1].strip().lower() if said else "timed out" if "Timeout" in type(error).__name__ else type(error).__name__
+    return (
+        said[-1].strip().lower() if said else "timed out" if "Timeout" in type(error).__name__ else type(error).__name__
+    )
 
 
 def _refuse_away(host: str) -> None:

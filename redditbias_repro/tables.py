@@ -5,6 +5,8 @@
 # %% ../nbs/08_tables.ipynb #23fe0ac3
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -23,7 +25,7 @@ from .dst import compare as compare_states
 from .losses import METHODS
 from .metrics import holm, unpack_pairs, unpack_sentences
 from .paired_tests import MARGIN, TESTS, BiasChange, bias_change, mean_test
-from .records import read_records, write_atomic
+from .records import SAME, TINY, read_records, write_atomic
 from .resampling import count_dialogues
 from .specs import DEFAULT_PAPER, load_spec
 
@@ -31,10 +33,10 @@ from .specs import DEFAULT_PAPER, load_spec
 __all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
            'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
            'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold',
-           'save_table', 'order_methods', 'type_titles', 'control_of', 'records_table', 'lmb_table', 'rows_table',
-           'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table',
-           'record_origins', 'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on',
-           'choice_table']
+           'same_but_rounding', 'same_table', 'table_csv', 'save_table', 'order_methods', 'type_titles', 'control_of',
+           'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
+           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'task_records',
+           'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
 def _in_a_cell(value):
@@ -66,18 +68,80 @@ def fold(
     return f"<details><summary>{title} ({len(table)} {rows})</summary>\n\n{text}\n</details>" if title else text
 
 # %% ../nbs/08_tables.ipynb #583a6eb0
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:\s?%)?")
+
+
+def _last_digit(number: str) -> float:
+    "What the last digit of a printed number is worth: 0.01 of 3.05, 1 of 26 %; 0 of a count"
+    digits, _, exponent = number.rstrip("% ").partition("e")
+    decimals = len(digits.partition(".")[2])
+    return 10.0 ** (int(exponent or 0) - decimals) if decimals or exponent or number.endswith("%") else 0.0
+
+
+def same_but_rounding(
+    before: str,
+    now: str,
+) -> bool:
+    "Whether two texts say the same, but for the last digits of decimal fractions and percentages"
+    before, now = (re.sub(r" +|-{2,}", " ", text) for text in (before, now))  # a Markdown table's columns have other widths
+    if _NUMBER.split(before) != _NUMBER.split(now):
+        return False
+    for one, other in zip(_NUMBER.findall(before), _NUMBER.findall(now)):
+        apart = abs(float(one.rstrip("% ")) - float(other.rstrip("% ")))
+        if apart > 1.01 * max(_last_digit(one), _last_digit(other)):
+            return False
+    return True
+
+# %% ../nbs/08_tables.ipynb #7648499b
+def _same_column(before: tuple[str, ...], now: tuple[str, ...], rounded: bool) -> bool:
+    "Whether two columns of a CSV say the same; with `rounded` also where a text differs by `same_but_rounding`"
+    numbers = [pd.to_numeric(pd.Series(c, dtype=object), errors="coerce").to_numpy(float) for c in (before, now)]
+    fractions = any(re.search(r"\d[.e]", cell) for cell in before)
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(numbers[0][np.isfinite(numbers[0])])
+        close = np.isclose(*numbers, rtol=SAME, atol=TINY * max(sizes.max(initial=0), 1.0))
+    for one, other, near, number in zip(before, now, close, np.isfinite(numbers).all(axis=0)):
+        same = fractions and near if number else rounded and same_but_rounding(one, other)
+        if one != other and not same:
+            return False
+    return True
+
+
+def same_table(
+    before: str,  # a CSV
+    now: str,  # another one
+    rounded: bool = False,  # also where texts differ by `same_but_rounding`
+) -> bool:
+    "Whether two tables are the same but for rounding"
+    if before == now:
+        return True
+    rows, others = (list(csv.reader(io.StringIO(text))) for text in (before, now))
+    if [len(row) for row in rows] != [len(row) for row in others]:
+        return False
+    return all(_same_column(*columns, rounded) for columns in zip(zip(*rows), zip(*others)))
+
+# %% ../nbs/08_tables.ipynb #ea4f0d0f
+def table_csv(
+    table: pd.DataFrame,  # any table
+) -> str:
+    "A table as CSV, with six significant digits"
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
 def save_table(
     table: pd.DataFrame,  # any table
     path: Path,  # without a suffix; `.csv` and `.md` are written
     caption: str = "",  # a line below the Markdown table
+    rounded: bool = False,  # as in `same_table`
 ) -> list[Path]:
-    "Write a table as CSV (six significant digits) and Markdown"
-    path = Path(path)
-    csv = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    return [
-        write_atomic(path.with_suffix(".csv"), csv),
-        write_atomic(path.with_suffix(".md"), to_markdown(table, caption)),
-    ]
+    "Write a table as CSV and Markdown, where it differs by more than rounding from what is there"
+    paths = [Path(f"{path}{suffix}") for suffix in (".csv", ".md")]
+    texts = [table_csv(table), to_markdown(table, caption)]
+    if all(p.is_file() for p in paths):
+        before = [p.read_text(encoding="utf-8") for p in paths]
+        if same_table(before[0], texts[0], rounded) and same_but_rounding(before[1], texts[1]):
+            return paths
+    return [write_atomic(p, text) for p, text in zip(paths, texts)]
 
 # %% ../nbs/08_tables.ipynb #5bfebcc4
 METHOD_ORDER = ("baseline", *METHODS)

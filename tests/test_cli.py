@@ -65,8 +65,8 @@ def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
     assert main(["measure", "--model", str(model_folder), "--bias-type", "gender"]) == 0
     captured = capsys.readouterr()
     assert (
-        "Note: the released corpus could not be had" in captured.out
-        and "Warning: gender: the released corpus could not be had" in captured.err
+        "Note: queries of the specification stand in" in captured.out
+        and "Warning: redditbias: the released pairs are not available" in captured.err
     )
 
 

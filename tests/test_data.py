@@ -228,9 +228,13 @@ def test_auto_takes_the_release(corpus):
 
 
 def test_auto_falls_back_with_a_warning_and_a_note(offline):
-    with pytest.warns(UserWarning, match="race: the released corpus could not be had.*queries stand in"):
+    with pytest.warns(
+        UserWarning, match="redditbias: the released pairs are not available .*queries .* stand in"
+    ) as told:
         pairs = load_pairs("race")
-    assert pairs.attrs["corpus"]["name"] == "queries" and "queries stand in" in pairs.attrs["corpus"]["note"]
+    assert len(told) == 1 and len(str(told[0].message)) < 300
+    assert pairs.attrs["corpus"]["name"] == "queries" and "stand in" in pairs.attrs["corpus"]["note"]
+    assert pairs.attrs["corpus"]["stands_in_for"] == "redditbias"
     with pytest.raises(FetchError):
         load_pairs("race", corpus="redditbias")
 

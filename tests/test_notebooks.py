@@ -247,13 +247,16 @@ def test_papers_notebook_without_network(offline, cleaned, model_folder, tmp_pat
     notebook = cleaned / "nbs" / "papers" / "redditbias.ipynb"
     out = papermill(notebook, tmp_path / "out.ipynb", model=model_folder, results_dir=results, figures_dir=figures)
     text = json.dumps(out, ensure_ascii=False)
-    assert "queries stand in" in text and "Table 3 is counted from the released files, which could not be had" in text
+    assert (
+        "specification stand in" in text
+        and "Table 3 is counted from the released files, which could not be had" in text
+    )
     assert {p.name for p in figures.iterdir()} >= {"figure1a-queries.png", "lmb.csv", "table1.md"} and not (
         figures / "table3.csv"
     ).exists()
     measured = read_records(results)
     notes = {r["corpus"]["note"] for r in measured[measured.corpus == "queries"].provenance}
-    assert len(notes) == 1 and "could not be had" in notes.pop()
+    assert len(notes) == 1 and "stand in" in notes.pop()
 
 
 def test_saved_outputs_hold_no_machine_paths_and_no_errors():
