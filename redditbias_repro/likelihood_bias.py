@@ -28,7 +28,7 @@ from .scoring import hash_tokenizer, mean_perplexity, sequence_scores
 # %% auto #0
 __all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts',
            'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
-           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'likelihood_measurements',
+           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'four_digits', 'likelihood_measurements',
            'measure_likelihood_bias', 'likelihood_shares']
 
 # %% ../nbs/03d_likelihood_bias.ipynb #a95b7a8f
@@ -298,8 +298,8 @@ def score_spans(
 QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 
 
-def _short(values) -> list[float]:
-    "With four significant digits"
+def four_digits(values) -> list[float]:
+    "Numbers as records of prompts keep them: equal ones are equal when they are read again"
     return [float(f"{v:.4g}") for v in values]
 
 
@@ -311,9 +311,9 @@ def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     spread = scored.groupby("template")["perplexity"].quantile(QUANTILES).unstack().loc[templates]
     values = {
         "descriptors": int(scored["descriptor"].nunique()), "templates": templates,
-        "medians": {d: _short(r) for d, r in kept["median"].iterrows()},
-        "tokens": {d: _short(r) for d, r in kept["n_tokens"].iterrows()},
-        "quantiles": [_short(r) for r in spread.to_numpy()],
+        "medians": {d: four_digits(r) for d, r in kept["median"].iterrows()},
+        "tokens": {d: four_digits(r) for d, r in kept["n_tokens"].iterrows()},
+        "quantiles": [four_digits(r) for r in spread.to_numpy()],
     }  # fmt: skip
     if values["descriptors"] < 2:
         return {**values, "tests": 0}
@@ -343,7 +343,7 @@ def likelihood_measurements(
         made.append({"bias_type": axis, "n": len(some), "values": values, "seed": seed, "params": {}})
     if scored["axis"].nunique() > 1 and set(OPINIONS) <= set(scored["template"]):
         loved = love_hate(scored)
-        kept = {f"{r.axis}/{r.descriptor}": _short(r[3:]) for r in loved.itertuples()}
+        kept = {f"{r.axis}/{r.descriptor}": four_digits(r[3:]) for r in loved.itertuples()}
         values = {"templates": [*OPINIONS, "difference"], "below_median": kept}
         made.append({"bias_type": "all", "n": len(scored), "values": values, "seed": seed, "params": {}})
     return made

@@ -68,14 +68,14 @@ def fold(
     return f"<details><summary>{title} ({len(table)} {rows})</summary>\n\n{text}\n</details>" if title else text
 
 # %% ../nbs/08_tables.ipynb #583a6eb0
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:\s?%)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:e[-+]\d{1,3})?(?!\w)(?:\s?%)?")
 
 
 def _last_digit(number: str) -> float:
     "What the last digit of a printed number is worth: 0.01 of 3.05, 1 of 26 %; 0 of a count"
     digits, _, exponent = number.rstrip("% ").partition("e")
     decimals = len(digits.partition(".")[2])
-    return 10.0 ** (int(exponent or 0) - decimals) if decimals or exponent or number.endswith("%") else 0.0
+    return 10.0 ** min(int(exponent or 0) - decimals, 300) if decimals or exponent or number.endswith("%") else 0.0
 
 
 def same_but_rounding(
@@ -83,7 +83,9 @@ def same_but_rounding(
     now: str,
 ) -> bool:
     "Whether two texts say the same, but for the last digits of decimal fractions and percentages"
-    before, now = (re.sub(r" +|-{2,}", " ", text) for text in (before, now))  # a Markdown table's columns have other widths
+    before, now = (
+        re.sub(r" +|-{2,}", " ", text) for text in (before, now)
+    )  # a Markdown table's columns have other widths
     if _NUMBER.split(before) != _NUMBER.split(now):
         return False
     for one, other in zip(_NUMBER.findall(before), _NUMBER.findall(now)):
@@ -96,10 +98,10 @@ def same_but_rounding(
 def _same_column(before: tuple[str, ...], now: tuple[str, ...], rounded: bool) -> bool:
     "Whether two columns of a CSV say the same; with `rounded` also where a text differs by `same_but_rounding`"
     numbers = [pd.to_numeric(pd.Series(c, dtype=object), errors="coerce").to_numpy(float) for c in (before, now)]
-    fractions = any(re.search(r"\d[.e]", cell) for cell in before)
+    fractions = any(re.search(r"\d[.e]", cell) for cell in (*before, *now))
     with np.errstate(invalid="ignore"):
         sizes = np.abs(numbers[0][np.isfinite(numbers[0])])
-        close = np.isclose(*numbers, rtol=SAME, atol=TINY * max(sizes.max(initial=0), 1.0))
+        close = np.isclose(*numbers, rtol=2 * SAME, atol=TINY * max(sizes.max(initial=0), 1.0))
     for one, other, near, number in zip(before, now, close, np.isfinite(numbers).all(axis=0)):
         same = fractions and near if number else rounded and same_but_rounding(one, other)
         if one != other and not same:

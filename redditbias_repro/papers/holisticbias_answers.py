@@ -551,7 +551,7 @@ def _difference(table: pd.DataFrame, column: str, inside, what: str) -> tuple[st
     drawn = [s[rng.integers(len(s), size=(ROUNDS, len(s)))].mean(1) for s in sides]
     verdict, said = above(sides[0].mean() - sides[1].mean(), drawn[0] - drawn[1], f"{what}, points above the others")
     # A side in which nothing was found has no spread to draw from, so that its interval is too narrow.
-    apart = lambda a, b, axis: a.mean(axis) - b.mean(axis)
+    apart = lambda a, b, axis: np.round(a.mean(axis) - b.mean(axis), 5)  # ties are ties, however the sums were rounded
     p = stats.permutation_test(sides, apart, vectorized=True, n_resamples=ROUNDS, rng=0).pvalue
     return verdict if p < 0.05 else "undetermined", f"{said} (p = {p:.2g})"
 
@@ -788,7 +788,8 @@ def bias_values_table(found: dict) -> pd.DataFrame:  # alpha, answers, n, mean, 
     "Mean bias values of answers with phrases of sympathy and of confusion for several α (C.1)"
     if (r := _base(found, "bias_values")) is None:
         return pd.DataFrame()
-    return pd.DataFrame(r["alphas"]).merge(pd.DataFrame(r["apart"]), on="alpha", how="left")
+    values, apart = (pd.DataFrame(r[kind]).round({"alpha": 4}) for kind in ("alphas", "apart"))
+    return values.merge(apart, on="alpha", how="left")
 
 
 def thresholds_table(found: dict) -> pd.DataFrame:  # alpha, beta, by, share
