@@ -16,7 +16,7 @@ import pandas as pd
 
 from .data import corpus_title
 from .paired_tests import d_z_interval
-from .records import stand_in_path, write_atomic
+from .records import project_path, stand_in_path, write_atomic
 from .registry import unavailable
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
@@ -27,6 +27,7 @@ from redditbias_repro.tables import (
     order_methods,
     same_table,
     save_table,
+    save_text,
     table_csv,
     tested_on,
     type_titles,
@@ -132,12 +133,13 @@ def save_results(
     figures: dict,  # matplotlib figures, by the names of their files
     captions: dict[str, str],  # of every table
     folder: Path,
+    texts: dict[str, str] | None = None,  # in Markdown, by the names of their files
 ) -> list[Path]:
     """Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG, where they have changed.
 
     Texts that differ in a last digit stay as long as no number has moved: a text does not say how it was rounded.
     Where a release was asked for and not available, `figures` of the checkout stays: all goes to `stand_in_path`."""
-    folder = stand_in_path(folder) if unavailable() else Path(folder)
+    folder = _folder_of(Path(folder))
     there = {name: p for name in tables if (p := folder / f"{name}.csv").is_file()}
     rounded = all(same_table(p.read_text(encoding="utf-8"), table_csv(tables[n]), True) for n, p in there.items())
     written = []
@@ -145,7 +147,18 @@ def save_results(
         written += save_table(table, folder / name, captions[name], rounded)
     for name, figure in figures.items():
         written += save_figure(figure, folder / name.replace("/", "--"))
-    return written
+    return written + [save_text(text, folder / f"{name}.md", rounded) for name, text in (texts or {}).items()]
+
+
+def _folder_of(folder: Path) -> Path:
+    "Where results go; a warning tells that they go elsewhere for want of a release"
+    lacking, elsewhere = unavailable(), stand_in_path(folder)
+    if not lacking or elsewhere == folder:
+        return folder
+    named = ", ".join(sorted({"/".join(key.split("/")[:2]) for key in lacking}))
+    place, kept = (p.relative_to(project_path()).as_posix() for p in (elsewhere, folder.resolve()))
+    warnings.warn(f"{kept} stays as it is, as {named} is not available; what can be made without is in {place}")
+    return elsewhere
 
 # %% ../nbs/08a_plots.ipynb #10a8f4a4
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")

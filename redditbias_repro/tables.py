@@ -33,10 +33,10 @@ from .specs import DEFAULT_PAPER, load_spec
 __all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
            'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
            'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold',
-           'same_but_rounding', 'same_table', 'table_csv', 'save_table', 'order_methods', 'type_titles', 'control_of',
-           'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
-           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'task_records',
-           'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
+           'same_but_rounding', 'same_table', 'table_csv', 'save_table', 'save_text', 'order_methods', 'type_titles',
+           'control_of', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes',
+           'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table',
+           'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
 
 # %% ../nbs/08_tables.ipynb #40a411f3
 def _in_a_cell(value):
@@ -144,6 +144,17 @@ def save_table(
         if same_table(before[0], texts[0], rounded) and same_but_rounding(before[1], texts[1]):
             return paths
     return [write_atomic(p, text) for p, text in zip(paths, texts)]
+
+
+def save_text(
+    text: str,
+    path: Path,
+    rounded: bool = False,  # as in `same_table`
+) -> Path:
+    "Write a text, with `rounded` where it differs by more than `same_but_rounding` from what is there"
+    path = Path(path)
+    same = rounded and path.is_file() and same_but_rounding(path.read_text(encoding="utf-8"), text)
+    return path if same else write_atomic(path, text)
 
 # %% ../nbs/08_tables.ipynb #5bfebcc4
 METHOD_ORDER = ("baseline", *METHODS)
