@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .data import corpus_title, released_papers
+from .models import DEFAULT_MODEL
 from .specs import DEFAULT_PAPER
 from redditbias_repro.tables import (
     CONTROLS,
@@ -28,7 +29,8 @@ from redditbias_repro.tables import (
 )
 
 # %% auto #0
-__all__ = ['lmb_report', 'front_report', 'changes_report', 'found_report', 'lmp_report', 'downstream_report']
+__all__ = ['lmb_report', 'bias_words', 'measured_report', 'front_report', 'changes_report', 'found_report', 'lmp_report',
+           'downstream_report']
 
 # %% ../nbs/08b_reports.ipynb #1b041183
 _ONE = ["model", "method", "bias_type"]  # what a cell of a report is of
@@ -101,6 +103,39 @@ def lmb_report(
     caption = f"{caption} {stand_ins(table, paper)}".rstrip()
     wide = _wide(table, ["corpus", "model", "method"], _lmb_cell, paper)
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
+
+# %% ../nbs/08b_reports.ipynb #08cbc984
+def bias_words(
+    r,  # a row of `lmb_table`
+) -> str:
+    "What the tests of a row allow to say"
+    side = "stereotype" if (r.t if r.p_holm < 0.05 else r.gap) < 0 else "counterfactual"
+    if r.p_holm < 0.05:
+        terms = {True: ", by target terms too", False: ", not by target terms"}.get(r.p_cluster < 0.05, "")
+        return f"{side} likelier{terms if r.p_cluster == r.p_cluster else ''}"
+    return f"{side} likelier on logarithms only" if r.p_log < 0.05 else "no preference found"
+
+
+def measured_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+    model: str = DEFAULT_MODEL,  # as records name it, before debiasing
+    corpus: str = DEFAULT_PAPER,  # as records name it
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> str:  # empty where there are no records of it
+    "Language Model Bias of one model as a small Markdown table"
+    table = lmb_table(folder=folder, paper=paper)
+    own = (table.model == model) & (table.method == "baseline") & (table.corpus == corpus) & table.outlier_sd.isna()
+    table = table[own & table.split.isin(["test", "all"]) & (table.swap == "targets")]
+    if not len(table):
+        return ""
+    titles = type_titles(table.bias_type, paper)
+    rows = [
+        {"bias type": titles[r.bias_type], "pairs": r.n, "stereotype preferred": f"{r.share:.0%}",
+         "95 % interval": f"{r.share_low:.0%} to {r.share_high:.0%}", "t": f"{r.t:.2f}", "p (Holm)": f"{r.p_holm:.2g}",
+         "verdict": bias_words(r)}
+        for r in table.itertuples()
+    ]  # fmt: skip
+    return to_markdown(pd.DataFrame(rows))
 
 # %% ../nbs/08b_reports.ipynb #c698e5b3
 def _front_cell(

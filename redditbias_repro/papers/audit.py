@@ -33,6 +33,7 @@ from ..models import DEFAULT_MODEL, Opened, open_model
 from ..prompts import comparable, prompts
 from ..records import FIELDS, digest, write_atomic, write_record
 from ..registry import FetchError, check_known
+from ..reports import bias_words
 from ..scoring import hash_tokenizer
 from ..tables import lmb_table, lmp_table
 
@@ -286,15 +287,6 @@ def _columns(records: list[dict], metric: str) -> pd.DataFrame:
     return pd.DataFrame([{k: v for k, v in r.items() if k not in ("values", "params")} for r in rows])
 
 
-def _bias_words(r) -> str:
-    "What the tests of a row of `lmb_table` allow to say"
-    side = "stereotype" if (r.t if r.p_holm < 0.05 else r.gap) < 0 else "counterfactual"
-    if r.p_holm < 0.05:
-        terms = {True: ", by target terms too", False: ", not by target terms"}.get(r.p_cluster < 0.05, "")
-        return f"{side} likelier{terms if r.p_cluster == r.p_cluster else ''}"
-    return f"{side} likelier on logarithms only" if r.p_log < 0.05 else "no preference found"
-
-
 def _found_bias(records: list[dict]) -> list[dict]:
     rows = []
     for paper in dict.fromkeys(r["paper"] for r in records if r["metric"] == "lmb"):
@@ -302,7 +294,7 @@ def _found_bias(records: list[dict]) -> list[dict]:
         for r in table[table["outlier_sd"].isna()].itertuples():
             rows.append({
                 "what": f"bias ({paper})", "of": r.bias_type, "n": r.n, "value": f"t {r.t:.2f}, {r.share:.0%} of pairs",
-                "interval": f"gap [{r.gap_low:+.3f}, {r.gap_high:+.3f}]", "p": r.p_holm, "found": _bias_words(r),
+                "interval": f"gap [{r.gap_low:+.3f}, {r.gap_high:+.3f}]", "p": r.p_holm, "found": bias_words(r),
             })  # fmt: skip
     return rows
 

@@ -67,6 +67,8 @@ rule answers:
     threads: THREADS
     resources:
         figures=1, # every run redraws the same tables and figures: one at a time
+    message:
+        "holisticbias: answers of {wildcards.model}, judged"
     shell:
         "OMP_NUM_THREADS={threads} papermill nbs/papers/holisticbias_answers.ipynb {output:q} -p model {params.model:q}"
         " -r source {params.asked[source]:q} -r axes {params.axes:q} -r templates {params.templates:q}"

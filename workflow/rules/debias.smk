@@ -86,6 +86,8 @@ rule search_run:
         folder=RUNS + "/search/{model}/{bias_type}-{method}/{search_run}/model",
         keep=SEARCH.get("keep_models", False),
     threads: THREADS
+    message:
+        "{wildcards.model} debiased by {wildcards.method} for {wildcards.bias_type}, tried with {wildcards.search_run}"
     shell:
         TRAIN + " nbs/05_debias.ipynb {output.notebook:q} {params.tried}"
         " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
@@ -111,6 +113,8 @@ rule chosen:
     params:
         grid=GRID,
         model=RUNS + f"/models/{{model}}/{{bias_type}}-{{method}}-{config['seed']}",
+    message:
+        "hyper-parameters of {wildcards.method} for {wildcards.bias_type} chosen"
     run:
         import shutil
 
@@ -166,6 +170,8 @@ rule debias:
         grid=GRID,
         attributes=GRID.get("attributes", False),
     threads: THREADS
+    message:
+        "{wildcards.model} debiased by {wildcards.method} for {wildcards.bias_type}, seed {wildcards.seed}"
     shell:
         TRAIN + " nbs/05_debias.ipynb {output:q} -f {input.chosen:q}"
         " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"

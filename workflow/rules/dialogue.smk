@@ -55,6 +55,8 @@ rule task:
         sizes=lambda w: " ".join(f"-p {k} {v}" for k, v in TALK[w.task].items()),
         results=TALK.get("results", ""),
     threads: THREADS
+    message:
+        "{wildcards.task} of {wildcards.model}: {wildcards.method}, {wildcards.bias_type}, seed {wildcards.seed}"
     shell:
         TRAIN + " nbs/{params.notebook}.ipynb {output:q} -p model {params.model:q} {params.sizes}"
         " -p seed {wildcards.seed} -p out_dir {RUNS}/{wildcards.task} -p results_dir {params.results:q}"

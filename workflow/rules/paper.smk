@@ -7,6 +7,8 @@ rule fetch:
         needed=config["corpus"] in released_papers(),
         paper=config["corpus"] if config["corpus"] in released_papers() else "",
         kind="--kind masked" if ASKED.get("reading") == "span" else "",
+    message:
+        "corpora and model: {wildcards.model}"
     shell:
         "(redditbias fetch {params.paper} || test {params.needed} = False)"
         " && redditbias fetch --model {params.model:q} {params.kind}"
@@ -32,6 +34,8 @@ rule paper:
         where=lambda w: f"-p results_dir results -p figures_dir figures/{w.paper}" if COMMITTED else "",
     resources:
         figures=1, # every run redraws the same tables and figures: one at a time
+    message:
+        "{wildcards.paper}: {wildcards.model} measured, tables and figures"
     shell:
         "papermill nbs/papers/{wildcards.paper}.ipynb {output:q}"
         " -p model {params.model:q} -p corpus {config[corpus]:q} -p seed {config[seed]} {params.where} {SPECIAL}"
@@ -47,6 +51,8 @@ rule tables:
         RUNS + "/tables-{paper}.ipynb",
     resources:
         figures=1, # as above
+    message:
+        "{wildcards.paper}: tables and figures from records"
     shell:
         "papermill nbs/papers/{wildcards.paper}.ipynb {output:q} -r model ''"
 
@@ -63,5 +69,7 @@ rule claims:
         RUNS + "/claims.ipynb",
     resources:
         figures=1, # as above
+    message:
+        "statements of all papers checked by records"
     shell:
         "papermill nbs/papers/claims.ipynb {output:q}"

@@ -4,9 +4,11 @@ ASKED = config.get("prompts", {})
 
 def asked_axes():
     "Axes to score, by their names in paths; those of the configuration, else all of the source"
-    from redditbias_repro.prompts import load_prompt_set
+    from redditbias_repro.prompts import load_prompt_set, prompts_paper
 
-    return by_slug(ASKED["axes"] if ASKED.get("axes") else load_prompt_set(ASKED["source"]).axes, "axes")
+    # The releases have the axes that the paper prints, which need no download.
+    source = ASKED["source"] if prompts_paper(ASKED["source"]) == "own" else "paper"
+    return by_slug(ASKED.get("axes") or load_prompt_set(source).axes, "axes")
 
 
 PROMPT_AXES = asked_axes() if ASKED else {}
@@ -50,6 +52,8 @@ rule prompt_axis:
         templates=lambda w: " ".join(shlex.quote(t) for t in ASKED.get("templates", [])),
         personas=f"--personas {shlex.quote(ASKED['personas'])}" if ASKED.get("personas") else "",
     threads: THREADS
+    message:
+        "holisticbias: prompts on {wildcards.axis} scored by {wildcards.model}"
     shell:
         "OMP_NUM_THREADS={threads} redditbias measure --paper holisticbias --prompts {params.asked[source]:q}"
         " --model {params.model:q} --axes {params.axis:q} --reading {params.asked[reading]} --seed {config[seed]}"
@@ -76,6 +80,8 @@ rule prompts:
     threads: THREADS
     resources:
         figures=1, # every run redraws the same tables and figures: one at a time
+    message:
+        "holisticbias: tables and figures of {wildcards.model}'s prompts"
     shell:
         "OMP_NUM_THREADS={threads} papermill nbs/papers/holisticbias.ipynb {output:q} -p model {params.model:q}"
         " -r source {params.asked[source]:q} -r axes {params.axes:q} -r templates {params.templates:q}"

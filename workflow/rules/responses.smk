@@ -84,6 +84,8 @@ rule responses:
     threads: THREADS
     resources:
         figures=1, # every run redraws the same tables and figures: one at a time
+    message:
+        "dialoguefairness: {wildcards.kind} trained and asked for {wildcards.of}"
     shell:
         "OMP_NUM_THREADS={threads} papermill nbs/papers/dialoguefairness.ipynb {output:q} -p kinds {wildcards.kind}"
         " -p bias_type {wildcards.of} -p methods {params.methods:q} {params.asking}"
@@ -100,6 +102,8 @@ rule debiased_model:
     wildcard_constraints:
         debiased="|".join(map(re.escape, DEBIASED)) or "none",
     threads: THREADS
+    message:
+        "{wildcards.debiased} trained"
     shell:
         "OMP_NUM_THREADS={threads} redditbias debias --model {params.how[model]:q} --method {params.how[method]}"
         " --bias-type {params.how[bias_type]:q} --corpus {config[corpus]:q} --seed {params.how[seed]} --out {output:q} --replace"
@@ -120,6 +124,8 @@ rule model_responses:
     threads: THREADS
     resources:
         figures=1,
+    message:
+        "dialoguefairness: {wildcards.model} asked"
     shell:
         "OMP_NUM_THREADS={threads} papermill nbs/papers/dialoguefairness.ipynb {output:q} -r kinds ''"
         " -r model {params.model:q} -p bias_type {params.types:q} {params.asking}"

@@ -23,6 +23,8 @@ rule scan:
     params:
         types=" ".join(f"--bias-type {b}" for b in RETRIEVED.values()),
         period=period(),
+    message:
+        "candidates of {wildcards.dump}"
     shell:
         "redditbias retrieve {input.dump:q} --out {output:q} {params.types} {params.period}"
 
@@ -36,6 +38,8 @@ rule phrases:
     params:
         bias_type=lambda w: RETRIEVED[w.name],
         out=RETRIEVAL.get("out", ""),
+    message:
+        "phrases of {wildcards.name}"
     shell:
         "papermill nbs/02_retrieval.ipynb {output:q}"
         " -p bias_type {params.bias_type:q} -p source {RUNS}/scanned -p out_dir {params.out:q}"

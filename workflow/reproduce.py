@@ -1,0 +1,153 @@
+"""What `make reproduce` calls: Snakemake's run in a line a step, then what was measured. All else goes to runs/log.
+
+python workflow/reproduce.py --configfile config/demo.yaml --cores 2 [further options of Snakemake, or targets]
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+LOG, REPORT = Path("runs", "log", "reproduce.log"), Path("runs", "report", "index.html")
+JOB, DONE = re.compile(r"Job (\d+): (.+)"), re.compile(r"Finished jobid: (\d+)")
+FAILED = re.compile(r"Error in rule \w+")
+LAST = 25  # lines of the log that are shown when a step fails
+
+
+def host_away() -> str:
+    "Why the releases' host cannot be asked; empty where it answers. It is asked here, and by no step if it does not answer"
+    from redditbias_repro.data import released_papers
+    from redditbias_repro.registry import FetchError, fetch, unavailable
+
+    try:
+        for key in release_files(released_papers()[0]):
+            fetch(key)
+    except FetchError:
+        return re.sub(r"; REDDITBIAS_MIRROR.*", "", next(iter(unavailable().values())))
+    return ""
+
+
+def release_files(paper: str) -> list[str]:
+    "Files of a paper that has everything where these are at hand"
+    from redditbias_repro.registry import list_files
+
+    return list_files().query(f"repository.str.contains('{paper}', case=False) and path == 'LICENSE'").key.tolist()
+
+
+def show(began: dict, line: str = "") -> None:
+    "A step that ended and, on a terminal, what is at work"
+    terminal = sys.stdout.isatty()
+    if terminal:
+        print("\r\033[K", end="")
+    if line:
+        print(line)
+    if terminal and began:
+        print("       …  " + "; ".join(what for _, what in began.values())[:68], end="")
+    sys.stdout.flush()
+
+
+def follow(command: list[str], env: dict) -> int:
+    "Run Snakemake: its words go to the log, a line for each step that ends to the console. Its exit status"
+    began, failed = {}, False
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env
+    )
+    with LOG.open("w", encoding="utf-8") as log:
+        for line in run.stdout:
+            log.write(line)
+            if job := JOB.match(line):
+                began[job[1]] = time.monotonic(), job[2]
+                show(began)
+            elif (done := DONE.match(line)) and done[1] in began:
+                start, what = began.pop(done[1])
+                show(began, f"{time.monotonic() - start:6.0f} s  {what}")
+            failed = failed or bool(FAILED.match(line))
+    show({}, "".join(f"failed    {what}\n" for _, what in began.values() if failed).rstrip())
+    return run.wait()
+
+
+def measured(config: dict) -> list[str]:
+    "What was measured of each model, and where the records are"
+    from redditbias_repro.data import load_pairs, paper_bias_types
+    from redditbias_repro.models import DEFAULT_MODEL
+    from redditbias_repro.records import project_path, read_records, stand_in_path
+    from redditbias_repro.registry import FetchError
+    from redditbias_repro.reports import measured_report
+
+    paper = config.get("papers", ["redditbias"])[0]
+    try:
+        corpus = load_pairs(f"{paper}/{next(iter(paper_bias_types(paper)))}", corpus=paper).attrs["corpus"]["name"]
+    except FetchError:
+        corpus = "queries"
+    committed, lines = config.get("debias", {}).get("results") == "results", []
+    for model in config["models"]:
+        own = Path("runs", paper, Path(model).name, "results")
+        folder = project_path("results" if committed or model == DEFAULT_MODEL else own)
+        folder = stand_in_path(folder) if corpus == "queries" else folder
+        found = read_records(folder, paper=paper, metric="lmb", method="baseline", corpus=corpus)
+        for name in found.model.unique() if len(found) else ():
+            if name.split("@")[0] == Path(model).name:
+                what = f"the released test pairs of {paper}" if corpus == paper else "queries of the specifications"
+                lines += ["", f"{name} on {what}:", "", measured_report(folder, name, corpus, paper).rstrip()]
+    return lines
+
+
+def evidence() -> str:
+    "Whether committed records, tables and figures are as they were"
+    told = subprocess.run(["git", "status", "--porcelain", "results", "figures"], capture_output=True, text=True)
+    if told.returncode:
+        return ""
+    changed = told.stdout.splitlines()
+    if not changed:
+        return "Committed results: all as committed; what was measured again is the same but for rounding."
+    return f"Committed results: {len(changed)} files differ from the last commit: git diff --stat results figures"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--configfile", required=True)
+    given, rest = parser.parse_known_args()
+    config = yaml.safe_load(Path(given.configfile).read_text(encoding="utf-8"))
+    command = [
+        str(Path(sys.executable).with_name("snakemake")),
+        "--snakefile",
+        "workflow/Snakefile",
+        "--resources",
+        "figures=1",
+    ]
+    command += ["--nolock", "--rerun-incomplete", "--configfile", given.configfile, *rest]
+    if {"-n", "--dry-run", "--dryrun"} & set(rest):
+        return subprocess.call(command)
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    print(f"{given.configfile}, step by step (all output: {LOG}):")
+    env, why = dict(os.environ), host_away()
+    if why:
+        env |= {"REDDITBIAS_OFFLINE": "1"}
+        print(f"The released corpora are not available: {why}. Queries of the specifications stand in;")
+        print("committed results and figures stay as they are.")
+    if status := follow(command, env):
+        print(f"Stopped (status {status}). The end of {LOG}:\n")
+        print("".join(LOG.read_text(encoding="utf-8").splitlines(keepends=True)[-LAST:]))
+        return status
+    os.environ |= env
+    from redditbias_repro.papers.report import write_report
+
+    print("\n".join(measured(config)))
+    print(f"\nDone in {(time.monotonic() - began) / 60:.0f} minutes. {evidence()}")
+    print(f"Report on all papers: {write_report(REPORT)} (open it in a browser)")
+    if why:
+        print("With the network, or REDDITBIAS_MIRROR=FOLDER, the same command measures the released pairs.")
+    print(
+        "How to read the table: docs/reading_t.md. Your own model: redditbias audit --model NAME. Debiasing: make full."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
