@@ -39,17 +39,18 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(READY): $(VENV)/bin/pip constraints.txt settings.ini setup.py pyproject.toml
-	@echo "installing into .venv (2 to 5 minutes)"
-	@$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo "installing into .venv: 2 to 5 minutes, 2.4 GB (runs/log/install.log)"
+	@mkdir -p runs/log
+	@$(VENV)/bin/pip install --constraint constraints.txt --editable '.[dev]' > runs/log/install.log 2>&1 || \
+	  { tail -n 15 runs/log/install.log; echo "pip could not install all that is needed: see runs/log/install.log"; exit 1; }
 	@touch $@
 
 # SNAKEMAKE holds further options or targets, such as SNAKEMAKE="--executor slurm --jobs 20" or SNAKEMAKE=search.
 # The lock is the operating system's, so that a killed run leaves none behind; what it left half-made is made anew.
 reproduce: $(READY)
 	@mkdir -p runs
-	@$(if $(shell command -v flock),flock --nonblock --conflict-exit-code 75 runs/.lock) snakemake --quiet rules --resources figures=1 --snakefile workflow/Snakefile --configfile config/$(PROFILE).yaml $(if $(RESUME),--config resume=True) --cores $(CORES) --nolock --rerun-incomplete $(SNAKEMAKE) || \
+	@$(if $(shell command -v flock),flock --nonblock --conflict-exit-code 75 runs/.lock) python workflow/reproduce.py --configfile config/$(PROFILE).yaml $(if $(RESUME),--config resume=True) --cores $(CORES) $(SNAKEMAKE) || \
 	  { [ $$? != 75 ] || echo "another 'make reproduce' is running here"; exit 1; }
-	@redditbias report
 
 # The same for config/smollm.yaml, unless PROFILE names another.
 full:

@@ -20,23 +20,14 @@ LAST = 25  # lines of the log that are shown when a step fails
 
 
 def host_away() -> str:
-    "Why the releases' host cannot be asked; empty where it answers. It is asked here, and by no step if it does not answer"
-    from redditbias_repro.data import released_papers
-    from redditbias_repro.registry import FetchError, fetch, unavailable
+    "Why the releases' host does not answer; empty where it does. It is asked here, so that no step has to"
+    from redditbias_repro.registry import FetchError, fetch, list_files
 
     try:
-        for key in release_files(released_papers()[0]):
-            fetch(key)
-    except FetchError:
-        return re.sub(r"; REDDITBIAS_MIRROR.*", "", next(iter(unavailable().values())))
+        fetch(next(key for key in list_files().key if key.endswith("/LICENSE")))
+    except FetchError as e:
+        return str(e.__cause__ or e)
     return ""
-
-
-def release_files(paper: str) -> list[str]:
-    "Files of a paper that has everything where these are at hand"
-    from redditbias_repro.registry import list_files
-
-    return list_files().query(f"repository.str.contains('{paper}', case=False) and path == 'LICENSE'").key.tolist()
 
 
 def show(began: dict, line: str = "") -> None:
@@ -73,7 +64,7 @@ def follow(command: list[str], env: dict) -> int:
 
 def measured(config: dict) -> list[str]:
     "What was measured of each model, and where the records are"
-    from redditbias_repro.data import load_pairs, paper_bias_types
+    from redditbias_repro.data import corpus_title, load_pairs, paper_bias_types
     from redditbias_repro.models import DEFAULT_MODEL
     from redditbias_repro.records import project_path, read_records, stand_in_path
     from redditbias_repro.registry import FetchError
@@ -92,7 +83,7 @@ def measured(config: dict) -> list[str]:
         found = read_records(folder, paper=paper, metric="lmb", method="baseline", corpus=corpus)
         for name in found.model.unique() if len(found) else ():
             if name.split("@")[0] == Path(model).name:
-                what = f"the released test pairs of {paper}" if corpus == paper else "queries of the specifications"
+                what = f"the test pairs of {corpus_title(corpus)}" if corpus == paper else "queries of the specifications"
                 lines += ["", f"{name} on {what}:", "", measured_report(folder, name, corpus, paper).rstrip()]
     return lines
 
