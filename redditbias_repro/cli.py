@@ -27,7 +27,7 @@ DEFAULT_PROMPTS = "v1.0"
 
 # %% auto #0
 __all__ = ['PAPERS', 'DEFAULT_PROMPTS', 'HOW_TO_READ', 'IN_SHORT', 'PERPLEXITY', 'COMPARISON', 'COMPARISON_OF_PROMPTS',
-           'LIKELIHOOD', 'FAIRNESS', 'JUDGED', 'MARKS', 'DEFAULT', 'read_lines', 'main']
+           'LIKELIHOOD', 'FAIRNESS', 'JUDGED', 'MARKS', 'DEFAULT', 'REPLACE', 'read_lines', 'main']
 
 # %% ../nbs/09_cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:
@@ -135,7 +135,7 @@ def _check_measure(args) -> None:
 
 def _measure(args) -> None:
     _check_measure(args)
-    from redditbias_repro.records import write_atomic, write_record
+    from redditbias_repro.records import write_atomic
     from redditbias_repro.tables import to_markdown
 
     measure = dict(zip(PAPERS, (_measure_pairs, _measure_prompts, _measure_contexts)))[args.paper]
@@ -149,8 +149,15 @@ def _measure(args) -> None:
         print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
     if args.details:
         print(f"written: {args.details} (with the texts: content warning)")
+    _save(records, args)
+
+
+def _save(records: list[dict], args) -> None:
+    "Records into results/, with --save: those that are there stay where they are the same but for rounding, or richer"
+    from redditbias_repro.records import write_record
+
     for r in records if args.save else ():
-        print(f"written: {write_record(r)}")
+        print(f"record: {write_record(r, replace=args.replace)}")
 
 
 def _measure_pairs(args) -> tuple:
@@ -184,7 +191,7 @@ def _perplexity(args) -> None:
     if args.out:
         _check_out(args.out)
     from redditbias_repro.metrics import measure_lmp
-    from redditbias_repro.records import write_atomic, write_record
+    from redditbias_repro.records import write_atomic
     from redditbias_repro.tables import lmp_table, to_markdown
 
     how = dict(references=args.references, add_special_tokens=args.special_tokens)
@@ -197,8 +204,7 @@ def _perplexity(args) -> None:
     if args.out:
         as_json = json.dumps([record], indent=1, ensure_ascii=False) + "\n"
         print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
-    if args.save:
-        print(f"written: {write_record(record)}")
+    _save([record], args)
 
 # %% ../nbs/09_cli.ipynb #d3895915
 COMPARISON = (
@@ -512,7 +518,7 @@ def _measure_contexts(args) -> tuple:
         paper = bias_spec(b).paper or "own"  # whose tables it stands in
         records.append(measure_fairness(args.model, b, source, paper=paper, **how, **drawn))
         if args.save:  # should the next one fail, this one is kept
-            write_record(records[-1])
+            write_record(records[-1], replace=args.replace)
     rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
             for r in records for m in r["values"]["measures"]]  # fmt: skip
     table = pd.DataFrame(rows)
@@ -867,6 +873,7 @@ def _report(args) -> None:
 # %% ../nbs/09_cli.ipynb #3e3d5b68
 DEFAULT = "(default: %(default)s)"
 _MADE = "folders above it are made"
+REPLACE = "with --save, in place of a record that is richer, or the same but for rounding"
 
 
 def _model_options(dtype: bool = True) -> argparse.ArgumentParser:
@@ -935,6 +942,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, metavar="FILE", help=f"write the records (.json) or the table (.csv); {_MADE}")
     saved = "also keep the records in results/, from which tables and figures are made"
     p.add_argument("--save", action="store_true", help=saved)
+    p.add_argument("--replace", action="store_true", help=REPLACE)
     p.add_argument("--paper", default=DEFAULT_PAPER, choices=PAPERS, help=f"what is measured {DEFAULT}: see below")
     asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {PAPERS[2]}")
     own = (
@@ -982,6 +990,7 @@ def _perplexity_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--paper", default=DEFAULT_PAPER, choices=whose, help=f"in whose tables the record stands {DEFAULT}")
     p.add_argument("--out", type=Path, metavar="FILE", help=f"write the record (.json) or the table (.csv); {_MADE}")
     p.add_argument("--save", action="store_true", help="also keep the record in results/")
+    p.add_argument("--replace", action="store_true", help=REPLACE)
 
 # %% ../nbs/09_cli.ipynb #79001b7a
 def _compare_options(p: argparse.ArgumentParser) -> None:

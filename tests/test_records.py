@@ -5,16 +5,20 @@ import os
 import subprocess
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
+from redditbias_repro import records
 from redditbias_repro.metrics import measure_lmb
 from redditbias_repro.records import (
     FIELDS,
     LIBRARIES,
+    new_record,
     provenance,
     read_records,
     record_path,
     repo_root,
+    what_it_lacks,
     write_atomic,
     write_record,
 )
@@ -114,10 +118,12 @@ def test_paths_are_predictable_and_safe(record, tmp_path):
 def test_a_reproduced_record_stays_as_it_is(record, tmp_path):
     record["provenance"] = {"git_commit": "a", "git_changed": True, "device": "cpu"}
     write_record(record, tmp_path)
-    clean = record | {"provenance": {"git_commit": "b", "git_changed": False, "device": "cpu"}}
+    model = {"weights_sha256": "1"}
+    clean = record | {"provenance": {"git_commit": "b", "git_changed": False, "device": "cpu", "model": model}}
     kept = write_record(clean, tmp_path).read_text()
     assert '"b"' in kept  # what no commit holds is replaced
-    again = clean | {"seconds": 9.0, "provenance": {"git_commit": "c", "git_changed": True, "device": "cuda"}}
+    again = {"git_commit": "c", "git_changed": True, "device": "cuda", "model": model}
+    again = clean | {"seconds": 9.0, "provenance": again}
     assert write_record(again, tmp_path).read_text() == kept
     for change in (
         {"values": {"t": 2.0}},
@@ -189,5 +195,77 @@ def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):
     assert again["values"] != record["values"]
     write_record(again, tmp_path)
     assert path.read_text() == before
-    write_record(changed(1e-4), tmp_path)
+    write_record(changed(1e-2), tmp_path)
     assert path.read_text() != before
+
+
+def made(t=-3.0, p_cluster=0.25, commit=False, **corpus):
+    record = new_record(
+        "lmb", {"name": "tiny"}, {"name": "redditbias", "files": {}, "note": "", **corpus}, 238,
+        {"t": t, "p": 1e-3, "p_cluster": p_cluster, "n_clusters": 13 if p_cluster else 0, "nll1": packed(80.5, 41.25)},
+        "redditbias", "race",
+    )  # fmt: skip
+    record["provenance"]["git_changed"] = commit
+    return record
+
+
+def packed(*numbers):
+    return np.array(numbers, "<f4").tobytes().hex()
+
+
+def test_what_is_poorer_stays_out(tmp_path):
+    path = write_record(made(), tmp_path)
+    before = path.read_bytes()
+    with pytest.warns(UserWarning, match="stays as it is, as this run does not know p_cluster: replace=True"):
+        assert write_record(made(t=-4.0, p_cluster=None), tmp_path) == path
+    assert path.read_bytes() == before
+    write_record(made(t=-4.0, p_cluster=None), tmp_path, replace=True)
+    assert json.loads(path.read_text())["values"]["t"] == -4.0
+    write_record(made(), tmp_path)  # richer again
+    assert json.loads(path.read_text())["values"]["p_cluster"] == 0.25
+
+
+def test_another_field_is_not_poorer():
+    assert what_it_lacks(made(p_cluster=None), made()) == ["p_cluster"]
+    renamed = made(p_cluster=None)
+    renamed["values"]["p_by_target"] = 0.25
+    assert what_it_lacks(renamed, made()) == [] == what_it_lacks(made(), made())
+
+
+@pytest.mark.parametrize("change", [1e-6, 1e-5, 1.5e-5, 1e-4])
+def test_rounding_leaves_a_record_as_it_is(tmp_path, change):
+    path = write_record(made(), tmp_path)
+    before = path.read_bytes()
+    again = made(t=-3.0 * (1 + change)) | {"seconds": 99.0}
+    again["values"]["nll1"] = packed(80.5 * (1 + change / 2), 41.25)
+    again["provenance"] |= {"libraries": {"torch": "9"}, "device": "another"}
+    assert write_record(again, tmp_path).read_bytes() == before
+    moved = made()
+    moved["values"]["nll1"] = packed(80.5 * 1.001, 41.25)
+    assert write_record(moved, tmp_path).read_bytes() != before
+
+
+@pytest.mark.parametrize("what", [{"t": -3.03}, {"p_cluster": 0.26}, {"n_clusters": 12}])
+def test_another_number_is_another_measurement(tmp_path, what):
+    path = write_record(made(), tmp_path)
+    other = made()
+    other["values"] |= what
+    write_record(other, tmp_path)
+    assert json.loads(path.read_text())["values"] == other["values"]
+
+
+def test_committed_code_takes_the_place_of_code_that_was_not(tmp_path):
+    path = write_record(made(commit=True), tmp_path)
+    write_record(made(), tmp_path)
+    assert json.loads(path.read_text())["provenance"]["git_changed"] is False
+    write_record(made(commit=True), tmp_path)
+    assert json.loads(path.read_text())["provenance"]["git_changed"] is False
+
+
+def test_what_stands_in_for_a_release_has_a_place_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "project_path", tmp_path.joinpath)
+    stand_in = write_record(made(stands_in_for="redditbias"))
+    assert stand_in.is_relative_to(tmp_path / "runs" / "stand-in" / "results" / "redditbias")
+    assert write_record(made()).is_relative_to(tmp_path / "results")
+    own = write_record(made(stands_in_for="redditbias"), tmp_path / "mine")
+    assert own.is_relative_to(tmp_path / "mine")
