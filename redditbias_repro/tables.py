@@ -68,14 +68,26 @@ def fold(
     return f"<details><summary>{title} ({len(table)} {rows})</summary>\n\n{text}\n</details>" if title else text
 
 # %% ../nbs/08_tables.ipynb #583a6eb0
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:e[-+]\d{1,3})?(?!\w)(?:\s?%)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]\d{1,3})?(?!\w)(?:\s?%)?")
+_COUNTS = 1e-5  # relative: a larger count, such as the pairs that a test would need, is computed from fractions
+
+
+def _value(number: str) -> float:
+    return float(number.rstrip("% ").replace(",", ""))
 
 
 def _last_digit(number: str) -> float:
-    "What the last digit of a printed number is worth: 0.01 of 3.05, 1 of 26 %; 0 of a count"
+    "What the last digit of a printed number is worth: 0.01 of 3.05, 1 of 26 %, little of a count"
     digits, _, exponent = number.rstrip("% ").partition("e")
     decimals = len(digits.partition(".")[2])
-    return 10.0 ** min(int(exponent or 0) - decimals, 300) if decimals or exponent or number.endswith("%") else 0.0
+    if decimals or exponent or number.endswith("%"):
+        return 10.0 ** min(int(exponent or 0) - decimals, 300)
+    return _COUNTS * abs(_value(number))
+
+
+def _words(text: str) -> list[str]:
+    "What stands between the numbers of a text; columns of a Markdown table may have other widths"
+    return _NUMBER.split(re.sub(r" +|-{2,}", " ", text))
 
 
 def same_but_rounding(
@@ -83,14 +95,11 @@ def same_but_rounding(
     now: str,
 ) -> bool:
     "Whether two texts say the same, but for the last digits of decimal fractions and percentages"
-    before, now = (
-        re.sub(r" +|-{2,}", " ", text) for text in (before, now)
-    )  # a Markdown table's columns have other widths
-    if _NUMBER.split(before) != _NUMBER.split(now):
+    if _words(before) != _words(now):
         return False
     for one, other in zip(_NUMBER.findall(before), _NUMBER.findall(now)):
-        apart = abs(float(one.rstrip("% ")) - float(other.rstrip("% ")))
-        if apart > 1.01 * max(_last_digit(one), _last_digit(other)):
+        digit = 1.01 * max(_last_digit(one), _last_digit(other))
+        if abs(_value(one) - _value(other)) > max(digit, TINY):
             return False
     return True
 
@@ -100,10 +109,11 @@ def _same_column(before: tuple[str, ...], now: tuple[str, ...], rounded: bool) -
     numbers = [pd.to_numeric(pd.Series(c, dtype=object), errors="coerce").to_numpy(float) for c in (before, now)]
     fractions = any(re.search(r"\d[.e]", cell) for cell in (*before, *now))
     with np.errstate(invalid="ignore"):
-        sizes = np.abs(numbers[0][np.isfinite(numbers[0])])
-        close = np.isclose(*numbers, rtol=2 * SAME, atol=TINY * max(sizes.max(initial=0), 1.0))
+        largest = np.abs(numbers[0][np.isfinite(numbers[0])]).max(initial=0)
+        tolerance = dict(rtol=2 * SAME, atol=TINY * (50 + largest)) if fractions else dict(rtol=_COUNTS, atol=0)
+        close = np.isclose(*numbers, **tolerance)
     for one, other, near, number in zip(before, now, close, np.isfinite(numbers).all(axis=0)):
-        same = fractions and near if number else rounded and same_but_rounding(one, other)
+        same = near if number else rounded and same_but_rounding(one, other)
         if one != other and not same:
             return False
     return True
@@ -141,7 +151,8 @@ def save_table(
     texts = [table_csv(table), to_markdown(table, caption)]
     if all(p.is_file() for p in paths):
         before = [p.read_text(encoding="utf-8") for p in paths]
-        if same_table(before[0], texts[0], rounded) and same_but_rounding(before[1], texts[1]):
+        below = [text.partition("\n\n")[2] for text in (before[1], texts[1])]
+        if same_table(before[0], texts[0], rounded) and _words(before[1]) == _words(texts[1]) and same_but_rounding(*below):
             return paths
     return [write_atomic(p, text) for p, text in zip(paths, texts)]
 

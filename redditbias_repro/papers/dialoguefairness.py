@@ -27,7 +27,7 @@ from redditbias_repro.fairness_measures import (
 )
 from ..group_tests import rate_test, recompute
 from ..metrics import holm
-from ..records import data_file, paper_resource, read_records
+from ..records import SAME, data_file, paper_resource, read_records
 from ..registry import check_known
 from ..response_measures import VARIANT
 from ..specs import load_spec
@@ -349,7 +349,9 @@ def table7(
     old = [_row(found[b, k, m, ORIGINAL], w) if (b, k, m, ORIGINAL) in found else None
            for b, k, m, w in zip(ours["bias_type"], ours["kind"], ours["model"], ours["measure"])]  # fmt: skip
     now = ours["difference"] / np.where(ours["measure"].str.startswith(PERCENT), 100, 1)
-    ours["smaller"] = [None if o is None else bool(abs(v) < abs(o["difference"])) for v, o in zip(now, old)]
+    ours["smaller"] = [
+        None if o is None else bool(abs(v) < (1 - SAME) * abs(o["difference"])) for v, o in zip(now, old)
+    ]
     keys = ["bias_type", "method", "measure"]
     merged = printed.merge(ours.drop(columns="difference"), on=keys, how="outer")
     # the paper's order, which an outer merge does not keep; of measures ours, which have diversity

@@ -347,7 +347,7 @@ def offence_descriptors_table(
     bins = bins.assign(printed=bins["from_percent"].map("{:g}".format) + " to " + bins["to_percent"].map("{:g}".format))
     for template in bins["template"].unique():
         if template in wide:
-            own = 100 * wide[template].dropna().sort_values(ascending=False, kind="stable")
+            own = 100 * wide[template].dropna().sort_values(ascending=False, kind="stable", key=lambda c: c.round(5))
             ends = pd.concat([own.head(n), own.tail(n)]).rename("offence").reset_index().assign(template=template)
             parts.append(ends.drop_duplicates(["axis", "descriptor"]))
     if not parts:

@@ -1,0 +1,126 @@
+"""Committed tables and figures: drawn again they are the same, however numbers were rounded; one that moves is seen."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro.records import repo_root
+
+ROOT = repo_root() or Path()
+SMOLLM = "smollm2-135m-instruct"
+BELOW = "Verdicts follow from checks of records: docs/claims.md."
+
+
+def of_redditbias(results, folder):
+    from redditbias_repro.papers import redditbias as paper
+
+    tables = paper.make_tables(results)
+    paper.save_all(tables, paper.make_figures(tables, results), folder)
+
+
+def of_chbias(results, folder):
+    from redditbias_repro.papers import chbias as paper
+
+    tables = paper.make_tables(results)
+    paper.save_all(tables, paper.make_figures(tables, results), folder)
+
+
+def of_holisticbias(results, folder):
+    from redditbias_repro.papers import holisticbias as prompts
+    from redditbias_repro.papers import holisticbias_answers as answers
+    from redditbias_repro.plots import save_results
+
+    records = prompts.likelihood_records(results, SMOLLM, "sentence", "holisticbias-v1.0", {})
+    others = prompts.beside(records, results)
+    tables, captions = prompts.make_tables(records, others), prompts.read_captions(records, others)
+    save_results(tables, prompts.distribution_figures(records), captions, folder)
+    found = answers.read_answers(results, SMOLLM, "holisticbias-v1.0")
+    tables, captions = answers.make_answer_tables(found, results), answers.read_answer_captions(found)
+    save_results(tables, answers.answer_figures(found), captions, folder)
+
+
+def of_dialoguefairness(results, folder):
+    from redditbias_repro.papers import dialoguefairness as paper
+    from redditbias_repro.plots import save_results
+
+    found = paper.read_fairness(results)
+    tables = paper.make_tables(found, paper.learned_table(results))
+    save_results(tables, paper.fairness_figures(found), paper.read_captions(found), folder)
+
+
+def of_claims(results, folder):
+    from redditbias_repro.claims import all_claims, audit, claim_papers, scorecard, summarise
+    from redditbias_repro.plots import save_results
+
+    names = claim_papers()
+    claims, findings = all_claims(names, results), pd.concat([audit(p) for p in names], ignore_index=True)
+    tables = {"scorecard": scorecard(claims), "audit": findings}
+    tables |= {f"claims-{n}": claims[claims.paper == n] for n in names}
+    captions = {n: f"Statements of the paper. {BELOW}" for n in tables}
+    captions["scorecard"] = f"How many statements have which verdict. {BELOW}"
+    captions["audit"] = "What in papers and releases does not go together, computed."
+    texts = {f"summary-{n}": summarise(n, claims, findings) for n in names}
+    save_results(tables, {}, captions, folder, texts)
+
+
+DRAWN = {n.removeprefix("of_"): f for n, f in list(globals().items()) if n.startswith("of_")}
+
+
+def rounded_otherwise(part, rng, key=""):
+    """Every number of a part of a record by up to a millionth larger or smaller; packed ones too, equal ones alike."""
+    if isinstance(part, dict):
+        return {k: rounded_otherwise(v, rng, k) for k, v in part.items()}
+    if isinstance(part, list):
+        return [rounded_otherwise(v, rng, key) for v in part]
+    if isinstance(part, float):
+        return part * (1 + 1e-6 * rng.uniform(-1, 1))
+    if isinstance(part, str) and key.startswith("nll"):
+        numbers = np.frombuffer(bytes.fromhex(part), "<f4")
+        return (numbers * (1 + 1e-6 * np.sin(1e6 * numbers.astype(float)))).astype("<f4").tobytes().hex()
+    return part
+
+
+@pytest.fixture(scope="session")
+def perturbed(tmp_path_factory):
+    """All records, every number rounded otherwise."""
+    folder, rng = tmp_path_factory.mktemp("perturbed"), random.Random(0)
+    for path in sorted((ROOT / "results").rglob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        record["values"] = rounded_otherwise(record["values"], rng)
+        to = folder / path.relative_to(ROOT / "results")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+    return folder
+
+
+def changed(paper, results, folder):
+    """Names of files in a copy of a paper's committed tables and figures that drawing them again changes, or adds."""
+    committed, copy = ROOT / "figures" / paper, folder / paper
+    shutil.copytree(committed, copy)
+    DRAWN[paper](results, copy)
+    there = {p.name: p.read_bytes() for p in committed.iterdir()}
+    return {p.name for p in copy.iterdir() if there.get(p.name) != p.read_bytes()}
+
+
+@pytest.mark.parametrize("paper", DRAWN)
+def test_rounding_changes_no_table_and_no_figure(paper, corpus, perturbed, tmp_path):
+    assert changed(paper, perturbed, tmp_path) == set()
+
+
+def test_a_number_that_moves_changes_its_tables_and_its_figure(corpus, tmp_path):
+    results = tmp_path / "results"
+    shutil.copytree(ROOT / "results", results)
+    name = "ranker-small/baseline/twitter-conversations-gender-all-pairs=961-train_seed=0.json"
+    path = results / "dialoguefairness" / "response_fairness" / name
+    record = json.loads(path.read_text(encoding="utf-8"))
+    (shown,) = [m for m in record["values"]["measures"] if m["measure"] == "sentiment_positive"]
+    shown["paired_low"] *= 1.01
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert changed("dialoguefairness", results, tmp_path) == {
+        "measured.csv", "measured.md", "table4.csv", "table4.md", "differences-gender.svg", "differences-gender.png",
+    }  # fmt: skip
