@@ -42,9 +42,9 @@ def show(began: dict, line: str = "") -> None:
     sys.stdout.flush()
 
 
-def follow(command: list[str], env: dict) -> int:
-    "Run Snakemake: its words go to the log, a line for each step that ends to the console. Its exit status"
-    began, failed = {}, False
+def follow(command: list[str], env: dict) -> tuple[int, int]:
+    "Run Snakemake: its words go to the log, a line for each step that ends to the console. Exit status, steps"
+    began, failed, steps = {}, False, 0
     run = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env
     )
@@ -55,11 +55,11 @@ def follow(command: list[str], env: dict) -> int:
                 began[job[1]] = time.monotonic(), job[2]
                 show(began)
             elif (done := DONE.match(line)) and done[1] in began:
-                start, what = began.pop(done[1])
+                (start, what), steps = began.pop(done[1]), steps + 1
                 show(began, f"{time.monotonic() - start:6.0f} s  {what}")
             failed = failed or bool(FAILED.match(line))
     show({}, "".join(f"failed    {what}\n" for _, what in began.values() if failed).rstrip())
-    return run.wait()
+    return run.wait(), steps
 
 
 def measured(config: dict) -> list[str]:
@@ -83,19 +83,22 @@ def measured(config: dict) -> list[str]:
         found = read_records(folder, paper=paper, metric="lmb", method="baseline", corpus=corpus)
         for name in found.model.unique() if len(found) else ():
             if name.split("@")[0] == Path(model).name:
-                what = f"the test pairs of {corpus_title(corpus)}" if corpus == paper else "queries of the specifications"
+                what = (
+                    f"the test pairs of {corpus_title(corpus)}" if corpus == paper else "queries of the specifications"
+                )
                 lines += ["", f"{name} on {what}:", "", measured_report(folder, name, corpus, paper).rstrip()]
     return lines
 
 
-def evidence() -> str:
-    "Whether committed records, tables and figures are as they were"
+def evidence(why: str) -> str:
+    "Whether committed records, tables and figures are as they were; `why` the releases were not there"
     told = subprocess.run(["git", "status", "--porcelain", "results", "figures"], capture_output=True, text=True)
     if told.returncode:
         return ""
     changed = told.stdout.splitlines()
     if not changed:
-        return "Committed results: all as committed; what was measured again is the same but for rounding."
+        same = "as they were" if why else "as they were: what was measured again is the same but for rounding"
+        return f"Committed results, tables and figures are {same}."
     return f"Committed results: {len(changed)} files differ from the last commit: git diff --stat results figures"
 
 
@@ -120,17 +123,20 @@ def main() -> int:
     env, why = dict(os.environ), host_away()
     if why:
         env |= {"REDDITBIAS_OFFLINE": "1"}
-        print(f"The released corpora are not available: {why}. Queries of the specifications stand in;")
-        print("committed results and figures stay as they are.")
-    if status := follow(command, env):
+        print(f"The released corpora are not available: {why}.")
+        print("Queries of the specifications stand in; committed results and figures stay as they are.")
+    status, steps = follow(command, env)
+    if status:
         print(f"Stopped (status {status}). The end of {LOG}:\n")
         print("".join(LOG.read_text(encoding="utf-8").splitlines(keepends=True)[-LAST:]))
         return status
     os.environ |= env
     from redditbias_repro.papers.report import write_report
 
+    if not steps:
+        print("Nothing has changed since the last run.")
     print("\n".join(measured(config)))
-    print(f"\nDone in {(time.monotonic() - began) / 60:.0f} minutes. {evidence()}")
+    print(f"\nDone in {(time.monotonic() - began) / 60:.0f} minutes. {evidence(why)}")
     print(f"Report on all papers: {write_report(REPORT)} (open it in a browser)")
     if why:
         print("With the network, or REDDITBIAS_MIRROR=FOLDER, the same command measures the released pairs.")
