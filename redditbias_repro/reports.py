@@ -130,9 +130,9 @@ def measured_report(
         return ""
     titles = type_titles(table.bias_type, paper)
     rows = [
-        {"bias type": titles[r.bias_type], "pairs": r.n, "stereotype preferred": f"{r.share:.0%}",
-         "95 % interval": f"{r.share_low:.0%} to {r.share_high:.0%}", "t": f"{r.t:.2f}", "p (Holm)": f"{r.p_holm:.2g}",
-         "verdict": bias_words(r)}
+        {"bias type": titles[r.bias_type], "pairs": r.n,
+         "stereotype preferred": f"{r.share:.0%} [{r.share_low:.0%}, {r.share_high:.0%}]",
+         "t": f"{r.t:.2f}", "p (Holm)": f"{r.p_holm:.2g}", "verdict": bias_words(r)}
         for r in table.itertuples()
     ]  # fmt: skip
     return to_markdown(pd.DataFrame(rows))

@@ -152,7 +152,11 @@ def save_table(
     if all(p.is_file() for p in paths):
         before = [p.read_text(encoding="utf-8") for p in paths]
         below = [text.partition("\n\n")[2] for text in (before[1], texts[1])]
-        if same_table(before[0], texts[0], rounded) and _words(before[1]) == _words(texts[1]) and same_but_rounding(*below):
+        if (
+            same_table(before[0], texts[0], rounded)
+            and _words(before[1]) == _words(texts[1])
+            and same_but_rounding(*below)
+        ):
             return paths
     return [write_atomic(p, text) for p, text in zip(paths, texts)]
 
