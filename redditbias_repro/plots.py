@@ -81,7 +81,7 @@ def _chinese_font() -> str | None:
 
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
 VISIBLE = 0.05  # points, of 1/72 inch
-_DRAWN = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_DRAWN = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def _shapes(svg: str) -> str:
