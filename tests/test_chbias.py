@@ -29,7 +29,7 @@ from redditbias_repro.corpora.chbias import (
 from redditbias_repro.data import load_annotations, load_pairs, load_phrases, load_references, released_papers
 from redditbias_repro.losses import METHODS
 from redditbias_repro.records import data_file, repo_root
-from redditbias_repro.registry import SPLITS, FetchError, fetch, list_files
+from redditbias_repro.registry import SPLITS, fetch, list_files
 from redditbias_repro.specs import DIRECTIONS, list_specs, load_spec, replace_in_order
 
 SPECS = {b: load_spec(f"chbias/{b}") for b in CATEGORIES}
@@ -39,17 +39,6 @@ SIZES = {
     "age": (799, 200, 200),
     "appearance": (799, 200, 200),
 }
-
-
-@pytest.fixture(scope="module")
-def release():
-    """The released files of CHBias are at hand."""
-    from conftest import unavailable
-
-    try:
-        return [fetch(k) for k in release_files()]
-    except FetchError as e:
-        unavailable(f"CHBias' release cannot be had: {e}")
 
 
 # --- specifications ---
@@ -207,7 +196,7 @@ def test_sequential_swaps_are_the_release_row_by_row(release, bias_type, split):
     assert swap_released(one, bias_type, split) == two and len(two) == 200
 
 
-def test_files_that_do_not_pair_are_refused(release, monkeypatch):
+def test_files_that_do_not_pair_are_refused(made_up, monkeypatch):
     lines = chbias._read_lines
     monkeypatch.setattr(chbias, "_read_lines", lambda key: lines(key)[::-1] if "young" in key else lines(key))
     with pytest.raises(ValueError, match="age_old_test.txt and .*age_young_test.txt do not hold the same sentences in"):
@@ -376,7 +365,7 @@ def test_reasons_by_single_terms():
 # --- through the rooms that exist ---
 
 
-def test_measured_by_the_command(release, model_folder, tmp_path, monkeypatch):
+def test_measured_by_the_command(made_up, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "gender.json"  # the shortest sentences: the model reads bytes, and 256 of them
     assert main(["measure", "--model", str(model_folder), "--bias-type", "chbias/gender", "--out", str(out)]) == 0

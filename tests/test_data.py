@@ -102,7 +102,7 @@ def test_noted_attributes_make_the_swap(corpus):
         assert text == row.text2
 
 
-def test_released_files_that_do_not_pair(corpus, monkeypatch):
+def test_released_files_that_do_not_pair(made_up, monkeypatch):
     read = release.read_cells
     shuffled = lambda text: read(text).iloc[::-1] if "comments," in text.split("\n", 1)[0] else read(text)
     monkeypatch.setattr(release, "read_cells", shuffled)
@@ -118,7 +118,7 @@ def test_released_files_that_do_not_pair(corpus, monkeypatch):
             load_pairs("race", "train", "redditbias", swap)
 
 
-def test_attribute_swaps_that_there_are_not(corpus, tmp_path):
+def test_attribute_swaps_that_there_are_not(made_up, tmp_path):
     (tmp_path / "own.csv").write_text("text1,text2\na,b\n")
     for arguments, says in (
         (("race", "test", "queries", "attributes"), "specification race has no attribute_pairs"),
@@ -144,7 +144,7 @@ def test_attribute_swaps_of_queries(monkeypatch):
     assert dict(zip(pairs.text1, pairs.text2))["blacks are lazy"] == "blacks are active"
 
 
-def test_records_of_attribute_swaps(corpus, model_folder):
+def test_records_of_attribute_swaps(made_up, model_folder):
     made = {
         swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in SWAPS
     }
@@ -152,7 +152,7 @@ def test_records_of_attribute_swaps(corpus, model_folder):
         made["targets"]["params"] == {"outlier_sd": None}
         and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
     )
-    assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 506
+    assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 48
     assert (
         record_path(made["targets"]).name == "redditbias-race-test.json"
         and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
@@ -221,7 +221,7 @@ def test_queries(bias_type):
     assert all(p.target1 in p.text1 and p.target2 in p.text2 for p in test.itertuples())
 
 
-def test_auto_takes_the_release(corpus):
+def test_auto_takes_the_release(made_up):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_pairs("race").attrs["corpus"]["name"] == "redditbias"

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from conftest import CONFIGS, small_random, unavailable
+from conftest import CONFIGS, released, small_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex
@@ -37,7 +37,6 @@ from redditbias_repro.losses import (
     token_losses,
     unknown_terms,
 )
-from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 SPEC = BiasSpec(
@@ -59,10 +58,7 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def gpt2_tokenizer():
     """GPT-2's own, from DialoGPT's files."""
-    try:
-        folder = [fetch(f"microsoft/DialoGPT/configs/117M/{name}") for name in ("vocab.json", "merges.txt")][0].parent
-    except FetchError as e:
-        unavailable(f"GPT-2's tokenizer cannot be had: {e}")
+    folder = released(*(f"microsoft/DialoGPT/configs/117M/{name}" for name in ("vocab.json", "merges.txt")))[0].parent
     return AutoTokenizer.from_pretrained(folder, config=None, use_fast=True, tokenizer_type="gpt2")
 
 

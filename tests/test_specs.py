@@ -519,7 +519,7 @@ def test_slips_in_a_prompt_set(axes, nouns, templates, says):
     "version,rows,unique,with_nouns",
     [("v1.0", 472_991, 469_786, 460_980), ("v1.1", 566_625, 563_195, 549_120)],
 )
-def test_the_prompts_of_a_release(corpus, version, rows, unique, with_nouns):
+def test_the_prompts_of_a_release(holistic, version, rows, unique, with_nouns):
     """As many as the generator of Smith et al. makes, of each kind.
 
     And as many as their likelihood bias is measured on."""

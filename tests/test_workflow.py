@@ -360,7 +360,7 @@ def test_a_model_before_and_after_talks():
         assert part in command, command
 
 
-def test_a_small_grid_from_search_to_records(corpus, model_folder, tmp_path):
+def test_a_small_grid_from_search_to_records(made_up, model_folder, tmp_path):
     """For real, with a small model: search, choice, a run with what was chosen, in kernels as a user's; called again,
     nothing is done."""
     runs = ROOT / "runs" / "test-grid"
