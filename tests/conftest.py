@@ -5,6 +5,7 @@ With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping 
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import shutil
@@ -120,6 +121,23 @@ def released(*keys):
     except FetchError as e:
         (repository,) = {r for r in list_files()["repository"] for k in keys if k.startswith(f"{r}/")}
         unavailable(f"the released corpus ({repository})", e)
+
+
+def each(names, values):
+    """One test of all cases, not one of each: what it asserts is of a release, whose want is then told once."""
+    names = names.split(",")
+
+    def decorate(test):
+        @functools.wraps(test)
+        def of_all(**given):
+            for case in values:
+                test(**dict(zip(names, case if len(names) > 1 else [case])), **given)
+
+        kept = [p for p in inspect.signature(test).parameters.values() if p.name not in names]
+        of_all.__signature__ = inspect.Signature(kept)
+        return of_all
+
+    return decorate
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,14 @@
 """CHBias: specifications, swapping, the released files, and how the release differs from its paper."""
 
 import dataclasses
+import itertools
 import json
 import subprocess
 
 import pandas as pd
 import pytest
 import regex
+from conftest import each
 
 from redditbias_repro.cli import main
 from redditbias_repro.corpora import chbias
@@ -165,7 +167,7 @@ def test_targets_are_found_on_characters_the_longest_first():
 # --- the release ---
 
 
-@pytest.mark.parametrize("bias_type", CATEGORIES)
+@each("bias_type", CATEGORIES)
 def test_released_pairs(release, bias_type):
     for split, size in zip(SPLITS, SIZES[bias_type]):
         pairs = load_pairs(f"chbias/{bias_type}", split)
@@ -178,7 +180,7 @@ def test_released_pairs(release, bias_type):
     assert list(load_phrases(f"chbias/{bias_type}").text) == list(load_pairs(f"chbias/{bias_type}", "train").text1)
 
 
-@pytest.mark.parametrize("bias_type", CATEGORIES)
+@each("bias_type", CATEGORIES)
 def test_tables_of_the_test_set_hold_the_same(release, bias_type):
     groups = SPECS[bias_type].groups
     pairs = read_released(bias_type, "test")
@@ -189,8 +191,7 @@ def test_tables_of_the_test_set_hold_the_same(release, bias_type):
         assert table.replaced_sentence.tolist() == texts.tolist()
 
 
-@pytest.mark.parametrize("bias_type", CATEGORIES)
-@pytest.mark.parametrize("split", ["valid", "test"])
+@each("bias_type,split", itertools.product(CATEGORIES, ("valid", "test")))
 def test_sequential_swaps_are_the_release_row_by_row(release, bias_type, split):
     one, two = (chbias._read_lines(k) for k in chbias._pair_keys(bias_type, split))
     assert swap_released(one, bias_type, split) == two and len(two) == 200
@@ -300,7 +301,7 @@ def test_unknown_tokens(release):
 # --- augmentation ---
 
 
-@pytest.mark.parametrize("bias_type,unchanged", [("gender", (17, 667)), ("orientation", (28, 231))])
+@each("bias_type,unchanged", [("gender", (17, 667)), ("orientation", (28, 231))])
 def test_augmented_files_are_what_the_scripts_make(release, bias_type, unchanged):
     for swap, n in zip(("targets", "attributes"), unchanged):
         counted = compare_augmented(bias_type, swap)
@@ -331,7 +332,7 @@ def test_what_makes_our_swaps_differ_from_the_release(release):
     assert [a["its_pairs"] for a in attributes] == [793, 800, 799, 798]
 
 
-@pytest.mark.parametrize("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
+@each("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
 def test_augmentation_beside_the_release(release, bias_type, targets, attributes):
     """By the text a copy is added only where something is replaced; of these so many lines stand in the released file
     as well. What is trained on by default is the file, whatever the order."""

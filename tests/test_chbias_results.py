@@ -474,7 +474,7 @@ def test_committed_tables_are_those_of_committed_records(release):
 
 def test_lmb_reads_chinese_pairs(made_up, byte_model):
     (record,) = measure_lmb(str(byte_model), ["chbias/age"], outlier_sd=[None])
-    assert record["n"] == 24 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 16
+    assert record["n"] == 24 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 9
 
 
 def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from conftest import each
 
 from redditbias_repro import corpora, data, specs
 from redditbias_repro.claims import read_claims
@@ -33,7 +34,7 @@ SIZES = {  # train, valid, test: Table 3's train, dev, test
 COLUMNS = ["text1", "text2", "target1", "target2"]
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_released_pairs(corpus, bias_type):
     for split, size in zip(("train", "valid", "test"), SIZES[bias_type]):
         pairs = load_pairs(bias_type, split, "redditbias")
@@ -54,7 +55,7 @@ def test_terms_of_released_pairs(corpus):
     assert {"mom; she", "girl", "wife; wife"} <= set(pairs.target1) and {"dad; he", "boy"} <= set(pairs.target2)
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_training_phrases_are_released_twice(corpus, bias_type):
     phrases = load_phrases(bias_type, "train", "redditbias")
     assert list(phrases.columns) == ["text"] and len(phrases) == SIZES[bias_type][0]
@@ -68,7 +69,7 @@ ATTRIBUTE_SIZES = {  # train, and all that was not trained on; of these, pairs i
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_released_attribute_swaps(corpus, bias_type):
     train, test = (load_pairs(bias_type, s, "redditbias", swap="attributes") for s in ("train", "test"))
     assert (
@@ -159,7 +160,7 @@ def test_records_of_attribute_swaps(made_up, model_folder):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "bias_type,rows",
     [("religion1", 3554), ("religion2", 10584), ("race", 3000), ("gender", 3000), ("orientation", 7993)],
 )

@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+from conftest import each
 
 from redditbias_repro.corpora.holisticbias import read_noun_phrases, read_prompt_set, read_prompts
 from redditbias_repro.specs import PHRASE_COLUMNS
@@ -15,7 +16,7 @@ RELEASED = {
 }
 
 
-@pytest.mark.parametrize("version,small", RELEASED)
+@each("version,small", RELEASED)
 def test_prompts_are_the_releases_to_the_byte(holistic, version, small):
     content = read_prompts(version, small).to_csv(index=False)
     assert hashlib.sha256(content.encode()).hexdigest() == RELEASED[version, small]

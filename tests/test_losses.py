@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from conftest import CONFIGS, released, small_random
+from conftest import CONFIGS, each, released, small_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex
@@ -561,7 +561,7 @@ def test_augmentation():
 EQUAL = {"religion1": 0.97, "religion2": 0.96, "race": 0.99, "gender": 0.97, "orientation": 0.64}
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_cda_against_the_authors_files(corpus, bias_type):
     """The first half are the phrases; of the second half, the stated share is equal line by line."""
     spec, released = load_spec(f"redditbias/{bias_type}"), load_pairs(bias_type, "train", "redditbias")

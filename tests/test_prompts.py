@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import each
 
 from redditbias_repro.prompts import (
     VARIANTS,
@@ -148,7 +149,7 @@ def own(tmp_path, text):
     return path
 
 
-@pytest.mark.parametrize("kind", CHECKED)
+@each("kind", CHECKED)
 def test_a_hundred_sentences(released, kind):
     of_kind = released[released["noun_phrase_type"] == kind]
     found = set(zip(of_kind["text"], of_kind["descriptor"]))
@@ -164,7 +165,7 @@ def test_released_rows_are_the_readers(made_up):
     assert {"v1.0", "v1.1", "HolisticBiasR"} <= set(list_prompts())
 
 
-@pytest.mark.parametrize("version,rows,unique", [("v1.0", 460_980, 457_860), ("v1.1", 549_120, 545_792)])
+@each("version,rows,unique", [("v1.0", 460_980, 457_860), ("v1.1", 549_120, 545_792)])
 def test_what_can_be_compared(holistic, version, rows, unique):
     some = comparable(prompts(version))
     assert (len(some), some["text"].nunique()) == (rows, unique)
