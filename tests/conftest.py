@@ -116,11 +116,13 @@ def unavailable(what, why=""):
 
 def released(*keys):
     """Files of a release; a test that needs one that cannot be had is skipped."""
-    try:
-        return [fetch(k) for k in keys]
-    except FetchError as e:
-        (repository,) = {r for r in list_files()["repository"] for k in keys if k.startswith(f"{r}/")}
-        unavailable(f"the released corpus ({repository})", e)
+    of = list_files().set_index("key")["repository"]
+    for key in keys:
+        try:
+            fetch(key)
+        except FetchError as e:
+            unavailable(f"the released corpus ({of[key]})", e)
+    return [fetch(key) for key in keys]
 
 
 def each(names, values):
@@ -282,7 +284,7 @@ def committed(tmp_path_factory):
     command = ["git", "clone", "--quiet", "--shared", str(repo_root()), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode or not (folder / "README.md").is_file():
-        unavailable("no commit to look at: " + done.stderr)
+        unavailable("a commit to look at", done.stderr)
     return folder
 
 
