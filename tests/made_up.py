@@ -500,6 +500,7 @@ def make_release(folder):
     """Write `mirror/` and `sources.tsv` into a folder: the real list with the ids and sizes of what is made up; files
     that nothing is made up for keep theirs, and cannot be had."""
     made = {(repository, path): content for repository, make in MADE.items() for path, content in make()}
+    made |= {(repository, "LICENSE"): "Made up: nobody's.\n" for repository in MADE}
     listed = (files("redditbias_repro") / "resources" / "sources.tsv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(listed), delimiter="\t"))
     for row in rows:
@@ -510,7 +511,7 @@ def make_release(folder):
             path = Path(folder, "mirror", row["repository"], row["commit"], row["path"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-    assert not made, f"made up, and not registered: {sorted(made)}"
+    assert not {k for k in made if k[1] != "LICENSE"}, f"made up, and not registered: {sorted(made)}"
     with Path(folder, "sources.tsv").open("w", encoding="utf-8", newline="") as f:
         writer = csv.DictWriter(f, rows[0], delimiter="\t", lineterminator="\n")
         writer.writeheader()

@@ -34,7 +34,7 @@ from redditbias_repro.claims import (
     weigh,
 )
 from redditbias_repro.cli import main
-from redditbias_repro.corpora import chbias, holisticbias, redditbias
+from redditbias_repro.corpora import chbias, dialoguefairness, holisticbias, redditbias
 from redditbias_repro.papers.chbias import NO_TEST
 from redditbias_repro.records import project_path, repo_root
 
@@ -304,7 +304,7 @@ NEEDED = {  # of a release, by what is said of it
     "redditbias": redditbias.release_files(),
     "chbias": chbias.release_files(),
     "holisticbias": [key for version in holisticbias.RELEASES for key in holisticbias._keys(version)],
-    "dialoguefairness": [],
+    "dialoguefairness": [f"{dialoguefairness.RELEASE}/{name}_words.txt" for name in dialoguefairness.LISTS],
 }
 
 

@@ -17,7 +17,6 @@ from redditbias_repro.losses import METHODS
 from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root()
-pytestmark = pytest.mark.offline  # the graph needs no release
 
 CODE = "import sys; from snakemake.cli import main; main(sys.argv[1:])"
 
@@ -36,6 +35,7 @@ def snakemake(*arguments, config=ROOT / "config" / "demo.yaml", real=False, env=
         return subprocess.CompletedProcess(command, run.wait(), stdout=run.log.read_text(encoding="utf-8"))
 
 
+@pytest.mark.offline  # the graph needs no release
 @pytest.mark.parametrize(
     "profile,notebooks", [("demo", ["smollm2-135m-instruct"]), ("paper", ["microsoft--DialoGPT-small", "gpt2"])]
 )
@@ -73,6 +73,7 @@ def planned(config, *arguments):
     return {rule: int(n) for rule, n in (line.split() for line in lines if line.strip())}
 
 
+@pytest.mark.offline
 def test_what_the_grid_is():
     """Five types by five methods by three seeds.
 
@@ -245,9 +246,9 @@ def test_make_goes_on_with_a_part():
     """What `make full RESUME=1 SNAKEMAKE=search` calls: the target is no entry of the configuration."""
     make = ["make", "--dry-run", "full", "RESUME=1", "SNAKEMAKE=search"]
     told = subprocess.run(make, cwd=ROOT, capture_output=True, text=True).stdout
-    command = re.search(r"snakemake (--quiet [^|]*)\|\|", told)[1].split()
+    command = re.search(r"reproduce\.py (--configfile [^|]*)\|\|", told)[1].split()
     assert command[-1] == "search" and "resume=True" in command
-    done = snakemake("--dry-run", *command, config=None)
+    done = snakemake("--dry-run", "--snakefile", "workflow/Snakefile", "--nolock", *command, config=None)
     assert done.returncode == 0, done.stdout[-4000:]
 
 
@@ -402,6 +403,7 @@ debias:
         shutil.rmtree(runs, ignore_errors=True)
 
 
+@pytest.mark.offline
 def test_a_job_for_each_dump_file(tmp_path):
     """Months are scanned side by side, then merged; for real, on two small dumps."""
     runs = ROOT / "runs" / "test-retrieval"
