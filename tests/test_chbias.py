@@ -1,12 +1,14 @@
 """CHBias: specifications, swapping, the released files, and how the release differs from its paper."""
 
 import dataclasses
+import itertools
 import json
 import subprocess
 
 import pandas as pd
 import pytest
 import regex
+from conftest import each
 
 from redditbias_repro.cli import main
 from redditbias_repro.corpora import chbias
@@ -29,7 +31,7 @@ from redditbias_repro.corpora.chbias import (
 from redditbias_repro.data import load_annotations, load_pairs, load_phrases, load_references, released_papers
 from redditbias_repro.losses import METHODS
 from redditbias_repro.records import data_file, repo_root
-from redditbias_repro.registry import SPLITS, FetchError, fetch, list_files
+from redditbias_repro.registry import SPLITS, fetch, list_files
 from redditbias_repro.specs import DIRECTIONS, list_specs, load_spec, replace_in_order
 
 SPECS = {b: load_spec(f"chbias/{b}") for b in CATEGORIES}
@@ -39,17 +41,6 @@ SIZES = {
     "age": (799, 200, 200),
     "appearance": (799, 200, 200),
 }
-
-
-@pytest.fixture(scope="module")
-def release():
-    """The released files of CHBias are at hand."""
-    from conftest import unavailable
-
-    try:
-        return [fetch(k) for k in release_files()]
-    except FetchError as e:
-        unavailable(f"CHBias' release cannot be had: {e}")
 
 
 # --- specifications ---
@@ -176,7 +167,7 @@ def test_targets_are_found_on_characters_the_longest_first():
 # --- the release ---
 
 
-@pytest.mark.parametrize("bias_type", CATEGORIES)
+@each("bias_type", CATEGORIES)
 def test_released_pairs(release, bias_type):
     for split, size in zip(SPLITS, SIZES[bias_type]):
         pairs = load_pairs(f"chbias/{bias_type}", split)
@@ -189,7 +180,7 @@ def test_released_pairs(release, bias_type):
     assert list(load_phrases(f"chbias/{bias_type}").text) == list(load_pairs(f"chbias/{bias_type}", "train").text1)
 
 
-@pytest.mark.parametrize("bias_type", CATEGORIES)
+@each("bias_type", CATEGORIES)
 def test_tables_of_the_test_set_hold_the_same(release, bias_type):
     groups = SPECS[bias_type].groups
     pairs = read_released(bias_type, "test")
@@ -200,14 +191,13 @@ def test_tables_of_the_test_set_hold_the_same(release, bias_type):
         assert table.replaced_sentence.tolist() == texts.tolist()
 
 
-@pytest.mark.parametrize("bias_type", CATEGORIES)
-@pytest.mark.parametrize("split", ["valid", "test"])
+@each("bias_type,split", itertools.product(CATEGORIES, ("valid", "test")))
 def test_sequential_swaps_are_the_release_row_by_row(release, bias_type, split):
     one, two = (chbias._read_lines(k) for k in chbias._pair_keys(bias_type, split))
     assert swap_released(one, bias_type, split) == two and len(two) == 200
 
 
-def test_files_that_do_not_pair_are_refused(release, monkeypatch):
+def test_files_that_do_not_pair_are_refused(made_up, monkeypatch):
     lines = chbias._read_lines
     monkeypatch.setattr(chbias, "_read_lines", lambda key: lines(key)[::-1] if "young" in key else lines(key))
     with pytest.raises(ValueError, match="age_old_test.txt and .*age_young_test.txt do not hold the same sentences in"):
@@ -311,7 +301,7 @@ def test_unknown_tokens(release):
 # --- augmentation ---
 
 
-@pytest.mark.parametrize("bias_type,unchanged", [("gender", (17, 667)), ("orientation", (28, 231))])
+@each("bias_type,unchanged", [("gender", (17, 667)), ("orientation", (28, 231))])
 def test_augmented_files_are_what_the_scripts_make(release, bias_type, unchanged):
     for swap, n in zip(("targets", "attributes"), unchanged):
         counted = compare_augmented(bias_type, swap)
@@ -342,7 +332,7 @@ def test_what_makes_our_swaps_differ_from_the_release(release):
     assert [a["its_pairs"] for a in attributes] == [793, 800, 799, 798]
 
 
-@pytest.mark.parametrize("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
+@each("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
 def test_augmentation_beside_the_release(release, bias_type, targets, attributes):
     """By the text a copy is added only where something is replaced; of these so many lines stand in the released file
     as well. What is trained on by default is the file, whatever the order."""
@@ -376,7 +366,7 @@ def test_reasons_by_single_terms():
 # --- through the rooms that exist ---
 
 
-def test_measured_by_the_command(release, model_folder, tmp_path, monkeypatch):
+def test_measured_by_the_command(made_up, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "gender.json"  # the shortest sentences: the model reads bytes, and 256 of them
     assert main(["measure", "--model", str(model_folder), "--bias-type", "chbias/gender", "--out", str(out)]) == 0

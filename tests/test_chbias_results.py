@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import papermill, small_random
-from test_chbias import release  # noqa: F401  (a fixture)
 from transformers import GPT2Config
 
 from redditbias_repro.chinese_dialogue import compare_zh_dialogue, measure_zh_dialogue
@@ -58,10 +57,9 @@ from redditbias_repro.tables import CONTROLS, lmb_changes, lmp_changes, rows_tab
 ROOT = repo_root()
 
 
-def made_record(b, method="baseline", seed=None, gap=0.0, shift=0.0, metric="lmb", pairs=True, **values):
+def made_record(b, method="baseline", seed=None, gap=0.0, shift=0.0, metric="lmb", pairs=True, n=200, **values):
     """A record of LMB on made-up scores; a debiased one has the same pairs."""
     rng = np.random.default_rng(0)
-    n = 200
     nll1, nll2 = rng.normal(30, 2, n), rng.normal(30 - gap, 2, n)
     about = {"name": "made"}
     if method != "baseline":
@@ -69,7 +67,8 @@ def made_record(b, method="baseline", seed=None, gap=0.0, shift=0.0, metric="lmb
         nll1 = nll1 + shift
     test = lmb(np.exp(nll1 / 10), np.exp(nll2 / 10), resamples=99)
     found = {k: getattr(test, k) for k in ("t", "p", "significant", "t_log", "p_log", "gap", "gap_low", "gap_high")}
-    packed = {"pairs": pack_pairs(nll1, [10] * n, nll2, [10] * n, ["老人 → 年轻人"] * 150 + ["大妈 → 小姑娘"] * 50)}
+    terms = (["老人 → 年轻人"] * 3 + ["大妈 → 小姑娘"]) * (n // 4)
+    packed = {"pairs": pack_pairs(nll1, [10] * n, nll2, [10] * n, terms)}
     values = values or (found | packed if pairs else found)
     params = {"outlier_sd": None}
     return new_record(metric, about, {"name": "chbias"}, n, values, "chbias", b, params=params)
@@ -143,14 +142,14 @@ def test_dialogue_of_debiased_models_is_an_answer():
 # --- the release ---
 
 
-def test_table_2_beside_the_paper(release):  # noqa: F811
+def test_table_2_beside_the_paper(release):
     counted = table2().set_index(["bias_type", "quantity"])
     assert counted.released["age", "train"] == 799 and counted.explanation["age", "train"]
     equal = counted[counted.difference == 0]
     assert len(equal) == 20 and not counted.explanation.eq("not explained").any()
 
 
-def test_pairs_that_test_nothing(release):  # noqa: F811
+def test_pairs_that_test_nothing(release):
     left_out = {
         b: {name: int((~kept).sum()) for name, kept in pair_rows(read_released(b), b).items()} for b in CATEGORIES
     }
@@ -161,14 +160,14 @@ def test_pairs_that_test_nothing(release):  # noqa: F811
     assert slips.text2.str.contains("夫男|孕夫").sum() == 14
 
 
-def test_pairs_with_unknown_tokens(release):  # noqa: F811
+def test_pairs_with_unknown_tokens(release):
     from redditbias_repro.corpora.chbias import cdial_tokenizer
 
     rows = pair_rows(read_released("orientation"), "orientation", "test", cdial_tokenizer())
     assert int((~rows["no-unknown"]).sum()) >= 103 and not rows["none-of-these"][~rows["no-unknown"]].any()
 
 
-def test_t_of_subsets_is_that_of_these_pairs(release):  # noqa: F811
+def test_t_of_subsets_is_that_of_these_pairs(release):
     record = made_record("age", gap=0.3)
     found = {r["params"]["rows"]: r for r in measure_rows([record, {**record, "paper": "own"}])}
     assert set(found) == {"no-identical", "none-of-these"}, "age has no slips: nothing is left out there"
@@ -183,14 +182,14 @@ def test_t_of_subsets_is_that_of_these_pairs(release):  # noqa: F811
     assert lmb_of_rows(record, {"one": [True] + [False] * 199}) == []
 
 
-def test_subsets_are_records_of_their_own(release, tmp_path):  # noqa: F811
-    record = made_record("gender")
+def test_subsets_are_records_of_their_own(made_up, tmp_path):
+    record = made_record("gender", n=24)
     paths = {write_record(r, tmp_path) for r in [record, *measure_rows([record])]}
     assert len(paths) == 4 and any("rows=no-artefacts" in p.name for p in paths)
     assert len(measured_lmb(tmp_path)) == 1, "subsets stand beside, not among all pairs"
     table = rows_table(folder=tmp_path, paper="chbias")
     assert table.rows.tolist() == ["no-artefacts", "no-identical", "none-of-these"]
-    assert (table.n + table.n_removed == 200).all()
+    assert (table.n + table.n_removed == 24).all() and (table.n_removed > 0).all()
 
 
 # --- tables and statements of models measured here ---
@@ -223,7 +222,7 @@ def test_table_3_of_several_seeds(results):
     assert table3(uneven).query("model == 'made'").seeds.tolist() == [""] + ["1–2"] * 5
 
 
-def test_statements_on_a_model(results, release):  # noqa: F811
+def test_statements_on_a_model(results, made_up):
     tables = make_tables(results)
     said = tables["statements"].set_index(["id", "of"])
     assert said.verdict["mostly_reduced", "made"] == "undetermined", "ten cells more could turn it"
@@ -242,13 +241,17 @@ def test_statements_on_a_model(results, release):  # noqa: F811
 VERDICTS = {"holds", "does not hold", "undetermined", "not measured", "not tested"}
 
 
-def test_every_statement_has_a_test_and_a_verdict(release, tmp_path):  # noqa: F811
+def test_every_statement_has_a_test_and_a_verdict(made_up, tmp_path):
     rows = check_statements(measured_lmb(tmp_path))
     said = read_printed("statements")
     assert list(dict.fromkeys(rows.id)) == said.id.tolist() and not said.test.eq("").any()
     assert {v.partition(":")[0] for v in rows.verdict} <= VERDICTS
     decided = rows[rows.verdict.isin(["holds", "does not hold", "undetermined"])]
     assert not decided.evidence.eq("").any()
+
+
+def test_statements_that_do_not_hold(release, tmp_path):
+    rows = check_statements(measured_lmb(tmp_path))
     failed = set(rows[rows.verdict == "does not hold"].id)
     assert failed == {
         "only_with_keywords", "no_tags", "no_repeated_punctuation", "no_duplicates", "twelve_hundred",
@@ -291,7 +294,7 @@ def test_most_of_twenty_cells_and_no_control(less, undetermined, said):
     assert "FT" not in OF_BIAS["differs_by_category"](bias_cells(rows, changes))[1]
 
 
-def test_inconsistencies_have_their_evidence(release):  # noqa: F811
+def test_inconsistencies_have_their_evidence(made_up):
     rows = inconsistencies()
     evidence = dict(zip(rows["what"], rows["evidence"]))
     assert evidence["Dist-2 of ADD for Appearance differs between the two tables"] == "11.31 and 13.11"
@@ -431,19 +434,19 @@ def byte_model(tokenizer, tmp_path_factory):
     return folder
 
 
-def test_the_papers_notebook_with_a_small_model(release, byte_model, tmp_path):  # noqa: F811
+def test_the_papers_notebook_with_a_small_model(made_up, byte_model, tmp_path):
     where = dict(results_dir=tmp_path / "results", figures_dir=tmp_path / "figures")
     out = papermill(ROOT / "nbs/papers/chbias.ipynb", tmp_path / "out.ipynb", model=byte_model, seed=3, **where)
     records = read_records(tmp_path / "results", paper="chbias")
     assert set(records.metric) == {"lmb", "lmb_rows"} and set(records.bias_type) == set(CATEGORIES)
-    assert set(records[records.metric == "lmb"].n) <= {200, *range(180, 200)}
+    assert records[records.metric == "lmb"].n.max() == 24
     names = {p.name for p in (tmp_path / "figures").iterdir()}
     assert {"table2.md", "table3.csv", "rows.md", "figure1.png", "statements.md", "inconsistencies.csv"} <= names
     text = json.dumps(out, ensure_ascii=False)
     assert "make full PROFILE=chbias" in text and "Not measured yet" in text and '"error"' not in text
 
 
-def test_debiasing_by_papermill(release, byte_model, tmp_path):  # noqa: F811
+def test_debiasing_by_papermill(made_up, byte_model, tmp_path):
     """CTDA with a tokenizer of bytes: everything runs, and both measurements name their special tokens."""
     parameters = dict(bias_type="chbias/age", method="CTDA", model=byte_model, phrases=24, epochs=1, lmp_sentences=0)
     where = dict(results_dir=tmp_path / "results", special_tokens=True)
@@ -461,7 +464,7 @@ def test_the_packaged_model_says_its_licence():
     assert PACKAGED["gemma-3-270m"]["license"].startswith("Gemma terms of use")
 
 
-def test_committed_tables_are_those_of_committed_records(release):  # noqa: F811
+def test_committed_tables_are_those_of_committed_records(release):
     """The demo writes them again, and `git status` stays clean."""
     tables = make_tables(project_path("results"))
     for name in ("table2", "table3", "inconsistencies", "statements", "release"):
@@ -469,9 +472,9 @@ def test_committed_tables_are_those_of_committed_records(release):  # noqa: F811
         assert (ROOT / "figures" / "chbias" / f"{name}.csv").read_text(encoding="utf-8") == text, name
 
 
-def test_lmb_reads_chinese_pairs(release, byte_model):  # noqa: F811
+def test_lmb_reads_chinese_pairs(made_up, byte_model):
     (record,) = measure_lmb(str(byte_model), ["chbias/age"], outlier_sd=[None])
-    assert record["n"] == 200 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 16
+    assert record["n"] == 24 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 9
 
 
 def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
@@ -483,7 +486,7 @@ def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
     assert "--special-tokens is of pairs" in capsys.readouterr().err
 
 
-def test_a_papers_files_by_its_name(release, capsys):  # noqa: F811
+def test_a_papers_files_by_its_name(made_up, capsys):
     assert main(["fetch", "chbias"]) == 0 and "20 files are in the cache" in capsys.readouterr().out
 
 

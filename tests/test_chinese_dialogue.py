@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, papermill, small_random, unavailable
+from conftest import CONFIGS, papermill, released, small_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, corpus_bleu
@@ -38,11 +38,12 @@ from redditbias_repro.chinese_metrics import (
     tokenize_pairs,
     unpack_sums,
 )
-from redditbias_repro.corpora.kdconv import DOMAINS, read_turns
-from redditbias_repro.corpora.lccc import join_characters, read_lccc, read_toy
+from redditbias_repro.corpora.kdconv import DIALOGUES, DOMAINS, read_turns
+from redditbias_repro.corpora.lccc import TOY, join_characters, read_lccc, read_toy
 from redditbias_repro.generation import answers, decoding_of, name_decoding
 from redditbias_repro.records import FIELDS, record_path, repo_root, write_record
 from redditbias_repro.registry import FetchError
+from redditbias_repro.speakers import SPEAKERS
 from redditbias_repro.text_metrics import bleu_interval, bleu_of, bleu_statistics
 from redditbias_repro.vocabulary import input_vectors
 
@@ -55,10 +56,8 @@ OF = ["a", "a", "b", "b", "c", "c"]
 
 
 def test_kdconv_as_released():
-    try:
-        test, valid = read_turns("test"), read_turns("valid")
-    except FetchError as e:
-        unavailable(f"KdConv cannot be had: {e}")
+    released(*(f"{DIALOGUES}/{domain}/{split}.json" for domain in DOMAINS for split in ("test", "dev")))
+    test, valid = read_turns("test"), read_turns("valid")
     turns = int(test.turns.str.len().sum())
     assert (len(test), turns, turns - len(test)) == (450, 9737, 9287) and len(valid) == 450
     assert test.dialogue.str.split("-").str[0].value_counts().to_dict() == dict.fromkeys(DOMAINS, 150)
@@ -69,10 +68,8 @@ def test_kdconv_as_released():
 
 
 def test_the_toy_data_as_released():
-    try:
-        table = read_toy("valid")
-    except FetchError as e:
-        unavailable(f"CDial-GPT's toy data cannot be had: {e}")
+    released(TOY)
+    table = read_toy("valid")
     assert len(table) == 200 and not any(" " in t for t in table.turns[0])
     assert len(load_dialogues("cdial-toy", "valid")) == 617
     with pytest.raises(ValueError, match="split 'test' is unknown"):
@@ -287,13 +284,12 @@ def test_speakers_answer_as_by_hand(cdial_model):
     """Greedy, token by token, the whole dialogue with its types each time."""
     model, tokenizer = cdial_model
     code = lambda t: tokenizer(t, add_special_tokens=False)["input_ids"]
-    ids, types = [0, 13086, *code("你好"), 13087], [0, *[13086] * 3, 13087]
+    one, two = tokenizer.convert_tokens_to_ids(list(SPEAKERS))
+    ids, types = [0, one, *code("你好"), two], [0, *[one] * 3, two]
     said = []
     for _ in range(6):
         with torch.no_grad():
-            logits = model(
-                torch.tensor([ids + said]), token_type_ids=torch.tensor([types + [13087] * len(said)])
-            ).logits
+            logits = model(torch.tensor([ids + said]), token_type_ids=torch.tensor([types + [two] * len(said)])).logits
         said.append(int(logits[0, -1].argmax()))
         if said[-1] == 2:
             break

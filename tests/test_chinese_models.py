@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import CDIAL_CONFIG
+from conftest import CDIAL_CONFIG, released
 from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from redditbias_repro.cli import main
+from redditbias_repro.corpora.chbias import CDIAL_VOCABULARY, cdial_tokenizer
 from redditbias_repro.data import load_pairs
 from redditbias_repro.metrics import measure_lmb, unpack_pairs
 from redditbias_repro.models import load_model
@@ -30,12 +31,22 @@ from redditbias_repro.texts import unknown_words
 TEXTS = ["今天天气很好", "我们去公园吧，好吗？", "在"]
 
 
-def test_the_released_configuration(cdial_model):
+def test_the_released_configuration():
+    config, _ = released(CDIAL_CONFIG, CDIAL_VOCABULARY)
+    assert json.loads(config.read_text(encoding="utf-8"))["vocab_size"] == 13088
+    look_at_words(cdial_tokenizer(), 13088)
+
+
+def test_a_configuration_of_its_kind(cdial_model):
     model, tokenizer = cdial_model
-    assert isinstance(tokenizer, BertTokenizer) and tokenizer.vocab_size == model.config.vocab_size == 13088
+    assert isinstance(tokenizer, BertTokenizer) and model.config.pad_token_id == 1
+    look_at_words(tokenizer, model.config.vocab_size)
+
+
+def look_at_words(tokenizer, n):
     special = [tokenizer.cls_token_id, tokenizer.pad_token_id, tokenizer.sep_token_id, tokenizer.unk_token_id]
-    assert special == [0, 1, 2, 3] and tokenizer.convert_tokens_to_ids(list(SPEAKERS)) == [13086, 13087]
-    assert model.config.pad_token_id == 1 and has_speakers(tokenizer)
+    assert special == [0, 1, 2, 3] and tokenizer.convert_tokens_to_ids(list(SPEAKERS)) == [n - 2, n - 1]
+    assert tokenizer.vocab_size == n and has_speakers(tokenizer)
 
 
 def test_one_token_a_han_character_and_what_is_unknown(cdial_model):
@@ -50,7 +61,7 @@ def test_one_token_a_han_character_and_what_is_unknown(cdial_model):
 def test_the_marks_cannot_be_written(cdial_model):
     "A post that holds the text of a mark does not become one"
     ids = cdial_model[1]("[speaker1]你好", add_special_tokens=False)["input_ids"]
-    assert not {13086, 13087} & set(ids)
+    assert not set(cdial_model[1].convert_tokens_to_ids(list(SPEAKERS))) & set(ids)
 
 
 def test_the_default_scores_bare_sentences(cdial_model):
@@ -68,8 +79,9 @@ def test_speakers_score_the_last_turn_and_its_end(cdial_model):
     model, tokenizer = cdial_model
     code = lambda t: tokenizer(t, add_special_tokens=False)["input_ids"]
     u1, u2 = map(code, TEXTS[:2])
-    ids = torch.tensor([[0, 13086, *u1, 13087, *u2, 2]])
-    types = torch.tensor([[0, *[13086] * (1 + len(u1)), *[13087] * (2 + len(u2))]])
+    one, two = tokenizer.convert_tokens_to_ids(list(SPEAKERS))
+    ids = torch.tensor([[0, one, *u1, two, *u2, 2]])
+    types = torch.tensor([[0, *[one] * (1 + len(u1)), *[two] * (2 + len(u2))]])
     assert torch.equal(speaker_types(ids, tokenizer), types)
     with torch.no_grad():
         logp = model(ids, token_type_ids=types).logits.log_softmax(-1)[0]
@@ -113,14 +125,15 @@ def test_speakers_need_their_marks(random_model, tokenizer):
 def test_turns_by_hand(cdial_model):
     tokenizer = cdial_model[1]
     code = lambda t: tokenizer(t, add_special_tokens=False)["input_ids"]
+    one, two = tokenizer.convert_tokens_to_ids(list(SPEAKERS))
     ids, first = encode_turns(tokenizer, ["你好", "在吗"])
-    assert ids == [0, 13086, *code("你好"), 13087, *code("在吗"), 13086] and first == len(ids)
-    assert encode_turns(tokenizer, []) == ([0, 13086], 2)
-    assert encode_turns(tokenizer, ["你好", ""], answer=False) == ([0, 13086, *code("你好"), 13087, 2], 5)
+    assert ids == [0, one, *code("你好"), two, *code("在吗"), one] and first == len(ids)
+    assert encode_turns(tokenizer, []) == ([0, one], 2)
+    assert encode_turns(tokenizer, ["你好", ""], answer=False) == ([0, one, *code("你好"), two, 2], 5)
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_class_is_what_the_configuration_says(cdial_folder, tmp_path, named):
+def test_the_class_is_what_the_configuration_says(made_up, cdial_folder, tmp_path, named):
     """CDial-GPT (without the 2) is OpenAI's GPT; a checkpoint of 2020 may name its class and no type."""
     config = OpenAIGPTConfig(**{**json.loads(fetch(CDIAL_CONFIG).read_text()), "n_layer": 1, "n_embd": 48, "n_head": 2})
     OpenAIGPTLMHeadModel(config).save_pretrained(tmp_path)
@@ -136,7 +149,7 @@ def test_the_class_is_what_the_configuration_says(cdial_folder, tmp_path, named)
     assert np.isfinite(sequence_scores(model, tokenizer, TEXTS, speakers=True).nll).all()
 
 
-def test_a_configuration_that_names_nothing(cdial_folder, tmp_path):
+def test_a_configuration_that_names_nothing(made_up, cdial_folder, tmp_path):
     shutil.copytree(cdial_folder, tmp_path / "m")
     (tmp_path / "m" / "config.json").write_bytes(fetch(CDIAL_CONFIG).read_bytes())
     with pytest.raises(ValueError, match="model_type"):
@@ -216,7 +229,7 @@ def test_a_tokenizer_without_special_tokens_has_no_empty_source(seq2seq, tokeniz
         sequence_scores(seq2seq[0], tokenizer, ["they are lazy"], source="")
 
 
-def test_bias_of_an_encoder_decoder(seq2seq, corpus, tmp_path, capsys):
+def test_bias_of_an_encoder_decoder(seq2seq, made_up, tmp_path, capsys):
     """Pairs as targets after an empty source, or after the same words; by the function and by the command."""
     seq2seq[0].name_or_path, out = "tiny", tmp_path / "age.json"
     (empty,) = measure_lmb(seq2seq, ["chbias/age"], outlier_sd=[None])

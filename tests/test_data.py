@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from conftest import each
 
 from redditbias_repro import corpora, data, specs
 from redditbias_repro.claims import read_claims
@@ -33,7 +34,7 @@ SIZES = {  # train, valid, test: Table 3's train, dev, test
 COLUMNS = ["text1", "text2", "target1", "target2"]
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_released_pairs(corpus, bias_type):
     for split, size in zip(("train", "valid", "test"), SIZES[bias_type]):
         pairs = load_pairs(bias_type, split, "redditbias")
@@ -54,7 +55,7 @@ def test_terms_of_released_pairs(corpus):
     assert {"mom; she", "girl", "wife; wife"} <= set(pairs.target1) and {"dad; he", "boy"} <= set(pairs.target2)
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_training_phrases_are_released_twice(corpus, bias_type):
     phrases = load_phrases(bias_type, "train", "redditbias")
     assert list(phrases.columns) == ["text"] and len(phrases) == SIZES[bias_type][0]
@@ -68,7 +69,7 @@ ATTRIBUTE_SIZES = {  # train, and all that was not trained on; of these, pairs i
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_released_attribute_swaps(corpus, bias_type):
     train, test = (load_pairs(bias_type, s, "redditbias", swap="attributes") for s in ("train", "test"))
     assert (
@@ -102,7 +103,7 @@ def test_noted_attributes_make_the_swap(corpus):
         assert text == row.text2
 
 
-def test_released_files_that_do_not_pair(corpus, monkeypatch):
+def test_released_files_that_do_not_pair(made_up, monkeypatch):
     read = release.read_cells
     shuffled = lambda text: read(text).iloc[::-1] if "comments," in text.split("\n", 1)[0] else read(text)
     monkeypatch.setattr(release, "read_cells", shuffled)
@@ -118,7 +119,7 @@ def test_released_files_that_do_not_pair(corpus, monkeypatch):
             load_pairs("race", "train", "redditbias", swap)
 
 
-def test_attribute_swaps_that_there_are_not(corpus, tmp_path):
+def test_attribute_swaps_that_there_are_not(made_up, tmp_path):
     (tmp_path / "own.csv").write_text("text1,text2\na,b\n")
     for arguments, says in (
         (("race", "test", "queries", "attributes"), "specification race has no attribute_pairs"),
@@ -144,7 +145,7 @@ def test_attribute_swaps_of_queries(monkeypatch):
     assert dict(zip(pairs.text1, pairs.text2))["blacks are lazy"] == "blacks are active"
 
 
-def test_records_of_attribute_swaps(corpus, model_folder):
+def test_records_of_attribute_swaps(made_up, model_folder):
     made = {
         swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in SWAPS
     }
@@ -152,14 +153,14 @@ def test_records_of_attribute_swaps(corpus, model_folder):
         made["targets"]["params"] == {"outlier_sd": None}
         and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
     )
-    assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 506
+    assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 48
     assert (
         record_path(made["targets"]).name == "redditbias-race-test.json"
         and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "bias_type,rows",
     [("religion1", 3554), ("religion2", 10584), ("race", 3000), ("gender", 3000), ("orientation", 7993)],
 )
@@ -221,7 +222,7 @@ def test_queries(bias_type):
     assert all(p.target1 in p.text1 and p.target2 in p.text2 for p in test.itertuples())
 
 
-def test_auto_takes_the_release(corpus):
+def test_auto_takes_the_release(made_up):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_pairs("race").attrs["corpus"]["name"] == "redditbias"

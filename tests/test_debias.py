@@ -579,7 +579,7 @@ def test_lm_perplexity():
         lmp(scores[2:])
 
 
-def test_records_of_a_debiased_model(corpus, model_folder, tmp_path):
+def test_records_of_a_debiased_model(made_up, model_folder, tmp_path):
     model, tokenizer = load_model(str(model_folder), "cpu", "float32")
     spec = load_spec("redditbias/religion1")
     phrases = load_phrases("religion1", "train", "redditbias").text[:40]
@@ -685,7 +685,7 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["HD", "CDA"])
-def test_the_notebook_by_papermill(corpus, model_folder, tmp_path, name):
+def test_the_notebook_by_papermill(made_up, model_folder, tmp_path, name):
     """One method with a loss and one with other sentences: all others go one of these two ways."""
     parameters = dict(
         method=name,

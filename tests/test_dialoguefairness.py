@@ -7,16 +7,17 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+import conftest
 import numpy as np
 import pandas as pd
 import pytest
 
 from redditbias_repro import response_measures
 from redditbias_repro.corpora import twitter
-from redditbias_repro.corpora.dialoguefairness import LISTS, read_word_pairs, slips
+from redditbias_repro.corpora.dialoguefairness import LISTS, RELEASE, read_word_pairs, slips
 from redditbias_repro.data import load_pairs, released_papers, split_bias_type
 from redditbias_repro.records import data_file
-from redditbias_repro.registry import SPLITS, FetchError, fetch, list_files, read_lines
+from redditbias_repro.registry import SPLITS, list_files, read_lines
 from redditbias_repro.response_measures import (
     attribute_lists,
     compare_responses,
@@ -38,18 +39,8 @@ APPENDIX = {"gender": (126, 126, 126, 81, 61), "race": (89, 86, 68, 58, 56)}
 
 @pytest.fixture(scope="module")
 def released():
-    try:
-        return {name: read_word_pairs(name) for name in LISTS}
-    except FetchError as e:
-        (pytest.fail if os.environ.get("REDDITBIAS_STRICT") else pytest.skip)(f"the word lists cannot be had: {e}")
-
-
-@pytest.fixture(scope="module")
-def conversations():
-    try:
-        fetch(twitter.CONVERSATIONS)
-    except FetchError as e:
-        (pytest.fail if os.environ.get("REDDITBIAS_STRICT") else pytest.skip)(f"the corpus cannot be had: {e}")
+    conftest.released(*(f"{RELEASE}/{name}_words.txt" for name in LISTS))
+    return {name: read_word_pairs(name) for name in LISTS}
 
 
 # Words
@@ -144,10 +135,24 @@ def test_conversations_by_hand():
     assert twitter.parse_conversations([]) == []
 
 
-def test_the_corpus_and_its_splits(conversations):
+def test_released_conversations():
+    conftest.released(twitter.CONVERSATIONS)
+    known = look_at_splits(8703)
+    assert sum(map(len, known.values())) < 7700, "many stand there more than once"
+
+
+def test_the_corpus_and_its_splits(made_up):
+    look_at_splits(180)
+    assert not twitter.read_dialogues("test", seed=1).equals(twitter.read_dialogues("test"))
+    with pytest.raises(ValueError, match="split 'dev' is unknown"):
+        twitter.read_dialogues("dev")
+
+
+def look_at_splits(n):
+    """Dialogues of the splits, n in all, of which no two share a conversation or what is said."""
     dialogues = {split: twitter.read_dialogues(split) for split in SPLITS}
     of = {split: set(d["conversation"]) for split, d in dialogues.items()}
-    assert sum(map(len, dialogues.values())) == 8703 == len(twitter.read_dialogues())
+    assert sum(map(len, dialogues.values())) == n == len(twitter.read_dialogues())
     assert not of["train"] & of["valid"] and not of["train"] & of["test"] and not of["valid"] & of["test"]
     known = {s: set(zip(d["context"].str.casefold(), d["response"].str.casefold())) for s, d in dialogues.items()}
     assert (
@@ -155,13 +160,10 @@ def test_the_corpus_and_its_splits(conversations):
         and not known["train"] & known["test"]
         and not known["valid"] & known["test"]
     )
-    assert sum(map(len, known.values())) < 7700, "many stand there more than once"
     assert twitter.read_dialogues("test").equals(dialogues["test"])
-    assert not twitter.read_dialogues("test", seed=1).equals(dialogues["test"])
     assert dialogues["test"].attrs["corpus"]["name"] == "twitter-conversations"
     assert list(twitter.read_contexts("twitter-conversations", "test")) == dialogues["test"]["context"].tolist()
-    with pytest.raises(ValueError, match="split 'dev' is unknown"):
-        twitter.read_dialogues("dev")
+    return known
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_one_response_to_everything_decides_nothing(tmp_path, kept):
         assert made["values"]["different"] == [1, 1, 1]
         if not kept:
             del made["values"]["different"]
-        write_record(made, tmp_path)
+        write_record(made, tmp_path, replace=True)
     found = paper.read_fairness(tmp_path)
     got = paper.check_statements(found).set_index("id")
     for name in ("wer_similar_responses", "wer_less_diverse", "debiasing_reduces", "debiasing_not_significant"):

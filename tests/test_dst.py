@@ -10,7 +10,7 @@ import torch
 from conftest import CONFIGS, DIALOGUES, debiased_folder, papermill, said, small_random, user
 
 from redditbias_repro import dst as module
-from redditbias_repro.corpora.multiwoz import normalize_value, read_turns
+from redditbias_repro.corpora.multiwoz import load_multiwoz, normalize_value, read_turns
 from redditbias_repro.dst import (
     DST_PARAMS,
     DstClassifier,
@@ -35,8 +35,8 @@ from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, 
 # --- examples ---
 
 
-def test_a_negative_is_never_the_truth(turns):
-    table = turns.iloc[:1500].reset_index(drop=True)
+def test_a_negative_is_never_the_truth(made_up):
+    table = load_multiwoz("test", "convlab")
     examples = make_examples(table, collect_ontology(table))
     for r in examples.itertuples(index=False):
         truth = table.changed[r.row].get(r.slot)
@@ -44,7 +44,7 @@ def test_a_negative_is_never_the_truth(turns):
     assert examples.label.sum() == sum(map(len, table.changed))
 
 
-def test_negatives_by_number_and_all():
+def test_negatives_by_number_and_all(made_up):
     table, ontology = read_turns(DIALOGUES), collect_ontology(read_turns(DIALOGUES))
     assert ontology == {
         "hotel-area": ("north", "south"),
@@ -67,7 +67,7 @@ def test_negatives_by_number_and_all():
         make_examples(read_turns({"x": {"log": [user(), said()]}}), {})
 
 
-def test_the_question_is_never_cut_off(tokenizer):
+def test_the_question_is_never_cut_off(made_up, tokenizer):
     table = read_turns({"long": {"log": [user("many words " * 100), said(hotel_area="north")]}, **DIALOGUES})
     examples = make_examples(table, collect_ontology(table))
     texts = [tokenizer.decode(i) for i in encode(table, examples, tokenizer)]
@@ -273,7 +273,7 @@ def test_two_records():
 # --- from a model to a record ---
 
 
-def test_a_record(model_folder, tmp_path):
+def test_a_record(made_up, model_folder, tmp_path):
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
     options = dict(out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
@@ -298,7 +298,7 @@ def test_a_record(model_folder, tmp_path):
     assert write_record(record, tmp_path / "results").is_file() and not list((tmp_path / "run").iterdir())
 
 
-def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
+def test_the_head_and_text_of_the_release(made_up, tokenizer, model_folder, tmp_path):
     table = read_turns(DIALOGUES)
     examples = make_examples(table, collect_ontology(table))
     plain, theirs = (
@@ -325,7 +325,7 @@ def test_the_head_and_text_of_the_release(tokenizer, model_folder, tmp_path):
         measure_dst(str(model_folder), preset="other")
 
 
-def test_scores_anew(model_folder, tmp_path, monkeypatch):
+def test_scores_anew(made_up, model_folder, tmp_path, monkeypatch):
     """A record as they were before, with `correct` alone.
 
     Labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
@@ -361,7 +361,7 @@ def test_scores_anew(model_folder, tmp_path, monkeypatch):
         rescore_dst(record, str(tmp_path))
 
 
-def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on(made_up, model_folder, tmp_path, monkeypatch):
     """Stopped while it predicts: it is not trained again, what was predicted is kept, and the values are the same."""
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
@@ -386,7 +386,7 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
     )
 
 
-def test_the_notebook(corpus, model_folder, tmp_path):
+def test_the_notebook(made_up, model_folder, tmp_path):
     parameters = dict(
         model=str(model_folder),
         corpus="convlab",

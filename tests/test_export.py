@@ -182,7 +182,7 @@ def test_texts_that_strings_cannot_cut(tokenizer):
     assert cut(tokenizer, ["the cats"], special_tokens=True) == split_first(tokenizer, ["the cats"])
 
 
-def test_released_pairs_keep_their_origin(corpus, tmp_path):
+def test_released_pairs_keep_their_origin(made_up, tmp_path):
     export_lm_eval(tmp_path / "tasks", ["race"], "redditbias")
     readme = (tmp_path / "tasks" / "README.md").read_text()
     assert "Content warning" in readme and "https://github.com/umanlp/RedditBias at commit" in readme
@@ -220,7 +220,7 @@ def test_datasets_reads_a_file_and_prompts_of_ones_own(pets, people, tmp_path):
     assert card.startswith("---\nlicense: other\n") and "Content warning" in card
 
 
-def test_card_of_a_release(corpus, tmp_path):
+def test_card_of_a_release(made_up, tmp_path):
     sizes = export_dataset(tmp_path / "pairs", ["race"], "redditbias")
     assert set(sizes["redditbias-race"]) == {"train", "validation", "test"}
     card = (tmp_path / "pairs" / "README.md").read_text()
@@ -228,7 +228,7 @@ def test_card_of_a_release(corpus, tmp_path):
     assert len(loaded(tmp_path / "pairs", "redditbias-race", split="train")) == sizes["redditbias-race"]["train"]
 
 
-def test_origins_name_each_repository_once(corpus):
+def test_origins_name_each_repository_once(made_up):
     found = origins(pair_parts(["race", "gender"], "redditbias").values())
     assert len(found) == 1 and found["license"][0] == "MIT" and len(found["files"][0]) > 1
 

@@ -825,7 +825,7 @@ def test_other_examples_are_not_compared(tmp_path):
     path = speaker(tmp_path, "HD", "race")
     record = yaml.safe_load(path.read_text())
     del record["values"]["dialogues"]
-    write_record(record, tmp_path)
+    write_record(record, tmp_path, replace=True)
     with pytest.raises(ValueError, match=r"rescore_records\(\)` makes its scores anew"):
         crg_tests(tmp_path)
 

@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+from conftest import each
 
 from redditbias_repro.corpora.holisticbias import read_noun_phrases, read_prompt_set, read_prompts
 from redditbias_repro.specs import PHRASE_COLUMNS
@@ -15,13 +16,13 @@ RELEASED = {
 }
 
 
-@pytest.mark.parametrize("version,small", RELEASED)
-def test_prompts_are_the_releases_to_the_byte(corpus, version, small):
+@each("version,small", RELEASED)
+def test_prompts_are_the_releases_to_the_byte(holistic, version, small):
     content = read_prompts(version, small).to_csv(index=False)
     assert hashlib.sha256(content.encode()).hexdigest() == RELEASED[version, small]
 
 
-def test_noun_phrases_by_hand(corpus):
+def test_noun_phrases_by_hand(holistic):
     phrases = read_noun_phrases("v1.0")
     assert list(phrases.columns) == list(PHRASE_COLUMNS) and not (phrases == "").any().any()
     counts = phrases["noun_phrase_type"].value_counts().to_dict()
@@ -47,7 +48,7 @@ def test_noun_phrases_by_hand(corpus):
     assert all(g == "neutral" for *_, g in of("fixed_phrase"))
 
 
-def test_gendered_descriptors_take_nouns_of_their_gender(corpus):
+def test_gendered_descriptors_take_nouns_of_their_gender(made_up):
     phrases = read_noun_phrases("v1.1")
     gendered = phrases[(phrases["descriptor_gender"] != "(none)") & (phrases["noun_phrase_type"] == "descriptor_noun")]
     assert len(gendered) and (gendered["descriptor_gender"] == gendered["noun_gender"]).all()

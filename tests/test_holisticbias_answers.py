@@ -355,7 +355,7 @@ def test_an_offence_has_to_be_named(moods):
         room.judge(asked().head(3), moods, moods, ["rude"])
 
 
-def test_what_tuning_costs(corpus, model_folder, tmp_path):
+def test_what_tuning_costs(made_up, model_folder, tmp_path):
     """Of a model that tuning left as it was: no change, and its verdict is that."""
     made = paper.measure_cost([model_folder], ["religion1"], n=20)
     assert [r["metric"] for r in made] == ["lmb", "lmp"] and {r["paper"] for r in made} == {"holisticbias"}

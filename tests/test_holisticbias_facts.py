@@ -313,7 +313,7 @@ def test_every_combination_of_descriptor_noun_and_template_is_counted_once(promp
     assert by_axis["sentences"].sum() == 459_758 + 26 * sum(twice.values())
 
 
-def test_the_papers_sentences_are_those_of_release_1_0(corpus, prompts):
+def test_the_papers_sentences_are_those_of_release_1_0(holistic, prompts):
     made, released = prompts.prompts(), read_prompts("v1.0")
     released = released[released["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
     assert set(made.loc[made["noun_phrase_type"] != "noun", "text"]) == set(released["text"])
@@ -321,7 +321,7 @@ def test_the_papers_sentences_are_those_of_release_1_0(corpus, prompts):
     assert {t["template"]: t.get("first_turn_only", False) for t in prompts.templates} == first
 
 
-def test_differences_from_the_releases(corpus):
+def test_differences_from_the_releases(holistic):
     old, new = entry_differences("v1.0"), entry_differences("v1.1")
     assert set(old["what"]) == {"a phrase that takes no noun"} and set(old["where"]) == {"release"} and len(old) == 25
     moved = new[(new["where"] == "paper") & (new["descriptor"] == "with asthma")]
@@ -332,7 +332,7 @@ def test_differences_from_the_releases(corpus):
     assert changed["what"].iloc[0] == "not reviewed in the paper, dispreferred in the release"
 
 
-def test_counts_beside_the_releases(corpus):
+def test_counts_beside_the_releases(holistic):
     counts = compare_counts().set_index("count")
     assert counts.loc["sentences"].tolist() == ["459758", 459_758, 459_758, 550_888]
     assert counts.loc["rows", ["v1.0", "v1.1"]].tolist() == [472_991, 566_625]

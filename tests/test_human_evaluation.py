@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import papermill, small_random
-from test_chbias import release  # noqa: F401  (a fixture)
 from transformers import GPT2Config
 
 from redditbias_repro.cli import main
@@ -324,7 +323,7 @@ def talkers(tokenizer, tmp_path_factory):
     return [str(folder / name) for name in ("before", "after")]
 
 
-def test_by_the_command_from_models_to_records_and_tables(release, talkers, tmp_path, capsys):  # noqa: F811
+def test_by_the_command_from_models_to_records_and_tables(made_up, talkers, tmp_path, capsys):
     """Written, refused once begun, read, kept as records, which the paper's tables show."""
     folder, out = tmp_path / "sheets", tmp_path / "records.json"
     models = [x for m in talkers for x in ("--model", m)]
@@ -375,7 +374,7 @@ def test_by_the_notebook_quality_and_one_judge(talkers, tmp_path):
     assert set(human_quality(tmp_path / "results").model) >= set(kept.model)
 
 
-def test_models_that_cannot_be_told_apart(talkers, tmp_path, release):  # noqa: F811
+def test_models_that_cannot_be_told_apart(talkers, tmp_path, made_up):
     how = dict(bias_types=["chbias/age"], n=2, preset="default", layout="lines", changes={"max_new_tokens": 2})
     with pytest.raises(ValueError, match="several of the models are 'baseline'"):
         sheets_of_models(talkers[:1] * 2, tmp_path / "two", progress=False, **how)

@@ -59,7 +59,7 @@ def test_records_of_a_folder_stand_beside_those_of_its_base(folder, model_folder
     assert changes.change.notna().all()
 
 
-def test_perplexity_is_named_by_what_it_was_debiased_for(corpus, folder):
+def test_perplexity_is_named_by_what_it_was_debiased_for(made_up, folder):
     (record,) = measure_lmp(str(folder), 20, device="cpu")
     assert (record["method"], record["paper"], record["bias_type"]) == ("HD", "redditbias", "race")
     assert record["params"] == {"train_seed": 3, "sentences": 20} and record["provenance"]["training"]["seed"] == 3

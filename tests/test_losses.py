@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from conftest import CONFIGS, small_random, unavailable
+from conftest import CONFIGS, each, released, small_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex
@@ -37,7 +37,6 @@ from redditbias_repro.losses import (
     token_losses,
     unknown_terms,
 )
-from redditbias_repro.registry import FetchError, fetch
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 SPEC = BiasSpec(
@@ -59,10 +58,7 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def gpt2_tokenizer():
     """GPT-2's own, from DialoGPT's files."""
-    try:
-        folder = [fetch(f"microsoft/DialoGPT/configs/117M/{name}") for name in ("vocab.json", "merges.txt")][0].parent
-    except FetchError as e:
-        unavailable(f"GPT-2's tokenizer cannot be had: {e}")
+    folder = released(*(f"microsoft/DialoGPT/configs/117M/{name}" for name in ("vocab.json", "merges.txt")))[0].parent
     return AutoTokenizer.from_pretrained(folder, config=None, use_fast=True, tokenizer_type="gpt2")
 
 
@@ -565,7 +561,7 @@ def test_augmentation():
 EQUAL = {"religion1": 0.97, "religion2": 0.96, "race": 0.99, "gender": 0.97, "orientation": 0.64}
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_cda_against_the_authors_files(corpus, bias_type):
     """The first half are the phrases; of the second half, the stated share is equal line by line."""
     spec, released = load_spec(f"redditbias/{bias_type}"), load_pairs(bias_type, "train", "redditbias")

@@ -65,7 +65,7 @@ def test_labels_of_real_dialogues(turns):
         assert turns[turns.dialogue == name].changed.tolist() == labels, name
 
 
-def test_what_changes_in_a_turn():
+def test_what_changes_in_a_turn(made_up):
     table = read_turns(DIALOGUES)
     assert table.changed.tolist() == [
         {"hotel-pricerange": "cheap"},
@@ -96,11 +96,11 @@ def test_what_changes_in_a_turn():
         ([], ""),
     ],
 )
-def test_values_that_mean_the_same(corpus, a, b):
+def test_values_that_mean_the_same(made_up, a, b):
     assert normalize_value(a) == normalize_value(b)
 
 
-def test_values_that_do_not(corpus):
+def test_values_that_do_not(made_up):
     assert (
         len({normalize_value(v) for v in ("north", "south", "10:00", "10:05", "2", "12", "yes", "no", "dont care")})
         == 9
@@ -110,7 +110,7 @@ def test_values_that_do_not(corpus):
 # --- corpora and bad input ---
 
 
-def test_the_official_zip(tmp_path):
+def test_the_official_zip(made_up, tmp_path):
     """data.json with lists of the other two splits, as MultiWOZ is released."""
     path = tmp_path / "MultiWOZ_2.0.zip"
     with zipfile.ZipFile(path, "w") as z:
@@ -129,7 +129,7 @@ def test_the_official_zip(tmp_path):
     assert load_multiwoz("train", str(path)).attrs["corpus"]["name"] == "MultiWOZ_2.0"
 
 
-def test_a_folder_and_a_draw(tmp_path):
+def test_a_folder_and_a_draw(made_up, tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(DIALOGUES))
     (tmp_path / "val.json").write_text(json.dumps({"c": DIALOGUES["c"]}))
     assert len(load_multiwoz("test", str(tmp_path))) == 6 and len(load_multiwoz("valid", str(tmp_path))) == 1
@@ -148,7 +148,7 @@ def test_a_folder_and_a_draw(tmp_path):
         ({"x": [1]}, "dialogue x is malformed"),
     ],
 )
-def test_malformed_dialogues(tmp_path, dialogues, says):
+def test_malformed_dialogues(made_up, tmp_path, dialogues, says):
     (tmp_path / "test.json").write_text(json.dumps(dialogues))
     with pytest.raises(ValueError, match=says):
         load_multiwoz("test", str(tmp_path))
@@ -169,7 +169,7 @@ def test_what_is_no_corpus(tmp_path):
         load_multiwoz("test", str(tmp_path / "bad.zip"))
 
 
-def test_what_stands_in_for_training(tmp_path):
+def test_what_stands_in_for_training(made_up, tmp_path):
     """Where there are no training dialogues, and only where these may be had from elsewhere."""
     (tmp_path / "val.json").write_text(json.dumps({"c": DIALOGUES["c"]}))
     found = load_training_turns(str(tmp_path))
@@ -184,7 +184,7 @@ def test_what_stands_in_for_training(tmp_path):
 # --- responses ---
 
 
-def test_the_systems_side(tmp_path):
+def test_the_systems_side(made_up, tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(DIALOGUES))
     pairs = collect_responses(load_multiwoz("test", str(tmp_path)))
     assert pairs.key.tolist() == ["a-0", "b-0", "b-1"] and pairs.context[2] == [

@@ -14,7 +14,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from conftest import Forked
+from conftest import Forked, unavailable
 from filelock import FileLock
 from packaging.requirements import Requirement
 
@@ -176,10 +176,11 @@ def released():
         return bool([fetch(k) for k in release_files()])
     except FetchError as e:
         if os.environ.get("REDDITBIAS_STRICT"):
-            pytest.fail(f"the released corpus cannot be had: {e}")
+            unavailable("the released corpus (umanlp/RedditBias)", e)
         return False
 
 
+@pytest.mark.offline
 @pytest.mark.parametrize("part", range(4))  # side by side
 def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, released, tmp_path, part):
     """Every cell that `nbdev_test` runs in a notebook, with the code that is installed; but for cells that are marked
@@ -196,6 +197,7 @@ def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, re
     assert ran.wait() == 0, ran.log.read_text(encoding="utf-8")[-3000:]
 
 
+@pytest.mark.offline
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if not module_and_examples(p)[0]], ids=lambda p: p.stem)
 def test_pages_run_as_nbdev_test_runs_them(released, tmp_path, path):
     """Notebooks that no module is made of: the papers' and the index."""

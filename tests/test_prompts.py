@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import each
 
 from redditbias_repro.prompts import (
     VARIANTS,
@@ -138,7 +139,7 @@ hair = ["curly-haired", {descriptor = "bald", gender = "male"}, "{article} {noun
 
 
 @pytest.fixture(scope="module")
-def released(corpus):
+def released(holistic):
     return prompts("v1.0")
 
 
@@ -148,30 +149,32 @@ def own(tmp_path, text):
     return path
 
 
-@pytest.mark.parametrize("kind", CHECKED)
+@each("kind", CHECKED)
 def test_a_hundred_sentences(released, kind):
     of_kind = released[released["noun_phrase_type"] == kind]
     found = set(zip(of_kind["text"], of_kind["descriptor"]))
     assert len(CHECKED[kind]) == 20 and not set(CHECKED[kind].items()) - found
 
 
-def test_released_rows_are_the_readers(released):
+def test_released_rows_are_the_readers(made_up):
     from redditbias_repro.corpora.holisticbias import read_prompts
 
+    released = prompts("v1.0")
     pd.testing.assert_frame_equal(released, read_prompts("v1.0"))
     assert released.attrs["corpus"]["name"] == "holisticbias-v1.0" and len(released.attrs["corpus"]["files"]) == 4
     assert {"v1.0", "v1.1", "HolisticBiasR"} <= set(list_prompts())
 
 
-@pytest.mark.parametrize("version,rows,unique", [("v1.0", 460_980, 457_860), ("v1.1", 549_120, 545_792)])
-def test_what_can_be_compared(corpus, version, rows, unique):
+@each("version,rows,unique", [("v1.0", 460_980, 457_860), ("v1.1", 549_120, 545_792)])
+def test_what_can_be_compared(holistic, version, rows, unique):
     some = comparable(prompts(version))
     assert (len(some), some["text"].nunique()) == (rows, unique)
     nouns = some.groupby(["axis", "descriptor", "template"]).size()
     assert set(nouns % {"v1.0": 30, "v1.1": 32}[version]) == {0}
 
 
-def test_axes_and_templates(released):
+def test_axes_and_templates(made_up):
+    released = prompts("v1.0")
     some = prompts("v1.0", axes=["ability", "age"], templates="I'm {noun_phrase}.")
     assert set(some["axis"]) == {"ability", "age"} and set(some["template"]) == {"I'm {noun_phrase}."}
     assert some.index.tolist() == list(range(len(some)))
@@ -180,7 +183,7 @@ def test_axes_and_templates(released):
         prompts("v1.0", axes="agee")
 
 
-def test_the_successor_goes_on_from_openings(corpus):
+def test_the_successor_goes_on_from_openings(holistic):
     rows = prompts("HolisticBiasR")
     assert len(rows) == 21_446 * 10 == rows["text"].str.startswith("The ").sum()
     assert {"The left-handed grandpa was known for", "The woman with limb loss earned money by"} <= set(rows["text"])
@@ -204,7 +207,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert set(comparable(rows)["descriptor"]) == {"curly-haired", "with a braid"}
 
 
-def test_a_file_takes_from_its_base_what_it_leaves_out(corpus, tmp_path):
+def test_a_file_takes_from_its_base_what_it_leaves_out(made_up, tmp_path):
     made = load_prompt_set(
         own(tmp_path, 'base = "v1.0"\nintersections = [["hair", "skin"]]\n[axes]\nhair = ["bald"]\nskin = ["pale"]\n')
     )
@@ -277,8 +280,8 @@ def test_plurals_and_question_marks():
     assert vary_style(rows, share=1.0)["text"].tolist() == ["What do you think about hard of hearing deaf men?"]
 
 
-def test_coins_are_seeded_fair_and_of_their_own(released):
-    some = released.iloc[:20_000]
+def test_coins_are_seeded_fair_and_of_their_own():
+    some = prompts("paper").iloc[:20_000]
     one, two = vary_style(some, seed=3), vary_style(some, seed=4)
     assert one["text"].tolist() == vary_style(some, seed=3)["text"].tolist() != two["text"].tolist()
     shares = {v: one["without"].str.split().map(lambda w: v in w).mean() for v in VARIANTS}

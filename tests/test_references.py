@@ -19,7 +19,7 @@ from redditbias_repro.tables import lmp_table
 pytestmark = pytest.mark.filterwarnings("ignore:.*knows nothing of them")  # a random model is likelier, the flatter
 
 
-def test_turns_of_dialogues(corpus):
+def test_turns_of_dialogues(made_up):
     tested, others = kdconv_turns(), calibration_turns()
     assert tested.text.is_unique and others.text.is_unique and not tested.text.eq("").any()
     assert load_references(50, 1, "kdconv").equals(kdconv_turns(50, 1)) and load_calibration("redditbias") is None
@@ -29,7 +29,7 @@ def test_turns_of_dialogues(corpus):
         load_references(99_999, corpus="kdconv")
 
 
-def test_perplexity_of_chinese(corpus, cdial_model, tmp_path, monkeypatch):
+def test_perplexity_of_chinese(made_up, cdial_model, tmp_path, monkeypatch):
     """By hand: the drawn turns, and none of them among those that the temperature was fitted on."""
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     model, tokenizer = cdial_model

@@ -294,14 +294,22 @@ def test_the_same_hits_without_hyperscan(tmp_path, monkeypatch):
 
 
 def test_the_five_types_on_the_released_comments(corpus, tmp_path):
-    """All types in one pass find what each finds alone, and what a loop finds."""
+    assert look_at_five_types(tmp_path) > 2000
+
+
+def test_the_five_types_on_made_up_comments(made_up, tmp_path):
+    assert look_at_five_types(tmp_path) > 30
+
+
+def look_at_five_types(tmp_path):
+    """All types in one pass find what each finds alone, and what a loop finds; how many that is."""
     bodies = (
         load_released("religion1").comments.tolist() + load_released("orientation").comments_processed.tolist()[:3000]
     )
     (tmp_path / "RC.ndjson").write_bytes(b"".join(line(i, b) + b"\n" for i, b in enumerate(bodies)))
     specs = {b: load_spec(f"redditbias/{b}") for b in BIAS_TYPES}
     together = [(r["id"], r["bias_type"]) for r in scan_dump(tmp_path / "RC.ndjson", Matcher(specs), progress=False)]
-    assert together == loop(tmp_path / "RC.ndjson", specs) and len(together) > 2000
+    assert together == loop(tmp_path / "RC.ndjson", specs)
     alone = [
         x
         for b in BIAS_TYPES
@@ -310,6 +318,7 @@ def test_the_five_types_on_the_released_comments(corpus, tmp_path):
         )
     ]
     assert sorted(alone) == sorted(together)
+    return len(together)
 
 
 def test_memory_does_not_grow_with_the_dump(tmp_path):
@@ -678,6 +687,9 @@ def test_the_period():
 def test_cleaning_is_that_of_the_release(corpus):
     comments = load_released("religion1")
     assert [clean_comment(c) for c in comments.comments] == comments.comments_processed.tolist()
+
+
+def test_ways_to_clean_have_names():
     with pytest.raises(ValueError, match="release, paper, unicode"):
         clean_comment("x", "Release")
 
@@ -722,6 +734,12 @@ def test_phrases_say_what_each_step_left(corpus):
         "the filter of the release leaves its own comments"
     )
     assert phrases.phrase.is_unique and phrases["attribute in window"].all()
+
+
+def test_phrases_of_made_up_comments(made_up):
+    comments = load_released("orientation").rename(columns={"comments_processed": "body"})
+    phrases = make_phrases(comments, load_spec("redditbias/orientation"), None, progress=False)
+    assert list(phrases.attrs["counts"].values())[:3] == [88, 88, 88] and phrases.phrase.is_unique and len(phrases)
     with pytest.raises(ValueError, match="expected one of release, words"):
         make_phrases(comments, CATS, mode="tokens")
 

@@ -4,12 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from conftest import unavailable
 from test_bench import loaded
 
 from redditbias_repro.prompts import comparable, prompts
 from redditbias_repro.records import repo_root
-from redditbias_repro.registry import FetchError
 
 PAGE = (repo_root() / "docs" / "scaling.md").read_text(encoding="utf-8")
 
@@ -31,12 +29,9 @@ def test_the_formula_gives_the_measured_run(scaling):
     assert np.isclose(twice, 4 * scaling.score_seconds(100_000, m["parameters"], m["peak"], m))
 
 
-def test_numbers_of_prompts(scaling):
+def test_numbers_of_prompts(scaling, holistic):
     for version, n in scaling.PROMPTS.items():
-        try:
-            assert len(comparable(prompts(version))) == n
-        except FetchError as e:
-            unavailable(f"HolisticBias cannot be had: {e}")
+        assert len(comparable(prompts(version))) == n
 
 
 def test_what_was_not_measured_is_marked():

@@ -9,6 +9,7 @@ from importlib.resources import files
 import pandas as pd
 import pytest
 import regex
+from conftest import each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ def released_lines(bias_type, name):
         return [line.strip().strip('"') for line in f if line.strip()]
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_differences_from_the_release(corpus, bias_type):
     s = SPECS[bias_type]
     stem = f"{bias_type}_{s.groups[0]}"
@@ -91,7 +92,7 @@ def test_differences_are_commented_in_the_file(bias_type):
     assert tomllib.loads(text)["paper"] == "redditbias"
 
 
-@pytest.mark.parametrize("bias_type", BIAS_TYPES)
+@each("bias_type", BIAS_TYPES)
 def test_every_target_phrase_has_its_released_counterfactual(corpus, bias_type):
     s = SPECS[bias_type]
     with fetch(f"{RELEASE}/data/{bias_type}/{bias_type}_opposites.txt").open(encoding="utf-8", newline="") as f:
@@ -103,7 +104,7 @@ def test_every_target_phrase_has_its_released_counterfactual(corpus, bias_type):
     }.get(bias_type, set())
 
 
-@pytest.mark.parametrize(
+@each(
     "bias_type,direction,share",
     [
         ("religion1", "both", 0.98),
@@ -125,7 +126,7 @@ def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, sh
     assert same[direction] >= share and max(same, key=same.get) == direction
 
 
-@pytest.mark.parametrize(
+@each(
     "bias_type,kept",
     [
         ("religion1", {"torah"}),
@@ -515,11 +516,11 @@ def test_slips_in_a_prompt_set(axes, nouns, templates, says):
     assert says in str(e.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "version,rows,unique,with_nouns",
     [("v1.0", 472_991, 469_786, 460_980), ("v1.1", 566_625, 563_195, 549_120)],
 )
-def test_the_prompts_of_a_release(corpus, version, rows, unique, with_nouns):
+def test_the_prompts_of_a_release(holistic, version, rows, unique, with_nouns):
     """As many as the generator of Smith et al. makes, of each kind.
 
     And as many as their likelihood bias is measured on."""
