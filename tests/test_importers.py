@@ -71,6 +71,12 @@ def test_imported_pairs_are_a_corpus(crows, tmp_path, model_folder):
     assert "Blodgett" in (folder / "README.md").read_text()
 
 
+def test_registered_pairs_are_imported(made_up, tmp_path):
+    kinds = ("age", "gender", "socioeconomic")
+    for name, n in {"crows-pairs": 10, "stereoset": 6, "stereoset-intersentence": 6}.items():
+        assert import_pairs(name, tmp_path / name) == dict.fromkeys(kinds, n)
+
+
 def test_command(crows, stereo, tmp_path, capsys):
     assert main(["import", "crows-pairs", str(crows), "--first", "group", "--out", str(tmp_path / "a")]) == 0
     assert "animals 2, garden-plants 1" in capsys.readouterr().out

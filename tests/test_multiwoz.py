@@ -14,7 +14,7 @@ from redditbias_repro.corpora.multiwoz import (
     normalize_value,
     read_turns,
 )
-from redditbias_repro.registry import ChecksumError
+from redditbias_repro.registry import ChecksumError, FetchError
 
 # Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late
 # (SNG0689's food, SNG01155's destination), forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said
@@ -179,6 +179,24 @@ def test_what_stands_in_for_training(made_up, tmp_path):
     (tmp_path / "train.json").write_text(json.dumps(DIALOGUES))
     own = load_training_turns(str(tmp_path))
     assert own.attrs["split"] == "train" and own.attrs["corpus"]["note"] == "" and len(own) == 6
+
+
+def test_convlabs_copy_stands_in(made_up, monkeypatch):
+    """Only where the official files cannot be had; a wrong one is an error."""
+    assert load_multiwoz().attrs["corpus"] == load_multiwoz(corpus="multiwoz-2.0").attrs["corpus"]
+    fetch, error = multiwoz.fetch, FetchError
+
+    def lacking(key):
+        if key.startswith("budzianowski/multiwoz/data") or key.endswith("train.json.zip"):
+            raise error(key)
+        return fetch(key)
+
+    monkeypatch.setattr(multiwoz, "fetch", lacking)
+    assert "ConvLab's copy stands in" in load_multiwoz().attrs["corpus"]["note"]
+    assert load_training_turns().attrs["split"] == "valid"
+    error = ChecksumError
+    with pytest.raises(ChecksumError):
+        load_multiwoz()
 
 
 # --- responses ---
