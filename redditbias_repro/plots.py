@@ -34,9 +34,9 @@ from redditbias_repro.tables import (
 )
 
 # %% auto #0
-__all__ = ['FONT_PACKAGE', 'VISIBLE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'same_drawing',
-           'save_figure', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
-           'plot_changes', 'plot_targets', 'plot_choice']
+__all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'same_drawing', 'save_figure',
+           'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes',
+           'plot_targets', 'plot_choice']
 
 # %% ../nbs/08a_plots.ipynb #bf19469c
 FONT_PACKAGE = (
@@ -80,7 +80,7 @@ def _chinese_font() -> str | None:
     return str(sans_path())
 
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
-VISIBLE = 0.05  # points, of 1/72 inch
+_VISIBLE = 0.05  # points, of 1/72 inch
 _DRAWN = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -102,7 +102,7 @@ def same_drawing(
     if _DRAWN.split(one) != _DRAWN.split(other):
         return False
     places = (np.array(_DRAWN.findall(text), dtype=float) for text in (one, other))
-    return bool((np.abs(np.subtract(*places)) <= VISIBLE).all())
+    return bool((np.abs(np.subtract(*places)) <= _VISIBLE).all())
 
 
 def _rendered(figure, kind: str) -> bytes:

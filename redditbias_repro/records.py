@@ -29,10 +29,10 @@ import pandas as pd
 from .specs import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'SAME_PACKED', 'TINY', 'repo_root', 'project_path', 'data_file',
-           'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table', 'write_details', 'digest',
-           'versions', 'provenance', 'new_record', 'record_path', 'what_it_lacks', 'stand_in_path', 'write_record',
-           'read_json', 'check_record', 'read_records']
+__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'TINY', 'repo_root', 'project_path', 'data_file', 'paper_resource',
+           'write_atomic', 'table_path', 'details_path', 'write_table', 'write_details', 'digest', 'versions',
+           'provenance', 'new_record', 'record_path', 'stand_in_path', 'write_record', 'read_json', 'check_record',
+           'read_records']
 
 # %% ../nbs/00a_records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -275,7 +275,7 @@ def record_path(
 
 # %% ../nbs/00a_records.ipynb #9ee652f7
 SAME = 1e-3  # relative: what differs by less is the same number, rounded otherwise
-SAME_PACKED = 1e-4  # the same, of what was scored: log-likelihoods of single sentences
+_SAME_PACKED = 1e-4  # the same, of what was scored: log-likelihoods of single sentences
 TINY = 1e-6  # absolute: what differs by less is the same number, whatever it is
 
 
@@ -300,7 +300,7 @@ def _alike(a, b, key: str = "") -> bool:
     if isinstance(a, str) and isinstance(b, str) and a != b and _packed(a, key) is not None:
         one, other = _packed(a, key), _packed(b, key)
         same_size = other is not None and one.shape == other.shape
-        return same_size and bool(np.allclose(one, other, rtol=SAME_PACKED, atol=SAME_PACKED))
+        return same_size and bool(np.allclose(one, other, rtol=_SAME_PACKED, atol=_SAME_PACKED))
     return type(a) is type(b) and a == b
 
 
@@ -321,7 +321,7 @@ def _known(part, at: tuple = ()) -> set:
     return set() if part is None or part == "" or part == [] else {at}
 
 
-def what_it_lacks(
+def _what_it_lacks(
     record: dict,
     before: dict,  # of the same path
 ) -> list[str]:  # names of values; empty where the record is as rich, or knows what the other does not
@@ -376,7 +376,7 @@ def _stays(path: Path, record: dict) -> bool:
     "Whether what a file holds is the same as a record, by code that is committed if the record's is, or is richer"
     before = read_json(path)
     check_record(before, path)
-    if lacking := what_it_lacks(record, before):
+    if lacking := _what_it_lacks(record, before):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
         said = f"this run does not know {', '.join(lacking[:3])}{more}: replace=True writes it all the same"
         warnings.warn(f"{path.name} stays as it is, as {said}", stacklevel=3)
