@@ -225,7 +225,8 @@ def test_candidates_are_drawn_once_each():
 
 def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     saved = []
-    monkeypatch.setattr("redditbias_repro.records.write_record", lambda r: saved.append(r) if r not in saved else None)
+    once = lambda r, **how: saved.append(r) if r not in saved else None
+    monkeypatch.setattr("redditbias_repro.records.write_record", once)
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(room, "load_classifier", lambda name: judge())
     monkeypatch.setattr(room, "offence_labels", lambda classifier, labels=None: ["offensive"])
@@ -283,7 +284,7 @@ def test_what_is_measured_is_kept_should_the_next_fail(model_folder, tmp_path, c
     kept = []
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(room, "measure_fairness", of_gender_alone)
-    monkeypatch.setattr("redditbias_repro.records.write_record", kept.append)
+    monkeypatch.setattr("redditbias_repro.records.write_record", lambda r, **how: kept.append(r))
     (tmp_path / "mine.txt").write_text("he is here, no cap\nshe left, no cap\n")
     command = ["measure", "--paper", "dialoguefairness", "--model", str(model_folder), "--offence", "", "--save"]
     command += ["--contexts", str(tmp_path / "mine.txt"), "--lemmas", "plain"]

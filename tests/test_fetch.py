@@ -82,7 +82,8 @@ def server(monkeypatch, tmp_path):
     threading.Thread(target=http_server.serve_forever, args=[0.01], daemon=True).start()
     monkeypatch.setenv("REDDITBIAS_BASE_URL", f"http://127.0.0.1:{http_server.server_port}")
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
+    for name in ("REDDITBIAS_MIRROR", "REDDITBIAS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(module, "_registry", lambda: {KEY: ENTRY})
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda s: time.sleep(s / 10), monotonic=time.monotonic))
     monkeypatch.setattr(module, "_AWAY", {})
