@@ -107,7 +107,7 @@ def pytest_terminal_summary(terminalreporter):
     """How many tests were skipped for what."""
     reasons = Counter(r.longrepr[2].removeprefix("Skipped: ") for r in terminalreporter.getreports("skipped"))
     for reason, n in sorted(reasons.items(), key=lambda found: (-found[1], found[0])):
-        terminalreporter.write_line(f"skipped: {n} {reason}", yellow=True)
+        terminalreporter.write_line(f"skipped: {n} × {reason}", yellow=True)
 
 
 # --- what is released, and what is made up in its place ---
