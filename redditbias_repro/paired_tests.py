@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import special, stats
 
 # %% auto #0
-__all__ = ['ROUNDED', 'MARGIN', 'VERDICTS', 'TESTS', 'MeanTest', 'mean_test', 'sign_flip', 'PreferenceShare', 'preference_share',
+__all__ = ['MARGIN', 'VERDICTS', 'TESTS', 'MeanTest', 'mean_test', 'sign_flip', 'PreferenceShare', 'preference_share',
            'd_z_interval', 'interval_coverage', 'BiasChange', 'bias_change', 'swapped_label_alarms']
 
 # %% ../nbs/03a_paired_tests.ipynb #87d8f39d
@@ -95,9 +95,6 @@ def mean_test(
     return MeanTest(*(float(v) for v in (mean, se, df, t, 2 * stats.t.sf(abs(t), df), mean - half, mean + half)))
 
 # %% ../nbs/03a_paired_tests.ipynb #b25a2026
-ROUNDED = 1e-6  # of the sum of all sizes
-
-
 def sign_flip(
     x,  # (n,)
     clusters=None,  # (n,) labels; what has the same is flipped together. None: one at a time
@@ -107,9 +104,8 @@ def sign_flip(
     "Permutation test of a mean: signs flipped by cluster, all flips where they are few"
     x = _finite(x)
     sums = np.bincount(_codes(clusters, len(x)), x)
-    exact = ROUNDED * np.abs(sums).sum()  # what is smaller comes of rounding, and so do smaller differences of sums
-    sums = sums[np.abs(sums) > exact]
-    limit = abs(sums.sum()) - exact
+    sums = sums[sums != 0]
+    limit = abs(sums.sum()) - 1e-9 * np.abs(sums).sum()
     extreme = np.concatenate([np.abs(signs @ sums) >= limit for signs in _flips(len(sums), resamples, seed)])
     if 2 ** max(len(sums) - 1, 0) <= resamples:
         return float(extreme.mean())
