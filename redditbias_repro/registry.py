@@ -181,7 +181,9 @@ def fetch(
     Raises `KeyError` for an unregistered key, `FetchError` for what cannot be had, `ChecksumError` for another file."""
     entry = _entry(key)
     try:
-        return _fetched(key, entry, timeout, retries)
+        path = _fetched(key, entry, timeout, retries)
+        _LACKING.pop(key, None)
+        return path
     except ChecksumError:
         raise
     except FetchError as e:

@@ -106,6 +106,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--configfile", required=True)
     given, rest = parser.parse_known_args()
+    if not Path(given.configfile).is_file():
+        known = ", ".join(sorted(p.stem for p in Path("config").glob("*.yaml")))
+        print(f"no profile {Path(given.configfile).stem!r}: expected one of {known}")
+        return 2
     config = yaml.safe_load(Path(given.configfile).read_text(encoding="utf-8"))
     command = [
         str(Path(sys.executable).with_name("snakemake")),
