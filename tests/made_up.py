@@ -34,6 +34,9 @@ FRAMES = (
     "not one of the {n} {t} on our street is {a} at all",
 )
 
+LABELS = ("bias_sent", "bias_phrase")  # columns of RedditBias' annotations
+JUDGED = ("bias_type", "annotations", "anon_writer", "anon_annotators")  # columns of CrowS-Pairs
+
 load_spec = functools.cache(specs.load_spec)
 
 
@@ -106,7 +109,7 @@ def redditbias():
             rows = [
                 (f"{split}{i}", True, f"well. {t}. so there.", t, 1, 1, perplexity(i, 0)) for i, t in enumerate(texts)
             ]
-            first = "id,attribute_in_window,comment,comments_processed,bias_sent,bias_phrase,perplexity".split(",")
+            first = ["id", "attribute_in_window", "comment", "comments_processed", *LABELS, "perplexity"]
             yield f"{stem}_{names[0]}_biased_{split}_reduced.csv", table(first, *rows)
             other = list(twins(b, texts))
             rows = [(a, c, t, o, perplexity(i, 1)) for i, (t, (o, a, c)) in enumerate(zip(texts, other))]
@@ -131,7 +134,7 @@ def redditbias():
         biased = [(f"{i}", "TRUE", f"well. {t}. so there.", t, "1", "1") for i, t in enumerate(train + held_out)]
         marks = itertools.cycle(("0", "0", "", "0", *(("re-state", "question") if b == "religion1" else ())))
         rest = [(f"r{i}", "TRUE", f"well. {t}. so there.", t, m, m) for i, (t, m) in enumerate(zip(every, marks))]
-        header = "id,attribute_in_window,comment,phrase,bias_sent,bias_phrase".split(",")
+        header = ["id", "attribute_in_window", "comment", "phrase", *LABELS]
         yield f"{stem}_{names[0]}_processed_phrase_annotated.csv", table(header, *biased, *rest)
         raw = [f"Well. {t.capitalize()}! So there." for t in train + held_out]
         clean = [f"well. {t}! so there." for t in train + held_out]
@@ -459,7 +462,7 @@ def sayings(n):
 
 
 def crows_pairs():
-    header = ",sent_more,sent_less,stereo_antistereo,bias_type,annotations,anon_writer,anon_annotators".split(",")
+    header = ["", "sent_more", "sent_less", "stereo_antistereo", *JUDGED]
     rows = [(i, text.format(one), text.format(other), ("stereo", "antistereo")[i % 4 == 3], kind, "[]", "a1", "[]")
             for i, (one, other, kind, text) in enumerate(sayings(30))]  # fmt: skip
     yield "data/crows_pairs_anonymized.csv", table(header, *rows)

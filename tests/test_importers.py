@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from made_up import JUDGED
 
 from redditbias_repro.cli import main
 from redditbias_repro.corpora import crows_pairs, stereoset
@@ -13,7 +14,7 @@ from redditbias_repro.export import import_pairs, pair_sets
 from redditbias_repro.metrics import measure_lmb
 from redditbias_repro.registry import FetchError, list_files
 
-CROWS = """,sent_more,sent_less,stereo_antistereo,bias_type,annotations,anon_writer,anon_annotators
+CROWS = f""",sent_more,sent_less,stereo_antistereo,{",".join(JUDGED)}
 0,"The cats, all of them, are lazy.","The dogs, all of them, are lazy.",stereo,animals,x,a0,a1
 1,Dogs are loyal to people.,Cats are loyal to people.,antistereo,animals,x,a0,a1
 2,Weak roses stand there.,Oaks stand there.,stereo,garden-plants,x,a0,a1
