@@ -16,7 +16,7 @@ import yaml
 LOG, REPORT = Path("runs", "log", "reproduce.log"), Path("runs", "report", "index.html")
 JOB, DONE = re.compile(r"Job (\d+): (.+)"), re.compile(r"Finished jobid: (\d+)")
 FAILED = re.compile(r"Error in rule \w+")
-LAST = 25  # lines of the log that are shown when a step fails
+LAST, WIDEST = 25, 200  # lines of the log that are shown when a step fails, and their characters
 
 
 def host_away() -> str:
@@ -132,7 +132,8 @@ def main() -> int:
     status, steps = follow(command, env)
     if status:
         print(f"Stopped (status {status}). The end of {LOG}:\n")
-        print("".join(LOG.read_text(encoding="utf-8").splitlines(keepends=True)[-LAST:]))
+        said = [line for line in LOG.read_text(encoding="utf-8").splitlines() if not line.startswith("    input:")]
+        print("\n".join(line[:WIDEST] for line in said[-LAST:]))
         return status
     os.environ |= env
     from redditbias_repro.papers.report import write_report
@@ -151,4 +152,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nStopped: the same command goes on from here.")
+        sys.exit(130)
