@@ -82,6 +82,7 @@ def _chinese_font() -> str | None:
 # %% ../nbs/08a_plots.ipynb #d4bdfbaf
 _VISIBLE = 0.05  # points, of 1/72 inch
 _DRAWN = re.compile(r"-?\d+(?:\.\d+)?")
+_LOOK = re.compile(r'style="[^"]*"|opacity="[^"]*"|scale\([^)]*\)')  # no places, so they are the same or they are not
 
 
 def _shapes(svg: str) -> str:
@@ -99,7 +100,7 @@ def same_drawing(
     one, other = _shapes(before), _shapes(now)
     if one == other:
         return True
-    if _DRAWN.split(one) != _DRAWN.split(other):
+    if _LOOK.findall(one) != _LOOK.findall(other) or _DRAWN.split(one) != _DRAWN.split(other):
         return False
     places = (np.array(_DRAWN.findall(text), dtype=float) for text in (one, other))
     return bool((np.abs(np.subtract(*places)) <= _VISIBLE).all())

@@ -314,11 +314,11 @@ def _same_measurement(a: dict, b: dict) -> bool:
     return _alike(what(a), what(b))
 
 # %% ../nbs/00a_records.ipynb #0242b628
-def _known(part, at: tuple = ()) -> set:
-    "Where a part of a record says something"
-    if isinstance(part, dict):
-        return set().union(*(_known(v, (*at, k)) for k, v in part.items()))
-    return set() if part is None or part == "" or part == [] else {at}
+def _leaves(part, at: tuple = ()) -> dict:
+    "The places of a part of a record, and whether something is known there"
+    inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    found = {place: known for k, v in inner for place, known in _leaves(v, (*at, k)).items()}
+    return found or {at: part not in (None, "", [], {})}
 
 
 def _what_it_lacks(
@@ -327,12 +327,16 @@ def _what_it_lacks(
 ) -> list[str]:  # names of values; empty where the record is as rich, or knows what the other does not
     "What a record does not know that the one before knows: it is poorer, and does not take the other's place"
 
-    def known(r):
+    def leaves(r):
         origin = {k: v for k, v in (r["provenance"].get("corpus") or {}).items() if k != "note"}
-        return _known({"values": r["values"], "corpus": origin, "model": r["provenance"].get("model") or {}})
+        said = {"values": r["values"], "corpus": origin, "model": r["provenance"].get("model") or {}}
+        return _leaves(json.loads(json.dumps(said)))
 
-    new, old = known(record), known(before)
-    return sorted(at[-1] for at in old - new) if new < old else []
+    places = leaves(record)
+    new, old = ({at for at, known in found.items() if known} for found in (places, leaves(before)))
+    lost = old - new if new < old else {at for at in old - new if at in places}  # absent beside others: renamed
+    fewer = {f"n ({record['n']} of {before['n']})"} if record["n"] < before["n"] else set()
+    return sorted({next(k for k in at[::-1] if isinstance(k, str)) for at in lost} | fewer)
 
 # %% ../nbs/00a_records.ipynb #a25197cf
 def stand_in_path(
@@ -374,11 +378,15 @@ def write_record(
 
 def _stays(path: Path, record: dict) -> bool:
     "Whether what a file holds is the same as a record, by code that is committed if the record's is, or is richer"
-    before = read_json(path)
-    check_record(before, path)
+    try:
+        before = read_json(path)
+        check_record(before, path)
+    except ValueError as e:
+        warnings.warn(f"{e}: written anew", stacklevel=3)
+        return False
     if lacking := _what_it_lacks(record, before):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        said = f"this run does not know {', '.join(lacking[:3])}{more}: replace=True writes it all the same"
+        said = f"this run lacks {', '.join(lacking[:3])}{more}: replace=True writes it all the same"
         warnings.warn(f"{path.name} stays as it is, as {said}", stacklevel=3)
         return True
     uncommitted = before["provenance"].get("git_changed") is not False

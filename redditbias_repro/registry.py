@@ -35,6 +35,8 @@ __all__ = ['BASE_URL', 'CHUNK', 'CONNECT', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'lis
 @lru_cache(maxsize=2)
 def _read_registry(path: str) -> dict[str, dict]:
     source = Path(path) if path else files("redditbias_repro") / "resources" / "sources.tsv"
+    if not source.is_file():
+        raise FileNotFoundError(f"REDDITBIAS_SOURCES={path}: no such file; without it, the package's own list is read")
     rows = csv.DictReader(io.StringIO(source.read_text(encoding="utf-8")), delimiter="\t")
     return {f"{r['repository']}/{r['path']}": r for r in rows}
 
@@ -87,6 +89,16 @@ def _mirror_file(entry: dict) -> Path | None:
             return path
     return None
 
+
+def _without_a_mirror() -> str:
+    "What to do about a file that is not to be had, by whether a mirror is named and there"
+    mirror = os.environ.get("REDDITBIAS_MIRROR")
+    if not mirror:
+        return "REDDITBIAS_MIRROR=FOLDER reads it from a folder laid out as on GitHub"
+    if not any((base / mirror).is_dir() for base in (Path.cwd(), repo_root()) if base):
+        return f"REDDITBIAS_MIRROR={mirror} is no folder"
+    return f"REDDITBIAS_MIRROR={mirror} does not have it"
+
 # %% ../nbs/01_registry.ipynb #086cd8c4
 def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumError:
     return ChecksumError(
@@ -110,9 +122,15 @@ def _reason(error: Exception) -> str:
     )
 
 
+def _away(host: str, why: str) -> FetchError:
+    "The error of a host that gives nothing, which is not asked again for a while"
+    _AWAY[host] = time.monotonic(), why
+    return FetchError(f"{host} does not answer ({why})")
+
+
 def _refuse_away(host: str) -> None:
     "`FetchError` for a host that is not to be asked"
-    if os.environ.get("REDDITBIAS_OFFLINE", "0") not in ("", "0"):
+    if os.environ.get("REDDITBIAS_OFFLINE", "").lower() not in ("", "0", "no", "false", "off"):
         raise FetchError(f"{host} was not asked, as REDDITBIAS_OFFLINE is set")
     when, why = _AWAY.get(host, (-math.inf, ""))
     if time.monotonic() - when < STILL_AWAY:
@@ -140,6 +158,10 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
                     continue
                 if r.status_code in (404, 410):
                     raise FetchError(f"{url} is not there (HTTP {r.status_code})")
+                if r.status_code in (401, 403, 407, 451):
+                    raise _away(host, f"HTTP {r.status_code}: refused, perhaps by a proxy")
+                if r.headers.get("Content-Type", "").startswith("text/html"):
+                    raise _away(host, "a web page came in place of the file, perhaps from a proxy")
                 r.raise_for_status()
                 resumed = r.status_code == 206
                 total = int(r.headers.get("Content-Length") or 0) + (have if resumed else 0)
@@ -153,13 +175,13 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
         except requests.RequestException as e:
             problem = e
             if isinstance(e, requests.ConnectionError) and not part.exists():  # nobody answers
-                _AWAY[host] = time.monotonic(), _reason(e)
-                raise FetchError(f"{host} does not answer ({_reason(e)})") from e
-    if part.exists() and not part.stat().st_size:
-        part.unlink()
-    raise FetchError(
-        f"{url} could not be fetched in {attempt + 1} tries ({_reason(problem)}); what was received is kept and resumed"
-    ) from problem
+                raise _away(host, _reason(e)) from e
+    said = f"{url} could not be fetched in {attempt + 1} tries ({_reason(problem)})"
+    if part.exists() and part.stat().st_size:
+        raise FetchError(f"{said}; what was received is kept, and the next call goes on from there") from problem
+    part.unlink(missing_ok=True)
+    _away(host, _reason(problem))
+    raise FetchError(said) from problem
 
 # %% ../nbs/01_registry.ipynb #f6deff34
 def nearest(
@@ -188,8 +210,7 @@ def fetch(
         raise
     except FetchError as e:
         _LACKING[key] = str(e)
-        how = "REDDITBIAS_MIRROR=FOLDER reads it from a folder laid out as on GitHub"
-        raise FetchError(f"{key} is not available: {e}; {how}") from e
+        raise FetchError(f"{key} is not available: {e}; {_without_a_mirror()}") from e
 
 
 def unavailable() -> dict[str, str]:  # key → why

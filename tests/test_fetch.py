@@ -65,6 +65,15 @@ class Server(http.server.BaseHTTPRequestHandler):
     def failing(self):
         self.send(b"sorry", 503)
 
+    def refused(self):
+        self.send(b"", 403)
+
+    def web_page(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(b"<html>Please sign in</html>")
+
     def missing(self):
         self.send(b"", 404)
 
@@ -184,10 +193,33 @@ def test_missing_file_is_not_retried(server, tmp_path):
 
 @pytest.mark.parametrize("how", ["failing", "slow"])
 def test_failing_for_good(server, tmp_path, how):
-    server(how)
-    with pytest.raises(FetchError, match="in 2 tries.*REDDITBIAS_MIRROR"):
+    requests = server(how)
+    with pytest.raises(FetchError, match="in 2 tries .*REDDITBIAS_MIRROR") as e:
         fetch(KEY, timeout=0.3, retries=1)
-    assert kept(tmp_path) == []
+    assert kept(tmp_path) == [] and "received" not in str(e.value)
+    with pytest.raises(FetchError, match="does not answer"):
+        fetch(KEY)
+    assert len(requests) == 2  # the next file does not wait as long
+
+
+@pytest.mark.parametrize("how, said", [("refused", "HTTP 403: refused"), ("web_page", "a web page came")])
+def test_a_proxy_that_answers_in_place_of_the_host(server, tmp_path, how, said):
+    requests = server(how)
+    for _ in range(2):
+        with pytest.raises(FetchError, match=f"does not answer .{said}") as e:
+            fetch(KEY)
+        assert not isinstance(e.value, ChecksumError)  # so that what stands in can
+    assert len(requests) == 1 and kept(tmp_path) == []
+
+
+def test_what_a_mirror_lacks_is_said(server, monkeypatch, tmp_path):
+    server("missing")
+    monkeypatch.setenv("REDDITBIAS_MIRROR", str(tmp_path))
+    with pytest.raises(FetchError, match="REDDITBIAS_MIRROR=.* does not have it"):
+        fetch(KEY)
+    monkeypatch.setenv("REDDITBIAS_MIRROR", str(tmp_path / "none"))
+    with pytest.raises(FetchError, match="REDDITBIAS_MIRROR=.*none is no folder"):
+        fetch(KEY)
 
 
 def test_a_host_that_does_not_answer_is_asked_once(server, monkeypatch, tmp_path):
@@ -217,7 +249,7 @@ def test_offline_no_host_is_asked(server, monkeypatch):
     with pytest.raises(FetchError, match="REDDITBIAS_OFFLINE is set"):
         fetch(KEY)
     assert not requests and set(module.unavailable()) == {KEY}
-    monkeypatch.setenv("REDDITBIAS_OFFLINE", "0")
+    monkeypatch.setenv("REDDITBIAS_OFFLINE", "no")
     assert fetch(KEY).read_bytes() == CONTENT
 
 
@@ -226,6 +258,9 @@ def test_another_list_of_files(monkeypatch, tmp_path):
     sources.write_text("\t".join(ENTRY) + "\n" + "\t".join(ENTRY.values()) + "\n", encoding="utf-8")
     monkeypatch.setenv("REDDITBIAS_SOURCES", str(sources))
     assert module.list_files().key.tolist() == [KEY]
+    monkeypatch.setenv("REDDITBIAS_SOURCES", str(tmp_path / "none.tsv"))
+    with pytest.raises(FileNotFoundError, match="REDDITBIAS_SOURCES=.*none.tsv: no such file"):
+        module.list_files()
     monkeypatch.delenv("REDDITBIAS_SOURCES")
     assert len(module.list_files()) > 100
 

@@ -215,7 +215,7 @@ def packed(*numbers):
 def test_what_is_poorer_stays_out(tmp_path):
     path = write_record(made(), tmp_path)
     before = path.read_bytes()
-    with pytest.warns(UserWarning, match="stays as it is, as this run does not know p_cluster: replace=True"):
+    with pytest.warns(UserWarning, match="stays as it is, as this run lacks p_cluster: replace=True"):
         assert write_record(made(t=-4.0, p_cluster=None), tmp_path) == path
     assert path.read_bytes() == before
     write_record(made(t=-4.0, p_cluster=None), tmp_path, replace=True)
@@ -226,10 +226,34 @@ def test_what_is_poorer_stays_out(tmp_path):
 
 def test_another_field_is_not_poorer(tmp_path):
     path = write_record(made(), tmp_path)
-    renamed = made(p_cluster=None)
-    renamed["values"]["p_by_target"] = 0.25
+    renamed = made()
+    renamed["values"]["p_by_target"] = renamed["values"].pop("p_cluster")
     write_record(renamed, tmp_path)
     assert json.loads(path.read_text())["values"] == renamed["values"]
+
+
+@pytest.mark.parametrize(
+    "poorer, said",
+    [({"p_cluster": None, "more": 1.0}, "p_cluster"), ({"groups": [1.0]}, "groups"), ({}, r"n .9 of 12.")],
+)
+def test_what_lost_something_is_poorer_whatever_it_gained(tmp_path, poorer, said):
+    full = made() | {"n": 12}
+    full["values"]["groups"] = [1.0, 2.0]
+    path = write_record(full, tmp_path)
+    before = path.read_bytes()
+    record = made() | {"n": 12 if poorer else 9}
+    record["values"] |= {"groups": [1.0, 2.0], **poorer}
+    with pytest.warns(UserWarning, match=f"lacks {said}"):
+        write_record(record, tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_a_broken_record_is_written_anew(tmp_path):
+    path = write_record(made(), tmp_path)
+    whole = path.read_bytes()
+    path.write_text("{", encoding="utf-8")
+    with pytest.warns(UserWarning, match="is broken .*: written anew"):
+        assert write_record(made(), tmp_path).read_bytes() == whole
 
 
 @pytest.mark.parametrize("change", [1e-6, 1e-5, 1.5e-5, 1e-4])

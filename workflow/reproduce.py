@@ -19,15 +19,15 @@ FAILED = re.compile(r"Error in rule \w+")
 LAST, WIDEST = 25, 200  # lines of the log that are shown when a step fails, and their characters
 
 
-def host_away() -> str:
-    "Why the releases' host does not answer; empty where it does. It is asked here, so that no step has to"
-    from redditbias_repro.registry import FetchError, fetch, list_files
+def released(paper: str) -> tuple[str, str]:
+    "The corpus that a paper's pairs are of, and why it is not the released one: asked here, so that no step has to"
+    from redditbias_repro.data import load_pairs, paper_bias_types
+    from redditbias_repro.registry import FetchError
 
     try:
-        fetch(next(key for key in list_files().key if key.endswith("/LICENSE")))
+        return load_pairs(f"{paper}/{next(iter(paper_bias_types(paper)))}", corpus=paper).attrs["corpus"]["name"], ""
     except FetchError as e:
-        return str(e.__cause__ or e)
-    return ""
+        return "queries", str(e.__cause__ or e)
 
 
 def show(began: dict, line: str = "") -> None:
@@ -45,36 +45,33 @@ def show(began: dict, line: str = "") -> None:
 def follow(command: list[str], env: dict) -> tuple[int, int]:
     "Run Snakemake: its words go to the log, a line for each step that ends to the console. Exit status, steps"
     began, failed, steps = {}, False, 0
-    run = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env
-    )
-    with LOG.open("w", encoding="utf-8") as log:
-        for line in run.stdout:
-            log.write(line)
-            if job := JOB.match(line):
-                began[job[1]] = time.monotonic(), job[2]
-                show(began)
-            elif (done := DONE.match(line)) and done[1] in began:
-                (start, what), steps = began.pop(done[1]), steps + 1
-                show(began, f"{time.monotonic() - start:6.0f} s  {what}")
-            failed = failed or bool(FAILED.match(line))
+    piped = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    with LOG.open("w", encoding="utf-8", buffering=1) as log, subprocess.Popen(command, env=env, **piped) as run:
+        try:
+            for line in run.stdout:
+                log.write(line)
+                if job := JOB.match(line):
+                    began[job[1]] = time.monotonic(), job[2]
+                    show(began)
+                elif (done := DONE.match(line)) and done[1] in began:
+                    (start, what), steps = began.pop(done[1]), steps + 1
+                    show(began, f"{time.monotonic() - start:6.0f} s  {what}")
+                failed = failed or bool(FAILED.match(line))
+        except KeyboardInterrupt:  # a terminal sends it to Snakemake as well, which removes what is half made
+            log.write(run.communicate()[0])
+            raise
+        status = run.wait()
     show({}, "".join(f"failed    {what}\n" for _, what in began.values() if failed).rstrip())
-    return run.wait(), steps
+    return status, steps
 
 
-def measured(config: dict) -> list[str]:
-    "What was measured of each model, and where the records are"
-    from redditbias_repro.data import corpus_title, load_pairs, paper_bias_types
+def measured(config: dict, paper: str, corpus: str) -> list[str]:
+    "What was measured of each model on a paper's corpus"
+    from redditbias_repro.data import corpus_title
     from redditbias_repro.models import DEFAULT_MODEL
     from redditbias_repro.records import project_path, read_records, stand_in_path
-    from redditbias_repro.registry import FetchError
     from redditbias_repro.reports import measured_report
 
-    paper = config.get("papers", ["redditbias"])[0]
-    try:
-        corpus = load_pairs(f"{paper}/{next(iter(paper_bias_types(paper)))}", corpus=paper).attrs["corpus"]["name"]
-    except FetchError:
-        corpus = "queries"
     committed, lines = config.get("debias", {}).get("results") == "results", []
     for model in config["models"]:
         own = Path("runs", paper, Path(model).name, "results")
@@ -87,7 +84,12 @@ def measured(config: dict) -> list[str]:
                     f"the test pairs of {corpus_title(corpus)}" if corpus == paper else "queries of the specifications"
                 )
                 lines += ["", f"{name} on {what}:", "", measured_report(folder, name, corpus, paper).rstrip()]
-    return lines
+    return lines + (["t < 0: the stereotype is likelier; [ ]: 95 % intervals."] if lines else [])
+
+
+def took(seconds: float) -> str:
+    "A time as people say it"
+    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def evidence(why: str) -> str:
@@ -102,6 +104,13 @@ def evidence(why: str) -> str:
     return f"Committed results: {len(changed)} files differ from the last commit: git diff --stat results figures"
 
 
+def command_of(configfile: str, rest: list[str]) -> list[str]:
+    "Snakemake's command line"
+    program = str(Path(sys.executable).with_name("snakemake"))
+    own = "--snakefile workflow/Snakefile --resources figures=1 --nolock --rerun-incomplete --configfile".split()
+    return [program, *own, configfile, *rest]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--configfile", required=True)
@@ -111,20 +120,14 @@ def main() -> int:
         print(f"no profile {Path(given.configfile).stem!r}: expected one of {known}")
         return 2
     config = yaml.safe_load(Path(given.configfile).read_text(encoding="utf-8"))
-    command = [
-        str(Path(sys.executable).with_name("snakemake")),
-        "--snakefile",
-        "workflow/Snakefile",
-        "--resources",
-        "figures=1",
-    ]
-    command += ["--nolock", "--rerun-incomplete", "--configfile", given.configfile, *rest]
+    command = command_of(given.configfile, rest)
     if {"-n", "--dry-run", "--dryrun"} & set(rest):
         return subprocess.call(command)
     LOG.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     print(f"{given.configfile}, step by step (all output: {LOG}):")
-    env, why = dict(os.environ), host_away()
+    paper = config.get("papers", ["redditbias"])[0]
+    env, (corpus, why) = dict(os.environ), released(paper)
     if why:
         env |= {"REDDITBIAS_OFFLINE": "1"}
         print(f"The released corpora are not available: {why}.")
@@ -139,9 +142,9 @@ def main() -> int:
     from redditbias_repro.papers.report import write_report
 
     if not steps:
-        print("Nothing has changed since the last run.")
-    print("\n".join(measured(config)))
-    print(f"\nDone in {(time.monotonic() - began) / 60:.0f} minutes. {evidence(why)}")
+        print("All steps are up to date; nothing was run.")
+    print("\n".join(measured(config, paper, corpus)))
+    print(f"\nDone in {took(time.monotonic() - began)}. {evidence(why)}")
     print(f"Report on all papers: {write_report(REPORT)} (open it in a browser)")
     if why:
         print("With the network, or REDDITBIAS_MIRROR=FOLDER, the same command measures the released pairs.")
@@ -151,9 +154,14 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run() -> int:
+    "`main`, with a sentence where it is stopped"
     try:
-        sys.exit(main())
+        return main()
     except KeyboardInterrupt:
         print("\nStopped: the same command goes on from here.")
-        sys.exit(130)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(run())
