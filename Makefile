@@ -76,7 +76,7 @@ notebooks: $(READY)
 
 pages: $(READY)
 	@jupyter nbconvert --log-level WARN --to html --output-dir runs/pages \
-	  --TagRemovePreprocessor.enabled True --TagRemovePreprocessor.remove_input_tags hide-input nbs/papers/*.ipynb
+	  --TagRemovePreprocessor.enabled True --TagRemovePreprocessor.remove_input_tags hide-input $$(grep -L default_exp nbs/papers/*.ipynb)
 	@ls runs/pages/*.html
 
 $(VENV)/.docs: $(READY)

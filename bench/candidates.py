@@ -49,8 +49,8 @@ def time_one(name, candidates, contexts, width):
     """Seconds and memory of one contender above its imports and vectors, and what it finds."""
     import torch
 
-    from redditbias_repro import ranker
-    from redditbias_repro.ranker import find_best
+    from redditbias_repro.answers import ranker
+    from redditbias_repro.answers.ranker import find_best
 
     torch.set_num_threads(1)
     ours, theirs = made(candidates, contexts, width, 0.9 if held_against(name) == FAISS_ALIKE else 0.0)
@@ -98,7 +98,7 @@ def write(runs, other, sizes):
     """A record for each contender."""
     import torch
 
-    from redditbias_repro.ranker import _has_bfloat16_units
+    from redditbias_repro.answers.ranker import _has_bfloat16_units
     from redditbias_repro.records import provenance, write_record
 
     units = _has_bfloat16_units(torch.device("cpu"))
@@ -185,7 +185,7 @@ def main():
                 )
             return
         write(runs, other, sizes)
-    from redditbias_repro.tables import save_table, to_markdown
+    from redditbias_repro.show.tables import save_table, to_markdown
 
     rows, caption = table()
     save_table(rows, ROOT / "figures" / "bench" / "candidates", caption)

@@ -76,10 +76,10 @@ def loop_loss(name, head, pairs, outputs, batch, lambda_lm, lambda_d):
 def run(device, threads, batch_size, batches, loops, warm=1):
     import torch
 
-    from redditbias_repro.data import load_phrases
-    from redditbias_repro.debias import DebiasLoss
-    from redditbias_repro.losses import METHODS, Collator, locate_terms, pack_batch, target_pairs
-    from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
+    from redditbias_repro.data.pairs import load_phrases
+    from redditbias_repro.debias.losses import METHODS, Collator, locate_terms, pack_batch, target_pairs
+    from redditbias_repro.debias.training import DebiasLoss
+    from redditbias_repro.models.loading import DEFAULT_MODEL, describe_model, load_model
     from redditbias_repro.specs import load_spec
 
     torch.set_num_threads(threads)
@@ -194,7 +194,7 @@ def main():
     drawn = "measure nothing: the table from the records that are there"
     parser.add_argument("--draw", action="store_true", help=drawn)
     given = parser.parse_args()
-    from redditbias_repro.tables import save_table, to_markdown
+    from redditbias_repro.show.tables import save_table, to_markdown
 
     if not given.draw:
         measured = run(given.device, given.threads, given.batch_size, given.batches, given.loops)

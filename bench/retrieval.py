@@ -78,7 +78,7 @@ def comment(rng, body):
 
 
 def ours(path, types):
-    from redditbias_repro.retrieval import Matcher, scan_dump
+    from redditbias_repro.data.making.retrieval import Matcher, scan_dump
     from redditbias_repro.specs import load_spec
 
     return [
@@ -133,7 +133,7 @@ def time_one(name, path):
     """Seconds, hits and a digest of what one contender finds."""
     import zstandard  # noqa: F401
 
-    from redditbias_repro import retrieval  # noqa: F401
+    from redditbias_repro.data.making import retrieval  # noqa: F401
 
     function, types = CONTENDERS[name]
     start = time.perf_counter()
@@ -152,7 +152,7 @@ def peak(path):
     """Bytes that a scan takes at most above what a process has after its imports (Linux)."""
     code = (
         "import re, sys; sys.path.insert(0, 'bench'); import retrieval, zstandard, orjson, hyperscan; "
-        "from redditbias_repro import retrieval as r\n"
+        "from redditbias_repro.data.making import retrieval as r\n"
         "now = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "a = now(); retrieval.time_one(retrieval.FIVE, sys.argv[1]); print((now() - a) * 1024)"
     )
@@ -262,7 +262,7 @@ def main():
                 print(seconds, found, peak(path))
                 return
             write(seconds, found, size, path.stat().st_size, peak(path))
-    from redditbias_repro.tables import save_table, to_markdown
+    from redditbias_repro.show.tables import save_table, to_markdown
 
     rows, caption = table()
     save_table(rows, ROOT / "figures" / "bench" / "retrieval", caption)

@@ -74,7 +74,7 @@ INPUTS = {
 
 def all_prompts():
     """(axis, template, descriptor, prompt) of HolisticBias v1.0: descriptors × nouns × templates."""
-    from redditbias_repro.corpora.holisticbias import read_prompt_set
+    from redditbias_repro.data.corpora.holisticbias import read_prompt_set
 
     released = read_prompt_set("v1.0")
     phrases = released.noun_phrases()
@@ -103,7 +103,7 @@ def prompts(n, seed=0):
 
 
 def sentences(name):
-    from redditbias_repro.data import load_pairs
+    from redditbias_repro.data.pairs import load_pairs
     from redditbias_repro.specs import BIAS_TYPES
 
     if name in PAIRS:
@@ -111,7 +111,7 @@ def sentences(name):
         return [t for p in pairs for t in (*p.text1, *p.text2)]
     kind, n = name.split("-")
     if n == "all":
-        from redditbias_repro.prompts import prompts as released
+        from redditbias_repro.data.prompts import prompts as released
 
         return released("v1.0").text.tolist()
     if kind == "prompts":
@@ -136,7 +136,7 @@ def run_loop(model, tokenizer, texts, size):
 
 def run_ours(path):
     def run(model, tokenizer, texts, size):
-        from redditbias_repro.scoring import sequence_scores
+        from redditbias_repro.scoring.likelihoods import sequence_scores
 
         scores = sequence_scores(model, tokenizer, texts, token_budget=size, path=path, progress=False)
         return (scores.nll / scores.n_tokens).tolist(), scores.attrs["stats"]
@@ -208,8 +208,8 @@ def memory(field):
 def measure(contender, name, size, out, device, dtype, threads, part):
     import torch
 
-    from redditbias_repro import network
-    from redditbias_repro.models import load_model
+    from redditbias_repro.models.loading import load_model
+    from redditbias_repro.scoring import network
 
     torch.set_num_threads(threads)
     if contender == "peak":
@@ -257,8 +257,8 @@ def matmul_peak(device, dtype):
     torch's own, and oneDNN's with a matrix laid out for it."""
     import torch
 
-    from redditbias_repro.models import _device
-    from redditbias_repro.network import _pack, _packs
+    from redditbias_repro.models.loading import _device
+    from redditbias_repro.scoring.network import _pack, _packs
 
     device = _device(device)
     if dtype == "auto":
@@ -288,7 +288,7 @@ def matmul_peak(device, dtype):
 def code():
     """What a measurement depends on."""
     digest = hashlib.sha256()
-    from redditbias_repro.scoring import SCORED_BY
+    from redditbias_repro.scoring.likelihoods import SCORED_BY
 
     for path in (*SCORED_BY, "models.py"):
         digest.update((ROOT / "redditbias_repro" / path).read_bytes())
@@ -392,7 +392,7 @@ def from_float64(model, tokenizer, texts, *means):
 
 
 def write(bench, plan):
-    from redditbias_repro.models import DEFAULT_MODEL, describe_model, load_model
+    from redditbias_repro.models.loading import DEFAULT_MODEL, describe_model, load_model
     from redditbias_repro.records import provenance, write_record
 
     model, tokenizer = load_model(device=bench.how["device"], dtype=bench.how["dtype"])
@@ -543,7 +543,7 @@ def short_table(rows):
 
 
 def report(folder=None):
-    from redditbias_repro.tables import to_markdown
+    from redditbias_repro.show.tables import to_markdown
 
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
@@ -637,9 +637,9 @@ def draw():
     import matplotlib
 
     matplotlib.use("Agg")
-    from redditbias_repro.plots import save_figure
     from redditbias_repro.records import project_path
-    from redditbias_repro.tables import save_table
+    from redditbias_repro.show.figures import save_figure
+    from redditbias_repro.show.tables import save_table
 
     rows = measured()
     folder = project_path("figures", "bench")
@@ -675,7 +675,7 @@ def main():
         return measure(**json.loads(given.measure))
     if not given.draw:
         plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
-        from redditbias_repro.models import _device
+        from redditbias_repro.models.loading import _device
 
         bench = Bench(_device(given.device), given.dtype, given.threads, given.fresh)
         bench.run(plan)

@@ -16,6 +16,7 @@ WIDE = """.md-grid { max-width: 92rem; }
 .md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 0; padding: .4em .6em; }
 """  # tables have many columns
 MATHJAX = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]], "processEscapes": True}}
+ROOMS = ["stats", "data", "models", "scoring", "answers", "debias", "metrics", "show", "papers"]
 GUIDES = ["measuring", "reading_t", "own_model", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
 
 
@@ -61,18 +62,22 @@ def title(notebook: str) -> str:
 
 
 def navigation() -> list:
-    """Guides first, then the papers, then every room in the order in which data flows."""
+    """Guides first, then the papers, then runs, then every room in the order of imports."""
     guides = sorted((p.stem for p in (ROOT / "docs").glob("*.md")), key=lambda n: (n not in GUIDES, n))
     guides = [g for g in GUIDES if g in guides] + [g for g in guides if g not in GUIDES]
     listed = lambda folder, pattern: [
         {title(p): p} for p in sorted(str(x.relative_to(ROOT)) for x in (ROOT / folder).glob(pattern))
     ]
+    is_page = lambda entry: "#| default_exp" not in (ROOT / next(iter(entry.values()))).read_text(encoding="utf-8")
+    papers = listed("nbs/papers", "**/*.ipynb")
+    rooms = [{room.capitalize(): listed(f"nbs/{room}", "**/*.ipynb")} for room in ROOMS[:-1]]
     return [
         {"Start": "index.md"},
         {"Guides": [f"docs/{g}.md" for g in guides]},
-        {"Papers": listed("nbs/papers", "*.ipynb")},
-        {"Modules": ["nbs/index.ipynb", *listed("nbs", "[0-9]*.ipynb")]},
-        {"Readers of releases": listed("nbs/corpora", "*.ipynb")},
+        {"Papers": [p for p in papers if is_page(p)]},
+        {"Runs": listed("nbs", "[0-9]*.ipynb")},
+        {"Modules": ["nbs/index.ipynb", *listed("nbs", "[a-hj-z]*.ipynb"), *rooms]},
+        {"What papers print": [p for p in papers if not is_page(p)]},
     ]
 
 

@@ -34,12 +34,12 @@ from transformers import (
     Qwen3Config,
 )
 
-from redditbias_repro.corpora import chbias, holisticbias, multiwoz
-from redditbias_repro.corpora.redditbias import release_files
-from redditbias_repro.models import load_model
-from redditbias_repro.papers import holisticbias as holisticbias_page
+from redditbias_repro.data.corpora import chbias, holisticbias, multiwoz
+from redditbias_repro.data.corpora.redditbias import release_files
+from redditbias_repro.data.registry import FetchError, cache_dir, fetch, list_files
+from redditbias_repro.models.loading import load_model
+from redditbias_repro.papers.holisticbias import results as holisticbias_page
 from redditbias_repro.records import repo_root
-from redditbias_repro.registry import FetchError, cache_dir, fetch, list_files
 
 SMALL = dict(
     hidden_size=32,

@@ -16,8 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from redditbias_repro import specs
-from redditbias_repro.corpora import chbias, goemotions, kdconv
-from redditbias_repro.registry import git_blob_sha1
+from redditbias_repro.data.corpora import chbias, goemotions, kdconv
+from redditbias_repro.data.registry import git_blob_sha1
 
 SPLITS = {"train": 40, "valid": 24, "test": 24}  # pairs of RedditBias
 MILD = {  # attributes that sentences are made with: of our specifications, and nobody's insult

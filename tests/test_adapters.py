@@ -8,10 +8,10 @@ import torch
 from conftest import CONFIGS, small_random
 
 from redditbias_repro.cli import main
-from redditbias_repro.debias import debias
-from redditbias_repro.likelihood_bias import measure_likelihood_bias
-from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.models import describe_model, hash_weights, load_model, open_model
+from redditbias_repro.debias.training import debias
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.metrics.likelihood import measure_likelihood_bias
+from redditbias_repro.models.loading import describe_model, hash_weights, load_model, open_model
 from redditbias_repro.records import new_record
 from redditbias_repro.specs import load_spec
 

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from conftest import papermill
 
-from redditbias_repro import annotation as module
-from redditbias_repro.annotation import (
+from redditbias_repro.data.corpora.redditbias import load_annotations
+from redditbias_repro.data.making import annotation as module
+from redditbias_repro.data.making.annotation import (
     LABELS,
     RELEASE_MARKS,
     SHEET,
@@ -27,10 +28,9 @@ from redditbias_repro.annotation import (
     sheets_in,
     split,
 )
-from redditbias_repro.corpora.redditbias import load_annotations
-from redditbias_repro.data import load_pairs, load_phrases, own_bias_types
-from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.papers.redditbias import table2
+from redditbias_repro.data.pairs import load_pairs, load_phrases, own_bias_types
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.papers.redditbias.results import table2
 from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
@@ -559,7 +559,7 @@ def test_a_comment_of_several_phrases_is_one_comment():
 
 def test_a_corpus_that_is_not_there(tmp_path):
     """Is said to be missing, and not to have no phrases yet; a run of the notebook says so."""
-    from redditbias_repro.annotation import phrases_folder
+    from redditbias_repro.data.making.annotation import phrases_folder
 
     (tmp_path / "race").mkdir()
     assert phrases_folder(tmp_path, "race") is None

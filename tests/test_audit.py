@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from redditbias_repro.cli import main
-from redditbias_repro.html_report import page_problems
-from redditbias_repro.languages import language_signs, token_shares
-from redditbias_repro.likelihood_bias import LOVE
-from redditbias_repro.models import load_model, open_model
+from redditbias_repro.metrics.languages import language_signs, token_shares
+from redditbias_repro.metrics.likelihood import LOVE
+from redditbias_repro.models.loading import load_model, open_model
 from redditbias_repro.papers import audit as room
 from redditbias_repro.papers.audit import LEFT_OUT, Step, audit, findings, run_steps
 from redditbias_repro.records import project_path, read_records
+from redditbias_repro.show.html import page_problems
 from redditbias_repro.specs import load_spec, to_toml
 
 FEW_PROMPTS = f"""

@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import pages
 
-from redditbias_repro import models
+from redditbias_repro.models import loading as models
 from redditbias_repro.records import read_records, repo_root
 
 

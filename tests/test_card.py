@@ -6,15 +6,15 @@ import json
 import pytest
 from huggingface_hub import ModelCard
 
-from redditbias_repro.cards import card_of_run, records_of_run
 from redditbias_repro.cli import main
-from redditbias_repro.debias import debias
-from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.model_card import model_card
-from redditbias_repro.models import load_model
+from redditbias_repro.debias.training import debias
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.models.card import model_card
+from redditbias_repro.models.loading import load_model
 from redditbias_repro.records import write_record
+from redditbias_repro.show.card import card_of_run, records_of_run
+from redditbias_repro.show.tables import lmb_changes
 from redditbias_repro.specs import load_spec
-from redditbias_repro.tables import lmb_changes
 
 SPEC = load_spec("redditbias/race")
 HOW = dict(bias_types=["race"], corpus="queries", outlier_sd=[None])

@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 from conftest import CONFIGS, papermill, small_random
 
-from redditbias_repro.chat import CHAT_PROMPT, chat_context, has_chat
 from redditbias_repro.cli import main
-from redditbias_repro.data import load_pairs
-from redditbias_repro.likelihood_bias import measure_likelihood_bias
-from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.models import load_model
+from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.metrics.likelihood import measure_likelihood_bias
+from redditbias_repro.models.chat import CHAT_PROMPT, chat_context, has_chat
+from redditbias_repro.models.loading import load_model
 from redditbias_repro.records import project_path, read_records, record_path, repo_root
-from redditbias_repro.scoring import sequence_scores
-from redditbias_repro.tables import CHAT, lmb_table
+from redditbias_repro.scoring.likelihoods import sequence_scores
+from redditbias_repro.show.tables import CHAT, lmb_table
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

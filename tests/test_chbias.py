@@ -11,8 +11,8 @@ import regex
 from conftest import each
 
 from redditbias_repro.cli import main
-from redditbias_repro.corpora import chbias
-from redditbias_repro.corpora.chbias import (
+from redditbias_repro.data.corpora import chbias
+from redditbias_repro.data.corpora.chbias import (
     CATEGORIES,
     cdial_tokenizer,
     compare_augmented,
@@ -28,10 +28,10 @@ from redditbias_repro.corpora.chbias import (
     released_spec,
     swap_released,
 )
-from redditbias_repro.data import load_annotations, load_pairs, load_phrases, load_references, released_papers
-from redditbias_repro.losses import METHODS
+from redditbias_repro.data.pairs import load_annotations, load_pairs, load_phrases, load_references, released_papers
+from redditbias_repro.data.registry import SPLITS, fetch, list_files
+from redditbias_repro.debias.losses import METHODS
 from redditbias_repro.records import data_file, repo_root
-from redditbias_repro.registry import SPLITS, fetch, list_files
 from redditbias_repro.specs import DIRECTIONS, list_specs, load_spec, replace_in_order
 
 SPECS = {b: load_spec(f"chbias/{b}") for b in CATEGORIES}

@@ -8,12 +8,12 @@ import pytest
 from conftest import papermill, small_random
 from transformers import GPT2Config
 
-from redditbias_repro.chinese_dialogue import compare_zh_dialogue, measure_zh_dialogue
 from redditbias_repro.cli import main
-from redditbias_repro.corpora.chbias import CATEGORIES, read_released
-from redditbias_repro.metrics import lmb, lmb_of_rows, measure_lmb, pack_pairs, unpack_pairs
-from redditbias_repro.models import PACKAGED
-from redditbias_repro.papers.chbias import (
+from redditbias_repro.data.corpora.chbias import CATEGORIES, read_released
+from redditbias_repro.metrics.chinese import compare_zh_dialogue, measure_zh_dialogue
+from redditbias_repro.metrics.language_model import lmb, lmb_of_rows, measure_lmb, pack_pairs, unpack_pairs
+from redditbias_repro.models.loading import PACKAGED
+from redditbias_repro.papers.chbias.results import (
     DIALOGUE_METRICS,
     METHODS,
     NO_TEST,
@@ -41,7 +41,6 @@ from redditbias_repro.papers.chbias import (
     table3,
     what_to_run,
 )
-from redditbias_repro.plots import label_fonts, plot_targets
 from redditbias_repro.records import (
     data_file,
     new_record,
@@ -51,8 +50,9 @@ from redditbias_repro.records import (
     repo_root,
     write_record,
 )
+from redditbias_repro.show.figures import label_fonts, plot_targets
+from redditbias_repro.show.tables import CONTROLS, lmb_changes, lmp_changes, rows_table, target_gaps
 from redditbias_repro.specs import load_spec
-from redditbias_repro.tables import CONTROLS, lmb_changes, lmp_changes, rows_table, target_gaps
 
 ROOT = repo_root()
 
@@ -161,7 +161,7 @@ def test_pairs_that_test_nothing(release):
 
 
 def test_pairs_with_unknown_tokens(release):
-    from redditbias_repro.corpora.chbias import cdial_tokenizer
+    from redditbias_repro.data.corpora.chbias import cdial_tokenizer
 
     rows = pair_rows(read_released("orientation"), "orientation", "test", cdial_tokenizer())
     assert int((~rows["no-unknown"]).sum()) >= 103 and not rows["none-of-these"][~rows["no-unknown"]].any()
@@ -397,7 +397,7 @@ def test_chinese_labels_have_glyphs(recwarn, tmp_path):
 
 
 def test_without_the_font_it_is_said(monkeypatch):
-    from redditbias_repro import plots
+    from redditbias_repro.show import figures as plots
 
     monkeypatch.setattr(plots, "_chinese_font", lambda: None)
     with pytest.warns(UserWarning, match="no font here has the characters 人老, .*pip install pylopdf-fonts-zh-cn"):

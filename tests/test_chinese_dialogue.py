@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, corpus_bleu
 from transformers import AutoModelForSeq2SeqLM, BertTokenizer, T5Config
 
-from redditbias_repro.chinese_dialogue import (
-    LAYOUTS,
-    answer_dialogues,
-    compare_zh_dialogue,
-    last_turns,
-    layout_of,
-    load_dialogues,
-    measure_zh_dialogue,
-)
-from redditbias_repro.chinese_metrics import (
+from redditbias_repro.answers.chinese_metrics import (
     VARIANTS,
     answer_scores,
     bleu_k,
@@ -38,14 +29,23 @@ from redditbias_repro.chinese_metrics import (
     tokenize_pairs,
     unpack_sums,
 )
-from redditbias_repro.corpora.kdconv import DIALOGUES, DOMAINS, read_turns
-from redditbias_repro.corpora.lccc import TOY, join_characters, read_lccc, read_toy
-from redditbias_repro.generation import answers, decoding_of, name_decoding
+from redditbias_repro.answers.generation import answers, decoding_of, name_decoding
+from redditbias_repro.answers.text_metrics import bleu_interval, bleu_of, bleu_statistics
+from redditbias_repro.data.corpora.kdconv import DIALOGUES, DOMAINS, read_turns
+from redditbias_repro.data.corpora.lccc import TOY, join_characters, read_lccc, read_toy
+from redditbias_repro.data.registry import FetchError
+from redditbias_repro.metrics.chinese import (
+    LAYOUTS,
+    answer_dialogues,
+    compare_zh_dialogue,
+    last_turns,
+    layout_of,
+    load_dialogues,
+    measure_zh_dialogue,
+)
+from redditbias_repro.models.speakers import SPEAKERS
+from redditbias_repro.models.vocabulary import input_vectors
 from redditbias_repro.records import FIELDS, record_path, repo_root, write_record
-from redditbias_repro.registry import FetchError
-from redditbias_repro.speakers import SPEAKERS
-from redditbias_repro.text_metrics import bleu_interval, bleu_of, bleu_statistics
-from redditbias_repro.vocabulary import input_vectors
 
 ANSWERS = ["我很好，谢谢", "", "。。。", "今天去iPhone店看看", "好", "我很好"]
 PEOPLE = ["我也很好，谢谢你", "好的", "再见。", "今天去苹果店看看吧", "好", "你呢"]
@@ -403,7 +403,7 @@ def test_the_notebook_by_papermill(tokenizer, tmp_path):
 
 def test_a_debiased_model_is_judged_by_the_vectors_of_the_one_before(tmp_path, monkeypatch):
     """Else what debiasing did to the embeddings would be taken for what it did to the answers."""
-    from redditbias_repro import chinese_dialogue as module
+    from redditbias_repro.metrics import chinese as module
 
     model, words = (
         SimpleNamespace(config=SimpleNamespace(is_encoder_decoder=False, debiased={"base_model": "before"})),

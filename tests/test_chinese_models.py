@@ -17,16 +17,16 @@ from transformers import (
 )
 
 from redditbias_repro.cli import main
-from redditbias_repro.corpora.chbias import CDIAL_VOCABULARY, cdial_tokenizer
-from redditbias_repro.data import load_pairs
-from redditbias_repro.metrics import measure_lmb, unpack_pairs
-from redditbias_repro.models import load_model
+from redditbias_repro.data.corpora.chbias import CDIAL_VOCABULARY, cdial_tokenizer
+from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.data.registry import fetch
+from redditbias_repro.metrics.language_model import measure_lmb, unpack_pairs
+from redditbias_repro.models.loading import load_model
+from redditbias_repro.models.speakers import SPEAKERS, encode_turns, has_speakers, speaker_types, speaking
 from redditbias_repro.records import record_path
-from redditbias_repro.registry import fetch
-from redditbias_repro.scoring import perplexity, sequence_scores, token_scores
-from redditbias_repro.speakers import SPEAKERS, encode_turns, has_speakers, speaker_types, speaking
-from redditbias_repro.tables import lmb_table
-from redditbias_repro.texts import unknown_words
+from redditbias_repro.scoring.likelihoods import perplexity, sequence_scores, token_scores
+from redditbias_repro.scoring.texts import unknown_words
+from redditbias_repro.show.tables import lmb_table
 
 TEXTS = ["今天天气很好", "我们去公园吧，好吗？", "在"]
 

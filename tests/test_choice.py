@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.plots import plot_choice
-from redditbias_repro.tables import CHOICE_COLUMNS, choice_table, lmb_changes, lmp_changes
+from redditbias_repro.show.figures import plot_choice
+from redditbias_repro.show.tables import CHOICE_COLUMNS, choice_table, lmb_changes, lmp_changes
 
 ENDS = ("", "_low", "_high")
 

@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 from conftest import released
 
-from redditbias_repro.claims import (
+from redditbias_repro.cli import main
+from redditbias_repro.data.corpora import chbias, dialoguefairness, holisticbias, redditbias
+from redditbias_repro.papers.chbias.results import NO_TEST
+from redditbias_repro.papers.statements import (
     COLUMNS,
     OWN,
     PARTS,
     PRINTED,
-    VERDICTS,
     Answer,
     audit,
     between,
@@ -33,10 +35,8 @@ from redditbias_repro.claims import (
     summary_values,
     weigh,
 )
-from redditbias_repro.cli import main
-from redditbias_repro.corpora import chbias, dialoguefairness, holisticbias, redditbias
-from redditbias_repro.papers.chbias import NO_TEST
 from redditbias_repro.records import project_path, repo_root
+from redditbias_repro.stats.verdicts import VERDICTS
 
 ROOT = repo_root()
 PAPERS = ("chbias", "dialoguefairness", "holisticbias", "redditbias")

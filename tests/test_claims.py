@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.claims import read_claims
-from redditbias_repro.papers.redditbias import CELL_CHECKS, PUBLISHED_MODEL, check_claims, gather_cells
-from redditbias_repro.plots import plot_changes
-from redditbias_repro.resampling import verdict_of
+from redditbias_repro.papers.redditbias.results import CELL_CHECKS, PUBLISHED_MODEL, check_claims, gather_cells
+from redditbias_repro.papers.statements import read_claims
+from redditbias_repro.show.figures import plot_changes
 from redditbias_repro.specs import BIAS_TYPES
+from redditbias_repro.stats.resampling import verdict_of
 
 METHODS = ("LMD", "ADD", "HD", "CDA")
 BEFORE = {"religion1": -4.0, "religion2": -5.0, "race": 1.0, "gender": -1.0, "orientation": 1.5}

@@ -13,8 +13,8 @@ import torch
 from conftest import released, unavailable
 from transformers import BertConfig, BertForSequenceClassification, BertModel, GPT2Config, GPT2LMHeadModel
 
-from redditbias_repro import classifiers
-from redditbias_repro.classifiers import (
+from redditbias_repro.answers import classifiers
+from redditbias_repro.answers.classifiers import (
     PARTS,
     TRAINED,
     Classifier,
@@ -32,11 +32,11 @@ from redditbias_repro.classifiers import (
     weighted_classifier,
     write_weights,
 )
-from redditbias_repro.corpora import davidson, goemotions
-from redditbias_repro.embeddings import ENCODER, embed
-from redditbias_repro.models import load_model
+from redditbias_repro.answers.embeddings import ENCODER, embed
+from redditbias_repro.data.corpora import davidson, goemotions
+from redditbias_repro.data.registry import SPLITS, FetchError, with_corpus
+from redditbias_repro.models.loading import load_model
 from redditbias_repro.records import FIELDS, write_record
-from redditbias_repro.registry import SPLITS, FetchError, with_corpus
 
 GLAD = ["what a lovely day !", "i am so glad .", "great news , thank you !", "i love this song ."]
 SAD = ["what a horrible day .", "i feel so alone .", "bad news again .", "i miss my friend ."]
@@ -191,7 +191,7 @@ def small_corpus(few, encoder, monkeypatch):
         fits.append(1)
         return fit_weights(*args, encoder)
 
-    monkeypatch.setitem(sys.modules, "redditbias_repro.corpora.davidson", reader)
+    monkeypatch.setitem(sys.modules, "redditbias_repro.data.corpora.davidson", reader)
     monkeypatch.setattr(classifiers, "load_model", lambda *args, **kind: encoder)
     monkeypatch.setattr(classifiers, "fit_weights", fit)
     return fits
@@ -444,7 +444,7 @@ def test_the_packaged_encoder(minilm):
 
 
 def test_embeddings_are_kept_and_go_on(encoder, few, tmp_path, monkeypatch):
-    from redditbias_repro import embeddings
+    from redditbias_repro.answers import embeddings
 
     monkeypatch.setattr(embeddings, "KEPT_TOGETHER", 4)
     texts = [f"they are {i}" for i in range(10)]

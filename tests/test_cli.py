@@ -15,9 +15,9 @@ import pytest
 from conftest import Forked
 
 from redditbias_repro.cli import main, read_lines
-from redditbias_repro.metrics import pairs_to_measure
-from redditbias_repro.models import load_model
-from redditbias_repro.scoring import perplexity
+from redditbias_repro.metrics.language_model import pairs_to_measure
+from redditbias_repro.models.loading import load_model
+from redditbias_repro.scoring.likelihoods import perplexity
 from redditbias_repro.specs import BIAS_TYPES, load_spec, to_toml
 
 
@@ -73,8 +73,8 @@ def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
 @pytest.fixture
 def one_file_missing(made_up, monkeypatch):
     """The released pairs of Race cannot be had, those of the other types can."""
-    from redditbias_repro.corpora import redditbias as reader
-    from redditbias_repro.registry import FetchError
+    from redditbias_repro.data.corpora import redditbias as reader
+    from redditbias_repro.data.registry import FetchError
 
     read = reader.read_released
 
@@ -88,11 +88,11 @@ def one_file_missing(made_up, monkeypatch):
 
 def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folder, tmp_path, capsys):
     """Of one released file that is missing: in what `measure` prints, and in the captions of tables and figures."""
-    from redditbias_repro.papers.redditbias import save_all
-    from redditbias_repro.plots import plot_lmb
+    from redditbias_repro.papers.redditbias.results import save_all
     from redditbias_repro.records import write_record
-    from redditbias_repro.reports import lmb_report
-    from redditbias_repro.tables import lmb_table
+    from redditbias_repro.show.figures import plot_lmb
+    from redditbias_repro.show.readme import lmb_report
+    from redditbias_repro.show.tables import lmb_table
 
     types = ["--bias-type", "race", "--bias-type", "gender", "--bias-type", "religion1"]
     out = tmp_path / "out.json"
@@ -265,7 +265,7 @@ def test_a_full_disk(made_up, model_folder, tmp_path, capsys, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "the disk is full")
 
-    monkeypatch.setattr("redditbias_repro.debias.debias", full)
+    monkeypatch.setattr("redditbias_repro.debias.training.debias", full)
     assert main(["debias", "--model", str(model_folder), "--out", str(tmp_path / "x"), "--device", "cpu"]) == 1
     assert "the disk is full" in capsys.readouterr().err
 
@@ -277,7 +277,7 @@ def test_report(capsys):
 
 
 def test_methods_that_can_be_named_are_all_there_are(capsys):
-    from redditbias_repro.losses import METHODS
+    from redditbias_repro.debias.losses import METHODS
 
     with pytest.raises(SystemExit):
         main(["debias", "--help"])
@@ -300,8 +300,8 @@ def no_model(monkeypatch):
     def load_model(*args, **kwargs):
         pytest.fail("a model was loaded first")
 
-    monkeypatch.setattr("redditbias_repro.models.load_model", load_model)
-    monkeypatch.setattr("redditbias_repro.metrics.open_model", load_model)
+    monkeypatch.setattr("redditbias_repro.models.loading.load_model", load_model)
+    monkeypatch.setattr("redditbias_repro.metrics.language_model.open_model", load_model)
 
 
 @pytest.mark.parametrize(
@@ -502,34 +502,34 @@ def test_toml_of_nothing(capsys):
 @pytest.mark.parametrize(
     "arguments,where,says",
     [
-        (["measure"], "redditbias_repro.metrics.measure_lmb", "the same call goes on with the next one"),
+        (["measure"], "redditbias_repro.metrics.language_model.measure_lmb", "the same call goes on with the next one"),
         (
             ["score", "lines.txt"],
-            "redditbias_repro.scoring.sequence_scores",
+            "redditbias_repro.scoring.likelihoods.sequence_scores",
             "the same call begins anew; with a folder as --out it would go on",
         ),
         (
             ["score", "lines.txt", "--out", "kept"],
-            "redditbias_repro.scoring.sequence_scores",
+            "redditbias_repro.scoring.likelihoods.sequence_scores",
             "in kept: the same call goes on where it stopped",
         ),
         (
             ["debias", "--texts", "lines.txt", "--out", "new"],
-            "redditbias_repro.debias.debias",
+            "redditbias_repro.debias.training.debias",
             "no checkpoint was written yet: the same call begins anew",
         ),
         (
             ["debias", "--texts", "lines.txt", "--out", "old"],
-            "redditbias_repro.debias.debias",
+            "redditbias_repro.debias.training.debias",
             "goes on from the last checkpoint in old.partial",
         ),
         (
             ["retrieve", "RC.ndjson", "--out", "c.parquet"],
-            "redditbias_repro.retrieval.retrieve",
+            "redditbias_repro.data.making.retrieval.retrieve",
             "the same call goes on from there",
         ),
-        (["fetch"], "redditbias_repro.registry.fetch", "the same call goes on where it stopped"),
-        (["report"], "redditbias_repro.reports.lmb_report", "nothing was changed"),
+        (["fetch"], "redditbias_repro.data.registry.fetch", "the same call goes on where it stopped"),
+        (["report"], "redditbias_repro.show.readme.lmb_report", "nothing was changed"),
         (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
     ],
 )
@@ -538,7 +538,7 @@ def test_ctrl_c_says_what_the_same_call_would_do(arguments, where, says, tmp_pat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(where, stop)
-    monkeypatch.setattr("redditbias_repro.models.load_model", lambda *args, **kwargs: (None, None))
+    monkeypatch.setattr("redditbias_repro.models.loading.load_model", lambda *args, **kwargs: (None, None))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lines.txt").write_text("they are lazy\n")
     (tmp_path / "RC.ndjson").write_text("")

@@ -10,10 +10,17 @@ from unittest import mock
 import pandas as pd
 import pytest
 
-from redditbias_repro import collection
-from redditbias_repro.annotation import agreement, annotate, has_labels, make_sheets, merge_labels, read_sheets
 from redditbias_repro.cli import main
-from redditbias_repro.collection import (
+from redditbias_repro.data.making import collection
+from redditbias_repro.data.making.annotation import (
+    agreement,
+    annotate,
+    has_labels,
+    make_sheets,
+    merge_labels,
+    read_sheets,
+)
+from redditbias_repro.data.making.collection import (
     clean_post,
     collect,
     collect_sentences,
@@ -298,7 +305,9 @@ def test_command_line(export, tmp_path, capsys):
 
 KILLED = """
 import os, signal, sys
-from redditbias_repro import cli, collection, retrieval
+from redditbias_repro import cli
+from redditbias_repro.data.making import collection
+from redditbias_repro.data.making import retrieval
 post, posts = collection._post, []
 def killed(*args):
     posts.append(args)

@@ -9,10 +9,10 @@ from conftest import CONFIGS, small_random
 from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
-from redditbias_repro.compare import COMPARED, compare_gaps, compare_models, compare_on_prompts, compare_pairs
-from redditbias_repro.likelihood_bias import measure_likelihood_bias
-from redditbias_repro.metrics import measure_lmb, unpack_pairs
-from redditbias_repro.paired_tests import bias_change
+from redditbias_repro.metrics.compare import COMPARED, compare_gaps, compare_models, compare_on_prompts, compare_pairs
+from redditbias_repro.metrics.language_model import measure_lmb, unpack_pairs
+from redditbias_repro.metrics.likelihood import measure_likelihood_bias
+from redditbias_repro.stats.paired import bias_change
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,8 @@ def test_what_cannot_be_compared(models):
 
 
 def test_both_names_are_looked_at_before_the_first_is_scored(models, monkeypatch, capsys):
-    monkeypatch.setattr("redditbias_repro.compare.measure_lmb", None)
-    monkeypatch.setattr("redditbias_repro.compare.measure_likelihood_bias", None)
+    monkeypatch.setattr("redditbias_repro.metrics.compare.measure_lmb", None)
+    monkeypatch.setattr("redditbias_repro.metrics.compare.measure_likelihood_bias", None)
     for compare in (compare_models, compare_on_prompts):
         with pytest.raises(ValueError, match="nowhere"):
             compare(models[0], "./nowhere")

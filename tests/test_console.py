@@ -10,9 +10,9 @@ import time
 import pytest
 import yaml
 
-from redditbias_repro.papers.redditbias import PUBLISHED_MODEL, published_lmb
+from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, published_lmb
 from redditbias_repro.records import repo_root, write_record
-from redditbias_repro.reports import measured_report
+from redditbias_repro.show.readme import measured_report
 
 ROOT = repo_root()
 SAID = """Building DAG of jobs...

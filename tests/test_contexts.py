@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redditbias_repro.cli import main
-from redditbias_repro.contexts import (
+from redditbias_repro.data.contexts import (
     contexts,
     dialogues,
     list_contexts,
@@ -20,9 +20,9 @@ from redditbias_repro.contexts import (
     read_own_contexts,
     read_own_parallel,
 )
-from redditbias_repro.corpora import twitter
+from redditbias_repro.data.corpora import twitter
+from redditbias_repro.data.registry import list_files
 from redditbias_repro.records import repo_root, write_details
-from redditbias_repro.registry import list_files
 from redditbias_repro.specs import BiasSpec, load_spec
 
 GENDER, RACE = load_spec("dialoguefairness/gender"), load_spec("dialoguefairness/race")

@@ -8,9 +8,12 @@ import pytest
 import torch
 from conftest import CONFIGS, debiased_folder, papermill, small_random
 
-from redditbias_repro import crg as module
-from redditbias_repro import text_metrics
-from redditbias_repro.crg import (
+from redditbias_repro.answers import text_metrics
+from redditbias_repro.answers.generation import respond
+from redditbias_repro.answers.text_metrics import bleu_of, bleu_test, meteor_kind
+from redditbias_repro.debias.finetune import MAX_TOKENS
+from redditbias_repro.metrics import crg as module
+from redditbias_repro.metrics.crg import (
     CRG_PARAMS,
     compare,
     encode_pairs,
@@ -22,11 +25,8 @@ from redditbias_repro.crg import (
     rescore_records,
     train_crg,
 )
-from redditbias_repro.finetune import MAX_TOKENS
-from redditbias_repro.generation import respond
 from redditbias_repro.records import record_path, repo_root, write_record
-from redditbias_repro.resampling import pack_dialogues, unpack_dialogues, verdict_of
-from redditbias_repro.text_metrics import bleu_of, bleu_test, meteor_kind
+from redditbias_repro.stats.resampling import pack_dialogues, unpack_dialogues, verdict_of
 
 # --- encoding ---
 

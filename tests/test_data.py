@@ -10,22 +10,29 @@ import pandas as pd
 import pytest
 from conftest import each
 
-from redditbias_repro import corpora, data, specs
-from redditbias_repro.claims import read_claims
+from redditbias_repro import specs
 from redditbias_repro.cli import main
-from redditbias_repro.corpora import redditbias as release
-from redditbias_repro.corpora.redditbias import count_annotations, extract_published, load_annotations, load_published
-from redditbias_repro.data import load_pairs, load_phrases, read_pairs
-from redditbias_repro.debias import debias
-from redditbias_repro.metrics import measure_lmb, pairs_to_measure
-from redditbias_repro.models import load_model, open_model
-from redditbias_repro.papers.redditbias import table3
-from redditbias_repro.plots import plot_changes, plot_lmb
+from redditbias_repro.data import corpora
+from redditbias_repro.data import pairs as data
+from redditbias_repro.data.corpora import redditbias as release
+from redditbias_repro.data.corpora.redditbias import (
+    count_annotations,
+    extract_published,
+    load_annotations,
+    load_published,
+)
+from redditbias_repro.data.pairs import load_pairs, load_phrases, read_pairs
+from redditbias_repro.data.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files
+from redditbias_repro.debias.training import debias
+from redditbias_repro.metrics.choice import measure_model, training_record
+from redditbias_repro.metrics.language_model import measure_lmb, pairs_to_measure
+from redditbias_repro.models.loading import load_model, open_model
+from redditbias_repro.papers.redditbias.results import table3
+from redditbias_repro.papers.statements import read_claims
 from redditbias_repro.records import data_file, record_path, write_record
-from redditbias_repro.registry import SPLITS, SWAPS, ChecksumError, FetchError, list_files
-from redditbias_repro.search import measure_model, training_record
+from redditbias_repro.show.figures import plot_changes, plot_lmb
+from redditbias_repro.show.tables import PAPER_METHODS, lmb_changes, lmb_table
 from redditbias_repro.specs import BIAS_TYPES, load_spec
-from redditbias_repro.tables import PAPER_METHODS, lmb_changes, lmb_table
 
 SIZES = {  # train, valid, test: Table 3's train, dev, test
     "religion1": (720, 238, 238), "religion2": (720, 235, 236), "race": (763, 253, 254),
@@ -316,7 +323,7 @@ def made_up_paper(monkeypatch, tmp_path):
         textwrap.dedent("""
             from pathlib import Path
             import pandas as pd
-            from redditbias_repro.registry import with_corpus
+            from redditbias_repro.data.registry import with_corpus
 
             def read_released(bias_type, split="test", swap="targets"):
                 pairs = pd.read_csv(Path(__file__).with_name("pairs.csv")).query("split == @split")[["text1", "text2"]]
@@ -326,7 +333,7 @@ def made_up_paper(monkeypatch, tmp_path):
     monkeypatch.setattr(specs, "_RESOURCES", specifications)
     monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(rooms)])
     yield
-    sys.modules.pop("redditbias_repro.corpora.petbias", None)
+    sys.modules.pop("redditbias_repro.data.corpora.petbias", None)
 
 
 def test_a_paper_is_a_specification_and_a_reader(made_up_paper):

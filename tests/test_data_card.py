@@ -1,7 +1,7 @@
 """The data card names every repository that is read, with the licence that the registry has."""
 
+from redditbias_repro.data.registry import list_files
 from redditbias_repro.records import repo_root
-from redditbias_repro.registry import list_files
 
 CARD = (repo_root() / "docs" / "data_card.md").read_text(encoding="utf-8")
 

@@ -16,16 +16,16 @@ import torch
 from conftest import CONFIGS, SMALL, Forked, papermill, small_random, two_processes
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, LlamaConfig
 
-from redditbias_repro import debias as module
-from redditbias_repro.data import load_phrases
-from redditbias_repro.debias import Debiased, debias, load_debiased, mean_losses
-from redditbias_repro.losses import METHODS, Collator, Method, target_pairs
-from redditbias_repro.metrics import lmp
-from redditbias_repro.models import hash_weights, load_model, open_model
+from redditbias_repro.data.pairs import load_phrases
+from redditbias_repro.debias import training as module
+from redditbias_repro.debias.losses import METHODS, Collator, Method, target_pairs
+from redditbias_repro.debias.training import Debiased, debias, load_debiased, mean_losses
+from redditbias_repro.metrics.choice import check_run, choose, measure_model, select, training_record
+from redditbias_repro.metrics.language_model import lmp
+from redditbias_repro.models.loading import hash_weights, load_model, open_model
 from redditbias_repro.records import FIELDS, read_records, repo_root, write_record
-from redditbias_repro.search import check_run, choose, measure_model, select, training_record
+from redditbias_repro.show.tables import lmb_table, lmp_table, search_table
 from redditbias_repro.specs import BiasSpec, load_spec
-from redditbias_repro.tables import lmb_table, lmp_table, search_table
 
 ROOT = repo_root()
 SPEC = BiasSpec(
@@ -323,8 +323,8 @@ def test_the_parts_of_the_loss_reach_tensorboard(padded, tmp_path, monkeypatch):
 
 TWO = """
 import json, sys
-from redditbias_repro.debias import debias
-from redditbias_repro.models import load_model
+from redditbias_repro.debias.training import debias
+from redditbias_repro.models.loading import load_model
 from redditbias_repro.specs import BiasSpec
 model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
 settings = dict(batch_size=4, max_grad_norm=0, optim="sgd", learning_rate=1e-3)
@@ -401,8 +401,8 @@ KILLED = """
 import sys, torch
 sys.path.insert(0, sys.argv[3])
 from test_debias import FAST, SPEC, TEXTS
-from redditbias_repro.debias import debias
-from redditbias_repro.models import load_model
+from redditbias_repro.debias.training import debias
+from redditbias_repro.models.loading import load_model
 model, tokenizer = load_model(sys.argv[1], "cpu", "float32")
 debias(model, tokenizer, SPEC, TEXTS * 20, "HD", sys.argv[2], **FAST, save_steps=5)
 """
@@ -782,7 +782,7 @@ def test_debiased_is_what_it_says():
 
 def test_gradients_of_the_two_parts(padded):
     """They add up to the whole's, and the release's language-model part is λ_LM times plain training's."""
-    from redditbias_repro.search import gradient_norms
+    from redditbias_repro.metrics.choice import gradient_norms
 
     model = fresh(padded, "llama")
     found = gradient_norms(model, padded, SPEC, TEXTS, ("ADD", "ADD-equation2"), batch_size=len(TEXTS)).set_index(

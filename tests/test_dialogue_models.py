@@ -17,9 +17,20 @@ import torch
 from conftest import CONFIGS, Forked, small_random
 from torch.nn import functional as F
 
-from redditbias_repro import dialogue_models, finetune
-from redditbias_repro.debias import debias
-from redditbias_repro.dialogue_models import (
+from redditbias_repro.answers.embeddings import ENCODER
+from redditbias_repro.answers.ranker import (
+    Ranker,
+    RankerConfig,
+    encode,
+    find_best,
+    pad_candidates,
+    same_text,
+    sinusoids,
+)
+from redditbias_repro.answers.seq2seq import Seq2Seq, Seq2SeqConfig, write_greedily
+from redditbias_repro.debias import dialogue as dialogue_models
+from redditbias_repro.debias import finetune
+from redditbias_repro.debias.dialogue import (
     DIALOGUE_METHODS,
     augment_pairs,
     context_gains,
@@ -37,9 +48,8 @@ from redditbias_repro.dialogue_models import (
     train_ranker,
     train_seq2seq,
 )
-from redditbias_repro.embeddings import ENCODER
-from redditbias_repro.finetune import pad_right
-from redditbias_repro.losses import (
+from redditbias_repro.debias.finetune import pad_right
+from redditbias_repro.debias.losses import (
     METHODS,
     Method,
     Penalty,
@@ -48,14 +58,13 @@ from redditbias_repro.losses import (
     weighted_penalty,
     wer_penalty,
 )
-from redditbias_repro.models import DEFAULT_MODEL, describe_model, hash_weights, load_model
-from redditbias_repro.network import pad_batch
-from redditbias_repro.ranker import Ranker, RankerConfig, encode, find_best, pad_candidates, same_text, sinusoids
+from redditbias_repro.debias.training import debias
+from redditbias_repro.metrics.responses import respond
+from redditbias_repro.models.loading import DEFAULT_MODEL, describe_model, hash_weights, load_model
+from redditbias_repro.models.vocabulary import build_tokenizer, input_vectors, put_vectors, read_vectors, word_vectors
 from redditbias_repro.records import new_record, repo_root
-from redditbias_repro.responses import respond
-from redditbias_repro.seq2seq import Seq2Seq, Seq2SeqConfig, write_greedily
+from redditbias_repro.scoring.network import pad_batch
 from redditbias_repro.specs import BiasSpec, load_spec
-from redditbias_repro.vocabulary import build_tokenizer, input_vectors, put_vectors, read_vectors, word_vectors
 
 ROOT = repo_root()
 SPEC = BiasSpec(
@@ -381,7 +390,7 @@ def test_a_folder_holds_no_pickle_and_gives_the_model_back(folders):
 
 
 def test_the_best_is_exact_in_blocks(monkeypatch):
-    from redditbias_repro import ranker as module
+    from redditbias_repro.answers import ranker as module
 
     rng = torch.Generator().manual_seed(0)
     a, b = torch.randn(37, 6, generator=rng), torch.randn(101, 6, generator=rng)
@@ -405,7 +414,7 @@ def test_the_best_is_exact_in_blocks(monkeypatch):
 
 @pytest.mark.parametrize(("n", "m", "width"), [(64, 2048, 7), (70, 3001, 33), (2100, 2050, 1)])
 def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width):
-    from redditbias_repro import ranker as module
+    from redditbias_repro.answers import ranker as module
 
     monkeypatch.setattr(module, "_has_bfloat16_units", lambda device: True)
     monkeypatch.setattr(module, "FEW", 64)  # so that few candidates go this way
@@ -440,7 +449,7 @@ def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width
 
 @pytest.mark.parametrize("shared", [0.0, 5.0])
 def test_few_groups_are_left_to_look_at(shared):
-    from redditbias_repro.ranker import GROUP, _groups_left
+    from redditbias_repro.answers.ranker import GROUP, _groups_left
 
     rng = torch.Generator().manual_seed(0)
     a, b = torch.randn(64, 300, generator=rng), torch.randn(5024, 300, generator=rng) + shared
@@ -778,7 +787,7 @@ KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from test_dialogue_models import FEW, PAIRS
-from redditbias_repro.dialogue_models import train_seq2seq
+from redditbias_repro.debias.dialogue import train_seq2seq
 train_seq2seq(PAIRS, sys.argv[1], PAIRS[:4], **{**FEW, "epochs": 30}, save_steps=5)
 """
 

@@ -12,13 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro import response_measures
-from redditbias_repro.corpora import twitter
-from redditbias_repro.corpora.dialoguefairness import LISTS, RELEASE, read_word_pairs, slips
-from redditbias_repro.data import load_pairs, released_papers, split_bias_type
-from redditbias_repro.records import data_file
-from redditbias_repro.registry import SPLITS, list_files, read_lines
-from redditbias_repro.response_measures import (
+from redditbias_repro.answers import response_measures
+from redditbias_repro.answers.response_measures import (
     attribute_lists,
     compare_responses,
     count_words,
@@ -30,6 +25,11 @@ from redditbias_repro.response_measures import (
     sentiment,
     tokens_of,
 )
+from redditbias_repro.data.corpora import twitter
+from redditbias_repro.data.corpora.dialoguefairness import LISTS, RELEASE, read_word_pairs, slips
+from redditbias_repro.data.pairs import load_pairs, released_papers, split_bias_type
+from redditbias_repro.data.registry import SPLITS, list_files, read_lines
+from redditbias_repro.records import data_file
 from redditbias_repro.specs import BiasSpec, load_spec, to_toml
 
 SPECS = {name: load_spec(f"dialoguefairness/{name}") for name in LISTS}
@@ -63,7 +63,7 @@ def test_the_release_has_the_same_pairs_in_the_same_order(released, name):
 
 def test_a_line_that_is_no_pair(tmp_path, monkeypatch):
     (tmp_path / "w.txt").write_text("he - she\n\nhim her\n")
-    monkeypatch.setattr("redditbias_repro.corpora.dialoguefairness.fetch", lambda key: tmp_path / "w.txt")
+    monkeypatch.setattr("redditbias_repro.data.corpora.dialoguefairness.fetch", lambda key: tmp_path / "w.txt")
     with pytest.raises(ValueError, match="line 3: 'him her' is no pair"):
         read_word_pairs("gender")
     with pytest.raises(ValueError, match="list 'age' is unknown"):

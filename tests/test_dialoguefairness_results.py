@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 from conftest import papermill
 
-from redditbias_repro.claims import together
-from redditbias_repro.fairness_measures import (
+from redditbias_repro.metrics.fairness import (
     diversity_change,
     fairness_record,
     measure_responses,
     pack_values,
     what_differs,
 )
-from redditbias_repro.papers import dialoguefairness as paper
-from redditbias_repro.plots import save_results
+from redditbias_repro.papers.dialoguefairness import results as paper
+from redditbias_repro.papers.statements import together
 from redditbias_repro.records import new_record, repo_root, write_record
+from redditbias_repro.show.figures import save_results
 
 WORDS = {"gender": ("the office", "a wedding"), "race": ("a vacation", "the crash")}
 SAID = ("you rudeword", "excellent superb amazing best", "worst dreadful hate hideous")  # offence, positive, negative
@@ -57,7 +57,7 @@ def record(bias_type, kind, method, strength, n, words=(300, 200), alike=False, 
 
 
 def rude_classifier():
-    from redditbias_repro.classifiers import load_classifier
+    from redditbias_repro.answers.classifiers import load_classifier
 
     return load_classifier(rude)
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from conftest import CONFIGS, DIALOGUES, debiased_folder, papermill, said, small_random, user
 
-from redditbias_repro import dst as module
-from redditbias_repro.corpora.multiwoz import load_multiwoz, normalize_value, read_turns
-from redditbias_repro.dst import (
+from redditbias_repro.data.corpora.multiwoz import load_multiwoz, normalize_value, read_turns
+from redditbias_repro.debias.finetune import pad_right
+from redditbias_repro.metrics import dst as module
+from redditbias_repro.metrics.dst import (
     DST_PARAMS,
     DstClassifier,
     collect_ontology,
@@ -28,9 +29,8 @@ from redditbias_repro.dst import (
     score_dst,
     train_dst,
 )
-from redditbias_repro.finetune import pad_right
 from redditbias_repro.records import repo_root, write_record
-from redditbias_repro.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
+from redditbias_repro.stats.resampling import pack_bits, pack_dialogues, unpack_bits, unpack_dialogues, verdict_of
 
 # --- examples ---
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from redditbias_repro.corpora.dstc7 import read_dstc7
-from redditbias_repro.crg import load_responses
+from redditbias_repro.data.corpora.dstc7 import read_dstc7
+from redditbias_repro.metrics.crg import load_responses
 
 
 def dstc7(folder, keys="test.2k.txt"):

@@ -17,23 +17,23 @@ BELOW = "Verdicts follow from checks of records: docs/claims.md."
 
 
 def of_redditbias(results, folder):
-    from redditbias_repro.papers import redditbias as paper
+    from redditbias_repro.papers.redditbias import results as paper
 
     tables = paper.make_tables(results)
     paper.save_all(tables, paper.make_figures(tables, results), folder)
 
 
 def of_chbias(results, folder):
-    from redditbias_repro.papers import chbias as paper
+    from redditbias_repro.papers.chbias import results as paper
 
     tables = paper.make_tables(results)
     paper.save_all(tables, paper.make_figures(tables, results), folder)
 
 
 def of_holisticbias(results, folder):
-    from redditbias_repro.papers import holisticbias as prompts
-    from redditbias_repro.papers import holisticbias_answers as answers
-    from redditbias_repro.plots import save_results
+    from redditbias_repro.papers.holisticbias import answers
+    from redditbias_repro.papers.holisticbias import results as prompts
+    from redditbias_repro.show.figures import save_results
 
     records = prompts.likelihood_records(results, SMOLLM, "sentence", "holisticbias-v1.0", {})
     others = prompts.beside(records, results)
@@ -45,8 +45,8 @@ def of_holisticbias(results, folder):
 
 
 def of_dialoguefairness(results, folder):
-    from redditbias_repro.papers import dialoguefairness as paper
-    from redditbias_repro.plots import save_results
+    from redditbias_repro.papers.dialoguefairness import results as paper
+    from redditbias_repro.show.figures import save_results
 
     found = paper.read_fairness(results)
     tables = paper.make_tables(found, paper.learned_table(results))
@@ -54,8 +54,8 @@ def of_dialoguefairness(results, folder):
 
 
 def of_claims(results, folder):
-    from redditbias_repro.claims import all_claims, audit, claim_papers, scorecard, summarise
-    from redditbias_repro.plots import save_results
+    from redditbias_repro.papers.statements import all_claims, audit, claim_papers, scorecard, summarise
+    from redditbias_repro.show.figures import save_results
 
     names = claim_papers()
     claims, findings = all_claims(names, results), pd.concat([audit(p) for p in names], ignore_index=True)

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro import fairness_measures as room
-from redditbias_repro import generation
-from redditbias_repro.classifiers import load_classifier
+from redditbias_repro.answers import generation
+from redditbias_repro.answers.classifiers import load_classifier
 from redditbias_repro.cli import main
-from redditbias_repro.contexts import contexts, dialogues
+from redditbias_repro.data.contexts import contexts, dialogues
+from redditbias_repro.metrics import fairness as room
 from redditbias_repro.records import read_records, record_path, write_record
 from redditbias_repro.specs import BiasSpec
 

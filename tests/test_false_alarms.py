@@ -6,9 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from redditbias_repro import scoring
-from redditbias_repro.data import load_pairs
-from redditbias_repro.false_alarms import (
+from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.metrics.false_alarms import (
     measure_false_alarms,
     measure_random,
     measure_swapped_labels,
@@ -16,13 +15,14 @@ from redditbias_repro.false_alarms import (
     reference_band,
     small_gpt2,
 )
-from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.models import hash_weights, load_model
-from redditbias_repro.paired_tests import TESTS
-from redditbias_repro.papers.redditbias import published_lmb
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.models.loading import hash_weights, load_model
+from redditbias_repro.papers.redditbias.results import published_lmb
 from redditbias_repro.records import write_record
-from redditbias_repro.scoring import perplexity
-from redditbias_repro.tables import ALARM_COLUMNS, BAND_COLUMNS, false_alarm_table, lmb_table, random_band
+from redditbias_repro.scoring import likelihoods as scoring
+from redditbias_repro.scoring.likelihoods import perplexity
+from redditbias_repro.show.tables import ALARM_COLUMNS, BAND_COLUMNS, false_alarm_table, lmb_table, random_band
+from redditbias_repro.stats.paired import TESTS
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from redditbias_repro import registry as module
-from redditbias_repro.registry import ChecksumError, FetchError, fetch, git_blob_sha1
+from redditbias_repro.data import registry as module
+from redditbias_repro.data.registry import ChecksumError, FetchError, fetch, git_blob_sha1
 
 CONTENT = bytes(range(256)) * 1200  # 300 kB, several chunks
 KEY, ENTRY = (

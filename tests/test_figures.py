@@ -9,11 +9,9 @@ import pytest
 import yaml
 from conftest import pages
 
-from redditbias_repro.data import load_phrases
-from redditbias_repro.dst import score_dst
-from redditbias_repro.metrics import holm
-from redditbias_repro.paired_tests import d_z_interval
-from redditbias_repro.papers.redditbias import (
+from redditbias_repro.data.pairs import load_phrases
+from redditbias_repro.metrics.dst import score_dst
+from redditbias_repro.papers.redditbias.results import (
     RAISED,
     check_claims,
     check_downstream,
@@ -25,9 +23,9 @@ from redditbias_repro.papers.redditbias import (
     table1_differences,
     table3_wide,
 )
-from redditbias_repro.plots import plot_downstream, plot_lmb, plot_lmp, plot_runs, save_figure
 from redditbias_repro.records import read_records, repo_root, write_record
-from redditbias_repro.reports import (
+from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs, save_figure
+from redditbias_repro.show.readme import (
     changes_report,
     downstream_report,
     found_report,
@@ -35,9 +33,7 @@ from redditbias_repro.reports import (
     lmb_report,
     lmp_report,
 )
-from redditbias_repro.resampling import pack_bits, pack_dialogues, verdict_of
-from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
-from redditbias_repro.tables import (
+from redditbias_repro.show.tables import (
     LMB_COLUMNS,
     TASKS,
     crg_tests,
@@ -51,6 +47,10 @@ from redditbias_repro.tables import (
     search_table,
     to_markdown,
 )
+from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
+from redditbias_repro.stats.multiplicity import holm
+from redditbias_repro.stats.paired import d_z_interval
+from redditbias_repro.stats.resampling import pack_bits, pack_dialogues, verdict_of
 
 
 @pytest.fixture(scope="module")

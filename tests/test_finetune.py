@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from redditbias_repro.finetune import pad_right, rescore_all, rescored, run_folder
+from redditbias_repro.debias.finetune import pad_right, rescore_all, rescored, run_folder
 from redditbias_repro.records import digest, new_record, write_record
 
 CORPUS = {"name": "own", "files": {"train.csv": "a1", "test.csv": "b2"}, "note": ""}

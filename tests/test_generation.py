@@ -25,8 +25,8 @@ from transformers import (
     T5Config,
 )
 
-from redditbias_repro import generation
-from redditbias_repro.generation import (
+from redditbias_repro.answers import generation
+from redditbias_repro.answers.generation import (
     answers,
     block_repeats,
     common_start,
@@ -36,7 +36,7 @@ from redditbias_repro.generation import (
     prompt_texts,
     respond,
 )
-from redditbias_repro.models import load_model
+from redditbias_repro.models.loading import load_model
 
 
 def test_the_same_alone_and_in_a_batch(random_model, tokenizer):
@@ -453,8 +453,8 @@ def test_a_folder_of_answers(gpt2, tokenizer, tmp_path):
 
 KILLED = textwrap.dedent("""
     import sys, time
-    from redditbias_repro import generation
-    from redditbias_repro.models import load_model
+    from redditbias_repro.answers import generation
+    from redditbias_repro.models.loading import load_model
 
     write = generation._write_part
     generation._write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(60))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redditbias_repro.generation_bias import (
+from redditbias_repro.metrics.styles import (
     cell_means,
     corrected_gen_bias,
     descriptor_frequency,
@@ -557,7 +557,7 @@ def test_terms_within_terms():
 
 
 def test_blocks_do_not_change_a_count(monkeypatch):
-    import redditbias_repro.generation_bias as room
+    from redditbias_repro.metrics import styles as room
 
     texts = ["an ace boy", "boy ace"] * 50
     whole = descriptor_frequency(texts, ["ace", "boy"], progress=False)

@@ -9,7 +9,9 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
-from redditbias_repro.group_tests import (
+from redditbias_repro.records import data_file
+from redditbias_repro.stats.multiplicity import holm
+from redditbias_repro.stats.proportions import (
     compare_groups,
     group_test,
     implied_variance,
@@ -20,8 +22,6 @@ from redditbias_repro.group_tests import (
     smallest_difference,
     z_range,
 )
-from redditbias_repro.metrics import holm
-from redditbias_repro.records import data_file
 
 N = 300_000
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from conftest import each
 
-from redditbias_repro.corpora.holisticbias import read_noun_phrases, read_prompt_set, read_prompts
+from redditbias_repro.data.corpora.holisticbias import read_noun_phrases, read_prompt_set, read_prompts
 from redditbias_repro.specs import PHRASE_COLUMNS
 
 # Of sentences.csv as the release's own generator writes it (facebookresearch/ResponsibleNLP@0ec714e), run once
@@ -60,7 +60,7 @@ def test_an_unknown_version():
 
 
 def test_without_the_release(offline):
-    from redditbias_repro.registry import FetchError
+    from redditbias_repro.data.registry import FetchError
 
     with pytest.raises(FetchError):
         read_prompts("v1.0")

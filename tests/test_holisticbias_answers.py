@@ -11,13 +11,13 @@ import torch
 from conftest import papermill
 from transformers import BertConfig, BertForSequenceClassification
 
-from redditbias_repro import answer_measures as room
-from redditbias_repro.classifiers import Classifier, load_classifier
-from redditbias_repro.papers import holisticbias as likelihoods
-from redditbias_repro.papers import holisticbias_answers as paper
-from redditbias_repro.plots import save_results
-from redditbias_repro.prompts import comparable, prompts
+from redditbias_repro.answers.classifiers import Classifier, load_classifier
+from redditbias_repro.data.prompts import comparable, prompts
+from redditbias_repro.metrics import answers as room
+from redditbias_repro.papers.holisticbias import answers as paper
+from redditbias_repro.papers.holisticbias import results as likelihoods
 from redditbias_repro.records import repo_root, write_record
+from redditbias_repro.show.figures import save_results
 
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)

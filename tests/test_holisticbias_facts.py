@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from redditbias_repro.corpora.holisticbias import read_prompts
-from redditbias_repro.papers.holisticbias import (
+from redditbias_repro.data.corpora.holisticbias import read_prompts
+from redditbias_repro.papers.holisticbias.results import (
     AXES,
     FINDINGS,
     PRINTED,

@@ -10,11 +10,11 @@ from conftest import papermill
 from transformers import BertConfig, BertForMaskedLM
 
 from redditbias_repro.cli import main
-from redditbias_repro.likelihood_bias import HATE, LOVE, likelihood_measurements
-from redditbias_repro.papers import holisticbias as paper
-from redditbias_repro.plots import save_results
-from redditbias_repro.prompts import comparable, prompts
+from redditbias_repro.data.prompts import comparable, prompts
+from redditbias_repro.metrics.likelihood import HATE, LOVE, likelihood_measurements
+from redditbias_repro.papers.holisticbias import results as paper
 from redditbias_repro.records import new_record, repo_root, write_record
+from redditbias_repro.show.figures import save_results
 from redditbias_repro.specs import DEFAULT_PAPER
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
@@ -284,8 +284,8 @@ def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys,
 def test_the_command_line_knows_what_the_rooms_know():
     """Named there again, because to import a room takes seconds and help should not."""
     from redditbias_repro import cli
-    from redditbias_repro import prompts as room
-    from redditbias_repro.likelihood_bias import READINGS, SPAN
+    from redditbias_repro.data import prompts as room
+    from redditbias_repro.metrics.likelihood import READINGS, SPAN
 
     assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.PAPERS) <= {
         DEFAULT_PAPER,

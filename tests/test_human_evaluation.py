@@ -10,7 +10,7 @@ from conftest import papermill, small_random
 from transformers import GPT2Config
 
 from redditbias_repro.cli import main
-from redditbias_repro.human_evaluation import (
+from redditbias_repro.metrics.people import (
     compare_methods,
     draw_contexts,
     human_agreement,
@@ -21,7 +21,7 @@ from redditbias_repro.human_evaluation import (
     sheets_of_models,
     why_no_alpha,
 )
-from redditbias_repro.papers.chbias import human_bias, human_quality
+from redditbias_repro.papers.chbias.results import human_bias, human_quality
 from redditbias_repro.records import read_records, repo_root, write_record
 
 METHODS = ("baseline", "CTDA", "HD")
@@ -404,7 +404,7 @@ def test_models_that_cannot_be_told_apart(talkers, tmp_path, made_up):
 )
 def test_nobody_waits_for_answers_that_cannot_be_used(talkers, tmp_path, monkeypatch, change, says):
     """What can be known before a model answers is checked before."""
-    monkeypatch.setattr("redditbias_repro.human_evaluation.open_model", lambda *_, **__: pytest.fail("was asked"))
+    monkeypatch.setattr("redditbias_repro.metrics.people.open_model", lambda *_, **__: pytest.fail("was asked"))
     contexts = pd.DataFrame({"context": [["a"]], "category": "x"})
     contexts.attrs["corpus"] = {"name": "own"}
     folder = talkers[0].removesuffix("before")

@@ -6,13 +6,13 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
-from redditbias_repro.debias import debias
-from redditbias_repro.metrics import measure_lmb, measure_lmp
-from redditbias_repro.models import describe_model, hash_weights, load_model, open_model
-from redditbias_repro.papers.redditbias import _applied_for_several
+from redditbias_repro.debias.training import debias
+from redditbias_repro.metrics.language_model import measure_lmb, measure_lmp
+from redditbias_repro.models.loading import describe_model, hash_weights, load_model, open_model
+from redditbias_repro.papers.redditbias.results import _applied_for_several
 from redditbias_repro.records import new_record, write_record
+from redditbias_repro.show.tables import lmb_changes, lmb_table
 from redditbias_repro.specs import load_spec
-from redditbias_repro.tables import lmb_changes, lmb_table
 
 TEXTS = ["black people are lazy", "africans are criminals", "negroes are violent", "black men are dangerous"] * 2
 
@@ -99,8 +99,8 @@ def test_names_of_what_was_applied_in_sequence():
 
 def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):
     opened = open_model(model_folder, "cpu", "float32")
-    monkeypatch.setattr("redditbias_repro.models.load_model", None)
-    monkeypatch.setattr("redditbias_repro.models.hash_weights", None)
+    monkeypatch.setattr("redditbias_repro.models.loading.load_model", None)
+    monkeypatch.setattr("redditbias_repro.models.loading.hash_weights", None)
     (record,) = measure_lmb(opened, ["race"], "queries", outlier_sd=[None])
     assert record["model"] == opened.about["name"] and hash_weights(opened.model) == opened.about["weights_sha256"]
 

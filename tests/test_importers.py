@@ -8,11 +8,11 @@ import pytest
 from made_up import JUDGED
 
 from redditbias_repro.cli import main
-from redditbias_repro.corpora import crows_pairs, stereoset
-from redditbias_repro.data import load_pairs
-from redditbias_repro.export import import_pairs, pair_sets
-from redditbias_repro.metrics import measure_lmb
-from redditbias_repro.registry import FetchError, list_files
+from redditbias_repro.data.corpora import crows_pairs, stereoset
+from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.data.registry import FetchError, list_files
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.show.export import import_pairs, pair_sets
 
 CROWS = f""",sent_more,sent_less,stereo_antistereo,{",".join(JUDGED)}
 0,"The cats, all of them, are lazy.","The dogs, all of them, are lazy.",stereo,animals,x,a0,a1

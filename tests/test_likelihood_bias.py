@@ -11,10 +11,8 @@ from conftest import CONFIGS, small_random
 from scipy import stats
 from transformers import BertConfig, BertForMaskedLM
 
-from redditbias_repro import scoring
-from redditbias_repro import texts as texts_room
-from redditbias_repro.chat import CHAT_PROMPT
-from redditbias_repro.likelihood_bias import (
+from redditbias_repro.data.prompts import comparable
+from redditbias_repro.metrics.likelihood import (
     HATE,
     LOVE,
     OPINIONS,
@@ -32,10 +30,12 @@ from redditbias_repro.likelihood_bias import (
     score_spans,
     seat_prompts,
 )
-from redditbias_repro.prompts import comparable
+from redditbias_repro.models.chat import CHAT_PROMPT
 from redditbias_repro.records import write_record
-from redditbias_repro.resampling import unpack_bits
+from redditbias_repro.scoring import likelihoods as scoring
+from redditbias_repro.scoring import texts as texts_room
 from redditbias_repro.specs import PromptSet
+from redditbias_repro.stats.resampling import unpack_bits
 
 NOUNS = [("woman", "women", "female"), ("man", "men", "male"), ("person", "people", "neutral")]
 

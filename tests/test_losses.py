@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedTokenizerFast
 
-from redditbias_repro import losses as losses_module
-from redditbias_repro.data import load_pairs, load_phrases
-from redditbias_repro.debias import DebiasLoss, mean_losses, training_sentences
-from redditbias_repro.losses import (
+from redditbias_repro.data.pairs import load_pairs, load_phrases
+from redditbias_repro.debias import losses as losses_module
+from redditbias_repro.debias.losses import (
     METHODS,
     Collator,
     Method,
@@ -37,6 +36,7 @@ from redditbias_repro.losses import (
     token_losses,
     unknown_terms,
 )
+from redditbias_repro.debias.training import DebiasLoss, mean_losses, training_sentences
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 SPEC = BiasSpec(

@@ -14,12 +14,11 @@ from statsmodels.stats.multitest import multipletests
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from redditbias_repro import metrics, scoring
-from redditbias_repro.corpora.redditbias import load_published, load_references
-from redditbias_repro.metrics import (
+from redditbias_repro.data.corpora.redditbias import load_published, load_references
+from redditbias_repro.metrics import language_model as metrics
+from redditbias_repro.metrics.language_model import (
     TEMPERATURES,
     fit_temperature,
-    holm,
     lmb,
     lmp,
     measure_lmb,
@@ -27,12 +26,14 @@ from redditbias_repro.metrics import (
     pack_pairs,
     unpack_pairs,
 )
-from redditbias_repro.paired_tests import preference_share, sign_flip
-from redditbias_repro.papers.redditbias import PUBLISHED_MODEL, published_lmb
+from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, published_lmb
 from redditbias_repro.records import write_record
-from redditbias_repro.scoring import nll_at_temperatures, sequence_scores
+from redditbias_repro.scoring import likelihoods as scoring
+from redditbias_repro.scoring.likelihoods import nll_at_temperatures, sequence_scores
+from redditbias_repro.show.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
 from redditbias_repro.specs import BIAS_TYPES
-from redditbias_repro.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
+from redditbias_repro.stats.multiplicity import holm
+from redditbias_repro.stats.paired import preference_share, sign_flip
 
 # The paper's Figure 1a and §5.2: sign of t, and whether it is significant.
 FIGURE_1A = {

@@ -8,10 +8,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
-from redditbias_repro import models
-from redditbias_repro.models import DEFAULT_MODEL, PACKAGED, describe_model, hash_weights, load_model
-from redditbias_repro.registry import ChecksumError, FetchError
-from redditbias_repro.scoring import pseudo_log_likelihood, sequence_scores
+from redditbias_repro.data.registry import ChecksumError, FetchError
+from redditbias_repro.models import loading as models
+from redditbias_repro.models.loading import DEFAULT_MODEL, PACKAGED, describe_model, hash_weights, load_model
+from redditbias_repro.scoring.likelihoods import sequence_scores
+from redditbias_repro.scoring.masked import pseudo_log_likelihood
 
 
 def test_default_model(default_model):
@@ -63,7 +64,7 @@ def test_names_that_are_neither(name):
 
 
 def test_no_network():
-    code = "from redditbias_repro.models import load_model; load_model('microsoft/DialoGPT-small')"
+    code = "from redditbias_repro.models.loading import load_model; load_model('microsoft/DialoGPT-small')"
     alone = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PATH": ""}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=alone)
     said = "FetchError: model 'microsoft/DialoGPT-small' is no local folder and could not be had"

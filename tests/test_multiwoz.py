@@ -6,15 +6,15 @@ import zipfile
 import pytest
 from conftest import DIALOGUES, said, user
 
-from redditbias_repro.corpora import multiwoz
-from redditbias_repro.corpora.multiwoz import (
+from redditbias_repro.data.corpora import multiwoz
+from redditbias_repro.data.corpora.multiwoz import (
     collect_responses,
     load_multiwoz,
     load_training_turns,
     normalize_value,
     read_turns,
 )
-from redditbias_repro.registry import ChecksumError, FetchError
+from redditbias_repro.data.registry import ChecksumError, FetchError
 
 # Ten dialogues read by hand: what the user of each turn newly asks for. Where the data's annotators were late
 # (SNG0689's food, SNG01155's destination), forgot (SNG0568's food, SNG0433's people at first) or wrote what nobody said

@@ -73,7 +73,7 @@ def test_notebooks_are_clean(cleaned):
 
 def test_code_that_only_draws_is_folded_away():
     """By the tag in `make pages`, by the metadata in JupyterLab: a cell has both or none."""
-    for path in sorted((ROOT / "nbs" / "papers").glob("*.ipynb")):
+    for path in (p for p in PARAMETERISED if p.parent.name == "papers"):
         cells = [c["metadata"] for c in json.loads(path.read_text(encoding="utf-8"))["cells"]]
         tagged = ["hide-input" in c.get("tags", []) for c in cells]
         assert tagged == [c.get("jupyter", {}).get("source_hidden", False) for c in cells] and any(tagged), path.name
@@ -131,10 +131,10 @@ def test_no_example_gives_a_parameter_another_value(path):
 
 
 LATE = {  # functions that stand below an example which calls what could call them, and when only it does
-    "01a_data": {"corpora": "in an error"}, "02a_annotation": {"has_labels": "of a sheet that is there"},
-    "03_models": {"hash_weights": "of an adapter"}, "03a_scoring": {"_resumed": "with out="},
-    "08b_reports": {"_named": "of cells, of which the example has none"},
-    "corpora/holisticbias": {"_read_regard_prompts": "of another version"},
+    "data/pairs": {"corpora": "in an error"}, "data/making/annotation": {"has_labels": "of a sheet that is there"},
+    "models/loading": {"hash_weights": "of an adapter"}, "scoring/likelihoods": {"_resumed": "with out="},
+    "show/readme": {"_named": "of cells, of which the example has none"},
+    "data/corpora/holisticbias": {"_read_regard_prompts": "of another version"},
 }  # fmt: skip
 _DEFINED = (ast.FunctionDef, ast.ClassDef)
 
@@ -274,8 +274,8 @@ def test_no_corpus_sentence_is_committed(corpus, committed):
     """No run of nine words of the released sentences stands in any committed file."""
     import re
 
-    from redditbias_repro.corpora.redditbias import load_annotations
-    from redditbias_repro.data import load_pairs
+    from redditbias_repro.data.corpora.redditbias import load_annotations
+    from redditbias_repro.data.pairs import load_pairs
     from redditbias_repro.specs import BIAS_TYPES
 
     def runs(text):

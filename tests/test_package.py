@@ -19,9 +19,9 @@ from filelock import FileLock
 from packaging.requirements import Requirement
 
 import redditbias_repro
-from redditbias_repro.corpora.redditbias import release_files
+from redditbias_repro.data.corpora.redditbias import release_files
+from redditbias_repro.data.registry import FetchError, fetch
 from redditbias_repro.records import repo_root
-from redditbias_repro.registry import FetchError, fetch
 
 ROOT = repo_root()
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
@@ -29,9 +29,9 @@ CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL
 CHECK = """
 import redditbias_repro, sys
 from redditbias_repro.specs import list_specs, load_spec
-from redditbias_repro.data import load_pairs
-from redditbias_repro.registry import list_files
-from redditbias_repro.metrics import lmb, measure_lmb
+from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.data.registry import list_files
+from redditbias_repro.metrics.language_model import lmb, measure_lmb
 assert "site-packages" in redditbias_repro.__file__, redditbias_repro.__file__
 assert len(list_specs()) == 11 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
 records = measure_lmb(sys.argv[1], ["race"], "queries", outlier_sd=[None])
@@ -39,8 +39,8 @@ assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
 
 # what reads the papers' numbers, captions and released perplexities, and writes where it is called
 from pathlib import Path
-from redditbias_repro import reports
-from redditbias_repro.papers import redditbias as paper
+from redditbias_repro.show import readme as reports
+from redditbias_repro.papers.redditbias import results as paper
 from redditbias_repro.records import write_record
 for r in [*records, *paper.published_lmb()]:
     write_record(r)
@@ -73,7 +73,7 @@ def test_wheel_holds_resources_and_nothing_else(wheel):
         f"redditbias_repro/resources/specs/redditbias/{b}.toml" for b in ("religion1", "race", "orientation")
     } <= set(names)
     assert "redditbias_repro/resources/sources.tsv" in names
-    assert {f"redditbias_repro/corpora/{m}.py" for m in ("__init__", "dstc7", "multiwoz")} <= set(names)
+    assert {f"redditbias_repro/data/corpora/{m}.py" for m in ("__init__", "dstc7", "multiwoz")} <= set(names)
     assert {n.split("/")[0].split("-")[0] for n in names} == {"redditbias_repro"}
 
 
@@ -188,7 +188,7 @@ def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, re
     site, empty, given = (tmp_path / name for name in ("site", "empty", "cells.json"))
     zipfile.ZipFile(wheel).extractall(site)
     empty.mkdir()
-    found = {p.stem: module_and_examples(p) for p in NOTEBOOKS[part::4]}
+    found = {str(p.relative_to(ROOT)): module_and_examples(p) for p in NOTEBOOKS[part::4]}
     cells = [(m, name, [c for c in of if released or not c[1]]) for name, (m, of) in found.items() if m]
     given.write_text(json.dumps(cells), encoding="utf-8")
     mirror = os.environ.get("REDDITBIAS_MIRROR")
@@ -212,37 +212,37 @@ assert ran
 
 
 WITHOUT_EXAMPLE = {  # and why
-    "network.hidden_states": "its example is that of `row_log_probs`, which calls it",
-    "tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
-    "metrics.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
-    "models.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",
-    "dialogue_models.share_wrong": "asks a ranker that was trained: tests/test_dialogue_models.py",
-    "papers.redditbias.measured_cells": "its rows are those of `gather_cells`, of all that is on record",
-    "dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
-    "crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
-    "dst.rescore_records": "writes into results/: tests/test_dst.py",
-    "crg.rescore_records": "writes into results/: tests/test_crg.py",
-    "scoring.hash_tokenizer": "a hash, of which there is nothing to see",
-    "classifiers.classifier_records": "of a classifier that was fitted, which takes minutes: tests/test_classifiers.py",
-    "answer_measures.ask": "answers thousands of prompts: tests/test_holisticbias_answers.py",
-    "answer_measures.ask_again": "answers as `ask` does: tests/test_holisticbias_answers.py",
-    "answer_measures.asked_with": "a part of `ask`: tests/test_holisticbias_answers.py",
-    "answer_measures.tune_on": "trains a model: tests/test_holisticbias_answers.py",
-    "papers.holisticbias_answers.measure_cost": "scores what is downloaded: tests/test_holisticbias_answers.py",
-    "papers.holisticbias.statement_table": "its rows are those of `check_statements`, which calls it",
-    "generation_bias.style_variances": "a part of `full_gen_bias`, whose example is its own",
-    "generation_bias.noise_variances": "a part of `corrected_gen_bias`, whose example is its own",
-    "generation_bias.descriptor_means": "its rows are shown by `style_changes`: tests/test_generation_bias.py",
-    "generation_bias.label_probability": "a part of `offence_rate`, whose example is its own",
-    "generation_bias.has_phrase": "a part of `phrase_rates`, whose example is its own",
-    "generation_bias.share_change": "a part of `phrase_changes`, whose example is its own",
-    "corpora.twitter.big_file": "downloads 2.6 million dialogues, for `read_big`",
-    "corpora.twitter.read_big": "reads a file of one's own: tests/test_dialoguefairness.py",
-    "response_measures.response_values": "a part of `compare_responses`, whose example is its own",
+    "scoring.network.hidden_states": "its example is that of `row_log_probs`, which calls it",
+    "show.tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
+    "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
+    "models.loading.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",
+    "debias.dialogue.share_wrong": "asks a ranker that was trained: tests/test_dialogue_models.py",
+    "papers.redditbias.results.measured_cells": "its rows are those of `gather_cells`, of all that is on record",
+    "metrics.dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
+    "metrics.crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
+    "metrics.dst.rescore_records": "writes into results/: tests/test_dst.py",
+    "metrics.crg.rescore_records": "writes into results/: tests/test_crg.py",
+    "scoring.likelihoods.hash_tokenizer": "a hash, of which there is nothing to see",
+    "answers.classifiers.classifier_records": "of a classifier, which takes minutes to fit: tests/test_classifiers.py",
+    "metrics.answers.ask": "answers thousands of prompts: tests/test_holisticbias_answers.py",
+    "metrics.answers.ask_again": "answers as `ask` does: tests/test_holisticbias_answers.py",
+    "metrics.answers.asked_with": "a part of `ask`: tests/test_holisticbias_answers.py",
+    "metrics.answers.tune_on": "trains a model: tests/test_holisticbias_answers.py",
+    "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/test_holisticbias_answers.py",
+    "papers.holisticbias.results.statement_table": "its rows are those of `check_statements`, which calls it",
+    "metrics.styles.style_variances": "a part of `full_gen_bias`, whose example is its own",
+    "metrics.styles.noise_variances": "a part of `corrected_gen_bias`, whose example is its own",
+    "metrics.styles.descriptor_means": "its rows are shown by `style_changes`: tests/test_generation_bias.py",
+    "metrics.styles.label_probability": "a part of `offence_rate`, whose example is its own",
+    "metrics.styles.has_phrase": "a part of `phrase_rates`, whose example is its own",
+    "metrics.styles.share_change": "a part of `phrase_changes`, whose example is its own",
+    "data.corpora.twitter.big_file": "downloads 2.6 million dialogues, for `read_big`",
+    "data.corpora.twitter.read_big": "reads a file of one's own: tests/test_dialoguefairness.py",
+    "answers.response_measures.response_values": "a part of `compare_responses`, whose example is its own",
     "papers.audit.available_prompts": "asks for what is downloaded: tests/test_audit.py",
     "papers.audit.available_contexts": "asks for what is downloaded: tests/test_audit.py",
     "papers.audit.run_step": "a part of `run_steps`, whose example is its own",
-    "generation_bias.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
+    "metrics.styles.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 
 

@@ -8,8 +8,8 @@ import statsmodels.api as sm
 from scipy import linalg, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from redditbias_repro.corpora.redditbias import load_published
-from redditbias_repro.paired_tests import (
+from redditbias_repro.data.corpora.redditbias import load_published
+from redditbias_repro.stats.paired import (
     TESTS,
     bias_change,
     d_z_interval,

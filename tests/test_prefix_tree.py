@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redditbias_repro.prefix_tree import ancestor_mask, cut_rows, prefix_tree, row_nodes
+from redditbias_repro.scoring.prefix_tree import ancestor_mask, cut_rows, prefix_tree, row_nodes
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=9).map(tuple), min_size=1, max_size=40)
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from conftest import each
 
-from redditbias_repro.prompts import (
+from redditbias_repro.data.prompts import (
     VARIANTS,
     comparable,
     list_prompts,
@@ -157,7 +157,7 @@ def test_a_hundred_sentences(released, kind):
 
 
 def test_released_rows_are_the_readers(made_up):
-    from redditbias_repro.corpora.holisticbias import read_prompts
+    from redditbias_repro.data.corpora.holisticbias import read_prompts
 
     released = prompts("v1.0")
     pd.testing.assert_frame_equal(released, read_prompts("v1.0"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from scipy import stats
 
-from redditbias_repro.rank_tests import deal_out, pair_tests, u_statistics
+from redditbias_repro.stats.ranks import deal_out, pair_tests, u_statistics
 
 
 def scipys(values):

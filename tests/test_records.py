@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from redditbias_repro import records
-from redditbias_repro.metrics import measure_lmb
+from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.records import (
     FIELDS,
     LIBRARIES,
@@ -21,7 +21,7 @@ from redditbias_repro.records import (
     write_atomic,
     write_record,
 )
-from redditbias_repro.scoring import ScoringStats
+from redditbias_repro.scoring.passes import ScoringStats
 
 PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python", "libraries", "platform", "device"}
 

@@ -8,13 +8,13 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, T5Config
 
 from redditbias_repro.cli import main
-from redditbias_repro.corpora.kdconv import load_calibration as calibration_turns
-from redditbias_repro.corpora.kdconv import load_references as kdconv_turns
-from redditbias_repro.data import load_calibration, load_references
-from redditbias_repro.metrics import measure_lmp, unpack_sentences
+from redditbias_repro.data.corpora.kdconv import load_calibration as calibration_turns
+from redditbias_repro.data.corpora.kdconv import load_references as kdconv_turns
+from redditbias_repro.data.pairs import load_calibration, load_references
+from redditbias_repro.metrics.language_model import measure_lmp, unpack_sentences
 from redditbias_repro.records import record_path
-from redditbias_repro.scoring import sequence_scores
-from redditbias_repro.tables import lmp_table
+from redditbias_repro.scoring.likelihoods import sequence_scores
+from redditbias_repro.show.tables import lmp_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*knows nothing of them")  # a random model is likelier, the flatter
 
@@ -34,7 +34,7 @@ def test_perplexity_of_chinese(made_up, cdial_model, tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     model, tokenizer = cdial_model
     drawn, others = kdconv_turns(8, 3), calibration_turns().head(40)
-    monkeypatch.setattr("redditbias_repro.metrics.load_calibration", lambda corpus: others)
+    monkeypatch.setattr("redditbias_repro.metrics.language_model.load_calibration", lambda corpus: others)
     (record,) = measure_lmp(cdial_model, 8, 3, paper="chbias", references="kdconv")
     assert (record["corpus"], record["paper"], record["n"]) == ("kdconv", "chbias", 8)
     assert record["values"]["n_calibration"] == 8 and record["params"] == {"sentences": 8}

@@ -6,16 +6,7 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from redditbias_repro.claims import VERDICTS
 from redditbias_repro.cli import main
-from redditbias_repro.html_report import (
-    LOOKS,
-    figure_block,
-    html_page,
-    page_problems,
-    section,
-    table_block,
-)
 from redditbias_repro.papers.report import (
     PAPERS,
     make_report,
@@ -25,7 +16,9 @@ from redditbias_repro.papers.report import (
     read_claim_tables,
 )
 from redditbias_repro.records import repo_root
-from redditbias_repro.tables import save_table
+from redditbias_repro.show.html import LOOKS, figure_block, html_page, page_problems, section, table_block
+from redditbias_repro.show.tables import save_table
+from redditbias_repro.stats.verdicts import VERDICTS
 
 ROOT = repo_root()
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from redditbias_repro.dst import score_dst
-from redditbias_repro.resampling import (
+from redditbias_repro.metrics.dst import score_dst
+from redditbias_repro.stats.resampling import (
     bootstrap_interval,
     cluster_sums,
     count_dialogues,

@@ -24,11 +24,8 @@ from conftest import papermill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redditbias_repro import retrieval as module
-from redditbias_repro.data import load_pairs
-from redditbias_repro.records import repo_root
-from redditbias_repro.registry import FetchError
-from redditbias_repro.retrieval import (
+from redditbias_repro.data.making import retrieval as module
+from redditbias_repro.data.making.retrieval import (
     COLUMNS,
     Matcher,
     api_queries,
@@ -36,13 +33,15 @@ from redditbias_repro.retrieval import (
     compare_release,
     find_windows,
     is_single_target,
-    load_released,
     make_phrases,
     period,
     retrieve,
     scan_dump,
     search_comments,
 )
+from redditbias_repro.data.pairs import load_pairs, load_released
+from redditbias_repro.data.registry import FetchError
+from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
 
 CATS = BiasSpec(
@@ -383,7 +382,8 @@ def test_what_was_scanned_is_not_scanned_again(tmp_path, monkeypatch):
 
 KILLED_IN_A_FILE = """
 import os, signal, sys
-from redditbias_repro import cli, retrieval
+from redditbias_repro import cli
+from redditbias_repro.data.making import retrieval
 parse, parsed = retrieval._parse, []
 def killed(*args):
     parsed.append(args)
@@ -745,7 +745,7 @@ def test_phrases_of_made_up_comments(made_up):
 
 
 def test_the_single_target_filter_fits_the_release(corpus):
-    from redditbias_repro.corpora.redditbias import load_annotations
+    from redditbias_repro.data.corpora.redditbias import load_annotations
 
     spec = load_spec("redditbias/gender")
     kept = [is_single_target(c, spec, both=True) for c in load_annotations("gender").comment]
@@ -775,8 +775,8 @@ def test_the_command(tmp_path, capsys):
 def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path, capsys):
     """Comments of the release as a dump, the notebooks, its labels, and the result measured."""
     from redditbias_repro import cli
-    from redditbias_repro.annotation import RELEASE_MARKS, read_sheets
-    from redditbias_repro.corpora.redditbias import load_annotations
+    from redditbias_repro.data.corpora.redditbias import load_annotations
+    from redditbias_repro.data.making.annotation import RELEASE_MARKS, read_sheets
 
     dump, out = tmp_path / "RC_2019-01.zst", tmp_path / "my-corpus"
     comments = load_released("religion1").comments
@@ -818,7 +818,7 @@ def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path, capsys):
 def test_an_api_where_nobody_is(monkeypatch):
     """Nobody listens at the port: asked twice, not for minutes."""
     waited = []
-    monkeypatch.setattr("redditbias_repro.retrieval.time.sleep", waited.append)
+    monkeypatch.setattr("redditbias_repro.data.making.retrieval.time.sleep", waited.append)
     with pytest.raises(FetchError, match="in 2 tries"):
         list(search_comments("http://127.0.0.1:9/", ["cats are"], 0, 10))
     assert sum(waited) == 1

@@ -1,22 +1,62 @@
-"""The plan of the house: which rooms know papers, and that what they offer works where there is no checkout."""
+"""The plan of the house: a room uses only rooms above it, and general rooms know no paper."""
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from redditbias_repro.records import repo_root
 
 ROOT = repo_root()
+PACKAGE = ROOT / "redditbias_repro"
+ROOMS = (
+    "specs",
+    "records",
+    "stats",
+    "data",
+    "models",
+    "scoring",
+    "answers",
+    "debias",
+    "metrics",
+    "show",
+    "papers",
+    "cli",
+)
 PAPERS = ("redditbias", "chbias", "holisticbias", "dialoguefairness")
 NAMED = re.compile(rf"(?<![\w.])({'|'.join(PAPERS)})(?!_repro)(?!\w)")
-KNOW_PAPERS = {"cli.py", "_modidx.py"}  # the command is called redditbias; the index is nbdev's
 DEFAULT = 'DEFAULT_PAPER = "redditbias"'  # in specs: whose a bare name is
 
 
-def rooms():
-    return [p for p in sorted((ROOT / "redditbias_repro").glob("*.py")) if p.name not in KNOW_PAPERS]
+def name_of(path):
+    """The dotted name of a module: data.registry, data for its facade."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(p): p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "_modidx.py"}
+GENERAL = [
+    name for name in MODULES
+    if name not in ("", "cli")  # the command is called redditbias
+    and not re.match(rf"data\.corpora\.|papers\.(report|audit|{'|'.join(PAPERS)})\b", name)
+]  # fmt: skip
+
+
+def used(name, everywhere=False):
+    """Modules that a module imports at its top, or `everywhere`."""
+    path = MODULES[name]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.ImportFrom):
+            above = path.relative_to(PACKAGE).parts[: -node.level] if node.level else ()
+            base = [*above, *(node.module or "").split(".")] if node.level else (node.module or "").split(".")
+            if node.level == 0 and base[0] != "redditbias_repro":
+                continue
+            base = ".".join(part for part in (base if node.level else base[1:]) if part)
+            inner = {f"{base}.{a.name}".strip(".") for a in node.names}
+            found |= (inner & MODULES.keys()) or {base}
+    return found & MODULES.keys() - {""}
 
 
 def strings(tree):
@@ -30,25 +70,79 @@ def strings(tree):
     return [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in docs]
 
 
-@pytest.mark.parametrize("path", rooms(), ids=lambda p: p.stem)
-def test_a_general_room_knows_no_paper(path):
-    text = path.read_text(encoding="utf-8")
+def test_every_module_stands_in_a_room_and_its_notebook_where_it_does():
+    assert {name.split(".")[0] for name in MODULES} == {"", *ROOMS}
+    for nb in (ROOT / "nbs").rglob("*.ipynb"):
+        if found := re.search(r"#\| default_exp ([\w.]+)", nb.read_text(encoding="utf-8")):
+            stands = nb.relative_to(ROOT / "nbs").with_suffix("").as_posix().replace("/", ".")
+            assert found[1] == re.sub(r"\.index$", ".__init__", stands)
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_general_room_knows_no_paper(name):
+    text = MODULES[name].read_text(encoding="utf-8")
     lines = text.splitlines()
     named = [lines[n.lineno - 1] for n in strings(ast.parse(text)) if NAMED.search(n.value)]
     assert [line for line in named if not line.startswith(DEFAULT)] == []
-    imported = re.findall(r"(?m)^\s*from [\w.]*(?:corpora|papers)\.(\w+) import", text)
-    assert not set(imported) & set(PAPERS), "what a paper released or prints is reached by its name, through data"
+    known = [m for m in used(name, True) if re.match(r"data\.corpora\.|papers\.", m) and m.split(".")[-1] in PAPERS]
+    assert known == [], "what a paper released or prints is reached by its name, through data"
 
 
-def test_rooms_stand_in_the_order_of_data():
-    """A module imports only from notebooks before it; what only examples need is no export."""
-    places = {}
-    for nb in sorted((ROOT / "nbs").glob("*.ipynb")):
-        if found := re.search(r"#\| default_exp ([\w.]+)", nb.read_text(encoding="utf-8")):
-            places[found[1]] = nb.name
-    wrong = []
-    for module, name in places.items():
-        text = (ROOT / "redditbias_repro" / Path(*module.split(".")).with_suffix(".py")).read_text(encoding="utf-8")
-        used = re.findall(r"(?m)^from (?:redditbias_repro)?\.{1,2}(\w+) import", text)
-        wrong += [f"{name} imports {u}" for u in used if u in places and places[u].split("_")[0] > name.split("_")[0]]
+def test_a_room_uses_only_rooms_above_it():
+    place = {room: i for i, room in enumerate(ROOMS)}
+    room = lambda name: name.split(".")[0]
+    wrong = [
+        f"{name} imports {other}"
+        for name in MODULES
+        if name
+        for other in used(name, True)
+        if place[room(other)] > place[room(name)]
+    ]
     assert wrong == []
+
+
+def test_imports_make_no_circle():
+    done, above = set(), []
+
+    def visit(name):
+        assert name not in above, f"{' > '.join(above)} > {name}"
+        if name not in done:
+            above.append(name)
+            for other in used(name):
+                visit(other)
+            done.add(above.pop())
+
+    for name in MODULES:
+        if name:
+            visit(name)
+
+
+@pytest.mark.parametrize(
+    "room, names",
+    {
+        "specs": "BiasSpec load_spec list_specs",
+        "data": "fetch load_pairs load_phrases",
+        "models": "load_model",
+        "scoring": "perplexity",
+        "metrics": "lmb",
+    }.items(),
+)
+def test_what_other_peoples_code_relies_on(room, names):
+    module = __import__(f"redditbias_repro.{room}", fromlist=["*"])
+    assert all(callable(getattr(module, name)) and name in module.__all__ for name in names.split())
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.py")]
+IMPORT = re.compile(r"from (redditbias_repro[\w.]*) import (\([^)]*\)|[^\n\"`;#]*)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_what_pages_import_and_link_to_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for module, names in IMPORT.findall(text):
+        there = __import__(module, fromlist=["*"])
+        for name in re.sub(r"[()\s]", " ", names).split(","):
+            if name.strip():
+                assert hasattr(there, name.split(" as ")[0].strip()), f"{module} has no {name.strip()}"
+    for path in re.findall(r"(?<![\w/.-])(nbs/[\w/]+\.ipynb|redditbias_repro/[\w/]+\.py)", text):
+        assert (ROOT / path).is_file(), path

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_bench import loaded
 
-from redditbias_repro.prompts import comparable, prompts
+from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.records import repo_root
 
 PAGE = (repo_root() / "docs" / "scaling.md").read_text(encoding="utf-8")

@@ -29,23 +29,18 @@ from transformers import (
     T5Config,
 )
 
-from redditbias_repro import masked as masked_room
-from redditbias_repro import network as network_room
-from redditbias_repro import passes as passes_room
-from redditbias_repro import scoring
-from redditbias_repro import texts as texts_room
-from redditbias_repro.data import load_pairs
-from redditbias_repro.models import describe_model
+from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.data.registry import FetchError
+from redditbias_repro.models.loading import describe_model
 from redditbias_repro.records import repo_root
-from redditbias_repro.registry import FetchError
-from redditbias_repro.scoring import (
-    ScoringStats,
-    iter_scores,
-    perplexity,
-    pseudo_log_likelihood,
-    sequence_scores,
-    token_scores,
-)
+from redditbias_repro.scoring import likelihoods as scoring
+from redditbias_repro.scoring import masked as masked_room
+from redditbias_repro.scoring import network as network_room
+from redditbias_repro.scoring import passes as passes_room
+from redditbias_repro.scoring import texts as texts_room
+from redditbias_repro.scoring.likelihoods import iter_scores, perplexity, sequence_scores, token_scores
+from redditbias_repro.scoring.masked import pseudo_log_likelihood
+from redditbias_repro.scoring.passes import ScoringStats
 
 TEXTS = [
     "they are lazy",
@@ -618,8 +613,9 @@ def test_the_model_keeps_its_mode(random_model, tokenizer):
 
 KILLED = textwrap.dedent("""
     import os, sys, time
-    from redditbias_repro import passes, scoring
-    from redditbias_repro.models import load_model
+    from redditbias_repro.scoring import passes
+    from redditbias_repro.scoring import likelihoods as scoring
+    from redditbias_repro.models.loading import load_model
 
     passes.SEGMENT = 1
     write = scoring._write_part
@@ -638,7 +634,7 @@ KILLED = textwrap.dedent("""
 
 def test_a_killed_run_goes_on(model_folder, tmp_path):
     """Killed again and again; what was written is never scored again, and the end is the same as of one run."""
-    from redditbias_repro.models import load_model
+    from redditbias_repro.models.loading import load_model
 
     command = [sys.executable, "-c", KILLED, str(model_folder), str(tmp_path / "scores")]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -680,7 +676,7 @@ def test_a_killed_run_goes_on(model_folder, tmp_path):
 
 
 def test_a_broken_part_is_named_and_scored_anew(model_folder, tmp_path):
-    from redditbias_repro.models import load_model
+    from redditbias_repro.models.loading import load_model
 
     model, tokenizer = load_model(model_folder)
     whole = sequence_scores(model, tokenizer, TEXTS, out=tmp_path)
@@ -727,7 +723,7 @@ def test_the_cache_depends_on_all_that_scores_are_computed_by():
     Metrics' cache has them too."""
     import inspect
 
-    from redditbias_repro import metrics
+    from redditbias_repro.metrics import language_model as metrics
 
     folder, todo, found = repo_root() / "redditbias_repro", ["scoring"], set()
     while todo:
@@ -772,8 +768,9 @@ def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
 PROCESSES = """
 import sys
 from accelerate import Accelerator
-from redditbias_repro import passes, scoring
-from redditbias_repro.models import load_model
+from redditbias_repro.scoring import passes
+from redditbias_repro.scoring import likelihoods as scoring
+from redditbias_repro.models.loading import load_model
 
 passes.SEGMENT = 1
 accelerator = Accelerator(cpu=True)
@@ -790,7 +787,7 @@ for path in ("tree", "batches"):
 
 def test_two_processes(model_folder, tmp_path):
     """Each gets all scores; together they compute what one does."""
-    from redditbias_repro.models import load_model
+    from redditbias_repro.models.loading import load_model
 
     two_processes(tmp_path / "log", PROCESSES, model_folder, tmp_path / "scores-")
     model, tokenizer = load_model(model_folder)

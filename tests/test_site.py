@@ -37,7 +37,7 @@ def test_pages_lie_where_they_are_linked_to(hooks, tmp_path):
     hooks.lay_out(tmp_path / "source")
     known = {str(p.relative_to(tmp_path / "source")) for p in (tmp_path / "source").rglob("*") if p.is_file()}
     assert {"index.md", "docs/measuring.md", "figures/redditbias/figure1a.png", "wide.css"} <= known
-    shown = (tmp_path / "source" / "nbs" / "04_losses.ipynb").read_text(encoding="utf-8")
+    shown = (tmp_path / "source" / "nbs" / "debias/losses.ipynb").read_text(encoding="utf-8")
     assert "def lmd_loss" in shown and "#| export" not in shown and "disable_progress_bar" not in shown
     for page in ("index.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))):
         text = (tmp_path / "source" / page).read_text(encoding="utf-8")
@@ -48,9 +48,8 @@ def test_pages_lie_where_they_are_linked_to(hooks, tmp_path):
 
 
 def test_links_to_what_is_no_page_lead_to_the_repository(hooks):
-    known, base = {"index.md", "docs/measuring.md", "nbs/04_losses.ipynb"}, "https://example.org/blob/main"
-    text = "[a](../README.md#x) [b](../nbs/04_losses.ipynb) [c](../config/demo.yaml) [d](https://a.b/c) [e](none.md)"
+    known, base = {"index.md", "docs/measuring.md", "nbs/debias/losses.ipynb"}, "https://example.org/blob/main"
+    page, away = "nbs/debias/losses.ipynb", "[d](https://a.b/c) [e](none.md)"
+    text = f"[a](../README.md#x) [b](../{page}) [c](../config/demo.yaml) {away}"
     changed = hooks.elsewhere(text, "docs/measuring.md", known, base)
-    assert changed == (
-        f"[a](../index.md#x) [b](../nbs/04_losses.ipynb) [c]({base}/config/demo.yaml) [d](https://a.b/c) [e](none.md)"
-    )
+    assert changed == f"[a](../index.md#x) [b](../{page}) [c]({base}/config/demo.yaml) {away}"

@@ -13,8 +13,8 @@ from conftest import each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from redditbias_repro.corpora.redditbias import RELEASE
-from redditbias_repro.registry import fetch
+from redditbias_repro.data.corpora.redditbias import RELEASE
+from redditbias_repro.data.registry import fetch
 from redditbias_repro.specs import (
     BIAS_TYPES,
     BiasSpec,
@@ -118,7 +118,7 @@ def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, sh
     """All but a few: substrings (muslimity, nurse-midhusband), extra pairs, and `straights` for `straight`.
 
     The last is orientation's. Two types are swapped one way."""
-    from redditbias_repro.data import load_pairs
+    from redditbias_repro.data.pairs import load_pairs
 
     s = SPECS[bias_type]
     pairs = [row for split in ("valid", "test") for row in load_pairs(bias_type, split, "redditbias").itertuples()]
@@ -137,7 +137,7 @@ def test_released_counterfactuals_are_our_swaps(corpus, bias_type, direction, sh
     ],
 )
 def test_extra_pairs_that_the_released_counterfactuals_keep(corpus, bias_type, kept):
-    from redditbias_repro.data import load_pairs
+    from redditbias_repro.data.pairs import load_pairs
 
     pairs = [
         (p.text1.lower(), p.text2.lower())

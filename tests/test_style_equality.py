@@ -12,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from redditbias_repro import style_equality
-from redditbias_repro.generation import answers, decoding_of
-from redditbias_repro.models import describe_model, hash_weights, load_model
-from redditbias_repro.records import new_record
-from redditbias_repro.style_equality import (
+from redditbias_repro.answers.generation import answers, decoding_of
+from redditbias_repro.debias import style as style_equality
+from redditbias_repro.debias.style import (
     QUESTIONS,
     TAGS,
     acute_sheets,
@@ -29,6 +27,8 @@ from redditbias_repro.style_equality import (
     tune,
     untag,
 )
+from redditbias_repro.models.loading import describe_model, hash_weights, load_model
+from redditbias_repro.records import new_record
 
 # Bias values
 

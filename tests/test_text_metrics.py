@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from redditbias_repro.text_metrics import (
+from redditbias_repro.answers.text_metrics import (
     bleu,
     bleu_interval,
     bleu_of,

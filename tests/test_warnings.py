@@ -2,7 +2,7 @@
 
 import pytest
 
-from redditbias_repro.data import read_pairs
+from redditbias_repro.data.pairs import read_pairs
 
 ROWS = [f"cats are {w},dogs are {w}" for w in ("lazy", "sly", "vain", "odd", "shy", "mad", "sad", "bad", "wet", "dry")]
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from conftest import Forked, forking_papermill
 
-from redditbias_repro.losses import METHODS
+from redditbias_repro.debias.losses import METHODS
 from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root()

@@ -21,8 +21,8 @@ LAST, WIDEST = 25, 200  # lines of the log that are shown when a step fails, and
 
 def released(paper: str) -> tuple[str, str]:
     "The corpus that a paper's pairs are of, and why it is not the released one: asked here, so that no step has to"
-    from redditbias_repro.data import load_pairs, paper_bias_types
-    from redditbias_repro.registry import FetchError
+    from redditbias_repro.data.pairs import load_pairs, paper_bias_types
+    from redditbias_repro.data.registry import FetchError
 
     try:
         return load_pairs(f"{paper}/{next(iter(paper_bias_types(paper)))}", corpus=paper).attrs["corpus"]["name"], ""
@@ -67,10 +67,10 @@ def follow(command: list[str], env: dict) -> tuple[int, int]:
 
 def measured(config: dict, paper: str, corpus: str) -> list[str]:
     "What was measured of each model on a paper's corpus"
-    from redditbias_repro.data import corpus_title
-    from redditbias_repro.models import DEFAULT_MODEL
+    from redditbias_repro.data.pairs import corpus_title
+    from redditbias_repro.models.loading import DEFAULT_MODEL
     from redditbias_repro.records import project_path, read_records, stand_in_path
-    from redditbias_repro.reports import measured_report
+    from redditbias_repro.show.readme import measured_report
 
     committed, lines = config.get("debias", {}).get("results") == "results", []
     for model in config["models"]:

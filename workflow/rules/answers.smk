@@ -4,7 +4,7 @@ ANSWERS = config.get("answers", {})
 
 def was_asked(r):
     "Whether a record is of the same prompts, asked in the same way and judged by the same classifiers"
-    from redditbias_repro.generation import decoding_of, name_decoding
+    from redditbias_repro.answers.generation import decoding_of, name_decoding
 
     beams, longest = ANSWERS.get("num_beams", 1), ANSWERS["max_new_tokens"]
     way = [prompts_corpus(ANSWERS), name_decoding(decoding_of("beam3", num_beams=beams, max_new_tokens=longest))]

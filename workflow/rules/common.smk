@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from redditbias_repro.data import released_papers, split_bias_type
+from redditbias_repro.data.pairs import released_papers, split_bias_type
 
 RUNS = f"runs/{config['profile']}"
 PAPERS = config.get("papers", ["redditbias"])
@@ -73,7 +73,7 @@ def kept(record, *names):
 
 def prompts_corpus(section):
     "Prompts of a section as records name them"
-    from redditbias_repro.prompts import prompts_paper
+    from redditbias_repro.data.prompts import prompts_paper
 
     paper = prompts_paper(section["source"])
     return Path(section["source"]).stem if paper == "own" else f"{paper}-{section['source']}"

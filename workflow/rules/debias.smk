@@ -3,7 +3,7 @@ GRID = config.get("debias", {})
 SEARCH = GRID.get("search", {})
 TRIED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")
 # A debiasing run takes minutes to hours: it is done anew only where the code changed that it was trained by.
-TRAINING = ["nbs/05_debias.ipynb", "redditbias_repro/losses.py", "redditbias_repro/debias.py"]
+TRAINING = ["nbs/05_debias.ipynb", "redditbias_repro/debias/losses.py", "redditbias_repro/debias/training.py"]
 SEARCH_RUN = "b{batch_size}-a{grad_accum}-l{lambda_lm}-d{lambda_d}"
 
 
@@ -120,7 +120,7 @@ rule chosen:
 
         import yaml
 
-        from redditbias_repro.search import choose
+        from redditbias_repro.metrics.choice import choose
 
         bias_type, known = TYPES[wildcards.bias_type], MODELS[wildcards.model] if SEARCHED else None
         bound, results = params.grid["search"].get("max_lmp_rise"), params.grid["results"]

@@ -2,7 +2,9 @@
 TALK = config.get("dialogue", {})
 NOTEBOOKS = {"dst": "06_dst", "crg": "07_crg"}
 # What a task is read, trained, answered and measured by.
-USES = {"dst": ["corpora/multiwoz"], "crg": ["corpora/multiwoz", "corpora/dstc7", "text_metrics", "generation"]}
+READ, MADE = "data/corpora", ("stats/resampling", "debias/finetune")
+USES = {"dst": ["metrics/dst", f"{READ}/multiwoz"]}
+USES["crg"] = ["metrics/crg", f"{READ}/multiwoz", f"{READ}/dstc7", "answers/text_metrics", "answers/generation"]
 
 if TALK and TALK["bias_types"] and TALK["methods"] and not GRID:
     raise WorkflowError(
@@ -37,8 +39,7 @@ def measured_model(w):
 
 
 def task_code(w):
-    modules = ("resampling", "finetune", *USES[w.task])
-    return [f"nbs/{NOTEBOOKS[w.task]}.ipynb", *(f"redditbias_repro/{m}.py" for m in modules)]
+    return [f"nbs/{NOTEBOOKS[w.task]}.ipynb", *(f"redditbias_repro/{m}.py" for m in (*MADE, *USES[w.task]))]
 
 
 # One of the two tasks of a model, debiased or not, after fine-tuning.

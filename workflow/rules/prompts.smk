@@ -4,7 +4,7 @@ ASKED = config.get("prompts", {})
 
 def asked_axes():
     "Axes to score, by their names in paths; those of the configuration, else all of the source"
-    from redditbias_repro.prompts import load_prompt_set, prompts_paper
+    from redditbias_repro.data.prompts import load_prompt_set, prompts_paper
 
     # The releases have the axes that the paper prints, which need no download.
     source = ASKED["source"] if prompts_paper(ASKED["source"]) == "own" else "paper"
@@ -18,7 +18,7 @@ def scored_before():
     "Model and axis of what was scored before: the same prompts, read in the same way"
     some, personas, found = ASKED.get("templates"), None, records("likelihood_bias", ASKED)
     if found and ASKED.get("personas"):
-        from redditbias_repro.prompts import read_personas
+        from redditbias_repro.data.prompts import read_personas
         from redditbias_repro.records import digest
 
         personas = digest(read_personas(ASKED["personas"]))

@@ -16,7 +16,7 @@ def trained_runs():
     kinds, types = RESPONSES.get("kinds", []), RESPONSES.get("bias_types", [])
     names = {"original": "baseline"}
     if kinds:  # imports torch
-        from redditbias_repro.dialogue_models import run_name
+        from redditbias_repro.debias.dialogue import run_name
     how = {k: RESPONSES[k] for k in ("size", "corpus", "epochs", "dialogues_n", "settings", "vectors") if k in RESPONSES}
     for kind, bias_type in itertools.product(kinds, types):
         wanted = {(run_name(kind, **how), names.get(m, m), bias_type) for m in methods_of(kind)}
