@@ -543,7 +543,7 @@ def short_table(rows):
 
 
 def report(folder=None):
-    from redditbias_repro.show.tables import to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
@@ -639,7 +639,7 @@ def draw():
     matplotlib.use("Agg")
     from redditbias_repro.records import project_path
     from redditbias_repro.show.figures import save_figure
-    from redditbias_repro.show.tables import save_table
+    from redditbias_repro.show.saving import save_table
 
     rows = measured()
     folder = project_path("figures", "bench")

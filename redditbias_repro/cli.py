@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .specs import DEFAULT_PAPER
+from .records import DEFAULT_PAPER
 
 PAPERS = (DEFAULT_PAPER, "holisticbias", "dialoguefairness")  # that `measure` knows
 DEFAULT_PROMPTS = "v1.0"
@@ -136,7 +136,7 @@ def _check_measure(args) -> None:
 def _measure(args) -> None:
     _check_measure(args)
     from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.tables import to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     measure = dict(zip(PAPERS, (_measure_pairs, _measure_prompts, _measure_contexts)))[args.paper]
     records, table, shown, caption = measure(args)
@@ -192,7 +192,8 @@ def _perplexity(args) -> None:
         _check_out(args.out)
     from redditbias_repro.metrics.language_model import measure_lmp
     from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.tables import lmp_table, to_markdown
+    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.tables import lmp_table
 
     how = dict(references=args.references, add_special_tokens=args.special_tokens)
     (record,) = measure_lmp(args.model, args.sentences, args.seed, args.device, args.dtype, args.paper, **how)
@@ -267,7 +268,7 @@ def _compare(args) -> None:
     if not args.prompts and (args.axes or args.templates):
         raise ValueError("--axes and --templates are of prompts: give them with --prompts")
     from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.tables import to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     table, shown, caption = (_compared_prompts if args.prompts else _compared_pairs)(args)
     text = to_markdown(shown, f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}. {caption}" if len(table) else caption)
@@ -686,7 +687,7 @@ def _sheets(args) -> None:
         why_no_alpha,
     )
     from redditbias_repro.records import write_atomic, write_record
-    from redditbias_repro.show.tables import to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     if not args.read:
         drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.contexts)
@@ -787,7 +788,7 @@ def _audit(args) -> None:
     out = _audit_folder(args)
     _check_out(out, folder=True)
     from redditbias_repro.papers.audit import audit
-    from redditbias_repro.show.tables import to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     how = dict(specs=args.specs, quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
     how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype)

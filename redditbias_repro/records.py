@@ -29,13 +29,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .specs import DEFAULT_PAPER
-
 # %% auto #0
-__all__ = ['LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
-           'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table', 'write_details', 'digest',
-           'code_digest', 'versions', 'provenance', 'new_record', 'record_path', 'stand_in_path', 'write_record',
-           'read_json', 'check_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root',
+           'project_path', 'data_file', 'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table',
+           'write_details', 'digest', 'code_digest', 'versions', 'provenance', 'new_record', 'record_path',
+           'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -72,6 +70,9 @@ def project_path(
     return (repo_root() or Path.cwd()).joinpath(*parts)
 
 # %% ../nbs/records.ipynb #54de4178
+DEFAULT_PAPER = "redditbias"  # whose a bare name is
+
+
 def data_file(
     *parts: str,  # such as "paper", "redditbias", "table1.csv"
 ) -> Path:  # in the checkout, else in the package

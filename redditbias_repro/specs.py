@@ -18,13 +18,14 @@ from pathlib import Path
 
 import regex
 
+from .records import DEFAULT_PAPER
+
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'BIAS_TYPES', 'LANGUAGES', 'DOTTED', 'DIRECTIONS', 'COUNTERPARTS', 'PHRASE_COLUMNS', 'NONE',
-           'NO_AXIS', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms', 'replace_in_order', 'BiasSpec',
-           'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
+__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DOTTED', 'DIRECTIONS', 'COUNTERPARTS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS',
+           'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms', 'replace_in_order', 'BiasSpec', 'list_specs',
+           'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/specs.ipynb #ac8241e8
-DEFAULT_PAPER = "redditbias"  # whose a bare name is
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
 
 LANGUAGES = frozenset(
@@ -345,7 +346,6 @@ def _check_entry(key, entry):
         raise ValueError(f"{key}: {entry!r} pairs a term with itself")
 
 # %% ../nbs/specs.ipynb #d5015993
-DEFAULT_PAPER = "redditbias"  # whose a bare name is
 _RESOURCES = files("redditbias_repro") / "resources" / "specs"
 
 

@@ -11,7 +11,7 @@ from transformers import GPT2Config
 from redditbias_repro.cli import main
 from redditbias_repro.data.corpora.chbias import CATEGORIES, read_released
 from redditbias_repro.metrics.chinese import compare_zh_dialogue, measure_zh_dialogue
-from redditbias_repro.metrics.language_model import lmb, lmb_of_rows, measure_lmb, pack_pairs, unpack_pairs
+from redditbias_repro.metrics.language_model import lmb, lmb_of_rows, measure_lmb
 from redditbias_repro.models.loading import PACKAGED
 from redditbias_repro.papers.chbias.results import (
     DIALOGUE_METRICS,
@@ -53,6 +53,7 @@ from redditbias_repro.records import (
 from redditbias_repro.show.figures import label_fonts, plot_targets
 from redditbias_repro.show.tables import CONTROLS, lmb_changes, lmp_changes, rows_table, target_gaps
 from redditbias_repro.specs import load_spec
+from redditbias_repro.stats.packing import pack_pairs, unpack_pairs
 
 ROOT = repo_root()
 

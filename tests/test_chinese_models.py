@@ -20,13 +20,14 @@ from redditbias_repro.cli import main
 from redditbias_repro.data.corpora.chbias import CDIAL_VOCABULARY, cdial_tokenizer
 from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.data.registry import fetch
-from redditbias_repro.metrics.language_model import measure_lmb, unpack_pairs
+from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.models.loading import load_model
 from redditbias_repro.models.speakers import SPEAKERS, encode_turns, has_speakers, speaker_types, speaking
 from redditbias_repro.records import record_path
 from redditbias_repro.scoring.likelihoods import perplexity, sequence_scores, token_scores
 from redditbias_repro.scoring.texts import unknown_words
 from redditbias_repro.show.tables import lmb_table
+from redditbias_repro.stats.packing import unpack_pairs
 
 TEXTS = ["今天天气很好", "我们去公园吧，好吗？", "在"]
 

@@ -10,8 +10,9 @@ from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
 from redditbias_repro.metrics.compare import COMPARED, compare_gaps, compare_models, compare_on_prompts, compare_pairs
-from redditbias_repro.metrics.language_model import measure_lmb, unpack_pairs
+from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.metrics.likelihood import measure_likelihood_bias
+from redditbias_repro.stats.packing import unpack_pairs
 from redditbias_repro.stats.paired import bias_change
 
 

@@ -21,8 +21,6 @@ from redditbias_repro.metrics.crg import (
     measure_crg,
     pack_statistics,
     read_statistics,
-    rescore_crg,
-    rescore_records,
     train_crg,
 )
 from redditbias_repro.records import record_path, repo_root, write_record
@@ -185,42 +183,6 @@ def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(text_metrics, "meteor", lambda *args: 20.0)
     records.append(measure_crg(str(model_folder), **options))
     assert len({record_path(r, tmp_path) for r in records}) == len(records) == 8
-
-
-def test_scores_anew(model_folder, tmp_path, monkeypatch):
-    """A record as they were before: interval, dialogues and people's entropy come back.
-
-    What needs the answers stays."""
-    corpus = str(own_corpus(tmp_path))
-    record = measure_crg(str(model_folder), corpus=corpus, batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
-    new = ("dialogues", "entropy_4_max", "people_entropy_4", "people_entropy_4_max", "people_distinct_2")
-    old = {
-        **record,
-        "values": {k: v for k, v in record["values"].items() if k not in new} | {"bleu_4_low": -1.0},
-        "params": {k: record["params"][k] for k in ("train_pairs", "test_pairs", "train_seed")},
-    }
-    path = write_record(old, tmp_path / "results")
-    monkeypatch.setattr(module, "open_model", None)
-    (written,) = rescore_records(tmp_path / "results", corpus)
-    again = json.loads(written.read_text())
-    assert (
-        again["values"] == record["values"]
-        and again["params"] == record["params"]
-        and not path.exists()
-        and written.name == record_path(record).name
-    )
-    assert "no model was run" in again["provenance"].pop("rescored")["how"] and again["provenance"] == json.loads(
-        json.dumps(record["provenance"])
-    )
-    assert (
-        rescore_records(tmp_path / "results", corpus) == [written]
-        and len(list((tmp_path / "results").rglob("*.json"))) == 1
-    )
-    with pytest.raises(ValueError, match="give its folder as corpus"):
-        rescore_crg(old)
-    zero = np.zeros_like(read_statistics(record["values"]["statistics"])).astype("<u2").tobytes().hex()
-    with pytest.raises(ValueError, match="other references"):
-        rescore_crg({**old, "values": {**old["values"], "statistics": zero}}, corpus)
 
 
 def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):

@@ -24,8 +24,6 @@ from redditbias_repro.metrics.dst import (
     mcnemar_test,
     measure_dst,
     predict_dst,
-    rescore_dst,
-    rescore_records,
     score_dst,
     train_dst,
 )
@@ -323,42 +321,6 @@ def test_the_head_and_text_of_the_release(made_up, tokenizer, model_folder, tmp_
     assert "-preset=release-" in write_record(record, tmp_path / "results").name
     with pytest.raises(ValueError, match="expected one of default, release"):
         measure_dst(str(model_folder), preset="other")
-
-
-def test_scores_anew(made_up, model_folder, tmp_path, monkeypatch):
-    """A record as they were before, with `correct` alone.
-
-    Labels, predictions and dialogues come back from the corpus, and what measured it is kept."""
-    for split in ("train", "test"):
-        (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    record = measure_dst(
-        str(model_folder), corpus=str(tmp_path), out_dir=tmp_path / "run", batch_size=4, disable_tqdm=True
-    )
-    n, values = record["n"], record["values"]
-    right = unpack_bits(values["labels"], n) == unpack_bits(values["predictions"], n)
-    old = {k: v for k, v in values.items() if k not in ("labels", "predictions", "dialogues")} | {
-        "correct": pack_bits(right),
-        "f1_low": 0.0,
-    }
-    params = {k: record["params"][k] for k in ("negatives", "train_dialogues", "test_dialogues", "train_seed")}
-    monkeypatch.setattr(module, "open_model", None)
-    again = rescore_dst({**record, "values": old, "params": params}, str(tmp_path))
-    assert again["values"] == values and again["params"] == record["params"]
-    origin = again["provenance"]
-    assert "no model was run" in origin.pop("rescored")["how"] and origin == record["provenance"]
-    assert rescore_dst(record, str(tmp_path))["values"] == values, "also of a record of today"
-    with pytest.raises(ValueError, match="not the same corpus"):
-        rescore_dst({**record, "n": n + 1}, str(tmp_path))
-    with pytest.raises(ValueError, match="these are not its examples"):
-        rescore_dst({**record, "values": {**values, "f1": 0.123}}, str(tmp_path))
-    path = write_record({**record, "values": old}, tmp_path / "results")
-    assert (
-        rescore_records(tmp_path / "results", str(tmp_path)) == [path]
-        and json.loads(path.read_text())["values"] == values
-    )
-    (tmp_path / "test.json").write_text(json.dumps(DIALOGUES) + " ")
-    with pytest.raises(ValueError, match="test.json is not what the record was measured on"):
-        rescore_dst(record, str(tmp_path))
 
 
 def test_a_stopped_run_goes_on(made_up, model_folder, tmp_path, monkeypatch):

@@ -13,11 +13,12 @@ from transformers import PreTrainedTokenizerFast
 
 from redditbias_repro.cli import main
 from redditbias_repro.data.prompts import comparable, prompts
-from redditbias_repro.metrics.language_model import measure_lmb, unpack_pairs
+from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.metrics.likelihood import descriptor_tests, likelihood_bias, score_prompts
 from redditbias_repro.models.loading import load_model
 from redditbias_repro.show.export import export_dataset, export_lm_eval, origins, pair_parts
 from redditbias_repro.show.lm_eval_task import cut, likelihood_share, split_first
+from redditbias_repro.stats.packing import unpack_pairs
 from redditbias_repro.stats.ranks import pair_tests
 
 PETS = """text1,text2,target1,target2

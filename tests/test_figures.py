@@ -33,6 +33,7 @@ from redditbias_repro.show.readme import (
     lmb_report,
     lmp_report,
 )
+from redditbias_repro.show.saving import save_table, to_markdown
 from redditbias_repro.show.tables import (
     LMB_COLUMNS,
     TASKS,
@@ -43,9 +44,7 @@ from redditbias_repro.show.tables import (
     lmp_changes,
     lmp_table,
     record_origins,
-    save_table,
     search_table,
-    to_markdown,
 )
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
 from redditbias_repro.stats.multiplicity import holm
@@ -826,7 +825,7 @@ def test_other_examples_are_not_compared(tmp_path):
     record = yaml.safe_load(path.read_text())
     del record["values"]["dialogues"]
     write_record(record, tmp_path, replace=True)
-    with pytest.raises(ValueError, match=r"rescore_records\(\)` makes its scores anew"):
+    with pytest.raises(ValueError, match="does not say which dialogue an example is of"):
         crg_tests(tmp_path)
 
 

@@ -1,12 +1,9 @@
 """What both tasks share: batches, folders of runs that go on, records of fine-tuned models."""
 
-import json
-
-import pytest
 import torch
 
-from redditbias_repro.debias.finetune import pad_right, rescore_all, rescored, run_folder
-from redditbias_repro.records import digest, new_record, write_record
+from redditbias_repro.debias.finetune import pad_right, run_folder
+from redditbias_repro.records import digest, new_record
 
 CORPUS = {"name": "own", "files": {"train.csv": "a1", "test.csv": "b2"}, "note": ""}
 
@@ -61,14 +58,3 @@ def test_a_record_of_a_debiased_model_on_a_task():
     assert record["provenance"]["debiasing"]["method"] == "HD", "how it was debiased, and how it was fine-tuned"
     plain = new_record("crg", {"name": "m"}, CORPUS, 3, {"bleu_4": 5.0}, training={})
     assert (plain["model"], plain["method"], plain["bias_type"]) == ("m", "baseline", "all")
-
-
-def test_scores_anew_are_written_under_their_new_names(tmp_path):
-    old = write_record(a_record(), tmp_path)
-    (new,) = rescore_all(
-        "dst", lambda r: rescored(r, CORPUS, "by hand", values={"f1": 0.4}, params={"epochs": 2.0}), tmp_path
-    )
-    assert not old.exists() and json.loads(new.read_text())["provenance"]["rescored"]["how"] == "by hand"
-    assert rescore_all("crg", None, tmp_path) == [] and [p for p in tmp_path.rglob("*.json")] == [new]
-    with pytest.raises(ValueError, match="test.csv is not what the record was measured on"):
-        rescored(a_record(), {"files": {"test.csv": "c3"}}, "")

@@ -456,8 +456,8 @@ KILLED = textwrap.dedent("""
     from redditbias_repro.answers import generation
     from redditbias_repro.models.loading import load_model
 
-    write = generation._write_part
-    generation._write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(60))
+    write = generation.write_part
+    generation.write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(60))
     model, tokenizer = load_model(sys.argv[1])
     asked = [f"number {i % 7} and {i}" for i in range(12)]
     drawn = generation.decoding_of(do_sample=True, max_new_tokens=4)

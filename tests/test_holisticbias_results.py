@@ -13,9 +13,8 @@ from redditbias_repro.cli import main
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.metrics.likelihood import HATE, LOVE, likelihood_measurements
 from redditbias_repro.papers.holisticbias import results as paper
-from redditbias_repro.records import new_record, repo_root, write_record
+from redditbias_repro.records import DEFAULT_PAPER, new_record, repo_root, write_record
 from redditbias_repro.show.figures import save_results
-from redditbias_repro.specs import DEFAULT_PAPER
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 

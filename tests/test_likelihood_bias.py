@@ -118,7 +118,7 @@ def test_what_occurs_twice_is_scored_once(tiny, tokenizer):
 
 def test_scores_are_streamed_and_gone_on_from(tiny, tokenizer, tmp_path, monkeypatch):
     rows, whole, folder = prompts(), score_prompts(tiny, tokenizer, prompts()), tmp_path / "scores"
-    write, written = scoring._write_part, []
+    write, written = scoring.write_part, []
 
     def stop_at_the_second(folder, frame):
         if written:
@@ -127,10 +127,10 @@ def test_scores_are_streamed_and_gone_on_from(tiny, tokenizer, tmp_path, monkeyp
         written.append(len(frame))
 
     monkeypatch.setattr(texts_room, "WINDOW", 40)
-    monkeypatch.setattr(scoring, "_write_part", stop_at_the_second)
+    monkeypatch.setattr(scoring, "write_part", stop_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         score_prompts(tiny, tokenizer, rows, out=folder)
-    monkeypatch.setattr(scoring, "_write_part", write)
+    monkeypatch.setattr(scoring, "write_part", write)
     again = score_prompts(tiny, tokenizer, rows, out=folder)
     assert 0 < again.attrs["stats"]["sentences"] <= rows["text"].nunique() - written[0]
     np.testing.assert_allclose(again["perplexity"], whole["perplexity"], rtol=1e-5)

@@ -16,16 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from redditbias_repro.data.corpora.redditbias import load_published, load_references
 from redditbias_repro.metrics import language_model as metrics
-from redditbias_repro.metrics.language_model import (
-    TEMPERATURES,
-    fit_temperature,
-    lmb,
-    lmp,
-    measure_lmb,
-    measure_lmp,
-    pack_pairs,
-    unpack_pairs,
-)
+from redditbias_repro.metrics.language_model import TEMPERATURES, fit_temperature, lmb, lmp, measure_lmb, measure_lmp
 from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, published_lmb
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import likelihoods as scoring
@@ -33,6 +24,7 @@ from redditbias_repro.scoring.likelihoods import nll_at_temperatures, sequence_s
 from redditbias_repro.show.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_changes, lmb_table, lmp_changes, lmp_table
 from redditbias_repro.specs import BIAS_TYPES
 from redditbias_repro.stats.multiplicity import holm
+from redditbias_repro.stats.packing import pack_pairs, unpack_pairs
 from redditbias_repro.stats.paired import preference_share, sign_flip
 
 # The paper's Figure 1a and §5.2: sign of t, and whether it is significant.

@@ -220,8 +220,6 @@ WITHOUT_EXAMPLE = {  # and why
     "papers.redditbias.results.measured_cells": "its rows are those of `gather_cells`, of all that is on record",
     "metrics.dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
     "metrics.crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
-    "metrics.dst.rescore_records": "writes into results/: tests/test_dst.py",
-    "metrics.crg.rescore_records": "writes into results/: tests/test_crg.py",
     "scoring.likelihoods.hash_tokenizer": "a hash, of which there is nothing to see",
     "answers.classifiers.classifier_records": "of a classifier, which takes minutes to fit: tests/test_classifiers.py",
     "metrics.answers.ask": "answers thousands of prompts: tests/test_holisticbias_answers.py",

@@ -11,10 +11,11 @@ from redditbias_repro.cli import main
 from redditbias_repro.data.corpora.kdconv import load_calibration as calibration_turns
 from redditbias_repro.data.corpora.kdconv import load_references as kdconv_turns
 from redditbias_repro.data.pairs import load_calibration, load_references
-from redditbias_repro.metrics.language_model import measure_lmp, unpack_sentences
+from redditbias_repro.metrics.language_model import measure_lmp
 from redditbias_repro.records import record_path
 from redditbias_repro.scoring.likelihoods import sequence_scores
 from redditbias_repro.show.tables import lmp_table
+from redditbias_repro.stats.packing import unpack_sentences
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*knows nothing of them")  # a random model is likelier, the flatter
 

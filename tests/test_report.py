@@ -17,7 +17,7 @@ from redditbias_repro.papers.report import (
 )
 from redditbias_repro.records import repo_root
 from redditbias_repro.show.html import LOOKS, figure_block, html_page, page_problems, section, table_block
-from redditbias_repro.show.tables import save_table
+from redditbias_repro.show.saving import save_table
 from redditbias_repro.stats.verdicts import VERDICTS
 
 ROOT = repo_root()

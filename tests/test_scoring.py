@@ -618,8 +618,8 @@ KILLED = textwrap.dedent("""
     from redditbias_repro.models.loading import load_model
 
     passes.SEGMENT = 1
-    write = scoring._write_part
-    scoring._write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(0.05))
+    write = scoring.write_part
+    scoring.write_part = lambda *a: (write(*a), print("part", flush=True), time.sleep(0.05))
     model, tokenizer = load_model(sys.argv[1])
     for _ in sys.stdin:  # each run is a process of its own; only what they import is imported once
         if (run := os.fork()) == 0:

@@ -23,7 +23,6 @@ from transformers import DynamicCache, GenerationConfig
 from ..models.loading import hash_weights, n_vectors
 from ..models.speakers import encode_turns, speaker_types
 from ..records import digest, write_atomic
-from ..scoring.likelihoods import _check_manifest, _locked, _read_parts, _write_part, hash_tokenizer
 from redditbias_repro.scoring.network import (
     _pack,
     _tolerance,
@@ -34,6 +33,7 @@ from redditbias_repro.scoring.network import (
     pack_layers,
     pad_batch,
 )
+from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
 
 # %% auto #0
 __all__ = ['BEAMS', 'NUCLEUS', 'PRESETS', 'DATE', 'TRIED', 'ANSWERED', 'BATCH', 'decoding_of', 'name_decoding', 'block_repeats',
@@ -529,16 +529,16 @@ def answers(
             "dtype": str(model.dtype).removeprefix("torch."), "decoding": decoding, "prompts": digest(ids), "n": n,
             **drawn, **({"further_ends": further} if further else {}), **({"speakers": True} if speakers else {}),
         }  # fmt: skip
-        with _locked(folder):
-            _check_manifest(folder / "_answers.json", about, "answers")
-            before = _read_parts(folder, True, empty)
+        with locked(folder):
+            check_manifest(folder / "_answers.json", about, "answers")
+            before = read_parts(folder, True, empty)
             clock = folder / "_seconds.json"
             earlier = json.loads(clock.read_text()) if clock.is_file() else 0.0
             for part in _answered(*what, set(before["index"].tolist()), share, stats, progress):
-                _write_part(folder, part)
+                write_part(folder, part)
                 write_atomic(clock, json.dumps(round(earlier + stats["seconds"], 1)))
             stats["seconds_before"] = earlier
-            parts = [_read_parts(folder, False, empty)]
+            parts = [read_parts(folder, False, empty)]
     found = pd.concat([empty, *parts] if not parts else parts).sort_values("index")
     line = found["index"].to_numpy()
     kept = rows.iloc[line // n].reset_index(drop=True)

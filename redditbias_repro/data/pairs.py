@@ -21,8 +21,8 @@ from redditbias_repro.data.registry import (
     read_own_cells,
     with_corpus,
 )
-from ..records import check_known, digest, nearest
-from ..specs import DEFAULT_PAPER, BiasSpec, list_specs, load_spec, meant_spec
+from ..records import DEFAULT_PAPER, check_known, digest, nearest
+from ..specs import BiasSpec, list_specs, load_spec, meant_spec
 
 # %% auto #0
 __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'query_pairs', 'read_pairs',

@@ -16,16 +16,16 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from transformers import EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.trainer_utils import get_last_checkpoint
 
 from .losses import Penalty
-from .training import _penalised, _WithPenalty, complete_checkpoint
-from ..records import digest, project_path, provenance, write_record
+from ..records import digest
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'WATCHED', 'pad_right', 'finetune', 'run_folder', 'corpus_of', 'rescored',
-           'rescore_all']
+__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'WATCHED', 'pad_right', 'complete_checkpoint', 'penalised', 'WithPenalty',
+           'finetune', 'run_folder', 'corpus_of']
 
 # %% ../../nbs/debias/finetune.ipynb #e3f3b54f
 MAX_TOKENS = 128  # §5.1
@@ -72,7 +72,7 @@ class _AlikeTrainer(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        return _penalised(self, found, num_items_in_batch)
+        return penalised(self, found, num_items_in_batch)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval") -> dict[str, float]:
         training = self.model.training
@@ -87,6 +87,46 @@ class _AlikeTrainer(Trainer):
         rows = self.train_dataset if train_dataset is None else train_dataset
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
         return _AlikeSampler([len(r["input_ids"]) for r in rows], batch, self.args.seed)
+
+# %% ../../nbs/debias/finetune.ipynb #c46ef68c
+def complete_checkpoint(
+    folder: str | Path,  # of a `Trainer`
+) -> str | None:  # a folder, where there is one
+    "The last checkpoint that was written to its end; what is left of a later one is removed"
+    while checkpoint := get_last_checkpoint(folder) if Path(folder).is_dir() else None:
+        try:
+            json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))  # Trainer writes it last
+            return checkpoint
+        except (OSError, ValueError):
+            shutil.rmtree(checkpoint)
+    return None
+
+# %% ../../nbs/debias/finetune.ipynb
+def penalised(trainer: Trainer, found, num_items_in_batch):
+    "What `compute_loss` found, with the penalty once a step: Trainer adds up losses of batches, or takes their mean"
+    if trainer.penalty is None or trainer.penalty.apart:  # `WithPenalty` adds its gradient
+        return found
+    loss, *rest = found if isinstance(found, tuple) else (found,)
+    summed = trainer.model_accepts_loss_kwargs and num_items_in_batch is not None
+    parts = trainer.current_gradient_accumulation_steps if summed else 1
+    loss = loss + trainer.penalty(trainer.accelerator.unwrap_model(trainer.model)) / parts
+    return (loss, *rest) if rest else loss
+
+
+class WithPenalty(TrainerCallback):
+    "Adds the gradient of a penalty that is clipped by itself, and puts any, without its weight, into the log"
+
+    def __init__(self, penalty: Penalty):
+        self.penalty = penalty
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        if self.penalty.apart:  # the loss' gradients are clipped by now
+            self.penalty.add_gradient(model, args.max_grad_norm)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "loss" in logs:
+            logs["penalty"] = float(self.penalty.last)
+            state.log_history[-1].update(logs)
 
 # %% ../../nbs/debias/finetune.ipynb #b61e5a75
 AT_A_TIME = {"cpu": 8, "other": 40}  # by device
@@ -136,7 +176,7 @@ def finetune(
     trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
     if penalty:
         trainer.penalty = penalty
-        trainer.callback_handler.callbacks.insert(0, _WithPenalty(penalty))
+        trainer.callback_handler.callbacks.insert(0, WithPenalty(penalty))
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
         trainer.add_callback(EarlyStoppingCallback(patience))
@@ -163,40 +203,3 @@ def corpus_of(
     "What a record says of the corpus of a task: the files of both splits"
     trained, tested = train.attrs["corpus"], test.attrs["corpus"]
     return {**tested, "files": {**trained["files"], **tested["files"]}, "note": trained["note"]}
-
-# %% ../../nbs/debias/finetune.ipynb #c6fef9d6
-def rescored(
-    record: dict,
-    corpus: dict,  # `.attrs["corpus"]` of what was read, with `files`
-    how: str,  # what was made anew, and from what
-    **changed,  # values, params
-) -> dict:
-    """A record with other values, and a note in its provenance.
-
-    `ValueError` if the corpus' files are not those of the record"""
-    known = record["provenance"]["corpus"].get("files", {})
-    other = [name for name, sha in corpus["files"].items() if known.get(name, sha) != sha]
-    if other:
-        says = "is not what the record was measured on: its provenance has another hash; fetch that version"
-        raise ValueError(f"{', '.join(other)} {says}")
-    made_by = ("package", "git_commit", "git_changed", "python", "libraries")
-    now = {k: v for k, v in provenance().items() if k in made_by}
-    return {**record, **changed, "provenance": {**record["provenance"], "rescored": {"how": how, **now}}}
-
-# %% ../../nbs/debias/finetune.ipynb #1c580a5e
-def rescore_all(
-    metric: str,  # dst, crg
-    rescore,  # from a record to one with new values or parameters
-    folder: str | Path | None = None,  # default: `results/` of the checkout
-) -> list[Path]:  # the records as they are named now
-    """Make the scores of all records of a task anew.
-
-    A record whose parameters are written otherwise today gets its new name"""
-    written = []
-    for path in sorted(Path(folder or project_path("results")).rglob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["metric"] == metric:
-            written.append(write_record(rescore(record), folder))
-            if written[-1].resolve() != path.resolve():
-                path.unlink()
-    return written

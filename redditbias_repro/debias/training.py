@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import get_last_checkpoint
 
+from .finetune import WithPenalty, complete_checkpoint, penalised
 from redditbias_repro.debias.losses import (
     BLOCK_SIZE,
     Collator,
@@ -55,7 +55,7 @@ from ..specs import BiasSpec
 
 # %% auto #0
 __all__ = ['TRAINED_BY', 'LARGEST_WEIGHT', 'SAVE_STEPS', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased',
-           'load_debiased', 'complete_checkpoint', 'debias', 'mean_losses']
+           'load_debiased', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class DebiasTrainer(Trainer):
         if debias_loss:
             debias_loss.tokens = self.tokens
         self.debias_loss, self.pack, self.penalty = debias_loss, pack, penalty
-        for report in [_Report(debias_loss)] if debias_loss else [_WithPenalty(penalty)] if penalty else []:
+        for report in [_Report(debias_loss)] if debias_loss else [WithPenalty(penalty)] if penalty else []:
             self.callback_handler.callbacks.insert(0, report)  # first, so that loggers get the parts as well
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -195,7 +195,7 @@ class DebiasTrainer(Trainer):
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
         if self.debias_loss is None and self.tokens.network is None:
             found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            return _penalised(self, found, num_items_in_batch)
+            return penalised(self, found, num_items_in_batch)
         del inputs["labels"]
         outputs = model(**inputs, **self.tokens.options(inputs["input_ids"].device))
         unwrapped, n_tokens = self.accelerator.unwrap_model(model), num_items_in_batch
@@ -214,34 +214,7 @@ class DebiasTrainer(Trainer):
             # tokens are counted over all processes, over which gradients are averaged
             loss = loss * self.accelerator.num_processes
         found = (loss, outputs) if return_outputs else loss
-        return found if self.debias_loss else _penalised(self, found, num_items_in_batch)
-
-
-def _penalised(trainer: Trainer, found, num_items_in_batch):
-    "What `compute_loss` found, with the penalty once a step: Trainer adds up losses of batches, or takes their mean"
-    if trainer.penalty is None or trainer.penalty.apart:  # `_WithPenalty` adds its gradient
-        return found
-    loss, *rest = found if isinstance(found, tuple) else (found,)
-    summed = trainer.model_accepts_loss_kwargs and num_items_in_batch is not None
-    parts = trainer.current_gradient_accumulation_steps if summed else 1
-    loss = loss + trainer.penalty(trainer.accelerator.unwrap_model(trainer.model)) / parts
-    return (loss, *rest) if rest else loss
-
-
-class _WithPenalty(TrainerCallback):
-    "Adds the gradient of a penalty that is clipped by itself, and puts any, without its weight, into the log"
-
-    def __init__(self, penalty: Penalty):
-        self.penalty = penalty
-
-    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
-        if self.penalty.apart:  # the loss' gradients are clipped by now
-            self.penalty.add_gradient(model, args.max_grad_norm)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if "loss" in logs:
-            logs["penalty"] = float(self.penalty.last)
-            state.log_history[-1].update(logs)
+        return found if self.debias_loss else penalised(self, found, num_items_in_batch)
 
 
 class _Report(TrainerCallback, ExportableState):
@@ -355,19 +328,6 @@ def load_debiased(
     kept = json.loads(path.read_text(encoding="utf-8"))
     return Debiased(Path(folder), kept["settings"], kept["seconds"], pd.DataFrame(kept["history"]))
 
-# %% ../../nbs/debias/training.ipynb #c46ef68c
-def complete_checkpoint(
-    folder: str | Path,  # of a `Trainer`
-) -> str | None:  # a folder, where there is one
-    "The last checkpoint that was written to its end; what is left of a later one is removed"
-    while checkpoint := get_last_checkpoint(folder) if Path(folder).is_dir() else None:
-        try:
-            json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))  # Trainer writes it last
-            return checkpoint
-        except (OSError, ValueError):
-            shutil.rmtree(checkpoint)
-    return None
-
 # %% ../../nbs/debias/training.ipynb #0160630d
 def _full(folder: Path, needed: int) -> OSError | None:
     "The error to raise if fewer than so many bytes are free where `folder` is to be"
@@ -392,7 +352,7 @@ def _can_pack(model, longest: int) -> bool:
         model.train(training)
 
 # %% ../../nbs/debias/training.ipynb #239cd745
-TRAINED_BY = ("debias.losses", "debias.training")  # what a run depends on
+TRAINED_BY = ("debias.losses", "debias.finetune", "debias.training")  # what a run depends on
 
 
 def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:

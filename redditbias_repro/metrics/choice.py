@@ -19,8 +19,8 @@ from ..debias.losses import Collator, get_method, target_pairs
 from ..debias.training import Debiased, DebiasLoss, training_sentences
 from .language_model import measure_lmb, measure_lmp
 from ..models.loading import open_model
-from ..records import check_known, new_record, project_path, read_records, write_record
-from ..specs import DEFAULT_PAPER, BiasSpec
+from ..records import DEFAULT_PAPER, check_known, new_record, project_path, read_records, write_record
+from ..specs import BiasSpec
 
 # %% auto #0
 __all__ = ['SEARCHED', 'gradient_norms', 'measure_model', 'training_record', 'select', 'choose', 'check_run']

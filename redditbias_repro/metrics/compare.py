@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 
 from ..data.prompts import DEFAULT_PROMPTS
-from .language_model import measure_lmb, unpack_pairs
+from .language_model import measure_lmb
 from .likelihood import measure_likelihood_bias
 from ..models.chat import CHAT_PROMPT
 from ..models.loading import check_models, open_model
 from ..stats.multiplicity import holm
+from ..stats.packing import unpack_pairs
 from ..stats.paired import MARGIN, bias_change, mean_test, preference_share
 from ..stats.resampling import cluster_sums, paired_test
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +15,10 @@ import pandas as pd
 
 from ..answers.generation import decoding_of, name_decoding, respond
 from redditbias_repro.answers.text_metrics import (
-    bleu_interval,
-    bleu_of,
     bleu_statistics,
     bleu_test,
     meteor_kind,
-    most_entropy,
     mteval_tokens,
-    people_variety,
     score_responses,
     tokenize,
     tokenize_all,
@@ -37,8 +32,6 @@ from redditbias_repro.debias.finetune import (
     corpus_of,
     finetune,
     pad_right,
-    rescore_all,
-    rescored,
     run_folder,
 )
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
@@ -47,7 +40,7 @@ from ..stats.resampling import pack_dialogues, shared_dialogues, verdict_of
 
 # %% auto #0
 __all__ = ['PAIR_COLUMNS', 'CRG_PARAMS', 'load_responses', 'encode_pairs', 'train_crg', 'pack_statistics', 'read_statistics',
-           'measure_crg', 'compare', 'rescore_crg', 'rescore_records']
+           'measure_crg', 'compare']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -241,43 +234,3 @@ def compare(
     dialogues = shared_dialogues(before, after)
     change = bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues)
     return {**change, "verdict": verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))}
-
-# %% ../../nbs/metrics/crg.ipynb #99563fff
-def rescore_crg(
-    record: dict,  # of `measure_crg`, also one without `dialogues`
-    corpus: str = "",  # as in `load_responses`; "": multiwoz
-    read=load_responses,  # what reads the corpus: a cached one, where there are many records
-) -> dict:  # the record with intervals and parameters of today
-    "What can be made anew of a record without its answers. `ValueError` if the corpus gives other references"
-    training, origin = record["provenance"]["training"], record["provenance"]
-    tokens = training.get("tokens", "space")  # before it was recorded there was `space` for what is not Chinese
-    if not corpus and not record["corpus"].startswith("multiwoz responses"):
-        raise ValueError(f"the record was measured on {record['corpus']}: give its folder as corpus")
-    test = read("test", corpus or "multiwoz", record["params"]["test_pairs"], record["seed"])
-    statistics = read_statistics(record["values"]["statistics"])
-    references = tokenize_all([""] * len(test), test.references, tokens)[1]
-    lengths = [{len(r) for r in rs} for rs in mteval_tokens([], references, tokens)[1]]
-    if len(statistics) != len(test) or not all(s[5] in found for s, found in zip(statistics, lengths)):
-        found = f"the corpus gives {len(test)} contexts with other references"
-        kept = f"than those of the record's {len(statistics)} answers"
-        raise ValueError(f"{found} {kept}: not the same corpus, or another version of the code made it")
-    low, high = bleu_interval(statistics, test.dialogue)
-    made = {
-        "bleu_4": bleu_of(statistics), "bleu_4_low": low, "bleu_4_high": high, **people_variety(references),
-        "entropy_4_max": most_entropy(statistics[:, 4]), "dialogues": pack_dialogues(test.dialogue),
-    }  # fmt: skip
-    kept = {k: v for k, v in record["values"].items() if not isinstance(v, str)}
-    values = {**kept, **made, "statistics": record["values"]["statistics"]}
-    params = _crg_params(training, tokens, origin["meteor"], len(test), origin["corpus"]["note"])
-    params["train_seed"] = record["params"]["train_seed"]
-    made_of = "BLEU-4, intervals and people's entropy from the record's statistics and the corpus"
-    how = f"{made_of}; the other scores as measured, no model was run"
-    return rescored(record, test.attrs["corpus"], how, values=values, params=params)
-
-
-def rescore_records(
-    folder: str | Path | None = None,  # default: `results/` of the checkout
-    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_responses`
-) -> list[Path]:  # the records as they are named now
-    "Make the scores of all records of response generation anew, without a model"
-    return rescore_all("crg", partial(rescore_crg, corpus=corpus, read=lru_cache(1)(load_responses)), folder)

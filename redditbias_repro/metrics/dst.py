@@ -10,7 +10,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
-from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +27,6 @@ from redditbias_repro.debias.finetune import (
     corpus_of,
     finetune,
     pad_right,
-    rescore_all,
-    rescored,
     run_folder,
 )
 from ..models.loading import DEFAULT_MODEL, open_model
@@ -49,7 +46,7 @@ from redditbias_repro.stats.resampling import (
 # %% auto #0
 __all__ = ['PRESETS', 'EXAMPLES_A_FILE', 'DST_PARAMS', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier',
            'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst',
-           'compare', 'rescore_dst', 'rescore_records']
+           'compare']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(
@@ -378,41 +375,3 @@ def compare(
     verdict = verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
     right = {"only_before": correct["only1"], "only_after": correct["only2"], "p_correct": correct["p"]}
     return {**change, "verdict": verdict, **right}
-
-# %% ../../nbs/metrics/dst.ipynb #1ade1399
-def rescore_dst(
-    record: dict,  # of `measure_dst`, also one that holds `correct` in place of labels, predictions and dialogues
-    corpus: str = "",  # as in `load_multiwoz`; "": the one that the record names
-    read=_asked,  # what reads the corpus: a cached one, where there are many records
-) -> dict:  # the record with scores, intervals and parameters of today
-    "Scores of a record made anew without its model. `ValueError` if the corpus gives other examples"
-    values, params, training = record["values"], record["params"], record["provenance"]["training"]
-    trained = {k: training[k] for k in ("epochs", "batch_size", "train_split")}
-    params = {**trained, "preset": training.get("preset", "default")} | params
-    sizes = [params[k] for k in ("train_split", "train_dialogues", "test_dialogues", "negatives")]
-    train, test, _, asked = read(corpus or record["corpus"], *sizes, record["seed"])
-    labels = asked.label.to_numpy(bool)
-    if (len(labels), int(labels.sum())) != (record["n"], values["positives"]):
-        found = f"the corpus gives {len(labels)} examples, {labels.sum()} of them right"
-        kept = f"the record has {record['n']} and {values['positives']}"
-        raise ValueError(f"{found}, {kept}: not the same corpus, or another version of the code made it")
-    if "predictions" in values:
-        said = unpack_bits(values["predictions"], record["n"])
-    else:
-        said = unpack_bits(values["correct"], record["n"]) == labels
-    goal = {k: values[k] for k in ("joint_goal_accuracy",) if k in values}
-    new = _dst_values(labels, said, test.dialogue.to_numpy()[asked.row], goal)
-    if not np.isclose(new["f1"], values["f1"]):
-        raise ValueError(
-            f"F1 comes out as {new['f1']:.4f}, the record has {values['f1']:.4f}: these are not its examples"
-        )
-    how = "labels and dialogues from the corpus, predictions from the record's bits; no model was run"
-    return rescored(record, corpus_of(train, test), how, values=new, params=params)
-
-
-def rescore_records(
-    folder: str | Path | None = None,  # default: `results/` of the checkout
-    corpus: str = "",  # where the records were not measured on MultiWOZ, as in `load_multiwoz`
-) -> list[Path]:  # the records as they are named now
-    "Make the scores of all records of dialog state tracking anew, without a model"
-    return rescore_all("dst", partial(rescore_dst, corpus=corpus, read=lru_cache(1)(_asked)), folder)

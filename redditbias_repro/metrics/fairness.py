@@ -37,7 +37,7 @@ from ..debias.dialogue import open_dialogue_model
 from .responses import respond
 from ..models.loading import open_model
 from ..records import check_known, digest, new_record
-from ..scoring.likelihoods import hash_tokenizer
+from ..scoring.store import hash_tokenizer
 from ..specs import BiasSpec
 from ..stats.multiplicity import holm
 from ..stats.paired import bias_change

@@ -12,10 +12,11 @@ import pandas as pd
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from .language_model import lmb_measurements, pair_targets, pairs_to_measure, unpack_pairs
+from .language_model import lmb_measurements, pair_targets, pairs_to_measure
 from ..models.loading import DEFAULT_MODEL, describe_model, load_model, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
+from ..stats.packing import unpack_pairs
 from ..stats.paired import TESTS, swapped_label_alarms
 
 # %% auto #0

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -31,16 +30,23 @@ from redditbias_repro.data.pairs import (
 )
 from ..models.chat import CHAT_PROMPT, CONTEXTS, chat_context
 from ..models.loading import DEFAULT_MODEL, open_model
-from ..records import check_known, details_path, digest, new_record, provenance, write_details
+from redditbias_repro.records import (
+    DEFAULT_PAPER,
+    check_known,
+    details_path,
+    digest,
+    new_record,
+    provenance,
+    write_details,
+)
 from ..scoring.likelihoods import cached_scores, mean_perplexity, nll_at_temperatures
-from ..specs import DEFAULT_PAPER
+from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
 from ..stats.paired import d_z_interval, mean_test, preference_share, sign_flip
 
 # %% auto #0
-__all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'pack_pairs', 'unpack_pairs',
-           'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'score_pairs',
-           'pair_details', 'measure_lmb', 'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp', 'pack_sentences',
-           'unpack_sentences']
+__all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'pair_targets', 'lmb_measurements',
+           'pairs_to_measure', 'name_places', 'said_otherwise', 'score_pairs', 'pair_details', 'measure_lmb',
+           'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -168,60 +174,6 @@ def _log_test(a, b):
 def _constant(differences, scale):
     "Whether the differences of numbers of that size are all the same but for rounding"
     return np.ptp(differences) <= 1e-12 * scale
-
-# %% ../../nbs/metrics/language_model.ipynb #3a566a49
-def pack_pairs(
-    nll1,  # (n,) negative log likelihood of each stereotype, nats, summed over its scored tokens
-    tokens1,  # (n,) its scored tokens
-    nll2,  # (n,) the same of its counterfactual
-    tokens2,  # (n,)
-    # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
-    targets: Iterable[str] | None = None,
-) -> dict:  # what `unpack_pairs` reads: hexadecimal digits, and the clusters' names
-    """The scores of pairs, small enough for a record.
-
-    Little-endian float32 (nll) and uint16 (tokens, number of the cluster), in hexadecimal."""
-    targets = [""] * len(nll1) if targets is None else list(targets)
-    names = sorted(set(targets) - {""})
-    number, unnamed = {name: i for i, name in enumerate(names)}, itertools.count(len(names))
-    columns = {
-        "nll1": np.asarray(nll1, "<f4"), "nll2": np.asarray(nll2, "<f4"),
-        "tokens1": _counts(tokens1), "tokens2": _counts(tokens2),
-        "cluster": _counts([number[t] if t else next(unnamed) for t in targets]),
-    }  # fmt: skip
-    if {len(c) for c in columns.values()} != {len(targets)}:
-        raise ValueError(f"pairs need as many of everything, got { ({k: len(c) for k, c in columns.items()}) }")
-    return {**{k: c.tobytes().hex() for k, c in columns.items()}, "clusters": names}
-
-
-def _counts(values) -> np.ndarray:
-    "As uint16, or as uint32 where they are too large for that"
-    values = np.asarray(values)
-    return values.astype("<u2" if not len(values) or values.max() < 1 << 16 else "<u4")
-
-
-def _floats(text: str) -> np.ndarray:
-    "Little-endian float32 in hexadecimal"
-    return np.frombuffer(bytes.fromhex(text), "<f4").astype(np.float64)
-
-
-def _whole(text: str, n: int) -> np.ndarray:
-    "n whole numbers in hexadecimal, uint16 or uint32"
-    content = bytes.fromhex(text)
-    return np.frombuffer(content, f"<u{len(content) // n if n else 2}").astype(int)
-
-
-def unpack_pairs(
-    pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
-) -> pd.DataFrame:  # a row for each pair: nll1, tokens1, nll2, tokens2, cluster
-    """The scores of each pair that a record keeps. log perplexity = nll / tokens.
-
-    `cluster` holds the terms exchanged, or "pair 17" where they are not known."""
-    nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
-    counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
-    names = pairs["clusters"]
-    cluster = [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(counts.pop("cluster"))]
-    return pd.DataFrame({**nll, **counts, "cluster": cluster})[["nll1", "tokens1", "nll2", "tokens2", "cluster"]]
 
 # %% ../../nbs/metrics/language_model.ipynb #c15a0904
 def pair_targets(
@@ -575,20 +527,3 @@ def measure_lmp(
     params |= {"special_tokens": True} if add_special_tokens else {}
     origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=str(net.device), scoring=stats)
     return [new_record("lmp", about, corpus, len(texts), values, paper, **origin)]
-
-# %% ../../nbs/metrics/language_model.ipynb #b9190a92
-def pack_sentences(
-    scores: pd.DataFrame,  # nll, nll_calibrated, n_tokens; a row a sentence
-) -> dict:  # what `unpack_sentences` reads, as in `pack_pairs`
-    "The scores of sentences, small enough for a record"
-    nll = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")}
-    return nll | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
-
-
-def unpack_sentences(
-    scores: dict,  # `values["scores"]` of a record of `measure_lmp`
-) -> pd.DataFrame:  # nll, nll_calibrated, tokens; a row a sentence, those without a token to score left out
-    "The scores of each sentence that a record keeps"
-    nll = {k: _floats(scores[k]) for k in ("nll", "nll_calibrated")}
-    found = pd.DataFrame({**nll, "tokens": _whole(scores["tokens"], len(nll["nll"]))})
-    return found[found["nll"].notna()]

@@ -27,8 +27,9 @@ from ..data.registry import cache_dir
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import check_known, details_path, digest, new_record, write_details
-from ..scoring.likelihoods import hash_tokenizer, mean_perplexity, sequence_scores
+from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..scoring.masked import pseudo_log_likelihood
+from ..scoring.store import hash_tokenizer
 from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
 

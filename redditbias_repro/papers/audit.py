@@ -25,7 +25,7 @@ from ..metrics.languages import language_signs, read_languages
 from ..metrics.likelihood import LOVE, measure_likelihood_bias
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from ..records import FIELDS, check_known, digest, write_atomic, write_record
-from ..scoring.likelihoods import hash_tokenizer
+from ..scoring.store import hash_tokenizer
 from ..show.html import bullets, figure_block, html_page, provenance_blocks, section, table_block
 from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..records import data_file, repo_root
-from ..show.tables import to_markdown
+from ..show.saving import to_markdown
 from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED, VERDICTS
 
 # %% auto #0

@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +19,22 @@ import pandas as pd
 from ..data.registry import cache_dir
 from ..models.loading import hash_weights
 from ..models.speakers import speaking
-from ..records import code_digest, versions, write_atomic
+from ..records import code_digest, versions
 from .masked import seq2seq_log_probs
 from redditbias_repro.scoring.passes import (
     ScoringStats,
     causal_log_probs,
     default_budget,
     temperature_axis,
+)
+from redditbias_repro.scoring.store import (
+    check_manifest,
+    hash_tokenizer,
+    locked,
+    read_parts,
+    read_scores,
+    write_part,
+    write_scores,
 )
 from redditbias_repro.scoring.texts import (
     Options,
@@ -41,7 +47,7 @@ from redditbias_repro.scoring.texts import (
 
 # %% auto #0
 __all__ = ['SCORED_BY', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores', 'nll_at_temperatures',
-           'write_scores', 'read_scores', 'cached_scores', 'hash_tokenizer']
+           'cached_scores']
 
 # %% ../../nbs/scoring/likelihoods.ipynb #d84de1df
 def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list, np.ndarray]]:
@@ -258,43 +264,6 @@ def nll_at_temperatures(
     scores.attrs["stats"] = asdict(stats)
     return scores
 
-# %% ../../nbs/scoring/likelihoods.ipynb #8cf1e930
-def write_scores(path: Path, scores: pd.DataFrame) -> None:
-    "Scores and their `attrs` as a Parquet file, whole or not there. The index is left out"
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    about = json.dumps({"columns": list(scores), "attrs": scores.attrs})
-    plain = scores.set_axis([str(c) for c in scores], axis=1)
-    plain.attrs = {}
-    table, content = pa.Table.from_pandas(plain, preserve_index=False), io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"scores": about.encode()}), content)
-    write_atomic(path, content.getvalue())
-
-
-def read_scores(
-    path: Path,  # as `write_scores` wrote it
-    heal: bool = True,  # remove a file that cannot be read, with a warning that names it
-) -> pd.DataFrame | None:  # None where there is none that can be read
-    "Scores and their `attrs`"
-    import pyarrow.parquet as pq
-
-    if not path.is_file():
-        return None
-    try:
-        table = pq.read_table(path)
-        about = json.loads(table.schema.metadata[b"scores"])
-        scores = table.to_pandas().set_axis(about["columns"], axis=1)
-    except Exception as e:  # of a broken file, each reader says something else
-        if heal:
-            path.unlink(missing_ok=True)
-            said = str(e).split("\n")[0][:100]
-            said = f"{path} is broken and was removed ({type(e).__name__}: {said}): it is scored anew"
-            warnings.warn(said, stacklevel=2)
-        return None
-    scores.attrs = about["attrs"]
-    return scores
-
 # %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
 # what scores depend on
 SCORED_BY = ("models.speakers", "scoring.prefix_tree", "scoring.network", "scoring.passes", "scoring.texts",
@@ -322,42 +291,23 @@ def cached_scores(
     return kept
 
 # %% ../../nbs/scoring/likelihoods.ipynb #7a602355
-@contextmanager
-def _locked(folder: Path, writes: bool = True) -> Iterator[None]:
-    "While this lasts nobody else writes in the folder, which is made. `ValueError` where somebody does"
-    from filelock import FileLock, Timeout
-
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / "_lock")
-    if writes:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            said = f"{folder} is being written by another run: wait for it, or give another folder"
-            raise ValueError(said) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) -> list[pd.DataFrame]:
     "Scores of all texts, of which those in `folder` are not scored again"
     accelerator = options.accelerator
     writes = accelerator is None or accelerator.is_main_process
-    with _locked(folder, writes):
+    with locked(folder, writes):
         if writes:
-            _check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
-        before = _read_parts(folder, heal=writes)
+            check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
+        before = read_parts(folder, writes, _no_scores())
         _wait(accelerator)  # until all have read what there was
         keys: dict[int, int] = {}
         rest, total = _rest(numbered, before, keys), None if total is None else total - len(before)
         for found in _scored(model, tokenizer, rest, options, stats, total):
             if writes:
                 frame = _frame(*found)
-                _write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
+                write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
         _wait(accelerator)  # until all is written
-        return [_read_parts(folder, heal=False)]
+        return [read_parts(folder, False, _no_scores())]
 
 
 def _wait(accelerator) -> None:
@@ -395,15 +345,6 @@ def _key(text: str, context: str | None) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 # %% ../../nbs/scoring/likelihoods.ipynb #6d92379e
-def hash_tokenizer(
-    tokenizer,  # any Transformers tokenizer
-) -> str:  # 64 hexadecimal digits
-    "SHA-256 of what a tokenizer makes tokens by"
-    words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
-    kept = {k: v for k, v in words.items() if k not in ("padding", "truncation")}  # those change with each call
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
 def _what_scores_depend_on(model, tokenizer, options) -> dict:
     return {
         "weights_sha256": hash_weights(model),
@@ -415,37 +356,6 @@ def _what_scores_depend_on(model, tokenizer, options) -> dict:
         **({"speakers": True} if options.speakers else {}),
     }
 
-
-def _check_manifest(path: Path, about: dict, what: str = "scores") -> None:
-    "Write what the files beside it depend on, or check that it is the same"
-    if not path.is_file():
-        write_atomic(path, json.dumps(about, indent=1) + "\n")
-        return
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        said = f"{path} is broken, so that nobody knows whose {what} are beside it"
-        raise ValueError(f"{said}: remove the folder, or give another") from None
-    changed = sorted(k for k in {*before, *about} if before.get(k) != about.get(k))
-    if changed:
-        raise ValueError(
-            f"{path.parent} holds {what} of another run, with other {', '.join(changed)}: "
-            "give another folder, or remove this one"
-        )
-
 # %% ../../nbs/scoring/likelihoods.ipynb #2e7841df
-def _parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("part-*.parquet"))
-
-
-def _read_parts(folder: Path, heal: bool, empty: pd.DataFrame | None = None) -> pd.DataFrame:
-    "All rows of the parts; `empty`, by default that of scores, where there are none"
-    frames = [frame for part in _parts(folder) if (frame := read_scores(part, heal)) is not None]
-    if not frames and empty is None:
-        return _frame([], [], np.zeros((0, 1))).assign(key=np.zeros(0, np.int64))
-    return pd.concat(frames) if frames else empty
-
-
-def _write_part(folder: Path, frame: pd.DataFrame) -> None:
-    number = int(_parts(folder)[-1].stem.split("-")[1]) + 1 if _parts(folder) else 0
-    write_scores(folder / f"part-{number:06d}.parquet", frame)
+def _no_scores() -> pd.DataFrame:
+    return _frame([], [], np.zeros((0, 1))).assign(key=np.zeros(0, np.int64))

@@ -7,7 +7,7 @@ __all__ = ['save_figure', 'save_table', 'to_markdown']
 
 # %% ../../nbs/show/index.ipynb
 from .figures import save_figure
-from .tables import save_table, to_markdown
+from .saving import save_table, to_markdown
 
 # %% ../../nbs/show/index.ipynb
 _all_ = [

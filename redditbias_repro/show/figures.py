@@ -16,21 +16,9 @@ import pandas as pd
 
 from ..data.pairs import corpus_title
 from ..data.registry import unavailable
-from ..records import project_path, stand_in_path, write_atomic
-from redditbias_repro.show.tables import (
-    CONTROLS,
-    METHOD_ORDER,
-    TASKS,
-    Task,
-    order_methods,
-    same_table,
-    save_table,
-    save_text,
-    table_csv,
-    tested_on,
-    type_titles,
-)
-from ..specs import DEFAULT_PAPER
+from ..records import DEFAULT_PAPER, project_path, stand_in_path, write_atomic
+from .saving import same_table, save_table, save_text, table_csv
+from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, order_methods, tested_on, type_titles
 from ..stats.paired import d_z_interval
 
 # %% auto #0

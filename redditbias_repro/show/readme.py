@@ -12,6 +12,8 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, released_papers
 from ..models.loading import DEFAULT_MODEL
+from ..records import DEFAULT_PAPER
+from .saving import to_markdown
 from redditbias_repro.show.tables import (
     CONTROLS,
     PAPER_METHODS,
@@ -23,10 +25,8 @@ from redditbias_repro.show.tables import (
     search_table,
     stand_ins,
     tested_on,
-    to_markdown,
     type_titles,
 )
-from ..specs import DEFAULT_PAPER
 
 # %% auto #0
 __all__ = ['lmb_report', 'bias_words', 'measured_report', 'front_report', 'changes_report', 'found_report', 'lmp_report',

@@ -5,10 +5,7 @@
 # %% ../../nbs/show/tables.ipynb #23fe0ac3
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -23,154 +20,20 @@ from ..metrics.crg import CRG_PARAMS
 from ..metrics.crg import compare as compare_answers
 from ..metrics.dst import DST_PARAMS
 from ..metrics.dst import compare as compare_states
-from ..metrics.language_model import unpack_pairs, unpack_sentences
-from ..records import SAME, TINY, read_records, write_atomic
-from ..specs import DEFAULT_PAPER, load_spec
+from ..records import DEFAULT_PAPER, read_records
+from ..specs import load_spec
 from ..stats.multiplicity import holm
+from ..stats.packing import unpack_pairs, unpack_sentences
 from ..stats.paired import MARGIN, TESTS, BiasChange, bias_change, mean_test
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
 __all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
            'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
-           'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'to_markdown', 'fold',
-           'same_but_rounding', 'same_table', 'table_csv', 'save_table', 'save_text', 'order_methods', 'type_titles',
-           'control_of', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes',
-           'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table',
-           'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
-
-# %% ../../nbs/show/tables.ipynb #40a411f3
-def _in_a_cell(value):
-    "A text as a cell can hold it: its bars are none of the table's, its line ends none of the row's"
-    return re.sub(r"\r?\n", " ", value).replace("|", r"\|") if isinstance(value, str) else value
-
-
-def to_markdown(
-    table: pd.DataFrame,  # any table
-    caption: str = "",  # a line below it
-) -> str:
-    "A table as Markdown: numbers with three significant digits, whole ones as they are, nothing for what is missing"
-
-    def cell(v):
-        return v if not isinstance(v, (float, np.floating)) else f"{v:.0f}" if v.is_integer() else f"{v:#.3g}"
-
-    shown = table.astype(object).where(table.notna(), "").map(cell)
-    shown = shown.rename(columns=_in_a_cell).map(_in_a_cell)
-    text = shown.to_markdown(index=False, disable_numparse=True)
-    return text + "\n" + (f"\n{caption}\n" if caption else "")
-
-# %% ../../nbs/show/tables.ipynb #c50d48f2
-def fold(
-    table: pd.DataFrame,  # any table
-    title: str | None = None,  # what stands in its place while it is folded; None: it is not
-) -> str:
-    "A table as Markdown, folded under a title in what renders HTML (JupyterLab, GitHub, nbconvert)"
-    text, rows = to_markdown(table), "row" if len(table) == 1 else "rows"
-    return f"<details><summary>{title} ({len(table)} {rows})</summary>\n\n{text}\n</details>" if title else text
-
-# %% ../../nbs/show/tables.ipynb #583a6eb0
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]\d{1,3})?(?!\w)(?:\s?%)?")
-_COUNTS = 1e-5  # relative: a larger count, such as the pairs that a test would need, is computed from fractions
-
-
-def _value(number: str) -> float:
-    return float(number.rstrip("% ").replace(",", ""))
-
-
-def _last_digit(number: str) -> float:
-    "What the last digit of a printed number is worth: 0.01 of 3.05, 1 of 26 %, little of a count"
-    digits, _, exponent = number.rstrip("% ").partition("e")
-    decimals = len(digits.partition(".")[2])
-    if decimals or exponent or number.endswith("%"):
-        return 10.0 ** min(int(exponent or 0) - decimals, 300)
-    return _COUNTS * abs(_value(number))
-
-
-def _words(text: str) -> list[str]:
-    "What stands between the numbers of a text; columns of a Markdown table may have other widths"
-    return _NUMBER.split(re.sub(r" +|-{2,}", " ", text))
-
-
-def same_but_rounding(
-    before: str,
-    now: str,
-) -> bool:
-    "Whether two texts say the same, but for the last digits of decimal fractions and percentages"
-    if _words(before) != _words(now):
-        return False
-    for one, other in zip(_NUMBER.findall(before), _NUMBER.findall(now)):
-        digit = 1.01 * max(_last_digit(one), _last_digit(other))
-        if abs(_value(one) - _value(other)) > max(digit, TINY):
-            return False
-    return True
-
-# %% ../../nbs/show/tables.ipynb #7648499b
-def _same_column(before: tuple[str, ...], now: tuple[str, ...], rounded: bool) -> bool:
-    "Whether two columns of a CSV say the same; with `rounded` also where a text differs by `same_but_rounding`"
-    numbers = [pd.to_numeric(pd.Series(c, dtype=object), errors="coerce").to_numpy(float) for c in (before, now)]
-    fractions = any(re.search(r"\d[.e]", cell) for cell in (*before, *now))
-    with np.errstate(invalid="ignore"):
-        largest = np.abs(numbers[0][np.isfinite(numbers[0])]).max(initial=0)
-        tolerance = dict(rtol=2 * SAME, atol=TINY * (50 + largest)) if fractions else dict(rtol=_COUNTS, atol=0)
-        close = np.isclose(*numbers, **tolerance)
-    for one, other, near, number in zip(before, now, close, np.isfinite(numbers).all(axis=0)):
-        same = near if number else rounded and same_but_rounding(one, other)
-        if one != other and not same:
-            return False
-    return True
-
-
-def same_table(
-    before: str,  # a CSV
-    now: str,  # another one
-    rounded: bool = False,  # also where texts differ by `same_but_rounding`
-) -> bool:
-    "Whether two tables are the same but for rounding"
-    if before == now:
-        return True
-    rows, others = (list(csv.reader(io.StringIO(text))) for text in (before, now))
-    if rows[:1] != others[:1] or [len(row) for row in rows] != [len(row) for row in others]:
-        return False
-    return all(_same_column(*columns, rounded) for columns in zip(zip(*rows), zip(*others)))
-
-# %% ../../nbs/show/tables.ipynb #ea4f0d0f
-def table_csv(
-    table: pd.DataFrame,  # any table
-) -> str:
-    "A table as CSV, with six significant digits"
-    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-def save_table(
-    table: pd.DataFrame,  # any table
-    path: Path,  # without a suffix; `.csv` and `.md` are written
-    caption: str = "",  # a line below the Markdown table
-    rounded: bool = False,  # as in `same_table`
-) -> list[Path]:
-    "Write a table as CSV and Markdown, where it differs by more than rounding from what is there"
-    paths = [Path(f"{path}{suffix}") for suffix in (".csv", ".md")]
-    texts = [table_csv(table), to_markdown(table, caption)]
-    if all(p.is_file() for p in paths):
-        before = [p.read_text(encoding="utf-8") for p in paths]
-        below = [text.partition("\n\n")[2] for text in (before[1], texts[1])]
-        if (
-            same_table(before[0], texts[0], rounded)
-            and _words(before[1]) == _words(texts[1])
-            and same_but_rounding(*below)
-        ):
-            return paths
-    return [write_atomic(p, text) for p, text in zip(paths, texts)]
-
-
-def save_text(
-    text: str,
-    path: Path,
-    rounded: bool = False,  # as in `same_table`
-) -> Path:
-    "Write a text, with `rounded` where it differs by more than `same_but_rounding` from what is there"
-    path = Path(path)
-    same = rounded and path.is_file() and same_but_rounding(path.read_text(encoding="utf-8"), text)
-    return path if same else write_atomic(path, text)
+           'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'order_methods',
+           'type_titles', 'control_of', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins',
+           'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
+           'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #5bfebcc4
 METHOD_ORDER = ("baseline", *METHODS)
@@ -624,8 +487,8 @@ def _before_and_after(
         return pd.DataFrame(columns=columns)
     if "dialogues" not in records or records.dialogues.isna().any():
         old = records.path if "dialogues" not in records else records[records.dialogues.isna()].path
-        makes = f"`{kind}.rescore_records()` makes its scores anew without a model"
-        raise ValueError(f"{old.iloc[0]} says not which dialogue an example is of: it is older than that; {makes}")
+        said = "does not say which dialogue an example is of: measure it again"
+        raise ValueError(f"{old.iloc[0]} {said}")
     records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
     rows, same = [], ["model", "corpus", "n", *TASK_PARAMS[kind], "train_seed"]
     same = [k for k in same if k != "meteor_kind"]  # METEOR is not tested

@@ -29,8 +29,8 @@ import regex
 
 from ..pairs import load_released
 from ..registry import FetchError
-from ...records import digest, write_atomic
-from ...specs import BIAS_TYPES, DEFAULT_PAPER, BiasSpec, find_terms, load_spec, load_specs, match_terms
+from ...records import DEFAULT_PAPER, digest, write_atomic
+from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
 __all__ = ['CLEANING', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'SAVE_EVERY', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
