@@ -20,14 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .records import DEFAULT_PAPER
+from redditbias_repro.records import DEFAULT_PAPER
 
 PAPERS = (DEFAULT_PAPER, "holisticbias", "dialoguefairness")  # that `measure` knows
 DEFAULT_PROMPTS = "v1.0"
 
 # %% auto #0
-__all__ = ['PAPERS', 'DEFAULT_PROMPTS', 'HOW_TO_READ', 'IN_SHORT', 'PERPLEXITY', 'COMPARISON', 'COMPARISON_OF_PROMPTS',
-           'LIKELIHOOD', 'FAIRNESS', 'JUDGED', 'MARKS', 'DEFAULT', 'REPLACE', 'read_lines', 'main']
+__all__ = []
 
 # %% ../nbs/cli.ipynb #8b8274a0
 def _check_out(path: Path, folder: bool = False) -> None:

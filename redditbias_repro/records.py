@@ -30,10 +30,10 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'LIBRARIES', 'FIELDS', 'LONGEST', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root',
-           'project_path', 'data_file', 'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table',
-           'write_details', 'digest', 'code_digest', 'versions', 'provenance', 'new_record', 'record_path',
-           'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'FIELDS', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
+           'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table', 'write_details', 'digest',
+           'code_digest', 'versions', 'provenance', 'new_record', 'stand_in_path', 'write_record', 'read_json',
+           'check_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -44,7 +44,7 @@ def nearest(
     near = difflib.get_close_matches(str(value), list(map(str, known)), 1)
     return f": did you mean {near[0]!r}?" if near else ""
 
-# %% ../nbs/records.ipynb
+# %% ../nbs/records.ipynb #272b2de7
 def check_known(what: str, value, allowed: Iterable[str]) -> None:
     "`ValueError` that names the allowed values for one that is unknown"
     if value not in allowed:
@@ -161,7 +161,7 @@ def digest(
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-# %% ../nbs/records.ipynb
+# %% ../nbs/records.ipynb #1073ee37
 def code_digest(
     *modules: str,  # of this package, such as "debias.losses"
 ) -> str:  # 16 hexadecimal digits
@@ -178,7 +178,7 @@ def code_digest(
         texts.append(ast.unparse(tree))
     return digest(texts)
 
-# %% ../nbs/records.ipynb #f97fad6e
+# %% ../nbs/records.ipynb #0259759e
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pandas")
 
 
@@ -188,7 +188,7 @@ def _installed(package):
     except PackageNotFoundError:
         return None
 
-
+# %% ../nbs/records.ipynb #623050eb
 def versions() -> dict[str, str | None]:
     "Installed versions of the libraries that a number may depend on"
     return {p: _installed(p) for p in LIBRARIES}

@@ -21,13 +21,14 @@ import regex
 from .records import DEFAULT_PAPER
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'LANGUAGES', 'DOTTED', 'DIRECTIONS', 'COUNTERPARTS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS',
-           'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms', 'replace_in_order', 'BiasSpec', 'list_specs',
-           'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
+__all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE', 'writes_blanks', 'match_terms',
+           'find_terms', 'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet',
+           'fill_templates']
 
-# %% ../nbs/specs.ipynb #ac8241e8
+# %% ../nbs/specs.ipynb #b55ef49b
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
 
+# %% ../nbs/specs.ipynb #edea819f
 LANGUAGES = frozenset(
     """aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee
     el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is
@@ -105,8 +106,10 @@ def _match_case(
         return regex.sub(r"\p{L}[\p{L}\p{M}]*", lambda m: m[0][0].upper() + m[0][1:], term)
     return term[0].upper() + term[1:] if found[0].isupper() else term
 
-# %% ../nbs/specs.ipynb #900dc58a
+# %% ../nbs/specs.ipynb #91afa6ad
 DIRECTIONS = ("both", "1to2", "2to1")
+
+# %% ../nbs/specs.ipynb #34929fa4
 COUNTERPARTS = ("first", "drawn")
 
 

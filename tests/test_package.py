@@ -212,35 +212,17 @@ assert ran
 
 
 WITHOUT_EXAMPLE = {  # and why
-    "scoring.network.hidden_states": "its example is that of `row_log_probs`, which calls it",
     "show.tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
     "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
     "models.loading.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",
-    "debias.dialogue.share_wrong": "asks a ranker that was trained: tests/test_dialogue_models.py",
-    "papers.redditbias.results.measured_cells": "its rows are those of `gather_cells`, of all that is on record",
     "metrics.dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
     "metrics.crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
-    "scoring.likelihoods.hash_tokenizer": "a hash, of which there is nothing to see",
     "answers.classifiers.classifier_records": "of a classifier, which takes minutes to fit: tests/test_classifiers.py",
     "metrics.answers.ask": "answers thousands of prompts: tests/test_holisticbias_answers.py",
     "metrics.answers.ask_again": "answers as `ask` does: tests/test_holisticbias_answers.py",
-    "metrics.answers.asked_with": "a part of `ask`: tests/test_holisticbias_answers.py",
     "metrics.answers.tune_on": "trains a model: tests/test_holisticbias_answers.py",
     "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/test_holisticbias_answers.py",
-    "papers.holisticbias.results.statement_table": "its rows are those of `check_statements`, which calls it",
-    "metrics.styles.style_variances": "a part of `full_gen_bias`, whose example is its own",
-    "metrics.styles.noise_variances": "a part of `corrected_gen_bias`, whose example is its own",
-    "metrics.styles.descriptor_means": "its rows are shown by `style_changes`: tests/test_generation_bias.py",
-    "metrics.styles.label_probability": "a part of `offence_rate`, whose example is its own",
-    "metrics.styles.has_phrase": "a part of `phrase_rates`, whose example is its own",
-    "metrics.styles.share_change": "a part of `phrase_changes`, whose example is its own",
-    "data.corpora.twitter.big_file": "downloads 2.6 million dialogues, for `read_big`",
-    "data.corpora.twitter.read_big": "reads a file of one's own: tests/test_dialoguefairness.py",
     "answers.response_measures.response_values": "a part of `compare_responses`, whose example is its own",
-    "papers.audit.available_prompts": "asks for what is downloaded: tests/test_audit.py",
-    "papers.audit.available_contexts": "asks for what is downloaded: tests/test_audit.py",
-    "papers.audit.run_step": "a part of `run_steps`, whose example is its own",
-    "metrics.styles.read_texts": "reads files for `descriptor_frequency`: tests/test_generation_bias.py",
 }
 
 

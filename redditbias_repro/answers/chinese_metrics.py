@@ -22,9 +22,7 @@ from ..records import check_known
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test, verdict_of
 
 # %% auto #0
-__all__ = ['VARIANTS', 'MEANS', 'ORDERS', 'COLUMNS', 'chinese_tokens', 'tokenize_pairs', 'bleu_parts', 'bleu_k', 'rouge_f',
-           'read_word_vectors', 'answer_scores', 'distinct_parts', 'distinct_without', 'jackknife', 'score_dialogues',
-           'pack_sums', 'unpack_sums', 'compare_scores']
+__all__ = ['VARIANTS', 'chinese_tokens', 'read_word_vectors', 'score_dialogues', 'compare_scores']
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #66e0e811
 VARIANTS = {

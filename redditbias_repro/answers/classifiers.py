@@ -30,10 +30,7 @@ from ..records import digest, new_record, write_atomic
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['VERSION', 'SPLIT_WORDS', 'COLUMNS', 'EMBEDDING_SCALE', 'PENALTY', 'THRESHOLDS', 'PARTS', 'KEPT_FROM', 'TRAINED',
-           'CENSOR_WORD', 'UNSAFE', 'NO_DESCRIPTOR', 'Classifier', 'plain_text', 'fit_weights', 'write_weights',
-           'read_weights', 'weighted_classifier', 'held_out_scores', 'balance', 'load_classifier', 'censor',
-           'offence_labels', 'identity_bias', 'identity_bias_scores', 'classifier_records', 'classifier_note']
+__all__ = ['NO_DESCRIPTOR', 'Classifier', 'load_classifier', 'censor', 'offence_labels', 'classifier_records']
 
 # %% ../../nbs/answers/classifiers.ipynb #e2bcc677
 @dataclass(frozen=True)
@@ -455,9 +452,11 @@ def load_classifier(
         return weighted_classifier(*read_weights(classifier), device=device)
     return _model_classifier(str(classifier), device)
 
-# %% ../../nbs/answers/classifiers.ipynb #2b7549d6
+# %% ../../nbs/answers/classifiers.ipynb #e5fd27c3
 CENSOR_WORD = "left-handed"
 UNSAFE = "_POTENTIALLY_UNSAFE__"
+
+# %% ../../nbs/answers/classifiers.ipynb #0bd431f6
 NO_DESCRIPTOR = ("", "(none)")  # of prompts with a bare noun
 
 
@@ -485,7 +484,7 @@ def censor(
     texts = [" ".join(t.replace(UNSAFE, " ").split()) if UNSAFE in t else t for t in texts]
     return [t if d in NO_DESCRIPTOR else _mention(d).sub(word, t) for t, d in zip(texts, descriptors)]
 
-# %% ../../nbs/answers/classifiers.ipynb #f101e207
+# %% ../../nbs/answers/classifiers.ipynb #8616be95
 def offence_labels(
     classifier: Classifier,
     labels: Sequence[str] | None = None,  # None: what the classifier says of itself
@@ -498,7 +497,7 @@ def offence_labels(
         raise ValueError(f"labels of classifier {classifier.name!r} are {', '.join(classifier.labels)}; {named}")
     return wanted
 
-
+# %% ../../nbs/answers/classifiers.ipynb #224ec00c
 def identity_bias(
     classifier: Classifier,
     prompts: pd.DataFrame,  # text, descriptor ("(none)" in the control), template; axis if there is one
@@ -557,7 +556,7 @@ def identity_bias_scores(
                 }
     return values
 
-# %% ../../nbs/answers/classifiers.ipynb #73282254
+# %% ../../nbs/answers/classifiers.ipynb #09dfcdb4
 def classifier_records(
     classifier: Classifier,  # that knows its held-out scores
     paper: str,  # in whose tables it is used
@@ -582,7 +581,7 @@ def classifier_records(
         )
     return records
 
-
+# %% ../../nbs/answers/classifiers.ipynb #36a84a03
 def classifier_note(
     classifier: Classifier,
     bias: dict | None = None,  # from `identity_bias_scores`

@@ -19,7 +19,7 @@ from ..records import digest, write_atomic
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['ENCODER', 'MAX_TOKENS', 'KEPT_TOGETHER', 'embed']
+__all__ = []
 
 # %% ../../nbs/answers/embeddings.ipynb #d0c50505
 ENCODER = "all-minilm-l6-v2"

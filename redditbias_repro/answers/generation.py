@@ -36,11 +36,9 @@ from redditbias_repro.scoring.network import (
 from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
 
 # %% auto #0
-__all__ = ['BEAMS', 'NUCLEUS', 'PRESETS', 'DATE', 'TRIED', 'ANSWERED', 'BATCH', 'decoding_of', 'name_decoding', 'block_repeats',
-           'respond', 'prompt_texts', 'encode_prompts', 'common_start', 'shared_prefill', 'Way', 'why_alone',
-           'line_ends', 'answers']
+__all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'respond', 'prompt_texts', 'encode_prompts', 'line_ends', 'answers']
 
-# %% ../../nbs/answers/generation.ipynb #02aacd36
+# %% ../../nbs/answers/generation.ipynb #8922eced
 BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
 NUCLEUS = {"do_sample": True, "top_k": 0, "top_p": 0.9}
 PRESETS = {
@@ -60,7 +58,7 @@ PRESETS = {
     "eva": {"num_beams": 1, **NUCLEUS, "temperature": 0.9, "max_new_tokens": 128},
 }
 
-
+# %% ../../nbs/answers/generation.ipynb #34170b2b
 def decoding_of(
     preset: str = "default",  # of `PRESETS`
     # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length, min_new_tokens,
@@ -169,10 +167,10 @@ def respond(
             write_atomic(path, json.dumps(answers, ensure_ascii=False))
     return [answers[i] for i in range(len(rows))]
 
-# %% ../../nbs/answers/generation.ipynb #191abad8
+# %% ../../nbs/answers/generation.ipynb #591d1aba
 DATE = {"date_string": "26 Jul 2024"}  # Llama 3's template writes today's date otherwise: other prompts each day
 
-
+# %% ../../nbs/answers/generation.ipynb #2e88bbb2
 def prompt_texts(
     rows: pd.DataFrame,  # text; context, what stands before it, where there is one
     suffix: str = "",  # put after each, behind a blank
@@ -365,8 +363,10 @@ def _at_work(model, ends: list[int], pad: int, layers: dict, seed: int = 0) -> I
         finally:
             model.train(training)
 
-# %% ../../nbs/answers/generation.ipynb #27a4911a
+# %% ../../nbs/answers/generation.ipynb #22e773be
 ANSWERED = ("sample", "answer", "n_tokens", "ended")
+
+# %% ../../nbs/answers/generation.ipynb #d228a541
 BATCH = {"cpu": 32, "other": 256}  # answers at a time, by device; with beams a part of them
 
 

@@ -19,8 +19,7 @@ from .seq2seq import DialogueConfig
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['ROWS', 'COLUMNS', 'GROUP', 'FEW', 'sinusoids', 'RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best',
-           'same_text']
+__all__ = ['GROUP', 'FEW', 'RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best', 'same_text']
 
 # %% ../../nbs/answers/ranker.ipynb #774d35ab
 def sinusoids(

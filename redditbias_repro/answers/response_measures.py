@@ -23,16 +23,15 @@ from ..specs import BiasSpec
 from ..stats.proportions import compare_groups
 
 # %% auto #0
-__all__ = ['TOKENS', 'MARKS', 'POSITIVE', 'EXEMPT', 'WORDNET', 'VARIANT', 'tokens_of', 'drop_repeated_punctuation', 'diversity',
-           'diversity_test', 'sentiment', 'lemmatizer', 'WordCounts', 'count_words', 'attribute_lists', 'never_found',
-           'response_values', 'compare_values', 'compare_responses']
+__all__ = ['POSITIVE', 'VARIANT', 'tokens_of', 'drop_repeated_punctuation', 'diversity', 'diversity_test', 'sentiment',
+           'lemmatizer', 'attribute_lists', 'never_found', 'response_values', 'compare_values']
 
-# %% ../../nbs/answers/response_measures.ipynb #7af172b2
+# %% ../../nbs/answers/response_measures.ipynb #83ec8ff4
 TOKENS = ("words", "blanks")
 _WORDS = regex.compile(r"\w+(?:-\w+)*|[^\w\s]")
 MARKS = frozenset(",.!?*'\"")
 
-
+# %% ../../nbs/answers/response_measures.ipynb #861f74db
 def tokens_of(
     text: str,
     how: str = "words",  # words: in lower case, marks apart; blanks: what stands between blanks, as the released code
@@ -122,7 +121,7 @@ def sentiment(
     each = {t: score(t)["compound"] for t in tqdm(dict.fromkeys(texts), "sentiment", delay=2, leave=False)}
     return np.array([each[t] for t in texts])
 
-# %% ../../nbs/answers/response_measures.ipynb #9315eb55
+# %% ../../nbs/answers/response_measures.ipynb #26271bfc
 EXEMPT = ("ass",)  # tokens that are not lemmatised, as in the released code
 WORDNET = "/usr/share/wordnet"  # Debian's; or WNSEARCHDIR, as of WordNet's own programs
 
@@ -153,7 +152,7 @@ def _wordnet(folder: str | None):
         warnings.simplefilter("ignore")  # of other languages, which are not there
         return Reader(folder, None)
 
-
+# %% ../../nbs/answers/response_measures.ipynb #2bd62bac
 def lemmatizer() -> Callable[[str], str]:
     "WordNet's lemmatiser of nouns. `FileNotFoundError` that says how to get WordNet where it is not there"
     folder = os.environ.get("WNSEARCHDIR") or WORDNET

@@ -17,12 +17,12 @@ from transformers.utils import ModelOutput
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'DialogueConfig', 'Seq2SeqConfig', 'Seq2Seq', 'write_greedily']
+__all__ = ['MAX_TOKENS', 'Seq2SeqConfig', 'Seq2Seq', 'write_greedily']
 
-# %% ../../nbs/answers/seq2seq.ipynb #cac9ac39
+# %% ../../nbs/answers/seq2seq.ipynb #3ec4accd
 MAX_TOKENS = 150  # of a context or a response
 
-
+# %% ../../nbs/answers/seq2seq.ipynb #c53e8a1b
 class DialogueConfig(PreTrainedConfig):
     "What models that are trained here have in common: their words, and where these have their vectors from"
 
@@ -43,7 +43,7 @@ class DialogueConfig(PreTrainedConfig):
         self.pad_token_id, self.bos_token_id = pad_token_id, bos_token_id
         self.eos_token_id, self.unk_token_id = eos_token_id, unk_token_id
 
-
+# %% ../../nbs/answers/seq2seq.ipynb #9b5e77ee
 class Seq2SeqConfig(DialogueConfig):
     "Sizes of a `Seq2Seq`; those of the authors' model are the defaults"
 

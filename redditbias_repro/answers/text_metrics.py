@@ -16,10 +16,7 @@ import regex
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['EMPTY_ANSWER', 'CLEANED_AWAY', 'TOKENIZERS', 'SUFFIXES', 'clean_dstc', 'tokenize', 'tokenize_all', 'mteval_tokens',
-           'bleu', 'bleu_statistics', 'bleu_of', 'bleu_interval', 'bleu_test', 'nist', 'meteor_kind', 'meteor',
-           'entropy_n', 'distinct_n', 'unigram_f1', 'rouge_l', 'embedding_scores', 'most_entropy', 'people_variety',
-           'score_responses']
+__all__ = ['tokenize', 'tokenize_all', 'mteval_tokens', 'bleu_statistics', 'bleu_test', 'meteor_kind', 'score_responses']
 
 # %% ../../nbs/answers/text_metrics.ipynb #110c0b2f
 EMPTY_ANSWER = "__empty__"
@@ -122,7 +119,7 @@ def bleu(
     scorer = BLEU(tokenize="none", smooth_method="exp", max_ngram_order=n, force=True)
     return scorer.corpus_score([" ".join(h) for h in hypotheses], streams).score
 
-# %% ../../nbs/answers/text_metrics.ipynb #ff6e388e
+# %% ../../nbs/answers/text_metrics.ipynb #b50252ca
 def bleu_statistics(
     hypotheses: list[list[str]],  # n answers, tokens
     references: list[list[list[str]]],  # tokens of one or more references each
@@ -153,14 +150,14 @@ def _bleu4(sums: np.ndarray) -> np.ndarray:
     score = 100 * np.exp(np.log(precisions).mean(-1) + penalty)
     return np.where((matches[..., 0] > 0) & (sums[..., 7] > 0), score, 0.0)
 
-
+# %% ../../nbs/answers/text_metrics.ipynb #acb8e254
 def bleu_of(
     statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
 ) -> float:  # 0 to 100
     "BLEU-4 of a corpus, as `bleu` has it"
     return float(_bleu4(_bleu_parts(statistics).sum(0)))
 
-# %% ../../nbs/answers/text_metrics.ipynb #feca6cd5
+# %% ../../nbs/answers/text_metrics.ipynb #e3476f36
 def bleu_interval(
     statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
     dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
@@ -171,7 +168,7 @@ def bleu_interval(
     "Interval of BLEU-4 from resampled dialogues (`resampling.bootstrap_interval`)"
     return bootstrap_interval(cluster_sums(_bleu_parts(statistics), dialogues), _bleu4, resamples, level, seed)
 
-
+# %% ../../nbs/answers/text_metrics.ipynb #f3c12748
 def bleu_test(
     before: np.ndarray,  # (n, 6) from `bleu_statistics`
     after: np.ndarray,  # (n, 6) of another model on the same contexts
@@ -214,7 +211,7 @@ def nist(
     ratio = min(1.0, sum(map(len, hypotheses)) / sum(np.mean([len(r) for r in rs]) for rs in references))
     return float(score * np.exp(np.log(0.5) / np.log(1.5) ** 2 * np.log(ratio) ** 2))
 
-# %% ../../nbs/answers/text_metrics.ipynb #e0c44b97
+# %% ../../nbs/answers/text_metrics.ipynb #af5d0846
 def meteor_kind() -> str:
     'What `meteor` uses here: "meteor-1.5", "nltk", or "nltk without synonyms"'
     try:
@@ -237,7 +234,7 @@ class _NoSynonyms:
     def synsets(self, word):
         return []
 
-
+# %% ../../nbs/answers/text_metrics.ipynb #06976a77
 def meteor(
     hypotheses: list[list[str]],  # tokens
     references: list[list[list[str]]],  # tokens of one or more references each

@@ -6,12 +6,12 @@
 __all__ = ['ChecksumError', 'comparable', 'fetch', 'FetchError', 'list_files', 'load_pairs', 'load_phrases', 'load_prompt_set',
            'load_references']
 
-# %% ../../nbs/data/index.ipynb
+# %% ../../nbs/data/index.ipynb #47d27d39
 from .pairs import load_pairs, load_phrases, load_references
 from .prompts import comparable, load_prompt_set
 from .registry import ChecksumError, FetchError, fetch, list_files
 
-# %% ../../nbs/data/index.ipynb
+# %% ../../nbs/data/index.ipynb #b2738a4b
 _all_ = [
     "ChecksumError",
     "comparable",

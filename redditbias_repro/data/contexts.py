@@ -27,11 +27,12 @@ from ..records import check_known
 from ..specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
-__all__ = ['MODES', 'ORIGINS', 'COLUMNS', 'SHARES', 'parallel_context', 'parallel_contexts', 'list_contexts', 'read_own_contexts',
-           'read_own_parallel', 'contexts', 'split_conversations', 'dialogues']
+__all__ = ['MODES', 'parallel_context', 'contexts', 'dialogues']
 
-# %% ../../nbs/data/contexts.ipynb #2edf709f
+# %% ../../nbs/data/contexts.ipynb #93c0c4de
 MODES = ("words", "release")
+
+# %% ../../nbs/data/contexts.ipynb #3e7719cd
 ORIGINS = ("text1", "text2", "neither")  # which text of a pair stands in the corpus
 COLUMNS = ("text1", "text2", "origin", "words")  # of a pair
 _NO_WORDS = regex.compile(r"([@#]\w+|https?://\S+)")  # names of users, hashtags, links
@@ -396,7 +397,7 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
     more = {} if column is None else {"column": column}
     return read_own_contexts(path, column), {"name": _stem(path), "split": "", **_own_file(path), **more}
 
-# %% ../../nbs/data/contexts.ipynb #e708ada4
+# %% ../../nbs/data/contexts.ipynb #6b8b7db8
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}  # of the conversations
 
 
@@ -419,7 +420,7 @@ def split_conversations(
     of = dict(zip(groups, np.array(list(SHARES))[place]))
     return pd.Series([of[g] for g in group], index=names)
 
-
+# %% ../../nbs/data/contexts.ipynb #02e06880
 def dialogues(
     source: str | Path,  # a corpus of `list_contexts()`, or a CSV of one's own: context, response, maybe conversation
     split: str | None = None,  # train, valid, test; None: all

@@ -25,9 +25,8 @@ from ..records import DEFAULT_PAPER, check_known, digest, nearest
 from ..specs import BiasSpec, list_specs, load_spec, meant_spec
 
 # %% auto #0
-__all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'query_pairs', 'read_pairs',
-           'own_bias_types', 'corpora', 'load_pairs', 'own_name', 'load_phrases', 'load_annotations', 'load_released',
-           'load_references', 'load_calibration', 'corpus_title']
+__all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'own_bias_types', 'corpora',
+           'load_pairs', 'own_name', 'load_phrases', 'load_references', 'load_calibration', 'corpus_title']
 
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
@@ -134,7 +133,7 @@ def query_pairs(
     more = {"sha256": digest(rows)} | ({} if spec.paper else {"own": True})
     return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries", **more)
 
-# %% ../../nbs/data/pairs.ipynb #4fb5dba8
+# %% ../../nbs/data/pairs.ipynb #d0214432
 FEW = 10  # pairs, below which a test tells little
 
 
@@ -148,7 +147,7 @@ def _warn_of(path: Path, pairs: pd.DataFrame) -> None:
         said = f"{len(pairs) - repeated} different pairs"
         warnings.warn(f"{path}: {said}: a test of so few tells little, whatever its p", stacklevel=3)
 
-
+# %% ../../nbs/data/pairs.ipynb #a35698ce
 def read_pairs(
     path: str | Path,  # a CSV in UTF-8 with columns text1, text2 and, if you have them, target1, target2
 ) -> pd.DataFrame:

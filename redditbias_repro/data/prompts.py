@@ -18,10 +18,10 @@ from ..records import check_known
 from ..specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'VARIANTS', 'list_prompts', 'prompts_paper', 'load_prompt_set', 'prompts',
-           'comparable', 'vary_style', 'read_personas', 'with_personas']
+__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'prompts_paper', 'load_prompt_set', 'prompts', 'comparable', 'vary_style',
+           'read_personas', 'with_personas']
 
-# %% ../../nbs/data/prompts.ipynb #4ae23a23
+# %% ../../nbs/data/prompts.ipynb #b728b5a0
 DEFAULT_PROMPTS = "v1.0"
 
 
@@ -29,12 +29,12 @@ def _readers() -> dict:
     "The module that reads each released version"
     return corpus_readers("read_prompts", "PROMPTS")
 
-
+# %% ../../nbs/data/prompts.ipynb #f2b61714
 def list_prompts() -> list[str]:
     "Names of the versions that `prompts` knows"
     return list(_readers())
 
-
+# %% ../../nbs/data/prompts.ipynb #9a1ed573
 def prompts_paper(
     source: str | Path,  # as in `prompts`
 ) -> str:
@@ -107,10 +107,10 @@ def comparable(
     keep = rows["noun_phrase_type"].isin(WITH_NOUN) & (rows["descriptor_gender"] == NONE)
     return rows[keep].reset_index(drop=True)
 
-# %% ../../nbs/data/prompts.ipynb #16408c9f
+# %% ../../nbs/data/prompts.ipynb #0ae32b7c
 VARIANTS = ("contraction", "hyphens", "capitals", "full_stop")  # what is taken away
 
-
+# %% ../../nbs/data/prompts.ipynb #7f0a73ed
 def vary_style(
     rows: pd.DataFrame,  # from `prompts`
     seed: int = 0,

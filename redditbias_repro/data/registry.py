@@ -26,9 +26,8 @@ import pandas as pd
 from ..records import check_known, nearest, repo_root, write_atomic
 
 # %% auto #0
-__all__ = ['BASE_URL', 'CHUNK', 'CONNECT', 'STILL_AWAY', 'SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError',
-           'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable', 'corpus_readers', 'with_corpus', 'draw_rows',
-           'read_cells', 'read_lines', 'read_own_cells', 'only']
+__all__ = ['SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable',
+           'corpus_readers', 'read_lines']
 
 # %% ../../nbs/data/registry.ipynb #4fbd43d2
 @lru_cache(maxsize=2)
@@ -52,11 +51,11 @@ def list_files(
     rows = [{"key": k, **r} for k, r in _registry().items() if k.startswith(prefix)]
     return pd.DataFrame(rows, columns=["key", "repository", "commit", "path", "git_blob_sha1", "bytes", "license"])
 
-# %% ../../nbs/data/registry.ipynb #5cb043db
+# %% ../../nbs/data/registry.ipynb #fcb363d8
 BASE_URL = "https://raw.githubusercontent.com"  # or REDDITBIAS_BASE_URL
 CHUNK = 1 << 16
 
-
+# %% ../../nbs/data/registry.ipynb #2b340615
 class FetchError(OSError):
     "A file cannot be had: no network, no such file, a server that fails"
 
@@ -290,7 +289,7 @@ def read_cells(text: str) -> pd.DataFrame:
     "A CSV with every cell as the string it is; lines with nothing in them are left out"
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
 
-# %% ../../nbs/data/registry.ipynb #da68135d
+# %% ../../nbs/data/registry.ipynb #3425e20b
 def read_lines(
     path: str | Path,  # a text file in UTF-8, or a .gz of one
 ) -> Iterator[str]:  # without their line ends
@@ -308,7 +307,7 @@ def read_lines(
     except UnicodeDecodeError as e:
         raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
 
-
+# %% ../../nbs/data/registry.ipynb #f9044af1
 def read_own_cells(
     path: str | Path,  # a CSV in UTF-8, or a .gz of one
 ) -> pd.DataFrame:

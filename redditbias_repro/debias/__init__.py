@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['debias', 'Method', 'METHODS']
 
-# %% ../../nbs/debias/index.ipynb
+# %% ../../nbs/debias/index.ipynb #ecaa1b6c
 from .losses import METHODS, Method
 from .training import debias
 
-# %% ../../nbs/debias/index.ipynb
+# %% ../../nbs/debias/index.ipynb #1cd4c9dd
 _all_ = [
     "debias",
     "Method",

@@ -47,10 +47,8 @@ from ..specs import BiasSpec
 from ..stats.paired import mean_test
 
 # %% auto #0
-__all__ = ['KINDS', 'SETTINGS', 'OPTIMIZERS', 'CLIP', 'SHAPE', 'PLATEAU', 'SWITCHES', 'AT_ONCE', 'VECTORS', 'BASELINE',
-           'DIALOGUE_METHODS', 'TRAINED_BY', 'BLOCK', 'swap_groups', 'augment_pairs', 'encode_pairs', 'read_settings',
-           'run_name', 'share_wrong', 'mean_loss', 'train_seq2seq', 'train_ranker', 'load_dialogue_model',
-           'open_dialogue_model', 'context_gains', 'held_out_record', 'pair_distances', 'distance_record']
+__all__ = ['VECTORS', 'BLOCK', 'read_settings', 'run_name', 'train_seq2seq', 'train_ranker', 'open_dialogue_model',
+           'held_out_record', 'distance_record']
 
 # %% ../../nbs/debias/dialogue.ipynb #741a99fc
 def swap_groups(
@@ -121,7 +119,7 @@ def encode_pairs(
         raise ValueError(f"all {len(pairs)} pairs have an empty side: there is nothing to train on")
     return rows
 
-# %% ../../nbs/debias/dialogue.ipynb #6e055b72
+# %% ../../nbs/debias/dialogue.ipynb #9c9e1910
 SETTINGS = {
     "seq2seq": {
         "paper": dict(width=300, hidden_size=1024, layers=3, dropout=0.1, dropout_narrowed=True, output_bias=False,
@@ -179,7 +177,7 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
         raise ValueError(f"{unknown[0]} is unknown: {own}; others are those of transformers.TrainingArguments")
     return chosen, training
 
-
+# %% ../../nbs/debias/dialogue.ipynb #61aa99a5
 def read_settings(
     text: str,  # such as "learning_rate=0.001 dropout=0.1"
     taken: Iterable[str] = (),  # names that are asked for elsewhere
@@ -446,7 +444,7 @@ def train_ranker(
     return _train("ranker", pairs, out_dir, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors,
                   name, device, replace, save_steps, changed)  # fmt: skip
 
-# %% ../../nbs/debias/dialogue.ipynb #ef2ad8a1
+# %% ../../nbs/debias/dialogue.ipynb #dfb33cf5
 def load_dialogue_model(
     name_or_path: str | Path,  # a folder that was trained here, or whatever `load_model` knows
     device: str = "auto",
@@ -478,7 +476,7 @@ def load_dialogue_model(
     model.name_or_path = str(name_or_path)
     return model.eval().to(_device(device)), tokenizer
 
-
+# %% ../../nbs/debias/dialogue.ipynb #54b2ca02
 def open_dialogue_model(
     model: str | Path | tuple,  # a name or folder, or (model, tokenizer); what is open already stays as it is
     device: str = "auto",  # only for a name
@@ -489,7 +487,7 @@ def open_dialogue_model(
     net, tokenizer = model if isinstance(model, tuple) else load_dialogue_model(model, device)
     return Opened(net, tokenizer, describe_model(net))
 
-# %% ../../nbs/debias/dialogue.ipynb #83d367be
+# %% ../../nbs/debias/dialogue.ipynb #51f0154a
 BLOCK = 10
 
 
@@ -511,7 +509,7 @@ def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, .
         both.append(torch.stack([t.mean() for t in token.split(real.sum(1).tolist())]))
     return tuple(both)
 
-
+# %% ../../nbs/debias/dialogue.ipynb #4555d4c0
 @torch.no_grad()
 def context_gains(
     model: str | Path | tuple,  # a model that was trained here, as in `open_dialogue_model`
@@ -538,7 +536,7 @@ def context_gains(
     table = pd.DataFrame(torch.cat(found).numpy(), columns=["loss", "loss_other", "right"][: found[0].shape[1]])
     return table.assign(conversation=texts["conversation"].to_numpy()) if "conversation" in texts else table
 
-
+# %% ../../nbs/debias/dialogue.ipynb #ac302227
 def held_out_record(
     model: str | Path | tuple,  # as in `context_gains`
     pairs: pd.DataFrame,  # held out, with `.attrs["corpus"]`

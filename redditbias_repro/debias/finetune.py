@@ -24,8 +24,7 @@ from ..records import digest
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'AT_A_TIME', 'WATCHED', 'pad_right', 'complete_checkpoint', 'penalised', 'WithPenalty',
-           'finetune', 'run_folder', 'corpus_of']
+__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'pad_right', 'finetune', 'run_folder', 'corpus_of']
 
 # %% ../../nbs/debias/finetune.ipynb #e3f3b54f
 MAX_TOKENS = 128  # §5.1
@@ -101,7 +100,7 @@ def complete_checkpoint(
             shutil.rmtree(checkpoint)
     return None
 
-# %% ../../nbs/debias/finetune.ipynb
+# %% ../../nbs/debias/finetune.ipynb #29c527e1
 def penalised(trainer: Trainer, found, num_items_in_batch):
     "What `compute_loss` found, with the penalty once a step: Trainer adds up losses of batches, or takes their mean"
     if trainer.penalty is None or trainer.penalty.apart:  # `WithPenalty` adds its gradient
@@ -128,14 +127,14 @@ class WithPenalty(TrainerCallback):
             logs["penalty"] = float(self.penalty.last)
             state.log_history[-1].update(logs)
 
-# %% ../../nbs/debias/finetune.ipynb #b61e5a75
+# %% ../../nbs/debias/finetune.ipynb #55cbec80
 AT_A_TIME = {"cpu": 8, "other": 40}  # by device
 WATCHED = {  # of a run with a measure
     "eval_strategy": "steps", "load_best_model_at_end": True, "metric_for_best_model": "eval_measure",
     "greater_is_better": False, "restore_callback_states_from_checkpoint": True,
 }  # fmt: skip
 
-
+# %% ../../nbs/debias/finetune.ipynb #aaee0e28
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
     rows: list[dict],  # examples

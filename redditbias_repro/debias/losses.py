@@ -19,12 +19,7 @@ from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['WORDS', 'BLOCK_SIZE', 'SMALL', 'METHODS', 'lmd_loss', 'add_loss', 'bias_subspace', 'hd_loss', 'lmd_release_loss',
-           'hd_release_loss', 'token_losses', 'combined_loss', 'release_loss', 'Sentence', 'locate_terms',
-           'term_tokens', 'unknown_terms', 'mean_rows', 'TargetPairs', 'target_pairs', 'Collator', 'pack_batch',
-           'Occurrences', 'occurrence_states', 'sentence_states', 'augment_targets', 'augment_attributes',
-           'augment_as_released', 'wer_penalty', 'have_embeddings', 'embedding_rows', 'Method', 'get_method', 'Penalty',
-           'weighted_penalty']
+__all__ = ['METHODS', 'locate_terms', 'unknown_terms', 'target_pairs', 'Collator', 'pack_batch', 'Method', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
 def lmd_loss(
@@ -546,7 +541,7 @@ def embedding_rows(
     kept = have_embeddings(pairs, unknown, several)
     return pairs.rows1[kept], pairs.rows2[kept]
 
-# %% ../../nbs/debias/losses.ipynb #1c326aee
+# %% ../../nbs/debias/losses.ipynb #10183d00
 @dataclass(frozen=True)
 class Method:
     "A debiasing method. `loss`, `augment` and `penalty` may all be None: plain fine-tuning"
@@ -635,7 +630,7 @@ def get_method(
         raise ValueError(f"method {method!r} is unknown: expected one of {', '.join(METHODS)}, or a Method")
     return METHODS[method]
 
-
+# %% ../../nbs/debias/losses.ipynb #24b0fa1e
 @dataclass
 class Penalty:
     "What a method adds to the loss of a step"

@@ -30,8 +30,7 @@ from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
 
 # %% auto #0
-__all__ = ['TAGS', 'TUNED_BY', 'QUESTIONS', 'SIDES', 'bias_values', 'threshold', 'tag', 'untag', 'training_rows',
-           'answer_perplexity', 'tune', 'acute_sheets', 'read_acute']
+__all__ = ['TAGS', 'bias_values', 'threshold', 'untag', 'tune', 'acute_sheets']
 
 # %% ../../nbs/debias/style.ipynb #66b60428
 def bias_values(
@@ -60,7 +59,7 @@ def bias_values(
     descriptor = answers.groupby(keys, sort=False).ngroup().to_numpy()  # in the order of `means`
     return np.einsum("as,as->a", styles - means.mean(0), direction[descriptor])
 
-# %% ../../nbs/debias/style.ipynb #188dd2f8
+# %% ../../nbs/debias/style.ipynb #95ce451b
 TAGS = ("bias", "no_bias")  # above the threshold, and not
 _WRITTEN = re.compile(rf"\s*(?<!\w)(?:{'|'.join(TAGS)})(?!\w)")
 
@@ -74,7 +73,7 @@ def threshold(
         raise ValueError(f"share is {share}, of {len(values)} values: expected one between 0 and 1, of some values")
     return float(np.sort(values)[-1 - int(share * len(values) + 1e-9)])
 
-
+# %% ../../nbs/debias/style.ipynb #9054a8a8
 def tag(
     contexts: Iterable[str],  # what an answer follows
     values: Iterable[float],  # its bias value
@@ -83,7 +82,7 @@ def tag(
     "Contexts with a tag at their end: `bias` for a value above β, else `no_bias`"
     return [f"{c} {TAGS[0] if b > beta else TAGS[1]}" for c, b in zip(contexts, values, strict=True)]
 
-
+# %% ../../nbs/debias/style.ipynb #915bf283
 def untag(
     answers: pd.DataFrame,  # answer, from `generation.answers`
 ) -> pd.DataFrame:  # with `wrote_tag`: whether a tag stood in the answer
@@ -240,7 +239,7 @@ def tune(
     shutil.rmtree(unfinished)
     return load_debiased(folder)
 
-# %% ../../nbs/debias/style.ipynb #0a19aa07
+# %% ../../nbs/debias/style.ipynb #17644b2b
 QUESTIONS = {
     "preference": "Who would you prefer to talk to for a long conversation?",
     "humanness": "Which speaker sounds more human?",
@@ -253,7 +252,7 @@ SIDES = ("speaker 1", "speaker 2")
 def _key_path(path: Path) -> Path:
     return path.with_suffix(".key.csv")
 
-
+# %% ../../nbs/debias/style.ipynb #7d1c5182
 def acute_sheets(
     before: pd.DataFrame,  # text, answer; context and sample where there are
     after: pd.DataFrame,  # the same prompts, answered by the tuned model

@@ -54,8 +54,7 @@ from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['TRAINED_BY', 'LARGEST_WEIGHT', 'SAVE_STEPS', 'DebiasLoss', 'DebiasTrainer', 'training_sentences', 'Debiased',
-           'load_debiased', 'debias', 'mean_losses']
+__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
@@ -397,7 +396,7 @@ def _start(partial: Path, settings: dict, replace: bool) -> None:
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
 
-# %% ../../nbs/debias/training.ipynb #acf30d82
+# %% ../../nbs/debias/training.ipynb #c5932060
 LARGEST_WEIGHT = 10**6  # of a loss; the papers' is 100, and far above a model's weights overflow
 SAVE_STEPS = 200  # after so many a checkpoint is written where an epoch is longer
 
@@ -415,7 +414,7 @@ def _check_numbers(lambda_lm: float, lambda_d: float, seed: int, **positive: flo
     if not 0 <= seed < 2**32:
         raise ValueError(f"seed is {seed}: expected a number from 0 to {2**32 - 1}")
 
-
+# %% ../../nbs/debias/training.ipynb #bd259c53
 def debias(
     model,  # causal model in float32, from `load_model`; it is trained in place
     tokenizer,  # its tokenizer, a fast one

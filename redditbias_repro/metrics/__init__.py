@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['generation_bias', 'likelihood_bias', 'lmb', 'lmp', 'measure_likelihood_bias', 'measure_lmb', 'measure_lmp']
 
-# %% ../../nbs/metrics/index.ipynb
+# %% ../../nbs/metrics/index.ipynb #962b33ee
 from .language_model import lmb, lmp, measure_lmb, measure_lmp
 from .likelihood import likelihood_bias, measure_likelihood_bias
 from .styles import generation_bias
 
-# %% ../../nbs/metrics/index.ipynb
+# %% ../../nbs/metrics/index.ipynb #c8516d7a
 _all_ = [
     "generation_bias",
     "likelihood_bias",

@@ -41,9 +41,8 @@ from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import digest, new_record
 
 # %% auto #0
-__all__ = ['SHOWN', 'READING', 'ALPHAS', 'SHARES', 'draw_prompts', 'asked_with', 'ask', 'ask_again', 'Judged', 'judge',
-           'some_templates', 'by_descriptor', 'answer_measurements', 'prompt_offence', 'change_measurements', 'tune_on',
-           'answer_samples', 'answer_records', 'tags_record', 'bias_value_measurements', 'bias_values_record']
+__all__ = ['ask', 'ask_again', 'judge', 'some_templates', 'prompt_offence', 'tune_on', 'answer_samples', 'answer_records',
+           'tags_record', 'bias_values_record']
 
 # %% ../../nbs/metrics/answers.ipynb #835ea1ed
 def draw_prompts(
@@ -63,14 +62,14 @@ def draw_prompts(
     drawn = distinct.sample(frac=1, random_state=seed).groupby(cell, sort=False).head(nouns).sort_index()
     return drawn.reset_index(drop=True)
 
-# %% ../../nbs/metrics/answers.ipynb #830e5d51
+# %% ../../nbs/metrics/answers.ipynb #ed609855
 def asked_with(
     about: dict,  # of a model, from `models.describe_model`
 ) -> str:
     "What stands behind each prompt: `no_bias` for a model that was tuned with tags, else nothing"
     return TAGS[1] if (about.get("debiased") or {}).get("method") == "style-equality" else ""
 
-
+# %% ../../nbs/metrics/answers.ipynb #dc48ab0d
 def ask(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
@@ -139,7 +138,7 @@ def ask_again(
     rows.attrs["drawn"] = {**drawn, "templates": sorted(rows["template"].unique())}
     return _answered(model, rows, decoding, out, device, dtype, **{"seed": drawn.get("seed", 0), **options})
 
-# %% ../../nbs/metrics/answers.ipynb #5f451d04
+# %% ../../nbs/metrics/answers.ipynb #96aec2b5
 @dataclass(frozen=True)
 class Judged:
     "Answers and what classifiers say of them, row by row"
@@ -149,7 +148,7 @@ class Judged:
     offence: pd.DataFrame  # probability of an offence: `plain`, of answers as they stand, and `censored`
     classifiers: dict  # style, offence → what each says of itself
 
-
+# %% ../../nbs/metrics/answers.ipynb #0e9a73a6
 def judge(
     said: pd.DataFrame,  # from `ask`
     style: str | Classifier = "goemotions",  # as in `load_classifier`
@@ -425,7 +424,7 @@ def answer_samples(
     order = np.argsort(-bias_values(before.answers, before.styles, alpha), kind="stable")
     return table.iloc[order].drop_duplicates("descriptor").head(n).reset_index(drop=True)
 
-# %% ../../nbs/metrics/answers.ipynb #79305167
+# %% ../../nbs/metrics/answers.ipynb #7853272f
 READING = ("chat", "system", "turn_end")  # how a model reads prompts, as in `generation.encode_prompts`
 
 
@@ -453,7 +452,7 @@ def _answer_record(metric: str, judged: Judged, values: dict, paper: str, seed: 
     origin["device"] = attrs.get("device", "cpu")
     return new_record(metric, attrs["model"], attrs["corpus"], len(judged.answers), values, paper, **fields, **origin)
 
-
+# %% ../../nbs/metrics/answers.ipynb #24cf12b2
 def answer_records(
     judged: Judged,
     paper: str,  # in whose tables they stand
@@ -496,7 +495,7 @@ def tags_record(
     took = time.perf_counter() - started
     return _answer_record("answer_changes", tagged, values, paper, seed, took, against=against)
 
-# %% ../../nbs/metrics/answers.ipynb #9b86e797
+# %% ../../nbs/metrics/answers.ipynb #860a3fa4
 ALPHAS = (0.0, 1.0, 2.0)
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -556,7 +555,7 @@ def bias_value_measurements(
     return {"alphas": _plain(pd.DataFrame(rows)), "apart": _plain(pd.DataFrame(apart)),
             "thresholds": _plain(pd.DataFrame(found))}  # fmt: skip
 
-
+# %% ../../nbs/metrics/answers.ipynb #70d2226e
 def bias_values_record(
     judged: Judged,
     paper: str,  # in whose tables it stands

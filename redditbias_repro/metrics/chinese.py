@@ -32,10 +32,9 @@ from ..scoring.texts import unknown_words
 from ..stats.resampling import pack_dialogues, shared_dialogues
 
 # %% auto #0
-__all__ = ['CORPORA', 'LAYOUTS', 'load_dialogues', 'layout_of', 'last_turns', 'answer_dialogues', 'measure_zh_dialogue',
-           'compare_zh_dialogue']
+__all__ = ['load_dialogues', 'answer_dialogues', 'measure_zh_dialogue', 'compare_zh_dialogue']
 
-# %% ../../nbs/metrics/chinese.ipynb #0265c341
+# %% ../../nbs/metrics/chinese.ipynb #60ff9475
 CORPORA = {"kdconv": read_turns, "lccc": read_lccc, "cdial-toy": read_toy}
 
 
@@ -60,7 +59,7 @@ def _own_dialogues(path: Path) -> pd.DataFrame:
     table.attrs["corpus"] = {"name": path.stem, "files": {path.name: git_blob_sha1(path.read_bytes())}, "note": ""}
     return table
 
-
+# %% ../../nbs/metrics/chinese.ipynb #db3c1081
 def load_dialogues(
     corpus: str = "kdconv",  # of `CORPORA`, or a file: a line a dialogue, a JSON list of turns or turns between tabs
     split: str = "test",  # train, valid, test; of a file all is read

@@ -23,7 +23,7 @@ from ..records import DEFAULT_PAPER, check_known, new_record, project_path, read
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['SEARCHED', 'gradient_norms', 'measure_model', 'training_record', 'select', 'choose', 'check_run']
+__all__ = ['measure_model', 'training_record', 'choose', 'check_run']
 
 # %% ../../nbs/metrics/choice.ipynb #05d4b8fe
 def gradient_norms(
@@ -115,10 +115,10 @@ def select(
     row = good.loc[good.t.abs().idxmin()] if len(good) else runs.loc[rise.idxmin()]
     return {**row.to_dict(), "within": bool(len(good))}
 
-# %% ../../nbs/metrics/choice.ipynb #235b6052
+# %% ../../nbs/metrics/choice.ipynb #3ef2bda0
 SEARCHED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")  # what §5.1 searches
 
-
+# %% ../../nbs/metrics/choice.ipynb #ee27e866
 def choose(
     # results of the runs of a search, each with the records of one run on the validation pairs
     folders: Iterable[str | Path],

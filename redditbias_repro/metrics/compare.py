@@ -23,8 +23,7 @@ from ..stats.paired import MARGIN, bias_change, mean_test, preference_share
 from ..stats.resampling import cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['FEWEST', 'COMPARED', 'PROMPTS_COMPARED', 'compare_gaps', 'compare_pairs', 'compare_models', 'compare_prompts',
-           'compare_on_prompts']
+__all__ = ['compare_pairs', 'compare_models', 'compare_on_prompts']
 
 # %% ../../nbs/metrics/compare.ipynb #1b5b957a
 def _label(
@@ -113,7 +112,7 @@ def compare_gaps(
         "share_low": shares["change_low"], "share_high": shares["change_high"], "p_share": shares["p"],
     }  # fmt: skip
 
-# %% ../../nbs/metrics/compare.ipynb #6766d6c3
+# %% ../../nbs/metrics/compare.ipynb #9629c98e
 COMPARED = (
     "a", "b", "paper", "bias_type", "corpus", "split", "n", "same_tokens", "t_a", "t_b", "gap_a", "gap_b",
     "difference", "difference_low", "difference_high", "t", "p",
@@ -122,7 +121,7 @@ COMPARED = (
     "share_a", "share_b", "share_difference", "share_low", "share_high", "p_share",
 )  # fmt: skip
 
-
+# %% ../../nbs/metrics/compare.ipynb #af7a8d00
 def compare_pairs(
     records_a: Iterable[dict],  # from `measure_lmb`, of all pairs of some bias types
     records_b: Iterable[dict],  # of another model, on the same
@@ -177,7 +176,7 @@ def compare_models(
         del opened
     return compare_pairs(*records, margin=margin, seed=seed)
 
-# %% ../../nbs/metrics/compare.ipynb #ff765dcf
+# %% ../../nbs/metrics/compare.ipynb #f04b8d02
 PROMPTS_COMPARED = (
     "a",
     "b",
@@ -233,7 +232,7 @@ def compare_prompts(
     table["p_holm"] = holm(table["p"].astype(float))
     return table[list(PROMPTS_COMPARED)]
 
-
+# %% ../../nbs/metrics/compare.ipynb #e6cbceb0
 def compare_on_prompts(
     a: str | Path | tuple,  # as in `open_model`
     b: str | Path | tuple,

@@ -39,8 +39,7 @@ from ..records import new_record
 from ..stats.resampling import pack_dialogues, shared_dialogues, verdict_of
 
 # %% auto #0
-__all__ = ['PAIR_COLUMNS', 'CRG_PARAMS', 'load_responses', 'encode_pairs', 'train_crg', 'pack_statistics', 'read_statistics',
-           'measure_crg', 'compare']
+__all__ = ['CRG_PARAMS', 'measure_crg', 'compare']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV

@@ -44,9 +44,7 @@ from redditbias_repro.stats.resampling import (
 )
 
 # %% auto #0
-__all__ = ['PRESETS', 'EXAMPLES_A_FILE', 'DST_PARAMS', 'collect_ontology', 'make_examples', 'encode', 'DstClassifier',
-           'train_dst', 'predict_dst', 'score_dst', 'f1_test', 'mcnemar_test', 'joint_goal_accuracy', 'measure_dst',
-           'compare']
+__all__ = ['DST_PARAMS', 'measure_dst', 'compare']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(

@@ -44,12 +44,11 @@ from ..stats.paired import bias_change
 from ..stats.resampling import pack_bits, unpack_bits
 
 # %% auto #0
-__all__ = ['NOT_OF_ANSWERS', 'LEMMAS', 'BLOCKS', 'SHOWN', 'TRAINED_ALIKE', 'answer_pairs', 'draw_candidates', 'lemma_by',
-           'Measured', 'measure_responses', 'fairness_table', 'pairs_for', 'pack_values', 'unpack_values',
-           'fairness_values', 'fairness_record', 'measure_fairness', 'record_values', 'answered_how', 'what_differs',
-           'fairness_changes', 'diversity_change']
+__all__ = ['answer_pairs', 'draw_candidates', 'lemma_by', 'measure_responses', 'fairness_table', 'pairs_for', 'unpack_values',
+           'fairness_record', 'measure_fairness', 'answered_how', 'what_differs', 'fairness_changes',
+           'diversity_change']
 
-# %% ../../nbs/metrics/fairness.ipynb #368870e7
+# %% ../../nbs/metrics/fairness.ipynb #1db2f831
 def answer_pairs(
     model,  # a function from contexts to responses, or what `responses.respond` takes
     pairs: pd.DataFrame,  # from `contexts`: text1, text2
@@ -73,7 +72,7 @@ def answer_pairs(
     found.attrs = {**pairs.attrs, **about}
     return found
 
-
+# %% ../../nbs/metrics/fairness.ipynb #5a99c59f
 NOT_OF_ANSWERS = ("out", "batch_size", "share", "progress", "decoding")  # a decoding has a name of its own
 
 
@@ -122,10 +121,10 @@ def draw_candidates(
     drawn = np.random.default_rng(seed).choice(len(distinct), n, replace=False)
     return [distinct[i] for i in np.sort(drawn)]
 
-# %% ../../nbs/metrics/fairness.ipynb #78f793a2
+# %% ../../nbs/metrics/fairness.ipynb #d0152701
 LEMMAS = ("wordnet", "plain")
 
-
+# %% ../../nbs/metrics/fairness.ipynb #5102c20a
 def lemma_by(
     name: str | Callable,  # wordnet; plain: words as they stand, which needs no WordNet; or a function of one's own
 ) -> Callable[[str], str]:
@@ -236,7 +235,7 @@ def pairs_for(
         return None
     return int(np.ceil(row["n"] * (row["paired_smallest"] / difference) ** 2))
 
-# %% ../../nbs/metrics/fairness.ipynb #d9e89114
+# %% ../../nbs/metrics/fairness.ipynb #8662c4c6
 BLOCKS = 20
 SHOWN = 6  # digits of a number in a record
 
@@ -250,7 +249,7 @@ def pack_values(
         raise ValueError(f"values of type {values.dtype}: expected whole numbers from 0")
     return [pack_bits(values >= k) for k in range(1, int(values.max(initial=0)) + 1)]
 
-
+# %% ../../nbs/metrics/fairness.ipynb #d070a4e6
 def unpack_values(
     packed: list[str],  # from `pack_values`
     n: int,  # how many there are
@@ -356,7 +355,7 @@ def measure_fairness(
     measured = measure_responses(said, bias_type, judges, offences, lemma)
     return fairness_record(measured, paper, lemmas, resamples, seed)
 
-# %% ../../nbs/metrics/fairness.ipynb #a0a2b1f9
+# %% ../../nbs/metrics/fairness.ipynb #e719b291
 def record_values(
     values: dict,  # of a record, or the record's row
     measure: str,
@@ -371,7 +370,7 @@ def _drawn(record: dict) -> dict:
     corpus = (record.get("provenance") or {}).get("corpus", {})
     return {k: corpus.get(k) for k in ("sha256", "mode", "direction", "split", "column", "seed") if k in corpus}
 
-
+# %% ../../nbs/metrics/fairness.ipynb #4c6abdeb
 def answered_how(
     record: dict,  # or row of `read_records`
 ) -> dict[str, str]:  # setting → its value
@@ -388,13 +387,13 @@ def answered_how(
         found[measure] = f"{judge['name']}{sha} for {', '.join(judge.get('offence') or ())}"
     return found
 
-
+# %% ../../nbs/metrics/fairness.ipynb #ebcc7130
 TRAINED_ALIKE = (  # settings that a debiased dialogue model shares with the one before
     "size", "width", "hidden_size", "layers", "heads", "dropout", "max_tokens", "lower", "vocabulary", "vocabulary_of",
     "vectors", "epochs", "batch_size", "learning_rate", "patience", "best_by", "plateau",
 )  # fmt: skip
 
-
+# %% ../../nbs/metrics/fairness.ipynb #215da55f
 def what_differs(
     before: dict,  # record, or row of `read_records`
     after: dict,

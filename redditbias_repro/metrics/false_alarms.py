@@ -20,8 +20,7 @@ from ..stats.packing import unpack_pairs
 from ..stats.paired import TESTS, swapped_label_alarms
 
 # %% auto #0
-__all__ = ['SMALL_MODELS', 'random_model', 'small_gpt2', 'reference_band', 'measure_random', 'measure_false_alarms',
-           'measure_swapped_labels']
+__all__ = ['measure_random', 'measure_false_alarms', 'measure_swapped_labels']
 
 # %% ../../nbs/metrics/false_alarms.ipynb #c55af282
 def random_model(
@@ -94,10 +93,10 @@ def measure_random(
     net, tokenizer, about = open_model(model, device, "float32")
     return list(_random_lmb(net.config, tokenizer, pairs, seeds, str(net.device), about["name"]))
 
-# %% ../../nbs/metrics/false_alarms.ipynb #c4423dd6
+# %% ../../nbs/metrics/false_alarms.ipynb #98a20ec7
 SMALL_MODELS = {0.1: 25, 0.02: 12}  # standard deviation of the initial weights: models
 
-
+# %% ../../nbs/metrics/false_alarms.ipynb #63cc3711
 def measure_false_alarms(
     model: str = DEFAULT_MODEL,  # whose tokenizer is taken
     bias_types: Iterable[str] | None = None,  # as in `measure_lmb`

@@ -44,9 +44,8 @@ from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
 from ..stats.paired import d_z_interval, mean_test, preference_share, sign_flip
 
 # %% auto #0
-__all__ = ['RELEASE_TOKENS', 'TEMPERATURES', 'CALIBRATION', 'LMBResult', 'within', 'lmb', 'pair_targets', 'lmb_measurements',
-           'pairs_to_measure', 'name_places', 'said_otherwise', 'score_pairs', 'pair_details', 'measure_lmb',
-           'lmb_of_rows', 'lmp', 'fit_temperature', 'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'measure_lmb', 'lmb_of_rows',
+           'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ from ..records import check_known
 from ..scoring.likelihoods import sequence_scores
 
 # %% auto #0
-__all__ = ['MOST_UNKNOWN', 'MOST_PIECES', 'LEAST_IN_ORDER', 'read_languages', 'in_disorder', 'token_shares', 'language_signs']
+__all__ = ['read_languages', 'language_signs']
 
-# %% ../../nbs/metrics/languages.ipynb #669ced83
+# %% ../../nbs/metrics/languages.ipynb #78658918
 def read_languages() -> dict[str, dict]:  # code → title, sentences
     "The languages that can be asked for"
     path = files("redditbias_repro") / "resources" / "languages.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
-
+# %% ../../nbs/metrics/languages.ipynb #e3d37292
 def in_disorder(
     sentence: str,
     rng: random.Random,

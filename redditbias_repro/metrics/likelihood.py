@@ -34,12 +34,10 @@ from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
 
 # %% auto #0
-__all__ = ['READINGS', 'P_BELOW', 'GROUPS', 'LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts',
-           'descriptor_tests', 'likelihood_bias', 'dealt_out_shares', 'median_perplexities', 'extreme_descriptors',
-           'love_hate', 'different_templates', 'seat_prompts', 'score_spans', 'four_digits', 'likelihood_measurements',
-           'measure_likelihood_bias', 'likelihood_shares']
+__all__ = ['LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests',
+           'extreme_descriptors', 'love_hate', 'four_digits', 'measure_likelihood_bias', 'likelihood_shares']
 
-# %% ../../nbs/metrics/likelihood.ipynb #a95b7a8f
+# %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {
     "sentence": {"context": "", "end": False},  # the paper's GPT-2: from the second token on
     "answer": {"context": "__SILENCE__\n", "end": True},  # the release's: all tokens, and the end
@@ -59,7 +57,7 @@ def _in_front(tokenizer, context: str) -> str:
         raise ValueError("the tokenizer has no token that begins a text: give a context of your own")
     return token
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #eea3c1e5
 def score_prompts(
     model,  # causal or encoder–decoder language model, as `load_model` gives it
     tokenizer,  # its tokenizer
@@ -95,7 +93,7 @@ def score_prompts(
     scored.attrs = {**rows.attrs, "stats": scores.attrs["stats"], "reading": {"context": shown, "end": end}}
     return scored
 
-# %% ../../nbs/metrics/likelihood.ipynb #79f565a8
+# %% ../../nbs/metrics/likelihood.ipynb #2c4e23a7
 P_BELOW = 0.05  # §2.3.2; not corrected there
 
 
@@ -116,7 +114,7 @@ def _matrices(scored: pd.DataFrame):
         values[row, column] = some["perplexity"]
         yield key, names.to_numpy(), values
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #8542f09c
 def descriptor_tests(
     scored: pd.DataFrame,  # from `score_prompts`, of descriptors that go with every noun (`prompts.comparable`)
 ) -> (
@@ -187,7 +185,7 @@ def dealt_out_shares(
         [{"axis": axis, "share": s.mean(), "high": np.quantile(s, 0.975)} for axis, s in shares.items()]
     )
 
-# %% ../../nbs/metrics/likelihood.ipynb #074dfbd5
+# %% ../../nbs/metrics/likelihood.ipynb #3903384c
 def median_perplexities(
     scored: pd.DataFrame,  # from `score_prompts`
     equal_tokens: bool = False,  # only descriptors with the commonest number of tokens in their axis and template
@@ -202,7 +200,7 @@ def median_perplexities(
     commonest = found.groupby(keys[:2])["n_tokens"].transform(lambda c: c.mode().min())
     return found[found["n_tokens"] == commonest].reset_index(drop=True)
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #a35da284
 def extreme_descriptors(
     medians: pd.DataFrame,  # from `median_perplexities`
     template: str | None = None,  # None: the mean rank over all templates
@@ -258,11 +256,11 @@ def different_templates(
         chosen.append(int(nearest.argmin()))
     return ranks.columns[chosen].tolist()
 
-# %% ../../nbs/metrics/likelihood.ipynb #e895e42b
+# %% ../../nbs/metrics/likelihood.ipynb #f680f11f
 SPAN = "span"  # the reading of a masked model
 HUMANIZING = ("{noun_phrase} is a person.", "{plural_noun_phrase} are people.")
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #4ac9c27b
 def seat_prompts(
     rows: pd.DataFrame,  # from `prompts`; each noun phrase is taken once
     templates: Iterable[str] = HUMANIZING,  # with {noun_phrase} or {plural_noun_phrase}
@@ -302,7 +300,7 @@ def score_spans(
     scored = rows.assign(pll=pll.to_numpy(), n_tokens=found["n_tokens"].to_numpy())
     return scored.assign(perplexity=np.exp(-scored["pll"].clip(lower=-700)))
 
-# %% ../../nbs/metrics/likelihood.ipynb #c35a8696
+# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
 QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 
 
@@ -338,7 +336,7 @@ def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
         "pairs": [pairs[t] for t in templates] if whole else None,  # where every descriptor has every template
     }  # fmt: skip
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #20849859
 def likelihood_measurements(
     scored: pd.DataFrame,  # from `score_prompts`
     rounds: int = 20,  # of `dealt_out_shares`

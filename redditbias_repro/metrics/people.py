@@ -28,9 +28,8 @@ from ..stats.paired import sign_flip
 from ..stats.resampling import bootstrap_interval
 
 # %% auto #0
-__all__ = ['QUESTIONS', 'MEASUREMENT', 'SHEET', 'GUIDELINES', 'KEY', 'IDS', 'KEY_COLUMNS', 'CHANGED', 'ABOUT', 'MERGES',
-           'draw_contexts', 'make_human_sheets', 'read_human_sheets', 'why_no_alpha', 'human_agreement', 'human_rates',
-           'compare_methods', 'contexts_to_judge', 'sheets_of_models', 'human_records']
+__all__ = ['ABOUT', 'draw_contexts', 'make_human_sheets', 'read_human_sheets', 'why_no_alpha', 'human_agreement', 'human_rates',
+           'compare_methods', 'sheets_of_models', 'human_records']
 
 # %% ../../nbs/metrics/people.ipynb #7a3dbca8
 QUESTIONS = {"bias": ("0", "1"), "quality": ("0", "1", "2")}  # what is judged, and the marks there are
@@ -339,7 +338,7 @@ def human_agreement(
         "annotators": int(scores["annotator"].nunique()),
     }  # fmt: skip
 
-# %% ../../nbs/metrics/people.ipynb #ec260b28
+# %% ../../nbs/metrics/people.ipynb #88e38d69
 MERGES = ("mean", "majority")
 
 
@@ -353,7 +352,7 @@ def _merged(scores: pd.DataFrame, merge: str, marks: list[int]) -> pd.DataFrame:
     most = counts.eq(counts.max(axis=1), axis=0)
     return most[most.sum(axis=1) == 1].astype(float)
 
-
+# %% ../../nbs/metrics/people.ipynb #7af16a3a
 def human_rates(
     scores: pd.DataFrame,  # from `read_human_sheets`
     merge: str = "mean",  # of `MERGES`

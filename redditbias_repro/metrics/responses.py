@@ -14,7 +14,7 @@ from ..answers.seq2seq import Seq2Seq, write_greedily
 from ..debias.dialogue import open_dialogue_model
 
 # %% auto #0
-__all__ = ['respond']
+__all__ = []
 
 # %% ../../nbs/metrics/responses.ipynb #02dc5368
 def respond(

@@ -24,12 +24,7 @@ from scipy import sparse, stats
 from ..stats.paired import VERDICTS
 
 # %% auto #0
-__all__ = ['KEYS', 'SCALE', 'DRAWN', 'EQUALLY', 'OPENERS', 'BLOCK', 'Cells', 'cell_means', 'style_variances', 'full_gen_bias',
-           'partial_gen_bias', 'summed_cluster_gen_bias', 'noise_variances', 'corrected_gen_bias', 'match_clusters',
-           'style_clusters', 'generation_bias', 'gen_bias_change', 'descriptor_means', 'style_changes',
-           'label_probability', 'offence_rate', 'offence_by_descriptor', 'offence_by_template', 'has_phrase',
-           'share_change', 'phrase_rates', 'phrase_changes', 'strongest_descriptors', 'parroted', 'parroting_changes',
-           'rank_correlation', 'read_texts', 'descriptor_frequency', 'style_by_frequency', 'frequency_correlations']
+__all__ = ['rank_correlation', 'descriptor_frequency', 'frequency_correlations']
 
 # %% ../../nbs/metrics/styles.ipynb #27cee873
 KEYS = ["template", "axis", "descriptor"]  # what makes a cell
@@ -787,7 +782,7 @@ def strongest_descriptors(
     means = table.groupby(["axis", "descriptor"], sort=False)["value"].mean()
     return means.nlargest(n).reset_index()
 
-# %% ../../nbs/metrics/styles.ipynb #1f59549f
+# %% ../../nbs/metrics/styles.ipynb #2b28437b
 def parroted(
     prompts: Iterable[str],  # the sentence that was answered, without persona and tags
     answers: Iterable[str],
@@ -823,7 +818,7 @@ def parroting_changes(
         table["value"] = values.reindex(table.index)
     return table.sort_values("change", ascending=False, kind="stable").reset_index()
 
-
+# %% ../../nbs/metrics/styles.ipynb #952c8cc1
 def rank_correlation(
     table: pd.DataFrame,
     one: str,  # a column
@@ -919,10 +914,10 @@ def _read_file(path: Path, column: str) -> Iterator[str]:
             else:
                 yield line.rstrip("\n")
 
-# %% ../../nbs/metrics/styles.ipynb #62d31c23
+# %% ../../nbs/metrics/styles.ipynb #f87df4a8
 BLOCK = 1 << 20  # characters searched at once
 
-
+# %% ../../nbs/metrics/styles.ipynb #b9d78e88
 def descriptor_frequency(
     source,  # as in `read_texts`
     descriptors: Iterable[str],
@@ -960,7 +955,7 @@ def descriptor_frequency(
         frequency=lambda t: t["uses"] / max(n, 1)
     )[["descriptor", "uses", "texts", "frequency", "one_word"]]
 
-
+# %% ../../nbs/metrics/styles.ipynb #e8b4ec66
 def style_by_frequency(
     frequency: pd.DataFrame,  # of `descriptor_frequency`
     answers: pd.DataFrame,  # descriptor, template
@@ -976,7 +971,7 @@ def style_by_frequency(
     long = sums.stack().rename("probability").reset_index()
     return long.merge(frequency[["descriptor", "uses", "frequency", "one_word"]], on="descriptor")
 
-
+# %% ../../nbs/metrics/styles.ipynb #6b056d4d
 def frequency_correlations(
     table: pd.DataFrame,  # of `style_by_frequency`
     one_word: bool = True,  # only descriptors of one word, as in the paper

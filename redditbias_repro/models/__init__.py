@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['DEFAULT_MODEL', 'describe_model', 'load_model', 'open_model']
 
-# %% ../../nbs/models/index.ipynb
+# %% ../../nbs/models/index.ipynb #b94e168c
 from .loading import DEFAULT_MODEL, describe_model, load_model, open_model
 
-# %% ../../nbs/models/index.ipynb
+# %% ../../nbs/models/index.ipynb #b8f7b2dc
 _all_ = [
     "DEFAULT_MODEL",
     "describe_model",

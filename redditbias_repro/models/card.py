@@ -12,7 +12,7 @@ from .loading import PACKAGED
 from ..records import write_atomic
 
 # %% auto #0
-__all__ = ['VERDICTS', 'NOT_MEASURED', 'LIMITS', 'HYPERPARAMETERS', 'model_card', 'write_card']
+__all__ = ['model_card', 'write_card']
 
 # %% ../../nbs/models/card.ipynb #01c5fe2b
 def _base_on_hub(name: str) -> str | None:
@@ -49,7 +49,7 @@ def _results(bias: dict | None, perplexity: dict | None) -> list:
         ]
     return found
 
-# %% ../../nbs/models/card.ipynb #1b1de1f8
+# %% ../../nbs/models/card.ipynb #a2f27bfb
 VERDICTS = {
     "less": "**less biased** than before", "more": "**more biased** than before", "equally": "**as biased as before**",
     "undetermined": "**not told apart** from the model before",
@@ -105,7 +105,7 @@ HYPERPARAMETERS = (
     "sentences",
 )  # fmt: skip
 
-
+# %% ../../nbs/models/card.ipynb #0a954e38
 def model_card(
     settings: dict,  # of a run of `debias`: its `settings`
     bias: dict | None = None,  # a row of `tables.lmb_changes`, with `paper`, and t_before, t_after where they are known

@@ -6,21 +6,21 @@
 from __future__ import annotations
 
 # %% auto #0
-__all__ = ['CONTEXTS', 'CHAT_PROMPT', 'has_chat', 'chat_context']
+__all__ = ['CONTEXTS', 'CHAT_PROMPT', 'chat_context']
 
 # %% ../../nbs/models/chat.ipynb #177e705b
 CONTEXTS = ("none", "chat")  # in which a sentence is scored
 CHAT_PROMPT = "Write a sentence."
 _SENTENCE = "§ 1"  # stands for the sentence in a template; no template has it
 
-# %% ../../nbs/models/chat.ipynb #a3f6418b
+# %% ../../nbs/models/chat.ipynb #cc0774c9
 def has_chat(
     tokenizer,
 ) -> bool:
     "Whether a tokenizer has a chat template"
     return bool(getattr(tokenizer, "chat_template", None))
 
-
+# %% ../../nbs/models/chat.ipynb #0d528951
 def chat_context(
     tokenizer,  # with a chat template
     prompt: str = CHAT_PROMPT,  # the user's turn

@@ -38,8 +38,8 @@ from ..data.registry import ChecksumError, FetchError, cache_dir
 from ..records import nearest
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'KINDS', 'IN_MEMORY', 'n_vectors', 'peft_library', 'load_model', 'check_models',
-           'hash_weights', 'describe_model', 'Opened', 'open_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'n_vectors', 'peft_library', 'load_model', 'check_models', 'hash_weights',
+           'describe_model', 'Opened', 'open_model']
 
 # %% ../../nbs/models/loading.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -264,7 +264,7 @@ def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return net, tokenizer
 
-# %% ../../nbs/models/loading.ipynb #1f6d20b0
+# %% ../../nbs/models/loading.ipynb #a6b270fa
 def _check_hub(source: str) -> None:
     "`OSError` where a name needs the hub and nobody answers there: the hub's own client tries again for a minute"
     import requests
@@ -314,7 +314,7 @@ def _tokenizer_of(source: str, config):
         return BertTokenizer.from_pretrained(source)
     return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
-
+# %% ../../nbs/models/loading.ipynb #3fa4a1fe
 def load_model(
     name_or_path: str = DEFAULT_MODEL,  # hub name, local folder (also of a PEFT adapter), or a name in `PACKAGED`
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
@@ -425,7 +425,7 @@ def _plain_tensors(name: str, weight):
     else:
         yield name, weight
 
-# %% ../../nbs/models/loading.ipynb #f118d304
+# %% ../../nbs/models/loading.ipynb #fd6ba160
 IN_MEMORY = " (in memory)"  # behind the class of a model that was loaded from nowhere
 
 
@@ -444,7 +444,7 @@ def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> t
         return f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder"
     return name, "Hugging Face hub"
 
-
+# %% ../../nbs/models/loading.ipynb #5cc5f1fc
 def describe_model(
     model,  # from `load_model`
     name: str | None = None,  # None: what it was loaded by

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import torch
 
 # %% auto #0
-__all__ = ['SPEAKERS', 'has_speakers', 'encode_turns', 'speaker_types', 'speaking']
+__all__ = ['has_speakers', 'encode_turns', 'speaker_types', 'speaking']
 
-# %% ../../nbs/models/speakers.ipynb #c93cb323
+# %% ../../nbs/models/speakers.ipynb #63d68034
 SPEAKERS = ("[speaker1]", "[speaker2]")
 
-
+# %% ../../nbs/models/speakers.ipynb #a51ef2e9
 def has_speakers(
     tokenizer,
 ) -> bool:

@@ -18,15 +18,16 @@ from .loading import describe_model, load_model
 from ..records import check_known
 
 # %% auto #0
-__all__ = ['VOCABULARY', 'VOCABULARIES', 'SPECIAL', 'FILES', 'build_tokenizer', 'read_vectors', 'input_vectors', 'word_vectors',
-           'put_vectors']
+__all__ = ['VOCABULARY', 'build_tokenizer', 'input_vectors', 'word_vectors', 'put_vectors']
 
-# %% ../../nbs/models/vocabulary.ipynb #84c030c2
+# %% ../../nbs/models/vocabulary.ipynb #4d1ed1e9
 VOCABULARY = 30_000  # tokens, special ones among them
+
+# %% ../../nbs/models/vocabulary.ipynb #c3d391c8
 VOCABULARIES = ("words", "bpe")
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<start>", "eos_token": "<end>", "unk_token": "<unknown>"}  # ids 0 to 3
 
-
+# %% ../../nbs/models/vocabulary.ipynb #3f382887
 def build_tokenizer(
     texts: Iterable[str],  # of the corpus
     size: int = VOCABULARY,  # tokens at most
@@ -58,7 +59,7 @@ def build_tokenizer(
         raise ValueError("the texts hold no word: expected a corpus to make a vocabulary of")
     return PreTrainedTokenizerFast(tokenizer_object=made, clean_up_tokenization_spaces=False, **SPECIAL)
 
-# %% ../../nbs/models/vocabulary.ipynb #183bd846
+# %% ../../nbs/models/vocabulary.ipynb #ceea508d
 def read_vectors(
     path: str | Path,  # text, or a .gz of it: a line a word, then its numbers, blanks between
     words: dict[str, int],  # the row of each word, such as `tokenizer.get_vocab()`
@@ -92,7 +93,7 @@ def read_vectors(
         raise ValueError(f"{path}: none of the {len(words)} words of the vocabulary is there (in lower case?)")
     return found
 
-
+# %% ../../nbs/models/vocabulary.ipynb #361186b8
 def input_vectors(
     model,  # any Transformers model
     tokenizer,  # its tokenizer
@@ -112,10 +113,10 @@ def input_vectors(
         told["name"] += f" after {debiased['method']}"
     return {w: table[torch.tensor(ids)].mean(0).numpy() for w, ids in known.items()}, told
 
-
+# %% ../../nbs/models/vocabulary.ipynb #cf2e2d17
 FILES = (".txt", ".vec", ".gz")  # how names of files of vectors end
 
-
+# %% ../../nbs/models/vocabulary.ipynb #4a68a011
 def word_vectors(
     vectors: str | Path,  # a file, as in `read_vectors`, or a model: packaged, a folder, a hub name
     words: dict[str, int],  # the row of each word

@@ -31,10 +31,7 @@ from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table
 
 # %% auto #0
-__all__ = ['PAIRS', 'RESPONSES', 'PROMPT', 'ANSWER', 'OF_TYPE', 'LEFT_OUT', 'NEVER', 'BAR', 'HOW_TO_READ', 'TITLES', 'PACKED',
-           'Step', 'bias_steps', 'perplexity_step', 'prompt_steps', 'response_steps', 'available_prompts',
-           'available_contexts', 'available_lemmas', 'plan', 'read_step', 'run_step', 'run_steps', 'findings',
-           'audit_page', 'known_languages', 'audit']
+__all__ = ['audit']
 
 # %% ../../nbs/papers/audit.ipynb #77627306
 PAIRS = {"en": "redditbias", "zh": "chbias"}  # whose bias types are of which language
@@ -467,7 +464,7 @@ def audit_page(
         f"Written by `redditbias audit`{' --quick' if result['settings']['quick'] else ''}; {len(records)} records.",
     )
 
-# %% ../../nbs/papers/audit.ipynb #29b9f27f
+# %% ../../nbs/papers/audit.ipynb #b40f1921
 PACKED = ("pairs", "scores", "alike")  # bits and hexadecimal digits in a record, of use to programs only
 
 
@@ -504,7 +501,7 @@ def _check_same_model(out: Path, name: str) -> None:
     if there != name:
         raise ValueError(f"{out} holds the audit of {there}, and this is {name}: give another --out, or remove it")
 
-
+# %% ../../nbs/papers/audit.ipynb #462673aa
 def audit(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`
     out: str | Path = "runs/audit",  # folder of records, audit.json and index.html

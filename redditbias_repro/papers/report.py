@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from .statements import COLUMNS, scorecard
-from ..records import project_path, read_records, write_atomic
+from redditbias_repro.papers.statements import COLUMNS, scorecard
+from redditbias_repro.records import project_path, read_records, write_atomic
 from redditbias_repro.show.html import (
     RESOURCES,
     bars_block,
@@ -28,8 +28,7 @@ from redditbias_repro.show.html import (
 PAPERS = ("redditbias", "chbias", "holisticbias", "dialoguefairness")
 
 # %% auto #0
-__all__ = ['PAPERS', 'FOLDED', 'HOW_COUNTED', 'read_about', 'paper_tables', 'paper_figures', 'read_claim_tables', 'paper_section',
-           'make_report', 'write_report']
+__all__ = ['write_report']
 
 # %% ../../nbs/papers/report.ipynb #f40a5f5a
 def read_about(
@@ -160,7 +159,7 @@ def _best(name: str, pattern: str, about: dict) -> bool:
     known = [p for p in about.get("figures", {}) if fnmatchcase(name, p)]
     return fnmatchcase(name, pattern) and (not known or pattern == max(known, key=len))
 
-# %% ../../nbs/papers/report.ipynb #1bc38aa6
+# %% ../../nbs/papers/report.ipynb #0458c628
 HOW_COUNTED = (
     "A statement is reproduced or not reproduced where it was asked of the paper's own model or release; the "
     "paper's own numbers can refute it, not reproduce it. Where only other models could be asked and agree, it "
@@ -228,7 +227,7 @@ def _size(records: pd.DataFrame | None) -> str:
         f"code on {', '.join(sorted(platforms))}."
     )
 
-
+# %% ../../nbs/papers/report.ipynb #b1c46751
 def write_report(
     path: Path,  # of the HTML file; folders above it are made
     folder: Path | None = None,  # as in `make_report`

@@ -21,19 +21,16 @@ from ..show.saving import to_markdown
 from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED, VERDICTS
 
 # %% auto #0
-__all__ = ['OWN', 'PRINTED', 'OTHER', 'HOLDS', 'FAILS', 'OPEN', 'PART', 'NONE', 'TABLES', 'RELEASE', 'NOT_RELEASED',
-           'FAILS_ELSEWHERE', 'FIELDS', 'COLUMNS', 'BETWEEN', 'PARTS', 'Answer', 'combine', 'told', 'together', 'weigh',
-           'places', 'claim_path', 'claim_papers', 'read_claims', 'read_statements', 'read_left_out', 'check_claims',
-           'paper_module', 'paper_claims', 'all_claims', 'scorecard', 'between', 'audit', 'refuted', 'summary_values',
-           'fill_summary', 'summarise', 'claims_markdown']
+__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'scorecard', 'audit', 'summarise',
+           'claims_markdown']
 
-# %% ../../nbs/papers/statements.ipynb #706826d4
+# %% ../../nbs/papers/statements.ipynb #10c88c2a
 OWN, PRINTED, OTHER = "own", "printed", "other"
 HOLDS, FAILS, OPEN, PART, NONE = "holds", "does not hold", "undetermined", "in part", "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
 NOT_RELEASED = f"{NONE}: the released files cannot be had"
 
-
+# %% ../../nbs/papers/statements.ipynb #a31436b8
 class Answer(NamedTuple):
     "What a check says of a model, a release or a table"
 
@@ -51,7 +48,7 @@ def _word(found: str) -> str:
         word, word if word in (HOLDS, FAILS, OPEN, PART) else NONE
     )
 
-
+# %% ../../nbs/papers/statements.ipynb #2a4a07f9
 def combine(
     words: Iterable[str],  # of the parts of a statement
 ) -> str:
@@ -164,7 +161,7 @@ def places(
         raise ValueError(f"{said}: expected such as 'Abstract', '§3.1', 'Tables 3 to 6', 'footnote 14', 'A.2'")
     return found
 
-# %% ../../nbs/papers/statements.ipynb #ca7c08b4
+# %% ../../nbs/papers/statements.ipynb #0d27f6ba
 def _bad(path: Path, what: str) -> ValueError:
     return ValueError(f"{path}: {what}")
 
@@ -206,14 +203,14 @@ def claim_path(
     except FileNotFoundError as e:
         raise ValueError(f"no statements of paper {paper!r}: expected one of {', '.join(claim_papers())}") from e
 
-
+# %% ../../nbs/papers/statements.ipynb #dfa619ed
 def claim_papers() -> list[str]:
     "The papers whose statements are there"
     folders = [Path(str(files("redditbias_repro") / "resources" / "data" / "paper"))]
     folders += [repo_root() / "data" / "paper"] if repo_root() else []
     return sorted({p.parent.name for folder in folders for p in folder.glob("*/claims.toml")})
 
-
+# %% ../../nbs/papers/statements.ipynb #c41cd31f
 def read_claims(
     paper: str | Path,  # as in `claim_path`
 ) -> pd.DataFrame:  # `FIELDS`, and what else the rows have; "" where one has nothing
@@ -237,7 +234,7 @@ def read_statements(
     rows = read_claims(paper).rename(columns={"section": "source"})
     return rows.loc[rows["test"] != "", ["id", "model", "source", "kind", "statement", "test"]].reset_index(drop=True)
 
-
+# %% ../../nbs/papers/statements.ipynb #8a8d1ddc
 def read_left_out(
     paper: str | Path,  # as in `claim_path`
 ) -> pd.DataFrame:  # section, statement, reason
@@ -284,7 +281,7 @@ def check_claims(
         rows.append((*found, _evidence(answers), note, link))
     return pd.DataFrame(rows, columns=COLUMNS)
 
-# %% ../../nbs/papers/statements.ipynb #85bd4789
+# %% ../../nbs/papers/statements.ipynb #cf54ec3c
 def paper_module(
     paper: str,  # a name
 ):  # a module with CHECKS, AUDITS and read_measured
@@ -293,7 +290,7 @@ def paper_module(
         raise ValueError(f"no statements of paper {paper!r}: expected one of {', '.join(claim_papers())}")
     return import_module(f"redditbias_repro.papers.{paper}.checks")
 
-
+# %% ../../nbs/papers/statements.ipynb #f223a996
 def paper_claims(
     paper: str,  # a name
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
@@ -302,7 +299,7 @@ def paper_claims(
     module = paper_module(paper)
     return check_claims(read_claims(paper), module.CHECKS, module.read_measured(folder), paper)
 
-
+# %% ../../nbs/papers/statements.ipynb #13e64972
 def all_claims(
     papers: Iterable[str] | None = None,  # None: all that there are
     folder: Path | None = None,  # of the records
@@ -324,7 +321,7 @@ def scorecard(
     counts.loc["all"] = counts.sum()
     return counts.rename_axis(columns=None).reset_index()
 
-# %% ../../nbs/papers/statements.ipynb #c582ea32
+# %% ../../nbs/papers/statements.ipynb #2451084f
 BETWEEN = ("paper and code", "paper and release", "text and tables", "tables", "text")
 
 
@@ -339,7 +336,7 @@ def between(
     table, text = re.search("Table|Figure|Appendix", where), re.search("§|footnote|caption|Abstract|text", where)
     return BETWEEN[2] if table and text else BETWEEN[3] if table else BETWEEN[4]
 
-
+# %% ../../nbs/papers/statements.ipynb #f8ef8c27
 def audit(
     paper: str,  # a name
     audits: Iterable[Callable] | None = None,  # give tables of where, what, evidence; None: the paper's own
@@ -364,7 +361,7 @@ def refuted(
     found = found.assign(where=where, what="said and not so: " + found["statement"])
     return found.loc[found["verdict"] == NOT_REPRODUCED, ["where", "what", "evidence"]].reset_index(drop=True)
 
-# %% ../../nbs/papers/statements.ipynb #6f3c89fa
+# %% ../../nbs/papers/statements.ipynb #8d38a150
 PARTS = {
     "scope": "Scope", "method": "Method", "results": "Results", "easy": "What was easy", "hard": "What was hard",
     "unsaid": "What the authors' code and data do that the text does not say",
@@ -404,7 +401,7 @@ def fill_summary(
         blocks += [f"### {heading}", "\n\n".join(said) if len(said) == 1 else "\n".join(f"- {s}" for s in said)]
     return "\n\n".join(blocks) + "\n"
 
-
+# %% ../../nbs/papers/statements.ipynb #55e6f54f
 def summarise(
     paper: str,  # a name
     table: pd.DataFrame | None = None,  # from `paper_claims`; None: checked now

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['perplexity', 'pseudo_log_likelihood', 'sequence_scores', 'token_scores']
 
-# %% ../../nbs/scoring/index.ipynb
+# %% ../../nbs/scoring/index.ipynb #7678f808
 from .likelihoods import perplexity, sequence_scores, token_scores
 from .masked import pseudo_log_likelihood
 
-# %% ../../nbs/scoring/index.ipynb
+# %% ../../nbs/scoring/index.ipynb #44b0a8be
 _all_ = [
     "perplexity",
     "pseudo_log_likelihood",

@@ -46,8 +46,7 @@ from redditbias_repro.scoring.texts import (
 )
 
 # %% auto #0
-__all__ = ['SCORED_BY', 'iter_scores', 'sequence_scores', 'perplexity', 'mean_perplexity', 'token_scores', 'nll_at_temperatures',
-           'cached_scores']
+__all__ = ['SCORED_BY', 'sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
 
 # %% ../../nbs/scoring/likelihoods.ipynb #d84de1df
 def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list, np.ndarray]]:

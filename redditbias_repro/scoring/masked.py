@@ -19,7 +19,7 @@ from .passes import ScoringStats, default_budget, n_processes, sum_over
 from .texts import check_known, chunks, length_of, number_texts
 
 # %% auto #0
-__all__ = ['seq2seq_log_probs', 'pseudo_log_likelihood']
+__all__ = ['pseudo_log_likelihood']
 
 # %% ../../nbs/scoring/masked.ipynb #f5f819b8
 def _batches(order, sizes, token_budget: int) -> list[list[int]]:

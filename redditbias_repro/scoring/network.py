@@ -19,15 +19,13 @@ from transformers.pytorch_utils import Conv1D
 from .prefix_tree import ancestor_mask, row_nodes
 
 # %% auto #0
-__all__ = ['LOGIT_BYTES', 'WORDS', 'PACK_BYTES', 'PACK_NODES', 'ROW_NODES', 'Network', 'find_network', 'out_of_memory',
-           'logit_bytes', 'pack_layers', 'in_place_of', 'pad_batch', 'Rows', 'pad_rows', 'hidden_states',
-           'row_log_probs', 'why_not_tree', 'max_positions', 'why_batches']
+__all__ = ['Network', 'find_network', 'out_of_memory', 'pack_layers', 'in_place_of', 'pad_batch', 'why_not_tree', 'max_positions']
 
-# %% ../../nbs/scoring/network.ipynb #9edf424c
+# %% ../../nbs/scoring/network.ipynb #cea986a4
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
 WORDS = 4096  # of the vocabulary in a block, on a CPU
 
-
+# %% ../../nbs/scoring/network.ipynb #f181f7bf
 class Network(NamedTuple):
     "How a causal model's logits are had: a body that gives hidden states, and a head on them"
 
@@ -132,11 +130,11 @@ def logit_bytes(device: torch.device) -> int:
     "The most memory that a block of logits may take on a device"
     return LOGIT_BYTES.get(device.type, LOGIT_BYTES["other"])
 
-# %% ../../nbs/scoring/network.ipynb #97c3ba5c
+# %% ../../nbs/scoring/network.ipynb #cfdbf9c8
 PACK_BYTES = 1 << 32  # the most memory that matrices laid out anew may take
 PACK_NODES = 1024  # tokens from which on it pays
 
-
+# %% ../../nbs/scoring/network.ipynb #1b277343
 def pack_layers(
     model,
     network: Network,

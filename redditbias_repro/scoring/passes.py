@@ -29,8 +29,7 @@ from redditbias_repro.scoring.network import (
 from .prefix_tree import cut_rows, prefix_tree
 
 # %% auto #0
-__all__ = ['TOKEN_BUDGET', 'SEGMENT', 'default_budget', 'ScoringStats', 'causal_log_probs', 'temperature_axis', 'n_processes',
-           'sum_over', 'last_hidden_states']
+__all__ = ['last_hidden_states']
 
 # %% ../../nbs/scoring/passes.ipynb #17c8a9fe
 TOKEN_BUDGET = {"cpu": 768, "other": 16384}  # tokens in a forward pass where none is given, by device

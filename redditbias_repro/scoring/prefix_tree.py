@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 # %% auto #0
-__all__ = ['ROW_COST', 'PrefixTree', 'prefix_tree', 'ancestor_mask', 'cut_rows', 'row_nodes']
+__all__ = []
 
 # %% ../../nbs/scoring/prefix_tree.ipynb #9fcb35d0
 @dataclass(frozen=True)

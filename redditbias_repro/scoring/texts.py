@@ -20,8 +20,7 @@ from ..models.speakers import encode_turns
 from .network import max_positions
 
 # %% auto #0
-__all__ = ['WINDOW', 'CHUNK', 'Options', 'Item', 'check_known', 'unknown_words', 'chunks', 'length_of', 'number_texts', 'windows',
-           'check_all']
+__all__ = ['unknown_words']
 
 # %% ../../nbs/scoring/texts.ipynb #7a863714
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['save_figure', 'save_table', 'to_markdown']
 
-# %% ../../nbs/show/index.ipynb
+# %% ../../nbs/show/index.ipynb #ac41522a
 from .figures import save_figure
 from .saving import save_table, to_markdown
 
-# %% ../../nbs/show/index.ipynb
+# %% ../../nbs/show/index.ipynb #fcf42c9f
 _all_ = [
     "save_figure",
     "save_table",

@@ -14,9 +14,9 @@ from ..records import check_record, project_path, read_json
 from .tables import lmb_changes, lmb_table, lmp_changes
 
 # %% auto #0
-__all__ = ['records_of_run', 'card_of_run']
+__all__ = ['card_of_run']
 
-# %% ../../nbs/show/card.ipynb #aa73dda3
+# %% ../../nbs/show/card.ipynb #6d044aac
 def records_of_run(
     settings: dict,  # of a run of `debias`
     records: list[dict],  # result records of any models
@@ -43,7 +43,7 @@ def _all_records(folder: str | Path | None) -> list[dict]:
         check_record(record, path)
     return found
 
-
+# %% ../../nbs/show/card.ipynb #54b5d503
 def card_of_run(
     folder: str | Path,  # as `debias` made it
     records: list[dict] | None = None,  # result records; None: those in `results`

@@ -20,8 +20,7 @@ from ..metrics.language_model import pairs_to_measure
 from ..records import check_known, write_atomic
 
 # %% auto #0
-__all__ = ['WARNING', 'QUERIES', 'UNSAID', 'pair_parts', 'prompt_parts', 'origins', 'task_yaml', 'export_lm_eval', 'dataset_card',
-           'export_dataset', 'pair_sets', 'import_pairs']
+__all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
 
 # %% ../../nbs/show/export.ipynb #4a82f0f7
 def pair_parts(
@@ -214,7 +213,7 @@ def export_lm_eval(
     _replace(out, readme, [f"{name}.{ending}" for name in made for ending in ("jsonl", "yaml")])
     return list(made)
 
-# %% ../../nbs/show/export.ipynb #00d37b87
+# %% ../../nbs/show/export.ipynb #3dadbd6e
 _DATASET = "# Counterfactual pairs and prompts for measuring social bias"
 _SPLITS = dict(zip(SPLITS, ("train", "validation", "test")))  # as `datasets` calls them
 
@@ -254,7 +253,7 @@ def dataset_card(
     tables = [t for splits in made.values() for t in splits.values()]
     return "\n".join([*lines, "", about, "", "Where they come from:", "", _origin_text(tables)])
 
-
+# %% ../../nbs/show/export.ipynb #787bf875
 def export_dataset(
     out: str | Path,  # a folder: new, empty, or of an earlier export, which is replaced
     bias_types: Iterable[str] | None = None,  # as in `pair_parts`
@@ -282,12 +281,12 @@ def export_dataset(
     _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
-# %% ../../nbs/show/export.ipynb #791300c4
+# %% ../../nbs/show/export.ipynb #e979ba97
 def pair_sets() -> list[str]:
     "Names of the pair sets that there are readers of"
     return list(corpus_readers("read_pair_set", "PAIR_SETS"))
 
-
+# %% ../../nbs/show/export.ipynb #7cf88bc9
 def import_pairs(
     name: str,  # of `pair_sets()`
     out: str | Path,  # a folder: new, empty, or of an earlier import, which is replaced

@@ -22,9 +22,8 @@ from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, order_methods, tested_o
 from ..stats.paired import d_z_interval
 
 # %% auto #0
-__all__ = ['FONT_PACKAGE', 'HATCHES', 'VARIANTS', 'ORIGINAL', 'CURVES', 'COSTS', 'label_fonts', 'same_drawing', 'save_figure',
-           'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes',
-           'plot_targets', 'plot_choice']
+__all__ = ['COSTS', 'save_figure', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
+           'plot_changes', 'plot_targets', 'plot_choice']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
 FONT_PACKAGE = (
@@ -67,7 +66,7 @@ def _chinese_font() -> str | None:
         return None
     return str(sans_path())
 
-# %% ../../nbs/show/figures.ipynb #d4bdfbaf
+# %% ../../nbs/show/figures.ipynb #0c2fc02f
 _VISIBLE = 0.05  # points, of 1/72 inch
 _DRAWN = re.compile(r"-?\d+(?:\.\d+)?")
 _LOOK = re.compile(r'style="[^"]*"|opacity="[^"]*"|scale\([^)]*\)')  # no places, so they are the same or they are not
@@ -102,7 +101,7 @@ def _rendered(figure, kind: str) -> bytes:
         figure.savefig(content, format=kind, dpi=200, bbox_inches="tight", metadata=metadata)
     return content.getvalue()
 
-
+# %% ../../nbs/show/figures.ipynb #510dd0ef
 def save_figure(
     figure,  # matplotlib figure
     path: Path,  # without a suffix; `.svg` and `.png` are written
@@ -319,10 +318,10 @@ def plot_lmp(
     plt.close(figure)
     return figure
 
-# %% ../../nbs/show/figures.ipynb #902e8472
+# %% ../../nbs/show/figures.ipynb #8ac929a6
 CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
 
-
+# %% ../../nbs/show/figures.ipynb #a3f1cfa3
 def plot_curves(
     history: pd.DataFrame,  # step and `lm_loss`, `debias_loss`, or only `loss` (a method without a loss of its own)
     title: str = "",  # above

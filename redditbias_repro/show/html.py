@@ -21,9 +21,8 @@ from ..records import check_known
 from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED
 
 # %% auto #0
-__all__ = ['LOOKS', 'LONG', 'TYPES', 'WIDE', 'RESOURCES', 'section', 'paragraph', 'bullets', 'cell_text', 'table_block',
-           'data_uri', 'figure_block', 'read_saved', 'bars_block', 'measurement_table', 'model_table', 'corpus_table',
-           'software_table', 'provenance_blocks', 'html_page', 'page_problems']
+__all__ = ['RESOURCES', 'section', 'paragraph', 'bullets', 'table_block', 'figure_block', 'read_saved', 'bars_block',
+           'provenance_blocks', 'html_page']
 
 # %% ../../nbs/show/html.ipynb #b7045b57
 def section(
@@ -48,7 +47,7 @@ def bullets(
     "A list of plain texts"
     return {"kind": "list", "lines": list(lines)}
 
-# %% ../../nbs/show/html.ipynb #e0ea7073
+# %% ../../nbs/show/html.ipynb #bba9f22d
 LOOKS = {
     REPRODUCED: "reproduced",
     NOT_REPRODUCED: "not-reproduced",
@@ -71,7 +70,7 @@ def cell_text(
         return f"{value:.0f}" if math.isfinite(value) and float(value).is_integer() else f"{value:#.3g}"
     return str(value)
 
-
+# %% ../../nbs/show/html.ipynb #3ad4a6a5
 def table_block(
     table: pd.DataFrame,
     title: str,
@@ -93,7 +92,7 @@ def table_block(
     about = {"title": title, "caption": caption, "fold": fold or bool(warning), "warning": warning}
     return {"kind": "table", **about, "columns": columns, "rows": rows}
 
-# %% ../../nbs/show/html.ipynb #d1a0de83
+# %% ../../nbs/show/html.ipynb #8ed22d81
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 WIDE = 2.2  # width by height, from which a figure scrolls on a phone: smaller, its words could not be read
 
@@ -119,7 +118,7 @@ def _drawn(figure) -> dict[str, bytes]:
         contents[suffix] = content.getvalue()
     return contents
 
-
+# %% ../../nbs/show/html.ipynb #0ebdfb5d
 def figure_block(
     figure,  # a matplotlib figure, or a path without a suffix
     alt: str,  # what it shows, for those who do not see it
@@ -172,7 +171,7 @@ def bars_block(
     ]
     return {"kind": "bars", "rows": rows, "legend": [{"name": v, "look": LOOKS[v]} for v in known]}
 
-# %% ../../nbs/show/html.ipynb #9c2d66bf
+# %% ../../nbs/show/html.ipynb #0d1bb494
 def _distinct(values) -> str:
     "What there is, each once"
     return ", ".join(dict.fromkeys(str(v) for v in values if v == v and v not in (None, "")))
@@ -243,7 +242,7 @@ def software_table(
     table = table.where(table.notna(), "unknown")
     return table.groupby(list(table), sort=False).size().rename("records").reset_index()
 
-
+# %% ../../nbs/show/html.ipynb #85f770ed
 def provenance_blocks(
     records: pd.DataFrame,  # from `records.read_records`
 ) -> list[dict]:

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 # %% auto #0
-__all__ = ['P_BELOW', 'split_first', 'cut', 'task_texts', 'of_pair', 'of_prompt', 'pair_up', 'preference_share', 'paired_t',
-           'likelihood_share']
+__all__ = []
 
 # %% ../../nbs/show/lm_eval_task.ipynb #63bab72e
 def split_first(

@@ -28,15 +28,15 @@ from ..stats.paired import MARGIN, TESTS, BiasChange, bias_change, mean_test
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'LMB_COLUMNS', 'SPECIAL', 'CHAT', 'ROWS_COLUMNS', 'TARGET_COLUMNS',
-           'CHANGE_COLUMNS', 'LMP_COLUMNS', 'LMP_CHANGE_COLUMNS', 'BAND_COLUMNS', 'ALARM_COLUMNS', 'SEARCH_COLUMNS',
-           'TASK_PARAMS', 'SIZES', 'TASK_COLUMNS', 'TASK_CHANGE', 'TASKS', 'CHOICE_COLUMNS', 'order_methods',
-           'type_titles', 'control_of', 'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins',
-           'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins',
-           'search_table', 'task_records', 'dst_tests', 'crg_tests', 'Task', 'tested_on', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'type_titles', 'control_of', 'records_table', 'lmb_table',
+           'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band',
+           'false_alarm_table', 'record_origins', 'search_table', 'task_records', 'dst_tests', 'crg_tests',
+           'choice_table']
 
-# %% ../../nbs/show/tables.ipynb #5bfebcc4
+# %% ../../nbs/show/tables.ipynb #a72c2a3d
 METHOD_ORDER = ("baseline", *METHODS)
+
+# %% ../../nbs/show/tables.ipynb #84bcd964
 # The others are a control and other readings of these.
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
@@ -74,7 +74,7 @@ LMB_COLUMNS = (
     "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip",
 )  # fmt: skip
 
-# %% ../../nbs/show/tables.ipynb #48da8316
+# %% ../../nbs/show/tables.ipynb #0c45ea5b
 SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
 CHAT = " (chat)"  # of one that was read as a chat model answers
 
@@ -83,7 +83,7 @@ def _after_source(source) -> str:
     "Behind the name of an encoder–decoder model, what its encoder read; nothing behind those of other models"
     return "" if not isinstance(source, str) else f" (source {source!r})" if source else " (empty source)"
 
-
+# %% ../../nbs/show/tables.ipynb #31c507d9
 def records_table(
     records: list[dict] | None,  # result records; None reads those of `folder`
     folder: Path | None,  # default: `results/` of the checkout
@@ -135,13 +135,13 @@ def lmb_table(
     table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(places)
     return table[list(LMB_COLUMNS)].reset_index(drop=True)
 
-# %% ../../nbs/show/tables.ipynb #130bfd58
+# %% ../../nbs/show/tables.ipynb #5b465777
 ROWS_COLUMNS = (
     "model", "method", "bias_type", "train_seed", "corpus", "split", "rows", "n", "n_removed",
     "t", "p", "significant", "t_log", "p_log", "gap", "gap_low", "gap_high", "share", "n_clusters", "p_cluster",
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #99223471
 def rows_table(
     records: list[dict] | None = None,  # from `lmb_of_rows`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -152,13 +152,13 @@ def rows_table(
     places = ["corpus", "split", "model", "method_order", "order", "bias_type", "train_seed", "rows"]
     return table.sort_values(places)[list(ROWS_COLUMNS)].reset_index(drop=True)
 
-# %% ../../nbs/show/tables.ipynb #316ba5bf
+# %% ../../nbs/show/tables.ipynb #857516b0
 TARGET_COLUMNS = (
     "model", "method", "bias_type", "train_seed", "corpus", "split", "targets", "n",
     "gap", "gap_low", "gap_high", "share",
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #ef091aed
 def target_gaps(
     records: list[dict] | None = None,  # from `measure_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -200,11 +200,11 @@ def stand_ins(
     said = [f"{', '.join(type_titles(types, paper).values())} ({model})" for model, types in each]
     return f"Queries stand in for the released pairs of {'; '.join(said)}." if said else ""
 
-# %% ../../nbs/show/tables.ipynb #bbddfea2
+# %% ../../nbs/show/tables.ipynb #272729b5
 _CHANGES = tuple(f.name for f in fields(BiasChange))
 CHANGE_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "split", "swap", *_CHANGES, "p_holm")
 
-
+# %% ../../nbs/show/tables.ipynb #8726cb47
 def lmb_changes(
     records: list[dict] | None = None,  # from `measure_lmb`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -268,13 +268,13 @@ def _corpus_hashes(row):
     corpus = (row["provenance"] or {}).get("corpus", {})
     return corpus.get("files"), corpus.get("sha256")
 
-# %% ../../nbs/show/tables.ipynb #1c0fd225
+# %% ../../nbs/show/tables.ipynb #1dd34189
 LMP_COLUMNS = (
     "model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity_release", "perplexity",
     "perplexity_calibrated", "temperature", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped",
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #9e129f9b
 def lmp_table(
     records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -285,7 +285,7 @@ def lmp_table(
     table = table.sort_values(["model", "method_order", "order", "bias_type", "train_seed"])
     return table[list(LMP_COLUMNS)].reset_index(drop=True)
 
-# %% ../../nbs/show/tables.ipynb #0da7656d
+# %% ../../nbs/show/tables.ipynb #51391764
 def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
     """(sentences,) linearised changes of log perplexity.
 
@@ -302,7 +302,7 @@ LMP_CHANGE_COLUMNS = (
     "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #b4cb48a2
 def lmp_changes(
     records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -357,13 +357,13 @@ def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
         f"p{kind}": test.p,
     }
 
-# %% ../../nbs/show/tables.ipynb #7acc03f4
+# %% ../../nbs/show/tables.ipynb #159ac71e
 BAND_COLUMNS = (
     "model", "corpus", "split", "bias_type", "models",
     "t_low", "t_high", "gap_low", "gap_high", "share_low", "share_high", "significant",
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #62529485
 def random_band(
     records: list[dict] | None = None,  # from `measure_random`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -379,10 +379,10 @@ def random_band(
     band = groups.agg(models=("t", "size"), **spread, significant=("significant", "mean")).reset_index()
     return band[list(BAND_COLUMNS)]
 
-# %% ../../nbs/show/tables.ipynb #d4a25bac
+# %% ../../nbs/show/tables.ipynb #7210cdbc
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 
-
+# %% ../../nbs/show/tables.ipynb #32d3c927
 def false_alarm_table(
     records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -416,13 +416,13 @@ def record_origins(
     table = table.drop_duplicates(["model", "method", "bias_type", "train_seed", "corpus"])
     return table.dropna(axis="columns", how="all").reset_index(drop=True)
 
-# %% ../../nbs/show/tables.ipynb #7402ec0f
+# %% ../../nbs/show/tables.ipynb #10622881
 SEARCH_COLUMNS = (
     "model", "bias_type", "method", "batch_size", "grad_accum", "lambda_lm", "lambda_d",
     "t_before", "t", "p", "lmp_before", "lmp", "lmp_rise", "max_lmp_rise", "chosen",
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #7d28f587
 def search_table(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
@@ -431,7 +431,7 @@ def search_table(
     table = records_table(None, folder, "search", SEARCH_COLUMNS, paper).reindex(columns=list(SEARCH_COLUMNS))
     return table.sort_values(list(SEARCH_COLUMNS[:7])).reset_index(drop=True)
 
-# %% ../../nbs/show/tables.ipynb #97138bd9
+# %% ../../nbs/show/tables.ipynb #22456d6a
 TASK_PARAMS = {"dst": DST_PARAMS, "crg": CRG_PARAMS}
 SIZES = ("train_split", "train_dialogues", "train_pairs")  # in `trained_on`
 
@@ -441,7 +441,7 @@ def _settings(params: dict) -> str:
     left_out = (*SIZES, "train_seed", "test_dialogues", "test_pairs", "meteor_kind")
     return ", ".join(f"{k}={v}" for k, v in params.items() if k not in left_out and not pd.isna(v))
 
-
+# %% ../../nbs/show/tables.ipynb #c6cc60f4
 def task_records(
     kind: str,  # dst or crg
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -503,11 +503,11 @@ def _before_and_after(
     table = table.assign(a=table.method.map(order), b=table.bias_type.map(types))
     return table.sort_values(["model", "settings", "a", "b", "train_seed"])[columns].reset_index(drop=True)
 
-# %% ../../nbs/show/tables.ipynb #ce47c7fd
+# %% ../../nbs/show/tables.ipynb #b273b195
 TASK_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues")
 TASK_CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 
-
+# %% ../../nbs/show/tables.ipynb #74b500db
 def dst_tests(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # in whose tables they stand
@@ -529,7 +529,7 @@ def crg_tests(
     columns = [*TASK_COLUMNS, "bleu_4", "bleu_4_low", "bleu_4_high", *TASK_CHANGE]
     return _before_and_after("crg", folder, columns, compare_answers, paper)
 
-# %% ../../nbs/show/tables.ipynb #8ce38918
+# %% ../../nbs/show/tables.ipynb #6273f47d
 class Task(NamedTuple):
     "A task as tables and figures show it"
 
@@ -539,13 +539,13 @@ class Task(NamedTuple):
     counted: str  # what n counts
     tests: Callable  # from a folder and a paper to each model against the one before
 
-
+# %% ../../nbs/show/tables.ipynb #986fd092
 TASKS = {
     "dst": Task("dialog state tracking", "F1", "f1", "examples", dst_tests),
     "crg": Task("response generation", "BLEU-4", "bleu_4", "answers", crg_tests),
 }
 
-
+# %% ../../nbs/show/tables.ipynb #759bab1a
 def tested_on(
     row,  # of `Task.tests`
     task: Task,
@@ -553,14 +553,14 @@ def tested_on(
     "On how much a row was measured, in words"
     return f"{row.n:,} {task.counted} in {row.n_dialogues:,} dialogues, {corpus_title(row.corpus)}"
 
-# %% ../../nbs/show/tables.ipynb #c0b3fc9f
+# %% ../../nbs/show/tables.ipynb #1ebfe624
 CHOICE_COLUMNS = (
     "model", "method", "bias_type", "corpus", "split", "bias_change", "bias_change_low", "bias_change_high", "verdict",
     "verdict_cluster", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high",
     *(f"{task}{end}" for task in TASKS for end in ("", "_low", "_high")),
 )  # fmt: skip
 
-
+# %% ../../nbs/show/tables.ipynb #23f96e2e
 def choice_table(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types

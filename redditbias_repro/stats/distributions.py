@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['density_of', 'pool_quantiles', 'plot_distributions']
+__all__ = ['pool_quantiles', 'plot_distributions']
 
 # %% ../../nbs/stats/distributions.ipynb #d1e03da4
 def density_of(

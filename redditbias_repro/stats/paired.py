@@ -13,8 +13,8 @@ import pandas as pd
 from scipy import special, stats
 
 # %% auto #0
-__all__ = ['MARGIN', 'VERDICTS', 'TESTS', 'MeanTest', 'mean_test', 'sign_flip', 'PreferenceShare', 'preference_share',
-           'd_z_interval', 'interval_coverage', 'BiasChange', 'bias_change', 'swapped_label_alarms']
+__all__ = ['MARGIN', 'VERDICTS', 'TESTS', 'mean_test', 'sign_flip', 'preference_share', 'd_z_interval', 'BiasChange',
+           'bias_change', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 def _codes(clusters, n: int) -> np.ndarray:
@@ -51,7 +51,7 @@ def _moments(x: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     df = 1 / ((w**2).sum() + ratio.sum() ** 2 - (ratio**2).sum())
     return mean, np.sqrt((sums**2 / (1 - w)).sum(-1)), float(df)
 
-# %% ../../nbs/stats/paired.ipynb #bc67d328
+# %% ../../nbs/stats/paired.ipynb #f28a8bad
 @dataclass(frozen=True)
 class MeanTest:
     "Is a mean zero? And where may it lie?"
@@ -64,7 +64,7 @@ class MeanTest:
     low: float  # 1 − alpha interval; excludes 0 where p < alpha
     high: float
 
-
+# %% ../../nbs/stats/paired.ipynb #76e7ff32
 def mean_test(
     x,  # (n,) values, or (n, seeds) of several training seeds
     clusters=None,  # (n,) labels; None: every value is independent of the others
@@ -124,7 +124,7 @@ def _flips(k: int, resamples: int, seed: int) -> Iterable[np.ndarray]:
     for start in range(0, resamples, step):
         yield 1.0 - 2.0 * rng.integers(0, 2, (min(step, resamples - start), k), dtype=np.int8)
 
-# %% ../../nbs/stats/paired.ipynb #c1e713bc
+# %% ../../nbs/stats/paired.ipynb #b347b5b6
 @dataclass(frozen=True)
 class PreferenceShare:
     "How often the first of a pair is preferred: its gap is negative"
@@ -135,7 +135,7 @@ class PreferenceShare:
     p: float  # exact binomial test of one half
     p_flip: float  # signs flipped by cluster
 
-
+# %% ../../nbs/stats/paired.ipynb #13217da8
 def preference_share(
     gap,  # (n,) log perplexity 1 − log perplexity 2
     clusters=None,  # (n,) labels

@@ -16,8 +16,7 @@ from .multiplicity import holm
 from .paired import mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['DECIMALS', 'AGREES', 'DIFFERS', 'BOUNDED', 'TESTS', 'smallest_difference', 'pairs_needed', 'GroupTest', 'group_test',
-           'rate_test', 'z_range', 'implied_variance', 'recompute', 'PairedTest', 'paired_group_test', 'compare_groups']
+__all__ = ['AGREES', 'DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups']
 
 # %% ../../nbs/stats/proportions.ipynb #9573b0eb
 def _reach(alpha: float, power: float) -> float:
@@ -145,8 +144,10 @@ def implied_variance(
         raise ValueError("Z is 0: it goes with any variance")
     return n * ((dominant - minoritized) / z) ** 2 / 2
 
-# %% ../../nbs/stats/proportions.ipynb #9a8a9e21
+# %% ../../nbs/stats/proportions.ipynb #4139e55d
 DECIMALS = {"percent": 3, "words a response": 4}  # of printed means; "22.98" is 22.980
+
+# %% ../../nbs/stats/proportions.ipynb #572137b2
 AGREES, DIFFERS, BOUNDED = "yes", "no", "only bounded"  # the last: within a range that would hold almost anything
 
 

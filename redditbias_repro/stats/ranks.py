@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 # %% auto #0
-__all__ = ['EXACT_UP_TO', 'u_statistics', 'pair_tests', 'deal_out']
+__all__ = ['pair_tests', 'deal_out']
 
 # %% ../../nbs/stats/ranks.ipynb #05edcb66
 def _counts(values: np.ndarray) -> np.ndarray:
@@ -32,7 +32,7 @@ def u_statistics(
     ties = cubes[:, None] + cubes[None] + 3 * (mixed + mixed.T) - n[:, None] - n[None]
     return c @ (below + c / 2).T, ties
 
-# %% ../../nbs/stats/ranks.ipynb #eb4a5f1c
+# %% ../../nbs/stats/ranks.ipynb #374a7b71
 EXACT_UP_TO = 8  # values, up to which SciPy takes the exact distribution
 
 
@@ -44,7 +44,7 @@ def _normal_p(u, ties, n1, n2) -> np.ndarray:
         z = (np.maximum(u, n1 * n2 - u) - n1 * n2 / 2 - 0.5) / spread
     return np.clip(2 * stats.norm.sf(z), 0, 1)
 
-
+# %% ../../nbs/stats/ranks.ipynb #4ff21e9f
 def pair_tests(
     values: np.ndarray,  # (rows, values) perplexities of each descriptor; nan where a row has fewer
 ) -> pd.DataFrame:  # first, second (numbers of rows), u, p, effect: a row a pair, in the order of `numpy.triu_indices`

@@ -12,7 +12,7 @@ import pandas as pd
 
 # %% auto #0
 __all__ = ['cluster_sums', 'bootstrap_interval', 'paired_test', 'verdict_of', 'pack_bits', 'unpack_bits', 'pack_dialogues',
-           'unpack_dialogues', 'count_dialogues', 'shared_dialogues']
+           'count_dialogues', 'shared_dialogues']
 
 # %% ../../nbs/stats/resampling.ipynb #176cd6ac
 def cluster_sums(
@@ -98,7 +98,7 @@ def verdict_of(
         return f"undetermined: the interval ({low:+.3f} to {high:+.3f}) and the test (p = {p:.3f}) disagree"
     return f"undetermined: no loss beyond {max(0.0, -low):.3f}, a gain of at most {max(0.0, high):.3f}"
 
-# %% ../../nbs/stats/resampling.ipynb #3d653caf
+# %% ../../nbs/stats/resampling.ipynb #ccacf8cc
 def pack_bits(
     bits: Iterable,  # 0 or 1, or truth values
 ) -> str:
@@ -121,14 +121,14 @@ def pack_dialogues(
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     return np.column_stack([codes[starts], np.diff([*starts, len(codes)])]).astype("<u4").tobytes().hex()
 
-
+# %% ../../nbs/stats/resampling.ipynb #c6fb026c
 def unpack_dialogues(
     text: str,  # from `pack_dialogues`
 ) -> np.ndarray:  # (n,) int: numbers, not names
     runs = np.frombuffer(bytes.fromhex(text), "<u4").reshape(-1, 2).astype(int)
     return np.repeat(runs[:, 0], runs[:, 1])
 
-
+# %% ../../nbs/stats/resampling.ipynb #493a3700
 def count_dialogues(
     text: str,  # from `pack_dialogues`
 ) -> int:

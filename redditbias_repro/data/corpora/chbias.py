@@ -16,14 +16,16 @@ from ...records import check_known
 from ...specs import BiasSpec, find_terms, load_spec
 
 # %% auto #0
-__all__ = ['RELEASE', 'CATEGORIES', 'TITLES', 'ATTRIBUTE_PAIRS', 'CAPS', 'CDIAL_VOCABULARY', 'AUGMENTED', 'count_lines',
-           'released_spec', 'swap_direction', 'swap_released', 'read_released', 'count_table2', 'has_keyword',
-           'count_overlaps', 'flag_pairs', 'cdial_tokenizer', 'has_unknown', 'compare_augmented', 'compare_swaps',
-           'release_files']
+__all__ = ['CATEGORIES', 'released_spec', 'read_released', 'count_table2', 'has_keyword', 'count_overlaps', 'flag_pairs',
+           'cdial_tokenizer', 'has_unknown']
 
-# %% ../../../nbs/data/corpora/chbias.ipynb #bb6f0c1e
+# %% ../../../nbs/data/corpora/chbias.ipynb #e70938ee
 RELEASE = "hyintell/CHBias"
+
+# %% ../../../nbs/data/corpora/chbias.ipynb #1818923f
 CATEGORIES = ("gender", "orientation", "age", "appearance")  # §3.1, in the paper's order
+
+# %% ../../../nbs/data/corpora/chbias.ipynb #e47506b8
 TITLES = {"chbias": "CHBias, released pairs"}
 
 
@@ -59,7 +61,7 @@ def count_lines(
         "zero_width": sum("\u200b" in line for line in lines),
     }
 
-# %% ../../../nbs/data/corpora/chbias.ipynb #1465a4a4
+# %% ../../../nbs/data/corpora/chbias.ipynb #748e77bf
 ATTRIBUTE_PAIRS = {
     "gender": (
         ("丑", "美"), ("胖", "瘦"), ("骚", "文静"), ("傻", "聪明"), ("矮", "高"), ("瘦", "胖"), ("讨厌", "喜欢"),
@@ -72,7 +74,7 @@ ATTRIBUTE_PAIRS = {
     ),
 }  # fmt: skip
 
-
+# %% ../../../nbs/data/corpora/chbias.ipynb #b943ab16
 def released_spec(
     bias_type: str,  # gender, orientation, age, appearance
     split: str = "train",  # whose pairs
@@ -136,10 +138,10 @@ def _found_terms(texts, bias_type, split, swap):
     became = dict(zip(terms, swap_released(terms, bias_type, split, swap)))
     return [["; ".join(each), "; ".join(became[term] for term in each)] for each in found]
 
-# %% ../../../nbs/data/corpora/chbias.ipynb #ed4349ef
+# %% ../../../nbs/data/corpora/chbias.ipynb #63af68eb
 CAPS = {"gender": 100, "orientation": 200, "age": 200, "appearance": 100}  # posts a keyword, §3.2
 
-
+# %% ../../../nbs/data/corpora/chbias.ipynb #504aaab8
 def count_table2(
     bias_type: str,  # gender, orientation, age, appearance
 ) -> dict[str, int]:
@@ -178,10 +180,10 @@ def flag_pairs(
     artefact = [spec.swap_targets(a, way) != b for a, b in zip(pairs.text1, pairs.text2)]
     return pd.DataFrame({"identical": pairs.text1 == pairs.text2, "artefact": artefact})
 
-# %% ../../../nbs/data/corpora/chbias.ipynb #b1c8adbc
+# %% ../../../nbs/data/corpora/chbias.ipynb #5675c987
 CDIAL_VOCABULARY = "thu-coai/CDial-GPT/config/cgpt/vocab.txt"
 
-
+# %% ../../../nbs/data/corpora/chbias.ipynb #00e4d1be
 def cdial_tokenizer():
     "CDial-GPT's tokenizer (Wang et al., NLPCC 2020), from its released vocabulary. `FetchError` where it cannot be had"
     from transformers import BertTokenizer

@@ -15,7 +15,7 @@ from ..registry import fetch, read_own_cells, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['PAIRS', 'PAIR_SETS', 'TITLES', 'SIDES', 'CAUTION', 'differing_words', 'read_pair_set']
+__all__ = []
 
 # %% ../../../nbs/data/corpora/crows_pairs.ipynb #95154786
 PAIRS = "nyu-mll/crows-pairs/data/crows_pairs_anonymized.csv"

@@ -12,7 +12,7 @@ from ..registry import SPLITS, fetch, read_cells, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['TWEETS', 'LABELS', 'SHARES', 'TITLES', 'read_comments', 'read_labels']
+__all__ = []
 
 # %% ../../../nbs/data/corpora/davidson.ipynb #b4a8e97e
 TWEETS = "t-davidson/hate-speech-and-offensive-language/data/labeled_data.csv"

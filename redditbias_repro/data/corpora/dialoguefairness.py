@@ -14,9 +14,9 @@ from ...records import check_known
 from ...specs import load_spec
 
 # %% auto #0
-__all__ = ['PAPER', 'RELEASE', 'LISTS', 'READ', 'read_word_pairs', 'slips']
+__all__ = ['read_word_pairs', 'slips']
 
-# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #52f2707d
+# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #4552682b
 PAPER = "dialoguefairness"
 RELEASE = "zgahhblhc/DialogueFairness/DebiasingMethods/CounterpartDataAugmentation/words"
 LISTS = ("gender", "race")
@@ -26,7 +26,7 @@ def _key(name: str) -> str:
     check_known("list", name, LISTS)
     return f"{RELEASE}/{name}_words.txt"
 
-
+# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #f9981885
 def read_word_pairs(
     name: str,  # gender, race
 ) -> pd.DataFrame:  # left (male or white), right (female or black), in the file's order, as they are written there
@@ -39,7 +39,7 @@ def read_word_pairs(
         rows += [sides] if line.strip() else []
     return with_corpus(pd.DataFrame(rows, columns=["left", "right"]), PAPER, [_key(name)])
 
-# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #e43bea71
+# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #0a6cfb98
 READ = (
     ("race", "police ↔ po po", "reversed: the term of standard English stands on the other side"),
     ("race", "shortie ↔ girlfiend", "misprint of girlfriend: it is never found"),
@@ -55,7 +55,7 @@ READ = (
     ("unpleasant", "kill lie", "a comma is missing: neither kill nor lie is counted"),
 )  # fmt: skip
 
-
+# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #a1084d61
 def slips() -> pd.DataFrame:  # list, entry, what
     "Misprints, reversed and ambiguous pairs, terms on both sides, and attribute words that are group words"
     rows = list(READ)

@@ -11,7 +11,7 @@ import pandas as pd
 import regex
 
 # %% auto #0
-__all__ = ['REFERENCES', 'PEOPLE', 'KEY_FILES', 'read_dstc7']
+__all__ = ['read_dstc7']
 
 # %% ../../../nbs/data/corpora/dstc7.ipynb #02347bfc
 # Of DSTC-7's evaluation: how many references, and the number of the one that is people's answer

@@ -14,7 +14,7 @@ from ..registry import SPLITS, fetch, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['RELEASE', 'FILES', 'LABELS', 'TITLES', 'read_labels', 'read_comments']
+__all__ = []
 
 # %% ../../../nbs/data/corpora/goemotions.ipynb #c4ca4b5e
 RELEASE = "monologg/GoEmotions-pytorch/data/original"

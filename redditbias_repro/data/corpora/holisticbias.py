@@ -18,11 +18,12 @@ from ...records import check_known
 from ...specs import NONE, PHRASE_COLUMNS, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['RELEASES', 'PRINTED', 'VERSIONS', 'REGARD', 'PROMPTS', 'FILES', 'TITLES', 'SMALL_SET', 'SMALL_SEED', 'OPENINGS',
-           'read_prompt_set', 'read_noun_phrases', 'read_prompts']
+__all__ = ['RELEASES', 'read_prompt_set']
 
-# %% ../../../nbs/data/corpora/holisticbias.ipynb #30353f87
+# %% ../../../nbs/data/corpora/holisticbias.ipynb #8dce36a2
 RELEASES = ("v1.0", "v1.1")
+
+# %% ../../../nbs/data/corpora/holisticbias.ipynb #634c6220
 PRINTED = "paper"  # as the paper's appendix prints them: in the package, so that they need no download
 VERSIONS = (*RELEASES, PRINTED)
 REGARD = "HolisticBiasR"  # noun phrases of v1.1 before the openings of Regard
@@ -45,7 +46,7 @@ def _entries(buckets: dict[str, list]) -> list[dict]:
         {"bucket": b, **({"descriptor": d} if isinstance(d, str) else d)} for b, found in buckets.items() for d in found
     ]
 
-
+# %% ../../../nbs/data/corpora/holisticbias.ipynb #0e22ee07
 def read_prompt_set(
     version: str = "v1.0",  # v1.0, v1.1, or paper: what its Tables 5 and 13 and its Appendix A.3 print
 ) -> PromptSet:

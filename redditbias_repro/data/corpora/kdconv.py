@@ -14,15 +14,15 @@ from ..registry import draw_rows, fetch, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['DIALOGUES', 'DOMAINS', 'SPLIT_FILES', 'TITLES', 'read_turns', 'load_references', 'load_calibration']
+__all__ = ['read_turns']
 
-# %% ../../../nbs/data/corpora/kdconv.ipynb #8e0a44ac
+# %% ../../../nbs/data/corpora/kdconv.ipynb #f5a07fae
 DIALOGUES = "thu-coai/KdConv/data"
 DOMAINS = ("film", "music", "travel")
 SPLIT_FILES = {"train": "train", "valid": "dev", "test": "test"}  # split → what the release calls it
 TITLES = {"kdconv": "KdConv"}
 
-
+# %% ../../../nbs/data/corpora/kdconv.ipynb #f4b7c7b8
 def read_turns(
     split: str = "test",  # train, valid, test
     domains: Iterable[str] = DOMAINS,  # of `DOMAINS`

@@ -17,7 +17,7 @@ from ..registry import SPLITS, ChecksumError, FetchError, fetch, read_lines, wit
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['TOY', 'TOY_LINES', 'TITLES', 'HUB', 'COMMIT', 'SHA256', 'join_characters', 'read_toy', 'read_lccc']
+__all__ = ['join_characters', 'read_toy', 'read_lccc']
 
 # %% ../../../nbs/data/corpora/lccc.ipynb #95dfc6c4
 _BLANK = regex.compile(r"(?<![\p{Latin}\p{N}])\s+|\s+(?![\p{Latin}\p{N}])")
@@ -29,7 +29,7 @@ def join_characters(
     "A text without the blanks between its characters; between Latin words and numbers they stay"
     return _BLANK.sub("", text.strip())
 
-# %% ../../../nbs/data/corpora/lccc.ipynb #6c2b53c6
+# %% ../../../nbs/data/corpora/lccc.ipynb #228916c5
 TOY = "thu-coai/CDial-GPT/data/toy_data.json"
 TOY_LINES = {"train": "thu-coai/CDial-GPT/data/toy_train.txt", "valid": "thu-coai/CDial-GPT/data/toy_valid.txt"}
 TITLES = {"cdial-toy": "CDial-GPT's toy data", "lccc": "LCCC-base"}
@@ -39,7 +39,7 @@ def _dialogues(turns: list[list[str]]) -> pd.DataFrame:
     rows = [(str(i), [join_characters(t) for t in said]) for i, said in enumerate(turns)]
     return pd.DataFrame(rows, columns=["dialogue", "turns"])
 
-
+# %% ../../../nbs/data/corpora/lccc.ipynb #308e91c7
 def read_toy(
     split: str = "test",  # train, valid, test
     lines: bool = False,  # the files of single exchanges; there is none for test
@@ -52,7 +52,7 @@ def read_toy(
     turns = json.loads(fetch(TOY).read_text(encoding="utf-8"))[split]
     return with_corpus(_dialogues(turns), "cdial-toy", [TOY])
 
-# %% ../../../nbs/data/corpora/lccc.ipynb #efbb906f
+# %% ../../../nbs/data/corpora/lccc.ipynb #155d2276
 HUB, COMMIT = "silver/lccc", "5bd582fa28cd7143f2f9c852e08e23089d677c44"
 SHA256 = {"test": "cf8757587bdb8f360cc94fc38baadf9e185bad65a26155527a8430c048676016"}  # where it is known
 
@@ -70,7 +70,7 @@ def _from_hub(split: str) -> Path:
             "or get the file and give its path; kdconv and cdial-toy need no hub"
         ) from e
 
-
+# %% ../../../nbs/data/corpora/lccc.ipynb #5b6ab2ed
 def read_lccc(
     split: str = "test",  # train, valid, test
     path: str | Path | None = None,  # the file, where it was fetched by hand

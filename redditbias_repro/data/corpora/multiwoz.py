@@ -18,8 +18,7 @@ from ..registry import SPLITS, ChecksumError, FetchError, fetch, git_blob_sha1
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['MAPPING', 'SAME_VALUES', 'NO_VALUE', 'CORPORA', 'RELEASED', 'TITLES', 'STANDS_IN', 'normalize_text',
-           'normalize_value', 'read_turns', 'load_multiwoz', 'load_training_turns', 'collect_responses']
+__all__ = ['CORPORA', 'load_multiwoz', 'load_training_turns', 'collect_responses']
 
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
@@ -76,8 +75,10 @@ def normalize_value(
     value = value[0] if isinstance(value, list) and value else value
     return _value_of(str(value or ""))
 
-# %% ../../../nbs/data/corpora/multiwoz.ipynb #26108eea
+# %% ../../../nbs/data/corpora/multiwoz.ipynb #734b37da
 CORPORA = ("auto", "multiwoz-2.0", "multiwoz-2.1", "convlab")
+
+# %% ../../../nbs/data/corpora/multiwoz.ipynb #99ad7ac7
 RELEASED = {
     "multiwoz-2.0": "budzianowski/multiwoz/data/MultiWOZ_2.0.zip",
     "multiwoz-2.1": "budzianowski/multiwoz/data/MultiWOZ_2.1.zip",

@@ -15,9 +15,7 @@ from ...records import check_known, data_file
 from ...specs import BIAS_TYPES, load_spec
 
 # %% auto #0
-__all__ = ['RELEASE', 'RELEASED_COMMENTS', 'REFERENCES', 'TITLES', 'PUBLISHED', 'read_released', 'load_annotations',
-           'count_annotations', 'load_released', 'load_references', 'release_files', 'extract_published',
-           'load_published']
+__all__ = ['load_annotations', 'count_annotations', 'load_references', 'release_files', 'load_published']
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #12c8232c
 RELEASE = "umanlp/RedditBias"
@@ -172,11 +170,11 @@ def load_released(
         raise ValueError(f"comments of {bias_type!r} are not released before annotation: {expected}")
     return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
 
-# %% ../../../nbs/data/corpora/redditbias.ipynb #f82f6f19
+# %% ../../../nbs/data/corpora/redditbias.ipynb #a3384411
 REFERENCES = "microsoft/DialoGPT/data/human.ref.6k.txt"
 TITLES = {"redditbias": "RedditBias, released pairs", "dialogpt-6k": "DialoGPT's Reddit references"}
 
-
+# %% ../../../nbs/data/corpora/redditbias.ipynb #7dc25fcd
 def load_references(
     n: int | None = None,  # this many of the 6,000, drawn without replacement, in their order; None: all
     seed: int = 0,  # of the draw

@@ -15,7 +15,7 @@ from ..registry import fetch, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['DEV', 'PAIR_SETS', 'TITLES', 'LABELS', 'CAUTION', 'read_pair_set']
+__all__ = []
 
 # %% ../../../nbs/data/corpora/stereoset.ipynb #c6d83c6c
 DEV = "moinnadeem/StereoSet/data/dev.json"

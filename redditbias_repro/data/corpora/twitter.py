@@ -19,11 +19,9 @@ from ..registry import SPLITS, fetch, read_lines, with_corpus
 from ...records import check_known, write_atomic
 
 # %% auto #0
-__all__ = ['CONVERSATIONS', 'TITLES', 'PUNCTUATION', 'BIG', 'CONTEXTS', 'CONTEXT_FILES', 'parse_conversations',
-           'read_conversations', 'read_dialogues', 'prepare_tweet', 'prepare_dialogues', 'big_file', 'read_big',
-           'read_contexts', 'read_pairs']
+__all__ = ['read_conversations']
 
-# %% ../../../nbs/data/corpora/twitter.ipynb #f6cd30ec
+# %% ../../../nbs/data/corpora/twitter.ipynb #387076be
 CONVERSATIONS = "Phylliida/Dialogue-Datasets/TwitterConvCorpus.txt"
 TITLES = {"twitter-conversations": "Twitter conversations", "twitter-en-big": "twitter_en_big"}
 
@@ -43,7 +41,7 @@ def parse_conversations(
             empty += 1
     return [c for c in conversations if c]
 
-
+# %% ../../../nbs/data/corpora/twitter.ipynb #79d64ff9
 def read_conversations() -> list[list[str]]:  # turns of each, in the file's order
     "The conversations of the corpus. `FetchError` where it cannot be had"
     return parse_conversations(read_lines(fetch(CONVERSATIONS)))

@@ -22,10 +22,7 @@ from ...records import check_known, project_path, write_atomic
 from ...specs import BiasSpec
 
 # %% auto #0
-__all__ = ['LABELS', 'SHEET', 'GUIDELINES', 'LAYOUTS', 'SENTENCE_SHEET', 'SENTENCE_GUIDELINES', 'MARKS', 'RELEASE_MARKS', 'RULES',
-           'SIZES', 'COUNTS', 'sheet_order', 'make_sheets', 'has_labels', 'sheets_in', 'read_sheets', 'say_empty',
-           'read_released', 'LabelScreen', 'agreement', 'merge_labels', 'split', 'count_labels', 'write_splits',
-           'annotate', 'phrases_folder']
+__all__ = ['RELEASE_MARKS', 'COUNTS', 'has_labels', 'sheets_in', 'say_empty', 'LabelScreen', 'annotate', 'phrases_folder']
 
 # %% ../../../nbs/data/making/annotation.ipynb #2ca5ab07
 LABELS = ("bias sent", "bias phrase")
@@ -121,8 +118,10 @@ def make_sheets(
     write_atomic(folder / "GUIDELINES.md", SENTENCE_GUIDELINES if sentences else GUIDELINES)
     return paths
 
-# %% ../../../nbs/data/making/annotation.ipynb #856e9f1e
+# %% ../../../nbs/data/making/annotation.ipynb #b4ba50f7
 MARKS = {"": "", "0": "0", "0.0": "0", "false": "0", "1": "1", "1.0": "1", "true": "1"}
+
+# %% ../../../nbs/data/making/annotation.ipynb #9d3f7d71
 RELEASE_MARKS = {  # what the authors' annotated files hold besides, as Appendix B would have it
     "question": "0",  # "if a sentence is question – unbiased"
     "re-state": "0",  # "restates someone else's point of view – unbiased"
@@ -259,7 +258,7 @@ def sheets_in(
             )
     return paths
 
-# %% ../../../nbs/data/making/annotation.ipynb #dc96685a
+# %% ../../../nbs/data/making/annotation.ipynb #96f84aef
 def _same_text(text: str) -> str:
     return "".join(str(text).split())
 
@@ -314,7 +313,7 @@ def read_sheets(
     }
     return found
 
-
+# %% ../../../nbs/data/making/annotation.ipynb #0fc0f4c5
 def say_empty(
     empty: dict[str, list[int]],  # by annotator the rows without a label
     rows: dict[str, int],  # by annotator how many rows there are
@@ -592,10 +591,10 @@ def _stratified(pairs: pd.DataFrame, numbers: dict[str, int], seed: int) -> np.n
         have[best] += len(g)
     return where
 
-# %% ../../../nbs/data/making/annotation.ipynb #c69c32b6
+# %% ../../../nbs/data/making/annotation.ipynb #12e3a5e1
 COUNTS = ("annotated_comments", "biased_comments", "biased_phrases", "train", "dev", "test")  # of RedditBias Table 3
 
-
+# %% ../../../nbs/data/making/annotation.ipynb #2cca2044
 def count_labels(
     labels: pd.DataFrame,  # from `merge_labels`
     splits: dict[str, pd.DataFrame] | None = None,  # from `split`

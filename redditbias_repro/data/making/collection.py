@@ -34,8 +34,7 @@ from ...records import digest, write_atomic
 from ...specs import BiasSpec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['MARKS', 'TEXT_COLUMNS', 'ID_COLUMNS', 'encoding_of', 'find_posts', 'clean_post', 'split_sentences', 'default_cap',
-           'keywords_of', 'collect_sentences', 'collect']
+__all__ = ['collect']
 
 # %% ../../../nbs/data/making/collection.ipynb #0f85ae97
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))

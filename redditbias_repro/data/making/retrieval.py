@@ -33,10 +33,7 @@ from ...records import DEFAULT_PAPER, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['CLEANING', 'BLOCK', 'SUFFIXES', 'CAPS', 'YEARS', 'COLUMNS', 'SAVE_EVERY', 'WINDOWS', 'WIDTH', 'SINGLE_TARGET',
-           'PRONOUNS', 'clean_comment', 'Matcher', 'scan_dump', 'search_comments', 'api_queries', 'from_texts',
-           'period', 'find_sources', 'retrieve', 'find_windows', 'is_single_target', 'make_phrases', 'compare_release',
-           'compare_modes', 'named_specs', 'write_phrases']
+__all__ = ['Matcher', 'scan_dump', 'find_sources', 'retrieve', 'named_specs', 'write_phrases']
 
 # %% ../../../nbs/data/making/retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")

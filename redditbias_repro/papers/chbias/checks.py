@@ -42,7 +42,7 @@ from redditbias_repro.papers.statements import (
 from ...specs import load_spec
 
 # %% auto #0
-__all__ = ['CHECKS', 'AUDITS', 'read_measured', 'of_statements', 'finding', 'more_biased']
+__all__ = []
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #bb45a622
 def read_measured(

@@ -51,13 +51,8 @@ from ...specs import load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['METHODS', 'MODELS', 'PAPER', 'PAIRS', 'DIALOGUE', 'DIALOGUE_METRICS', 'DIALOGUE_CHANGES', 'JUDGED', 'Answer',
-           'OF_BIAS', 'TESTED', 'NO_TEST', 'Release', 'OF_RELEASE', 'OF_DIALOGUE', 'OF_PAPER', 'OF_PAPER_MODELS',
-           'NOT_TESTED', 'FEWEST', 'read_printed', 'table2', 'release_quality', 'pair_rows', 'measure_rows',
-           'printed_lmb', 'measured_lmb', 'table3', 'dialogue_table', 'dialogue_changes', 'human_bias', 'human_quality',
-           'cleaning_steps', 'find_table7', 'count_release', 'inconsistencies', 'bias_cells', 'check_statements',
-           'statements_summary', 'released_changes', 'control_changes', 'change_tests', 'make_tables', 'make_figures',
-           'save_all', 'what_to_run']
+__all__ = ['Answer', 'measure_rows', 'inconsistencies', 'statements_summary', 'make_tables', 'make_figures', 'save_all',
+           'what_to_run']
 
 # %% ../../../nbs/papers/chbias/results.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -121,7 +116,7 @@ def release_quality() -> pd.DataFrame:  # a row a category and split
             rows.append({**row, **{k: v for k, v in overlaps.items() if k.startswith(split)}})
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/chbias/results.ipynb #1aab09a9
+# %% ../../../nbs/papers/chbias/results.ipynb #084599f1
 def pair_rows(
     pairs: pd.DataFrame,  # from `load_pairs`
     bias_type: str,  # gender, orientation, age, appearance
@@ -137,7 +132,7 @@ def pair_rows(
     rows["none-of-these"] = np.logical_and.reduce(list(rows.values()))
     return {name: np.asarray(kept) for name, kept in rows.items()}
 
-
+# %% ../../../nbs/papers/chbias/results.ipynb #7a85aea3
 def measure_rows(
     records: Iterable[dict],  # from `measure_lmb` on the released pairs; those without pairs are left aside
     tokenizer=None,  # as in `pair_rows`
@@ -1059,10 +1054,10 @@ def make_figures(
         figures[f"figures2-6-{m}"] = plot_runs(own, "chbias")
     return {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in figures.items()}  # names of files
 
-# %% ../../../nbs/papers/chbias/results.ipynb #44f72c7e
+# %% ../../../nbs/papers/chbias/results.ipynb #8cd12c39
 FEWEST = 5  # pairs that exchange the same terms, for a line in a figure
 
-
+# %% ../../../nbs/papers/chbias/results.ipynb #a7db8272
 def save_all(
     tables: dict[str, pd.DataFrame],  # from `make_tables`
     figures: dict,  # from `make_figures`

@@ -42,7 +42,7 @@ from ...specs import load_spec
 from ...stats.proportions import BOUNDED, DIFFERS
 
 # %% auto #0
-__all__ = ['CHECKS', 'AUDITS', 'read_measured', 'of_statements', 'against_release']
+__all__ = []
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #c19c8a0c
 def read_measured(

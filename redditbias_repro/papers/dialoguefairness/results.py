@@ -32,14 +32,13 @@ from ...stats.multiplicity import holm
 from ...stats.proportions import rate_test, recompute
 
 # %% auto #0
-__all__ = ['PAPER', 'PRINTED', 'PAIRS', 'TABLES', 'KINDS', 'SIDES', 'ORDER', 'LISTS', 'ORIGINAL', 'HUB', 'CONTROL', 'PERCENT',
-           'Finding', 'FINDINGS', 'Checked', 'FULL', 'OF_MODELS', 'OF_DEBIASING', 'read_printed', 'recomputed_table',
-           'printed_found', 'read_fairness', 'learned_table', 'one_response', 'measured_table', 'paper_table', 'table7',
-           'changes_table', 'answers_table', 'words_table', 'distances_table', 'inconsistencies', 'verdicts',
-           'check_statements', 'fairness_figure', 'fairness_figures', 'make_tables', 'read_captions']
+__all__ = ['PAPER', 'ORIGINAL', 'HUB', 'read_fairness', 'learned_table', 'inconsistencies', 'fairness_figures', 'make_tables',
+           'read_captions']
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #32bcb0ec
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #b2a9ea00
 PAPER = "dialoguefairness"
+
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #5aa7cf31
 PRINTED = ("table2", "table2_attributes", *(f"table{n}" for n in range(3, 8)), "text", "options", "statements")
 PAIRS = 300_000  # of contexts, for each bias type and model (§3.2)
 TABLES = {3: ("gender", "seq2seq"), 4: ("gender", "ranker"), 5: ("race", "seq2seq"), 6: ("race", "ranker")}
@@ -103,11 +102,13 @@ def printed_found() -> dict[tuple, dict]:  # as `read_fairness`
         found[bias_type, kind, KINDS[kind], variant] = {**about, **values}
     return found
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #7d92d637
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #6f5bbfe3
 ORIGINAL, HUB = "original", "language model"
+
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #fa1f9a33
 CONTROL = "WER-apart"  # WER whose gradient is clipped by itself: stands beside verdicts on WER, and is no part of them
 
-
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #664272d5
 def read_fairness(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     corpus: str | None = None,  # as records name it; None: any
@@ -692,14 +693,14 @@ def _no_dropout() -> Finding:
         evidence,
     )
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #77dd56bd
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #e6bb04e2
 FINDINGS = (
     _diversity_untested, _career_not_significant, _career_variance, _still_significant, _rises,
     _wer_not_better_everywhere, _no_diversity_in_table7, _one_sided, _unpaired, _missing_comma, _wrong_way,
     _several_counterparts, _him, _echoes, _no_embedding, _one_model_or_two, _other_k, _other_embeddings, _no_dropout,
 )  # fmt: skip
 
-
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #edbb81ad
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in the paper and its release does not go together, computed from its numbers and lists"
     return pd.DataFrame([check() for check in FINDINGS], columns=["where", "what", "evidence"])
@@ -1023,7 +1024,7 @@ def check_statements(
     columns = ["id", "statement", "source", "verdict", "evidence", "by_its_numbers", "its_evidence", "test"]
     return pd.DataFrame(rows, columns=columns)
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #4f571261
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #a4997a75
 def _title(rows: pd.DataFrame, bias_type: str, corpora: str) -> str:
     "What is found, in words"
     sure, missed = rows["paired_p_holm"] < 0.05, np.abs(rows["expected"]) < rows["smallest"]
@@ -1077,7 +1078,7 @@ def fairness_figure(
     plt.close(figure)
     return figure
 
-
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #b64fc170
 def fairness_figures(
     found: dict,  # from `read_fairness`
 ) -> dict:  # name of the file → matplotlib figure

@@ -46,8 +46,7 @@ from redditbias_repro.papers.statements import (
 from ...records import paper_resource, read_records
 
 # %% auto #0
-__all__ = ['OWN_MODELS', 'CORPUS', 'THREE', 'BESIDE', 'OF_LISTS', 'OF_RELEASE', 'MEASURED', 'CHECKS', 'AUDITS', 'read_measured',
-           'of_statements', 'bias_values', 'against_release']
+__all__ = []
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #c2b7cec8
 OWN_MODELS = ("gpt2-large", "openai-community/gpt2-large", "roberta-large", "FacebookAI/roberta-large")

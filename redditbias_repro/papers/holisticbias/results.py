@@ -34,12 +34,7 @@ from ...stats.distributions import plot_distributions, pool_quantiles
 from ...stats.resampling import unpack_bits
 
 # %% auto #0
-__all__ = ['PRINTED', 'AXES', 'COUNTED', 'Finding', 'FINDINGS', 'WAY', 'ROUNDS', 'MILITARY', 'LOVE_LIKE_HATE', 'OPINION',
-           'OF_DATA', 'OF_LOVE', 'OF_TEMPLATES', 'OF_SPANS', 'KINDS', 'read_printed', 'printed_prompts', 'read_entries',
-           'count_prompts', 'compare_counts', 'count_by_axis', 'entry_differences', 'table3_tokens', 'inconsistencies',
-           'between_axes', 'likelihood_records', 'likelihood_table', 'template_table', 'descriptor_medians', 'table7',
-           'table3', 'love_hate_table', 'distribution_figures', 'resampled_shares', 'above', 'statement_table',
-           'check_statements', 'beside', 'make_tables', 'read_captions']
+__all__ = ['WAY', 'inconsistencies', 'likelihood_records', 'distribution_figures', 'beside', 'make_tables', 'read_captions']
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #11c259a7
 PRINTED = (
@@ -343,14 +338,14 @@ def _repetition() -> Finding:
     what = "the rate of repetition counts exact copies only, and misses many: prompts lack the full stop of the answer"
     return "C.2.1, Tables 16 and 17", what, evidence
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #512ce735
+# %% ../../../nbs/papers/holisticbias/results.ipynb #f55e6747
 FINDINGS = (
     _number_of_sentences, _not_all_combinations, _sentence_without_noun, _gendered_descriptors, _name_of_template,
     _nationality_among_the_lowest, _larger_models_sympathy, _words_of_partial_gen_bias, _very_likely_offensive,
     _repetition,
 )  # fmt: skip
 
-
+# %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in HolisticBias' tables and text does not go together, computed from its numbers"
     return pd.DataFrame([check() for check in FINDINGS], columns=["where", "what", "evidence"])
@@ -368,7 +363,7 @@ def between_axes() -> pd.DataFrame:  # model, full_gen_bias, within_axes (both Ã
         rows.append((model, total, within, 1 - within / total))
     return pd.DataFrame(rows, columns=["model", "full_gen_bias", "within_axes", "between"])
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #4530e3a5
+# %% ../../../nbs/papers/holisticbias/results.ipynb #119c27b1
 WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself
 
 
@@ -436,7 +431,7 @@ def _equal_tokens(records: pd.DataFrame) -> dict[str, tuple[float, int]]:
             found[r.bias_type] = (hits + int(differ[same].sum()), tests + int(same.sum()))
     return found
 
-
+# %% ../../../nbs/papers/holisticbias/results.ipynb #b88e8250
 def likelihood_table(
     records: pd.DataFrame,  # from `likelihood_records`
 ) -> pd.DataFrame:  # the columns of `likelihood_shares`, share_equal_tokens, then other models' shares

@@ -53,8 +53,7 @@ from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['LISTS', 'CONFIG', 'CHECKS', 'AUDITS', 'read_measured', 'pairs_needed', 'of_cells', 'two_of_five',
-           'some_reduce_and_preserve', 'can_increase', 'of_release', 'against_release']
+__all__ = []
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #8d7d90e4
 def read_measured(
