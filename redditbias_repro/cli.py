@@ -1368,7 +1368,7 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         args = _parser().parse_args(argv)
-        if getattr(args, "replace", False) and not getattr(args, "save", True):
+        if args.command in ("measure", "perplexity") and args.replace and not args.save:
             raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(f"Warning: {message}", file=sys.stderr)

@@ -104,7 +104,8 @@ def test_ctrl_c_waits_for_what_runs(tmp_path):
     (tmp_path / "config" / "demo.yaml").write_text("models: []\n", encoding="utf-8")
     slow = "import signal, sys, time; signal.signal(2, lambda *_: (time.sleep(1), open('tidied', 'w'), sys.exit(1)))"
     program = f"""
-import importlib.util, sys
+import importlib.util, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 spec = importlib.util.spec_from_file_location("reproduce", {str(ROOT / "workflow" / "reproduce.py")!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)

@@ -456,7 +456,7 @@ def test_a_finished_run_is_returned_and_another_is_not_overwritten(padded, tmp_p
     assert again.settings == first.settings and again.history.equals(first.history)
     with pytest.raises(ValueError, match="holds a run that differs in seed"):
         debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, seed=1)
-    monkeypatch.setattr(module, "_code", lambda: "other")
+    monkeypatch.setattr(module, "code_digest", lambda *_: "other")
     with pytest.raises(ValueError, match="holds a run that differs in code"):
         debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
     (tmp_path / "mine").mkdir()

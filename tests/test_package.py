@@ -212,6 +212,7 @@ assert ran
 
 
 WITHOUT_EXAMPLE = {  # and why
+    "scoring.store.hash_tokenizer": "a hash, of which there is nothing to see",
     "show.tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
     "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
     "models.loading.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",

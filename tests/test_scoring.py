@@ -446,16 +446,16 @@ def test_last_hidden_states(tokenizer, family, path):
     sequences = [*whole, *(s[:k] for s in whole[:5] for k in (1, 2, len(s) - 1)), whole[0][:2] + [0], [0], whole[3]]
     with torch.no_grad():
         alone = torch.stack([model(input_ids=torch.tensor([s])).last_hidden_state[0, -1] for s in sequences])
-    found = scoring.last_hidden_states(model, sequences, path=path)
+    found = passes_room.last_hidden_states(model, sequences, path=path)
     torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
     torch.testing.assert_close(
-        scoring.last_hidden_states(model, sequences, 8, path), found, rtol=1e-4, atol=1e-4 * alone.abs().max().item()
+        passes_room.last_hidden_states(model, sequences, 8, path), found, rtol=1e-4, atol=1e-4 * alone.abs().max().item()
     )
 
 
 def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeypatch):
     model, sequences, run = random_model.base_model, [[1, 2, 3, 4], [1, 2, 5], [6, 7]], passes_room.hidden_states
-    plain = scoring.last_hidden_states(model, sequences)
+    plain = passes_room.last_hidden_states(model, sequences)
 
     def small(network, tree, laid, *rest):
         if (laid.new & (laid.nodes >= 0)).sum() > 3:
@@ -464,14 +464,14 @@ def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeyp
 
     monkeypatch.setattr(passes_room, "hidden_states", small)
     with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
-        torch.testing.assert_close(scoring.last_hidden_states(model, sequences), plain, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(passes_room.last_hidden_states(model, sequences), plain, rtol=1e-4, atol=1e-5)
     for wrong, says in [
         ([], "no sequences"),
         ([[1], []], r"of no token, or of more than 256: \[1\]"),
         ([[1] * 257], r"\[0\]"),
     ]:
         with pytest.raises(ValueError, match=says):
-            scoring.last_hidden_states(model, wrong)
+            passes_room.last_hidden_states(model, wrong)
 
 
 def test_a_model_that_ignores_the_mask(tokenizer):
@@ -725,18 +725,19 @@ def test_the_cache_depends_on_all_that_scores_are_computed_by():
 
     from redditbias_repro.metrics import language_model as metrics
 
-    folder, todo, found = repo_root() / "redditbias_repro", ["scoring"], set()
+    package, todo, found = repo_root() / "redditbias_repro", ["scoring.likelihoods"], set()
     while todo:
         name = todo.pop()
         found.add(name)
-        tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
+        *room, _ = name.split(".")
+        tree = ast.parse(package.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
         imports = {
-            n.module.split(".")[-1]
+            ".".join([*(room if n.level == 1 else []), n.module]).removeprefix("redditbias_repro.")
             for n in ast.walk(tree)
             if isinstance(n, ast.ImportFrom) and (n.level or n.module.startswith("redditbias_repro"))
         }
-        todo += imports - found - {"models", "records", "registry"}
-    assert {f"{name}.py" for name in found} == set(scoring.SCORED_BY)
+        todo += imports - found - {"models.loading", "records", "data.registry", "scoring.store"}
+    assert found == set(scoring.SCORED_BY)
     assert all(
         f'"{name}"' in inspect.getsource(metrics) for name in scoring.SCORED_BY
     ) or "cached_scores" in inspect.getsource(metrics)
