@@ -10,8 +10,8 @@ from redditbias_repro.records import repo_root
 ROOT = repo_root()
 PACKAGE = ROOT / "redditbias_repro"
 ROOMS = (
-    "specs",
     "records",
+    "specs",
     "stats",
     "data",
     "models",
