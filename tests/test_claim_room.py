@@ -10,7 +10,7 @@ from conftest import released
 
 from redditbias_repro.cli import main
 from redditbias_repro.data.corpora import chbias, dialoguefairness, holisticbias, redditbias
-from redditbias_repro.papers.chbias.results import NO_TEST
+from redditbias_repro.papers.redditbias.results import CELL_CHECKS
 from redditbias_repro.papers.statements import (
     COLUMNS,
     OWN,
@@ -127,27 +127,31 @@ def test_notes_say_what_a_verdict_leaves_out():
 
 
 def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
-    of_cells = paper_module("redditbias").of_cells
+    """In the paper's own table of statements, and in the one of all papers."""
     row = dict(model="m", bias_type="religion1", method="HD", evidence="t -3 and -1", id="x")
     change = dict(n=200, bias_change=-0.1, bias_change_low=-0.3, bias_change_high=0.1)
     claim = SimpleNamespace(id="x", check="removed", scope="each")
-    for verdict, wanted in (("less", "holds"), ("undetermined", "undetermined"), ("more", "undetermined")):
-        measured = {"cells": pd.DataFrame([{**row, **change, "verdict": verdict}]),
-                    "claims": pd.DataFrame([{**row, "verdict": "holds"}])}  # fmt: skip
-        (answer,) = of_cells(claim, measured)
-        assert answer.found == wanted
+    before = dict(t_before=-3.0, significant_before=True, t=-1.0, significant=False)
+    for verdict, wanted in (("less", True), ("undetermined", None), ("more", None)):
+        cell = SimpleNamespace(**row, **change, **before, verdict=verdict)
+        assert CELL_CHECKS["removed"](cell) is wanted
+        assert CELL_CHECKS["removed"](SimpleNamespace(**{**vars(cell), "significant": True})) is False
+    measured = {"cells": {**row, **change, "verdict": "more"}, "claims": {**row, "verdict": "undetermined"}}
+    measured = {name: pd.DataFrame([r]) for name, r in measured.items()}
+    (answer,) = paper_module("redditbias").of_cells(claim, measured)
+    assert answer.found == "undetermined" and "does not show that it is less" in answer.needed
     assert re.search(r"about \d[\d,]+ pairs would show", answer.needed)
 
 
 def test_sizes_of_t_without_a_test_leave_it_open():
     of_statements = paper_module("chbias").of_statements
     rows = [
-        ("hd_reduces_age", "made", "undetermined", f"t; {NO_TEST}"),
-        ("hd_reduces_age", "CDial-GPT (paper)", "does not hold", ""),
+        ("hd_reduces_age", "made", "undetermined", "t", "a test"),
+        ("hd_reduces_age", "CDial-GPT (paper)", "does not hold", "", ""),
     ]
-    measured = {"statements": pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence"])}
+    measured = {"statements": pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "needed"])}
     ours, theirs = of_statements(SimpleNamespace(id="hd_reduces_age"), measured)
-    assert (ours.found, ours.needed, ours.evidence) == ("undetermined", NO_TEST, "t") and (
+    assert (ours.found, ours.needed, ours.evidence) == ("undetermined", "a test", "t") and (
         theirs.found,
         theirs.basis,
     ) == ("does not hold", PRINTED)

@@ -448,9 +448,8 @@ def test_last_hidden_states(tokenizer, family, path):
         alone = torch.stack([model(input_ids=torch.tensor([s])).last_hidden_state[0, -1] for s in sequences])
     found = passes_room.last_hidden_states(model, sequences, path=path)
     torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
-    torch.testing.assert_close(
-        passes_room.last_hidden_states(model, sequences, 8, path), found, rtol=1e-4, atol=1e-4 * alone.abs().max().item()
-    )
+    in_parts = passes_room.last_hidden_states(model, sequences, 8, path)
+    torch.testing.assert_close(in_parts, found, rtol=1e-4, atol=1e-4 * alone.abs().max().item())
 
 
 def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeypatch):

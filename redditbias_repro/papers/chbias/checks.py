@@ -14,7 +14,6 @@ from ...data.registry import FetchError, list_files
 from redditbias_repro.papers.chbias.results import (
     METHODS,
     MODELS,
-    NO_TEST,
     OF_BIAS,
     OF_PAPER,
     OF_PAPER_MODELS,
@@ -62,10 +61,8 @@ def of_statements(claim, measured) -> list[Answer]:
             answers.append(Answer(RELEASE, r.verdict, r.evidence, OWN if claim.id in OF_RELEASE else PRINTED))
         elif r.of.endswith(PAPER):
             answers.append(Answer(f"{r.of.removesuffix(PAPER)}, printed", r.verdict, r.evidence, PRINTED))
-        elif r.evidence.endswith(NO_TEST):
-            answers.append(Answer(r.of, r.verdict, r.evidence.removesuffix(f"; {NO_TEST}"), OTHER, NO_TEST))
         else:
-            answers.append(Answer(r.of, r.verdict, r.evidence, OTHER))
+            answers.append(Answer(r.of, r.verdict, r.evidence, OTHER, r.needed))
     return answers
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86

@@ -914,7 +914,7 @@ def check_statements(
     measured: pd.DataFrame,  # from `measured_lmb`
     tests: dict[str, pd.DataFrame] | None = None,  # of what debiasing changed, from `change_tests`
     release: Release | None = None,  # as in `inconsistencies`
-) -> pd.DataFrame:  # id, of, verdict, evidence, statement, source, test
+) -> pd.DataFrame:  # id, of, verdict, evidence, needed (what would decide), statement, source, test
     """The paper's statements: by its own tables or release, and for every model measured here.
 
     Verdicts: "holds", "does not hold" (of the paper: in its own numbers), "undetermined", "not measured", "not tested"
@@ -925,8 +925,12 @@ def check_statements(
         named = [f"{m}{PAPER}" for m in s.model.split("; ") if m]
         about = {"statement": s.statement, "source": s.source, "test": s.test}
         for of, (found, evidence) in _answers(s, named, every, tests or {}, release).items():
-            rows.append({"id": s.id, "of": of, "verdict": _verdict(found), "evidence": evidence, **about})
-    return pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "statement", "source", "test"])
+            ours = of and of != "the release" and not of.endswith(PAPER)
+            needed = NO_TEST if ours and s.id in OF_BIAS and s.id not in TESTED and not isinstance(found, str) else ""
+            verdict = "undetermined" if needed else _verdict(found)
+            rows.append({"id": s.id, "of": of, "verdict": verdict, "evidence": evidence, "needed": needed, **about})
+    columns = ["id", "of", "verdict", "evidence", "needed", "statement", "source", "test"]
+    return pd.DataFrame(rows, columns=columns)
 
 # %% ../../../nbs/papers/chbias/results.ipynb #8a3ef275
 _OF_CELLS = ("changes", "changes-control", "lmp_changes")  # in the order in which `bias_cells` takes them
@@ -954,8 +958,7 @@ def _answers(s, named: list[str], every: pd.DataFrame, tests: dict, release: Rel
             said, evidence = OF_BIAS[s.id](bias_cells(every[every.model == m], *own))
         except KeyError:
             said, evidence = "not measured", ""
-        untested = m in ours and s.id not in TESTED and not isinstance(said, str)
-        found[m] = (None, f"{evidence}; {NO_TEST}") if untested else (said, evidence)
+        found[m] = said, evidence
     return found
 
 # %% ../../../nbs/papers/chbias/results.ipynb #c7513eca
@@ -1013,6 +1016,12 @@ def change_tests(
     }  # fmt: skip
 
 # %% ../../../nbs/papers/chbias/results.ipynb #a0dfc948
+def _shown(statements: pd.DataFrame) -> pd.DataFrame:
+    "Statements as their table shows them: evidence, and behind it what would decide"
+    said = ["; ".join(filter(None, texts)) for texts in zip(statements.evidence, statements.needed)]
+    return statements.assign(evidence=said).drop(columns="needed")
+
+
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:
@@ -1028,7 +1037,7 @@ def make_tables(
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
         "lmp": lmp_table(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
-        "statements": check_statements(measured, tests, release), "inconsistencies": inconsistencies(release),
+        "statements": _shown(check_statements(measured, tests, release)), "inconsistencies": inconsistencies(release),
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 

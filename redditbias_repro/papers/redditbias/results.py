@@ -450,6 +450,11 @@ def _less(row) -> bool | None | str:
     return {"less": True, "more": False, "equally": False, "undetermined": None}.get(row.verdict, "not measured")
 
 
+def _removed(row) -> bool | None:
+    "Not significant any more; open where a test of the change does not show that it is less"
+    return False if row.significant else True if row.verdict == "less" else None
+
+
 def _reduces_and_preserves(row) -> bool | None | str:
     "Less biased, and no significant loss in either task"
     less, tasks = _less(row), [row.dst, row.crg]
@@ -474,7 +479,7 @@ CELL_CHECKS = {
     "biased": lambda r: r.t < 0 and r.significant,
     "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
     "opposite_insignificant": lambda r: r.t > 0 and not r.significant,
-    "removed": _after_a_bias(lambda r: not r.significant),
+    "removed": _after_a_bias(_removed),
     "kept": _after_a_bias(lambda r: r.t < 0 and r.significant),
     "attenuated": _after_a_bias(_less),
     "raises_perplexity": _drastic,
@@ -528,7 +533,9 @@ def _only_these_remove(cells) -> tuple:
         return "no case: not all four methods measured", ""
     removed = (~cells.significant.astype(bool)).groupby(cells.method).sum()
     text = ", ".join(f"{m} {n} of 2" for m, n in removed.items())
-    return bool((removed[["HD", "CDA"]] == 2).all() and (removed[["LMD", "ADD"]] < 2).all()), text
+    if (removed[["HD", "CDA"]] != 2).any() or (removed[["LMD", "ADD"]] == 2).any():
+        return False, text
+    return True if (cells[cells.method.isin(["HD", "CDA"])].verdict == "less").all() else None, text
 
 
 def _cases_of_overshooting(cells) -> pd.DataFrame:
