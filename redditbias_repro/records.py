@@ -20,10 +20,12 @@ import tempfile
 import tomllib
 import warnings
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import numpy as np
@@ -290,25 +292,49 @@ def _slug(text):
     return re.sub(r"[^\w.@+-]+", "--", str(text)).strip("-") or "none"
 
 
-def _short(slug: str, value) -> str:
-    "A slug that a file's name has room for: a long one, such as a system message's, ends in a hash"
-    return slug if len(slug) <= LONGEST else f"{slug[: LONGEST - 9]}-{digest(str(value))[:8]}"
+def _cut(text, room: int) -> str:
+    "A slug of at most so many characters: one that is cut ends in a hash"
+    slug = _slug(text)
+    return slug if len(slug) <= room else f"{slug[: room - 9]}-{digest(str(text))[:8]}"
 
 
-LONGEST = 40  # characters of a parameter in a file's name
+# settings of a training that make another model of the same method, bias type and seed
+MADE_WITH = (
+    "base", "data", "epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "learning_rate", "lora_rank",
+    "objective", "block_size", "extra_pairs", "subspace_every", "add_special_tokens", "alpha", "beta", "tags", "values",
+    "mode", "weight", "size", "method", "bias_type", "seed",
+)  # fmt: skip
+
+
+def _made_with(training: dict | None) -> dict:
+    "What of a training's settings makes a model, and what made the one that it began with"
+    chosen = {k: training[k] for k in MADE_WITH if training.get(k) is not None} if training else {}
+    return chosen | ({"earlier": _made_with(training["earlier"])} if chosen and training.get("earlier") else {})
+
+
+def _made_of(record: dict) -> dict:
+    "What made a record's model: its training's settings, or else its weights"
+    origin = record["provenance"]
+    made = _made_with(origin.get("debiasing") or origin.get("training"))
+    return made or {"weights_sha256": (origin.get("model") or {}).get("weights_sha256")}
+
+
+def record_key(
+    record: dict,  # with the fields of `FIELDS`
+) -> str:  # 8 hexadecimal digits
+    "What tells measurements of the same corpus, bias type, model and method apart: parameters, and what made the model"
+    return digest([{k: v for k, v in record["params"].items() if v is not None}, _made_of(record)])[:8]
 
 
 def record_path(
     record: dict,  # with the fields of `FIELDS`
     folder: Path | None = None,  # default: `results/` of the checkout
 ) -> Path:
-    "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>[-<param>=<value>].json`: predictable"
-    r = {k: _slug(record[k]) for k in FIELDS[:7]}
-    named = ((k, _short(_slug(v), v)) for k, v in sorted(record["params"].items()) if v is not None)
-    params = "".join(f"-{_slug(k)}={v}" for k, v in named)
+    "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>-<key>.json`: at most 100 characters a name"
+    r = {k: _cut(record[k], 80) for k in ("paper", "metric", "model", "method")}
     folder = Path(folder) if folder else project_path("results")
-    name = f"{r['corpus']}-{r['bias_type']}-{r['split']}{params}.json"
-    return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / name
+    name = f"{_cut(record['corpus'], 38)}-{_cut(record['bias_type'], 36)}-{_cut(record['split'], 10)}"
+    return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / f"{name}-{record_key(record)}.json"
 
 # %% ../nbs/records.ipynb #9ee652f7
 SAME = 1e-3  # relative: what differs by less is the same number, rounded otherwise
@@ -455,19 +481,53 @@ def check_record(
         raise ValueError(f"{path} is no record, for want of {', '.join(missing or wrong)}: remove it, or make it again")
 
 
+@cache
+def _parsed(path: str, changed: tuple) -> dict:
+    "A record, parsed once a process as long as its file is the same"
+    return read_json(Path(path))
+
+
+def _in_order(row: tuple[Path, dict]) -> tuple:
+    "Where a record stands among those of its folder: by its fields, then its parameters, as they read"
+    path, r = row
+    named = "".join(f"-{k}={_slug(v)}" for k, v in sorted(r.get("params", {}).items()) if v is not None)
+    return (*path.parent.parts, "-".join(_slug(r.get(k)) for k in ("corpus", "bias_type", "split")) + named, path.name)
+
+
+def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that needs another
+    "Two runs of a method with other settings are two methods in a table: HD (lambda_d=50.0)"
+    same, names = defaultdict(list), [{} for _ in records]
+    for i, r in enumerate(records):
+        params = {k: v for k, v in r["params"].items() if v is not None}
+        same[digest([[r[k] for k in FIELDS[:7]], r["seed"], params])].append(i)
+    for alike in (places for places in same.values() if len(places) > 1):
+        made = [_made_of(records[i]) for i in alike]
+        differ = sorted(k for k in {*chain(*made)} if len({digest(m.get(k)) for m in made}) > 1)
+        for i, m in zip(alike, made):
+            said = ", ".join(f"{k}={str(m.get(k))[:8]}" for k in differ)
+            names[i] = {"method": f"{records[i]['method']} ({said})"} if said else {}
+    return names
+
+
 def read_records(
     folder: Path | None = None,  # default: `results/` of the checkout
     **wanted,  # keep records whose field has this value: paper="redditbias", metric="lmb"
 ) -> pd.DataFrame:
     """Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none.
 
+    Methods whose records only their settings tell apart are named by these.
+
     `ValueError` that names the file for one that is none"""
-    folder = Path(folder) if folder else project_path("results")
-    rows = []
-    for path in sorted(folder.rglob("*.json")):
-        record = read_json(path)
+    folder, found = Path(folder) if folder else project_path("results"), []
+    for path in folder.rglob("*.json"):
+        stat = path.stat()
+        record = _parsed(str(path.absolute()), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
         if all(record.get(k) == v for k, v in wanted.items()):
             check_record(record, path)
-            flat = {k: v for k, v in record.items() if k not in ("values", "params")}
-            rows.append({**flat, **record["params"], **record["values"], "path": str(path)})
-    return pd.DataFrame(rows)
+            found.append((path, record))
+    flat = lambda r: {k: v for k, v in r.items() if k not in ("values", "params")}
+    found.sort(key=_in_order)
+    names = _told_apart([record for _, record in found])
+    return pd.DataFrame(
+        {**flat(r), **r["params"], **r["values"], **name, "path": str(path)} for (path, r), name in zip(found, names)
+    )

@@ -64,7 +64,7 @@ def test_a_sentence_is_scored_after_what_the_template_puts_before_it(chat_folder
     assert np.isclose(record["values"]["gap"], np.mean(gaps), rtol=1e-4)
     assert record["params"] == {"outlier_sd": None, "context": "chat"}
     assert record["provenance"]["chat"] == {"prompt": CHAT_PROMPT, "before": before}
-    assert "context=chat" in record_path(record, "x").name
+    assert record_path(record, "x") != record_path({**record, "params": {}}, "x")
 
 
 def test_without_a_context_all_is_as_it_was(chat_folder, pets):

@@ -234,7 +234,9 @@ def test_bias_of_an_encoder_decoder(seq2seq, made_up, tmp_path, capsys):
     """Pairs as targets after an empty source, or after the same words; by the function and by the command."""
     seq2seq[0].name_or_path, out = "tiny", tmp_path / "age.json"
     (empty,) = measure_lmb(seq2seq, ["chbias/age"], outlier_sd=[None])
-    assert empty["params"] == {"outlier_sd": None, "source": ""} and "source=none" in record_path(empty).name
+    assert empty["params"] == {"outlier_sd": None, "source": ""} and record_path(empty) != record_path(
+        {**empty, "params": {}}
+    )
     pairs, found = load_pairs("chbias/age", "test"), unpack_pairs(empty["values"]["pairs"])
     by_hand = sequence_scores(*seq2seq, list(pairs.text1[:3]), source="")
     assert found.nll1[:3].to_numpy() == pytest.approx(by_hand.nll.to_numpy(), rel=1e-5)

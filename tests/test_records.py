@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import fields
 
@@ -108,8 +109,8 @@ def record():
 
 def test_paths_are_predictable_and_safe(record, tmp_path):
     path = write_record(record | {"model": "microsoft/DialoGPT-small", "corpus": "../../etc"}, tmp_path)
-    assert path.relative_to(tmp_path).parts[:4] == ("x", "x", "microsoft--DialoGPT-small", "x") and path.name.endswith(
-        "-k=3.json"
+    assert path.relative_to(tmp_path).parts[:4] == ("x", "x", "microsoft--DialoGPT-small", "x") and re.fullmatch(
+        r".*etc-x-x-[0-9a-f]{8}\.json", path.name
     )
     assert path.resolve().is_relative_to(tmp_path.resolve())
 
@@ -154,12 +155,25 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_long_parameter_has_a_short_name():
-    """A system message in a record's file: cut, and another for another message. Short ones stay as they were."""
-    record = {k: "x" for k in FIELDS} | {"params": {"system": "Answer briefly.", "nouns": 2}}
-    names = [record_path({**record, "params": {"system": "You are kind. " * 40 + end}}).name for end in ("", "!")]
-    assert record_path(record).name == "x-x-x-nouns=2-system=Answer--briefly..json"
-    assert len(set(names)) == 2 and max(map(len, names)) < 70
+@pytest.mark.parametrize("field", ["corpus", "bias_type", "split"])
+def test_no_name_is_longer_than_file_systems_take(record, field):
+    """Whatever the fields say: cut, and another for another text."""
+    long = [
+        record_path({**record, "params": {"system": "You are kind. " * 40}, field: "x" * 300 + end}) for end in "ab"
+    ]
+    assert len(set(long)) == 2 and max(len(p.name) for p in long) <= 100
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"params": {"k": 4}}, {"params": {}}, {"provenance": {"training": {"method": "HD", "lambda_d": 50.0}}},
+     {"provenance": {"model": {"weights_sha256": "b"}}}],
+)  # fmt: skip
+def test_what_another_model_or_question_gave_is_another_record(record, change):
+    own = record | {"provenance": {"training": {"method": "HD", "lambda_d": 100.0}}}
+    own = record | {"provenance": {"model": {"weights_sha256": "a"}}} if "model" in str(change) else own
+    assert record_path(own) != record_path({**own, **change})
+    assert record_path(own) == record_path({**own, "seconds": 9.0, "values": {"t": 2.0}})
 
 
 @pytest.mark.parametrize(
