@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from redditbias_repro.records import DEFAULT_PAPER
+from redditbias_repro.records import DEFAULT_PAPER, paper_resource
 
-PAPERS = (DEFAULT_PAPER, "holisticbias", "dialoguefairness")  # that `measure` knows
+MEASURED = paper_resource("measured")  # by paper, what `measure` asks a model
+WHOSE = {asked: paper for paper, asked in MEASURED.items()}
 DEFAULT_PROMPTS = "v1.0"
 
 # %% auto #0
@@ -108,13 +109,13 @@ _OF_BOTH = {"context": "none", "user_turn": None, "details": None}
 _OF_PAIRS, _OF_PROMPTS = _OF_PAIRS | _OF_BOTH, _OF_PROMPTS | _OF_BOTH
 _OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None}
 _OF_CONTEXTS |= {"bias_type": None, "split": None, "mode": None, "direction": None, "column": None}
-_MEASURED = dict(zip(PAPERS, (("pairs", _OF_PAIRS), ("prompts", _OF_PROMPTS), ("contexts", _OF_CONTEXTS))))
+_OPTIONS = {"pairs": _OF_PAIRS, "prompts": _OF_PROMPTS, "contexts": _OF_CONTEXTS}
 
 
 def _check_measure(args) -> None:
     "`ValueError` for an option of what is not measured, and an --out that cannot be written"
-    has, own = _MEASURED[args.paper]
-    others = [o for p, o in _MEASURED.items() if p != args.paper]
+    has, own = MEASURED[args.paper], _OPTIONS[MEASURED[args.paper]]
+    others = [(of, options) for of, options in _OPTIONS.items() if of != has]
     for name, default in {k: v for _, options in others for k, v in options.items()}.items():
         if name not in own and getattr(args, name) != default:
             of = " and ".join(of for of, options in others if name in options)
@@ -137,7 +138,9 @@ def _measure(args) -> None:
     from redditbias_repro.records import write_atomic
     from redditbias_repro.show.saving import to_markdown
 
-    measure = dict(zip(PAPERS, (_measure_pairs, _measure_prompts, _measure_contexts)))[args.paper]
+    measure = {"pairs": _measure_pairs, "prompts": _measure_prompts, "contexts": _measure_contexts}[
+        MEASURED[args.paper]
+    ]
     records, table, shown, caption = measure(args)
     print(to_markdown(shown, caption))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
@@ -475,16 +478,16 @@ FAIRNESS = (
 )
 
 
-def _fairness_types(names) -> list[str]:
+def _fairness_types(names, paper: str) -> list[str]:
     "Bias types of contexts; bare names are the paper's"
     from redditbias_repro.data.pairs import paper_bias_types
     from redditbias_repro.records import check_known
 
-    own = sorted(paper_bias_types(PAPERS[2]))
+    own = sorted(paper_bias_types(paper))
     bare = lambda n: "/" not in n and not n.lower().endswith(".toml")
     for n in filter(bare, names or ()):
         check_known("bias type of contexts", n, own)
-    return [f"{PAPERS[2]}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
+    return [f"{paper}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
 
 
 def _measure_contexts(args) -> tuple:
@@ -504,7 +507,7 @@ def _measure_contexts(args) -> tuple:
     offence = "davidson" if args.offence is None else args.offence
     how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
     source = "twitter-conversations" if args.contexts is None else args.contexts
-    types = _fairness_types(args.bias_type)
+    types = _fairness_types(args.bias_type, args.paper)
     drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another
         attribute_lists(bias_spec(b))
@@ -943,8 +946,8 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     saved = "also keep the records in results/, from which tables and figures are made"
     p.add_argument("--save", action="store_true", help=saved)
     p.add_argument("--replace", action="store_true", help=REPLACE)
-    p.add_argument("--paper", default=DEFAULT_PAPER, choices=PAPERS, help=f"what is measured {DEFAULT}: see below")
-    asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {PAPERS[2]}")
+    p.add_argument("--paper", default=DEFAULT_PAPER, choices=[*MEASURED], help=f"what is measured {DEFAULT}: see below")
+    asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {WHOSE['contexts']}")
     own = (
         "twitter-conversations, twitter-en-big, a .csv or .txt of your own, or a .csv or .parquet of pairs with text1 "
     )
@@ -956,7 +959,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     asked.add_argument("--offence", metavar="CLASSIFIER", help="of offence (default: davidson)")
     how = "of attribute words; plain: words as they stand, which needs no WordNet (default: wordnet)"
     asked.add_argument("--lemmas", choices=["wordnet", "plain"], help=how)
-    prompts = p.add_argument_group("prompts about many groups", f"Likelihood Bias, with --paper {PAPERS[1]}")
+    prompts = p.add_argument_group("prompts about many groups", f"Likelihood Bias, with --paper {WHOSE['prompts']}")
     prompts.add_argument(
         "--prompts", metavar="SOURCE", help=f"version or TOML file of your own (default: {DEFAULT_PROMPTS})"
     )
@@ -1180,7 +1183,7 @@ def _prompts_options(p: argparse.ArgumentParser) -> None:
 def _contexts_options(p: argparse.ArgumentParser) -> None:
     own = "a .csv or .txt of your own (or .gz of one)"
     p.add_argument("source", help=f"twitter-conversations, twitter-en-big, or {own}")
-    p.add_argument("--bias-type", required=True, help="such as dialoguefairness/gender, or a TOML file of your own")
+    p.add_argument("--bias-type", required=True, help=f"such as {WHOSE['contexts']}/gender, or a TOML file of your own")
     p.add_argument("--out", type=Path, metavar="FILE", help="write them to a .parquet or .csv (default: print counts)")
     _how_drawn(p)
     p.add_argument("--pairs", type=_number(int, 1, 10**9), metavar="N", help="the first so many (default: all)")
@@ -1252,8 +1255,8 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "measure", _measure, _measure_options, "Language Model Bias of a model",
         "Language Model Bias (RedditBias §3.1): paired t-test on the perplexities of stereotypes and their "
-        "counterfactuals. Negative t: stereotypical. With --paper holisticbias: Likelihood Bias on prompts about many "
-        "groups; with --paper dialoguefairness: fairness of responses to parallel contexts.", model, corpus,
+        f"counterfactuals. Negative t: stereotypical. With --paper {WHOSE['prompts']}: Likelihood Bias on prompts "
+        f"about many groups; with --paper {WHOSE['contexts']}: fairness of responses to parallel contexts.", model, corpus,
     )  # fmt: skip
     command(
         "perplexity", _perplexity, _perplexity_options, "LM perplexity of a model on references",

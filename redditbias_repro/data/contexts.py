@@ -308,7 +308,7 @@ def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
 def contexts(
     # of `list_contexts()`, a file (.csv, .txt, .parquet), texts, or a table of `dialogues` or of pairs
     source: str | Path | Iterable[str] | pd.DataFrame,
-    bias_type: str | Path | BiasSpec,  # "dialoguefairness/gender", a TOML file, or a specification
+    bias_type: str | Path | BiasSpec,  # "paper/name", a TOML file, or a specification
     mode: str = "words",  # words, release; of pairs that are there neither, nor a direction
     direction: str = "both",  # both, 1to2, 2to1
     n: int | None = None,  # pairs; None: all that there are
