@@ -1256,7 +1256,8 @@ def _parser() -> argparse.ArgumentParser:
         "measure", _measure, _measure_options, "Language Model Bias of a model",
         "Language Model Bias (RedditBias §3.1): paired t-test on the perplexities of stereotypes and their "
         f"counterfactuals. Negative t: stereotypical. With --paper {WHOSE['prompts']}: Likelihood Bias on prompts "
-        f"about many groups; with --paper {WHOSE['contexts']}: fairness of responses to parallel contexts.", model, corpus,
+        f"about many groups; with --paper {WHOSE['contexts']}: fairness of responses to parallel contexts.",
+        model, corpus,
     )  # fmt: skip
     command(
         "perplexity", _perplexity, _perplexity_options, "LM perplexity of a model on references",
