@@ -257,10 +257,10 @@ def matmul_peak(device, dtype):
     torch's own, and oneDNN's with a matrix laid out for it."""
     import torch
 
-    from redditbias_repro.models.loading import _device
-    from redditbias_repro.scoring.network import _pack, _packs
+    from redditbias_repro.models.loading import device_of
+    from redditbias_repro.scoring.network import _packs, pack_linear
 
-    device = _device(device)
+    device = device_of(device)
     if dtype == "auto":
         dtype = "float32" if device == "cpu" else "bfloat16"
     kind = getattr(torch, dtype)
@@ -270,7 +270,7 @@ def matmul_peak(device, dtype):
             a, b = torch.randn(n, n, device=device, dtype=kind), torch.randn(n, n, device=device, dtype=kind)
             products = [lambda: a @ b]
             if device == "cpu" and kind == torch.float32 and _packs(n):
-                packed = _pack(b, None, n)
+                packed = pack_linear(b, None, n)
                 products.append(lambda: packed(a))
             for product in products:
                 for _ in range(8):
@@ -675,9 +675,9 @@ def main():
         return measure(**json.loads(given.measure))
     if not given.draw:
         plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
-        from redditbias_repro.models.loading import _device
+        from redditbias_repro.models.loading import device_of
 
-        bench = Bench(_device(given.device), given.dtype, given.threads, given.fresh)
+        bench = Bench(device_of(given.device), given.dtype, given.threads, given.fresh)
         bench.run(plan)
         write(bench, plan)
     draw()

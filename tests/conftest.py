@@ -189,7 +189,7 @@ def made_up_folder(tmp_path_factory, worker_id):
 @contextlib.contextmanager
 def reading(folder):
     """In here, and in what is started here, the package reads a made-up release."""
-    kept = (multiwoz._replacements, multiwoz._value_of, holisticbias_page._counts_of)
+    kept = (multiwoz._replacements, multiwoz._value_of, holisticbias_page.counts_of)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REDDITBIAS_SOURCES", str(folder / "sources.tsv"))
         patch.setenv("REDDITBIAS_MIRROR", str(folder / "mirror"))

@@ -534,7 +534,7 @@ def test_reading_gives_back_what_was_written(phrases, tmp_path):
     )
     (path,) = make_sheets(odd, tmp_path)
     assert set(read_sheets(path, odd).comment) == set(odd.comment)
-    assert module._cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(
+    assert module.sheet_cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(
         module.GUIDELINES
     ).readline().startswith("# Annotation")
 

@@ -163,7 +163,9 @@ def test_matrices_laid_out_anew(real, default_model, monkeypatch):
     model, tokenizer = default_model
     monkeypatch.setattr(network_room, "PACK_NODES", 1)
     laid = []
-    monkeypatch.setattr(network_room, "_pack", lambda *a, pack=network_room._pack: laid.append(1) or pack(*a))
+    monkeypatch.setattr(
+        network_room, "pack_linear", lambda *a, pack=network_room.pack_linear: laid.append(1) or pack(*a)
+    )
     scores = perplexity(model, tokenizer, TEXTS)
     assert laid and not any("forward" in vars(m) for m in model.modules())
     np.testing.assert_allclose(scores, real["odd"][1], rtol=1e-4)

@@ -24,14 +24,14 @@ from ..models.loading import hash_weights, n_vectors
 from ..models.speakers import encode_turns, speaker_types
 from ..records import digest, write_atomic
 from redditbias_repro.scoring.network import (
-    _pack,
-    _tolerance,
     find_network,
     in_place_of,
     max_positions,
     out_of_memory,
     pack_layers,
+    pack_linear,
     pad_batch,
+    tolerance_of,
 )
 from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
 
@@ -303,7 +303,7 @@ def why_alone(
         return f"{type(e).__name__} with a cache that was given"
     same, first = torch.ones(len(some), dtype=torch.bool, device=model.device), max(map(len, some))
     for i, (a, b) in enumerate(zip(theirs.logits, ours.logits)):
-        if not torch.allclose(a[same], b[same], **_tolerance(a[same], model.dtype)):
+        if not torch.allclose(a[same], b[same], **tolerance_of(a[same], model.dtype)):
             return f"logits of token {i + 1} differ by {(a[same] - b[same]).abs().max():.1e} with what is shared"
         same &= theirs.sequences[:, first + i] == ours.sequences[:, first + i]
         if not same.any():
@@ -318,7 +318,7 @@ def _way(model, rows, pad: int, most: int, answers: int, lines: int, share: bool
     network = find_network(model)
     network, layers = pack_layers(model, network, answers * most, lines)
     if layers and type(network.head) is torch.nn.Linear and "forward" not in vars(network.head):
-        layers[network.head] = _pack(network.head.weight, network.head.bias, lines)
+        layers[network.head] = pack_linear(network.head.weight, network.head.bias, lines)
     with in_place_of(layers):
         why = why_alone(model, network.decoder, rows, pad, most) if share else "that was not asked for"
     return Way(None if why else network.decoder, layers, why)

@@ -35,13 +35,13 @@ MODES = ("words", "release")
 # %% ../../nbs/data/contexts.ipynb #3e7719cd
 ORIGINS = ("text1", "text2", "neither")  # which text of a pair stands in the corpus
 COLUMNS = ("text1", "text2", "origin", "words")  # of a pair
-_NO_WORDS = regex.compile(r"([@#]\w+|https?://\S+)")  # names of users, hashtags, links
+NO_WORDS = regex.compile(r"([@#]\w+|https?://\S+)")  # names of users, hashtags, links
 
 
 def _by_words(text: str, spec: BiasSpec, seed: int) -> dict | None:
     "A pair by whole words in one pass"
     text = text.replace("’", "'")
-    parts = _NO_WORDS.split(text)  # every second one is a name, hashtag or link
+    parts = NO_WORDS.split(text)  # every second one is a name, hashtag or link
     found = [(part[a:b].lower(), group) for part in parts[::2] for a, b, group in spec.find_groups(part)]
     if not found:
         return None

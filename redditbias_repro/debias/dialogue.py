@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from ..answers.ranker import Ranker, RankerConfig, pad_candidates
 from ..answers.seq2seq import MAX_TOKENS, Seq2Seq, Seq2SeqConfig
-from ..data.contexts import _NO_WORDS, MODES, parallel_context
+from ..data.contexts import MODES, NO_WORDS, parallel_context
 from ..data.pairs import bias_spec
 from .finetune import finetune, pad_right
 from redditbias_repro.debias.losses import (
@@ -39,8 +39,8 @@ from redditbias_repro.debias.losses import (
     target_pairs,
     weighted_penalty,
 )
-from .training import Debiased, _finished, _full, _start, load_debiased
-from ..models.loading import Opened, _device, describe_model, load_model
+from .training import Debiased, finished_run, load_debiased, no_room, start_run
+from ..models.loading import Opened, describe_model, device_of, load_model
 from ..models.vocabulary import VOCABULARY, build_tokenizer, put_vectors, word_vectors
 from ..records import check_known, code_digest, new_record, write_atomic
 from ..specs import BiasSpec
@@ -60,7 +60,7 @@ def swap_groups(
     "A text with every word of either group replaced by its counterpart (Liu et al., COLING 2020, §4.1)"
     check_known("mode", mode, MODES)
     if mode == "words":
-        parts = _NO_WORDS.split(text.replace("’", "'"))  # every second one is a name, hashtag or link
+        parts = NO_WORDS.split(text.replace("’", "'"))  # every second one is a name, hashtag or link
         swapped = "".join(p if i % 2 else spec.swap_targets(p, "both", seed) for i, p in enumerate(parts))
         return swapped if swapped != text.replace("’", "'") else text
     found = parallel_context(text, spec, mode, seed)
@@ -368,15 +368,15 @@ def _fitted(start: _Training, folder: Path, training: dict) -> list[dict]:
 
 def _train(kind, pairs, out_dir, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors, name, device,
            replace, save_steps, changed) -> Debiased:  # fmt: skip
-    device, folder = _device(device), Path(out_dir)
+    device, folder = device_of(device), Path(out_dir)
     what = (kind, pairs, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors, name, save_steps)
     start, training = _prepared(*what, changed)
-    if done := _finished(folder, start.settings, replace):
+    if done := finished_run(folder, start.settings, replace):
         return done
     unfinished = folder.with_name(folder.name + ".partial")
-    if problem := _full(folder, 5 * 4 * start.settings["parameters"]):
+    if problem := no_room(folder, 5 * 4 * start.settings["parameters"]):
         raise problem
-    _start(unfinished, start.settings, replace)
+    start_run(unfinished, start.settings, replace)
     began = time.perf_counter()
     start.model.to(device)
     log = _fitted(start, unfinished / "training", training)
@@ -474,7 +474,7 @@ def load_dialogue_model(
     if lacking := sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"]):
         raise ValueError(f"model {str(name_or_path)!r} lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …)")
     model.name_or_path = str(name_or_path)
-    return model.eval().to(_device(device)), tokenizer
+    return model.eval().to(device_of(device)), tokenizer
 
 # %% ../../nbs/debias/dialogue.ipynb #54b2ca02
 def open_dialogue_model(

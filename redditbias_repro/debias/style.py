@@ -22,9 +22,9 @@ from scipy.stats import binomtest
 from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
-from ..data.making.annotation import _cells, has_labels
+from ..data.making.annotation import has_labels, sheet_cells
 from .finetune import finetune, pad_right
-from .training import Debiased, _finished, _full, _start, load_debiased
+from .training import Debiased, finished_run, load_debiased, no_room, start_run
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
@@ -216,12 +216,12 @@ def tune(
         "base": about["weights_sha256"], "base_model": about["name"], "earlier": about.get("debiased"),
         "data": digest([learned, kept]), "code": code_digest(*TUNED_BY), **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
-    if done := _finished(folder, settings, replace):
+    if done := finished_run(folder, settings, replace):
         return done
     unfinished = folder.with_name(folder.name + ".partial")
-    if problem := _full(folder, 5 * sum(p.numel() * p.element_size() for p in model.parameters())):
+    if problem := no_room(folder, 5 * sum(p.numel() * p.element_size() for p in model.parameters())):
         raise problem
-    _start(unfinished, settings, replace)
+    start_run(unfinished, settings, replace)
     pad, start = tokenizer.pad_token_id or 0, time.perf_counter()
     measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
     before = {"step": 0, "eval_measure": measure(model.eval())}
@@ -318,7 +318,7 @@ def read_acute(
 
 def _choices(path: Path, after: dict[str, int]) -> dict[str, list[bool]]:
     "By question, whether the tuned model was chosen, for each pair with an answer"
-    table = _cells(path)
+    table = sheet_cells(path)
     missing = [c for c in ("id", *QUESTIONS) if c not in table]
     if missing:
         raise ValueError(f"{path}: no column {', '.join(missing)}")

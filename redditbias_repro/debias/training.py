@@ -54,7 +54,8 @@ from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
+__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'no_room', 'finished_run', 'start_run', 'debias',
+           'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
@@ -328,7 +329,7 @@ def load_debiased(
     return Debiased(Path(folder), kept["settings"], kept["seconds"], pd.DataFrame(kept["history"]))
 
 # %% ../../nbs/debias/training.ipynb #0160630d
-def _full(folder: Path, needed: int) -> OSError | None:
+def no_room(folder: Path, needed: int) -> OSError | None:
     "The error to raise if fewer than so many bytes are free where `folder` is to be"
     place = next(p for p in (folder, *folder.resolve().parents) if p.exists())
     free = shutil.disk_usage(place).free
@@ -367,7 +368,7 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     }  # fmt: skip
 
 # %% ../../nbs/debias/training.ipynb #a54719dc
-def _finished(folder: Path, settings: dict, replace: bool) -> Debiased | None:
+def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None:
     "The finished run with these settings, if it is there; another is removed or, unless `replace`, a `ValueError`"
     if not folder.exists():
         return None
@@ -383,7 +384,7 @@ def _finished(folder: Path, settings: dict, replace: bool) -> Debiased | None:
     return None
 
 
-def _start(partial: Path, settings: dict, replace: bool) -> None:
+def start_run(partial: Path, settings: dict, replace: bool) -> None:
     "Make the folder of an unfinished run; another run in it is removed or, unless `replace`, a `ValueError`"
     path = partial / "settings.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
@@ -481,13 +482,13 @@ def debias(
     partial = folder.with_name(folder.name + ".partial")
     arguments = _arguments(partial, settings, save_steps, use_cpu=model.device.type == "cpu", **training)
     with arguments.main_process_first():
-        if done := _finished(folder, settings, replace):
+        if done := finished_run(folder, settings, replace):
             return done
         # the model, and a checkpoint with two moments
         needed = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-        if problem := _full(folder, needed):
+        if problem := no_room(folder, needed):
             raise problem
-        _start(partial, settings, replace)
+        start_run(partial, settings, replace)
         checkpoint = complete_checkpoint(partial)
     loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
     if checkpoint and loss:
@@ -582,7 +583,7 @@ def _train(trainer: DebiasTrainer, checkpoint: str | None, settings: dict) -> fl
         trainer.model.config.debiased = settings
         trainer.save_model(str(folder / "model"))
     except Exception as e:
-        if problem := _full(folder, sum(p.numel() * p.element_size() for p in trainer.model.parameters())):
+        if problem := no_room(folder, sum(p.numel() * p.element_size() for p in trainer.model.parameters())):
             raise problem from e
         raise
     (folder / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle, and debias.json says it all

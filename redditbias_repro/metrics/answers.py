@@ -20,7 +20,6 @@ from ..data.registry import cache_dir
 from ..debias.style import TAGS, bias_values, threshold, tune, untag
 from ..debias.training import Debiased
 from redditbias_repro.metrics.styles import (
-    _same_rows,
     cell_means,
     descriptor_means,
     gen_bias_change,
@@ -32,6 +31,7 @@ from redditbias_repro.metrics.styles import (
     parroting_changes,
     phrase_changes,
     rank_correlation,
+    same_rows,
     share_change,
     strongest_descriptors,
     style_changes,
@@ -343,7 +343,7 @@ def change_measurements(
             f"the two were judged by different classifiers of {' and '.join(other)}: judge both by the same"
         )
     sides = (before.answers, before.styles, after.answers, after.styles)
-    paired = _same_rows(before.answers, after.answers)
+    paired = same_rows(before.answers, after.answers)
     clusters, how = match_clusters(before.styles.columns, clusters), dict(resamples=resamples, seed=seed)
     several = before.answers["axis"].nunique() > 1
     values = bias_values(before.answers, before.styles)
@@ -378,7 +378,7 @@ def _phrase_changes(before: Judged, after: Judged, phrases: dict, axes: dict, va
         sides = [s.reset_index(drop=True) for s in sides]
         for kind, some in phrases.items():
             hits = [np.any([has_phrase(s["answer"], p) for p in some], axis=0) for s in sides]
-            rows.append({"asked": name, "phrase": f"any of {kind}", **share_change(*hits, _same_rows(*sides))})
+            rows.append({"asked": name, "phrase": f"any of {kind}", **share_change(*hits, same_rows(*sides))})
         rows += [{"asked": name, **r} for r in phrase_changes(*sides, flat).to_dict("records")]
     return _plain(pd.DataFrame(rows))
 
@@ -414,7 +414,7 @@ def answer_samples(
     alpha: float = 0.0,  # of `bias_values`
 ) -> pd.DataFrame:  # axis, descriptor, prompt, before, after
     "The most biased answers, each to another descriptor. `ValueError` where `after` is of other prompts"
-    if after is not None and not _same_rows(before.answers, after.answers):
+    if after is not None and not same_rows(before.answers, after.answers):
         raise ValueError("the answers before and after are to different prompts: expected the same, row by row")
     table = before.answers[["axis", "descriptor", "text", "answer"]].set_axis(
         ["axis", "descriptor", "prompt", "before"], axis=1
@@ -487,7 +487,7 @@ def tags_record(
     "Test of the change from tuning without tags to tuning with them. `ValueError` for answers to other prompts"
     for judged in (untagged, tagged):
         _check_attrs(judged)
-    if not _same_rows(untagged.answers, tagged.answers):
+    if not same_rows(untagged.answers, tagged.answers):
         raise ValueError("the two answered different prompts: expected the same, row by row")
     started = time.perf_counter()
     values = change_measurements(untagged, tagged, clusters, phrases, phrase_axes, resamples, seed)

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from ..answers.generation import decoding_of, name_decoding
-from ..data.making.annotation import _cells, _marks_of, has_labels, say_empty, sheets_in
+from ..data.making.annotation import has_labels, marks_of, say_empty, sheet_cells, sheets_in
 from ..data.pairs import load_pairs
 from .chinese import LAYOUTS, answer_dialogues, load_dialogues
-from ..models.loading import _adapter_of, _config_of, _source, check_models, open_model
+from ..models.loading import adapter_of, check_models, config_of, open_model, source_of
 from ..records import check_known, digest, new_record, read_json, write_atomic
 from ..specs import load_specs
 from ..stats.multiplicity import holm
@@ -97,7 +97,7 @@ def _text_digest(*texts: str) -> str:
 
 def _is_key(path: Path) -> bool:
     try:
-        return path.name == KEY or set(IDS) <= set(_cells(path))
+        return path.name == KEY or set(IDS) <= set(sheet_cells(path))
     except ValueError:
         return False
 
@@ -106,7 +106,7 @@ def _read_key(path: Path) -> pd.DataFrame:
     "id (text), method, item, question and, of keys of this version, text. `ValueError` that names the file"
     if not path.is_file():
         raise FileNotFoundError(f"no key {path}: without it nobody knows whose the answers are")
-    key = _cells(path).drop(columns="row")
+    key = sheet_cells(path).drop(columns="row")
     key = key[(key != "").any(axis=1)].reset_index(drop=True)
     numbers = {c: key[c].str.strip().str.removesuffix(".0") for c in ("id", "item") if c in key}
     key = key.assign(**numbers)
@@ -124,10 +124,10 @@ def _key_digest(key: pd.DataFrame) -> str:
 # %% ../../nbs/metrics/people.ipynb #088132d6
 def _read_one(path: Path, key: pd.DataFrame, marks: tuple[str, ...]) -> pd.DataFrame:
     "Judgements of one sheet, with its rows. `ValueError` names row and column of what cannot be read"
-    table = _cells(path)
+    table = sheet_cells(path)
     if missing := [c for c in SHEET if c not in table]:
         raise ValueError(f"{path}: no column {', '.join(missing)}; its columns are {', '.join(table.columns[:-1])}")
-    table["id"], table["score"] = (_marks_of(table[c]).str.removesuffix(".0") for c in ("id", "score"))
+    table["id"], table["score"] = (marks_of(table[c]).str.removesuffix(".0") for c in ("id", "score"))
     table = table[(table["id"] != "") | (table["score"] != "")]
     known = dict(zip(key["id"], key.index))
     for _, r in table.iterrows():
@@ -495,11 +495,11 @@ def _debiased_of(model) -> dict | None:
     "How a model was debiased, by its configuration alone"
     if isinstance(model, tuple):
         return getattr(model[0].config, "debiased", None)
-    source = _source(str(model))
+    source = source_of(str(model))
     told = Path(source) / "debias.json"
-    if _adapter_of(source):
+    if adapter_of(source):
         return read_json(told)["settings"] if told.is_file() else None
-    return getattr(_config_of(source), "debiased", None)
+    return getattr(config_of(source), "debiased", None)
 
 # %% ../../nbs/metrics/people.ipynb #8336f9de
 def _values(scores: pd.DataFrame, method: str, merge: str, seed: int) -> dict:

@@ -437,7 +437,7 @@ def _bar(keys: pd.DataFrame, groups: dict, progress: bool):
 EQUALLY = 0.1  # of the value before: a change within it is none
 
 
-def _same_rows(before: pd.DataFrame, after: pd.DataFrame) -> bool:
+def same_rows(before: pd.DataFrame, after: pd.DataFrame) -> bool:
     "Whether two tables are of the same prompts, row by row"
     columns = [c for c in (*KEYS, "text") if c in before and c in after]
     return len(before) == len(after) and all(np.array_equal(before[c].to_numpy(), after[c].to_numpy()) for c in columns)
@@ -445,7 +445,7 @@ def _same_rows(before: pd.DataFrame, after: pd.DataFrame) -> bool:
 
 def _paired(before, probabilities, after, probabilities_after) -> tuple:
     "Both tables without the cells, and of the same prompts the rows, that only one has; and whether rows go together"
-    together = _same_rows(before, after)
+    together = same_rows(before, after)
     tables = [(before, probabilities), (after, probabilities_after)]
     labels = [list(p.columns) if isinstance(p, pd.DataFrame) else list(range(np.shape(p)[1])) for _, p in tables]
     if labels[0] != labels[1]:
@@ -757,7 +757,7 @@ def phrase_changes(
     level: float = 0.95,
 ) -> pd.DataFrame:  # phrase, before, after, change, low, high, p, q
     "What became of each phrase (Table 14); q: p corrected over the phrases (Benjamini–Hochberg)"
-    together = _same_rows(before, after)
+    together = same_rows(before, after)
     plain = _plain(before["answer"]), _plain(after["answer"])
     changes = [share_change(*(_holds(texts, x) for texts in plain), together, level) for x in phrases]
     table = pd.DataFrame(changes).assign(phrase=phrases)

@@ -38,8 +38,8 @@ from ..data.registry import ChecksumError, FetchError, cache_dir
 from ..records import nearest
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'n_vectors', 'peft_library', 'load_model', 'check_models', 'hash_weights',
-           'describe_model', 'Opened', 'open_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'source_of', 'device_of', 'n_vectors', 'adapter_of', 'peft_library', 'load_model',
+           'check_models', 'hash_weights', 'describe_model', 'Opened', 'open_model']
 
 # %% ../../nbs/models/loading.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -159,7 +159,7 @@ def _packaged_folder(name: str) -> Path:
     return folder
 
 # %% ../../nbs/models/loading.ipynb #0ccee88b
-def _source(name: str) -> str:
+def source_of(name: str) -> str:
     "Folder or hub name to load from; `ValueError` for what can be neither"
     if name in PACKAGED:
         return str(_packaged_folder(name))
@@ -180,7 +180,7 @@ def _devices() -> list[str]:
     return ["cpu", *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
 
 
-def _device(device: str) -> str:
+def device_of(device: str) -> str:
     "The device that is meant; `ValueError` where there is none of that name"
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -219,7 +219,7 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
         )
 
 # %% ../../nbs/models/loading.ipynb #0462f6dc
-def _adapter_of(source: str) -> dict | None:
+def adapter_of(source: str) -> dict | None:
     "The configuration of a PEFT adapter in a folder; None where there is none"
     path = Path(source) / "adapter_config.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -288,7 +288,7 @@ KINDS = {
 }
 
 
-def _config_of(source: str):
+def config_of(source: str):
     "A model's configuration; where it says no type, as in checkpoints of 2020, by the class that it names"
     import transformers
 
@@ -330,9 +330,9 @@ def load_model(
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
     name, (what, auto) = str(name_or_path), KINDS[kind]
-    device = _device(device)
-    source = _source(name)
-    if adapter := _adapter_of(source):
+    device = device_of(device)
+    source = source_of(name)
+    if adapter := adapter_of(source):
         model, tokenizer = _merged(name, source, adapter, device, dtype, kind)
         _check_vocabulary(name, model, tokenizer)
         _set_padding(model, tokenizer)
@@ -342,7 +342,7 @@ def load_model(
         dtype = torch.float32
     try:
         _check_hub(source)
-        config = _config_of(source)
+        config = config_of(source)
         tokenizer = _tokenizer_of(source, config)
         told = dict(config=config, dtype=dtype, output_loading_info=True, trust_remote_code=False)
         quantised = getattr(config, "quantization_config", None) is not None
@@ -370,11 +370,11 @@ def check_models(
     for name in models:
         if isinstance(name, tuple):
             continue
-        source = _source(str(name))
+        source = source_of(str(name))
         try:
             _check_hub(source)
-            if not _adapter_of(source):
-                _config_of(source)
+            if not adapter_of(source):
+                config_of(source)
         except Exception as e:
             raise _explained(str(name), source, KINDS[kind][0], e) from e
 

@@ -38,10 +38,10 @@ from redditbias_repro.scoring.store import (
 )
 from redditbias_repro.scoring.texts import (
     Options,
-    _tokenize,
     check_all,
     length_of,
     number_texts,
+    tokenize_texts,
     windows,
 )
 
@@ -279,7 +279,7 @@ def cached_scores(
 ) -> pd.DataFrame:  # what `score` gives; `attrs["stats"]` says how it was got
     "Scores from the cache where the same was scored before"
     score = score or sequence_scores
-    ids, options_ = _tokenize(tokenizer, texts, False), sorted(options.items())
+    ids, options_ = tokenize_texts(tokenizer, texts, False), sorted(options.items())
     code, about_ = code_digest(*SCORED_BY), [about["weights_sha256"], about["dtype"]]
     what = [code, versions(), *about_, model.device.type, score.__name__, options_, ids]
     path = cache_dir() / "likelihoods" / f"{hashlib.sha256(repr(what).encode()).hexdigest()}.parquet"

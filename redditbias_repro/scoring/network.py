@@ -19,7 +19,8 @@ from transformers.pytorch_utils import Conv1D
 from .prefix_tree import ancestor_mask, row_nodes
 
 # %% auto #0
-__all__ = ['Network', 'find_network', 'out_of_memory', 'pack_layers', 'in_place_of', 'pad_batch', 'why_not_tree', 'max_positions']
+__all__ = ['Network', 'find_network', 'out_of_memory', 'tolerance_of', 'pack_layers', 'in_place_of', 'pack_linear', 'pad_batch',
+           'why_not_tree', 'max_positions']
 
 # %% ../../nbs/scoring/network.ipynb #cea986a4
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
@@ -51,7 +52,7 @@ def find_network(model) -> Network:
             f"{type(model).__name__} in {model.dtype} gives logits that are no number (nan): "
             "its weights are broken, or they need bfloat16 or float32"
         )
-    close = partial(torch.allclose, **_tolerance(theirs, model.dtype))
+    close = partial(torch.allclose, **tolerance_of(theirs, model.dtype))
     if not close(theirs[0, :-1], theirs[1, :-1]):
         raise ValueError(
             f"{type(model).__name__} is no causal language model: its tokens see those after them. "
@@ -84,7 +85,7 @@ def _finish(network, logits):
     return network.cap * torch.tanh(logits / network.cap) if network.cap else logits
 
 
-def _tolerance(values, dtype):
+def tolerance_of(values, dtype):
     relative = 1e-4 if dtype == torch.float32 else 2e-2
     return {"rtol": relative, "atol": relative * values[values.isfinite()].abs().max().item()}
 
@@ -152,7 +153,7 @@ def pack_layers(
     if not usable or nodes < PACK_NODES or size > PACK_BYTES or not _packs(token_budget):
         return network._replace(blocks=_head_blocks(network, None)), {}
     weights = ((m, m.weight if type(m) is torch.nn.Linear else m.weight.t()) for m in layers)
-    packed = {m: _pack(w, m.bias, token_budget) for m, w in weights}
+    packed = {m: pack_linear(w, m.bias, token_budget) for m, w in weights}
     return network._replace(blocks=_head_blocks(network, token_budget)), packed
 
 
@@ -170,7 +171,7 @@ def in_place_of(layers: dict) -> Iterator[None]:
             vars(layer).pop("forward", None)
 
 # %% ../../nbs/scoring/network.ipynb #d2228143
-def _pack(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Callable:
+def pack_linear(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Callable:
     "The function x ↦ x · weightᵀ + bias, with the weight laid out for inputs of that many lines"
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), lines)
     return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
@@ -185,7 +186,7 @@ def _head_blocks(network, lines: int | None) -> tuple[Callable, ...]:
     blocks = zip(head.weight.split(WORDS), biases)
     if lines is None:
         return tuple(partial(torch.nn.functional.linear, weight=w, bias=b) for w, b in blocks)
-    return tuple(_pack(w, b, lines) for w, b in blocks)
+    return tuple(pack_linear(w, b, lines) for w, b in blocks)
 
 
 @lru_cache
@@ -193,7 +194,9 @@ def _packs(lines: int) -> bool:
     "Whether this build of torch can do it, and does it right"
     try:
         x, weight, bias = torch.randn(3, 40), torch.randn(24, 40), torch.randn(24)
-        return torch.allclose(_pack(weight, bias, lines)(x), torch.nn.functional.linear(x, weight, bias), atol=1e-4)
+        return torch.allclose(
+            pack_linear(weight, bias, lines)(x), torch.nn.functional.linear(x, weight, bias), atol=1e-4
+        )
     except (AttributeError, RuntimeError):
         return False
 

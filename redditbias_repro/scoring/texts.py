@@ -60,7 +60,7 @@ class Item(NamedTuple):
     spans: tuple[tuple[int, int], ...] = ()  # the characters of the text that each id stands for, where asked for
 
 
-def _tokenize(tokenizer, texts, add_special_tokens):
+def tokenize_texts(tokenizer, texts, add_special_tokens):
     "Token ids of each text"
     if not texts:
         return []
@@ -83,7 +83,7 @@ def _with_spans(tokenizer, texts, add_special_tokens, **how) -> tuple[list, list
 # %% ../../nbs/scoring/texts.ipynb #86a0a559
 def _causal_items(tokenizer, texts, contexts, special: bool, spans: bool) -> list[Item]:
     if contexts is None and not spans:
-        return [Item(ids, 1) for ids in _tokenize(tokenizer, texts, special)]
+        return [Item(ids, 1) for ids in tokenize_texts(tokenizer, texts, special)]
     contexts = contexts or [""] * len(texts)
     items = []
     whole = _with_spans(tokenizer, [c + t for c, t in zip(contexts, texts)], special)
@@ -113,9 +113,9 @@ def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool
             "the model's configuration names no decoder_start_token_id, with which its decoder begins: set it"
         )
     if contexts is None:
-        sources = _tokenize(tokenizer, [source], True) * len(texts)
+        sources = tokenize_texts(tokenizer, [source], True) * len(texts)
     else:
-        sources = _tokenize(tokenizer, contexts, special)
+        sources = tokenize_texts(tokenizer, contexts, special)
     if spans:
         targets, offsets = _with_spans(tokenizer, texts, special, text=None, text_target=texts)
         return [Item((start, *t), 1, s, ((0, 0), *o)) for s, t, o in zip(sources, targets, offsets)]

@@ -22,7 +22,8 @@ from ...records import check_known, project_path, write_atomic
 from ...specs import BiasSpec
 
 # %% auto #0
-__all__ = ['RELEASE_MARKS', 'COUNTS', 'has_labels', 'sheets_in', 'say_empty', 'LabelScreen', 'annotate', 'phrases_folder']
+__all__ = ['RELEASE_MARKS', 'COUNTS', 'sheet_cells', 'marks_of', 'has_labels', 'sheets_in', 'say_empty', 'LabelScreen',
+           'annotate', 'phrases_folder']
 
 # %% ../../../nbs/data/making/annotation.ipynb #2ca5ab07
 LABELS = ("bias sent", "bias phrase")
@@ -150,7 +151,7 @@ def _text_of(content: bytes) -> str:
         return max(texts, key=lambda t: sum(c in "‘’“”–—…" for c in t) - t.count("�"))
 
 # %% ../../../nbs/data/making/annotation.ipynb #17de5248
-def _cells(path: Path) -> pd.DataFrame:
+def sheet_cells(path: Path) -> pd.DataFrame:
     "All cells as text, columns by their names in lower case with blanks, and `row` as a spreadsheet counts it"
     text = _text_of(path.read_bytes())
     header = text.split("\n", 1)[0]
@@ -181,7 +182,7 @@ def _of_sentences(table: pd.DataFrame) -> bool:
     return "phrase" not in table and bool({"text", "bias", "target"} & set(table))
 
 
-def _marks_of(cells: pd.Series) -> pd.Series:
+def marks_of(cells: pd.Series) -> pd.Series:
     "What people wrote, without blanks, in lower case, full-width digits as digits"
     return cells.map(lambda x: unicodedata.normalize("NFKC", x).strip().lower())
 
@@ -192,7 +193,7 @@ def has_labels(
 ) -> bool:
     "Whether somebody has written a label into a sheet; something that is no sheet counts as if"
     try:
-        table = _cells(Path(path))
+        table = sheet_cells(Path(path))
     except ValueError:
         return True
     wanted = columns or (_SENTENCE_LABELS if _of_sentences(table) else LABELS)
@@ -209,7 +210,7 @@ def _missing(path: Path, table: pd.DataFrame, wanted: Iterable[str]) -> str:
 
 
 def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
-    table = _cells(path)
+    table = sheet_cells(path)
     one_label = _of_sentences(table)
     if says := _missing(path, table, SENTENCE_SHEET[-2:] if one_label else ("phrase", *LABELS)):
         raise ValueError(says)
@@ -219,7 +220,7 @@ def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
     table = table.reindex(columns=[*SHEET, "row"], fill_value="")
     table = table[(table[["id", "comment", "phrase", *LABELS]].apply(lambda c: c.str.strip()) != "").any(axis=1)]
     for column in LABELS:
-        found = _marks_of(table[column])
+        found = marks_of(table[column])
         wrong = table[~found.isin(list(marks))]
         if len(wrong):
             r = wrong.iloc[0]
@@ -347,7 +348,7 @@ class LabelScreen:
         save: Callable | None = None,  # called with the path and the content; default: write the file
     ):
         self.path, self.save = Path(path), save or write_atomic
-        if _of_sentences(_cells(self.path)):
+        if _of_sentences(sheet_cells(self.path)):
             raise ValueError(f"{path} has one label a text, and the screen asks for two: fill it in as a spreadsheet")
         self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
         done = np.flatnonzero((self.table[list(LABELS)] != "").any(axis=1))
@@ -637,7 +638,7 @@ def annotate(
     if not (folder / "phrases.csv").is_file():
         run = "run 02_retrieval with this folder's parent as out_dir first"
         raise FileNotFoundError(f"{folder} holds no phrases.csv: {run}")
-    phrases = _cells(folder / "phrases.csv").drop(columns="row")
+    phrases = sheet_cells(folder / "phrases.csv").drop(columns="row")
     sheets = sheets_in(folder / "sheets")
     if not sheets:
         asked = (annotators, overlap, sample or None, seed, layout)

@@ -21,14 +21,14 @@ import regex
 
 from redditbias_repro.data.making.retrieval import (
     Matcher,
-    _after,
-    _blocks,
-    _candidates,
-    _file_identity,
-    _finished,
-    _lines_with,
-    _resumed,
+    file_identity,
+    find_candidates,
+    finished_part,
     from_texts,
+    lines_with,
+    read_blocks,
+    resumed_part,
+    skip_bytes,
 )
 from ...records import digest, write_atomic
 from ...specs import BiasSpec, load_specs, match_terms
@@ -162,8 +162,8 @@ def _posts_of_lines(
     "Posts of lines of JSON after so many bytes, which an earlier scan has read. `ValueError` if none has the column"
     import orjson
 
-    row, blocks = {}, _after(_blocks(plain, stats, progress), skip)
-    for line in _lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
+    row, blocks = {}, skip_bytes(read_blocks(plain, stats, progress), skip)
+    for line in lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
         number = stats["parsed"] + stats["broken"] + 1  # goes on where an earlier scan was stopped
         try:
             row = {str(k).strip(): v for k, v in orjson.loads(line).items()}
@@ -242,8 +242,8 @@ def find_posts(
     if parts:
         terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
         parts.mkdir(parents=True, exist_ok=True)
-        part = parts / f"{path.name}.{digest([*_file_identity(path), terms, column])}.parquet"
-    found = _finished(part, lambda: _scanned(path, encoding, matcher, column, progress, part))
+        part = parts / f"{path.name}.{digest([*file_identity(path), terms, column])}.parquet"
+    found = finished_part(part, lambda: _scanned(path, encoding, matcher, column, progress, part))
     counts = dict(found.attrs["stats"])
     _check_counts(path, counts, _is_table(path))
     counts.pop("first_broken", None)
@@ -282,9 +282,9 @@ def _scanned(path: Path, encoding: str, matcher: Matcher, column: str | None, pr
                 posts = _posts_of_table(path, plain, column, *how)
             else:
                 posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
-            return _candidates(posts, matcher, how[0], None, None)
+            return find_candidates(posts, matcher, how[0], None, None)
 
-        return _resumed(part, scan)
+        return resumed_part(part, scan)
 
 # %% ../../../nbs/data/making/collection.ipynb #bb0907a8
 _RULES = [

@@ -33,7 +33,8 @@ from ...records import DEFAULT_PAPER, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['Matcher', 'scan_dump', 'find_sources', 'retrieve', 'named_specs', 'write_phrases']
+__all__ = ['Matcher', 'read_blocks', 'skip_bytes', 'lines_with', 'find_candidates', 'scan_dump', 'find_sources', 'retrieve',
+           'finished_part', 'file_identity', 'resumed_part', 'named_specs', 'write_phrases']
 
 # %% ../../../nbs/data/making/retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
@@ -204,7 +205,7 @@ def _open_dump(path: Path, raw) -> tuple:
     return raw, ()
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9af0755f
-def _blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
+def read_blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
     "What a file holds, decompressed, in blocks; a file that cannot be read to its end counts as torn"
     from tqdm.auto import tqdm
 
@@ -232,7 +233,7 @@ def _blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
                 yield block
 
 # %% ../../../nbs/data/making/retrieval.ipynb #07326299
-def _after(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
+def skip_bytes(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
     "Blocks without their first so many bytes"
     for block in blocks:
         if skip < len(block):
@@ -240,7 +241,7 @@ def _after(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
         skip = max(0, skip - len(block))
 
 
-def _lines_with(
+def lines_with(
     find: Callable, blocks: Iterable[bytes], stats: Counter, path: Path, between: Callable | None = None
 ) -> Iterator[bytes]:
     """The lines in which something is found. A line across blocks is put together; nothing else is copied.
@@ -303,7 +304,7 @@ def _parse(line: bytes, stats: Counter) -> dict | None:
         return None
 
 # %% ../../../nbs/data/making/retrieval.ipynb #a8de89d4
-def _candidates(
+def find_candidates(
     comments: Iterable[dict | None], matcher: Matcher, stats: Counter, after: int | None, before: int | None
 ) -> Iterator[dict]:
     "A row for each comment and bias type that it is a candidate for"
@@ -332,15 +333,15 @@ def scan_dump(
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file")
 
-    blocks = _after(_blocks(path, stats, progress), skip)
+    blocks = skip_bytes(read_blocks(path, stats, progress), skip)
     told = (lambda taken: between(skip + taken)) if between else None
 
     def parsed():
-        for line in _lines_with(matcher.in_lines, blocks, stats, path, told):
+        for line in lines_with(matcher.in_lines, blocks, stats, path, told):
             stats["parsed"] += 1
             yield _parse(line, stats)
 
-    yield from _candidates(parsed(), matcher, stats, after, before)
+    yield from find_candidates(parsed(), matcher, stats, after, before)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #45b42a30
 CAPS = (10, 25, 50, 100, 250, 500, 1000)  # services cap the page size silently; a page of such a size is taken for full
@@ -553,7 +554,7 @@ def retrieve(
         files = source if isinstance(source, list) else find_sources(source)
         tables = [_from_file(f, specs, matcher, stats, after, before, column, parts, progress) for f in files]
     else:
-        tables = [_table(_candidates(from_texts(source, column), matcher, stats, after, before))]
+        tables = [_table(find_candidates(from_texts(source, column), matcher, stats, after, before))]
     found = pd.concat(tables, ignore_index=True).drop_duplicates(["bias_type", "id"]).reset_index(drop=True)
     found.attrs["stats"] = dict(stats) | {"candidates": len(found)}
     if out:
@@ -591,17 +592,17 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
 def _from_file(path, specs, matcher, stats, after, before, column, parts, progress) -> pd.DataFrame:
     "Candidates of one file, from its part if that was finished"
     terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
-    key = digest([*_file_identity(path), terms, after, before, column])
+    key = digest([*file_identity(path), terms, after, before, column])
     part = parts / f"{path.name}.{key}.parquet" if parts else None
     if path.suffix in (".parquet", ".csv"):
-        found = _finished(part, lambda: _from_table(path, matcher, after, before, column))
+        found = finished_part(part, lambda: _from_table(path, matcher, after, before, column))
     else:
-        found = _finished(part, lambda: _from_dump(path, matcher, after, before, progress, part))
+        found = finished_part(part, lambda: _from_dump(path, matcher, after, before, progress, part))
     stats.update(found.attrs["stats"])
     return found
 
 
-def _finished(part: Path | None, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def finished_part(part: Path | None, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     "Candidates of a file: from its part if that is there, else they are made, and kept as that"
     if part and part.is_file():
         return pd.read_parquet(part)
@@ -612,7 +613,7 @@ def _finished(part: Path | None, make: Callable[[], pd.DataFrame]) -> pd.DataFra
     return found
 
 
-def _file_identity(path: Path) -> list:
+def file_identity(path: Path) -> list:
     "What tells a file from another of its name, without reading all of it"
     with path.open("rb") as file:
         head = hashlib.sha256(file.read(1 << 20)).hexdigest()
@@ -622,7 +623,7 @@ def _file_identity(path: Path) -> list:
 def _from_table(path: Path, matcher: Matcher, after: int | None, before: int | None, column: str) -> pd.DataFrame:
     as_csv, counts = path.suffix == ".csv", Counter()
     table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
-    found = _table(_candidates(from_texts(table, column), matcher, counts, after, before))
+    found = _table(find_candidates(from_texts(table, column), matcher, counts, after, before))
     found.attrs["stats"] = dict(counts)
     return found
 
@@ -636,10 +637,10 @@ def _from_dump(
     path: Path, matcher: Matcher, after: int | None, before: int | None, progress: bool, part: Path | None
 ) -> pd.DataFrame:
     "Candidates of a dump file; a scan that was stopped goes on from what was kept last"
-    return _resumed(part, lambda *how: scan_dump(path, matcher, how[0], after, before, progress, *how[1:]))
+    return resumed_part(part, lambda *how: scan_dump(path, matcher, how[0], after, before, progress, *how[1:]))
 
 
-def _resumed(part: Path | None, scan: Callable[[Counter, int, Callable], Iterator[dict]]) -> pd.DataFrame:
+def resumed_part(part: Path | None, scan: Callable[[Counter, int, Callable], Iterator[dict]]) -> pd.DataFrame:
     """Candidates of a scan that was stopped and goes on from what was kept last beside `part`.
 
     It is given what it counts up, how much it may read over, and what to call now and then with the same further on"""
@@ -677,7 +678,7 @@ def _from_api(url, specs, matcher, stats, after, before, parts, progress, api) -
                 stats["parsed"] += 1
                 yield c
 
-        tables.append(_table(_candidates(counted(), matcher, stats, after, before)))
+        tables.append(_table(find_candidates(counted(), matcher, stats, after, before)))
     return tables
 
 # %% ../../../nbs/data/making/retrieval.ipynb #a2368240

@@ -23,8 +23,8 @@ from redditbias_repro.papers.holisticbias.results import (
     OF_LOVE,
     OF_SPANS,
     OF_TEMPLATES,
-    _counts_of,
     check_statements,
+    counts_of,
     entry_differences,
     inconsistencies,
     likelihood_records,
@@ -349,7 +349,7 @@ def _largest() -> tuple[bool, str]:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #db8ce283
 def _counted(ours: Callable, said: Callable) -> tuple[bool, str]:
-    n = _counts_of(None)
+    n = counts_of(None)
     return bool(said(n)), ours(n)
 
 
@@ -394,7 +394,7 @@ def _released_as_printed() -> tuple[bool, str]:
 
 def _released_counts() -> tuple[bool, str]:
     read_prompt_set("v1.0")  # raises where it cannot be had, whatever was counted before
-    n, said = _counts_of("v1.0"), read_printed("table2").set_index(["dataset", "quantity"])["value"]
+    n, said = counts_of("v1.0"), read_printed("table2").set_index(["dataset", "quantity"])["value"]
     said = {k: int(said["HolisticBias", k]) for k in ("axes", "templates", "sentences")}
     return all(n[k] == v for k, v in said.items()), ", ".join(f"{k} {n[k]:,} (printed {v:,})" for k, v in said.items())
 

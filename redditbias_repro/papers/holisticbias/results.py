@@ -98,7 +98,7 @@ def count_prompts(
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #70ca9487
 @cache
-def _counts_of(version: str | None) -> dict[str, int]:
+def counts_of(version: str | None) -> dict[str, int]:
     "`count_prompts`, which makes all sentences, of a release or, without a version, of the paper's own lists"
     return count_prompts(read_prompt_set(version) if version else printed_prompts())
 
@@ -107,13 +107,13 @@ def compare_counts() -> pd.DataFrame:  # count, printed (Table 2, Appendix A.3),
     "The paper's counts, those of its own lists, and those of the releases that can be had"
     paper = read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
     table = {"printed": {k: f"{paper[k]:.0f}" for k in ("axes", "terms", "templates", "sentences")} | {"nouns": "30"}}
-    table["from_its_lists"] = _counts_of(None)
+    table["from_its_lists"] = counts_of(None)
     for version in RELEASES:
         try:
             read_prompt_set(version)
         except FetchError:
             continue
-        table[version] = _counts_of(version)
+        table[version] = counts_of(version)
     counts = pd.DataFrame(table).reindex(COUNTED).fillna({"printed": ""})
     return counts.rename_axis("count").reset_index()
 
@@ -194,7 +194,7 @@ def _text() -> pd.Series:
 
 def _number_of_sentences() -> Finding:
     "Half a million?"
-    said, made = _text()["sentences"], _counts_of(None)["sentences"]
+    said, made = _text()["sentences"], counts_of(None)["sentences"]
     counts = ", ".join(f"{source}: {value:,.0f}" for source, value in said.items())
     evidence = f"{counts}; its own lists make {made:,}, so that half a million is {said['§6'] / made - 1:.0%} too many"
     return "Abstract, §2.2.2, §6, Tables 2 and 6", "the number of sentences is rounded up to half a million", evidence
@@ -202,7 +202,7 @@ def _number_of_sentences() -> Finding:
 # %% ../../../nbs/papers/holisticbias/results.ipynb #34ba03fe
 def _not_all_combinations() -> Finding:
     "All possible combinations of descriptor, noun and template?"
-    n = _counts_of(None)
+    n = counts_of(None)
     every = n["terms"] * n["nouns"] * n["templates"]
     evidence = (
         f"{n['terms']} terms × {n['nouns']} nouns × {n['templates']} templates are {every:,}, not {n['sentences']:,}: "
@@ -222,7 +222,7 @@ def _sentence_without_noun() -> Finding:
     examples = "; ".join(t.format(noun_phrase=d) for t, d in zip(bare["template"], bare["descriptor"]))
     alone = read_entries(printed_prompts())["kind"].eq("descriptor").sum()
     evidence = (
-        f"Table 1: {examples} Such sentences are not among the {_counts_of(None)['sentences']:,}; "
+        f"Table 1: {examples} Such sentences are not among the {counts_of(None)['sentences']:,}; "
         f"{alone} descriptors could stand alone, and do in 17 templates of the release"
     )
     return "§2.2.2 and Table 1", "a template is filled without a noun, though each must be filled with one", evidence
@@ -788,7 +788,7 @@ def _opinion_wider(records) -> tuple[str, str]:
 # %% ../../../nbs/papers/holisticbias/results.ipynb #67c6f4f5
 def _counted() -> tuple[str, str]:
     "What the paper's printed lists make"
-    n = _counts_of(None)
+    n = counts_of(None)
     said = read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
     same = all(n[k] == said[k] for k in ("terms", "templates", "sentences"))
     evidence = f"its own lists make {n['terms']} terms, {n['templates']} templates, {n['sentences']:,} sentences"
