@@ -1,11 +1,15 @@
 """The plan of the house: a room uses only rooms above it, and general rooms know no paper."""
 
 import ast
+import importlib.util
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from redditbias_repro.records import repo_root
+from redditbias_repro.show.figures import same_drawing, save_figure
 
 ROOT = repo_root()
 PACKAGE = ROOT / "redditbias_repro"
@@ -146,3 +150,34 @@ def test_what_pages_import_and_link_to_is_there(page):
                 assert hasattr(there, name.split(" as ")[0].strip()), f"{module} has no {name.strip()}"
     for path in re.findall(r"(?<![\w/.-])(nbs/[\w/]+\.ipynb|redditbias_repro/[\w/]+\.py)", text):
         assert (ROOT / path).is_file(), path
+
+
+def test_the_picture_of_the_rooms_is_of_these_imports():
+    spec = importlib.util.spec_from_file_location("rooms", ROOT / "bench" / "rooms.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert tuple(module.ROOMS) == ROOMS
+    arrows, modules = module.room_imports(PACKAGE)
+    assert all(ROOMS.index(lower) > ROOMS.index(upper) for lower, upper in arrows) and sum(modules.values()) > 80
+    with tempfile.TemporaryDirectory() as folder:
+        drawing, _ = save_figure(module.draw(), Path(folder) / "rooms")
+        before = (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8")
+        assert same_drawing(before, drawing.read_text(encoding="utf-8")), "run: python bench/rooms.py"
+
+
+def test_what_is_counted_of_the_package_by_hand(tmp_path):
+    spec = importlib.util.spec_from_file_location("house", ROOT / "bench" / "house.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    package = tmp_path / "redditbias_repro"
+    (package / "room").mkdir(parents=True)
+    (package / "room" / "__init__.py").write_text("", encoding="utf-8")
+    (package / "low.py").write_text('"""Words."""\n# more\n__all__ = ["f"]\n\n\ndef f(a):\n    "Doc"\n    return a\n')
+    (package / "room" / "high.py").write_text(
+        "from ..low import f\n\nx = 'chbias'\n" + f"def g({', '.join('abcdefghi')}): pass\n"
+    )
+    found = module.count(tmp_path)
+    assert list(found.values()) == [6, 1, 2, 2, 1, 0, 1]
+    here = module.count(ROOT)
+    assert here["longest chain of imports"] <= 10 and here["longest name of a record's file"] <= 100
+    assert here["modules and folders at the top"] == 12 and here["general modules that name a later paper"] == 0
