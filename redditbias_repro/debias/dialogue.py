@@ -9,11 +9,9 @@ import ast
 import hashlib
 import json
 import math
-import os
-import shutil
-import time
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +29,7 @@ from ..data.pairs import bias_spec
 from .finetune import finetune, pad_right
 from redditbias_repro.debias.losses import (
     METHODS,
+    Method,
     Penalty,
     augment_targets,
     get_method,
@@ -39,16 +38,16 @@ from redditbias_repro.debias.losses import (
     target_pairs,
     weighted_penalty,
 )
-from .training import Debiased, finished_run, load_debiased, no_room, start_run
+from .training import Debiased, run_once, split_settings
 from ..models.loading import Opened, describe_model, device_of, load_model
 from ..models.vocabulary import VOCABULARY, build_tokenizer, put_vectors, word_vectors
-from ..records import check_known, code_digest, new_record, write_atomic
+from ..records import check_known, code_digest, new_record
 from ..specs import BiasSpec
 from ..stats.paired import mean_test
 
 # %% auto #0
-__all__ = ['VECTORS', 'BLOCK', 'read_settings', 'run_name', 'train_seq2seq', 'train_ranker', 'open_dialogue_model',
-           'held_out_record', 'distance_record']
+__all__ = ['VECTORS', 'BLOCK', 'read_settings', 'run_name', 'DialogueTraining', 'train_seq2seq', 'train_ranker',
+           'open_dialogue_model', 'held_out_record', 'distance_record']
 
 # %% ../../nbs/debias/dialogue.ipynb #741a99fc
 def swap_groups(
@@ -289,6 +288,23 @@ def _of_method(method: str | None, spec, weight: float | None):
     return chosen, bias_spec(spec)
 
 # %% ../../nbs/debias/dialogue.ipynb #3c928749
+@dataclass(frozen=True)
+class DialogueTraining:
+    "How a dialogue model is trained, beside the numbers of `SETTINGS`"
+
+    kind: str  # seq2seq, ranker
+    method: str | Method | None = None  # of `DIALOGUE_METHODS`; None: as it is
+    spec: BiasSpec | str | None = None  # what it is debiased for
+    size: str = "paper"  # of `SETTINGS`: paper, small
+    mode: str = "words"  # of CDA: words, release
+    weight: float | None = None  # k of WER; None: the paper's 0.5
+    seed: int = 0  # of weights, order, dropout, and draws between several counterparts
+    vocabulary_of: str = "words"  # words, bpe
+    vectors: str | Path | None = None  # a file of GloVe's, or a model, as in `word_vectors`; None: random
+    name: str | None = None  # what records call it; None: its kind
+    save_steps: int | None = None  # steps after which it is measured, and a checkpoint written; None: an epoch
+
+
 class _Training(NamedTuple):
     "What a training starts from"
 
@@ -300,50 +316,50 @@ class _Training(NamedTuple):
     settings: dict  # what all of it depends on
 
 
-def _prepared(kind, pairs, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors, name, save_steps,
-              changed) -> tuple[_Training, dict]:  # fmt: skip
+def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> tuple[_Training, dict]:
     "What a training starts from, and what else Trainer is told; the same whenever it is asked for"
-    chosen, spec = _of_method(method, spec, weight)
-    numbers, training = _settings(kind, size, changed)
+    chosen, spec = _of_method(how.method, how.spec, how.weight)
+    numbers, training = _settings(how.kind, how.size, changed)
     for table in (pairs,) if valid is None else (pairs, valid):
         _check_pairs(table)
-    used = augment_pairs(pairs, spec, mode, seed) if chosen and chosen.augment else pairs
+    used = augment_pairs(pairs, spec, how.mode, how.seed) if chosen and chosen.augment else pairs
     words = [*used["context"], *used["response"]]
-    tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), vocabulary_of, numbers["lower"])
-    make, configure, _ = KINDS[kind]
-    if vectors is not None:
-        if vocabulary_of != "words":
-            raise ValueError(f"vectors are of words, and the vocabulary is of {vocabulary_of}: leave one of them out")
-        wanted = changed.get("width") if size == "small" else numbers["width"]
-        found, told = word_vectors(vectors, tokenizer.get_vocab(), wanted)
+    tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), how.vocabulary_of, numbers["lower"])
+    make, configure, _ = KINDS[how.kind]
+    if how.vectors is not None:
+        if how.vocabulary_of != "words":
+            said = f"vectors are of words, and the vocabulary is of {how.vocabulary_of}"
+            raise ValueError(f"{said}: leave one of them out")
+        wanted = changed.get("width") if how.size == "small" else numbers["width"]
+        found, told = word_vectors(how.vectors, tokenizer.get_vocab(), wanted)
         numbers["width"] = len(next(iter(found.values())))
     if numbers["width"] % numbers.get("heads", 1):
         raise ValueError(f"width {numbers['width']} is no multiple of heads, {numbers['heads']}: give other heads")
     shape = {k: v for k, v in numbers.items() if k in SHAPE}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
-    set_seed(seed)
+    set_seed(how.seed)
     model = make(configure(vocab_size=len(tokenizer), **shape, **special))
-    if vectors is not None:
+    if how.vectors is not None:
         put_vectors(model.embedding, found)
         model.config.vectors = told
-    end = tokenizer.eos_token_id if kind == "seq2seq" else None
+    end = tokenizer.eos_token_id if how.kind == "seq2seq" else None
     rows = encode_pairs(tokenizer, used, model.config.max_tokens, end)
     kept = None if valid is None else encode_pairs(tokenizer, valid, model.config.max_tokens, end)
-    if kept and kind == "ranker":  # responses of a batch compete, in training those of any conversations
-        kept = [kept[i] for i in np.random.default_rng(seed).permutation(len(kept))]
+    if kept and how.kind == "ranker":  # responses of a batch compete, in training those of any conversations
+        kept = [kept[i] for i in np.random.default_rng(how.seed).permutation(len(kept))]
     penalty = None
     if chosen and chosen.penalty:
-        penalty = weighted_penalty(chosen, target_pairs(spec, tokenizer), tokenizer.unk_token_id, weight)
+        penalty = weighted_penalty(chosen, target_pairs(spec, tokenizer), tokenizer.unk_token_id, how.weight)
     settings = {
-        "base_model": name or kind, "kind": kind, "size": size,
-        "method": (method if isinstance(method, str) else "own") if chosen else "baseline",
+        "base_model": how.name or how.kind, "kind": how.kind, "size": how.size,
+        "method": (how.method if isinstance(how.method, str) else "own") if chosen else "baseline",
         "bias_type": f"{spec.paper or 'own'}/{spec.name}" if chosen else None,
-        "mode": mode if chosen and chosen.augment else None, "weight": penalty.weight if penalty else None,
-        "drawn_together": len(penalty.rows1) if penalty else 0, "seed": seed, **numbers,
-        "vocabulary_of": vocabulary_of, "tokens": len(tokenizer), "vectors": model.config.vectors,
+        "mode": how.mode if chosen and chosen.augment else None, "weight": penalty.weight if penalty else None,
+        "drawn_together": len(penalty.rows1) if penalty else 0, "seed": how.seed, **numbers,
+        "vocabulary_of": how.vocabulary_of, "tokens": len(tokenizer), "vectors": model.config.vectors,
         "parameters": sum(p.numel() for p in model.parameters()), "pairs": len(rows), "added": len(used) - len(pairs),
         "valid": len(kept or ()),
-        "save_steps": save_steps or min(AT_ONCE, math.ceil(len(rows) / numbers["batch_size"])),
+        "save_steps": how.save_steps or min(AT_ONCE, math.ceil(len(rows) / numbers["batch_size"])),
         "corpus": pairs.attrs.get("corpus"), "data": _hash(used, valid), "code": code_digest(*TRAINED_BY),
         **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
@@ -366,31 +382,26 @@ def _fitted(start: _Training, folder: Path, training: dict) -> list[dict]:
     )  # fmt: skip
 
 
-def _train(kind, pairs, out_dir, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors, name, device,
-           replace, save_steps, changed) -> Debiased:  # fmt: skip
-    device, folder = device_of(device), Path(out_dir)
-    what = (kind, pairs, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors, name, save_steps)
-    start, training = _prepared(*what, changed)
-    if done := finished_run(folder, start.settings, replace):
-        return done
-    unfinished = folder.with_name(folder.name + ".partial")
-    if problem := no_room(folder, 5 * 4 * start.settings["parameters"]):
-        raise problem
-    start_run(unfinished, start.settings, replace)
-    began = time.perf_counter()
-    start.model.to(device)
-    log = _fitted(start, unfinished / "training", training)
-    measured = [x["eval_measure"] for x in log if "eval_measure" in x]
-    made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
-    setattr(start.model.eval().config, "trained" if method in (None, BASELINE) else "debiased", made)
-    for part in (start.model, start.tokenizer):
-        part.save_pretrained(unfinished / "model")
-    history = [x for x in log if "loss" in x or "eval_measure" in x]
-    run = {"settings": start.settings, "seconds": round(time.perf_counter() - began, 1), "history": history}
-    write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
-    os.replace(unfinished / "model", folder)
-    shutil.rmtree(unfinished)
-    return load_debiased(folder)
+def _train(how: DialogueTraining, pairs, valid, out_dir, device, replace, changed) -> Debiased:
+    device = device_of(device)
+    start, training = _prepared(how, pairs, valid, changed)
+
+    def fit(unfinished: Path) -> list[dict]:
+        start.model.to(device)
+        log = _fitted(start, unfinished / "training", training)
+        measured = [x["eval_measure"] for x in log if "eval_measure" in x]
+        made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
+        setattr(start.model.eval().config, "trained" if how.method in (None, BASELINE) else "debiased", made)
+        for part in (start.model, start.tokenizer):
+            part.save_pretrained(unfinished / "model")
+        return [x for x in log if "loss" in x or "eval_measure" in x]
+
+    return run_once(Path(out_dir), start.settings, 5 * 4 * start.settings["parameters"], replace, fit)
+
+
+def _asked(kind: str, method, spec, size, how: dict) -> tuple[DialogueTraining, dict]:
+    "How to train, and the numbers that are others than those of `SETTINGS`"
+    return split_settings(DialogueTraining, how, kind=kind, method=method, spec=spec, size=size)
 
 # %% ../../nbs/debias/dialogue.ipynb #1e3ddb99
 def train_seq2seq(
@@ -400,23 +411,15 @@ def train_seq2seq(
     method: str | None = None,  # of `DIALOGUE_METHODS`; None: as it is
     spec: BiasSpec | str | None = None,  # what it is debiased for
     size: str = "paper",  # of `SETTINGS["seq2seq"]`: paper, small
-    *,
-    mode: str = "words",  # of CDA: words, release
-    weight: float | None = None,  # k of WER; None: the paper's 0.5
-    seed: int = 0,  # of weights, order, dropout, and draws between several counterparts
-    vocabulary_of: str = "words",  # words, bpe
-    vectors: str | Path | None = None,  # a file of GloVe's, or a model, as in `word_vectors`; None: random
-    name: str | None = None,  # what records call it; None: seq2seq
     device: str = "auto",
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
-    save_steps: int | None = None,  # steps after which it is measured, and a checkpoint written; None: an epoch
-    **changed,  # other numbers than those of `SETTINGS`: epochs=3, width=100, …; further `TrainingArguments`
+    **how,  # of `DialogueTraining`; other numbers than those of `SETTINGS`: epochs=3, …; further `TrainingArguments`
 ) -> Debiased:
     """Train a Seq2Seq model (§3.1.1): SGD with Nesterov momentum, its rate halved on a plateau.
 
     Resumes a run that was stopped, returns one that is finished. `ValueError` for what cannot be trained on."""
-    return _train("seq2seq", pairs, out_dir, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors,
-                  name, device, replace, save_steps, changed)  # fmt: skip
+    training, changed = _asked("seq2seq", method, spec, size, how)
+    return _train(training, pairs, valid, out_dir, device, replace, changed)
 
 
 def train_ranker(
@@ -426,23 +429,15 @@ def train_ranker(
     method: str | None = None,  # of `DIALOGUE_METHODS`; None: as it is
     spec: BiasSpec | str | None = None,  # what it is debiased for
     size: str = "paper",  # of `SETTINGS["ranker"]`: paper, small
-    *,
-    mode: str = "words",  # of CDA: words, release
-    weight: float | None = None,  # k of WER; None: the paper's 0.5
-    seed: int = 0,
-    vocabulary_of: str = "words",  # words, bpe
-    vectors: str | Path | None = None,  # a file of GloVe's, or a model, as in `word_vectors`; None: random
-    name: str | None = None,  # what records call it; None: ranker
     device: str = "auto",
-    replace: bool = False,
-    save_steps: int | None = None,
-    **changed,  # other numbers than those of `SETTINGS`; further `TrainingArguments`
+    replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
+    **how,  # of `DialogueTraining`; other numbers than those of `SETTINGS`: epochs=3, …; further `TrainingArguments`
 ) -> Debiased:
     """Train a ranker (§3.1.2): Adamax, the responses of a batch compete for each context.
 
     Resumes a run that was stopped, returns one that is finished. `ValueError` for what cannot be trained on."""
-    return _train("ranker", pairs, out_dir, valid, method, spec, size, mode, weight, seed, vocabulary_of, vectors,
-                  name, device, replace, save_steps, changed)  # fmt: skip
+    training, changed = _asked("ranker", method, spec, size, how)
+    return _train(training, pairs, valid, out_dir, device, replace, changed)
 
 # %% ../../nbs/debias/dialogue.ipynb #dfb33cf5
 def load_dialogue_model(

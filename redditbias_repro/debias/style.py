@@ -5,13 +5,10 @@
 # %% ../../nbs/debias/style.ipynb #6663e8db
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
-import shutil
-import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +21,13 @@ from torch.nn import functional as F
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.annotation import has_labels, sheet_cells
 from .finetune import finetune, pad_right
-from .training import Debiased, finished_run, load_debiased, no_room, start_run
+from .training import Debiased, run_once, split_settings
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
 
 # %% auto #0
-__all__ = ['TAGS', 'bias_values', 'threshold', 'untag', 'tune', 'acute_sheets']
+__all__ = ['TAGS', 'bias_values', 'threshold', 'untag', 'Tuning', 'tune', 'acute_sheets']
 
 # %% ../../nbs/debias/style.ipynb #66b60428
 def bias_values(
@@ -169,6 +166,24 @@ def _tagged(answers: pd.DataFrame, probs, alpha, beta, tags: bool, values=None) 
     return used.assign(bias_value=values), tag(prompt_texts(used), values, beta)
 
 # %% ../../nbs/debias/style.ipynb #37759c2f
+@dataclass(frozen=True)
+class Tuning:
+    "How a model is tuned for style equality, by default as in C.1"
+
+    alpha: float = 0.0  # of `bias_values`
+    tags: bool = True  # False: the same answers without tags, the paper's ablation
+    epochs: float = 3  # at most
+    batch_size: int = 16  # C.1
+    learning_rate: float = 5e-5  # the highest; it falls linearly to 0
+    held_out: float = 0.1  # share of the prompts that perplexity is measured on
+    patience: int = 3  # training ends after so many measures that were no better than the best
+    # steps after which it is measured, and a checkpoint written; None: a quarter of an epoch
+    save_steps: int | None = None
+    seed: int = 0
+    bias_type: str = "own/all"  # whose and which, as paper/name: what records of the tuned model are called by
+    reading: dict | None = None  # chat, system, turn_end, template as the answers were made with
+
+
 def tune(
     model,  # causal or encoder–decoder model in float32, from `load_model`; it is trained in place
     tokenizer,  # its tokenizer
@@ -176,68 +191,49 @@ def tune(
     probs=None,  # (answers, styles) probabilities of styles, row by row
     beta: float | None = None,  # answers with a bias value above are tagged as biased
     out_dir: str | Path = "style-equality",  # folder of the run
-    *,
-    alpha: float = 0.0,  # of `bias_values`
     values=None,  # (answers,) their bias values, where these are some of more answers; None: by `probs`
-    tags: bool = True,  # False: the same answers without tags, the paper's ablation
-    epochs: float = 3,  # at most
-    batch_size: int = 16,  # C.1
-    learning_rate: float = 5e-5,  # the highest; it falls linearly to 0
-    held_out: float = 0.1,  # share of the prompts that perplexity is measured on
-    patience: int = 3,  # training ends after so many measures that were no better than the best
-    save_steps: int
-    | None = None,  # steps after which it is measured, and a checkpoint written; None: a quarter of an epoch
-    seed: int = 0,
-    bias_type: str = "own/all",  # whose and which, as paper/name: what records of the tuned model are called by
-    reading: dict | None = None,  # chat, system, turn_end, template as the answers were made with
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
-    **training,  # further `transformers.TrainingArguments`: optim="sgd", warmup_steps=100, bf16=True, …
+    **how,  # of `Tuning`: epochs=3, seed=1, …; further `TrainingArguments`: optim="sgd", warmup_steps=100, bf16=True, …
 ) -> Debiased:  # its history has the perplexity of the held-out answers, at step 0 before tuning
     """Tune a model for style equality (C.1). Resumes a run that was stopped, returns one that is finished.
 
     Raises `ValueError` for answers without what is needed, a threshold that tells none from another, a model that is
     not in float32, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
+    how, training = split_settings(Tuning, how)
     if model.dtype != torch.float32:
         raise ValueError(f'the model\'s weights are {model.dtype}: load it with dtype="float32"')
-    if bias_type.count("/") != 1:
-        raise ValueError(f"bias_type is {bias_type!r}: expected paper/name, such as own/all")
-    used, contexts = _tagged(answers, probs, alpha, beta, tags, values)
-    rows = training_rows(model, tokenizer, used, contexts, reading)
-    valid = _held_out(used["text"], held_out, seed)
+    if how.bias_type.count("/") != 1:
+        raise ValueError(f"bias_type is {how.bias_type!r}: expected paper/name, such as own/all")
+    used, contexts = _tagged(answers, probs, how.alpha, beta, how.tags, values)
+    rows = training_rows(model, tokenizer, used, contexts, how.reading)
+    valid = _held_out(used["text"], how.held_out, how.seed)
     learned, kept = ([r for r, v in zip(rows, valid) if v == which] for which in (False, True))
     about, folder = describe_model(model), Path(out_dir)
-    save_steps = save_steps or max(1, math.ceil(len(learned) / batch_size / 4))
+    save_steps = how.save_steps or max(1, math.ceil(len(learned) / how.batch_size / 4))
     settings = {
-        "method": "style-equality" if tags else "style-equality-untagged", "bias_type": bias_type,
-        "alpha": float(alpha) if tags else None, "beta": float(beta) if tags else None,
-        "tagged_bias": sum(c.endswith(f" {TAGS[0]}") for c in contexts) if tags else None,
-        "answers": len(learned), "held_out_answers": len(kept), "epochs": epochs, "batch_size": batch_size,
-        "learning_rate": learning_rate, "patience": patience, "save_steps": save_steps, "seed": seed,
+        "method": "style-equality" if how.tags else "style-equality-untagged", "bias_type": how.bias_type,
+        "alpha": float(how.alpha) if how.tags else None, "beta": float(beta) if how.tags else None,
+        "tagged_bias": sum(c.endswith(f" {TAGS[0]}") for c in contexts) if how.tags else None,
+        "answers": len(learned), "held_out_answers": len(kept), "epochs": how.epochs, "batch_size": how.batch_size,
+        "learning_rate": how.learning_rate, "patience": how.patience, "save_steps": save_steps, "seed": how.seed,
         "base": about["weights_sha256"], "base_model": about["name"], "earlier": about.get("debiased"),
         "data": digest([learned, kept]), "code": code_digest(*TUNED_BY), **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
-    if done := finished_run(folder, settings, replace):
-        return done
-    unfinished = folder.with_name(folder.name + ".partial")
-    if problem := no_room(folder, 5 * sum(p.numel() * p.element_size() for p in model.parameters())):
-        raise problem
-    start_run(unfinished, settings, replace)
-    pad, start = tokenizer.pad_token_id or 0, time.perf_counter()
-    measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
-    before = {"step": 0, "eval_measure": measure(model.eval())}
-    numbers = dict(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed, save_steps=save_steps)
-    watched = dict(measure=measure, patience=patience)
-    log = finetune(model, learned, collate, unfinished / "training", **numbers, **watched, **training)
-    model.eval().config.debiased = settings
-    for part in (model, tokenizer):
-        part.save_pretrained(unfinished / "model")
-    lines = [x for x in (before, *log) if "loss" in x or "eval_measure" in x]
-    history = [{"perplexity" if k == "eval_measure" else k: v for k, v in x.items()} for x in lines]
-    run = {"settings": settings, "seconds": round(time.perf_counter() - start, 1), "history": history}
-    write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
-    os.replace(unfinished / "model", folder)
-    shutil.rmtree(unfinished)
-    return load_debiased(folder)
+
+    def fit(unfinished: Path) -> list[dict]:
+        pad = tokenizer.pad_token_id or 0
+        measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
+        before = {"step": 0, "eval_measure": measure(model.eval())}
+        numbers = {k: settings[k] for k in ("epochs", "batch_size", "learning_rate", "seed", "save_steps", "patience")}
+        log = finetune(model, learned, collate, unfinished / "training", measure=measure, **numbers, **training)
+        model.eval().config.debiased = settings
+        for part in (model, tokenizer):
+            part.save_pretrained(unfinished / "model")
+        lines = [x for x in (before, *log) if "loss" in x or "eval_measure" in x]
+        return [{"perplexity" if k == "eval_measure" else k: v for k, v in x.items()} for x in lines]
+
+    needed = 5 * sum(p.numel() * p.element_size() for p in model.parameters())
+    return run_once(folder, settings, needed, replace, fit)
 
 # %% ../../nbs/debias/style.ipynb #17644b2b
 QUESTIONS = {

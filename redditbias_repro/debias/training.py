@@ -5,14 +5,16 @@
 # %% ../../nbs/debias/training.ipynb #7f1a1213
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import math
 import os
 import shutil
+import time
 import warnings
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
 from inspect import signature
 from pathlib import Path
 
@@ -54,8 +56,8 @@ from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'no_room', 'finished_run', 'start_run', 'debias',
-           'mean_losses']
+__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'no_room', 'finished_run', 'start_run', 'run_once',
+           'DebiasTraining', 'split_settings', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
@@ -397,23 +399,80 @@ def start_run(partial: Path, settings: dict, replace: bool) -> None:
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
 
+
+def run_once(
+    folder: Path,  # of the run
+    settings: dict,  # what it depends on
+    needed: int,  # bytes on the disk
+    replace: bool,  # as in `debias`
+    fit: Callable[[Path], list[dict]],  # trains in a folder, saves the model in `model` below it, gives the history
+) -> Debiased:
+    "A run that is finished already, or one that is made now and appears when it is whole"
+    if done := finished_run(folder, settings, replace):
+        return done
+    unfinished = folder.with_name(folder.name + ".partial")
+    if problem := no_room(folder, needed):
+        raise problem
+    start_run(unfinished, settings, replace)
+    began = time.perf_counter()
+    history = fit(unfinished)
+    run = {"settings": settings, "seconds": round(time.perf_counter() - began, 1), "history": history}
+    write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
+    os.replace(unfinished / "model", folder)
+    shutil.rmtree(unfinished)
+    return load_debiased(folder)
+
+# %% ../../nbs/debias/training.ipynb #67b9f141
+@dataclass(frozen=True)
+class DebiasTraining:
+    "How a model is debiased, by default as in §5.1"
+
+    epochs: float = 2
+    batch_size: int = 16  # of one device; §5.1 searches 4, 8, 16
+    grad_accum: int = 1  # batches before a step; §5.1 searches 1, 5, 8
+    lambda_lm: float | None = None  # λ_LM; None: the method's
+    lambda_d: float | None = None  # λ_D; None: the method's
+    seed: int = 0  # of order and dropout
+    # falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
+    learning_rate: float = 5e-5
+    block_size: int = BLOCK_SIZE  # tokens that are kept of a sentence
+    extra_pairs: bool = False  # also the specification's further forms of P
+    subspace_every: int = 1  # steps after which HD's subspace is found anew
+    add_special_tokens: bool = True  # let the tokenizer add its own
+    save_steps: int | None = None  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
+    # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
+    # None: all weights are trained
+    lora_rank: int | None = None
+    tensorboard: str | Path | None = None  # folder for TensorBoard's logs (needs tensorboard)
+
+
+def split_settings(
+    kind: type,  # a dataclass of settings
+    given: dict,  # by name: its fields, and `transformers.TrainingArguments`
+    /,
+    **fixed,  # fields that were given otherwise
+) -> tuple:  # the settings, and what else was given
+    "Settings by name, apart from what Trainer is told"
+    own = {f.name for f in fields(kind)}
+    settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
+    return kind(**fixed, **settings), others
+
 # %% ../../nbs/debias/training.ipynb #c5932060
 LARGEST_WEIGHT = 10**6  # of a loss; the papers' is 100, and far above a model's weights overflow
 SAVE_STEPS = 200  # after so many a checkpoint is written where an epoch is longer
 
 
-def _check_numbers(lambda_lm: float, lambda_d: float, seed: int, **positive: float) -> None:
+def _check_numbers(how: DebiasTraining) -> None:
     "`ValueError` for a number that no run can have"
-    for name, value in positive.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} is {value}: expected a positive number")
-    for name, value in (("lambda_lm", lambda_lm), ("lambda_d", lambda_d)):
-        if not 0 <= value <= LARGEST_WEIGHT:
-            raise ValueError(
-                f"{name} is {value}: expected a number that is not negative, of {LARGEST_WEIGHT:,} at most"
-            )
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed is {seed}: expected a number from 0 to {2**32 - 1}")
+    for name in ("epochs", "batch_size", "grad_accum", "learning_rate", "subspace_every"):
+        if not 0 < getattr(how, name) < math.inf:
+            raise ValueError(f"{name} is {getattr(how, name)}: expected a positive number")
+    for name in ("lambda_lm", "lambda_d"):
+        if not 0 <= getattr(how, name) <= LARGEST_WEIGHT:
+            said = f"expected a number that is not negative, of {LARGEST_WEIGHT:,} at most"
+            raise ValueError(f"{name} is {getattr(how, name)}: {said}")
+    if not 0 <= how.seed < 2**32:
+        raise ValueError(f"seed is {how.seed}: expected a number from 0 to {2**32 - 1}")
 
 # %% ../../nbs/debias/training.ipynb #bd259c53
 def debias(
@@ -423,26 +482,9 @@ def debias(
     texts: Iterable[str],  # training sentences, such as `load_phrases(...).text`
     method: str | Method = "HD",  # a name in `METHODS`, or a method of one's own
     out_dir: str | Path = "debiased",  # folder of the run
-    epochs: float = 2,  # §5.1
-    batch_size: int = 16,  # of one device; §5.1 searches 4, 8, 16
-    grad_accum: int = 1,  # batches before a step; §5.1 searches 1, 5, 8
-    lambda_lm: float | None = None,  # λ_LM; None: the method's
-    lambda_d: float | None = None,  # λ_D; None: the method's
-    seed: int = 0,  # of order and dropout
-    # §5.1; falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
-    learning_rate: float = 5e-5,
-    block_size: int = BLOCK_SIZE,  # tokens that are kept of a sentence
-    extra_pairs: bool = False,  # also the specification's further forms of P
-    subspace_every: int = 1,  # steps after which HD's subspace is found anew
-    add_special_tokens: bool = True,  # let the tokenizer add its own
-    save_steps: int | None = None,  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
     about: dict | None = None,  # what `describe_model` says of the model; None: its weights are hashed here
-    # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
-    # None: all weights are trained
-    lora_rank: int | None = None,
-    tensorboard: str | Path | None = None,  # folder for TensorBoard's logs (needs tensorboard)
-    **training,  # further `transformers.TrainingArguments`: bf16=True, max_steps=10, …
+    **how,  # of `DebiasTraining`: epochs=2, lambda_d=50, …; further `TrainingArguments`: bf16=True, …
 ) -> Debiased:
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, returns one that is finished.
 
@@ -450,37 +492,29 @@ def debias(
     float32, an unknown method, a λ that the method has no loss for, a number that is not positive, and a folder that
     holds another run; `OSError` (ENOSPC) where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
-    for name, value, read in (
-        ("lambda_lm", lambda_lm, chosen.loss),
-        ("lambda_d", lambda_d, chosen.loss or chosen.penalty),
-    ):
-        if value is not None and not read:
+    how, training = split_settings(DebiasTraining, how)
+    for name, read in (("lambda_lm", chosen.loss), ("lambda_d", chosen.loss or chosen.penalty)):
+        if getattr(how, name) is not None and not read:
             raise ValueError(f"{name} weighs a loss that the method has not: leave it out")
-    lambda_lm = chosen.lambda_lm if lambda_lm is None else lambda_lm
-    lambda_d = chosen.lambda_d if lambda_d is None else lambda_d
-    _check_numbers(
-        epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, learning_rate=learning_rate,
-        subspace_every=subspace_every, lambda_lm=lambda_lm, lambda_d=lambda_d, seed=seed,
-    )  # fmt: skip
+        if getattr(how, name) is None:
+            how = dataclasses.replace(how, **{name: getattr(chosen, name)})
+    _check_numbers(how)
     _check_model(model)
-    _check_lora(model, chosen, lora_rank)
-    loggers = [] if tensorboard is None else [_logger(tensorboard)]
-    pairs = target_pairs(spec, tokenizer, extra_pairs)
-    sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, block_size, add_special_tokens)
-    penalty = weighted_penalty(chosen, pairs, tokenizer.unk_token_id, lambda_d)
+    _check_lora(model, chosen, how.lora_rank)
+    loggers = [] if how.tensorboard is None else [_logger(how.tensorboard)]
+    pairs = target_pairs(spec, tokenizer, how.extra_pairs)
+    sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, how.block_size, how.add_special_tokens)
+    penalty = weighted_penalty(chosen, pairs, tokenizer.unk_token_id, how.lambda_d)
     about = about or describe_model(model)
-    numbers = dict(
-        epochs=epochs, batch_size=batch_size, grad_accum=grad_accum, lambda_lm=lambda_lm, lambda_d=lambda_d,
-        seed=seed, learning_rate=learning_rate, block_size=block_size, extra_pairs=extra_pairs,
-        subspace_every=subspace_every, corpus=corpus, base=about["weights_sha256"], base_model=about["name"],
-        earlier=about.get("debiased"), **({} if lora_rank is None else {"lora_rank": lora_rank}),
-    )  # fmt: skip
-    settings = _settings(method, chosen, spec, sentences, numbers, training)
+    apart = ("add_special_tokens", "save_steps", "tensorboard", *(["lora_rank"] if how.lora_rank is None else []))
+    numbers = {k: v for k, v in asdict(how).items() if k not in apart}
+    numbers |= {"corpus": corpus, "base": about["weights_sha256"], "base_model": about["name"]}
+    settings = _settings(method, chosen, spec, sentences, numbers | {"earlier": about.get("debiased")}, training)
     used = [t for t in (*spec.attributes1, *(t for p in spec.pairs for t in p)) if "*" not in t] if chosen.loss else []
     if unknown := unknown_terms(tokenizer, dict.fromkeys(used)):
         settings["unknown_terms"] = unknown  # no loss was on these
     partial = folder.with_name(folder.name + ".partial")
-    arguments = _arguments(partial, settings, save_steps, use_cpu=model.device.type == "cpu", **training)
+    arguments = _arguments(partial, settings, how.save_steps, use_cpu=model.device.type == "cpu", **training)
     with arguments.main_process_first():
         if done := finished_run(folder, settings, replace):
             return done
@@ -490,15 +524,15 @@ def debias(
             raise problem
         start_run(partial, settings, replace)
         checkpoint = complete_checkpoint(partial)
-    loss = DebiasLoss(chosen, pairs, lambda_lm, lambda_d, subspace_every) if chosen.loss else None
+    loss = DebiasLoss(chosen, pairs, how.lambda_lm, how.lambda_d, how.subspace_every) if chosen.loss else None
     if checkpoint and loss:
         _Report.restore(loss, checkpoint)
-    options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, block_size), penalty=penalty)
-    trained = model if lora_rank is None else _with_adapter(model, lora_rank, seed)
+    options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, how.block_size), penalty=penalty)
+    trained = model if how.lora_rank is None else _with_adapter(model, how.lora_rank, how.seed)
     options["callbacks"] = loggers
     trainer = DebiasTrainer(trained, arguments, Collator(tokenizer.pad_token_id or 0), sentences, **options)
     seconds = _train(trainer, checkpoint, settings)
-    if lora_rank is not None:
+    if how.lora_rank is not None:
         trained.merge_and_unload()  # the model that was given is trained in place, as without LoRA
     if trainer.is_world_process_zero():
         lines = [line for line in trainer.state.log_history if "loss" in line]
