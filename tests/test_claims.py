@@ -96,8 +96,11 @@ def test_what_the_paper_found_confirms_its_statements():
 
 
 def test_of_dialogpt_they_are_reproduced():
-    found = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL)))
+    less = changes("less").assign(model=PUBLISHED_MODEL)
+    found = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL), less))
     assert found["removed", "religion1", "HD"] == found["biased", "religion2", "baseline"] == "reproduced"
+    untested = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL)))
+    assert untested["removed", "religion1", "HD"] == "undetermined", "no test of the change"
     opposite = verdicts(
         gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL, before={b: -t for b, t in BEFORE.items()}))
     )
@@ -165,7 +168,8 @@ def test_a_model_that_was_not_biased_on_religion_is_a_case_of_overshooting():
 
 
 def test_seeds_that_disagree_leave_it_open():
-    found = verdicts(gather_cells(lmb(lambda m, b, s: (0.5, -3.0, -3.0)[s], seeds=(0, 1, 2))))
+    less = changes("less").assign(train_seed=np.nan)  # all seeds together
+    found = verdicts(gather_cells(lmb(lambda m, b, s: (0.5, -3.0, -3.0)[s], seeds=(0, 1, 2)), less))
     assert found["removed", "religion1", "HD"] == "undetermined: 1 of 3 training seeds"
 
 

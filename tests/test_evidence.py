@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.records import repo_root
+from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root() or Path()
 SMOLLM = "smollm2-135m-instruct"
@@ -115,8 +115,8 @@ def test_rounding_changes_no_table_and_no_figure(paper, corpus, perturbed, tmp_p
 def test_a_number_that_moves_changes_its_tables_and_its_figure(corpus, tmp_path):
     results = tmp_path / "results"
     shutil.copytree(ROOT / "results", results)
-    name = "ranker-small/baseline/twitter-conversations-gender-all-pairs=961-train_seed=0.json"
-    path = results / "dialoguefairness" / "response_fairness" / name
+    of = {"model": "ranker-small", "method": "baseline", "bias_type": "gender", "split": "all"}
+    (path,) = map(Path, read_records(results, paper="dialoguefairness", metric="response_fairness", **of).path)
     record = json.loads(path.read_text(encoding="utf-8"))
     (shown,) = [m for m in record["values"]["measures"] if m["measure"] == "sentiment_positive"]
     shown["paired_low"] *= 1.01

@@ -286,7 +286,7 @@ def test_the_command_line_knows_what_the_rooms_know():
     from redditbias_repro.data import prompts as room
     from redditbias_repro.metrics.likelihood import READINGS, SPAN
 
-    assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.PAPERS) <= {
+    assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.MEASURED) <= {
         DEFAULT_PAPER,
         room.prompts_paper("v1.0"),
         "dialoguefairness",

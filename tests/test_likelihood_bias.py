@@ -393,7 +393,7 @@ def test_a_model_is_measured_axis_by_axis(tiny, tokenizer, own, tmp_path):
     assert records[2]["values"]["tests"] == 3 * 5 and records[1]["values"]["tests"] == 0
     assert sorted(p.name for p in (tmp_path / "scores").iterdir()) == ["ability", "alone", "body_size"]
     paths = {write_record(r, tmp_path / "results").name for r in records}
-    assert "own-body--size-all-reading=sentence.json" in paths and len(paths) == 4
+    assert len(paths) == 4 and any(name.startswith("own-body--size-all-") for name in paths)
     one = measure_likelihood_bias((tiny, tokenizer), own, axes="ability", out=tmp_path / "scores", rounds=2)
     assert (
         one[0]["values"] == records[0]["values"] and one[0]["provenance"]["scoring"]["sentences"] == 0
@@ -424,7 +424,7 @@ def test_contexts_and_ends_have_records_of_their_own(tiny, tokenizer, own, tmp_p
         (record,) = measure_likelihood_bias((tiny, tokenizer), own, "ability", rounds=2, **way)
         found.append((write_record(record, tmp_path / "results").name, str(record["values"]["medians"]), record))
     assert found[0][:2] == found[-1][:2] and found[0][2]["params"] == {"reading": "sentence", "n_templates": None}
-    assert found[0][0] == "own-ability-all-reading=sentence.json"
+    assert found[0][0].startswith("own-ability-all-")
     assert len({name for name, *_ in found}) == len({medians for _, medians, _ in found}) == len(WAYS)
     again = measure_likelihood_bias((tiny, tokenizer), own, "ability", rounds=2, end=True)[0]
     assert again["provenance"]["scoring"]["sentences"] == 0 and again["values"] == found[1][2]["values"]
