@@ -287,13 +287,11 @@ def matmul_peak(device, dtype):
 
 def code():
     """What a measurement depends on."""
-    digest = hashlib.sha256()
+    from redditbias_repro.records import code_digest
     from redditbias_repro.scoring.likelihoods import SCORED_BY
 
-    for path in (*SCORED_BY, "models.py"):
-        digest.update((ROOT / "redditbias_repro" / path).read_bytes())
-    digest.update(json.dumps([installed(p) for p in PACKAGES]).encode())
-    return digest.hexdigest()[:12]
+    scored_by = code_digest(*SCORED_BY, "models.loading"), *(installed(p) for p in PACKAGES)
+    return hashlib.sha256(json.dumps(scored_by).encode()).hexdigest()[:12]
 
 
 def installed(package):

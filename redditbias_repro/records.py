@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import copy
 import difflib
 import hashlib
 import io
@@ -164,6 +165,12 @@ def digest(
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 # %% ../nbs/records.ipynb #1073ee37
+def _says_nothing(node: ast.stmt) -> bool:
+    "Whether a statement only imports, or lists what is public"
+    lists = isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+    return lists or isinstance(node, (ast.Import, ast.ImportFrom))
+
+
 def code_digest(
     *modules: str,  # of this package, such as "debias.losses"
 ) -> str:  # 16 hexadecimal digits
@@ -172,11 +179,10 @@ def code_digest(
     for module in modules:
         path = files("redditbias_repro").joinpath(*module.split(".")[:-1], f"{module.split('.')[-1]}.py")
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
-                doc = node.body and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
-                body = node.body[1:] if doc else node.body
-                node.body = [n for n in body if not isinstance(n, (ast.Import, ast.ImportFrom))] or [ast.Pass()]
+        for node in (n for n in ast.walk(tree) if isinstance(getattr(n, "body", None), list)):
+            first = node.body[0] if node.body else None
+            doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            node.body = [n for n in node.body[doc:] if not _says_nothing(n)] or [ast.Pass()]
         texts.append(ast.unparse(tree))
     return digest(texts)
 
@@ -298,17 +304,18 @@ def _cut(text, room: int) -> str:
     return slug if len(slug) <= room else f"{slug[: room - 9]}-{digest(str(text))[:8]}"
 
 
-# settings of a training that make another model of the same method, bias type and seed
-MADE_WITH = (
-    "base", "data", "epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "learning_rate", "lora_rank",
-    "objective", "block_size", "extra_pairs", "subspace_every", "add_special_tokens", "alpha", "beta", "tags", "values",
-    "mode", "weight", "size", "method", "bias_type", "seed",
-)  # fmt: skip
+# of a training's settings, what makes no other model: how it ran, and what came out of it
+NOT_MADE_BY = ("code", "corpus", "base_model", "save_steps", "disable_tqdm", "use_cpu", "best_valid", "unknown_terms")
+
+
+def _plain(value):
+    "A setting as it is compared: 2 is 2.0"
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _made_with(training: dict | None) -> dict:
     "What of a training's settings makes a model, and what made the one that it began with"
-    chosen = {k: training[k] for k in MADE_WITH if training.get(k) is not None} if training else {}
+    chosen = {k: _plain(v) for k, v in (training or {}).items() if k not in (*NOT_MADE_BY, "earlier") and v is not None}
     return chosen | ({"earlier": _made_with(training["earlier"])} if chosen and training.get("earlier") else {})
 
 
@@ -322,8 +329,9 @@ def _made_of(record: dict) -> dict:
 def record_key(
     record: dict,  # with the fields of `FIELDS`
 ) -> str:  # 8 hexadecimal digits
-    "What tells measurements of the same corpus, bias type, model and method apart: parameters, and what made the model"
-    return digest([{k: v for k, v in record["params"].items() if v is not None}, _made_of(record)])[:8]
+    "What tells a measurement from all others: what was measured, its parameters and seed, and what made the model"
+    params = {k: _plain(v) for k, v in record["params"].items() if v is not None}
+    return digest([[record[k] for k in FIELDS[:7]], record["seed"], params, _made_of(record)])[:8]
 
 
 def record_path(
@@ -494,8 +502,13 @@ def _in_order(row: tuple[Path, dict]) -> tuple:
     return (*path.parent.parts, "-".join(_slug(r.get(k)) for k in ("corpus", "bias_type", "split")) + named, path.name)
 
 
+def _said(value) -> str:
+    "A setting in the name of a method: numbers as they are, hashes and what is nested by their first digits"
+    return f"{value:g}" if isinstance(value, float) else str(digest(value) if isinstance(value, dict) else value)[:8]
+
+
 def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that needs another
-    "Two runs of a method with other settings are two methods in a table: HD (lambda_d=50.0)"
+    "Two runs of a method with other settings are two methods in a table: HD (lambda_d=50)"
     same, names = defaultdict(list), [{} for _ in records]
     for i, r in enumerate(records):
         params = {k: v for k, v in r["params"].items() if v is not None}
@@ -504,7 +517,7 @@ def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that need
         made = [_made_of(records[i]) for i in alike]
         differ = sorted(k for k in {*chain(*made)} if len({digest(m.get(k)) for m in made}) > 1)
         for i, m in zip(alike, made):
-            said = ", ".join(f"{k}={str(m.get(k))[:8]}" for k in differ)
+            said = ", ".join(f"{k}={_said(m.get(k))}" for k in differ)
             names[i] = {"method": f"{records[i]['method']} ({said})"} if said else {}
     return names
 
@@ -524,7 +537,7 @@ def read_records(
         record = _parsed(str(path.absolute()), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
         if all(record.get(k) == v for k, v in wanted.items()):
             check_record(record, path)
-            found.append((path, record))
+            found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
     flat = lambda r: {k: v for k, v in r.items() if k not in ("values", "params")}
     found.sort(key=_in_order)
     names = _told_apart([record for _, record in found])

@@ -874,3 +874,9 @@ def test_the_control_of_what_trains_on_copies(padded):
 def test_a_weight_of_no_loss_is_refused(padded, tmp_path, name, given):
     with pytest.raises(ValueError, match=f"{given} weighs a loss that the method has not: leave it out"):
         debias(fresh(padded), padded, SPEC, TEXTS, name, tmp_path / "run", **FAST, **{given: 1.0})
+
+
+def test_a_misspelt_setting_is_named_before_anything_is_done(padded, tmp_path):
+    with pytest.raises(ValueError, match="setting 'epoch' is unknown: .*did you mean 'epochs'"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", epoch=3)
+    assert not any(tmp_path.iterdir())

@@ -557,7 +557,7 @@ def test_augmentation():
 
 
 # Lines equal to the authors' counterfactuals; the rest differ because they replace substrings and we whole words (and
-# see 00_specs).
+# see nbs/specs.ipynb).
 EQUAL = {"religion1": 0.97, "religion2": 0.96, "race": 0.99, "gender": 0.97, "orientation": 0.64}
 
 

@@ -164,16 +164,33 @@ def test_no_name_is_longer_than_file_systems_take(record, field):
     assert len(set(long)) == 2 and max(len(p.name) for p in long) <= 100
 
 
+HD = {"method": "HD", "lambda_d": 100.0, "epochs": 2, "save_steps": 5}
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"params": {"k": 4}}, {"params": {}}, {"provenance": {"training": {"method": "HD", "lambda_d": 50.0}}},
-     {"provenance": {"model": {"weights_sha256": "b"}}}],
+    [{"params": {"k": 4}}, {"params": {}}, {"seed": 1}, {"corpus": "x-x", "bias_type": "y"},
+     *({"provenance": {"training": {**HD, k: v}}} for k, v in (("lambda_d", 50.0), ("warmup_steps", 9), ("bf16", True)))],
 )  # fmt: skip
 def test_what_another_model_or_question_gave_is_another_record(record, change):
-    own = record | {"provenance": {"training": {"method": "HD", "lambda_d": 100.0}}}
-    own = record | {"provenance": {"model": {"weights_sha256": "a"}}} if "model" in str(change) else own
+    own = record | {"provenance": {"training": HD}}
     assert record_path(own) != record_path({**own, **change})
     assert record_path(own) == record_path({**own, "seconds": 9.0, "values": {"t": 2.0}})
+    alike = {**HD, "epochs": 2.0, "code": "other", "save_steps": 9}
+    assert record_path(own) == record_path({**own, "provenance": {"training": alike}})
+    untrained = [{**own, "provenance": {"model": {"weights_sha256": w}}} for w in "ab"]
+    assert len({record_path(r) for r in untrained}) == 2
+
+
+def test_names_that_read_alike_are_two_records(record):
+    one, two = ({**record, "corpus": c, "bias_type": b} for c, b in (("my", "corpus-race"), ("my-corpus", "race")))
+    assert record_path(one) != record_path(two)
+
+
+def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
+    write_record(made(), tmp_path)
+    read_records(tmp_path).provenance[0]["corpus"]["name"] = "another"
+    assert read_records(tmp_path).provenance[0]["corpus"]["name"] != "another"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ ROOMS = (
 )
 PAPERS = ("redditbias", "chbias", "holisticbias", "dialoguefairness")
 NAMED = re.compile(rf"(?<![\w.])({'|'.join(PAPERS)})(?!_repro)(?!\w)")
-DEFAULT = 'DEFAULT_PAPER = "redditbias"'  # in specs: whose a bare name is
+DEFAULT = 'DEFAULT_PAPER = "redditbias"'  # in records: whose a bare name is
 
 
 def name_of(path):

@@ -244,7 +244,7 @@ def compare_values(
     variants: Iterable[str] = (),  # further measures that repeat others; those that end in `VARIANT` do in any case
     resamples: int = 999,  # of permutations
     seed: int = 0,
-) -> pd.DataFrame:  # a row a measure, as `group_tests.compare_groups`; diversity with difference, relative, paired_p
+) -> pd.DataFrame:  # a row a measure, as `compare_groups`; diversity with difference, relative, paired_p
     """All measures, with tests and power. Holm's correction is over the measures of the paper that have a test.
 
     What repeats a measure is not counted in it, and has no corrected p."""

@@ -49,7 +49,7 @@ from redditbias_repro.debias.losses import (
 )
 from ..models.card import model_card, write_card
 from ..models.loading import describe_model, peft_library
-from ..records import code_digest, digest, write_atomic
+from ..records import check_known, code_digest, digest, write_atomic
 from ..scoring.network import Network, out_of_memory
 from ..scoring.network import find_network as _network
 from ..scoring.network import why_not_tree as _why_not
@@ -57,7 +57,7 @@ from ..specs import BiasSpec
 
 # %% auto #0
 __all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'no_room', 'finished_run', 'start_run', 'run_once',
-           'DebiasTraining', 'split_settings', 'debias', 'mean_losses']
+           'DebiasTraining', 'split_settings', 'check_training', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
@@ -378,7 +378,8 @@ def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None
     if done and done.settings == settings:
         return done
     if not done or not replace:
-        other = ", ".join(k for k in settings if settings[k] != done.settings.get(k)) if done else ""
+        either = [*dict.fromkeys([*settings, *(done.settings if done else ())])]
+        other = ", ".join(k for k in either if settings.get(k) != done.settings.get(k)) if done else ""
         holds = f"a run that differs in {other}" if done else "no run"
         way_out = f"remove it, give another out_dir{', or replace=True' if done else ''}"
         raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
@@ -450,12 +451,22 @@ def split_settings(
     kind: type,  # a dataclass of settings
     given: dict,  # by name: its fields, and `transformers.TrainingArguments`
     /,
-    **fixed,  # fields that were given otherwise
+    **fixed,  # fields that the caller sets itself
 ) -> tuple:  # the settings, and what else was given
-    "Settings by name, apart from what Trainer is told"
+    "Settings by name, apart from what Trainer is told, or the caller knows"
     own = {f.name for f in fields(kind)}
     settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
     return kind(**fixed, **settings), others
+
+
+def check_training(
+    others: dict,  # what `split_settings` left over
+    kind: type,  # whose settings were asked for
+) -> None:
+    "`ValueError` for what is neither a setting nor one of `transformers.TrainingArguments`"
+    known = [f.name for which in (kind, TrainingArguments) for f in fields(which)]
+    for name in others:
+        check_known("setting", name, known)
 
 # %% ../../nbs/debias/training.ipynb #c5932060
 LARGEST_WEIGHT = 10**6  # of a loss; the papers' is 100, and far above a model's weights overflow
@@ -493,6 +504,7 @@ def debias(
     holds another run; `OSError` (ENOSPC) where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
     how, training = split_settings(DebiasTraining, how)
+    check_training(training, DebiasTraining)
     for name, read in (("lambda_lm", chosen.loss), ("lambda_d", chosen.loss or chosen.penalty)):
         if getattr(how, name) is not None and not read:
             raise ValueError(f"{name} weighs a loss that the method has not: leave it out")

@@ -393,7 +393,7 @@ def tune_on(
     alpha: float = 0.0,  # of `bias_values`
     seed: int = 0,  # of the draw and of training
     device: str = "auto",  # as in `load_model`
-    **training,  # as in `style_equality.tune`
+    **training,  # as in `debias.style.tune`
 ) -> Debiased:
     "Style-equality tuning of a model on its own answers, which were judged. Raises what `tune` raises; resumes"
     if not training.get("epochs", 1) > 0:

@@ -421,7 +421,7 @@ def contexts_to_judge(
     question: str = "bias",  # of `QUESTIONS`
     # for bias: names as in `load_specs`, whose test sentences are answered
     bias_types: str | Iterable[str] | None = None,
-    corpus: str = "kdconv",  # for quality: as in `chinese_dialogue.load_dialogues`
+    corpus: str = "kdconv",  # for quality: as in `metrics.chinese.load_dialogues`
     n: int = 100,
     seed: int = 0,
 ) -> pd.DataFrame:  # context (list of turns), category; `.attrs["corpus"]`

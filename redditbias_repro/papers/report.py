@@ -74,7 +74,7 @@ FOLDED = 12  # rows from which a table is folded
 def read_claim_tables(
     papers: tuple[str, ...] = PAPERS,
     folder: Path | None = None,  # as in `paper_tables`
-) -> pd.DataFrame:  # the columns of `claims.COLUMNS`, a row a statement; empty where none was checked
+) -> pd.DataFrame:  # the columns of `statements.COLUMNS`, a row a statement; empty where none was checked
     "The statements of papers with their verdicts, as `nbs/papers/claims.ipynb` wrote them"
     place = Path(folder or project_path("figures")) / "claims"
     found = [path for p in papers if (path := place / f"claims-{p}.csv").is_file()]

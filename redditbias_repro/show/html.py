@@ -161,7 +161,7 @@ def read_saved(
 
 # %% ../../nbs/show/html.ipynb #f7b6ad42
 def bars_block(
-    card: pd.DataFrame,  # from `claims.scorecard`
+    card: pd.DataFrame,  # from `papers.statements.scorecard`
 ) -> dict:
     "Bars of a scorecard; the row of all is left out"
     known = [v for v in LOOKS if card[v].sum()]

@@ -3,7 +3,7 @@ GRID = config.get("debias", {})
 SEARCH = GRID.get("search", {})
 TRIED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")
 # A debiasing run takes minutes to hours: it is done anew only where the code changed that it was trained by.
-TRAINING = ["nbs/05_debias.ipynb", "redditbias_repro/debias/losses.py", "redditbias_repro/debias/training.py"]
+TRAINING = ["nbs/05_debias.ipynb", *(f"redditbias_repro/debias/{m}.py" for m in ("losses", "finetune", "training"))]
 SEARCH_RUN = "b{batch_size}-a{grad_accum}-l{lambda_lm}-d{lambda_d}"
 
 

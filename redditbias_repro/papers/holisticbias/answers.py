@@ -67,7 +67,7 @@ def frequency_record(
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #8e51030d
 def prompt_offence_record(
-    values: dict,  # of `answer_measures.prompt_offence`
+    values: dict,  # of `metrics.answers.prompt_offence`
     corpus: dict,  # of the prompts
     classifier: dict,  # what the classifier says of itself: name, …
 ) -> dict:
