@@ -46,8 +46,8 @@ from ..specs import BiasSpec
 from ..stats.paired import mean_test
 
 # %% auto #0
-__all__ = ['VECTORS', 'BLOCK', 'read_settings', 'run_name', 'DialogueTraining', 'train_seq2seq', 'train_ranker',
-           'open_dialogue_model', 'held_out_record', 'distance_record']
+__all__ = ['VECTORS', 'BLOCK', 'read_settings', 'run_name', 'train_seq2seq', 'train_ranker', 'open_dialogue_model',
+           'held_out_record', 'distance_record']
 
 # %% ../../nbs/debias/dialogue.ipynb #741a99fc
 def swap_groups(

@@ -27,7 +27,7 @@ from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
 
 # %% auto #0
-__all__ = ['TAGS', 'bias_values', 'threshold', 'untag', 'Tuning', 'tune', 'acute_sheets']
+__all__ = ['TAGS', 'bias_values', 'threshold', 'untag', 'tune', 'acute_sheets']
 
 # %% ../../nbs/debias/style.ipynb #66b60428
 def bias_values(
@@ -165,7 +165,7 @@ def _tagged(answers: pd.DataFrame, probs, alpha, beta, tags: bool, values=None) 
         raise ValueError(f"{said}: expected a threshold between {values.min():.2g} and {values.max():.2g}")
     return used.assign(bias_value=values), tag(prompt_texts(used), values, beta)
 
-# %% ../../nbs/debias/style.ipynb #37759c2f
+# %% ../../nbs/debias/style.ipynb #fa3efa68
 @dataclass(frozen=True)
 class Tuning:
     "How a model is tuned for style equality, by default as in C.1"
@@ -183,7 +183,7 @@ class Tuning:
     bias_type: str = "own/all"  # whose and which, as paper/name: what records of the tuned model are called by
     reading: dict | None = None  # chat, system, turn_end, template as the answers were made with
 
-
+# %% ../../nbs/debias/style.ipynb #b6a45dd2
 def tune(
     model,  # causal or encoder–decoder model in float32, from `load_model`; it is trained in place
     tokenizer,  # its tokenizer

@@ -56,8 +56,7 @@ from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'no_room', 'finished_run', 'start_run', 'run_once',
-           'DebiasTraining', 'split_settings', 'check_training', 'debias', 'mean_losses']
+__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from ...records import DEFAULT_PAPER, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['Matcher', 'read_blocks', 'skip_bytes', 'lines_with', 'find_candidates', 'scan_dump', 'find_sources', 'retrieve',
-           'finished_part', 'file_identity', 'resumed_part', 'named_specs', 'write_phrases']
+__all__ = ['Matcher', 'scan_dump', 'find_sources', 'retrieve', 'named_specs', 'write_phrases']
 
 # %% ../../../nbs/data/making/retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
@@ -303,7 +302,7 @@ def _parse(line: bytes, stats: Counter) -> dict | None:
         stats["broken"] += 1
         return None
 
-# %% ../../../nbs/data/making/retrieval.ipynb #a8de89d4
+# %% ../../../nbs/data/making/retrieval.ipynb #e779a879
 def find_candidates(
     comments: Iterable[dict | None], matcher: Matcher, stats: Counter, after: int | None, before: int | None
 ) -> Iterator[dict]:
@@ -316,7 +315,7 @@ def find_candidates(
             stats["hits"] += 1
             yield {**comment, "bias_type": name, "target": target, "attribute": attribute}
 
-
+# %% ../../../nbs/data/making/retrieval.ipynb #f7a2667b
 def scan_dump(
     path: str | Path,  # .zst, .gz, .bz2, .xz or plain lines of JSON
     matcher: Matcher,  # of the specifications
