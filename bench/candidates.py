@@ -185,7 +185,7 @@ def main():
                 )
             return
         write(runs, other, sizes)
-    from redditbias_repro.show.saving import save_table, to_markdown
+    from redditbias_repro.show import save_table, to_markdown
 
     rows, caption = table()
     save_table(rows, ROOT / "figures" / "bench" / "candidates", caption)

@@ -194,7 +194,7 @@ def main():
     drawn = "measure nothing: the table from the records that are there"
     parser.add_argument("--draw", action="store_true", help=drawn)
     given = parser.parse_args()
-    from redditbias_repro.show.saving import save_table, to_markdown
+    from redditbias_repro.show import save_table, to_markdown
 
     if not given.draw:
         measured = run(given.device, given.threads, given.batch_size, given.batches, given.loops)

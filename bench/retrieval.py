@@ -262,7 +262,7 @@ def main():
                 print(seconds, found, peak(path))
                 return
             write(seconds, found, size, path.stat().st_size, peak(path))
-    from redditbias_repro.show.saving import save_table, to_markdown
+    from redditbias_repro.show import save_table, to_markdown
 
     rows, caption = table()
     save_table(rows, ROOT / "figures" / "bench" / "retrieval", caption)

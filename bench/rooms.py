@@ -57,7 +57,7 @@ def draw():
         ends = (-1.6, place[lower]), (-1.6, place[upper])
         look = dict(arrowstyle="-|>", mutation_scale=8, linewidth=0.4 + n / 12, color="#33476b", alpha=0.55)
         ax.add_patch(FancyArrowPatch(*ends, connectionstyle=f"arc3,rad={-0.5}", shrinkA=3, shrinkB=3, **look))
-    ax.set(xlim=(-5.2, 3.6), ylim=(-len(ROOMS) + 0.4, 0.8))
+    ax.set(xlim=(-4.1, 3.6), ylim=(-len(ROOMS) + 0.4, 0.8))
     ax.set_title("A room imports only from rooms above it", fontsize=12)
     ax.text(-1.35, 0.6, "modules", ha="right", va="center", fontsize=8, color="0.4")
     ax.axis("off")

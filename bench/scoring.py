@@ -541,7 +541,7 @@ def short_table(rows):
 
 
 def report(folder=None):
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show import to_markdown
 
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
@@ -636,8 +636,7 @@ def draw():
 
     matplotlib.use("Agg")
     from redditbias_repro.records import project_path
-    from redditbias_repro.show.figures import save_figure
-    from redditbias_repro.show.saving import save_table
+    from redditbias_repro.show import save_figure, save_table
 
     rows = measured()
     folder = project_path("figures", "bench")

@@ -535,8 +535,8 @@ def read_records(
     for path in folder.rglob("*.json"):
         stat = path.stat()
         record = _parsed(str(path.absolute()), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
-        if all(record.get(k) == v for k, v in wanted.items()):
-            check_record(record, path)
+        check_record(record, path)
+        if all(record[k] == v for k, v in wanted.items()):
             found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
     flat = lambda r: {k: v for k, v in r.items() if k not in ("values", "params")}
     found.sort(key=_in_order)

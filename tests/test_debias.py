@@ -880,3 +880,14 @@ def test_a_misspelt_setting_is_named_before_anything_is_done(padded, tmp_path):
     with pytest.raises(ValueError, match="setting 'epoch' is unknown: .*did you mean 'epochs'"):
         debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", epoch=3)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_fails_leaves_the_one_that_it_was_to_replace(padded, tmp_path, monkeypatch):
+    first = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST)
+    monkeypatch.setattr(module, "no_room", lambda *_: OSError("the disk is full"))
+    with pytest.raises(OSError, match="the disk is full"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, seed=1, replace=True)
+    assert module.load_debiased(tmp_path / "run").settings == first.settings
+    monkeypatch.undo()
+    again = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, seed=1, replace=True)
+    assert again.settings["seed"] == 1 and module.load_debiased(tmp_path / "run").settings == again.settings

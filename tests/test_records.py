@@ -324,3 +324,10 @@ def test_what_stands_in_for_a_release_has_a_place_of_its_own(tmp_path, monkeypat
     assert write_record(made()).is_relative_to(tmp_path / "results")
     own = write_record(made(stands_in_for="redditbias"), tmp_path / "mine")
     assert own.is_relative_to(tmp_path / "mine")
+
+
+def test_what_is_no_record_is_named_whatever_is_asked_for(tmp_path):
+    write_record(made(), tmp_path)
+    (tmp_path / "odd.json").write_text('{"metric": "dst"}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"odd\.json is no record"):
+        read_records(tmp_path, metric="lmb")

@@ -370,7 +370,9 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
 
 # %% ../../nbs/debias/training.ipynb #a54719dc
 def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None:
-    "The finished run with these settings, if it is there; another is removed or, unless `replace`, a `ValueError`"
+    """The finished run with these settings, if it is there; another is a `ValueError`, unless `replace`.
+
+    It is not touched: a run that fails leaves what was there."""
     if not folder.exists():
         return None
     done = load_debiased(folder) if (folder / "debias.json").is_file() else None
@@ -382,7 +384,6 @@ def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None
         holds = f"a run that differs in {other}" if done else "no run"
         way_out = f"remove it, give another out_dir{', or replace=True' if done else ''}"
         raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
-    shutil.rmtree(folder)
     return None
 
 
@@ -398,6 +399,14 @@ def start_run(partial: Path, settings: dict, replace: bool) -> None:
         shutil.rmtree(partial)
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
+
+
+def put_in_place(unfinished: Path, folder: Path) -> None:
+    "The model of a run that is whole now, in the place of an earlier one, which was there until now"
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(unfinished / "model", folder)
+    shutil.rmtree(unfinished)
 
 
 def run_once(
@@ -418,8 +427,7 @@ def run_once(
     history = fit(unfinished)
     run = {"settings": settings, "seconds": round(time.perf_counter() - began, 1), "history": history}
     write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
-    os.replace(unfinished / "model", folder)
-    shutil.rmtree(unfinished)
+    put_in_place(unfinished, folder)
     return load_debiased(folder)
 
 # %% ../../nbs/debias/training.ipynb #67b9f141
@@ -551,8 +559,7 @@ def debias(
         kept = {"settings": settings, "seconds": round(seconds, 1), "history": history}
         write_atomic(partial / "model" / "debias.json", json.dumps(kept, indent=1))
         write_card(partial / "model", model_card(settings))
-        os.replace(partial / "model", folder)
-        shutil.rmtree(partial)
+        put_in_place(partial, folder)
     trainer.accelerator.wait_for_everyone()
     return load_debiased(folder)
 
