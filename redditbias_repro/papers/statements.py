@@ -39,6 +39,7 @@ class Answer(NamedTuple):
     evidence: str = ""  # the numbers
     basis: str = OTHER  # own: the paper's model or its release; printed: its numbers alone; other: another model
     needed: str = ""  # of one that is undetermined: how much more data would tell, where the test says so
+    about: tuple[tuple[str, str], ...] = ()  # the part of the statement that it is on: (("bias_type", "race"), …)
 
 
 def _word(found: str) -> str:
@@ -261,6 +262,30 @@ def _evidence(answers: list[Answer]) -> str:
     return "; ".join((f"{m}: " if m else "") + ", ".join(texts) for m, texts in said.items() if texts)
 
 
+def answer_claims(
+    claims: pd.DataFrame,  # from `read_claims`
+    checks: dict[str, Callable],  # as in `check_claims`
+    measured=None,  # as in `check_claims`
+) -> dict[str, list[Answer]]:  # id → answers; none of a statement without a check
+    "What the checks say of each statement. `ValueError` for a check that is not there"
+    if unknown := sorted({c for c in claims["check"] if c} - set(checks)):
+        said = ", ".join(f"{c!r} of claim {claims['id'][claims['check'] == c].iloc[0]!r}" for c in unknown)
+        raise ValueError(f"no check {said}: expected one of {', '.join(sorted(checks))}")
+    rows = [SimpleNamespace(**row) for row in claims.to_dict("records")]
+    return {claim.id: list(checks[claim.check](claim, measured)) if claim.check else [] for claim in rows}
+
+
+def answer_table(
+    claims: pd.DataFrame,  # from `read_claims`
+    answers: dict[str, list[Answer]],  # from `answer_claims`
+) -> pd.DataFrame:  # id, section, statement, check, a column a field of `Answer`, and what the answers are about
+    "All answers, a row each: what a paper's own table of statements is a view of"
+    rows = []
+    for row in claims[["id", "section", "statement", "check"]].to_dict("records"):
+        rows += [row | {**a._asdict(), **dict(a.about)} for a in answers[row["id"]]]
+    return pd.DataFrame(rows, columns=None if rows else ["id", *Answer._fields]).drop(columns="about").fillna("")
+
+
 def check_claims(
     claims: pd.DataFrame,  # from `read_claims`
     checks: dict[str, Callable],  # name → function of a row and of `measured`, which gives answers
@@ -268,13 +293,9 @@ def check_claims(
     paper: str = "",
 ) -> pd.DataFrame:  # `COLUMNS`, a row a statement
     "The statements with their verdicts. `ValueError` for a check that is not there"
-    if unknown := sorted({c for c in claims["check"] if c} - set(checks)):
-        said = ", ".join(f"{c!r} of claim {claims['id'][claims['check'] == c].iloc[0]!r}" for c in unknown)
-        raise ValueError(f"no check {said}: expected one of {', '.join(sorted(checks))}")
-    rows = []
-    for row in claims.to_dict("records"):
-        claim = SimpleNamespace(**row)
-        answers = list(checks[claim.check](claim, measured)) if claim.check else []
+    rows, every = [], answer_claims(claims, checks, measured)
+    for claim in claims.itertuples(index=False):
+        answers = every[claim.id]
         verdict, model, note = weigh(answers) if claim.check else (UNCHECKED, "", claim.unchecked)
         link = "; ".join([claim.links] if isinstance(claim.links, str) else claim.links)
         found = (paper, claim.id, claim.section, claim.statement, model or claim.model, verdict)
