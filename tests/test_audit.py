@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 
 import pandas as pd
 import pytest
@@ -9,11 +10,17 @@ import pytest
 from redditbias_repro.cli import main
 from redditbias_repro.metrics.languages import language_signs, token_shares
 from redditbias_repro.metrics.likelihood import LOVE
+from redditbias_repro.metrics.measure import Kind, Measure, findings, measure
 from redditbias_repro.models.loading import load_model, open_model
 from redditbias_repro.papers import audit as room
-from redditbias_repro.papers.audit import LEFT_OUT, Step, audit, findings, run_steps
-from redditbias_repro.records import project_path, read_records
-from redditbias_repro.show.html import page_problems
+from redditbias_repro.papers import measures as shared
+from redditbias_repro.papers.audit import audit
+from redditbias_repro.papers.chbias import measures as chinese
+from redditbias_repro.papers.dialoguefairness import measures as fairness
+from redditbias_repro.papers.holisticbias import measures as likelihood
+from redditbias_repro.papers.redditbias import measures as bias
+from redditbias_repro.records import new_record, project_path, read_records
+from redditbias_repro.show.html import page_problems, table_block
 from redditbias_repro.specs import load_spec, to_toml
 
 FEW_PROMPTS = f"""
@@ -30,7 +37,7 @@ def few_prompts(tmp_path, monkeypatch):
     """A handful of prompts in place of thousands."""
     path = tmp_path / "prompts.toml"
     path.write_text(FEW_PROMPTS, encoding="utf-8")
-    monkeypatch.setattr(room, "available_prompts", lambda: (str(path), "prompts: a few of one's own"))
+    monkeypatch.setattr(likelihood, "available_prompts", lambda: (str(path), ["prompts: a few of one's own"]))
 
 
 @pytest.fixture
@@ -44,11 +51,25 @@ def own_spec(tmp_path):
 @pytest.fixture
 def one_type(monkeypatch):
     """One bias type of each language."""
-    monkeypatch.setattr(room, "paper_bias_types", lambda paper: {"redditbias": ["race"], "chbias": ["age"]}[paper])
+    monkeypatch.setattr(bias, "paper_bias_types", lambda paper: ["race"])
+    monkeypatch.setattr(chinese, "paper_bias_types", lambda paper: ["age"])
 
 
 def forbid(*args, **options):
     raise AssertionError("measured again")
+
+
+MADE_UP = Kind(
+    "Made up",
+    lambda records: [{"what": "made up", "value": f"{r['values']['letters']}"} for r in records],
+    lambda records: [table_block(pd.DataFrame([r["values"] for r in records]), "Made up", "letters of the name")],
+    ("made up: the longer the better.",),
+)
+
+
+def made(part, title="made up", run=lambda model: [], size=1.0):
+    """A made-up measure."""
+    return Measure(part, title, size, {}, run, MADE_UP)
 
 
 def test_everything_offline_then_nothing_again(
@@ -74,8 +95,12 @@ def test_everything_offline_then_nothing_again(
     assert page_problems(page) == [] and "What stands in and what is left out" in page and "LM perplexity: " in page
     assert set(project_path("results").rglob("*")) == before
 
-    for name in ("measure_lmb", "measure_likelihood_bias", "measure_fairness"):
-        monkeypatch.setattr(room, name, forbid)
+    for where, name in (
+        (shared, "measure_lmb"),
+        (likelihood, "measure_likelihood_bias"),
+        (fairness, "measure_fairness"),
+    ):
+        monkeypatch.setattr(where, name, forbid)
     again = audit(model_folder, out, [own_spec], True, ["en", "zh"], 4, progress=False)
     assert json.loads(json.dumps(again["found"])) == numbers["found"]
 
@@ -91,23 +116,23 @@ def test_a_call_that_was_stopped_goes_on(model_folder, tmp_path):
                 raise fails.pop()
             return []
 
-        return Step(name, name, 1, {}, run)
+        return made(name, name, run)
 
     stopped = [step("a"), step("b", [KeyboardInterrupt()]), step("c")]
     with pytest.raises(KeyboardInterrupt):
-        run_steps(stopped, model, tmp_path, progress=False)
-    run_steps(stopped, model, tmp_path, progress=False)
+        measure(stopped, model, tmp_path, progress=False)
+    measure(stopped, model, tmp_path, progress=False)
     assert asked == ["a", "b", "b", "c"]
     (tmp_path / "steps" / "b.json").write_text('{"key": "', encoding="utf-8")
-    run_steps(stopped, model, tmp_path, progress=False)
+    measure(stopped, model, tmp_path, progress=False)
     assert asked == ["a", "b", "b", "c", "b"]
-    run_steps(stopped, model._replace(about={**model.about, "weights_sha256": "f"}), tmp_path, progress=False)
+    measure(stopped, model._replace(about={**model.about, "weights_sha256": "f"}), tmp_path, progress=False)
     assert asked[5:] == ["a", "b", "c"]
 
 
 def test_a_step_that_fails_stops_no_other(model_folder, tmp_path):
-    steps = [Step("a", "first", 1, {}, lambda model: [][1:] or int("x")), Step("b", "second", 1, {}, lambda model: [])]
-    _, _, failed = run_steps(steps, open_model(load_model(model_folder)), tmp_path, progress=False)
+    steps = [made("a", "first", lambda model: int("x")), made("b", "second")]
+    _, failed = measure(steps, open_model(load_model(model_folder)), tmp_path, progress=False)
     assert (
         failed == ["first: invalid literal for int() with base 10: 'x'"] and (tmp_path / "steps" / "b.json").is_file()
     )
@@ -123,7 +148,7 @@ def test_one_bar_at_a_time(model_folder, tmp_path, capsys):
         assert list(tqdm([1], desc="a part")) == [1]
         return []
 
-    run_steps([Step("a", "the whole", 5, {}, run)], open_model(load_model(model_folder)), tmp_path)
+    measure([made("a", "the whole", run, 5)], open_model(load_model(model_folder)), tmp_path)
     said = capsys.readouterr().err
     assert "the whole: 100%" in said and "left: 00:00" in said and "a part" not in said
     assert not tqdm([1]).disable
@@ -192,13 +217,14 @@ def test_help_says_what_quick_leaves_out(capsys):
     with pytest.raises(SystemExit):
         main(["audit", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert all(part in said for part in LEFT_OUT)
+    left_out = [bias.LEFT_OUT, likelihood.LEFT_OUT, fairness.LEFT_OUT.format(pairs=40)]
+    assert all(part in said for part in left_out)
 
 
 def test_specifications_of_one_name_and_folders_of_others(own_spec, model_folder, tmp_path):
-    steps = [Step("bias-own-mine", "mine", 1.0, {}, forbid)] * 2
-    with pytest.raises(ValueError, match="two specifications are called own-mine"):
-        run_steps(steps, open_model(model_folder), tmp_path / "out")
+    steps = [made("bias-own-mine")] * 2
+    with pytest.raises(ValueError, match="two measures are called bias-own-mine: rename one"):
+        measure(steps, open_model(model_folder), tmp_path / "out")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "audit.json").write_text('{"model": {"name": "another"}}')
     with pytest.raises(ValueError, match="holds the audit of another, and this is tiny-gpt2"):
@@ -212,11 +238,53 @@ def test_another_tokenizer_is_measured_anew_and_any_error_is_named(model_folder,
         asked.append(model)
         raise RuntimeError("the machine is tired")
 
-    steps = [Step("a", "a", 1.0, {}, lambda m: asked.append(m) or []), Step("b", "b", 1.0, {}, fail)]
-    assert "the machine is tired" in run_steps(steps, opened, tmp_path / "out", progress=False)[2][0]
-    run_steps(steps[:1], opened, tmp_path / "out", progress=False)
+    steps = [made("a", run=lambda m: asked.append(m) or []), made("b", run=fail)]
+    assert "the machine is tired" in measure(steps, opened, tmp_path / "out", progress=False)[1][0]
+    measure(steps[:1], opened, tmp_path / "out", progress=False)
     assert len(asked) == 2, "the same again is read"
     other = copy.deepcopy(opened.tokenizer)
     other.add_tokens(["zebra"])
-    run_steps(steps[:1], opened._replace(tokenizer=other), tmp_path / "out", progress=False)
+    measure(steps[:1], opened._replace(tokenizer=other), tmp_path / "out", progress=False)
     assert len(asked) == 3
+
+
+PETS = """
+from test_audit import letters, made
+
+def planned(wanted):
+    return [made("letters", run=letters)], ["pets: made up"]
+"""
+
+
+def letters(model):
+    """A record of a made-up measure."""
+    values = {"letters": len(model.about["name"])}
+    return [new_record("letters", model.about, {"name": "none", "files": {}}, 1, values, paper="pets")]
+
+
+def test_a_made_up_papers_made_up_measure_is_audited(model_folder, tmp_path, monkeypatch):
+    """Its folder alone is enough: it is planned, measured, kept, found again, summed up and shown."""
+    import redditbias_repro.papers as papers
+
+    letters_of_name = len(open_model(model_folder).about["name"])
+    (tmp_path / "papers" / "pets").mkdir(parents=True)
+    for name, text in {"__init__": "", "measures": PETS}.items():
+        (tmp_path / "papers" / "pets" / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path / "papers")])
+    monkeypatch.setitem(sys.modules, "test_audit", sys.modules[__name__])
+    monkeypatch.setattr(shared, "DEFAULT_PAPER", "pets")
+    for name in ("redditbias", "chbias", "holisticbias", "dialoguefairness"):
+        of = __import__(f"redditbias_repro.papers.{name}.measures", fromlist=["planned"])
+        monkeypatch.setattr(of, "planned", lambda wanted: ([], []))
+    for _ in range(2):
+        result = audit(model_folder, tmp_path / "out", languages=["en"], progress=False)
+        assert [r["values"] for r in result["records"]] == [{"letters": letters_of_name}] and result["failed"] == []
+        for module in ("redditbias_repro.papers.pets.measures", __name__):
+            monkeypatch.setattr(sys.modules[module], "letters", forbid)
+    assert [r["value"] for r in result["found"]] == [f"{letters_of_name}"] and "pets: made up" in result["notes"]
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert page_problems(page) == [] and "letters of the name" in page and "the longer the better" in page
+    kept = read_records(tmp_path / "out" / "records", paper="pets", metric="letters")
+    assert kept["letters"].tolist() == [letters_of_name]
+    for module in [m for m in sys.modules if m.startswith("redditbias_repro.papers.pets")]:
+        monkeypatch.delitem(sys.modules, module)

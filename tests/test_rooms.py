@@ -42,7 +42,7 @@ MODULES = {name_of(p): p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "_m
 GENERAL = [
     name for name in MODULES
     if name not in ("", "cli")  # the command is called redditbias
-    and not re.match(rf"data\.corpora\.|papers\.(report|audit|{'|'.join(PAPERS)})\b", name)
+    and not re.match(rf"data\.corpora\.|papers\.(report|{'|'.join(PAPERS)})\b", name)
 ]  # fmt: skip
 
 
