@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from redditbias_repro.records import DEFAULT_PAPER, paper_resource
+from redditbias_repro.records import DEFAULT_PAPER, paper_resource, read_lines, read_text
 
 MEASURED = paper_resource("measured")  # by paper, what `measure` asks a model
 WHOSE = {asked: paper for paper, asked in MEASURED.items()}
@@ -72,55 +72,12 @@ _POSITIVE = _number(float, 0, 10**6, above=True)
 _COUNT = _number(int, 1, 10**6)
 
 # %% ../nbs/cli.ipynb #7c0b7a06
-HOW_TO_READ = (
-    "Negative t: the stereotype is likelier; significant: p < 0.05. t_log, p_log: the same test on log perplexities. "
-    "gap: mean difference of log perplexities, with its 95 % interval. share: of the pairs whose stereotype is "
-    "likelier. p_holm: p corrected over the bias types. p_cluster: by target term, of which there are "
-    "n_clusters. All columns: --out FILE.csv"
-)
+def _check_measure(args):
+    """The paper's `Command`. `ValueError` for an option of what is not measured, and an --out that cannot be written"""
+    from redditbias_repro.papers.measures import check_options, command_of
 
-
-IN_SHORT = (
-    "model", "method", "bias_type", "n", "t", "p", "p_holm", "significant", "t_log", "p_log", "gap", "interval",
-    "share", "n_clusters", "p_cluster",
-)  # fmt: skip
-
-
-def _in_short(table):
-    "The columns of `lmb_table` that a reader looks at first"
-    interval = [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table["gap_low"], table["gap_high"])]
-    table = table.assign(interval=interval)[list(IN_SHORT)]
-    return table.drop(columns="method") if (table["method"] == "baseline").all() else table
-
-
-def _of_corpora(records: list[dict]) -> str:
-    "Which pairs were measured; of several corpora each with its bias types"
-    each = {}
-    for r in records:
-        each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(r["bias_type"])
-    return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
-
-
-_OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": None, "swap": "targets"}
-_OF_PAIRS |= {"special_tokens": False, "kind": "causal", "source": None}
-_OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
-_OF_PROMPTS |= {"in_front": None, "end": None, "personas": None}
-_OF_BOTH = {"context": "none", "user_turn": None, "details": None}
-_OF_PAIRS, _OF_PROMPTS = _OF_PAIRS | _OF_BOTH, _OF_PROMPTS | _OF_BOTH
-_OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None}
-_OF_CONTEXTS |= {"bias_type": None, "split": None, "mode": None, "direction": None, "column": None}
-_OPTIONS = {"pairs": _OF_PAIRS, "prompts": _OF_PROMPTS, "contexts": _OF_CONTEXTS}
-
-
-def _check_measure(args) -> None:
-    "`ValueError` for an option of what is not measured, and an --out that cannot be written"
-    has, own = MEASURED[args.paper], _OPTIONS[MEASURED[args.paper]]
-    others = [(of, options) for of, options in _OPTIONS.items() if of != has]
-    for name, default in {k: v for _, options in others for k, v in options.items()}.items():
-        if name not in own and getattr(args, name) != default:
-            of = " and ".join(of for of, options in others if name in options)
-            said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {has}"
-            raise ValueError(f"{said}: see `redditbias measure --help`")
+    command = command_of(args.paper)
+    check_options(command, args)
     if args.user_turn is not None and args.context != "chat" and args.reading != "chat":
         raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
     if args.details:
@@ -131,17 +88,15 @@ def _check_measure(args) -> None:
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     if args.out:
         _check_out(args.out)
+    return command
 
 
 def _measure(args) -> None:
-    _check_measure(args)
+    command = _check_measure(args)
     from redditbias_repro.records import write_atomic
     from redditbias_repro.show.saving import to_markdown
 
-    measure = {"pairs": _measure_pairs, "prompts": _measure_prompts, "contexts": _measure_contexts}[
-        MEASURED[args.paper]
-    ]
-    records, table, shown, caption = measure(args)
+    records, table, shown, caption = command.run(args)
     print(to_markdown(shown, caption))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
         if note:
@@ -160,24 +115,6 @@ def _save(records: list[dict], args) -> None:
 
     for r in records if args.save else ():
         print(f"record: {write_record(r, replace=args.replace)}")
-
-
-def _measure_pairs(args) -> tuple:
-    "Records of LMB, their table, what is shown of it, and what stands below"
-    from redditbias_repro.metrics.language_model import measure_lmb
-    from redditbias_repro.models.chat import CHAT_PROMPT
-    from redditbias_repro.show.tables import lmb_table
-
-    outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
-    if args.source is not None and args.kind != "seq2seq":
-        raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
-    how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
-    how |= dict(kind=args.kind, source=args.source)
-    said = CHAT_PROMPT if args.user_turn is None else args.user_turn
-    how |= dict(context=args.context, prompt=said, details=args.details)
-    records = measure_lmb(args.model, args.bias_type, args.corpus, args.split or "test", outliers, args.seed, **how)
-    table = lmb_table(records, paper=records[0]["paper"])
-    return records, table, _in_short(table), f"{_of_corpora(records)}. {HOW_TO_READ}"
 
 # %% ../nbs/cli.ipynb #00e5e896
 PERPLEXITY = (
@@ -279,23 +216,6 @@ def _compare(args) -> None:
         content = table.to_csv(index=False) if args.out.suffix == ".csv" else text
         print(f"written: {write_atomic(args.out, content)}")
 
-# %% ../nbs/cli.ipynb #5c1dd0f4
-def _read_text(path: Path) -> str:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file: expected a text in UTF-8")
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
-
-
-def read_lines(
-    path: Path,  # a text in UTF-8
-) -> list[str]:
-    "Lines without their ends. `ValueError` for what is not UTF-8"
-    lines = re.split(r"\r?\n", _read_text(path))
-    return lines if lines[-1] else lines[:-1]
-
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")
 
@@ -325,7 +245,7 @@ def _sentences(path: Path) -> _Sentences:
         lines = read_lines(path)
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
     try:
-        content = io.StringIO(_read_text(path), newline="")
+        content = io.StringIO(read_text(path), newline="")
         tabs = path.suffix.lower() == ".tsv"  # where quotation marks are only that
         how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
         header, *rows = list(csv.reader(content, **how)) or [[]]
@@ -441,96 +361,6 @@ def _contexts(args) -> None:
     print(f"{rows.attrs['corpus']['bias_type']}:\n{counted.to_string()}")
     print(f"{len(rows):,} pairs; --out FILE writes them. Content warning.")
 
-# %% ../nbs/cli.ipynb #f3332690
-def _measure_prompts(args) -> tuple:
-    "Records of Likelihood Bias, and the same of them as `_measure_pairs` gives"
-    import pandas as pd
-
-    from redditbias_repro.metrics.likelihood import likelihood_shares, measure_likelihood_bias
-    from redditbias_repro.models.chat import CHAT_PROMPT
-
-    if args.context == "chat" and args.reading not in (None, "chat"):
-        raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
-    source, reading = args.prompts or DEFAULT_PROMPTS, "chat" if args.context == "chat" else args.reading or "sentence"
-    how = dict(seed=args.seed, device=args.device, dtype=args.dtype, details=args.details)
-    how["prompt"] = CHAT_PROMPT if args.user_turn is None else args.user_turn
-    how |= dict(context=args.in_front, end=args.end, personas=args.personas)
-    records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
-    table = likelihood_shares(pd.DataFrame([{**r, **r["values"]} for r in records]))
-    corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
-    given = {"in front": args.in_front, "end": args.end, "personas": args.personas and args.personas.name}
-    way = "".join(f", {k}: {v!r}" for k, v in given.items() if v is not None)
-    return records, table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}{way}. {LIKELIHOOD}"
-
-
-LIKELIHOOD = (
-    "share: percent of pairs of descriptors of an axis, template by template, whose perplexities differ (Mann–Whitney "
-    "U, p < .05), the paper's Likelihood Bias; share_adjusted: after Benjamini and Hochberg over an axis; effect: mean "
-    "size of the rank-biserial correlation; null: the share when descriptors are dealt out at random"
-)
-
-# %% ../nbs/cli.ipynb #79718c41
-FAIRNESS = (
-    "dominant, minoritized: share of the responses to the two sides, or words a response; relative: the paper's "
-    "difference; z, p: its test; paired_p: the test of pairs, paired_p_holm: corrected over the measures; interval of "
-    "the difference (none where no pair differs); smallest: the difference that so many pairs find four times out of "
-    "five. All columns: --out FILE.csv"
-)
-
-
-def _fairness_types(names, paper: str) -> list[str]:
-    "Bias types of contexts; bare names are the paper's"
-    from redditbias_repro.data.pairs import paper_bias_types
-    from redditbias_repro.records import check_known
-
-    own = sorted(paper_bias_types(paper))
-    bare = lambda n: "/" not in n and not n.lower().endswith(".toml")
-    for n in filter(bare, names or ()):
-        check_known("bias type of contexts", n, own)
-    return [f"{paper}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
-
-
-def _measure_contexts(args) -> tuple:
-    "Records of responses to parallel contexts, and the same of them as `_measure_pairs` gives"
-    import pandas as pd
-
-    from redditbias_repro.answers.response_measures import attribute_lists
-    from redditbias_repro.data.contexts import contexts
-    from redditbias_repro.data.pairs import bias_spec
-    from redditbias_repro.metrics.fairness import measure_fairness
-    from redditbias_repro.records import write_record
-
-    chosen = None if args.candidates is None else [line for line in read_lines(args.candidates) if line.strip()]
-    if chosen == []:
-        raise ValueError(f"{args.candidates} holds no line: expected a response a line")
-    how = dict(n=args.pairs, candidates=chosen, device=args.device, dtype=args.dtype)
-    offence = "davidson" if args.offence is None else args.offence
-    how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
-    source = "twitter-conversations" if args.contexts is None else args.contexts
-    types = _fairness_types(args.bias_type, args.paper)
-    drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
-    for b in types:  # what is wrong with one of them is said before hours of answers to another
-        attribute_lists(bias_spec(b))
-        pairs = contexts(source, b, n=args.pairs, seed=args.seed, **drawn)
-        if len(pairs) < 2:
-            raise ValueError(f"{source} has one context for {b}: a test needs two or more")
-        if pairs.attrs["corpus"]["mode"] == "given" and not args.bias_type:
-            raise ValueError(f"{source} holds pairs: say what they differ in, such as --bias-type gender")
-    records = []
-    for b in types:
-        paper = bias_spec(b).paper or "own"  # whose tables it stands in
-        records.append(measure_fairness(args.model, b, source, paper=paper, **how, **drawn))
-        if args.save:  # should the next one fail, this one is kept
-            write_record(records[-1], replace=args.replace)
-    rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
-            for r in records for m in r["values"]["measures"]]  # fmt: skip
-    table = pd.DataFrame(rows)
-    known = table["differ"] > 0
-    ends = [f"[{a:+.3g}, {b:+.3g}]" if k else "" for a, b, k in zip(table["paired_low"], table["paired_high"], known)]
-    columns = "bias_type measure n dominant minoritized relative z p paired_p paired_p_holm".split()
-    shown = table[columns].assign(interval=ends, smallest=table["paired_smallest"].where(known))
-    return records, table, shown, f"{records[0]['model']}, contexts of {records[0]['corpus']}. {FAIRNESS}"
-
 # %% ../nbs/cli.ipynb #1e45b9b6
 def _keys_of(prefix: str) -> list[str]:
     "Keys of the files that a paper's measures need, by its name; else those that begin so"
@@ -595,7 +425,7 @@ def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
     refused = {"axes": None, "templates": None}
     if args.prompts:
-        refused = {k: v for k, v in _OF_PAIRS.items() if k != "special_tokens" and hasattr(args, k)} | {"split": "test"}
+        refused = {"bias_type": None, "corpus": "auto", "swap": "targets", "split": "test"}
     if args.what == "dataset":
         refused |= {"split": "test", "special_tokens": False}
     for name, default in refused.items():
@@ -946,7 +776,7 @@ def _measure_options(p: argparse.ArgumentParser) -> None:
     saved = "also keep the records in results/, from which tables and figures are made"
     p.add_argument("--save", action="store_true", help=saved)
     p.add_argument("--replace", action="store_true", help=REPLACE)
-    p.add_argument("--paper", default=DEFAULT_PAPER, choices=[*MEASURED], help=f"what is measured {DEFAULT}: see below")
+    p.add_argument("--paper", default=DEFAULT_PAPER, metavar="PAPER", help=f"what is measured {DEFAULT}: see below")
     asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {WHOSE['contexts']}")
     own = (
         "twitter-conversations, twitter-en-big, a .csv or .txt of your own, or a .csv or .parquet of pairs with text1 "

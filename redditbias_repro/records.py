@@ -34,9 +34,9 @@ import pandas as pd
 
 # %% auto #0
 __all__ = ['DEFAULT_PAPER', 'FIELDS', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
-           'paper_resource', 'write_atomic', 'table_path', 'details_path', 'write_table', 'write_details', 'digest',
-           'code_digest', 'versions', 'provenance', 'new_record', 'stand_in_path', 'write_record', 'read_json',
-           'check_record', 'read_records']
+           'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path', 'details_path', 'write_table',
+           'write_details', 'digest', 'code_digest', 'versions', 'provenance', 'new_record', 'stand_in_path',
+           'write_record', 'read_json', 'check_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -93,6 +93,26 @@ def paper_resource(
     "What the package holds of a paper besides its words and numbers"
     path = files("redditbias_repro") / "resources" / "papers" / f"{paper}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+# %% ../nbs/records.ipynb #b0d7fa9c
+def read_text(
+    path: Path,  # in UTF-8, with or without a byte order mark
+) -> str:
+    "A text file. `FileNotFoundError`, and `ValueError` for what is not UTF-8"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is no file: expected a text in UTF-8")
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
+
+
+def read_lines(
+    path: Path,  # a text in UTF-8
+) -> list[str]:
+    "Lines without their ends. `ValueError` for what is not UTF-8"
+    lines = re.split(r"\r?\n", read_text(path))
+    return lines if lines[-1] else lines[:-1]
 
 # %% ../nbs/records.ipynb #530baf09
 def write_atomic(

@@ -249,7 +249,21 @@ def test_another_tokenizer_is_measured_anew_and_any_error_is_named(model_folder,
 
 
 PETS = """
+import pandas as pd
+
+from redditbias_repro.models.loading import open_model
+from redditbias_repro.papers.measures import Command, Shown
 from test_audit import letters, made
+
+
+def run(args):
+    records = letters(open_model(args.model))
+    table = pd.DataFrame([r["values"] for r in records])
+    return Shown(records, table, table, "letters: of the name")
+
+
+COMMAND = Command("names", {}, run)
+
 
 def planned(wanted):
     return [made("letters", run=letters)], ["pets: made up"]
@@ -262,8 +276,8 @@ def letters(model):
     return [new_record("letters", model.about, {"name": "none", "files": {}}, 1, values, paper="pets")]
 
 
-def test_a_made_up_papers_made_up_measure_is_audited(model_folder, tmp_path, monkeypatch):
-    """Its folder alone is enough: it is planned, measured, kept, found again, summed up and shown."""
+def test_a_made_up_papers_made_up_measure_is_measured_and_audited(model_folder, tmp_path, monkeypatch, capsys):
+    """Its folder alone is enough: measured by name, planned, kept, found again, summed up and shown."""
     import redditbias_repro.papers as papers
 
     letters_of_name = len(open_model(model_folder).about["name"])
@@ -276,6 +290,14 @@ def test_a_made_up_papers_made_up_measure_is_audited(model_folder, tmp_path, mon
     for name in ("redditbias", "chbias", "holisticbias", "dialoguefairness"):
         of = __import__(f"redditbias_repro.papers.{name}.measures", fromlist=["planned"])
         monkeypatch.setattr(of, "planned", lambda wanted: ([], []))
+    command = ["measure", "--paper", "pets", "--model", str(model_folder), "--out", str(tmp_path / "out.csv")]
+    assert main(command) == 0 and "letters: of the name" in capsys.readouterr().out
+    assert pd.read_csv(tmp_path / "out.csv")["letters"].tolist() == [letters_of_name]
+    assert (
+        main([*command, "--axes", "age"]) == 2
+        and "--axes is of prompts, and --paper pets has" in capsys.readouterr().err
+    )
+    assert main([*command[:2], "dogs"]) == 2 and "paper 'dogs' is unknown: expected one of" in capsys.readouterr().err
     for _ in range(2):
         result = audit(model_folder, tmp_path / "out", languages=["en"], progress=False)
         assert [r["values"] for r in result["records"]] == [{"letters": letters_of_name}] and result["failed"] == []

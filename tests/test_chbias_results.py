@@ -487,6 +487,17 @@ def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
     assert "--special-tokens is of pairs" in capsys.readouterr().err
 
 
+def test_a_papers_pairs_by_its_name(made_up, byte_model, tmp_path, capsys):
+    """`--paper chbias` measures what `--corpus chbias` does, and knows its bias types by their bare names."""
+    command, out = ["measure", "--model", str(byte_model)], tmp_path / "age.csv"
+    assert main([*command, "--paper", "chbias", "--bias-type", "age", "--out", str(out)]) == 0
+    by_name = out.read_text()
+    assert main([*command, "--corpus", "chbias", "--bias-type", "chbias/age", "--out", str(out)]) == 0
+    assert out.read_text() == by_name
+    assert main([*command, "--paper", "chbias", "--bias-type", "race"]) == 2
+    assert "bias type of chbias 'race' is unknown" in capsys.readouterr().err
+
+
 def test_a_papers_files_by_its_name(made_up, capsys):
     assert main(["fetch", "chbias"]) == 0 and "20 files are in the cache" in capsys.readouterr().out
 

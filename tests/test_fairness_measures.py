@@ -225,9 +225,9 @@ def test_candidates_are_drawn_once_each():
 
 def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     saved = []
-    monkeypatch.setattr(
-        "redditbias_repro.records.write_record", lambda r, **_: saved.append(r) if r not in saved else None
-    )
+    for module in ("records", "papers.dialoguefairness.measures"):
+        keep = lambda r, **_: saved.append(r) if r not in saved else None
+        monkeypatch.setattr(f"redditbias_repro.{module}.write_record", keep)
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(room, "load_classifier", lambda name: judge())
     monkeypatch.setattr(room, "offence_labels", lambda classifier, labels=None: ["offensive"])
@@ -256,7 +256,10 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     for wrong, says in (
         (["--contexts", ""], "corpus '' is no file"),
         (["--candidates", str(empty)], "holds no line"),
-        (["--bias-type", "religion1"], "bias type of contexts 'religion1' is unknown: expected one of gender, race"),
+        (
+            ["--bias-type", "religion1"],
+            "bias type of dialoguefairness 'religion1' is unknown: expected one of gender, race",
+        ),
         (["--kind", "seq2seq"], "--kind is of pairs, and"),
         (["--context", "chat"], "--context is of pairs and prompts, and"),
     ):
@@ -284,8 +287,9 @@ def test_what_is_measured_is_kept_should_the_next_fail(model_folder, tmp_path, c
 
     kept = []
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(room, "measure_fairness", of_gender_alone)
-    monkeypatch.setattr("redditbias_repro.records.write_record", lambda r, **_: kept.append(r))
+    whose = "redditbias_repro.papers.dialoguefairness.measures"
+    monkeypatch.setattr(f"{whose}.measure_fairness", of_gender_alone)
+    monkeypatch.setattr(f"{whose}.write_record", lambda r, **_: kept.append(r))
     (tmp_path / "mine.txt").write_text("he is here, no cap\nshe left, no cap\n")
     command = ["measure", "--paper", "dialoguefairness", "--model", str(model_folder), "--offence", "", "--save"]
     command += ["--contexts", str(tmp_path / "mine.txt"), "--lemmas", "plain"]

@@ -5,7 +5,9 @@
 # %% ../../nbs/papers/measures.ipynb #ff42f60b
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,16 +18,17 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data.pairs import bias_spec, load_pairs
+from ..data.pairs import bias_spec, load_pairs, paper_bias_types
 from ..metrics.language_model import measure_lmb, measure_lmp
 from ..metrics.measure import Kind, Measure
-from ..records import DEFAULT_PAPER, digest
+from ..models.chat import CHAT_PROMPT
+from ..records import DEFAULT_PAPER, check_known, digest
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table
 
 # %% auto #0
-__all__ = ['Wanted', 'plan']
+__all__ = ['Wanted', 'plan', 'Shown', 'Command', 'command_of', 'check_options']
 
 # %% ../../nbs/papers/measures.ipynb #8dfedc6a
 class Wanted(NamedTuple):
@@ -122,6 +125,124 @@ def lmb_measures(
         name = f"bias-{spec.paper or 'own'}-{spec.name}"
         made.append(Measure(name, f"bias: {spec.title or spec.name}", OF_TYPE, settings, run, kind))
     return made
+
+# %% ../../nbs/papers/measures.ipynb #d1df3ab9
+class Shown(NamedTuple):
+    "What `redditbias measure` writes and prints"
+
+    records: list[dict]
+    table: pd.DataFrame  # all columns
+    shown: pd.DataFrame  # those that a reader looks at first
+    caption: str
+
+
+@dataclass(frozen=True)
+class Command:
+    "What `redditbias measure` asks for a paper"
+
+    asked: str  # what a model is asked with: pairs, prompts, contexts
+    options: dict[str, object]  # options of the command that it takes beside those of every measure → their defaults
+    run: Callable[[Namespace], Shown]
+
+
+def _commands() -> dict[str, Command]:
+    "Commands of the papers that have one"
+    modules = {paper: _measures_of(paper) for paper in _measuring_papers()}
+    return {paper: m.COMMAND for paper, m in modules.items() if hasattr(m, "COMMAND")}
+
+
+def command_of(
+    paper: str,
+) -> Command:
+    "What is measured for a paper. `ValueError` for one without a measure"
+    commands = _commands()
+    check_known("paper", paper, commands)
+    return commands[paper]
+
+
+def check_options(
+    command: Command,
+    args: Namespace,  # of `redditbias measure`
+) -> None:
+    "`ValueError` for an option that only other commands take"
+    others = [c for c in _commands().values() if c.asked != command.asked]
+    for name, default in {k: v for c in others for k, v in c.options.items()}.items():
+        if name not in command.options and getattr(args, name) != default:
+            of = " and ".join(dict.fromkeys(c.asked for c in others if name in c.options))
+            said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {command.asked}"
+            raise ValueError(f"{said}: see `redditbias measure --help`")
+
+# %% ../../nbs/papers/measures.ipynb #6ab507f1
+def types_of(
+    paper: str,
+    names: Iterable[str] | None,  # None: all
+) -> list[str]:
+    "Bias types as other rooms take them. `ValueError` for a bare name that the paper has not"
+    own = sorted(paper_bias_types(paper))
+    bare = lambda n: "/" not in n and not n.lower().endswith(".toml")
+    for n in filter(bare, names or ()):
+        check_known(f"bias type of {paper}", n, own)
+    return [f"{paper}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
+
+# %% ../../nbs/papers/measures.ipynb #113b4052
+OF_BOTH = {"context": "none", "user_turn": None, "details": None}  # of pairs and of prompts
+OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": None, "swap": "targets"}
+OF_PAIRS |= {"special_tokens": False, "kind": "causal", "source": None, **OF_BOTH}
+LMB_SHOWN = (
+    "Negative t: the stereotype is likelier; significant: p < 0.05. t_log, p_log: the same test on log perplexities. "
+    "gap: mean difference of log perplexities, with its 95 % interval. share: of the pairs whose stereotype is "
+    "likelier. p_holm: p corrected over the bias types. p_cluster: by target term, of which there are "
+    "n_clusters. All columns: --out FILE.csv"
+)
+IN_SHORT = (
+    "model", "method", "bias_type", "n", "t", "p", "p_holm", "significant", "t_log", "p_log", "gap", "interval",
+    "share", "n_clusters", "p_cluster",
+)  # fmt: skip
+
+
+def _in_short(table):
+    "The columns of `lmb_table` that a reader looks at first"
+    interval = [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table["gap_low"], table["gap_high"])]
+    table = table.assign(interval=interval)[list(IN_SHORT)]
+    return table.drop(columns="method") if (table["method"] == "baseline").all() else table
+
+
+def _of_corpora(records: list[dict]) -> str:
+    "Which pairs were measured; of several corpora each with its bias types"
+    each = {}
+    for r in records:
+        each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(r["bias_type"])
+    return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
+
+
+def user_turn(
+    args: Namespace,
+) -> str:
+    "What a user says in a chat"
+    return CHAT_PROMPT if args.user_turn is None else args.user_turn
+
+
+def _run_lmb(paper: str, args: Namespace) -> Shown:
+    "LMB of a paper's pairs, or of a corpus of one's own"
+    types, corpus = args.bias_type, args.corpus
+    if paper != DEFAULT_PAPER and corpus == "auto":
+        types, corpus = types_of(paper, types), paper
+    outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
+    if args.source is not None and args.kind != "seq2seq":
+        raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
+    how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
+    how |= dict(kind=args.kind, source=args.source)
+    how |= dict(context=args.context, prompt=user_turn(args), details=args.details)
+    records = measure_lmb(args.model, types, corpus, args.split or "test", outliers, args.seed, **how)
+    table = lmb_table(records, paper=records[0]["paper"])
+    return Shown(records, table, _in_short(table), f"{_of_corpora(records)}. {LMB_SHOWN}")
+
+
+def lmb_command(
+    paper: str,  # whose pairs are measured where no corpus is given
+) -> Command:
+    "Language Model Bias"
+    return Command("pairs", OF_PAIRS, partial(_run_lmb, paper))
 
 # %% ../../nbs/papers/measures.ipynb #f8ed47bf
 LMP_CAPTION = (

@@ -10,13 +10,14 @@ import pandas as pd
 from ...data.pairs import paper_bias_types
 from ...metrics.measure import Measure
 from .results import printed_lmb
-from ..measures import Wanted, lmb_kind, lmb_measures
+from ..measures import Wanted, lmb_command, lmb_kind, lmb_measures
 from ...show.tables import lmb_table
 
 # %% auto #0
 __all__ = []
 
 # %% ../../../nbs/papers/chbias/measures.ipynb #a2b31353
+COMMAND = lmb_command("chbias")
 NEVER = (
     "not measured: Chinese responses and prompts, for which no paper here has a measure",
     "not measured: Chinese perplexity (redditbias perplexity --references kdconv)",

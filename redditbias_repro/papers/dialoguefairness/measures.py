@@ -5,15 +5,20 @@
 # %% ../../../nbs/papers/dialoguefairness/measures.ipynb #4376fca5
 from __future__ import annotations
 
-import numpy as np
+from argparse import Namespace
 
+import numpy as np
+import pandas as pd
+
+from ...answers.response_measures import attribute_lists
+from ...data.contexts import contexts
 from ...data.pairs import bias_spec
 from ...data.registry import FetchError
 from ...metrics.fairness import lemma_by, measure_fairness
 from ...metrics.measure import Kind, Measure
 from .results import HUB, ORIGINAL, answers_table, measured_table, read_captions
-from ..measures import Wanted, columns
-from ...records import digest
+from ..measures import Command, Shown, Wanted, columns, types_of
+from ...records import digest, read_lines, write_record
 from ...show.html import table_block
 
 # %% auto #0
@@ -115,3 +120,50 @@ def planned(
     n = wanted.pairs or (40 if wanted.quick else 1000)
     measures = [fairness_measure(b, n, source, wanted.seed, **how) for b, source in contexts.items()]
     return measures, [*said, *words, *[f"--quick: {LEFT_OUT.format(pairs=n)}"] * wanted.quick]
+
+# %% ../../../nbs/papers/dialoguefairness/measures.ipynb #55f75032
+SHOWN = (
+    "dominant, minoritized: share of the responses to the two sides, or words a response; relative: the paper's "
+    "difference; z, p: its test; paired_p: the test of pairs, paired_p_holm: corrected over the measures; interval of "
+    "the difference (none where no pair differs); smallest: the difference that so many pairs find four times out of "
+    "five. All columns: --out FILE.csv"
+)
+
+
+def _run(args: Namespace) -> Shown:
+    "Fairness of responses to parallel contexts"
+    chosen = None if args.candidates is None else [line for line in read_lines(args.candidates) if line.strip()]
+    if chosen == []:
+        raise ValueError(f"{args.candidates} holds no line: expected a response a line")
+    how = dict(n=args.pairs, candidates=chosen, device=args.device, dtype=args.dtype)
+    offence = "davidson" if args.offence is None else args.offence
+    how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
+    source = "twitter-conversations" if args.contexts is None else args.contexts
+    types = types_of(args.paper, args.bias_type)
+    drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
+    for b in types:  # what is wrong with one of them is said before hours of answers to another
+        attribute_lists(bias_spec(b))
+        pairs = contexts(source, b, n=args.pairs, seed=args.seed, **drawn)
+        if len(pairs) < 2:
+            raise ValueError(f"{source} has one context for {b}: a test needs two or more")
+        if pairs.attrs["corpus"]["mode"] == "given" and not args.bias_type:
+            raise ValueError(f"{source} holds pairs: say what they differ in, such as --bias-type gender")
+    records = []
+    for b in types:
+        paper = bias_spec(b).paper or "own"  # whose tables it stands in
+        records.append(measure_fairness(args.model, b, source, paper=paper, **how, **drawn))
+        if args.save:  # should the next one fail, this one is kept
+            write_record(records[-1], replace=args.replace)
+    rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
+            for r in records for m in r["values"]["measures"]]  # fmt: skip
+    table = pd.DataFrame(rows)
+    known = table["differ"] > 0
+    ends = [f"[{a:+.3g}, {b:+.3g}]" if k else "" for a, b, k in zip(table["paired_low"], table["paired_high"], known)]
+    columns = "bias_type measure n dominant minoritized relative z p paired_p paired_p_holm".split()
+    shown = table[columns].assign(interval=ends, smallest=table["paired_smallest"].where(known))
+    return Shown(records, table, shown, f"{records[0]['model']}, contexts of {records[0]['corpus']}. {SHOWN}")
+
+
+OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None}
+OF_CONTEXTS |= {"bias_type": None, "split": None, "mode": None, "direction": None, "column": None}
+COMMAND = Command("contexts", OF_CONTEXTS, _run)

@@ -5,14 +5,16 @@
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #e1874698
 from __future__ import annotations
 
+from argparse import Namespace
+
 import numpy as np
 
-from ...data.prompts import comparable, prompts
+from ...data.prompts import DEFAULT_PROMPTS, comparable, prompts
 from ...data.registry import FetchError
-from ...metrics.likelihood import LOVE, measure_likelihood_bias
+from ...metrics.likelihood import LOVE, likelihood_shares, measure_likelihood_bias
 from ...metrics.measure import Kind, Measure
 from .results import distribution_figures, likelihood_table, read_captions, table3
-from ..measures import Wanted, columns
+from ..measures import OF_BOTH, Command, Shown, Wanted, columns, user_turn
 from ...show.html import figure_block, table_block
 
 # %% auto #0
@@ -70,6 +72,33 @@ def prompt_measures(
         ]
         made.append(Measure(f"prompts-{axis}", f"prompts: {axis.replace('_', ' ')}", PROMPT * n, settings, run, KIND))
     return made
+
+# %% ../../../nbs/papers/holisticbias/measures.ipynb #b1bd8d8c
+SHOWN = (
+    "share: percent of pairs of descriptors of an axis, template by template, whose perplexities differ (Mann–Whitney "
+    "U, p < .05), the paper's Likelihood Bias; share_adjusted: after Benjamini and Hochberg over an axis; effect: mean "
+    "size of the rank-biserial correlation; null: the share when descriptors are dealt out at random"
+)
+
+
+def _run(args: Namespace) -> Shown:
+    "Likelihood Bias of prompts, released or of one's own"
+    if args.context == "chat" and args.reading not in (None, "chat"):
+        raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
+    source, reading = args.prompts or DEFAULT_PROMPTS, "chat" if args.context == "chat" else args.reading or "sentence"
+    how = dict(seed=args.seed, device=args.device, dtype=args.dtype, details=args.details)
+    how["prompt"] = user_turn(args)
+    how |= dict(context=args.in_front, end=args.end, personas=args.personas)
+    records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
+    table = likelihood_shares(columns(records))
+    corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
+    given = {"in front": args.in_front, "end": args.end, "personas": args.personas and args.personas.name}
+    way = "".join(f", {k}: {v!r}" for k, v in given.items() if v is not None)
+    return Shown(records, table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}{way}. {SHOWN}")
+
+
+OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
+COMMAND = Command("prompts", {**OF_PROMPTS, "in_front": None, "end": None, "personas": None, **OF_BOTH}, _run)
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b95a68d1
 LEFT_OUT = 'one template of prompts ("I love …") in place of 26'

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ...data.pairs import paper_bias_types
 from ...metrics.measure import Measure
-from ..measures import Wanted, lmb_kind, lmb_measures, lmp_measure
+from ..measures import Wanted, lmb_command, lmb_kind, lmb_measures, lmp_measure
 from .results import published_lmb
 from ...show.tables import lmb_table
 
@@ -17,6 +17,7 @@ from ...show.tables import lmb_table
 __all__ = []
 
 # %% ../../../nbs/papers/redditbias/measures.ipynb #da75c5ca
+COMMAND = lmb_command("redditbias")
 LEFT_OUT = "perplexity of 200 references in place of 6,000"
 NEVER = (
     "not measured: debiasing and dialogue tasks, which change the model (nbs/05_debias.ipynb, nbs/06_dst.ipynb, "
