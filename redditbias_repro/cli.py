@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 from redditbias_repro.records import DEFAULT_PAPER, paper_resource, read_lines, read_text
 
-MEASURED = paper_resource("measured")  # by paper, what `measure` asks a model
-WHOSE = {asked: paper for paper, asked in MEASURED.items()}
+WHOSE = {
+    asked: paper for paper, asked in paper_resource("measured").items()
+}  # for help: what a model is asked with → a paper
 DEFAULT_PROMPTS = "v1.0"
 
 # %% auto #0

@@ -13,7 +13,7 @@ from redditbias_repro.cli import main
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.metrics.likelihood import HATE, LOVE, likelihood_measurements
 from redditbias_repro.papers.holisticbias import results as paper
-from redditbias_repro.records import DEFAULT_PAPER, new_record, repo_root, write_record
+from redditbias_repro.records import new_record, repo_root, write_record
 from redditbias_repro.show.figures import save_results
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
@@ -285,11 +285,11 @@ def test_the_command_line_knows_what_the_rooms_know():
     from redditbias_repro import cli
     from redditbias_repro.data import prompts as room
     from redditbias_repro.metrics.likelihood import READINGS, SPAN
+    from redditbias_repro.papers.measures import command_of
 
-    assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS and set(cli.MEASURED) <= {
-        DEFAULT_PAPER,
-        room.prompts_paper("v1.0"),
-        "dialoguefairness",
+    assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS
+    assert {asked: command_of(paper).asked for asked, paper in cli.WHOSE.items()} == {
+        asked: asked for asked in cli.WHOSE
     }
     with pytest.raises(SystemExit):
         main(["measure", "--reading", "?"])
