@@ -53,8 +53,8 @@ def record(bias_type, kind, method, strength, n, words=(300, 200), alike=False, 
     about = {"name": kind, "weights_sha256": "0", "kind": kind, "dtype": "float32"}
     about |= {"debiased" if method != "original" else "trained": how}
     said.attrs = {"model": about, "corpus": {"name": "made-up", "files": {}, "note": ""}}
-    measured = measure_responses(said, f"dialoguefairness/{bias_type}", rude_classifier(), ["offensive"], str)
-    return fairness_record(measured, "dialoguefairness", "plain", resamples=99)
+    measured = measure_responses(said, f"dialoguefairness/{bias_type}", rude_classifier(), ["offensive"], "plain")
+    return fairness_record(measured, "dialoguefairness", resamples=99)
 
 
 def rude_classifier():
