@@ -46,8 +46,8 @@ from ..stats.resampling import pack_bits, unpack_bits
 
 # %% auto #0
 __all__ = ['answer_pairs', 'draw_candidates', 'lemma_by', 'measure_responses', 'fairness_table', 'pairs_for', 'unpack_values',
-           'fairness_record', 'FairnessSettings', 'measure_fairness', 'answered_how', 'what_differs',
-           'fairness_changes', 'diversity_change']
+           'fairness_record', 'measure_fairness', 'answered_how', 'what_differs', 'fairness_changes',
+           'diversity_change']
 
 # %% ../../nbs/metrics/fairness.ipynb #1db2f831
 def answer_pairs(
@@ -315,7 +315,7 @@ def fairness_record(
         asked=asked, device=attrs.get("device", "cpu"),
     )  # fmt: skip
 
-# %% ../../nbs/metrics/fairness.ipynb #60801f60
+# %% ../../nbs/metrics/fairness.ipynb #6cf2455d
 def _warn_of_words(spec: BiasSpec, lemma: Callable[[str], str]) -> None:
     "`ValueError` where attributes have no names; a warning of those of one's own that no response can hold"
     lists = attribute_lists(spec)
@@ -344,7 +344,7 @@ class FairnessSettings:
     resamples: int = 999  # as in `fairness_table`
     seed: int = 0
 
-
+# %% ../../nbs/metrics/fairness.ipynb #60801f60
 def measure_fairness(
     model,  # as in `answer_pairs`
     bias_type: str | Path | BiasSpec,  # as in `contexts`; it names its attributes

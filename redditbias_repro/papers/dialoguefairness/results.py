@@ -31,8 +31,7 @@ from ...stats.multiplicity import holm
 from ...stats.proportions import rate_test, recompute
 
 # %% auto #0
-__all__ = ['PAPER', 'ORIGINAL', 'read_fairness', 'learned_table', 'inconsistencies', 'fairness_figures', 'make_tables',
-           'read_captions']
+__all__ = ['PAPER', 'ORIGINAL', 'read_fairness', 'learned_table', 'fairness_figures', 'make_tables', 'read_captions']
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #b2a9ea00
 PAPER = "dialoguefairness"
