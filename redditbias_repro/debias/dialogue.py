@@ -236,6 +236,12 @@ def _hash(*tables: pd.DataFrame | None) -> str:
     return digest.hexdigest()[:16]
 
 # %% ../../nbs/debias/dialogue.ipynb #0f32f3d8
+def _batch(model, rows: list[dict]) -> dict[str, torch.Tensor]:
+    "Rows of `encode_pairs`, padded as a model's kind has it, where the model is"
+    collate = pad_right if isinstance(model, Seq2Seq) else pad_candidates
+    return {k: v.to(model.device) for k, v in collate(rows, model.config.pad_token_id).items()}
+
+
 @torch.no_grad()
 def share_wrong(
     model: Ranker,  # in eval mode
@@ -246,8 +252,7 @@ def share_wrong(
     wrong = 0
     for at in range(0, len(rows), batch_size):
         own = rows[at : at + batch_size]
-        batch = pad_candidates(own, model.config.pad_token_id)
-        best = model(**{k: v.to(model.device) for k, v in batch.items()}).logits.argmax(1).tolist()
+        best = model(**_batch(model, own)).logits.argmax(1).tolist()
         wrong += sum(own[i]["labels"] != r["labels"] for i, r in zip(best, own))
     return wrong / len(rows)
 
@@ -259,11 +264,9 @@ def mean_loss(
     batch_size: int,  # of a ranker also how many responses compete
 ) -> float:
     "Mean loss of a token (Seq2Seq) or of a pair (ranker)"
-    collate = pad_right if isinstance(model, Seq2Seq) else pad_candidates
     total, n = 0.0, 0
     for at in range(0, len(rows), batch_size):
-        padded = collate(rows[at : at + batch_size], model.config.pad_token_id)
-        batch = {k: v.to(model.device) for k, v in padded.items()}
+        batch = _batch(model, rows[at : at + batch_size])
         size = int((batch["labels"] >= 0).sum()) if "labels" in batch else len(batch["input_ids"])
         total, n = total + model(**batch).loss.item() * size, n + size
     return total / n
@@ -453,6 +456,16 @@ def open_dialogue_model(
     net, tokenizer = model if isinstance(model, tuple) else load_dialogue_model(model, device)
     return Opened(net, tokenizer, describe_model(net))
 
+# %% ../../nbs/debias/dialogue.ipynb #354b3e9c
+def how_it_was_made(
+    opened: Opened,
+) -> tuple[
+    dict, dict
+]:  # what records say of it, with its kind; settings of its training, {} if it was not trained here
+    "A model and its training"
+    made = opened.about.get("trained") or opened.about.get("debiased") or {}
+    return {**opened.about, "kind": made.get("kind", "language model")}, made
+
 # %% ../../nbs/debias/dialogue.ipynb #51f0154a
 BLOCK = 10
 
@@ -460,8 +473,7 @@ BLOCK = 10
 def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, ...]:
     "Of each response, its loss (n,) with its own context, with another's; of a ranker also whether its own is the best"
     if isinstance(model, Ranker):
-        batch = pad_candidates(rows, model.config.pad_token_id)
-        scores = model(**{k: v.to(model.device) for k, v in batch.items()}).logits.float()
+        scores = model(**_batch(model, rows)).logits.float()
         own = torch.arange(len(rows), device=scores.device)
         both = [F.cross_entropy(s, own, reduction="none") for s in (scores, scores.roll(1, 0))]
         best = scores.argmax(1).tolist()
@@ -469,7 +481,7 @@ def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, .
         return *(b.cpu() for b in both), torch.tensor(right, dtype=torch.float)
     both = []
     for used in (rows, other):
-        batch = {k: v.to(model.device) for k, v in pad_right(used, model.config.pad_token_id).items()}
+        batch = _batch(model, used)
         real = batch["labels"] >= 0
         token = F.cross_entropy(model(**batch).logits.float(), batch["labels"][real], reduction="none").cpu()
         both.append(torch.stack([t.mean() for t in token.split(real.sum(1).tolist())]))
@@ -519,13 +531,11 @@ def held_out_record(
     values = {"loss": float(table["loss"].mean()), "loss_other": float(table["loss_other"].mean())}
     values |= {"gain": test.mean, "gain_low": test.low, "gain_high": test.high, "p": test.p}
     values |= {"right": float(table["right"].mean())} if "right" in table else {}
-    made = opened.about.get("trained") or opened.about.get("debiased")
+    about, made = how_it_was_made(opened)
     values |= {"valid": made["best_valid"]} if "best_valid" in made else {}
     params = {k: made[k] for k in ("learning_rate", "dropout", "epochs", "width")}
     params |= {"vectors": made["vectors"].split(":")[0]}
-    about = {**opened.about, "kind": made["kind"]}
-    corpus = pairs.attrs["corpus"]
-    return new_record("held_out", about, corpus, len(table), values, paper, params=params)
+    return new_record("held_out", about, pairs.attrs["corpus"], len(table), values, paper, params=params)
 
 # %% ../../nbs/debias/dialogue.ipynb #6f834170
 def pair_distances(
@@ -558,7 +568,5 @@ def distance_record(
     opened, spec = open_dialogue_model(model), bias_spec(spec)
     table = pair_distances(opened, spec)
     values = table.round({"distance": 6, "others": 6}).to_dict("list")
-    made = opened.about.get("trained") or opened.about.get("debiased") or {}
-    about = {**opened.about, "kind": made.get("kind", "language model")}  # as records of responses have it
-    corpus = {"name": "embeddings", "files": {}}
+    about, corpus = how_it_was_made(opened)[0], {"name": "embeddings", "files": {}}
     return new_record("pair_distance", about, corpus, len(table), values, paper, spec.name, split="all")

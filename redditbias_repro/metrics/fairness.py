@@ -33,7 +33,7 @@ from redditbias_repro.answers.response_measures import (
 from ..data.contexts import contexts
 from ..data.pairs import bias_spec
 from ..data.registry import cache_dir
-from ..debias.dialogue import open_dialogue_model
+from ..debias.dialogue import how_it_was_made, open_dialogue_model
 from ..debias.training import split_settings
 from .responses import respond
 from ..models.loading import open_model
@@ -86,8 +86,8 @@ def _said(model, texts: list[str], candidates, device: str, dtype: str, options:
         said, about = list(model(texts)), {"name": getattr(model, "__name__", "function"), "kind": "function"}
         return said, {"model": about, "seconds": time.perf_counter() - started}
     opened = open_dialogue_model(model, device) if dtype == "auto" else open_model(model, device, dtype)
-    about, made = opened.about, opened.about.get("trained") or opened.about.get("debiased") or {}
-    attrs = {"model": {**about, "kind": made.get("kind", "language model")}, "device": str(opened.model.device)}
+    about, made = how_it_was_made(opened)
+    attrs = {"model": about, "device": str(opened.model.device)}
     if "kind" not in made:
         decoding = options.get("decoding", "default")
         decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
