@@ -459,9 +459,7 @@ def open_dialogue_model(
 # %% ../../nbs/debias/dialogue.ipynb #354b3e9c
 def how_it_was_made(
     opened: Opened,
-) -> tuple[
-    dict, dict
-]:  # what records say of it, with its kind; settings of its training, {} if it was not trained here
+) -> tuple[dict, dict]:  # what records say of it, with its kind; settings of its training, {} of other models
     "A model and its training"
     made = opened.about.get("trained") or opened.about.get("debiased") or {}
     return {**opened.about, "kind": made.get("kind", "language model")}, made

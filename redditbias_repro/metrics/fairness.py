@@ -433,9 +433,7 @@ def what_differs(
 def fairness_changes(
     before: dict,  # record, or row of `read_records`
     after: dict,  # of the same pairs
-) -> (
-    pd.DataFrame
-):  # measure, before, after (differences), change of their size, low, high, p, p_holm, verdict, overshoot
+) -> pd.DataFrame:  # measure, before, after, change of their size, low, high, p, p_holm, verdict, overshoot
     """Whether differences between groups became smaller, measure by measure; variants without group words too.
 
     The verdict is less, more, equally (no pair changed) or undetermined. `ValueError` where the pairs, or how responses
