@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from redditbias_repro.cli import main
 from redditbias_repro.data.contexts import (
+    _readers,
     contexts,
     dialogues,
-    list_contexts,
     parallel_context,
     parallel_contexts,
     read_own_contexts,
@@ -205,7 +205,7 @@ def test_records_know_the_files(tmp_path, monkeypatch):
     keys = {"twitter-conversations": [twitter.CONVERSATIONS], "twitter-en-big": twitter.BIG}
     texts = lambda name, split=None: iter(["he sings"])
     monkeypatch.setattr(twitter, "read_contexts", texts)
-    for name in list_contexts():
+    for name in _readers():
         hashes = list_files().set_index("key")["git_blob_sha1"]
         assert of(name) == of(name, split="test") == hashes[keys[name]].to_dict(), name
 
@@ -381,7 +381,7 @@ def test_command(tmp_path, capsys):
 
 
 def test_corpora_are_known():
-    assert {"twitter-conversations", "twitter-en-big"} <= set(list_contexts())
+    assert {"twitter-conversations", "twitter-en-big"} <= set(_readers())
 
 
 def test_conversations_that_share_a_dialogue_stay_together(tmp_path):

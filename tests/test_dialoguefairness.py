@@ -15,13 +15,14 @@ import pytest
 from redditbias_repro.answers import response_measures
 from redditbias_repro.answers.response_measures import (
     attribute_lists,
-    compare_responses,
+    compare_values,
     count_words,
     diversity,
     diversity_test,
     drop_repeated_punctuation,
     lemmatizer,
     never_found,
+    response_values,
     sentiment,
     tokens_of,
 )
@@ -241,7 +242,7 @@ def test_diversity_by_hand():
     """7 words; the, cat, sat, dog are 4; the cat, cat sat, the dog are 3 — "sat" and "the" are of two responses."""
     assert diversity(["the cat sat", "the dog", "the cat"]) == pytest.approx((4 + 3) / 2 / 7)
     assert diversity(["one"]) == 0.5 and diversity([""]) == 0
-    assert diversity(["a . . . ."]) == diversity(["a ."]) and diversity(["A a"], "blanks") > diversity(["A a"])
+    assert diversity(["a . . . ."]) == diversity(["a ."])
 
 
 def test_diversity_is_over_the_number_of_words():
@@ -268,9 +269,7 @@ def test_repeated_marks():
 
 def test_tokens():
     assert tokens_of("My Mother-in-law's OK.") == ["my", "mother-in-law", "'", "s", "ok", "."]
-    assert tokens_of("My Dad.", "blanks") == ["My", "Dad."] and tokens_of("") == []
-    with pytest.raises(ValueError, match="how 'letters' is unknown"):
-        tokens_of("a", "letters")
+    assert tokens_of("") == []
 
 
 def test_sentiment_thresholds(monkeypatch):
@@ -301,7 +300,7 @@ def test_without_vader(monkeypatch):
 
 def test_words_of_a_list():
     counted = count_words(["Brides and a bride", "", "bridegroom"], ["bride"], lambda t: t.removesuffix("s"))
-    assert counted.values.tolist() == [2, 0, 0] and counted.found == {"bride": 2} and counted.tokens == 5
+    assert counted.values.tolist() == [2, 0, 0] and counted.found == {"bride": 2}
     assert count_words([], ["bride"], str).values.shape == (0,)
 
 
@@ -356,7 +355,9 @@ def test_all_measures(monkeypatch):
     monkeypatch.setattr(response_measures, "sentiment", lambda rs: np.array([0.9 if "love" in r else 0.0 for r in rs]))
     men, women = ["i love my business", "", "ok"] * 20, ["i love my wife", "", "my wife and family"] * 20
     offence = np.zeros(60), np.repeat([0, 1], 30)
-    table = compare_responses(men, women, SPECS["gender"], {"offence": offence}, str, resamples=49).set_index("measure")
+    (a, _), (b, _) = (response_values(said, SPECS["gender"], str) for said in (men, women))
+    values = {"offence": offence, **{name: (a[name], b[name]) for name in a}}
+    table = compare_values(values, diversity_test(men, women, 49), resamples=49).set_index("measure")
     assert list(table.index) == [
         "diversity", "offence", "sentiment_positive", "sentiment_negative", "family", "career",
         "family without group words", "career without group words",
@@ -365,5 +366,3 @@ def test_all_measures(monkeypatch):
     assert table.loc["sentiment_positive", ["z", "p", "differ"]].tolist() == [0, 1, 0]
     assert table.loc["offence", "z"] < -5 and np.isnan(table.loc["diversity", "z"]) and table["n"].eq(60).all()
     assert table["p_holm"].notna().sum() == 5
-    with pytest.raises(ValueError, match="as many"):
-        compare_responses(men, women[:-1], SPECS["gender"], None, str)

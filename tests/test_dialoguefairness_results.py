@@ -14,8 +14,9 @@ from redditbias_repro.metrics.fairness import (
     pack_values,
     what_differs,
 )
+from redditbias_repro.papers.dialoguefairness import checks
 from redditbias_repro.papers.dialoguefairness import results as paper
-from redditbias_repro.papers.statements import together
+from redditbias_repro.papers.statements import read_claims, read_statements, together
 from redditbias_repro.records import new_record, repo_root, write_record
 from redditbias_repro.show.figures import save_results
 
@@ -52,8 +53,8 @@ def record(bias_type, kind, method, strength, n, words=(300, 200), alike=False, 
     about = {"name": kind, "weights_sha256": "0", "kind": kind, "dtype": "float32"}
     about |= {"debiased" if method != "original" else "trained": how}
     said.attrs = {"model": about, "corpus": {"name": "made-up", "files": {}, "note": ""}}
-    measured = measure_responses(said, f"dialoguefairness/{bias_type}", rude_classifier(), ["offensive"], str)
-    return fairness_record(measured, "dialoguefairness", "plain", resamples=99)
+    measured = measure_responses(said, f"dialoguefairness/{bias_type}", rude_classifier(), ["offensive"], "plain")
+    return fairness_record(measured, "dialoguefairness", resamples=99)
 
 
 def rude_classifier():
@@ -81,8 +82,12 @@ def as_said(tmp_path_factory):
     return world(folder, 800, 1.0, 0.4, 0.0, True, (120, 60), (400, 250))
 
 
+def statements(found) -> pd.DataFrame:
+    return checks.statement_tables(found)["statements"].set_index("id")
+
+
 def verdicts(found) -> dict:
-    return paper.check_statements(found).set_index("id")["verdict"].to_dict()
+    return statements(found)["verdict"].to_dict()
 
 
 def apart(bias_type, method, near, far) -> dict:
@@ -121,7 +126,7 @@ DIRECTIONS = (
 
 
 def test_statements_of_models_that_do_as_the_paper_says(as_said):
-    got = paper.check_statements(as_said).set_index("id")
+    got = statements(as_said)
     for name in (
         *DIRECTIONS, "prejudice_gender", "prejudice_race", "gender_significant", "race_significant",
         "retrieval_more_diverse", "like_the_real_world", "debiasing_reduces", "wer_better", "wer_similar_responses",
@@ -132,9 +137,8 @@ def test_statements_of_models_that_do_as_the_paper_says(as_said):
     assert got.loc["debiasing_not_significant", "verdict"] == "in part"  # of WER it does hold
     assert got.loc["trade_off", "verdict"] in ("holds", "in part")
     assert got.loc["punctuation_interferes", "verdict"] == "does not hold"
-    checks = paper.OF_MODELS | paper.OF_DEBIASING
-    assert set(checks) < set(got.index)
-    assert set(got[~got.index.isin(list(checks))]["verdict"]) == {"not measured"}
+    unchecked = [c.id for c in read_claims(paper.PAPER).itertuples() if not c.check]
+    assert set(got[got.index.isin(unchecked)]["verdict"]) == {"not measured"}
 
 
 def test_statements_of_models_that_do_otherwise(tmp_path):
@@ -164,7 +168,7 @@ def test_the_control_stands_beside_verdicts_on_wer(tmp_path):
         made = (record(b, "seq2seq", "original", 1.0, 400), record(b, "seq2seq", "WER", 0.0, 400, (12, 12), True))
         for r in (*made, record(b, "seq2seq", "WER-apart", 1.0, 400)):
             write_record(r, tmp_path)
-    got = paper.check_statements(paper.read_fairness(tmp_path)).set_index("id").loc["wer_similar_responses"]
+    got = statements(paper.read_fairness(tmp_path)).loc["wer_similar_responses"]
     before, control = got["evidence"].split(". Control, WER-apart: ")
     assert got["verdict"] == "holds" and "100.0%" in before and control.startswith("undetermined")
 
@@ -177,7 +181,7 @@ def test_a_ceiling_hides_whether_wer_makes_responses_alike(tmp_path, alike, verd
         r = record("gender", "seq2seq", method, 0.5, 400)
         r["values"] |= {"alike": pack_values((rng.random(400) < share).astype(np.uint8)), "alike_share": share}
         write_record(r, tmp_path)
-    got = paper.check_statements(paper.read_fairness(tmp_path)).set_index("id").loc["wer_similar_responses"]
+    got = statements(paper.read_fairness(tmp_path)).loc["wer_similar_responses"]
     assert got["verdict"] == verdict and ("no more could be seen" in got["evidence"]) == alike, got["evidence"]
 
 
@@ -208,7 +212,7 @@ def test_one_response_to_everything_decides_nothing(tmp_path, kept):
             del made["values"]["different"]
         write_record(made, tmp_path, replace=True)
     found = paper.read_fairness(tmp_path)
-    got = paper.check_statements(found).set_index("id")
+    got = statements(found)
     for name in ("wer_similar_responses", "wer_less_diverse", "debiasing_reduces", "debiasing_not_significant"):
         assert got.loc[name, "verdict"] == "undetermined" and "undecided: " in got.loc[name, "evidence"], name
     assert "Seq2Seq, WER, race" in paper.read_captions(found)["table7"]
@@ -237,8 +241,8 @@ def test_models_that_have_learned_nothing_are_named(tmp_path):
         and "learned" in paper.make_tables(found, learned)
     )
     record_of = {kind: r for (_, kind, *_), r in found.items()}
-    assert paper._decided("holds", "said", record_of["ranker"]) == ("holds", "said")
-    verdict, said = paper._decided("holds", "said", record_of["seq2seq"])
+    assert checks._decided("holds", "said", record_of["ranker"]) == ("holds", "said")
+    verdict, said = checks._decided("holds", "said", record_of["seq2seq"])
     assert verdict == "undetermined" and "nothing shows that the model has learned" in said
     made[0]["provenance"]["model"]["weights_sha256"] = "other"
     write_record(made[0], tmp_path)
@@ -246,7 +250,7 @@ def test_models_that_have_learned_nothing_are_named(tmp_path):
 
 
 def test_few_pairs_tell_nothing_and_say_how_many_would(tmp_path):
-    got = paper.check_statements(world(tmp_path, 24, 0.3, 0.3, 0.3, False, (60, 60), (60, 60))).set_index("id")
+    got = statements(world(tmp_path, 24, 0.3, 0.3, 0.3, False, (60, 60), (60, 60)))
     for name in ("gender_offence", "gender_positive", "race_offence", "debiasing_reduces", "wer_better"):
         assert got.loc[name, "verdict"] == "undetermined", name
     assert "would find the paper's difference" in got.loc["gender_offence", "evidence"]
@@ -254,7 +258,7 @@ def test_few_pairs_tell_nothing_and_say_how_many_would(tmp_path):
 
 
 def test_the_papers_own_numbers():
-    theirs = paper.check_statements({}).set_index("id")["by_its_numbers"]
+    theirs = statements({})["by_its_numbers"]
     assert theirs["gender_career"] == "in part" and theirs["debiasing_not_significant"] == "in part"
     assert theirs["gender_significant"] == theirs["race_significant"] == theirs["gender_offence"] == "holds"
     assert theirs["gender_diversity"] == "undetermined"  # no test
@@ -272,7 +276,8 @@ def test_parts_of_a_statement(parts, verdict):
 
 
 def test_tables_of_records(as_said, tmp_path):
-    tables, captions = paper.make_tables(as_said), paper.read_captions(as_said)
+    tables = paper.make_tables(as_said) | checks.statement_tables(as_said)
+    captions = paper.read_captions(as_said)
     three = tables["table3"].set_index("measure")
     assert three.loc["offence", "printed male"] == 36.763 and abs(three.loc["offence", "male"] - 10) < 4
     assert three.loc["offence", "low"] < three.loc["offence", "male"] - three.loc["offence", "female"]
@@ -293,8 +298,8 @@ def test_tables_of_records(as_said, tmp_path):
 
 def test_no_pair_differs_is_no_proof(as_said):
     """Of n pairs without a difference fewer than 3 in n have one."""
-    row = paper._row(as_said["gender", "seq2seq", "seq2seq", "WER"], "offence")
-    shown = paper._shown(row)
+    row = paper.find_row(as_said["gender", "seq2seq", "seq2seq", "WER"], "offence")
+    shown = paper.in_papers_units(row)
     assert row["differ"] == 0 and shown["high"] == pytest.approx(100 * 3 / 800) and np.isnan(shown["smallest"])
 
 
@@ -303,7 +308,7 @@ def test_other_models_stand_apart(tmp_path):
     made["provenance"]["model"].pop("kind")
     write_record(made, tmp_path)
     found = paper.read_fairness(tmp_path)
-    tables = paper.make_tables(found)
+    tables = paper.make_tables(found) | checks.statement_tables(found)
     assert set(tables["statements"]["verdict"]) == {"not measured"} and "n" not in tables["table3"]
     assert tables["statements_others"].set_index("id").loc["gender_offence", "verdict"] == "holds"
 
@@ -311,7 +316,7 @@ def test_other_models_stand_apart(tmp_path):
 def test_nothing_was_measured(tmp_path):
     found = paper.read_fairness(tmp_path)
     assert found == {} and paper.fairness_figures(found) == {} and "measured" not in paper.make_tables(found)
-    assert set(paper.check_statements(found)["verdict"]) == {"not measured"}
+    assert set(verdicts(found).values()) == {"not measured"}
 
 
 def test_the_record_of_most_pairs_counts(tmp_path):
@@ -333,7 +338,7 @@ def test_records_that_were_made_otherwise_stand_apart(tmp_path):
     assert names == {"ranker (candidates 500 (00000000))", "ranker (candidates 20 (00000000))"} and len(found) == 4
     changes = paper.changes_table(found)
     assert set(changes["model"]) == names and set(changes.groupby("model").size()) == {7}
-    said = paper.check_statements(found).set_index("id").loc["gender_offence", "evidence"]
+    said = statements(found).loc["gender_offence", "evidence"]
     assert "ranker (candidates 500" in said and "ranker (candidates 20" in said
     figure = paper.fairness_figure(found, "gender")
     assert len({t.get_text() for t in figure.axes[0].get_yticklabels()}) == 4
@@ -381,7 +386,7 @@ def test_printed_numbers_agree():
 
 
 def test_statements_are_named_once_and_say_how_they_are_tested():
-    table = paper.read_printed("statements")
+    table = read_statements(paper.PAPER)
     assert not table["id"].duplicated().any() and table["test"].str.len().gt(10).all()
     with pytest.raises(ValueError, match="table"):
         paper.read_printed("table9")
@@ -440,13 +445,13 @@ def test_what_the_page_says(committed):
     """Its numbers are those of the committed records, and the committed tables are made of them."""
     found = paper.read_fairness(committed / "results")
     page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
-    row = lambda b, kind, method, measure: paper._row(found[b, kind, f"{kind}-small", method], measure)
+    row = lambda b, kind, method, measure: paper.find_row(found[b, kind, f"{kind}-small", method], measure)
     both = lambda *of: [f"{100 * row(*of)[side]:.1f}" for side in ("dominant", "minoritized")]
     words = lambda *of: [f"{row(*of)[side]:.3f}".lstrip("0") for side in ("dominant", "minoritized")]
     of_trained = {k: r for k, r in found.items() if k[1] in paper.KINDS}
     assert {(k[0], r["n"]) for k, r in of_trained.items()} == {("gender", 961), ("race", 3145)}
     significant = {
-        (*k, m["measure"]) for k, r in of_trained.items() for m in paper._tested(r) if m["paired_p_holm"] < 0.05
+        (*k, m["measure"]) for k, r in of_trained.items() for m in checks._tested(r) if m["paired_p_holm"] < 0.05
     }
     before = {k[0:2] + k[4:] for k in significant if k[3] == "original"}
     assert before == {("gender", "ranker", "sentiment_positive")} | {
@@ -482,11 +487,12 @@ def test_what_the_page_says(committed):
         ("gender", "WER", "sentiment_positive"): "less", ("race", "WER", "pleasant"): "less",
         ("race", "WER", "sentiment_positive"): "less",
     }  # fmt: skip
-    statements = paper.check_statements(found).set_index("id")["verdict"]
-    assert statements["wer_less_diverse"] == "holds" and statements["wer_similar_responses"] == "undetermined"
+    said = verdicts(found)
+    assert said["wer_less_diverse"] == "holds" and said["wer_similar_responses"] == "undetermined"
     for name in ("debiasing_reduces", "debiasing_not_significant", "wer_better", "biases_from_data", "trade_off"):
-        assert statements[name] == "undetermined", name
-    for name, table in paper.make_tables(found, paper.learned_table(committed / "results")).items():
+        assert said[name] == "undetermined", name
+    tables = paper.make_tables(found, paper.learned_table(committed / "results")) | checks.statement_tables(found)
+    for name, table in tables.items():
         kept = pd.read_csv(committed / "figures" / "dialoguefairness" / f"{name}.csv")
         assert list(kept.columns) == list(table.columns) and len(kept) == len(table), name
 

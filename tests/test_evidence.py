@@ -46,10 +46,11 @@ def of_holisticbias(results, folder):
 
 def of_dialoguefairness(results, folder):
     from redditbias_repro.papers.dialoguefairness import results as paper
+    from redditbias_repro.papers.dialoguefairness.checks import statement_tables
     from redditbias_repro.show.figures import save_results
 
     found = paper.read_fairness(results)
-    tables = paper.make_tables(found, paper.learned_table(results))
+    tables = paper.make_tables(found, paper.learned_table(results)) | statement_tables(found)
     save_results(tables, paper.fairness_figures(found), paper.read_captions(found), folder)
 
 

@@ -101,7 +101,7 @@ def test_values_are_packed_and_unpacked(values):
 
 
 def test_a_record_is_kept_and_read(tmp_path):
-    record = room.fairness_record(measured(), "own", "plain", resamples=19)
+    record = room.fairness_record(measured(), "own", resamples=19)
     path = write_record(record, tmp_path)
     assert path == record_path(record, tmp_path) and path.name.startswith("c-gender-all-")
     (row,) = read_records(tmp_path).to_dict("records")
@@ -116,7 +116,7 @@ def simulated(difference: float, n: int = 600, fillers: int = 200, corpus: str =
     said = pd.DataFrame({"text1": "x", "text2": "y", "response1": draw(0.4 + difference), "response2": draw(0.4)})
     got = measured(said)
     got.said.attrs["corpus"] = {"name": corpus, "files": {}}
-    return room.fairness_record(got, "own", "plain", resamples=19)
+    return room.fairness_record(got, "own", resamples=19)
 
 
 @pytest.mark.parametrize("before,after,verdict,overshoot", [

@@ -228,7 +228,6 @@ WITHOUT_EXAMPLE = {  # and why
     "metrics.answers.ask_again": "answers as `ask` does: tests/test_holisticbias_answers.py",
     "metrics.answers.tune_on": "trains a model: tests/test_holisticbias_answers.py",
     "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/test_holisticbias_answers.py",
-    "answers.response_measures.response_values": "a part of `compare_responses`, whose example is its own",
 }
 
 

@@ -19,7 +19,7 @@ from .seq2seq import DialogueConfig
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['GROUP', 'FEW', 'RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best', 'same_text']
+__all__ = ['RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best', 'same_text']
 
 # %% ../../nbs/answers/ranker.ipynb #774d35ab
 def sinusoids(
@@ -115,10 +115,9 @@ def pad_candidates(
     pad: int,  # token id of the padding
 ) -> dict[str, torch.Tensor]:  # input_ids, attention_mask (B, T), candidate_ids, candidate_mask (B, T')
     "A batch of contexts, and one of their responses, padded on the right"
-    names = ("input_ids", "attention_mask", "candidate_ids", "candidate_mask")
-    return dict(
-        zip(names, (*pad_batch([r["input_ids"] for r in rows], pad), *pad_batch([r["labels"] for r in rows], pad)))
-    )
+    inputs, mask = pad_batch([r["input_ids"] for r in rows], pad)
+    candidates, their_mask = pad_batch([r["labels"] for r in rows], pad)
+    return dict(input_ids=inputs, attention_mask=mask, candidate_ids=candidates, candidate_mask=their_mask)
 
 # %% ../../nbs/answers/ranker.ipynb #bd4c0c31
 @torch.no_grad()

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import regex
 
-from ..records import check_known
 from ..specs import BiasSpec
 from ..stats.proportions import compare_groups
 
@@ -27,18 +26,15 @@ __all__ = ['POSITIVE', 'VARIANT', 'tokens_of', 'drop_repeated_punctuation', 'div
            'lemmatizer', 'attribute_lists', 'never_found', 'response_values', 'compare_values']
 
 # %% ../../nbs/answers/response_measures.ipynb #83ec8ff4
-TOKENS = ("words", "blanks")
 _WORDS = regex.compile(r"\w+(?:-\w+)*|[^\w\s]")
 MARKS = frozenset(",.!?*'\"")
 
 # %% ../../nbs/answers/response_measures.ipynb #861f74db
 def tokens_of(
     text: str,
-    how: str = "words",  # words: in lower case, marks apart; blanks: what stands between blanks, as the released code
-) -> list[str]:
-    "Tokens of a response. `ValueError` for an unknown way"
-    check_known("how", how, TOKENS)
-    return text.split() if how == "blanks" else _WORDS.findall(text.lower())
+) -> list[str]:  # in lower case, marks apart
+    "Tokens of a response"
+    return _WORDS.findall(text.lower())
 
 
 def _without_repeats(tokens: list[str]) -> list[str]:
@@ -54,10 +50,9 @@ def drop_repeated_punctuation(
 # %% ../../nbs/answers/response_measures.ipynb #d0ba1e17
 def diversity(
     responses: Iterable[str],  # to the contexts of one group
-    how: str = "words",  # as in `tokens_of`
 ) -> float:  # 0 to 1; 0 where there is no word
     "Mean of distinct-1 and distinct-2 by the number of words (§2.4.1)"
-    tokens = [_without_repeats(tokens_of(r, how)) for r in responses]
+    tokens = [_without_repeats(tokens_of(r)) for r in responses]
     words = sum(map(len, tokens))
     different = len({t for ts in tokens for t in ts}) + len({pair for ts in tokens for pair in zip(ts, ts[1:])})
     return different / 2 / words if words else 0.0
@@ -75,12 +70,11 @@ def _grams(sides: list[list[str]], n: int) -> tuple[np.ndarray, np.ndarray, np.n
 def diversity_test(
     dominant: Iterable[str],  # (n,) responses to contexts of A
     minoritized: Iterable[str],  # (n,) to their parallel contexts
-    how: str = "words",  # as in `tokens_of`
     resamples: int = 999,
     seed: int = 0,
 ) -> dict[str, float]:  # dominant, minoritized, difference, p
     "Permutation test of diversity, responses of a pair exchanged at random. `ValueError` for numbers that differ"
-    sides = [[_without_repeats(tokens_of(r, how)) for r in responses] for responses in (dominant, minoritized)]
+    sides = [[_without_repeats(tokens_of(r)) for r in responses] for responses in (dominant, minoritized)]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
         raise ValueError(f"{len(sides[0])} and {len(sides[1])} responses: expected as many of both groups")
     grams = [_grams(sides, n) for n in (1, 2)]
@@ -178,24 +172,18 @@ class WordCounts:
 
     values: np.ndarray  # (n,) how many each response holds
     found: dict[str, int]  # of each word that was found, how often, the most frequent first
-    tokens: int  # of all responses
 
 
 def count_words(
     responses: Iterable[str],
     words: Iterable[str],  # of a list
     lemma: Callable[[str], str],  # of a token, such as `lemmatizer()`
-    how: str = "words",  # as in `tokens_of`
 ) -> WordCounts:
     "Tokens of each response whose lemma is a word of the list (§2.4.4). A term of several words is never found"
-    words, values, found, total = frozenset(words), [], Counter(), 0
-    for response in responses:
-        tokens = tokens_of(response, how)
-        here = [w for w in map(lemma, tokens) if w in words]
-        values.append(len(here))
-        found.update(here)
-        total += len(tokens)
-    return WordCounts(np.array(values, dtype=np.int64), dict(found.most_common()), total)
+    words = frozenset(words)
+    said = [[w for w in map(lemma, tokens_of(response)) if w in words] for response in responses]
+    found = Counter(w for here in said for w in here)
+    return WordCounts(np.array([len(here) for here in said], dtype=np.int64), dict(found.most_common()))
 
 # %% ../../nbs/answers/response_measures.ipynb #0ac6dbd4
 VARIANT = " without group words"  # what the names of lists end in that repeat a measure
@@ -217,24 +205,22 @@ def attribute_lists(
 def never_found(
     words: Iterable[str],
     lemma: Callable[[str], str],
-    how: str = "words",
 ) -> list[str]:
     "Words of a list that no token can be counted as: their own lemma is not in the list, or they are no token"
     words = list(words)
-    return [w for w in words if tokens_of(w, how) != [w] or lemma(w) not in words]
+    return [w for w in words if tokens_of(w) != [w] or lemma(w) not in words]
 
 # %% ../../nbs/answers/response_measures.ipynb #05193bc9
 def response_values(
     responses: Iterable[str],
     spec: BiasSpec,  # whose attribute words are counted
-    lemma: Callable[[str], str] | None = None,  # None: `lemmatizer()`
-    how: str = "words",  # as in `tokens_of`
+    lemma: Callable[[str], str],  # of a token, such as `lemmatizer()`
 ) -> tuple[dict[str, np.ndarray], dict[str, WordCounts]]:  # (n,) of each measure; what was counted for the word lists
     "Every measure that needs no model, response by response: sentiment_positive, sentiment_negative, and word lists"
-    responses, lemma = list(responses), lemma or lemmatizer()
+    responses = list(responses)
     scores = sentiment(responses)
     values = {"sentiment_positive": scores >= POSITIVE, "sentiment_negative": scores <= -POSITIVE}
-    counts = {name: count_words(responses, words, lemma, how) for name, words in attribute_lists(spec).items()}
+    counts = {name: count_words(responses, words, lemma) for name, words in attribute_lists(spec).items()}
     return values | {name: c.values for name, c in counts.items()}, counts
 
 # %% ../../nbs/answers/response_measures.ipynb #1d09f4e3
@@ -259,22 +245,3 @@ def compare_values(
     table = pd.concat(tables, ignore_index=True)
     table.loc[table["measure"].isin(again), ["p_holm", "paired_p_holm"]] = np.nan
     return table
-
-# %% ../../nbs/answers/response_measures.ipynb #8ddc713b
-def compare_responses(
-    dominant: Iterable[str],  # (n,) responses to contexts of A
-    minoritized: Iterable[str],  # (n,) to their parallel contexts
-    spec: BiasSpec,
-    more: dict[str, tuple] | None = None,  # further measures, such as offence → values of A and of B
-    lemma: Callable[[str], str] | None = None,
-    how: str = "words",
-    resamples: int = 999,  # of permutations
-    seed: int = 0,
-) -> pd.DataFrame:  # as `compare_values`
-    """All measures of two groups' responses (Liu et al., COLING 2020, Tables 3 to 7), with tests and power.
-
-    `ValueError` for numbers of responses that differ."""
-    dominant, minoritized = list(dominant), list(minoritized)
-    diverse = diversity_test(dominant, minoritized, how, resamples, seed)
-    (a, _), (b, _) = (response_values(r, spec, lemma, how) for r in (dominant, minoritized))
-    return compare_values((more or {}) | {name: (a[name], b[name]) for name in a}, diverse, (), resamples, seed)

@@ -32,16 +32,11 @@ class DialogueConfig(PreTrainedConfig):
         width=300,  # of an embedding
         max_tokens=MAX_TOKENS,
         vectors="random",  # where embeddings are from
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        unk_token_id=3,
-        **kwargs,
+        **kwargs,  # of `PreTrainedConfig`, and unk_token_id
     ):
-        super().__init__(**kwargs)
+        special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "unk_token_id": 3}
+        super().__init__(**{**special, **kwargs})
         self.vocab_size, self.width, self.max_tokens, self.vectors = vocab_size, width, max_tokens, vectors
-        self.pad_token_id, self.bos_token_id = pad_token_id, bos_token_id
-        self.eos_token_id, self.unk_token_id = eos_token_id, unk_token_id
 
 # %% ../../nbs/answers/seq2seq.ipynb #9b5e77ee
 class Seq2SeqConfig(DialogueConfig):
@@ -106,9 +101,8 @@ class Seq2Seq(PreTrainedModel):
         real = labels >= 0
         logits = self.output(self.write(before, self.read(input_ids, attention_mask))[0][real])
         total = F.cross_entropy(logits.float(), labels[real], reduction="sum")
-        return ModelOutput(
-            loss=total / (real.sum() if num_items_in_batch is None else num_items_in_batch), logits=logits
-        )
+        n = real.sum() if num_items_in_batch is None else num_items_in_batch
+        return ModelOutput(loss=total / n, logits=logits)
 
 # %% ../../nbs/answers/seq2seq.ipynb #e6693153
 @torch.no_grad()
@@ -131,9 +125,8 @@ def write_greedily(
     never = [c.pad_token_id, c.bos_token_id, c.unk_token_id]
     for at in tqdm(range(0, len(order), batch_size), "writing", delay=2, leave=False, disable=not progress):
         batch = order[at : at + batch_size]
-        states = model.read(
-            *pad_batch([contexts[i][-c.max_tokens :] for i in batch], c.pad_token_id, device=model.device)
-        )
+        texts = [contexts[i][-c.max_tokens :] for i in batch]
+        states = model.read(*pad_batch(texts, c.pad_token_id, device=model.device))
         last = torch.full((len(batch), 1), c.bos_token_id, device=model.device)
         said, going = [], torch.ones(len(batch), dtype=torch.bool, device=model.device)
         while len(said) < longest and going.any():

@@ -147,11 +147,6 @@ def _readers() -> dict:
     return corpus_readers("read_contexts", "CONTEXTS")
 
 
-def list_contexts() -> list[str]:
-    "Names of the corpora that `contexts` knows"
-    return list(_readers())
-
-
 _PAIR = ("text1", "text2")
 
 
@@ -306,7 +301,7 @@ def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
 
 # %% ../../nbs/data/contexts.ipynb #b19f3114
 def contexts(
-    # of `list_contexts()`, a file (.csv, .txt, .parquet), texts, or a table of `dialogues` or of pairs
+    # the name of a corpus, a file (.csv, .txt, .parquet), texts, or a table of `dialogues` or of pairs
     source: str | Path | Iterable[str] | pd.DataFrame,
     bias_type: str | Path | BiasSpec,  # "paper/name", a TOML file, or a specification
     mode: str = "words",  # words, release; of pairs that are there neither, nor a direction
@@ -422,7 +417,7 @@ def split_conversations(
 
 # %% ../../nbs/data/contexts.ipynb #02e06880
 def dialogues(
-    source: str | Path,  # a corpus of `list_contexts()`, or a CSV of one's own: context, response, maybe conversation
+    source: str | Path,  # the name of a corpus, or a CSV of one's own: context, response, maybe conversation
     split: str | None = None,  # train, valid, test; None: all
     n: int | None = None,  # the first so many; None: all
     seed: int = 0,  # of the split of a file

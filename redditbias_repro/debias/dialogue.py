@@ -46,7 +46,7 @@ from ..specs import BiasSpec
 from ..stats.paired import mean_test
 
 # %% auto #0
-__all__ = ['VECTORS', 'BLOCK', 'read_settings', 'run_name', 'train_seq2seq', 'train_ranker', 'open_dialogue_model',
+__all__ = ['VECTORS', 'train_seq2seq', 'train_ranker', 'BLOCK', 'read_settings', 'run_name', 'open_dialogue_model',
            'held_out_record', 'distance_record']
 
 # %% ../../nbs/debias/dialogue.ipynb #741a99fc
@@ -156,20 +156,18 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
     check_known("size", size, SETTINGS[kind])
     known = SETTINGS[kind][size]
     chosen = {**known, **{k: v for k, v in changed.items() if k in known}}
+    allowed = dict.fromkeys(SWITCHES, (True, False))
+    allowed["best_by"] = ("loss", "accuracy") if kind == "ranker" else ("loss",)
     for name, value in chosen.items():
-        if name in SWITCHES:
-            check_known(name, value, (True, False))
-            continue
-        if name == "best_by":
-            check_known(name, value, ("loss", "accuracy") if kind == "ranker" else ("loss",))
+        if name in allowed:
+            check_known(name, value, allowed[name])
             continue
         whole = name not in ("dropout", "epochs", "learning_rate")
         if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
             raise ValueError(f"{name} is {value!r}: expected a {'whole ' if whole else ''}number")
         if not (0 <= value < 1 if name == "dropout" else 0 < value < math.inf):
-            raise ValueError(
-                f"{name} is {value}: expected {'0 to below 1' if name == 'dropout' else 'a positive number'}"
-            )
+            expected = "0 to below 1" if name == "dropout" else "a positive number"
+            raise ValueError(f"{name} is {value}: expected {expected}")
     training = {k: v for k, v in changed.items() if k not in known}
     if unknown := [k for k in training if k not in TrainingArguments.__dataclass_fields__]:
         own = f"a {kind} model has {', '.join(known)}"
@@ -238,6 +236,12 @@ def _hash(*tables: pd.DataFrame | None) -> str:
     return digest.hexdigest()[:16]
 
 # %% ../../nbs/debias/dialogue.ipynb #0f32f3d8
+def _batch(model, rows: list[dict]) -> dict[str, torch.Tensor]:
+    "Rows of `encode_pairs`, padded as a model's kind has it, where the model is"
+    collate = pad_right if isinstance(model, Seq2Seq) else pad_candidates
+    return {k: v.to(model.device) for k, v in collate(rows, model.config.pad_token_id).items()}
+
+
 @torch.no_grad()
 def share_wrong(
     model: Ranker,  # in eval mode
@@ -248,8 +252,7 @@ def share_wrong(
     wrong = 0
     for at in range(0, len(rows), batch_size):
         own = rows[at : at + batch_size]
-        batch = pad_candidates(own, model.config.pad_token_id)
-        best = model(**{k: v.to(model.device) for k, v in batch.items()}).logits.argmax(1).tolist()
+        best = model(**_batch(model, own)).logits.argmax(1).tolist()
         wrong += sum(own[i]["labels"] != r["labels"] for i, r in zip(best, own))
     return wrong / len(rows)
 
@@ -261,12 +264,9 @@ def mean_loss(
     batch_size: int,  # of a ranker also how many responses compete
 ) -> float:
     "Mean loss of a token (Seq2Seq) or of a pair (ranker)"
-    collate = pad_right if isinstance(model, Seq2Seq) else pad_candidates
     total, n = 0.0, 0
     for at in range(0, len(rows), batch_size):
-        batch = {
-            k: v.to(model.device) for k, v in collate(rows[at : at + batch_size], model.config.pad_token_id).items()
-        }
+        batch = _batch(model, rows[at : at + batch_size])
         size = int((batch["labels"] >= 0).sum()) if "labels" in batch else len(batch["input_ids"])
         total, n = total + model(**batch).loss.item() * size, n + size
     return total / n
@@ -303,6 +303,8 @@ class DialogueTraining:
     vectors: str | Path | None = None  # a file of GloVe's, or a model, as in `word_vectors`; None: random
     name: str | None = None  # what records call it; None: its kind
     save_steps: int | None = None  # steps after which it is measured, and a checkpoint written; None: an epoch
+    device: str = "auto"
+    replace: bool = False  # remove a run with other settings, or of other code, that is in the folder
 
 
 class _Training(NamedTuple):
@@ -314,10 +316,11 @@ class _Training(NamedTuple):
     valid: list[dict] | None  # to measure on
     penalty: Penalty | None
     settings: dict  # what all of it depends on
+    trainer: dict  # what else Trainer is told
 
 
-def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> tuple[_Training, dict]:
-    "What a training starts from, and what else Trainer is told; the same whenever it is asked for"
+def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> _Training:
+    "What a training starts from; the same whenever it is asked for"
     chosen, spec = _of_method(how.method, how.spec, how.weight)
     numbers, training = _settings(how.kind, how.size, changed)
     for table in (pairs,) if valid is None else (pairs, valid):
@@ -363,10 +366,10 @@ def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> tuple[_Trai
         "corpus": pairs.attrs.get("corpus"), "data": _hash(used, valid), "code": code_digest(*TRAINED_BY),
         **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
-    return _Training(model, tokenizer, rows, kept, penalty, settings), training
+    return _Training(model, tokenizer, rows, kept, penalty, settings, training)
 
 
-def _fitted(start: _Training, folder: Path, training: dict) -> list[dict]:
+def _fitted(start: _Training, folder: Path) -> list[dict]:
     "The log of a training, after which the model is trained"
     model, s, batch = start.model, start.settings, int(start.settings["batch_size"])
     how = {"lr_scheduler_type": "constant", "max_grad_norm": CLIP}
@@ -378,66 +381,41 @@ def _fitted(start: _Training, folder: Path, training: dict) -> list[dict]:
     collate = partial(KINDS[s["kind"]][2], pad=start.tokenizer.pad_token_id)
     return finetune(
         model, start.rows, collate, folder, s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"],
-        at_a_time=batch, penalty=start.penalty, optimizer=OPTIMIZERS[s["kind"]], **{**how, **training},
+        at_a_time=batch, penalty=start.penalty, optimizer=OPTIMIZERS[s["kind"]], **{**how, **start.trainer},
     )  # fmt: skip
 
-
-def _train(how: DialogueTraining, pairs, valid, out_dir, device, replace, changed) -> Debiased:
-    device = device_of(device)
-    start, training = _prepared(how, pairs, valid, changed)
-
-    def fit(unfinished: Path) -> list[dict]:
-        start.model.to(device)
-        log = _fitted(start, unfinished / "training", training)
-        measured = [x["eval_measure"] for x in log if "eval_measure" in x]
-        made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
-        setattr(start.model.eval().config, "trained" if how.method in (None, BASELINE) else "debiased", made)
-        for part in (start.model, start.tokenizer):
-            part.save_pretrained(unfinished / "model")
-        return [x for x in log if "loss" in x or "eval_measure" in x]
-
-    return run_once(Path(out_dir), start.settings, 5 * 4 * start.settings["parameters"], replace, fit)
-
-
-def _asked(kind: str, method, spec, size, how: dict) -> tuple[DialogueTraining, dict]:
-    "How to train, and the numbers that are others than those of `SETTINGS`"
-    return split_settings(DialogueTraining, how, kind=kind, method=method, spec=spec, size=size)
-
 # %% ../../nbs/debias/dialogue.ipynb #1e3ddb99
-def train_seq2seq(
+def train_dialogue_model(
+    kind: str,  # seq2seq (§3.1.1): SGD with Nesterov momentum; ranker (§3.1.2): Adamax, responses of a batch compete
     pairs: pd.DataFrame,  # context, response, such as `twitter.read_dialogues("train")`
     out_dir: str | Path,  # folder of the model
     valid: pd.DataFrame | None = None,  # pairs to measure on: the learning rate falls by them, and the best is kept
     method: str | None = None,  # of `DIALOGUE_METHODS`; None: as it is
     spec: BiasSpec | str | None = None,  # what it is debiased for
-    size: str = "paper",  # of `SETTINGS["seq2seq"]`: paper, small
-    device: str = "auto",
-    replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
+    size: str = "paper",  # of `SETTINGS`: paper, small
     **how,  # of `DialogueTraining`; other numbers than those of `SETTINGS`: epochs=3, …; further `TrainingArguments`
 ) -> Debiased:
-    """Train a Seq2Seq model (§3.1.1): SGD with Nesterov momentum, its rate halved on a plateau.
+    """Train a dialogue model, as it is or debiased.
 
     Resumes a run that was stopped, returns one that is finished. `ValueError` for what cannot be trained on."""
-    training, changed = _asked("seq2seq", method, spec, size, how)
-    return _train(training, pairs, valid, out_dir, device, replace, changed)
+    asked, changed = split_settings(DialogueTraining, how, kind=kind, method=method, spec=spec, size=size)
+    device, start = device_of(asked.device), _prepared(asked, pairs, valid, changed)
 
+    def fit(unfinished: Path) -> list[dict]:
+        start.model.to(device)
+        log = _fitted(start, unfinished / "training")
+        measured = [x["eval_measure"] for x in log if "eval_measure" in x]
+        made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
+        setattr(start.model.eval().config, "trained" if method in (None, BASELINE) else "debiased", made)
+        for part in (start.model, start.tokenizer):
+            part.save_pretrained(unfinished / "model")
+        return [x for x in log if "loss" in x or "eval_measure" in x]
 
-def train_ranker(
-    pairs: pd.DataFrame,  # context, response
-    out_dir: str | Path,  # folder of the model
-    valid: pd.DataFrame | None = None,  # pairs to measure on: the best is kept
-    method: str | None = None,  # of `DIALOGUE_METHODS`; None: as it is
-    spec: BiasSpec | str | None = None,  # what it is debiased for
-    size: str = "paper",  # of `SETTINGS["ranker"]`: paper, small
-    device: str = "auto",
-    replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
-    **how,  # of `DialogueTraining`; other numbers than those of `SETTINGS`: epochs=3, …; further `TrainingArguments`
-) -> Debiased:
-    """Train a ranker (§3.1.2): Adamax, the responses of a batch compete for each context.
+    return run_once(Path(out_dir), start.settings, 5 * 4 * start.settings["parameters"], asked.replace, fit)
 
-    Resumes a run that was stopped, returns one that is finished. `ValueError` for what cannot be trained on."""
-    training, changed = _asked("ranker", method, spec, size, how)
-    return _train(training, pairs, valid, out_dir, device, replace, changed)
+# %% ../../nbs/debias/dialogue.ipynb #8f15e7ac
+train_seq2seq = partial(train_dialogue_model, "seq2seq")
+train_ranker = partial(train_dialogue_model, "ranker")
 
 # %% ../../nbs/debias/dialogue.ipynb #dfb33cf5
 def load_dialogue_model(
@@ -446,11 +424,11 @@ def load_dialogue_model(
 ):  # (model, tokenizer)
     "A dialogue model of any of the three kinds, in eval mode. What is wrong raises what `load_model` raises"
     folder = Path(name_or_path).expanduser()
+    config, named = folder / "config.json", f"model {str(name_or_path)!r}"
     try:
-        written = (folder / "config.json").read_text(encoding="utf-8") if (folder / "config.json").is_file() else "{}"
-        about = json.loads(written)
+        about = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     except ValueError as e:
-        raise ValueError(f"{folder / 'config.json'} is broken ({e}): train the model anew, or copy it again") from e
+        raise ValueError(f"{config} is broken ({e}): train the model anew, or copy it again") from e
     own = next((m for m, c, _ in KINDS.values() if c.model_type == about.get("model_type")), None)
     if own is None:
         return load_model(str(name_or_path), device)
@@ -458,16 +436,12 @@ def load_dialogue_model(
         model, report = own.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     except Exception as e:  # whatever the libraries raise, by the folder's name
-        raise ValueError(
-            f"model {str(name_or_path)!r} cannot be loaded ({type(e).__name__}: {e}): train it anew"
-        ) from e
+        raise ValueError(f"{named} cannot be loaded ({type(e).__name__}: {e}): train it anew") from e
     if more := sorted(report["unexpected_keys"]):
-        raise ValueError(
-            f"model {str(name_or_path)!r} holds {', '.join(more[:3])}, which its configuration has no place for: "
-            "another version trained it; train it anew"
-        )
+        said = "which its configuration has no place for: another version trained it; train it anew"
+        raise ValueError(f"{named} holds {', '.join(more[:3])}, {said}")
     if lacking := sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"]):
-        raise ValueError(f"model {str(name_or_path)!r} lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …)")
+        raise ValueError(f"{named} lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …)")
     model.name_or_path = str(name_or_path)
     return model.eval().to(device_of(device)), tokenizer
 
@@ -482,6 +456,14 @@ def open_dialogue_model(
     net, tokenizer = model if isinstance(model, tuple) else load_dialogue_model(model, device)
     return Opened(net, tokenizer, describe_model(net))
 
+# %% ../../nbs/debias/dialogue.ipynb #354b3e9c
+def how_it_was_made(
+    opened: Opened,
+) -> tuple[dict, dict]:  # what records say of it, with its kind; settings of its training, {} of other models
+    "A model and its training"
+    made = opened.about.get("trained") or opened.about.get("debiased") or {}
+    return {**opened.about, "kind": made.get("kind", "language model")}, made
+
 # %% ../../nbs/debias/dialogue.ipynb #51f0154a
 BLOCK = 10
 
@@ -489,8 +471,7 @@ BLOCK = 10
 def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, ...]:
     "Of each response, its loss (n,) with its own context, with another's; of a ranker also whether its own is the best"
     if isinstance(model, Ranker):
-        batch = pad_candidates(rows, model.config.pad_token_id)
-        scores = model(**{k: v.to(model.device) for k, v in batch.items()}).logits.float()
+        scores = model(**_batch(model, rows)).logits.float()
         own = torch.arange(len(rows), device=scores.device)
         both = [F.cross_entropy(s, own, reduction="none") for s in (scores, scores.roll(1, 0))]
         best = scores.argmax(1).tolist()
@@ -498,7 +479,7 @@ def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, .
         return *(b.cpu() for b in both), torch.tensor(right, dtype=torch.float)
     both = []
     for used in (rows, other):
-        batch = {k: v.to(model.device) for k, v in pad_right(used, model.config.pad_token_id).items()}
+        batch = _batch(model, used)
         real = batch["labels"] >= 0
         token = F.cross_entropy(model(**batch).logits.float(), batch["labels"][real], reduction="none").cpu()
         both.append(torch.stack([t.mean() for t in token.split(real.sum(1).tolist())]))
@@ -536,32 +517,28 @@ def held_out_record(
     model: str | Path | tuple,  # as in `context_gains`
     pairs: pd.DataFrame,  # held out, with `.attrs["corpus"]`
     paper: str,  # in whose tables it stands
-    seed: int = 0,
 ) -> dict:  # `write_record` keeps it
     """A record of what a model gains by a context (metric `held_out`): means, 95 % interval and p, by conversations.
 
     `valid`: the measure of the pairs that the model was kept by, where there were any"""
     opened = open_dialogue_model(model)
-    table = context_gains(opened, pairs, seed)
+    table = context_gains(opened, pairs)
     if table.get("conversation", pd.Series(range(2))).nunique() < 2:
         raise ValueError("the held-out pairs are of one conversation: expected two at least, to test over")
     test = mean_test(table["loss_other"] - table["loss"], table.get("conversation"))
     values = {"loss": float(table["loss"].mean()), "loss_other": float(table["loss_other"].mean())}
     values |= {"gain": test.mean, "gain_low": test.low, "gain_high": test.high, "p": test.p}
     values |= {"right": float(table["right"].mean())} if "right" in table else {}
-    made = opened.about.get("trained") or opened.about.get("debiased")
+    about, made = how_it_was_made(opened)
     values |= {"valid": made["best_valid"]} if "best_valid" in made else {}
     params = {k: made[k] for k in ("learning_rate", "dropout", "epochs", "width")}
     params |= {"vectors": made["vectors"].split(":")[0]}
-    about = {**opened.about, "kind": made["kind"]}
-    corpus = pairs.attrs["corpus"]
-    return new_record("held_out", about, corpus, len(table), values, paper, seed=seed, params=params)
+    return new_record("held_out", about, pairs.attrs["corpus"], len(table), values, paper, params=params)
 
 # %% ../../nbs/debias/dialogue.ipynb #6f834170
 def pair_distances(
     model: str | Path | tuple,  # as in `open_dialogue_model`
     spec: str | Path | BiasSpec,  # whose pairs
-    several: bool = False,  # also of words of several tokens, averaged, as WER-averaged draws them
 ) -> pd.DataFrame:  # a row a pair that has embeddings: word1, word2, distance, others
     """‖e_w − e_w′‖₂ of the words of each pair in the input embeddings, and the mean over w and other pairs' w′.
 
@@ -571,7 +548,7 @@ def pair_distances(
         warnings.filterwarnings("ignore", ".* left out of the loss")  # here the table says which take part
         pairs = target_pairs(bias_spec(spec), opened.tokenizer)
     table = opened.model.get_input_embeddings().weight.detach().float().cpu()
-    kept = have_embeddings(pairs, opened.tokenizer.unk_token_id, several)
+    kept = have_embeddings(pairs, opened.tokenizer.unk_token_id)
     first, second = pairs.is_first[:, kept].int(), (pairs.takes_part & ~pairs.is_first)[:, kept].int()
     words = [[pairs.terms[i] for i in of.argmax(0)] for of in (first, second)]
     apart = torch.cdist(mean_rows(table, pairs.rows1[kept]), mean_rows(table, pairs.rows2[kept])).double()
@@ -589,7 +566,5 @@ def distance_record(
     opened, spec = open_dialogue_model(model), bias_spec(spec)
     table = pair_distances(opened, spec)
     values = table.round({"distance": 6, "others": 6}).to_dict("list")
-    made = opened.about.get("trained") or opened.about.get("debiased") or {}
-    about = {**opened.about, "kind": made.get("kind", "language model")}  # as records of responses have it
-    corpus = {"name": "embeddings", "files": {}}
+    about, corpus = how_it_was_made(opened)[0], {"name": "embeddings", "files": {}}
     return new_record("pair_distance", about, corpus, len(table), values, paper, spec.name, split="all")

@@ -33,7 +33,8 @@ from redditbias_repro.answers.response_measures import (
 from ..data.contexts import contexts
 from ..data.pairs import bias_spec
 from ..data.registry import cache_dir
-from ..debias.dialogue import open_dialogue_model
+from ..debias.dialogue import how_it_was_made, open_dialogue_model
+from ..debias.training import split_settings
 from .responses import respond
 from ..models.loading import open_model
 from ..records import check_known, digest, new_record
@@ -85,8 +86,8 @@ def _said(model, texts: list[str], candidates, device: str, dtype: str, options:
         said, about = list(model(texts)), {"name": getattr(model, "__name__", "function"), "kind": "function"}
         return said, {"model": about, "seconds": time.perf_counter() - started}
     opened = open_dialogue_model(model, device) if dtype == "auto" else open_model(model, device, dtype)
-    about, made = opened.about, opened.about.get("trained") or opened.about.get("debiased") or {}
-    attrs = {"model": {**about, "kind": made.get("kind", "language model")}, "device": str(opened.model.device)}
+    about, made = how_it_was_made(opened)
+    attrs = {"model": about, "device": str(opened.model.device)}
     if "kind" not in made:
         decoding = options.get("decoding", "default")
         decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
@@ -146,7 +147,12 @@ class Measured:
     words: dict[str, dict[str, list[int]]]  # list → each word that was found, how often in responses to each side
     punctuation: dict[str, int]  # responses with repeated marks; of these, whose sentiment or offence changes without
     classifiers: dict  # what each classifier of offence says of itself
-    tokens: str  # as in `tokens_of`
+    lemmas: str  # by which words were counted
+
+    @property
+    def sides(self) -> tuple[list[str], list[str]]:
+        "Responses to each side"
+        return list(self.said["response2"]), list(self.said["response1"])
 
 
 def _offends(classifier: Classifier, labels: list[str], texts: list[str]) -> np.ndarray:
@@ -171,7 +177,6 @@ def measure_responses(
     offence: str | Classifier | Iterable = "davidson",
     offences: Iterable[str] | None = None,  # labels that are an offence; None: those that the first names itself
     lemmas: str | Callable = "wordnet",  # as in `lemma_by`
-    tokens: str = "words",  # as in `tokens_of`
 ) -> Measured:
     """Offence, sentiment and attribute words, response by response.
 
@@ -188,13 +193,14 @@ def measure_responses(
     names = [f"offence ({c.name})" if i else "offence" for i, c in enumerate(judges)]
     plain = [[drop_repeated_punctuation(t) for t in texts] for texts in sides]
     values = {n: tuple(_offends(c, own, t) for t in plain) for n, c, own in zip(names, judges, labels)}
-    (a, in_a), (b, in_b) = (response_values(texts, spec, lemma, tokens) for texts in sides)
+    (a, in_a), (b, in_b) = (response_values(texts, spec, lemma) for texts in sides)
     values |= {k: (a[k], b[k]) for k in a}
     words = {k: {w: [s[k].found.get(w, 0) for s in (in_a, in_b)] for w in {**in_a[k].found, **in_b[k].found}}
              for k in in_a if not k.endswith(VARIANT)}  # fmt: skip
     about = {n: {"name": c.name, **c.about, "offence": own} for n, c, own in zip(names, judges, labels)}
     marks = _without_marks(sides, *([judges[0], labels[0]] if judges else [None, None]))
-    return Measured(said, spec, values, frozenset(names[1:]), words, marks, about, tokens)
+    counted_by = getattr(lemmas, "__name__", "own") if callable(lemmas) else lemmas
+    return Measured(said, spec, values, frozenset(names[1:]), words, marks, about, counted_by)
 
 
 def _without_marks(sides: list[list[str]], judge: Classifier | None, labels: list[str] | None) -> dict[str, int]:
@@ -220,8 +226,7 @@ def fairness_table(
     seed: int = 0,
 ) -> pd.DataFrame:  # as `response_measures.compare_values`
     "Each measure of both sides, with both tests, Holm's correction, intervals and power"
-    sides = [list(measured.said[c]) for c in ("response2", "response1")]
-    diverse = diversity_test(*sides, measured.tokens, resamples, seed)
+    diverse = diversity_test(*measured.sides, resamples, seed)
     return compare_values(measured.values, diverse, measured.repeats, resamples, seed)
 
 # %% ../../nbs/metrics/fairness.ipynb #f31ff491
@@ -264,20 +269,19 @@ def fairness_values(
     seed: int = 0,
 ) -> dict:  # values of a record
     "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty, alike, different"
-    sides = [list(measured.said[c]) for c in ("response2", "response1")]
-    n, short = len(sides[0]), lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
+    sides, short = measured.sides, lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
     table = fairness_table(measured, resamples, seed)
     rows = [{k: short(v) if isinstance(v, float) else v for k, v in r.items()} for r in table.to_dict("records")]
-    lengths = [np.array([len(tokens_of(t, measured.tokens)) for t in side]) for side in sides]
+    lengths = [np.array([len(tokens_of(t)) for t in side]) for side in sides]
     alike = np.array([a == b for a, b in zip(*sides)])
     different = [len(set(side)) for side in (*sides, sides[0] + sides[1])]
     without = lambda side, k: [t for i, t in enumerate(side) if i % BLOCKS != k]
-    blocks = [[diversity(without(side, k), measured.tokens) for k in range(BLOCKS)] for side in sides]
+    blocks = [[diversity(without(side, k)) for k in range(BLOCKS)] for side in sides]
     return {
         "measures": rows, "repeats": sorted(measured.repeats),
         "pairs": {k: [pack_values(v) for v in both] for k, both in measured.values.items()},
         "alike": pack_values(alike), "alike_share": short(float(alike.mean())), "different": different,
-        "diversity_without": [[short(d) for d in b] for b in blocks] if n >= 10 * BLOCKS else [],
+        "diversity_without": [[short(d) for d in b] for b in blocks] if len(alike) >= 10 * BLOCKS else [],
         "empty": [int((length == 0).sum()) for length in lengths],
         "tokens": [short(float(length.mean())) for length in lengths],
         "words": measured.words, "punctuation": measured.punctuation,
@@ -287,34 +291,31 @@ def fairness_values(
 def fairness_record(
     measured: Measured,  # from `measure_responses`
     paper: str,  # in whose tables it stands
-    lemmas: str | Callable = "wordnet",  # that the words were counted by
     resamples: int = 999,  # as in `fairness_table`
     seed: int = 0,
 ) -> dict:  # `write_record` keeps it
     "A record of responses: metric `response_fairness`"
     attrs, started = measured.said.attrs, time.perf_counter()
-    values, drawn = (
-        fairness_values(measured, resamples, seed),
-        dict(attrs.get("corpus", {"name": "texts", "files": {}})),
-    )
-    lemmas = getattr(lemmas, "__name__", "own") if callable(lemmas) else lemmas
-    params = {"decoding": attrs.get("decoding"), "mode": drawn.get("mode"), "direction": drawn.get("direction")}
-    params |= {"pairs": len(measured.said), "lemmas": None if lemmas == "wordnet" else lemmas}
-    params["column"] = drawn.get("column")
+    values = fairness_values(measured, resamples, seed)
+    drawn = dict(attrs.get("corpus", {"name": "texts", "files": {}}))
+    unless = lambda usual, value: None if value == usual else value  # what is as usual is not said
+    params = {
+        "decoding": attrs.get("decoding"), "mode": unless("words", drawn.get("mode")),
+        "direction": unless("both", drawn.get("direction")), "pairs": len(measured.said),
+        "lemmas": unless("wordnet", measured.lemmas), "column": drawn.get("column"),
+    }  # fmt: skip
     if measured.spec.counterparts == "drawn" and drawn.get("mode") != "given":
         params["contexts_seed"] = drawn.get("seed") or None  # other counterparts
-    params |= {"tokens_by": None if measured.tokens == "words" else measured.tokens}  # `tokens` is one of the values
-    params |= attrs.get("options", {})
-    params = {k: None if v in ("words", "both") and k in ("mode", "direction") else v for k, v in params.items()}
+    params |= {"tokens_by": None, **attrs.get("options", {})}  # tokens are always words; `tokens` is one of the values
     asked = {k: attrs[k] for k in ("candidates", "options", "stats") if k in attrs} | {"seed": seed}
-    origin = dict(classifiers=measured.classifiers, asked=asked, device=attrs.get("device", "cpu"))
     took = time.perf_counter() - started + attrs.get("seconds", 0.0)
-    fields = dict(
-        bias_type=measured.spec.name, split=drawn.get("split") or "all", seed=seed, params=params, seconds=took
-    )
-    return new_record("response_fairness", attrs["model"], drawn, len(measured.said), values, paper, **fields, **origin)
+    return new_record(
+        "response_fairness", attrs["model"], drawn, len(measured.said), values, paper, bias_type=measured.spec.name,
+        split=drawn.get("split") or "all", seed=seed, params=params, seconds=took, classifiers=measured.classifiers,
+        asked=asked, device=attrs.get("device", "cpu"),
+    )  # fmt: skip
 
-# %% ../../nbs/metrics/fairness.ipynb #60801f60
+# %% ../../nbs/metrics/fairness.ipynb #6cf2455d
 def _warn_of_words(spec: BiasSpec, lemma: Callable[[str], str]) -> None:
     "`ValueError` where attributes have no names; a warning of those of one's own that no response can hold"
     lists = attribute_lists(spec)
@@ -327,33 +328,40 @@ def _warn_of_words(spec: BiasSpec, lemma: Callable[[str], str]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class FairnessSettings:
+    "Which contexts a model is asked, and how its responses are measured"
+
+    n: int | None = None  # pairs; None: all
+    candidates: Iterable[str] | None = None  # of a model that retrieves
+    mode: str = "words"  # as in `contexts`
+    direction: str = "both"  # as in `contexts`
+    split: str | None = None  # as in `contexts`
+    column: str | None = None  # as in `contexts`
+    offence: str | Classifier | Iterable = "davidson"  # as in `measure_responses`
+    offences: Iterable[str] | None = None  # as in `measure_responses`
+    lemmas: str | Callable = "wordnet"  # as in `lemma_by`
+    resamples: int = 999  # as in `fairness_table`
+    seed: int = 0
+
+# %% ../../nbs/metrics/fairness.ipynb #60801f60
 def measure_fairness(
     model,  # as in `answer_pairs`
     bias_type: str | Path | BiasSpec,  # as in `contexts`; it names its attributes
     source: str | Path | Iterable[str] = "twitter-conversations",  # of contexts, as in `contexts`
-    n: int | None = None,  # pairs; None: all
     paper: str = "own",  # in whose tables it stands
-    candidates: Iterable[str] | None = None,  # of a model that retrieves
-    mode: str = "words",  # as in `contexts`
-    direction: str = "both",  # as in `contexts`
-    split: str | None = None,  # as in `contexts`
-    column: str | None = None,  # as in `contexts`
-    offence: str | Classifier | Iterable = "davidson",  # as in `measure_responses`
-    offences: Iterable[str] | None = None,  # as in `measure_responses`
-    lemmas: str | Callable = "wordnet",  # as in `lemma_by`
-    resamples: int = 999,  # as in `fairness_table`
-    seed: int = 0,
-    **options,  # of `responses.respond`
+    **how,  # of `FairnessSettings`; others of `answer_pairs`
 ) -> dict:  # a record
     "A model's responses to parallel contexts, measured: from names to a record"
-    judges, lemma = _judges(offence, offences)[0], lemma_by(lemmas)  # what is not there fails before hours of answers
-    _warn_of_words(bias_spec(bias_type), lemma)
-    pairs = contexts(source, bias_type, mode, direction, n, split, column, seed)
+    s, options = split_settings(FairnessSettings, how)
+    judges = _judges(s.offence, s.offences)[0]  # what is not there fails before hours of answers
+    _warn_of_words(bias_spec(bias_type), lemma_by(s.lemmas))
+    pairs = contexts(source, bias_type, s.mode, s.direction, s.n, s.split, s.column, s.seed)
     if len(pairs) < 2:
         raise ValueError(f"{len(pairs)} pair of contexts: a test needs two or more")
-    said = answer_pairs(model, pairs, candidates, **options)
-    measured = measure_responses(said, bias_type, judges, offences, lemma)
-    return fairness_record(measured, paper, lemmas, resamples, seed)
+    said = answer_pairs(model, pairs, s.candidates, **options)
+    measured = measure_responses(said, bias_type, judges, s.offences, s.lemmas)
+    return fairness_record(measured, paper, s.resamples, s.seed)
 
 # %% ../../nbs/metrics/fairness.ipynb #e719b291
 def record_values(
@@ -425,10 +433,7 @@ def what_differs(
 def fairness_changes(
     before: dict,  # record, or row of `read_records`
     after: dict,  # of the same pairs
-    alpha: float = 0.05,
-) -> (
-    pd.DataFrame
-):  # measure, before, after (differences), change of their size, low, high, p, p_holm, verdict, overshoot
+) -> pd.DataFrame:  # measure, before, after, change of their size, low, high, p, p_holm, verdict, overshoot
     """Whether differences between groups became smaller, measure by measure; variants without group words too.
 
     The verdict is less, more, equally (no pair changed) or undetermined. `ValueError` where the pairs, or how responses
@@ -439,7 +444,7 @@ def fairness_changes(
     rows = []
     for measure in (k for k in old["pairs"] if k in new["pairs"]):
         gaps = [np.subtract(*record_values(v, measure, n)).astype(float) for v in (old, new)]
-        found = bias_change(*gaps, margin=0.0, alpha=alpha)
+        found = bias_change(*gaps, margin=0.0)
         rows.append({
             "measure": measure, "before": found.gap_before, "after": found.gap_after, "change": found.bias_change,
             "low": found.bias_change_low, "high": found.bias_change_high, "p": found.p_bias_change,

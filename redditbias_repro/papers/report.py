@@ -42,10 +42,11 @@ def _made_without_records(paper: str) -> dict[str, tuple[pd.DataFrame, str]]:
     "Tables of a paper of which there are no files"
     if paper != "dialoguefairness":
         return {}
+    from redditbias_repro.papers.dialoguefairness.checks import statement_tables
     from redditbias_repro.papers.dialoguefairness.results import make_tables, read_captions
 
-    captions = read_captions({})
-    return {name: (table, captions.get(name, "")) for name, table in make_tables({}).items()}
+    captions, tables = read_captions({}), make_tables({}) | statement_tables({})
+    return {name: (table, captions.get(name, "")) for name, table in tables.items()}
 
 
 def paper_tables(
