@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.annotation import has_labels, sheet_cells
-from .finetune import finetune, pad_right
-from .training import Debiased, check_training, run_once, split_settings
+from .finetune import Steps, finetune, pad_right
+from .training import Debiased, run_once, split_settings
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
@@ -200,7 +200,6 @@ def tune(
     Raises `ValueError` for answers without what is needed, a threshold that tells none from another, a model that is
     not in float32, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
     how, training = split_settings(Tuning, how)
-    check_training(training, Tuning)
     if model.dtype != torch.float32:
         raise ValueError(f'the model\'s weights are {model.dtype}: load it with dtype="float32"')
     if how.bias_type.count("/") != 1:
@@ -226,7 +225,7 @@ def tune(
         measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
         before = {"step": 0, "eval_measure": measure(model.eval())}
         numbers = {k: settings[k] for k in ("epochs", "batch_size", "learning_rate", "seed", "save_steps", "patience")}
-        log = finetune(model, learned, collate, unfinished / "training", measure=measure, **numbers, **training)
+        log = finetune(model, learned, collate, unfinished / "training", Steps(**numbers), measure, **training)
         model.eval().config.debiased = settings
         for part in (model, tokenizer):
             part.save_pretrained(unfinished / "model")
