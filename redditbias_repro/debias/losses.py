@@ -19,7 +19,7 @@ from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['METHODS', 'locate_terms', 'unknown_terms', 'target_pairs', 'Collator', 'pack_batch', 'Method', 'get_method']
+__all__ = ['METHODS', 'unknown_terms', 'target_pairs', 'Collator', 'Method', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
 def lmd_loss(

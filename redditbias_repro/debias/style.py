@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.annotation import has_labels, sheet_cells
 from .finetune import Steps, finetune, pad_right
-from .training import Debiased, run_once, split_settings
+from .training import Debiased, check_training, run_once, split_settings
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
@@ -200,6 +200,7 @@ def tune(
     Raises `ValueError` for answers without what is needed, a threshold that tells none from another, a model that is
     not in float32, and a folder that holds another run; `OSError` (ENOSPC) where the disk is too small."""
     how, training = split_settings(Tuning, how)
+    check_training(training, Tuning)
     if model.dtype != torch.float32:
         raise ValueError(f'the model\'s weights are {model.dtype}: load it with dtype="float32"')
     if how.bias_type.count("/") != 1:

@@ -473,12 +473,20 @@ def split_settings(
     /,
     **fixed,  # fields that the caller sets itself
 ) -> tuple:  # the settings, and what else was given
-    "Settings by name, apart from what Trainer is told. `ValueError` for what is neither"
-    own, known = ([f.name for f in fields(which)] for which in (kind, TrainingArguments))
-    for name in given:
-        check_known("setting", name, [*own, *known])
+    "Settings by name, apart from what Trainer is told, or the caller knows"
+    own = {f.name for f in fields(kind)}
     settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
     return kind(**fixed, **settings), others
+
+
+def check_training(
+    others: dict,  # what `split_settings` left over
+    kind: type,  # whose settings were asked for
+) -> None:
+    "`ValueError` for what is neither a setting nor one of `transformers.TrainingArguments`"
+    known = [f.name for which in (kind, TrainingArguments) for f in fields(which)]
+    for name in others:
+        check_known("setting", name, known)
 
 # %% ../../nbs/debias/training.ipynb #c5932060
 LARGEST_WEIGHT = 10**6  # of a loss; the papers' is 100, and far above a model's weights overflow
@@ -527,6 +535,7 @@ def debias(
     holds another run; `OSError` (ENOSPC) where the disk is too small."""
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
     how, training = split_settings(DebiasTraining, how)
+    check_training(training, DebiasTraining)
     for name, read in (("lambda_lm", chosen.loss), ("lambda_d", chosen.loss or chosen.penalty)):
         if getattr(how, name) is not None and not read:
             raise ValueError(f"{name} weighs a loss that the method has not: leave it out")

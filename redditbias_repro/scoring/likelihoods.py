@@ -46,7 +46,7 @@ from redditbias_repro.scoring.texts import (
 )
 
 # %% auto #0
-__all__ = ['SCORED_BY', 'sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
+__all__ = ['sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
 
 # %% ../../nbs/scoring/likelihoods.ipynb #d84de1df
 def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list, np.ndarray]]:
@@ -233,12 +233,12 @@ def nll_at_temperatures(
     scores.attrs["stats"] = asdict(stats)
     return scores
 
-# %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
+# %% ../../nbs/scoring/likelihoods.ipynb #1ca9cfe5
 # what scores depend on
 SCORED_BY = ("models.speakers", "scoring.prefix_tree", "scoring.network", "scoring.passes", "scoring.texts",
              "scoring.masked", "scoring.likelihoods")  # fmt: skip
 
-
+# %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
 def cached_scores(
     model,  # as in `sequence_scores`
     tokenizer,
