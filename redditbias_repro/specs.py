@@ -18,7 +18,7 @@ from pathlib import Path
 
 import regex
 
-from .records import DEFAULT_PAPER
+from .records import DEFAULT_PAPER, check_known
 
 # %% auto #0
 __all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE', 'writes_blanks', 'match_terms',
@@ -113,19 +113,13 @@ DIRECTIONS = ("both", "1to2", "2to1")
 COUNTERPARTS = ("first", "drawn")
 
 
-def _one_of(what, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(map(repr, allowed))}")
-    return value
-
-
 def replace_in_order(
     text: str,  # any text
     pairs: Iterable[tuple[str, str]],  # terms, in the order in which they are replaced
     direction: str = "1to2",  # "1to2"; "2to1"; "both": the two terms of each pair change places
 ) -> str:
     "Pair after pair, each in what the last one left: one call of `str.replace` for each"
-    _one_of("direction", direction, DIRECTIONS)
+    check_known("direction", direction, DIRECTIONS)
     for a, b in pairs:
         if direction == "both":
             text = b.join(part.replace(b, a) for part in text.split(a))
@@ -175,7 +169,8 @@ class BiasSpec:
         group: int | None = None,  # 1, 2, or None for both
     ) -> tuple[str, ...]:
         "Target terms in lower case without verb forms: of the pairs, then of the target sets"
-        sides = {1: (0,), 2: (1,), None: (0, 1)}[_one_of("group", group, (1, 2, None))]
+        check_known("group", group, (1, 2, None))
+        sides = {1: (0,), 2: (1,), None: (0, 1)}[group]
         terms = []
         for i in sides:
             terms += [p[i] for p in self.pairs + self.extra_pairs]
@@ -189,7 +184,8 @@ class BiasSpec:
     def find_attributes(self, text: str, group: int | None = None) -> list[tuple[int, int]]:
         "Spans (start, end) in characters of whole attribute terms, longest first; `group` 1, 2 or None for both"
         sets = {1: self.attributes1, 2: self.attributes2, None: self.attributes1 + self.attributes2}
-        return find_terms(text, sets[_one_of("group", group, (1, 2, None))])
+        check_known("group", group, sets)
+        return find_terms(text, sets[group])
 
     def swap_targets(
         self,
@@ -221,7 +217,8 @@ class BiasSpec:
         """`text` with every term of the other group replaced by its pair; terms of this group stay (Liu et al., §2.3).
 
         Terms are found as in `find_groups`, so that "no" inside "no cap" is none."""
-        table = _swap_table(self.pairs + self.extra_pairs, "2to1" if _one_of("group", group, (1, 2)) == 1 else "1to2")
+        check_known("group", group, (1, 2))
+        table = _swap_table(self.pairs + self.extra_pairs, "2to1" if group == 1 else "1to2")
         choose, parts, at = self._chooser(text, seed), [], 0
         for start, end, found in self.find_groups(text):
             if found != group:
@@ -263,7 +260,7 @@ def _groups_of(pairs: tuple[tuple[str, str], ...]) -> tuple[dict[str, int], tupl
 @lru_cache(maxsize=64)
 def _swap_table(pairs, direction):
     "All that can replace each term, in the pairs' order; of a term on both sides what it is as t1 comes first"
-    _one_of("direction", direction, DIRECTIONS)
+    check_known("direction", direction, DIRECTIONS)
     sides = {"both": (0, 1), "1to2": (0,), "2to1": (1,)}[direction]
     table = {}
     for side in sides:
@@ -319,7 +316,7 @@ def _validate(spec):
             raise ValueError(f"{key} is empty: a bias specification needs at least one entry")
     if spec.language not in LANGUAGES:
         raise ValueError(f"language is {spec.language!r}: expected an ISO 639-1 code such as 'en' or 'zh'")
-    _one_of("counterparts", spec.counterparts, COUNTERPARTS)
+    check_known("counterparts", spec.counterparts, COUNTERPARTS)
     repeat = ("targets1", "targets2") if spec.counterparts == "drawn" else ()
     for key in _TERM_KEYS + _PAIR_KEYS:
         values = getattr(spec, key)

@@ -149,7 +149,7 @@ def test_replacing_in_order():
     assert replace_in_order("abc", [("a", "b"), ("b", "c")]) == "ccc"
     assert replace_in_order("abc", [("a", "b"), ("b", "c")], "2to1") == "aab"
     assert replace_in_order("abab", [("a", "b")], "both") == "baba" and replace_in_order("ab", []) == "ab"
-    with pytest.raises(ValueError, match="direction is 'forth': expected one of 'both', '1to2', '2to1'"):
+    with pytest.raises(ValueError, match="direction 'forth' is unknown: expected one of both, 1to2, 2to1"):
         replace_in_order("a", [("a", "b")], "forth")
     spec = load_spec("race")
     for direction in DIRECTIONS:

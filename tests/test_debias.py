@@ -527,9 +527,44 @@ def test_what_cannot_be_trained_is_said(padded, tmp_path):
     with pytest.raises(ValueError, match="expected one of LMD, ADD, HD, CDA"):
         debias(fresh(padded), padded, SPEC, TEXTS, "hd", tmp_path / "run")
     for name in ("epochs", "batch_size", "grad_accum"):
-        with pytest.raises(ValueError, match=f"{name} is 0: expected a positive number"):
+        with pytest.raises(ValueError, match=f"{name} is 0: expected a positive "):
             debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **{name: 0})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "wrong,remedy",
+    [
+        ({"batch_size": 2.5}, "; leave it out for 16"),
+        ({"grad_accum": 1.5}, "; leave it out for 1"),
+        ({"save_steps": 0}, ", or a share of all steps, below 1; leave it out for one an epoch"),
+        ({"save_steps": 2.5}, ", or a share of all steps, below 1; leave it out for one an epoch"),
+    ],
+)
+def test_numbers_of_steps_and_sentences_are_whole(padded, tmp_path, wrong, remedy):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=f"{name} is {value}: expected a positive whole number{remedy}"):
+        debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **wrong)
+
+
+def test_the_device_may_be_said(padded, tmp_path):
+    """`use_cpu` is one of `TrainingArguments`, as any other that is given."""
+    run = debias(fresh(padded), padded, SPEC, TEXTS, "FT", tmp_path / "run", **FAST, epochs=1, use_cpu=True)
+    assert run.settings["use_cpu"] == "True"
+
+
+def test_settings_with_tuples_are_those_of_their_files(padded, tmp_path, monkeypatch):
+    """A corpus may be described with tuples, which JSON gives back as lists."""
+    texts = pd.Series(TEXTS)
+    texts.attrs["corpus"] = {"name": "own", "files": {}, "drawn": (1, 2)}
+    ask = lambda: debias(fresh(padded), padded, SPEC, texts, "FT", tmp_path / "run", **FAST, epochs=1)
+    with monkeypatch.context() as m:
+        stop_at(m, 2)
+        with pytest.raises(Stop):
+            ask()
+    first = ask()
+    monkeypatch.setattr(module, "DebiasTrainer", None)  # nothing is trained
+    assert ask().settings == first.settings and first.settings["corpus"]["drawn"] == [1, 2]
 
 
 def test_a_full_disk_is_said_before_training(padded, tmp_path, monkeypatch):

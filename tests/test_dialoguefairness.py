@@ -100,7 +100,7 @@ def test_several_counterparts_need_a_field():
     assert {spec.swap_targets("cats", "1to2", seed) for seed in range(20)} == {"dogs", "hounds"}
     first = BiasSpec(["cats"], ["dogs", "hounds"], pairs, ["lazy"])
     assert {first.swap_targets("cats", "1to2", seed) for seed in range(20)} == {"dogs"}
-    with pytest.raises(ValueError, match="counterparts is 'all': expected one of"):
+    with pytest.raises(ValueError, match="counterparts 'all' is unknown: expected one of"):
         BiasSpec(["cats"], ["dogs"], pairs, ["lazy"], counterparts="all")
     with pytest.raises(ValueError, match="attribute_names is .*expected two names"):
         BiasSpec(["cats"], ["dogs"], pairs, ["lazy"], attribute_names=["traits"])

@@ -10,7 +10,7 @@ import torch
 from conftest import CONFIGS, DIALOGUES, debiased_folder, papermill, said, small_random, user
 
 from redditbias_repro.data.corpora.multiwoz import load_multiwoz, normalize_value, read_turns
-from redditbias_repro.debias.finetune import pad_right
+from redditbias_repro.debias.finetune import AT_A_TIME, pad_right
 from redditbias_repro.metrics import dst as module
 from redditbias_repro.metrics.dst import (
     DST_PARAMS,
@@ -116,27 +116,26 @@ def test_it_learns(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("n", [64, 61])
-def test_batches_in_parts_are_the_same_batches(tokenizer, tmp_path, n):
+def test_batches_in_parts_are_the_same_batches(tokenizer, tmp_path, monkeypatch, n):
     """Also where the last one is not full.
 
     With a model without dropout, which draws anew for each part; and an Adam that does not blow up rounding."""
     ids, labels = learnable(tokenizer, n)
     options = dict(epochs=1, batch_size=16, learning_rate=1e-3, adam_epsilon=1e-4, disable_tqdm=True)
-    whole, parts = (
-        predict_dst(
-            train_dst(
-                small_random(CONFIGS["llama"](len(tokenizer))), ids, labels, tmp_path / str(k), at_a_time=k, **options
-            ),
-            ids,
-        )
-        for k in (16, 4)
-    )
+
+    def trained(at_a_time):
+        monkeypatch.setitem(AT_A_TIME, "cpu", at_a_time)
+        model = small_random(CONFIGS["llama"](len(tokenizer)))
+        return predict_dst(train_dst(model, ids, labels, tmp_path / str(at_a_time), **options), ids)
+
+    whole, parts = trained(16), trained(4)
     np.testing.assert_allclose(parts, whole, rtol=1e-5)
 
 
 def test_resumed_equals_uninterrupted(tokenizer, tmp_path, monkeypatch):
     ids, labels = learnable(tokenizer)
-    options = dict(epochs=2, batch_size=8, learning_rate=1e-3, disable_tqdm=True, save_steps=3, at_a_time=4)
+    monkeypatch.setitem(AT_A_TIME, "cpu", 4)
+    options = dict(epochs=2, batch_size=8, learning_rate=1e-3, disable_tqdm=True, save_steps=3)
     whole = predict_dst(train_dst(fresh(tokenizer), ids, labels, tmp_path / "a", **options), ids)
     real, seen = module.DstClassifier.forward, []
 

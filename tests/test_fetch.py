@@ -132,9 +132,10 @@ def test_a_damaged_cache_is_fetched_anew(server):
 
 
 @pytest.mark.parametrize("how", [("failing", "good"), ("slow", "good")])
-def test_retries(server, how):
+def test_retries(server, monkeypatch, how):
     requests = server(*how)
-    assert fetch(KEY, timeout=0.5).read_bytes() == CONTENT and len(requests) == 2
+    monkeypatch.setattr(module, "PIECE", 0.5)
+    assert fetch(KEY).read_bytes() == CONTENT and len(requests) == 2
 
 
 def test_a_truncated_download_goes_on_where_it_stopped(server):
@@ -192,10 +193,12 @@ def test_missing_file_is_not_retried(server, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["failing", "slow"])
-def test_failing_for_good(server, tmp_path, how):
+def test_failing_for_good(server, tmp_path, monkeypatch, how):
     requests = server(how)
+    monkeypatch.setattr(module, "PIECE", 0.3)
+    monkeypatch.setattr(module, "TRIES", 2)
     with pytest.raises(FetchError, match="in 2 tries .*REDDITBIAS_MIRROR") as e:
-        fetch(KEY, timeout=0.3, retries=1)
+        fetch(KEY)
     assert kept(tmp_path) == [] and "received" not in str(e.value)
     with pytest.raises(FetchError, match="does not answer"):
         fetch(KEY)

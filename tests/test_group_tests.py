@@ -16,7 +16,6 @@ from redditbias_repro.stats.proportions import (
     group_test,
     implied_variance,
     paired_group_test,
-    pairs_needed,
     rate_test,
     recompute,
     smallest_difference,
@@ -80,16 +79,12 @@ def test_values_that_cannot_be_tested(a, b, says):
 
 
 def test_arguments_out_of_range():
-    with pytest.raises(ValueError, match="alpha is 1.5"):
-        group_test([1, 0], [0, 0], alpha=1.5)
     with pytest.raises(ValueError, match="share from 0 to 1"):
         rate_test(36.763, 40.098, N)
     with pytest.raises(ValueError, match="two or more"):
         rate_test(0.1, 0.2, 1)
     with pytest.raises(ValueError, match="any variance"):
         implied_variance(0.1, 0.2, 0.0, N)
-    with pytest.raises(ValueError, match="difference of 0"):
-        pairs_needed(0.0, 1.0)
 
 
 # Printed rows
@@ -180,18 +175,10 @@ def test_mcnemar_is_that_of_statsmodels(pairs):
 def test_t_and_sign_flips():
     rng = np.random.default_rng(1)
     a, b = rng.poisson(1.0, 60), rng.poisson(1.5, 60)
-    t, flips = paired_group_test(a, b, "t"), paired_group_test(a, b)
-    found = stats.ttest_rel(a, b)
-    assert t.p == pytest.approx(found.pvalue) and flips.test == "sign flips" and flips.p == pytest.approx(t.p, abs=0.05)
-    assert (t.low, t.high) == pytest.approx(tuple(found.confidence_interval()))
+    flips, t = paired_group_test(a, b), stats.ttest_rel(a, b)
+    assert flips.test == "sign flips" and flips.p == pytest.approx(t.pvalue, abs=0.05)
+    assert (flips.low, flips.high) == pytest.approx(tuple(t.confidence_interval()))
     assert flips == paired_group_test(a, b, seed=0)
-
-
-def test_unknown_tests_and_mcnemar_of_counts():
-    with pytest.raises(ValueError, match="'wilcoxon' is unknown"):
-        paired_group_test([1, 0], [0, 0], "wilcoxon")
-    with pytest.raises(ValueError, match="of zeros and ones"):
-        paired_group_test([2, 0], [0, 0], "McNemar")
 
 
 def test_what_a_number_of_pairs_finds():
@@ -200,7 +187,6 @@ def test_what_a_number_of_pairs_finds():
     smallest = smallest_difference(sd, n)
     found = [stats.ttest_1samp(rng.normal(smallest, sd, n), 0).pvalue < 0.05 for _ in range(2000)]
     assert np.mean(found) == pytest.approx(0.8, abs=0.03)
-    assert pairs_needed(smallest, sd) in (n, n + 1)
 
 
 def test_several_measures_are_corrected():

@@ -532,11 +532,6 @@ def test_augmentation():
         "christians and jews",
         "christians and christians",
     ]
-    assert augment_targets(SPEC, ["jews sing", "jews are greedy"], attribute=True) == [
-        "jews sing",
-        "jews are greedy",
-        "christians are greedy",
-    ]
     paired = BiasSpec(
         targets1=["女孩"],
         targets2=["男孩"],

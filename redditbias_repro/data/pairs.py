@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import warnings
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from redditbias_repro.data.registry import (
     FetchError,
     draw_rows,
     read_own_cells,
+    readers,
     with_corpus,
 )
 from ..records import DEFAULT_PAPER, check_known, digest, nearest
@@ -30,26 +30,16 @@ __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bia
 
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
-    "Papers whose counterfactual pairs are read here: those whose room in `corpora/` has `read_released`"
-    rooms = {f.name.removesuffix(".py") for folder in _rooms() for f in Path(folder).glob("*.py")}
-    papers = [p for p in dict.fromkeys(name.split("/")[0] for name in list_specs()) if p in rooms]
-    return [p for p in papers if hasattr(_reader(p), "read_released")]
-
-
-def _reader(paper: str):
-    "The module that reads what a paper released"
-    return importlib.import_module(f"redditbias_repro.data.corpora.{paper}")
+    "Papers whose counterfactual pairs are read here: those whose reader in `corpora/` has `read_released`"
+    known, papers = readers(), dict.fromkeys(name.split("/")[0] for name in list_specs())
+    return [p for p in papers if hasattr(known.get(p), "read_released")]
 
 
 def _offered(paper: str, what: str):
     "A function of a paper's reader. `ValueError` where the paper released nothing that it would read"
-    if (found := getattr(_reader(paper), what, None)) is None:
+    if (found := getattr(readers().get(paper), what, None)) is None:
         raise ValueError(f"{paper} released nothing that {what} reads: its reader has released pairs only")
     return found
-
-
-def _rooms() -> list[str]:
-    return list(importlib.import_module("redditbias_repro.data.corpora").__path__)
 
 # %% ../../nbs/data/pairs.ipynb #e4539fa9
 def _check_paper(path: str | Path, spec: BiasSpec) -> None:
@@ -216,7 +206,7 @@ def load_pairs(
         expected = f"expected auto, queries{release}, or files of your own"
         raise ValueError(f"corpus {corpus!r} has no bias type {bias_type!r}: {expected}")
     try:
-        return _reader(paper).read_released(name, split, swap)
+        return _offered(paper, "read_released")(name, split, swap)
     except FetchError as e:
         spec = bias_spec(bias_type)
         if corpus != "auto" or isinstance(e, ChecksumError) or (swap == "attributes" and not spec.attribute_pairs):
@@ -295,7 +285,11 @@ def load_references(
     `ValueError` for more than there are or none, `FetchError` where they cannot be had."""
     if Path(corpus).is_file():
         return _own_references(Path(corpus), n, seed)
-    _check_reader(corpus, "load_references")
+    known = readers()
+    if str(corpus) not in known:
+        offered = [name for name, reader in known.items() if hasattr(reader, "load_references")]
+        hint = nearest(corpus, offered)
+        raise ValueError(f"references {str(corpus)!r} are no file, and none of {', '.join(offered)}{hint}")
     return _offered(str(corpus), "load_references")(n, seed)
 
 
@@ -303,17 +297,8 @@ def load_calibration(
     corpus: str | Path = DEFAULT_PAPER,  # as in `load_references`
 ) -> pd.DataFrame | None:  # as `load_references`; None: those that are not tested serve
     "Utterances that a temperature is fitted on, where a corpus keeps some for that"
-    own = Path(corpus).is_file() or getattr(_reader(str(corpus)), "load_calibration", None) is None
-    return None if own else _offered(str(corpus), "load_calibration")()
-
-
-def _check_reader(corpus: str | Path, what: str) -> None:
-    "`ValueError` for references that are neither a file nor a reader's"
-    names = [p.stem for folder in _rooms() for p in sorted(Path(folder).glob("*.py")) if p.stem != "__init__"]
-    if str(corpus) not in names:
-        offered = [name for name in names if hasattr(_reader(name), what)]
-        hint = nearest(corpus, offered)
-        raise ValueError(f"references {str(corpus)!r} are no file, and none of {', '.join(offered)}{hint}")
+    read = None if Path(corpus).is_file() else getattr(readers().get(str(corpus)), "load_calibration", None)
+    return read and read()
 
 
 def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:
@@ -331,7 +316,6 @@ def corpus_title(
 ) -> str:
     "What a corpus is called in figures and captions; its name where no reader says more"
     titles = {"queries": "queries Q = T1 × A1 in place of the released pairs"}
-    for path in (f for folder in _rooms() for f in Path(folder).glob("*.py")):
-        if path.stem != "__init__":
-            titles |= getattr(_reader(path.stem), "TITLES", {})
+    for reader in readers().values():
+        titles |= getattr(reader, "TITLES", {})
     return titles.get(name, name)

@@ -27,7 +27,7 @@ from ..records import check_known, nearest, repo_root, write_atomic
 
 # %% auto #0
 __all__ = ['SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable',
-           'corpus_readers', 'read_lines']
+           'readers', 'corpus_readers', 'read_lines']
 
 # %% ../../nbs/data/registry.ipynb #4fbd43d2
 @lru_cache(maxsize=2)
@@ -107,6 +107,8 @@ def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumErro
 
 # %% ../../nbs/data/registry.ipynb #e164d15c
 CONNECT = 5.0  # seconds to wait for a host to answer at all
+PIECE = 20.0  # seconds to wait for each piece of a file
+TRIES = 4
 STILL_AWAY = 300.0  # seconds in which a host that did not answer is not asked again
 _AWAY: dict[str, tuple[float, str]] = {}  # hosts that did not answer: when, and why
 _LACKING: dict[str, str] = {}  # files that this process asked for and did not get: why
@@ -135,20 +137,20 @@ def _refuse_away(host: str) -> None:
         raise FetchError(f"{host} does not answer ({why})")
 
 
-def _download(url: str, part: Path, size: int, label: str, timeout: float, retries: int) -> bytes:
-    "Fetch `url` into `part`, going on where an earlier try stopped; `FetchError` once the retries are used up"
+def _download(url: str, part: Path, size: int, label: str) -> bytes:
+    "Fetch `url` into `part`, going on where an earlier try stopped; `FetchError` once the tries are used up"
     import requests
     from tqdm.auto import tqdm
 
     problem, host = None, urlsplit(url).netloc
     _refuse_away(host)
-    for attempt in range(retries + 1):
+    for attempt in range(TRIES):
         if attempt:
             time.sleep(min(0.5 * 2**attempt, 8))
         have = part.stat().st_size if part.exists() else 0
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
         try:
-            with requests.get(url, headers=headers, stream=True, timeout=(min(CONNECT, timeout), timeout)) as r:
+            with requests.get(url, headers=headers, stream=True, timeout=(CONNECT, PIECE)) as r:
                 if r.status_code == 416:  # the part is as long as the file, or longer: its id decides, or start anew
                     if have == size:
                         return part.read_bytes()
@@ -174,7 +176,7 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
             problem = e
             if isinstance(e, requests.ConnectionError) and not part.exists():  # nobody answers
                 raise _away(host, _reason(e)) from e
-    said = f"{url} could not be fetched in {attempt + 1} tries ({_reason(problem)})"
+    said = f"{url} could not be fetched in {TRIES} tries ({_reason(problem)})"
     if part.exists() and part.stat().st_size:
         raise FetchError(f"{said}; what was received is kept, and the next call goes on from there") from problem
     part.unlink(missing_ok=True)
@@ -184,15 +186,13 @@ def _download(url: str, part: Path, size: int, label: str, timeout: float, retri
 # %% ../../nbs/data/registry.ipynb #4ca24860
 def fetch(
     key: str,  # "owner/repository/path", see `list_files`
-    timeout: float = 20.0,  # seconds to wait for a connection, and for each piece
-    retries: int = 3,  # further tries after the first
 ) -> Path:  # the checked file in the cache
     """A registered file, from the cache, else the mirror, else GitHub. Safe to call from several processes at once.
 
     Raises `KeyError` for an unregistered key, `FetchError` for what cannot be had, `ChecksumError` for another file."""
     entry = _entry(key)
     try:
-        path = _fetched(key, entry, timeout, retries)
+        path = _fetched(key, entry)
         _LACKING.pop(key, None)
         return path
     except ChecksumError:
@@ -207,7 +207,7 @@ def unavailable() -> dict[str, str]:  # key → why
     return dict(_LACKING)
 
 
-def _fetched(key: str, entry: dict, timeout: float, retries: int) -> Path:
+def _fetched(key: str, entry: dict) -> Path:
     "The file, wherever it can be had"
     from urllib.parse import quote
 
@@ -228,7 +228,7 @@ def _fetched(key: str, entry: dict, timeout: float, retries: int) -> Path:
         url = f"{base}/{entry['repository']}/{entry['commit']}/{quote(entry['path'])}"
         part = path.with_name(path.name + ".part")
         for _ in range(2 if part.exists() else 1):  # a part may be of another time: then once more from the start
-            content = _download(url, part, int(entry["bytes"] or 0), key, timeout, retries)
+            content = _download(url, part, int(entry["bytes"] or 0), key)
             if git_blob_sha1(content) == entry["git_blob_sha1"]:
                 os.replace(part, path)
                 return path
@@ -248,15 +248,19 @@ SPLITS = ("train", "valid", "test")
 SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
 
 # %% ../../nbs/data/registry.ipynb #e925d736
+def readers() -> dict:  # its name → the module
+    "The modules of `corpora/`, each of which reads what was released"
+    room = importlib.import_module("redditbias_repro.data.corpora")
+    found = sorted({f.stem for folder in room.__path__ for f in Path(folder).glob("*.py")} - {"__init__"})
+    return {name: importlib.import_module(f"{room.__name__}.{name}") for name in found}
+
+
 def corpus_readers(
     function: str,  # that a reader has, such as read_prompts
     names: str,  # where it lists what that reads, such as PROMPTS
 ) -> dict:  # name of what is read → the module that reads it
     "The modules of `corpora/` that have a function, by what they read"
-    rooms = importlib.import_module("redditbias_repro.data.corpora")
-    found = sorted({f.stem for folder in rooms.__path__ for f in Path(folder).glob("*.py")} - {"__init__"})
-    modules = [importlib.import_module(f"{rooms.__name__}.{name}") for name in found]
-    return {name: m for m in modules if hasattr(m, function) for name in getattr(m, names)}
+    return {name: m for m in readers().values() if hasattr(m, function) for name in getattr(m, names)}
 
 # %% ../../nbs/data/registry.ipynb #2b09b448
 def with_corpus(

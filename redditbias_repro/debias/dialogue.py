@@ -26,7 +26,7 @@ from ..answers.ranker import Ranker, RankerConfig, pad_candidates
 from ..answers.seq2seq import MAX_TOKENS, Seq2Seq, Seq2SeqConfig
 from ..data.contexts import MODES, NO_WORDS, parallel_context
 from ..data.pairs import bias_spec
-from .finetune import finetune, pad_right
+from .finetune import Steps, finetune, pad_right
 from redditbias_repro.debias.losses import (
     METHODS,
     Method,
@@ -375,14 +375,15 @@ def _fitted(start: _Training, folder: Path) -> list[dict]:
     how = {"lr_scheduler_type": "constant", "max_grad_norm": CLIP}
     if start.valid:
         measure = share_wrong if s["best_by"] == "accuracy" else mean_loss
-        how |= {"measure": partial(measure, rows=start.valid, batch_size=batch), "patience": int(s["patience"])}
+        how |= {"measure": partial(measure, rows=start.valid, batch_size=batch)}
         if s["plateau"]:
             how |= {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": PLATEAU}
     collate = partial(KINDS[s["kind"]][2], pad=start.tokenizer.pad_token_id)
-    return finetune(
-        model, start.rows, collate, folder, s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"],
-        at_a_time=batch, penalty=start.penalty, optimizer=OPTIMIZERS[s["kind"]], **{**how, **start.trainer},
+    steps = Steps(
+        s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"], at_a_time=batch,
+        patience=int(s["patience"]), optimizer=OPTIMIZERS[s["kind"]],
     )  # fmt: skip
+    return finetune(model, start.rows, collate, folder, steps, penalty=start.penalty, **{**how, **start.trainer})
 
 # %% ../../nbs/debias/dialogue.ipynb #1e3ddb99
 def train_dialogue_model(

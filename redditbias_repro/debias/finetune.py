@@ -10,6 +10,7 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..records import digest
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'pad_right', 'finetune', 'run_folder', 'corpus_of']
+__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'pad_right', 'Steps', 'finetune', 'run_folder', 'corpus_of']
 
 # %% ../../nbs/debias/finetune.ipynb #e3f3b54f
 MAX_TOKENS = 128  # §5.1
@@ -135,50 +136,58 @@ WATCHED = {  # of a run with a measure
 }  # fmt: skip
 
 # %% ../../nbs/debias/finetune.ipynb #aaee0e28
+@dataclass(frozen=True)
+class Steps:
+    "How long a module is trained, and how fast"
+
+    epochs: float
+    batch_size: int
+    learning_rate: float
+    seed: int
+    save_steps: int  # steps after which a checkpoint is written
+    # examples of a batch that are computed together, at most, those of like length; None: by device. Gradients add up
+    # to the same
+    at_a_time: int | None = None
+    patience: int = 3  # training ends after so many measures that were no better than the best
+    optimizer: tuple[type, dict] | None = None  # its class and arguments; None: AdamW
+
+
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
     rows: list[dict],  # examples
     collate,  # from a list of examples to a batch
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    epochs: float,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
-    save_steps: int,  # steps after which a checkpoint is written
-    # Examples of a batch that are computed together, at most, those of like length; None: by device. Gradients add up
-    # to the same
-    at_a_time: int | None = None,
+    steps: Steps,
     # of the module, as it stands whenever a checkpoint is written: the lower, the better
     measure: Callable[[nn.Module], float] | None = None,
-    patience: int = 3,  # training ends after so many measures that were no better than the best
     penalty: Penalty | None = None,  # of the module's embeddings, added to the loss of each step
-    optimizer: tuple[type, dict] | None = None,  # its class and arguments; None: AdamW
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …; eval_measure
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, or another, by Transformers' Trainer"
     device = next(module.parameters()).device
-    at_a_time = at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
-    some = max(n for n in range(1, min(at_a_time, batch_size) + 1) if batch_size % n == 0)
-    set_seed(seed)
-    steps = max(1, math.ceil(epochs * math.ceil(len(rows) / batch_size)))
+    at_a_time = steps.at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
+    some = max(n for n in range(1, min(at_a_time, steps.batch_size) + 1) if steps.batch_size % n == 0)
+    set_seed(steps.seed)
+    total = max(1, math.ceil(steps.epochs * math.ceil(len(rows) / steps.batch_size)))
     arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": epochs, "seed": seed,
-        "per_device_train_batch_size": some, "gradient_accumulation_steps": batch_size // some,
-        "learning_rate": learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8,
-        "save_strategy": "steps", "save_steps": save_steps, "eval_steps": save_steps, "save_total_limit": 1,
-        "logging_steps": max(1, round(steps / 20)), "report_to": "none",
+        "output_dir": str(folder), "num_train_epochs": steps.epochs, "seed": steps.seed,
+        "per_device_train_batch_size": some, "gradient_accumulation_steps": steps.batch_size // some,
+        "learning_rate": steps.learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8,
+        "save_strategy": "steps", "save_steps": steps.save_steps, "eval_steps": steps.save_steps, "save_total_limit": 1,
+        "logging_steps": max(1, round(total / 20)), "report_to": "none",
         "remove_unused_columns": False, "use_cpu": device.type == "cpu", **(WATCHED if measure else {}), **training,
     })  # fmt: skip
-    more = (
-        {} if optimizer is None else {"optimizer_cls_and_kwargs": (optimizer[0], {"lr": learning_rate, **optimizer[1]})}
-    )
+    more = {}
+    if steps.optimizer:
+        kind, options = steps.optimizer
+        more["optimizer_cls_and_kwargs"] = kind, {"lr": steps.learning_rate, **options}
     trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
     if penalty:
         trainer.penalty = penalty
         trainer.callback_handler.callbacks.insert(0, WithPenalty(penalty))
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
-        trainer.add_callback(EarlyStoppingCallback(patience))
+        trainer.add_callback(EarlyStoppingCallback(steps.patience))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         trainer.train(resume_from_checkpoint=complete_checkpoint(folder))

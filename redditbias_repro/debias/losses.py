@@ -19,7 +19,7 @@ from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['METHODS', 'locate_terms', 'unknown_terms', 'target_pairs', 'Collator', 'pack_batch', 'Method', 'get_method']
+__all__ = ['METHODS', 'unknown_terms', 'target_pairs', 'Collator', 'Method', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
 def lmd_loss(
@@ -460,23 +460,20 @@ def augment_targets(
     texts: Iterable[str],  # training sentences
     # as in `BiasSpec.swap_targets`; "both" is what the released files show, "1to2" the text of §4.4
     direction: str = "both",
-    attribute: bool = False,  # only sentences with a term of A1
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
     "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA by CHBias' text (§5.1)"
     texts = list(texts)
-    swapped = [spec.swap_targets(t, direction) for t in texts if not attribute or spec.find_attributes(t, 1)]
-    originals = [t for t in texts if not attribute or spec.find_attributes(t, 1)]
-    return texts + [s for s, t in zip(swapped, originals) if s != t]
+    swapped = [spec.swap_targets(t, direction) for t in texts]
+    return texts + [s for s, t in zip(swapped, texts) if s != t]
 
 
 def augment_attributes(
     spec: BiasSpec,  # bias specification with attribute pairs (`ValueError` without)
     texts: Iterable[str],  # training sentences
-    direction: str = "1to2",  # as in `BiasSpec.swap_attributes`
 ) -> list[str]:  # the sentences, then the counterfactuals of those that have one
     "Counterfactual augmentation by attribute terms: CADA by CHBias' text (§5.1)"
     texts = list(texts)
-    swapped = [spec.swap_attributes(t, direction) for t in texts]
+    swapped = [spec.swap_attributes(t) for t in texts]
     return texts + [s for s, t in zip(swapped, texts) if s != t]
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.annotation import has_labels, sheet_cells
-from .finetune import finetune, pad_right
+from .finetune import Steps, finetune, pad_right
 from .training import Debiased, check_training, run_once, split_settings
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
@@ -226,7 +226,7 @@ def tune(
         measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
         before = {"step": 0, "eval_measure": measure(model.eval())}
         numbers = {k: settings[k] for k in ("epochs", "batch_size", "learning_rate", "seed", "save_steps", "patience")}
-        log = finetune(model, learned, collate, unfinished / "training", measure=measure, **numbers, **training)
+        log = finetune(model, learned, collate, unfinished / "training", Steps(**numbers), measure, **training)
         model.eval().config.debiased = settings
         for part in (model, tokenizer):
             part.save_pretrained(unfinished / "model")

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from inspect import signature
+from numbers import Integral
 from pathlib import Path
 
 import pandas as pd
@@ -356,17 +357,22 @@ def _can_pack(model, longest: int) -> bool:
 TRAINED_BY = ("debias.losses", "debias.finetune", "debias.training")  # what a run depends on
 
 
+def as_kept(settings: dict) -> dict:
+    "Settings as JSON gives them back, tuples as lists: they are compared with those of a run that was stopped"
+    return json.loads(json.dumps(settings))
+
+
 def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence], numbers: dict, training: dict) -> dict:
     "What a run depends on, in the order that debias.json shows; λ and objective only where something reads them"
     own = getattr(chosen.loss or chosen.augment, "__qualname__", "own")
     unused = {} if chosen.loss else {"lambda_lm": None} if chosen.penalty else {"lambda_lm": None, "lambda_d": None}
     data = digest([asdict(s) for s in sentences] + [asdict(spec)])
-    return {
+    return as_kept({
         "method": method if isinstance(method, str) else own, "bias_type": f"{spec.paper or 'own'}/{spec.name}",
         **numbers, **unused, "objective": chosen.objective if chosen.loss else None,
         "sentences": len(sentences), "data": data, "code": code_digest(*TRAINED_BY),
         **{k: str(v) for k, v in training.items()},
-    }  # fmt: skip
+    })  # fmt: skip
 
 # %% ../../nbs/debias/training.ipynb #a54719dc
 def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None:
@@ -387,22 +393,32 @@ def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None
     return None
 
 
-def start_run(partial: Path, settings: dict, replace: bool) -> None:
-    "Make the folder of an unfinished run; another run in it is removed or, unless `replace`, a `ValueError`"
-    path = partial / "settings.json"
+def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debiased | Path:
+    """The finished run, or the folder in which this one is made: a new one, or that of the same run, which was stopped.
+
+    Another unfinished run is removed or, unless `replace`, a `ValueError`; `OSError` where the disk is too small."""
+    if done := finished_run(folder, settings, replace):
+        return done
+    if problem := no_room(folder, needed):
+        raise problem
+    unfinished = folder.with_name(folder.name + ".partial")
+    path = unfinished / "settings.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
         if not replace:
             raise ValueError(
-                f"{partial} holds an unfinished run with other settings: "
+                f"{unfinished} holds an unfinished run with other settings: "
                 "remove it, give another out_dir, or replace=True"
             )
-        shutil.rmtree(partial)
+        shutil.rmtree(unfinished)
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
+    return unfinished
 
 
-def put_in_place(unfinished: Path, folder: Path) -> None:
+def end_run(unfinished: Path, folder: Path, settings: dict, seconds: float, history: list[dict]) -> None:
     "The model of a run that is whole now, in the place of an earlier one, which was there until now"
+    run = {"settings": settings, "seconds": round(seconds, 1), "history": history}
+    write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
     if folder.exists():
         shutil.rmtree(folder)
     os.replace(unfinished / "model", folder)
@@ -417,17 +433,13 @@ def run_once(
     fit: Callable[[Path], list[dict]],  # trains in a folder, saves the model in `model` below it, gives the history
 ) -> Debiased:
     "A run that is finished already, or one that is made now and appears when it is whole"
-    if done := finished_run(folder, settings, replace):
-        return done
-    unfinished = folder.with_name(folder.name + ".partial")
-    if problem := no_room(folder, needed):
-        raise problem
-    start_run(unfinished, settings, replace)
+    settings = as_kept(settings)
+    found = begin_run(folder, settings, needed, replace)
+    if isinstance(found, Debiased):
+        return found
     began = time.perf_counter()
-    history = fit(unfinished)
-    run = {"settings": settings, "seconds": round(time.perf_counter() - began, 1), "history": history}
-    write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
-    put_in_place(unfinished, folder)
+    history = fit(found)
+    end_run(found, folder, settings, time.perf_counter() - began, history)
     return load_debiased(folder)
 
 # %% ../../nbs/debias/training.ipynb #67b9f141
@@ -447,7 +459,8 @@ class DebiasTraining:
     extra_pairs: bool = False  # also the specification's further forms of P
     subspace_every: int = 1  # steps after which HD's subspace is found anew
     add_special_tokens: bool = True  # let the tokenizer add its own
-    save_steps: int | None = None  # steps after which a checkpoint is written; None: an epoch, `SAVE_STEPS` at most
+    # steps after which a checkpoint is written, or their share of all; None: an epoch, `SAVE_STEPS` at most
+    save_steps: float | None = None
     # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
     # None: all weights are trained
     lora_rank: int | None = None
@@ -482,9 +495,20 @@ SAVE_STEPS = 200  # after so many a checkpoint is written where an epoch is long
 
 def _check_numbers(how: DebiasTraining) -> None:
     "`ValueError` for a number that no run can have"
-    for name in ("epochs", "batch_size", "grad_accum", "learning_rate", "subspace_every"):
+    for name in ("epochs", "learning_rate"):
         if not 0 < getattr(how, name) < math.inf:
             raise ValueError(f"{name} is {getattr(how, name)}: expected a positive number")
+    whole = lambda value: isinstance(value, Integral) and value > 0
+    for name in ("batch_size", "grad_accum", "subspace_every"):
+        if not whole(getattr(how, name)):
+            remedy = f"leave it out for {getattr(DebiasTraining, name)}"
+            raise ValueError(f"{name} is {getattr(how, name)}: expected a positive whole number; {remedy}")
+    if how.save_steps is not None and not (whole(how.save_steps) or 0 < how.save_steps < 1):
+        said = "expected a positive whole number, or a share of all steps, below 1; leave it out for one an epoch"
+        raise ValueError(f"save_steps is {how.save_steps}: {said}")
+    if how.lora_rank is not None and not whole(how.lora_rank):
+        said = "expected a positive whole number, or None to train all weights"
+        raise ValueError(f"lora_rank is {how.lora_rank!r}: {said}")
     for name in ("lambda_lm", "lambda_d"):
         if not 0 <= getattr(how, name) <= LARGEST_WEIGHT:
             said = f"expected a number that is not negative, of {LARGEST_WEIGHT:,} at most"
@@ -533,15 +557,13 @@ def debias(
     if unknown := unknown_terms(tokenizer, dict.fromkeys(used)):
         settings["unknown_terms"] = unknown  # no loss was on these
     partial = folder.with_name(folder.name + ".partial")
-    arguments = _arguments(partial, settings, how.save_steps, use_cpu=model.device.type == "cpu", **training)
+    arguments = _arguments(partial, settings, how.save_steps, {"use_cpu": model.device.type == "cpu", **training})
+    # the model, and a checkpoint with two moments
+    needed = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
     with arguments.main_process_first():
-        if done := finished_run(folder, settings, replace):
-            return done
-        # the model, and a checkpoint with two moments
-        needed = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-        if problem := no_room(folder, needed):
-            raise problem
-        start_run(partial, settings, replace)
+        found = begin_run(folder, settings, needed, replace)
+        if isinstance(found, Debiased):
+            return found
         checkpoint = complete_checkpoint(partial)
     loss = DebiasLoss(chosen, pairs, how.lambda_lm, how.lambda_d, how.subspace_every) if chosen.loss else None
     if checkpoint and loss:
@@ -556,10 +578,8 @@ def debias(
     if trainer.is_world_process_zero():
         lines = [line for line in trainer.state.log_history if "loss" in line]
         history = [{k: v for k, v in line.items() if k != "total_flos"} for line in lines]
-        kept = {"settings": settings, "seconds": round(seconds, 1), "history": history}
-        write_atomic(partial / "model" / "debias.json", json.dumps(kept, indent=1))
         write_card(partial / "model", model_card(settings))
-        put_in_place(partial, folder)
+        end_run(partial, folder, settings, seconds, history)
     trainer.accelerator.wait_for_everyone()
     return load_debiased(folder)
 
@@ -568,8 +588,6 @@ def _check_lora(model, chosen: Method, rank: int | None) -> None:
     "`ValueError` for what LoRA cannot train"
     if rank is None:
         return
-    if not isinstance(rank, int) or rank < 1:
-        raise ValueError(f"lora_rank is {rank!r}: expected a positive whole number, or None to train all weights")
     peft_library()
     if chosen.penalty:
         raise ValueError("the method draws input embeddings together, which LoRA does not train: leave out lora_rank")
@@ -608,7 +626,7 @@ def _logger(folder: str | Path) -> TrainerCallback:
     return callback
 
 # %% ../../nbs/debias/training.ipynb #d88b99fc
-def _arguments(folder: Path, settings: dict, save_steps: int | None, **training) -> TrainingArguments:
+def _arguments(folder: Path, settings: dict, save_steps: float | None, training: dict) -> TrainingArguments:
     "The paper's settings (§5.1) for Trainer"
     epoch = math.ceil(settings["sentences"] / (settings["batch_size"] * settings["grad_accum"]))
     steps, save_steps = settings["epochs"] * epoch, save_steps or min(epoch, SAVE_STEPS)
@@ -649,18 +667,16 @@ def mean_losses(
     spec: BiasSpec,  # bias specification
     texts: Iterable[str],  # sentences
     method: str | Method,  # a name in `METHODS`, or a method of one's own
-    batch_size: int = 64,  # sentences at a time
-    block_size: int = BLOCK_SIZE,  # tokens that are kept of a sentence
 ) -> dict[str, float]:  # lm_loss (a token), debias_loss (an occurrence; 0 for a method without a loss)
     "Mean losses of a method on sentences, as training reports them, without training"
     method, pairs = get_method(method), target_pairs(spec, tokenizer)
     if method.loss is None:
         method = Method(lambda o: o.states.new_zeros(len(o.states)))
-    located = locate_terms(tokenizer, texts, method.find(spec, pairs), block_size)
+    located = locate_terms(tokenizer, texts, method.find(spec, pairs))
     sentences = [s for s in located if len(s.input_ids) > 1]
     loss, collate = DebiasLoss(method, pairs, 1.0, 1.0), Collator(tokenizer.pad_token_id or 0)
-    for i in range(0, len(sentences), batch_size):
-        batch = {k: v.to(model.device) for k, v in collate(sentences[i : i + batch_size]).items()}
+    for start in range(0, len(sentences), 64):  # so many at a time
+        batch = {k: v.to(model.device) for k, v in collate(sentences[start : start + 64]).items()}
         tokens = {k: batch[k] for k in ("input_ids", "attention_mask")}
         outputs = model(**tokens, output_hidden_states=True, use_cache=False)
         loss(model, outputs, batch)

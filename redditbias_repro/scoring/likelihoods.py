@@ -46,7 +46,7 @@ from redditbias_repro.scoring.texts import (
 )
 
 # %% auto #0
-__all__ = ['SCORED_BY', 'sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
+__all__ = ['sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
 
 # %% ../../nbs/scoring/likelihoods.ipynb #d84de1df
 def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list, np.ndarray]]:
@@ -122,46 +122,21 @@ def _is_scored(items, columns: int) -> np.ndarray:
     first, stop = (np.array(x)[:, None] for x in ([i.first for i in items], [len(i.ids) for i in items]))
     return (column >= first) & (column < stop)
 
-# %% ../../nbs/scoring/likelihoods.ipynb #5544c827
-def iter_scores(
-    model,  # causal or encoder–decoder language model
-    tokenizer,  # its tokenizer
-    texts: Iterable[str],  # may be an iterator of any length
-    contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
-    **options,  # as in `sequence_scores`
-) -> Iterator[pd.DataFrame]:  # columns index, nll, n_tokens; `attrs["stats"]` is what was done so far
-    "Scores of texts as they are finished, in any order, in bounded memory"
-    stats, options = ScoringStats(), Options(**options)
-    for found in _scored(model, tokenizer, number_texts(texts, contexts), options, stats, length_of(texts)):
-        frame = _frame(*found)
-        frame.attrs["stats"] = asdict(stats)
-        yield frame
-
 # %% ../../nbs/scoring/likelihoods.ipynb #bc904bf6
 def sequence_scores(
     model,  # causal or encoder–decoder language model, as `load_model` gives it
     tokenizer,  # its tokenizer
     texts: Iterable[str],  # sentences; may be an iterator
     contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
-    *,
     out: str | Path | None = None,  # folder for files, written as texts are finished; a killed run goes on from them
-    token_budget: int | None = None,  # tokens in a pass, with padding; None: by device; halved where memory is short
-    on_short: str = "raise",  # texts with no token to score: "raise", or "nan" with a warning that names them
-    on_long: str = "raise",  # texts longer than the model: "raise", or "truncate" (contexts first, from their start)
-    add_special_tokens: bool | None = None,  # let the tokenizer add its own; None: only for encoder–decoder models
-    path: str = "auto",  # "tree", "batches" of one sequence a row, or the tree if the model can
-    accelerator=None,  # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
-    progress: bool = True,  # show a progress bar on work of over two seconds
-    source: str | None = None,  # what an encoder reads where texts have no contexts: "" for nothing but special tokens
-    speakers: bool = False,  # CDial-GPT's own input (`models.speakers`): a context's lines are earlier turns
+    **options,  # of `scoring.texts.Options`: on_short="nan", on_long="truncate", progress=False, …
 ) -> pd.DataFrame:  # nll (sum, nats), n_tokens (scored), in the order of `texts`; `attrs["stats"]`: `ScoringStats`
     """Negative log likelihood of each text, and the tokens that it is summed over.
 
     What is wrong in a list is said before anything is scored; an iterator can be read only once. `ValueError` names by
     index the texts that cannot be scored: no token to score, or more tokens than the model has positions. `TypeError`
     names what is no string. A model that is not causal is a `ValueError`."""
-    options = Options(token_budget, on_short, on_long, add_special_tokens, path, accelerator, progress)
-    options = replace(options, source=source, speakers=speakers)
+    options = Options(**options)
     check_all(model, tokenizer, texts, contexts, options)
     stats = ScoringStats()
     numbered, total = number_texts(texts, contexts), length_of(texts)
@@ -179,18 +154,13 @@ def perplexity(
     model,  # causal language model, as `load_model` gives it
     tokenizer,  # its tokenizer
     texts: Iterable[str],  # sentences
-    token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device
-    on_short: str = "raise",  # texts of fewer than two tokens: "raise", or "nan" with a warning that names them
     add_special_tokens: bool = False,  # let the tokenizer add its own, as at a sentence's beginning; the authors do not
-    progress: bool = True,  # show a progress bar on work of over two seconds
-    **options,  # more of `sequence_scores`
+    **options,  # as in `sequence_scores`
 ) -> np.ndarray:  # float64, (texts,), in the order of `texts`
     """Perplexity of each text (RedditBias §3.1): exp of its mean negative log likelihood, the first token unscored.
 
     Raises what `sequence_scores` raises."""
-    options.update(token_budget=token_budget, on_short=on_short, progress=progress)
-    options["add_special_tokens"] = add_special_tokens
-    return mean_perplexity(sequence_scores(model, tokenizer, texts, **options))
+    return mean_perplexity(sequence_scores(model, tokenizer, texts, add_special_tokens=add_special_tokens, **options))
 
 
 def mean_perplexity(
@@ -263,12 +233,12 @@ def nll_at_temperatures(
     scores.attrs["stats"] = asdict(stats)
     return scores
 
-# %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
+# %% ../../nbs/scoring/likelihoods.ipynb #1ca9cfe5
 # what scores depend on
 SCORED_BY = ("models.speakers", "scoring.prefix_tree", "scoring.network", "scoring.passes", "scoring.texts",
              "scoring.masked", "scoring.likelihoods")  # fmt: skip
 
-
+# %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
 def cached_scores(
     model,  # as in `sequence_scores`
     tokenizer,

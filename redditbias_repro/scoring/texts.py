@@ -25,19 +25,19 @@ __all__ = ['unknown_words']
 # %% ../../nbs/scoring/texts.ipynb #7a863714
 @dataclass(frozen=True)
 class Options:
-    "How texts are read and scored; see `sequence_scores`"
+    "How texts are read and scored: the options of `sequence_scores`"
 
-    token_budget: int | None = None
-    on_short: str = "raise"
-    on_long: str = "raise"
-    add_special_tokens: bool | None = None
-    path: str = "auto"
-    accelerator: object = None
-    progress: bool = True
-    spans: bool = False  # of `token_scores`
-    temperatures: tuple[float, ...] = ()  # of `nll_at_temperatures`
-    source: str | None = None  # what an encoder reads for every text, where texts have no contexts
-    speakers: bool = False  # texts, and turns in the lines of their contexts, as `speakers` lays them out
+    token_budget: int | None = None  # tokens in a pass, with padding; None: by device; halved where memory is short
+    on_short: str = "raise"  # texts with no token to score: "raise", or "nan" with a warning that names them
+    on_long: str = "raise"  # texts longer than the model: "raise", or "truncate" (contexts first, from their start)
+    add_special_tokens: bool | None = None  # let the tokenizer add its own; None: only for encoder–decoder models
+    path: str = "auto"  # "tree", "batches" of one sequence a row, or the tree if the model can
+    accelerator: object = None  # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
+    progress: bool = True  # show a progress bar on work of over two seconds
+    source: str | None = None  # what an encoder reads where texts have no contexts: "" for special tokens alone
+    speakers: bool = False  # CDial-GPT's own input (`models.speakers`): a context's lines are earlier turns
+    spans: bool = False  # set by `token_scores`
+    temperatures: tuple[float, ...] = ()  # set by `nll_at_temperatures`
 
     def __post_init__(self):
         choices = {"on_short": ("raise", "nan"), "on_long": ("raise", "truncate"), "path": ("auto", "tree", "batches")}

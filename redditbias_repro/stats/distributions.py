@@ -15,8 +15,6 @@ __all__ = ['pool_quantiles', 'plot_distributions']
 def density_of(
     quantiles: np.ndarray,  # (levels,) values, rising, all above 0
     levels: np.ndarray,  # (levels,) from 0 to 1
-    points: int = 200,
-    width: float = 0.04,  # of the smoothing, as a share of the range that is drawn
 ) -> tuple[np.ndarray, np.ndarray]:  # values, and density on their logarithmic scale, at most 1
     "Density of a distribution that is known by its quantiles. `ValueError` for what does not rise from above 0"
     quantiles, levels = np.asarray(quantiles, float), np.asarray(levels, float)
@@ -24,8 +22,8 @@ def density_of(
         raise ValueError("expected quantiles above 0 that rise, one for each level")
     drawn = np.interp(np.linspace(0, 1, 2001), levels, np.log(quantiles))
     pad = max(np.ptp(drawn), 1e-3) * 0.05
-    grid = np.linspace(drawn[0] - pad, drawn[-1] + pad, points)
-    spread = max(np.ptp(drawn), 1e-3) * width
+    grid = np.linspace(drawn[0] - pad, drawn[-1] + pad, 200)
+    spread = max(np.ptp(drawn), 1e-3) * 0.04  # of the smoothing
     density = np.exp(-0.5 * ((grid[:, None] - drawn) / spread) ** 2).sum(1)
     return np.exp(grid), density / density.max()
 
@@ -47,8 +45,6 @@ def plot_distributions(
     quantiles: pd.DataFrame,  # a row a group, named by the index; columns are levels from 0 to 1
     marks: pd.DataFrame | None = None,  # group, name, value: drawn as points, named at the side they stand on
     title: str = "",
-    label: str = "perplexity",  # of the axis, which is logarithmic
-    longest: int = 70,  # characters of names at one side
 ):  # matplotlib figure
     "Violins on a logarithmic axis, one a row, the first at the top. `ValueError` without any"
     import matplotlib.pyplot as plt
@@ -67,17 +63,18 @@ def plot_distributions(
         ax.plot([low, high], [place, place], color="black", linewidth=2.5, solid_capstyle="butt")
         ax.plot(middle, place, "o", color="white", markeredgecolor="black", markersize=5)
         if marks is not None:
-            _name_marks(ax, place, marks[marks["group"] == group], middle, dots, longest)
+            _name_marks(ax, place, marks[marks["group"] == group], middle, dots)
     ax.set_yticks(range(len(quantiles)), quantiles.index)
-    ax.set(xscale="log", ylim=(len(quantiles) - 0.4, -0.6), title=title, xlabel=label)
+    ax.set(xscale="log", ylim=(len(quantiles) - 0.4, -0.6), title=title, xlabel="perplexity")
     ax.title.set_size(10)
     ax.grid(axis="y", visible=False)
     plt.close(figure)
     return figure
 
 
-def _name_marks(ax, place: int, marks: pd.DataFrame, middle: float, color, longest: int) -> None:
+def _name_marks(ax, place: int, marks: pd.DataFrame, middle: float, color) -> None:
     "Points, and their names left and right of the axes: the most extreme first"
+    longest = 70  # characters of names at one side
     if len(marks):
         ax.plot(marks["value"], [place] * len(marks), "|", color=color, markersize=9, markeredgewidth=1.6)
     for side, some in (("right", marks[marks["value"] >= middle]), ("left", marks[marks["value"] < middle])):

@@ -140,8 +140,6 @@ def preference_share(
     gap,  # (n,) log perplexity 1 − log perplexity 2
     clusters=None,  # (n,) labels
     alpha: float = 0.05,
-    resamples: int = 9999,  # as in `sign_flip`
-    seed: int = 0,
 ) -> PreferenceShare:
     "Share of the pairs whose stereotype is likelier than its counterfactual"
     sign = np.sign(_finite(gap))
@@ -151,7 +149,7 @@ def preference_share(
     test = stats.binomtest(first, n)
     interval = test.proportion_ci(1 - alpha, method="wilson")
     low, high, p = float(interval.low), float(interval.high), float(test.pvalue)
-    return PreferenceShare(first / n, low, high, p, sign_flip(sign, clusters, resamples, seed))
+    return PreferenceShare(first / n, low, high, p, sign_flip(sign, clusters))
 
 # %% ../../nbs/stats/paired.ipynb #96ff49bc
 def d_z_interval(
@@ -165,50 +163,6 @@ def d_z_interval(
     # of −t it is the mirror image: SciPy is exact to the right
     low, high = special.nctdtrinc(n - 1, [1 - alpha / 2, alpha / 2], abs(t)) / np.sqrt(n)
     return (float(-high), float(-low)) if t < 0 else (float(low), float(high))
-
-# %% ../../nbs/stats/paired.ipynb #3a7ccba1
-def interval_coverage(
-    ppl1,  # (n,) perplexities that are taken as the whole population
-    ppl2,  # (n,)
-    clusters=None,  # (n,) labels; where given, whole clusters are drawn for the interval by cluster
-    repetitions: int = 200,  # samples drawn
-    resamples: int = 999,  # of the bootstrap intervals
-    alpha: float = 0.05,
-    seed: int = 0,
-) -> pd.Series:  # share of the samples whose interval holds the population's value, by interval
-    "How often intervals of d_z and of the mean log gap hold what they should (the coverage that is wanted: 1 − alpha)"
-    one, two = np.asarray(ppl1, float), np.asarray(ppl2, float)
-    difference, gap = one - two, np.log(one / two)
-    n, rng, held = len(gap), np.random.default_rng(seed), {}
-    members = None
-    if clusters is not None:
-        codes = _codes(clusters, n)
-        members = [np.flatnonzero(codes == c) for c in range(1 + max(codes))]
-    how = dict(n_resamples=resamples, vectorized=True, method="BCa", rng=rng)
-    for _ in range(repetitions):
-        drawn = rng.integers(0, n, n)
-        d, g = difference[drawn], gap[drawn]
-        with np.errstate(all="ignore"):
-            bca = stats.bootstrap((d,), _d_z, **how).confidence_interval
-        of_difference, of_gap = mean_test(d, alpha=alpha), mean_test(g, alpha=alpha)
-        found = {
-            "d_z, BCa bootstrap": (*bca, _d_z(difference)),
-            "d_z, noncentral t": (*d_z_interval(_d_z(d) * np.sqrt(n), n, alpha), _d_z(difference)),
-            "mean difference, t": (of_difference.low, of_difference.high, difference.mean()),
-            "mean log gap, t": (of_gap.low, of_gap.high, gap.mean()),
-        }
-        if members:
-            chosen = rng.integers(0, len(members), len(members))
-            rows, sizes = np.concatenate([members[c] for c in chosen]), [len(members[c]) for c in chosen]
-            by_cluster = mean_test(gap[rows], np.repeat(np.arange(len(chosen)), sizes), alpha)
-            found["mean log gap, CR2 by target"] = (by_cluster.low, by_cluster.high, gap.mean())
-        for name, (low, high, true) in found.items():
-            held.setdefault(name, []).append(low <= true <= high)
-    return pd.Series({name: np.mean(h) for name, h in held.items()}, name="coverage")
-
-
-def _d_z(d, axis=-1):
-    return np.mean(d, axis=axis) / np.std(d, axis=axis, ddof=1)
 
 # %% ../../nbs/stats/paired.ipynb #541dd300
 MARGIN = 0.02  # nats a token: perplexities that differ by 2 %
@@ -273,12 +227,12 @@ def bias_change(
     base = before if after.ndim == 1 else before[:, None]
     if after.ndim > 2 or after.size == 0:
         raise ValueError(f"gaps after have shape {after.shape}: expected (n,), or (n, seeds)")
-    known = clusters is not None and len(set(_codes(clusters, len(before)))) > 1
+    groups = np.zeros(len(before), int) if clusters is None else clusters
+    known = len(set(_codes(groups, len(before)))) > 1  # of a single cluster the tests give nan
     by_pair = _towards_zero(after - base, after + base, None, margin, alpha)
-    by_cluster = _towards_zero(after - base, after + base, clusters, margin, alpha) if known else None
+    by_cluster = _towards_zero(after - base, after + base, groups, margin, alpha)
     one, was, now = by_pair["change"], mean_test(before, alpha=alpha), mean_test(after, alpha=alpha)
     change = after - base if after.ndim == 1 else (after - base).mean(1)
-    nan = float("nan")
     return BiasChange(
         n=len(before), seeds=1 if after.ndim == 1 else after.shape[1], gap_before=was.mean, gap_after=now.mean,
         change=one.mean, change_low=one.low, change_high=one.high, t=one.t, p=one.p,
@@ -287,14 +241,14 @@ def bias_change(
         direction="" if not one.p < alpha else "counter-stereotype" if one.mean > 0 else "stereotype",
         overshoot=bool(was.p < alpha and now.p < alpha and was.mean * now.mean < 0),
         n_clusters=len(set(clusters)) if clusters is not None else 0,
-        df_cluster=by_cluster["change"].df if known else nan,
-        change_cluster_low=by_cluster["change"].low if known else nan,
-        change_cluster_high=by_cluster["change"].high if known else nan,
-        p_cluster=by_cluster["change"].p if known else nan,
-        p_flip=sign_flip(change, clusters, seed=seed) if known else nan,
-        bias_change_cluster_low=by_cluster["low"] if known else nan,
-        bias_change_cluster_high=by_cluster["high"] if known else nan,
-        p_bias_change_cluster=by_cluster["p"] if known else nan,
+        df_cluster=by_cluster["change"].df,
+        change_cluster_low=by_cluster["change"].low,
+        change_cluster_high=by_cluster["change"].high,
+        p_cluster=by_cluster["change"].p,
+        p_flip=sign_flip(change, clusters, seed=seed) if known else np.nan,
+        bias_change_cluster_low=by_cluster["low"],
+        bias_change_cluster_high=by_cluster["high"],
+        p_bias_change_cluster=by_cluster["p"],
         verdict_cluster=by_cluster["verdict"] if known else "",
         margin=margin, alpha=alpha,
     )  # fmt: skip

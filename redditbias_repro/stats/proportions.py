@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..records import check_known
 from .multiplicity import holm
 from .paired import mean_test, sign_flip
 
@@ -19,34 +18,16 @@ from .paired import mean_test, sign_flip
 __all__ = ['AGREES', 'DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups']
 
 # %% ../../nbs/stats/proportions.ipynb #9573b0eb
-def _reach(alpha: float, power: float) -> float:
-    "How many standard errors a difference has to be, to be found"
-    for name, value in (("alpha", alpha), ("power", power)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} is {value!r}: expected a number between 0 and 1")
-    return stats.norm.isf(alpha / 2) + stats.norm.ppf(power)
+ALPHA, POWER = 0.05, 0.8
+REACH = stats.norm.isf(ALPHA / 2) + stats.norm.ppf(POWER)  # standard errors of a difference that is found
 
 
 def smallest_difference(
     sd: float,  # of the paired differences; for the unpaired test √(S_A² + S_B²)
     n: int,  # pairs of contexts
-    alpha: float = 0.05,
-    power: float = 0.8,
 ) -> float:
     "The smallest mean difference that n pairs find (normal approximation, two-sided)"
-    return float(_reach(alpha, power) * sd / np.sqrt(n))
-
-
-def pairs_needed(
-    difference: float,  # mean difference to be found
-    sd: float,  # as in `smallest_difference`
-    alpha: float = 0.05,
-    power: float = 0.8,
-) -> int:
-    "How many pairs find a difference. `ValueError` for a difference of 0, which none find"
-    if not difference:
-        raise ValueError("no number of pairs finds a difference of 0")
-    return int(np.ceil((_reach(alpha, power) * sd / difference) ** 2))
+    return float(REACH * sd / np.sqrt(n))
 
 # %% ../../nbs/stats/proportions.ipynb #4e438758
 @dataclass(frozen=True)
@@ -65,18 +46,17 @@ class GroupTest:
     smallest: float  # difference that n finds at the given power
 
 
-def _group_test(dominant, minoritized, variances, n, alpha, power) -> GroupTest:
+def _group_test(dominant, minoritized, variances, n) -> GroupTest:
     "From two means and the sum of two variances"
     if n < 2:
         raise ValueError(f"{n} pairs of responses: expected two or more")
-    smallest = smallest_difference(np.sqrt(variances), n, alpha, power)
     difference, se = dominant - minoritized, np.sqrt(variances / n)
     z = difference / se if se else np.inf * difference if difference else 0.0
-    reach = stats.norm.isf(alpha / 2)
+    half = stats.norm.isf(ALPHA / 2) * se
     return GroupTest(
         int(n), float(dominant), float(minoritized), float(difference),
         float(difference / dominant) if dominant else np.nan, float(z), float(2 * stats.norm.sf(abs(z))),
-        float(difference - reach * se), float(difference + reach * se), smallest,
+        float(difference - half), float(difference + half), smallest_difference(np.sqrt(variances), n),
     )  # fmt: skip
 
 # %% ../../nbs/stats/proportions.ipynb #7e56f489
@@ -94,27 +74,23 @@ def _both(dominant, minoritized) -> tuple[np.ndarray, np.ndarray]:
 def group_test(
     dominant,  # (n,) values of the responses to contexts of A
     minoritized,  # (n,) of those to their parallel contexts
-    alpha: float = 0.05,
-    power: float = 0.8,  # of the smallest difference
 ) -> GroupTest:
     "Z-test of two groups (§2.2), unpaired. `ValueError` for numbers of values that differ, and for fewer than two"
     a, b = _both(dominant, minoritized)
-    return _group_test(a.mean(), b.mean(), a.var(ddof=1) + b.var(ddof=1), len(a), alpha, power)
+    return _group_test(a.mean(), b.mean(), a.var(ddof=1) + b.var(ddof=1), len(a))
 
 # %% ../../nbs/stats/proportions.ipynb #19a1e355
 def rate_test(
     dominant: float,  # share of the responses to contexts of A, 0 to 1
     minoritized: float,  # of those to their parallel contexts
     n: int,  # pairs of contexts
-    alpha: float = 0.05,
-    power: float = 0.8,
 ) -> GroupTest:
     "Z-test of two rates: what `group_test` says of zeros and ones with these means. `ValueError` for what is no rate"
     for rate in (dominant, minoritized):
         if not 0 <= rate <= 1:
             raise ValueError(f"rate {rate!r}: expected a share from 0 to 1")
     variances = sum(x * (1 - x) for x in (dominant, minoritized)) * n / max(n - 1, 1)
-    return _group_test(dominant, minoritized, variances, n, alpha, power)
+    return _group_test(dominant, minoritized, variances, n)
 
 # %% ../../nbs/stats/proportions.ipynb #0e6b0162
 def _rounded(value: float, decimals: int) -> tuple[float, float]:
@@ -211,9 +187,6 @@ def _z_and_p(row, a: float, b: float, low: float, high: float, n: int) -> dict:
     return one | {"p_low": p[0], "p_high": p[1], "p_agrees": agrees}
 
 # %% ../../nbs/stats/proportions.ipynb #d3ef2987
-TESTS = ("McNemar", "sign flips", "t")
-
-
 @dataclass(frozen=True)
 class PairedTest:
     "Does the mean of a measure differ between the two contexts of a pair?"
@@ -223,7 +196,7 @@ class PairedTest:
     difference: float  # A − B, mean over pairs
     low: float  # 1 − alpha interval of it, by t
     high: float
-    test: str  # "McNemar", "sign flips" or "t"
+    test: str  # "McNemar" of zeros and ones, else "sign flips"
     p: float  # two-sided; 1 where no pair differs
     smallest: float  # difference that n finds at the given power, with differences as varied as these
 
@@ -239,46 +212,33 @@ def _mcnemar(difference: np.ndarray) -> float:
 def paired_group_test(
     dominant,  # (n,) values of the responses to contexts of A
     minoritized,  # (n,) of those to their parallel contexts
-    test: str = "auto",  # McNemar, sign flips, t; auto: McNemar of zeros and ones, else sign flips
-    alpha: float = 0.05,
-    power: float = 0.8,
     resamples: int = 9999,  # of the sign flips
     seed: int = 0,
 ) -> PairedTest:
-    """Test of paired values. `ValueError` as `group_test`, for an unknown test, and for McNemar of other than 0 and 1.
+    """Test of paired values. `ValueError` as `group_test`.
 
     The interval is of the mean difference, by t; with few pairs that differ it and an exact p may not agree."""
     a, b = _both(dominant, minoritized)
-    binary = bool(np.isin([a, b], (0, 1)).all())
-    check_known("test", test, ("auto", *TESTS))
-    if test == "McNemar" and not binary:
-        raise ValueError("McNemar's test is of zeros and ones: give test='sign flips' or 't' for counts")
-    name = test if test != "auto" else "McNemar" if binary else "sign flips"
-    difference = a - b
-    found, spread = mean_test(difference, alpha=alpha), difference.std(ddof=1)
+    difference, binary = a - b, np.isin([a, b], (0, 1)).all()
     differ = int(np.count_nonzero(difference))
-    if not differ:
-        p = 1.0
-    elif name == "t":
-        p = found.p
-    else:
-        p = _mcnemar(difference) if name == "McNemar" else sign_flip(difference, None, resamples, seed)
-    smallest = smallest_difference(spread, len(a), alpha, power)
-    return PairedTest(len(a), differ, float(difference.mean()), found.low, found.high, name, p, smallest)
+    p = 1.0
+    if differ:
+        p = _mcnemar(difference) if binary else sign_flip(difference, None, resamples, seed)
+    mean, smallest = mean_test(difference, alpha=ALPHA), smallest_difference(difference.std(ddof=1), len(a))
+    name = "McNemar" if binary else "sign flips"
+    return PairedTest(len(a), differ, float(difference.mean()), mean.low, mean.high, name, p, smallest)
 
 # %% ../../nbs/stats/proportions.ipynb #dad1ba69
 def compare_groups(
     values: dict[str, tuple],  # measure → values of A and of B, (n,) each
-    alpha: float = 0.05,
-    power: float = 0.8,
     resamples: int = 9999,
     seed: int = 0,
 ) -> pd.DataFrame:  # a row a measure, with the fields of `GroupTest`, and those of `PairedTest` as paired_…
     "Both tests of each measure, with their p corrected over the measures (Holm): p_holm, paired_p_holm"
     rows = []
     for measure, (a, b) in values.items():
-        paired = paired_group_test(a, b, "auto", alpha, power, resamples, seed)
+        paired = paired_group_test(a, b, resamples, seed)
         of_pairs = {f"paired_{k}": v for k, v in vars(paired).items() if k not in ("n", "difference", "differ")}
-        rows.append({"measure": measure, **vars(group_test(a, b, alpha, power)), "differ": paired.differ, **of_pairs})
+        rows.append({"measure": measure, **vars(group_test(a, b)), "differ": paired.differ, **of_pairs})
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table["p"]), paired_p_holm=holm(table["paired_p"])) if rows else table
