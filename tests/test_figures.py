@@ -11,9 +11,8 @@ from conftest import pages
 
 from redditbias_repro.data.pairs import load_phrases
 from redditbias_repro.metrics.dst import score_dst
-from redditbias_repro.papers.redditbias.checks import claims_table
+from redditbias_repro.papers.redditbias.checks import RAISED, claims_table
 from redditbias_repro.papers.redditbias.results import (
-    RAISED,
     check_downstream,
     downstream_table,
     inconsistencies,

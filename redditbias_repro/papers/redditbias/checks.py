@@ -55,6 +55,7 @@ from redditbias_repro.papers.statements import (
 from ...show.tables import crg_tests, dst_tests, lmb_changes, lmb_table, lmp_changes
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
+from ...stats.proportions import pairs_needed
 
 # %% auto #0
 __all__ = ['claims_summary']
@@ -273,18 +274,6 @@ _MODEL_CHECKS = {
     "mostly_mitigated": _mostly_mitigated,
 }
 
-# %% ../../../nbs/papers/redditbias/checks.ipynb #a19fb240
-def pairs_needed(
-    n: float,  # pairs
-    effect: float,  # what was found
-    low: float,
-    high: float,  # its 95 % interval
-) -> int | None:  # None where nothing was found at all
-    "How many pairs would show an effect of this size, with a power of 80 %"
-    se = (high - low) / 2 / stats.norm.isf(0.025)
-    reach = stats.norm.isf(0.025) + stats.norm.isf(0.2)
-    return int(n * (reach * se / effect) ** 2) + 1 if effect else None
-
 # %% ../../../nbs/papers/redditbias/checks.ipynb #bc5cc72a
 def _evidence(cell: pd.DataFrame, check: str) -> str:
     "The numbers of a cell that a check looks at"
@@ -345,7 +334,8 @@ def _needed(check: str, found: str, cell: pd.DataFrame) -> str:
         says.append("not significant any more, and a test of the change does not show that it is less")
     r = cell.iloc[0]
     if len(cell) == 1 and not pd.isna(r.bias_change) and r.bias_change:
-        n = pairs_needed(r.n, r.bias_change, r.bias_change_low, r.bias_change_high)
+        error = (r.bias_change_high - r.bias_change_low) / 2 / stats.norm.isf(0.025)
+        n = pairs_needed(r.bias_change, error * np.sqrt(r.n))
         says.append(f"about {n:,} pairs would show a change of {r.bias_change:+.3f} (there are {r.n:.0f})")
     return "; ".join(says)
 
