@@ -10,7 +10,7 @@ from conftest import released
 
 from redditbias_repro.cli import main
 from redditbias_repro.data.corpora import chbias, dialoguefairness, holisticbias, redditbias
-from redditbias_repro.papers.redditbias.results import CELL_CHECKS
+from redditbias_repro.papers.redditbias.checks import _CELL_CHECKS
 from redditbias_repro.papers.statements import (
     COLUMNS,
     OWN,
@@ -128,17 +128,15 @@ def test_notes_say_what_a_verdict_leaves_out():
 
 def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
     """In the paper's own table of statements, and in the one of all papers."""
-    row = dict(model="m", bias_type="religion1", method="HD", evidence="t -3 and -1", id="x")
+    row = dict(model="m", corpus="redditbias", bias_type="religion1", method="HD", p=0.3)
     change = dict(n=200, bias_change=-0.1, bias_change_low=-0.3, bias_change_high=0.1)
-    claim = SimpleNamespace(id="x", check="removed", scope="each")
+    claim = SimpleNamespace(id="x", check="removed", scope="each", bias_type="religion1", method="HD")
     before = dict(t_before=-3.0, significant_before=True, t=-1.0, significant=False)
     for verdict, wanted in (("less", True), ("undetermined", None), ("more", None)):
         cell = SimpleNamespace(**row, **change, **before, verdict=verdict)
-        assert CELL_CHECKS["removed"](cell) is wanted
-        assert CELL_CHECKS["removed"](SimpleNamespace(**{**vars(cell), "significant": True})) is False
-    measured = {"cells": {**row, **change, "verdict": "more"}, "claims": {**row, "verdict": "undetermined"}}
-    measured = {name: pd.DataFrame([r]) for name, r in measured.items()}
-    (answer,) = paper_module("redditbias").of_cells(claim, measured)
+        assert _CELL_CHECKS["removed"](cell) is wanted
+        assert _CELL_CHECKS["removed"](SimpleNamespace(**{**vars(cell), "significant": True})) is False
+    (answer,) = paper_module("redditbias").CHECKS["removed"](claim, pd.DataFrame([vars(cell)]))
     assert answer.found == "undetermined" and "does not show that it is less" in answer.needed
     assert re.search(r"about \d[\d,]+ pairs would show", answer.needed)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.papers.redditbias.results import CELL_CHECKS, PUBLISHED_MODEL, check_claims, gather_cells
+from redditbias_repro.papers.redditbias.checks import _CELL_CHECKS, claims_table
+from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, gather_cells
 from redditbias_repro.papers.statements import read_claims
 from redditbias_repro.show.figures import plot_changes
 from redditbias_repro.specs import BIAS_TYPES
@@ -20,7 +21,7 @@ def lmb(after, seeds=(0,), model="m", before=BEFORE):
         (m, b, s, after(m, b, s)) for m in METHODS for b in before for s in seeds
     ]
     table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "t"]).assign(
-        model=model, corpus="redditbias"
+        model=model, corpus="redditbias", n=200
     )
     return table.assign(p=np.where(table.t.abs() > 2, 0.01, 0.3), significant=table.t.abs() > 2)
 
@@ -52,7 +53,7 @@ def tasks(**of):
 
 
 def verdicts(cells):
-    found = check_claims(cells)
+    found = claims_table(cells)
     return (
         found.groupby(["check", "bias_type", "method"]).verdict.unique().map(lambda v: v[0] if len(v) == 1 else list(v))
     )
@@ -145,7 +146,7 @@ def test_a_loss_among_many_tests_is_corrected_where_all_are_asked():
     for p in (0.04, 1e-6):
         one = of_tasks.where(~lost, loss).assign(p=np.where(lost, p, 0.9))
         cells = gather_cells(lmb(as_the_paper), changes(), None, one)
-        found[p] = check_claims(cells).set_index(["check", "bias_type", "method"])
+        found[p] = claims_table(cells).set_index(["check", "bias_type", "method"])
     every = "not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"
     assert found[0.04].verdict[every] == "undetermined" and found[1e-6].verdict[every] == "does not hold"
     assert "(DST HD religion1)" in found[1e-6].evidence[every]
@@ -157,13 +158,13 @@ def test_a_model_that_was_not_biased_on_religion_is_a_case_of_overshooting():
     """As the statement is put: where it was not significantly stereotypical to begin with."""
     before = {**BEFORE, "religion2": 0.5}
     cells = gather_cells(lmb(lambda m, b, s: -3.0 if (m, b) == ("CDA", "religion2") else 2.5, before=before), changes())
-    found = check_claims(cells).set_index("check")
+    found = claims_table(cells).set_index("check")
     assert found.loc["tends_to_overshoot"].evidence.startswith("15 of 16 cells")
     for direction, verdict in (("", "undetermined"), ("stereotype", "does not hold")):
         moved = changes().assign(direction=direction)
-        found = check_claims(gather_cells(lmb(lambda m, b, s: 2.5, before=before), moved)).set_index("check")
+        found = claims_table(gather_cells(lmb(lambda m, b, s: 2.5, before=before), moved)).set_index("check")
         assert found.loc["tends_to_overshoot"].verdict == verdict
-    found = check_claims(gather_cells(lmb(lambda m, b, s: -0.5, before=before), moved)).set_index("check")
+    found = claims_table(gather_cells(lmb(lambda m, b, s: -0.5, before=before), moved)).set_index("check")
     assert found.loc["tends_to_overshoot"].verdict == "does not hold"
 
 
@@ -243,7 +244,7 @@ def test_a_drastic_rise_of_perplexity(rise, low, high, verdict):
 def test_fewer_biases_than_the_model_it_was_made_from(general, verdict):
     ours = lmb(as_the_paper, model=PUBLISHED_MODEL)
     theirs = lmb(as_the_paper, model="gpt2", before=dict.fromkeys(BEFORE, general)) if general else ours.head(0)
-    found = check_claims(gather_cells(pd.concat([ours, theirs]))).set_index("check").loc["fewer_than_general"]
+    found = claims_table(gather_cells(pd.concat([ours, theirs]))).set_index("check").loc["fewer_than_general"]
     assert found.verdict.split(":")[0] == verdict
     if general:
         types = "5 (religion1, religion2, race, gender, orientation)" if general < -2 else "0 (none)"
@@ -255,9 +256,9 @@ def test_fewer_biases_than_the_model_it_was_made_from(general, verdict):
 
 def test_every_statement_has_a_check_and_a_verdict():
     said = read_claims("redditbias").query("bias_type != ''")
-    found = check_claims(gather_cells(lmb(as_the_paper), changes(), None, tasks()))
+    found = claims_table(gather_cells(lmb(as_the_paper), changes(), None, tasks()))
     assert set(found.statement) == set(said.statement) and found.verdict.notna().all() and (found.verdict != "").all()
-    assert set(said.check[said.scope == "each"]) <= set(CELL_CHECKS) and (said.unchecked != "").sum() == 6
+    assert set(said.check[said.scope == "each"]) <= set(_CELL_CHECKS) and (said.unchecked != "").sum() == 6
 
 
 def test_a_picture_of_changes_needs_one_model():

@@ -8,11 +8,11 @@ from scipy import stats
 
 from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.metrics.false_alarms import (
+    _random_lmb,
     measure_false_alarms,
     measure_random,
     measure_swapped_labels,
     random_model,
-    reference_band,
     small_gpt2,
 )
 from redditbias_repro.metrics.language_model import measure_lmb
@@ -28,6 +28,12 @@ from redditbias_repro.stats.paired import TESTS
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+
+
+def band_of(config, tokenizer, pairs, seeds):
+    """LMB of random models of an architecture, a row a seed."""
+    rows = _random_lmb(config, tokenizer, {("own", "", "all"): pairs}, seeds, "cpu", "")
+    return pd.DataFrame([{**r["params"], "n": r["n"], **r["values"]} for r in rows])
 
 
 def test_random_models_differ_by_seed_and_nothing_else(tokenizer):
@@ -47,13 +53,11 @@ def test_random_models_differ_by_seed_and_nothing_else(tokenizer):
 
 def test_a_band_is_lmb_of_random_models(tokenizer):
     config, pairs = small_gpt2(tokenizer), load_pairs("race", "test", "queries").head(40)
-    band = reference_band(config, tokenizer, pairs, seeds=[3, 4])
+    band = band_of(config, tokenizer, pairs, seeds=[3, 4])
     assert band.random_seed.tolist() == [3, 4] and (band.n == 40).all()
     ppl = perplexity(random_model(config, 4), tokenizer, [*pairs.text1, *pairs.text2])
     assert np.isclose(band.t[1], stats.ttest_rel(ppl[:40], ppl[40:]).statistic, rtol=1e-4)
-    pd.testing.assert_frame_equal(
-        reference_band(random_model(config, 0), tokenizer, pairs, seeds=[4]), band[1:].reset_index(drop=True)
-    )
+    pd.testing.assert_frame_equal(band_of(config, tokenizer, pairs, [4]), band[1:].reset_index(drop=True))
 
 
 def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
@@ -92,7 +96,7 @@ def test_false_alarms_are_counted(model_folder, tmp_path):
     records = measure_false_alarms(str(model_folder), ["race"], {0.1: 4, 0.02: 2}, "queries", "valid")
     assert [(r["n"], r["provenance"]["model"]["std"]) for r in records] == [(4, 0.1), (2, 0.02)]
     _, tokenizer = load_model(str(model_folder))
-    band = reference_band(small_gpt2(tokenizer), tokenizer, load_pairs("race", "valid", "queries"), range(4))
+    band = band_of(small_gpt2(tokenizer), tokenizer, load_pairs("race", "valid", "queries"), range(4))
     assert all(np.isclose(records[0]["values"][p], (band[p] < 0.05).mean()) for p in TESTS)
     for r in records:
         write_record(r, tmp_path)

@@ -11,9 +11,8 @@ from conftest import pages
 
 from redditbias_repro.data.pairs import load_phrases
 from redditbias_repro.metrics.dst import score_dst
+from redditbias_repro.papers.redditbias.checks import RAISED, claims_table
 from redditbias_repro.papers.redditbias.results import (
-    RAISED,
-    check_claims,
     check_downstream,
     downstream_table,
     inconsistencies,
@@ -359,7 +358,7 @@ def test_committed_tables_of_debiasing(committed):
         rtol=1e-5,
     )
     tests = {"dst": dst_tests(results), "crg": crg_tests(results)}
-    made = check_claims(measured_cells(lmb_table(folder=results), changes, lmp_changes(folder=results), tests))
+    made = claims_table(measured_cells(lmb_table(folder=results), changes, lmp_changes(folder=results), tests))
     kept = pd.read_csv(figures / "claims.csv", keep_default_na=False)
     assert (
         kept[["bias_type", "method", "check", "model", "verdict"]].values.tolist()

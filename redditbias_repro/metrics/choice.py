@@ -11,51 +11,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
-import torch
 
 from ..data.pairs import split_bias_type
 from ..data.registry import SPLITS
-from ..debias.losses import Collator, get_method, target_pairs
-from ..debias.training import Debiased, DebiasLoss, training_sentences
+from ..debias.losses import get_method
+from ..debias.training import Debiased
 from .language_model import measure_lmb, measure_lmp
 from ..models.loading import open_model
 from ..records import DEFAULT_PAPER, check_known, new_record, project_path, read_records, write_record
-from ..specs import BiasSpec
 
 # %% auto #0
 __all__ = ['measure_model', 'training_record', 'choose', 'check_run']
-
-# %% ../../nbs/metrics/choice.ipynb #05d4b8fe
-def gradient_norms(
-    model,  # causal model in float32
-    tokenizer,  # its tokenizer, a fast one
-    spec: BiasSpec,  # bias specification
-    texts: Iterable[str],  # training sentences
-    # names in `METHODS`
-    methods: Iterable[str] = ("LMD", "LMD-equation2", "ADD", "ADD-equation2", "HD", "HD-equation2", "HD-accumulated"),
-    batch_size: int = 16,
-    batches: int = 1,  # so many, from the beginning of `texts`
-) -> pd.DataFrame:  # a row a method: method, lm, debias, ratio (debias / lm)
-    "How hard the two parts of a loss pull at a model: norms of their gradients, λ included, means over the batches"
-    pairs, rows = target_pairs(spec, tokenizer), []
-    parameters, collate = [p for p in model.parameters() if p.requires_grad], Collator(tokenizer.pad_token_id or 0)
-    for name in methods:
-        method, norms = get_method(name), []
-        if method.loss is None:
-            raise ValueError(f"{name} has no debiasing loss whose gradient could be taken")
-        sentences = training_sentences(spec, tokenizer, texts, name, pairs)
-        for i in range(batches):
-            batch = collate(sentences[i * batch_size : (i + 1) * batch_size])
-            batch = {k: v.to(model.device) for k, v in batch.items()}
-            tokens = {k: batch[k] for k in ("input_ids", "attention_mask")}
-            outputs = model(**tokens, output_hidden_states=True, use_cache=False)
-            losses = (DebiasLoss(method, pairs, method.lambda_lm, d) for d in (0.0, method.lambda_d))
-            lm, whole = (loss(model, outputs, batch) for loss in losses)
-            parts = (torch.autograd.grad(x, parameters, retain_graph=True, allow_unused=True) for x in (lm, whole - lm))
-            norms.append([math.sqrt(sum(float(g.square().sum()) for g in part if g is not None)) for part in parts])
-        means = pd.DataFrame(norms).mean()
-        rows.append((name, means[0], means[1], means[1] / means[0]))
-    return pd.DataFrame(rows, columns=["method", "lm", "debias", "ratio"])
 
 # %% ../../nbs/metrics/choice.ipynb #5c13ddf1
 def measure_model(

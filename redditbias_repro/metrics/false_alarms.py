@@ -64,19 +64,6 @@ def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, devi
             used = {"name": "", **p.attrs.get("corpus", {})}
             yield new_record("lmb_random", about, used, **made, **of)
 
-# %% ../../nbs/metrics/false_alarms.ipynb #8a5f0964
-def reference_band(
-    model_or_config,  # a model, whose architecture is taken, or a configuration
-    tokenizer,  # its tokenizer
-    pairs: pd.DataFrame,  # text1, text2, target1, target2, from `load_pairs`
-    seeds: Iterable[int] = range(10),
-    device: str = "cpu",
-) -> pd.DataFrame:  # random_seed and the fields of `LMBResult`, a row a seed
-    "LMB of random models of an architecture: t, log gap and the others of models without knowledge"
-    config = getattr(model_or_config, "config", model_or_config)
-    rows = _random_lmb(config, tokenizer, {("own", "", "all"): pairs}, seeds, device, "")
-    return pd.DataFrame([{**r["params"], "n": r["n"], **r["values"]} for r in rows])
-
 # %% ../../nbs/metrics/false_alarms.ipynb #ce2afa57
 def measure_random(
     model: str = DEFAULT_MODEL,  # hub name, folder or packaged model, whose architecture and tokenizer are taken

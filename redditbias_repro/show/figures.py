@@ -164,12 +164,31 @@ def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(bar=method if table["model"].nunique() == 1 else table["model"] + ", " + method)
 
 # %% ../../nbs/show/figures.ipynb #dd513ca2
+def _axes(rows: int, columns: int, size: tuple[float, float], **shared):
+    "A figure of a grid of axes, in the look that all figures have"
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    with sns.axes_style("whitegrid"):
+        return plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
+
+
+def _finished(figure, above: str = "", size: float = 9):
+    "A figure of several axes with what stands above all of them, or one that is done"
+    import matplotlib.pyplot as plt
+
+    if above:
+        figure.suptitle(above, fontsize=size)
+        figure.tight_layout()
+    plt.close(figure)
+    return figure
+
+
 def _bars(table: pd.DataFrame, value: str, types: dict[str, str], seeds: bool = True):
     """Figure, axes and names of the bars.
 
     A group of bars is a bias type, a bar the mean over training seeds; with `seeds` a line goes from the lowest to the
     highest."""
-    import matplotlib.pyplot as plt
     import seaborn as sns
 
     if table.duplicated(["bar", "bias_type", "train_seed"]).any():
@@ -179,8 +198,7 @@ def _bars(table: pd.DataFrame, value: str, types: dict[str, str], seeds: bool = 
         )
     bars = list(dict.fromkeys(table.bar))
     style = _style(bars)
-    with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
+    figure, ((ax,),) = _axes(1, 1, (max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
     spread = ("pi", 100) if seeds and table.train_seed.nunique() > 1 else None
     # Rounded: versions of Python differ in the last digit.
     colors = {b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()}
@@ -248,8 +266,6 @@ def plot_lmb(
 
     An asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge, a dot a training
     seed. A row of the table is a model, method, seed and bias type."""
-    import matplotlib.pyplot as plt
-
     table = _with_bars(table)
     titles = type_titles(table.bias_type, paper)
     figure, ax, bars = _bars(table, "t", titles, seeds=False)
@@ -278,8 +294,7 @@ def plot_lmb(
     ax.use_sticky_edges = False  # else the line of 0 lies on the edge where all bars are on one side
     ax.margins(y=0.12)
     _legend(ax, bars)
-    plt.close(figure)
-    return figure
+    return _finished(figure)
 
 # %% ../../nbs/show/figures.ipynb #c1301e68
 def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
@@ -296,17 +311,14 @@ def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
 
 def plot_lmp(
     table: pd.DataFrame,  # rows of `lmp_table` of one model: the one that was not debiased, and the debiased ones
-    paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
     """RedditBias Figure 1b: LM perplexity by bias type and method; the line is the model before.
 
     `ValueError` for several models or numbers of references."""
-    import matplotlib.pyplot as plt
-
     if len(table[["model", "n"]].drop_duplicates()) != 1:
         raise ValueError("expected rows of one model on one number of references: select them first")
     before, shown = table[table.method == "baseline"].perplexity, _with_bars(table[table.method != "baseline"])
-    figure, ax, bars = _bars(shown, "perplexity", type_titles(shown.bias_type, paper))
+    figure, ax, bars = _bars(shown, "perplexity", type_titles(shown.bias_type))
     for value in before:
         ax.axhline(value, color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}: {value:.0f}")
     if max(shown.perplexity) > 8 * min([*before, *shown.perplexity]):
@@ -315,8 +327,7 @@ def plot_lmp(
     ax.set_title(f"{_rises(shown, before)}{of}", fontsize=9)
     ax.set(xlabel="", ylabel="LMP: perplexity\n(lower is better)")
     _legend(ax, bars)
-    plt.close(figure)
-    return figure
+    return _finished(figure)
 
 # %% ../../nbs/show/figures.ipynb #8ac929a6
 CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
@@ -324,23 +335,18 @@ CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debias
 # %% ../../nbs/show/figures.ipynb #a3f1cfa3
 def plot_curves(
     history: pd.DataFrame,  # step and `lm_loss`, `debias_loss`, or only `loss` (a method without a loss of its own)
-    title: str = "",  # above
 ):  # matplotlib figure
     "Training curves of one run"
-    import matplotlib.pyplot as plt
     import seaborn as sns
 
     history = history if "lm_loss" in history else history.assign(lm_loss=history["loss"])
     shown = [c for c in CURVES if c in history]
-    with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3), squeeze=False)
+    figure, axes = _axes(1, len(shown), (4.2 * len(shown), 3))
     for ax, column, color in zip(axes[0], shown, sns.color_palette("colorblind")):
         ax.plot(history["step"], history[column], color=color)
         ax.set(xlabel="training step", title=CURVES[column], ylim=(0, None))
-    figure.suptitle(title)
     figure.tight_layout()
-    plt.close(figure)
-    return figure
+    return _finished(figure)
 
 # %% ../../nbs/show/figures.ipynb #48256f9f
 def plot_runs(
@@ -348,14 +354,11 @@ def plot_runs(
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
     "Training curves of all runs of a model, each point the mean of five reports"
-    import matplotlib.pyplot as plt
     import seaborn as sns
 
     methods, types = order_methods(records.method), type_titles(records.bias_type, paper)
     colors = dict(zip(types, sns.color_palette("colorblind", len(types))))
-    size = (2.9 * len(methods), 2.4 * len(CURVES))
-    with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(len(CURVES), len(methods), figsize=size, squeeze=False)
+    figure, axes = _axes(len(CURVES), len(methods), (2.9 * len(methods), 2.4 * len(CURVES)))
     for r in records.sort_values("train_seed").to_dict("records"):
         curves = {"lm_loss": r["loss"]} | {c: r[c] for c in CURVES if isinstance(r.get(c), list)}
         for row, column in enumerate(CURVES):
@@ -375,10 +378,7 @@ def plot_runs(
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
     below = {"loc": "upper center", "ncols": 5, "bbox_to_anchor": (0.5, 0), "fontsize": 9}
     figure.legend([handles[t] for t in types.values()], types.values(), **below)
-    figure.suptitle(records.model.iloc[0], fontsize=10)
-    figure.tight_layout()
-    plt.close(figure)
-    return figure
+    return _finished(figure, records.model.iloc[0], 10)
 
 # %% ../../nbs/show/figures.ipynb #48bcd286
 _POINTS = {"markeredgecolor": "black", "markeredgewidth": 0.6, "capsize": 3}
@@ -394,22 +394,17 @@ def _losses(shown: pd.DataFrame) -> str:
 def plot_downstream(
     table: pd.DataFrame,  # from the tests of the task, of one model and one training seed
     task: Task,  # one of `TASKS`
-    paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
     """What debiasing changes of F1 or BLEU-4, by bias type and method, with 95 % intervals of the paired difference.
 
     An asterisk stands where interval and test both say that there is a change. `ValueError` for several models,
     settings, or sizes of data."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
     several = len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
     if several or table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected rows of one model on one corpus: select them first")
     shown = _with_bars(table[table.change.notna()])
-    types, bars = type_titles(shown.bias_type, paper), list(dict.fromkeys(shown.bar))
-    with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
+    types, bars = type_titles(shown.bias_type), list(dict.fromkeys(shown.bar))
+    figure, ((ax,),) = _axes(1, 1, (max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
     before = table[table.method == "baseline"][task.value]
     ax.axhline(0, color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}: {before.mean():.3g}")
     places = dict(zip(bars, np.linspace(-0.3, 0.3, len(bars)) if len(bars) > 1 else [0]))
@@ -429,8 +424,7 @@ def plot_downstream(
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
-    plt.close(figure)
-    return figure
+    return _finished(figure)
 
 # %% ../../nbs/show/figures.ipynb #1437179e
 def _verdicts(changes: pd.DataFrame) -> str:
@@ -455,17 +449,13 @@ def plot_changes(
     """Mean log gap of every debiased model beside that of the model before, by bias type.
 
     Small marks are single training seeds."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
     changes = changes[changes.change.notna()]
     if changes[["model", "corpus", "split", "swap"]].drop_duplicates().shape[0] != 1:
         raise ValueError("expected rows of one model, corpus, split and swap: select them first")
     types, methods = type_titles(changes.bias_type, paper), order_methods(changes.method)
     colors = {m: c for m, (c, _) in _style(methods).items()}
     size = (2.3 * len(types) + 1, 0.42 * len(methods) + 1.3)
-    with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
+    figure, axes = _axes(1, len(types), size, sharey=True)
     for ax, (b, title) in zip(axes[0], types.items()):
         own = changes[changes.bias_type == b]
         gap = own.gap_before.iloc[0]
@@ -489,14 +479,11 @@ def plot_changes(
         fontsize=9,
     )
     about = changes.iloc[0]
-    figure.suptitle(
+    return _finished(
+        figure,
         f"{_verdicts(changes)}\n{about.model}; {corpus_title(about.corpus)}. "
         "Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier",
-        fontsize=9,
     )
-    figure.tight_layout()
-    plt.close(figure)
-    return figure
 
 # %% ../../nbs/show/figures.ipynb #276416ac
 def plot_targets(
@@ -552,14 +539,12 @@ COSTS = {
 
 def plot_choice(
     choice: pd.DataFrame,  # rows of `tables.choice_table`, of one model
-    paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
     """Change of bias against what it costs, with 95 % intervals, for every method and bias type.
 
     A row a cost, of those that somebody measured together with the bias. `ValueError` for several models, or where
     nothing was measured of both."""
     import matplotlib.pyplot as plt
-    import seaborn as sns
 
     if choice["model"].nunique() > 1:
         raise ValueError("expected rows of one model: select them first")
@@ -567,11 +552,10 @@ def plot_choice(
     if not len(shown):
         raise ValueError("no method has both a tested change of bias and a cost: measure both, before and after")
     rows = [c for c in COSTS if shown[c].notna().any()]
-    types, methods = type_titles(shown["bias_type"], paper), order_methods(shown["method"])
+    types, methods = type_titles(shown["bias_type"]), order_methods(shown["method"])
     style = _style(methods)
-    with sns.axes_style("whitegrid"):
-        size = (2.5 * len(types) + 1, 2.4 * len(rows) + 1)
-        figure, axes = plt.subplots(len(rows), len(types), figsize=size, sharex="col", sharey="row", squeeze=False)
+    size = (2.5 * len(types) + 1, 2.4 * len(rows) + 1)
+    figure, axes = _axes(len(rows), len(types), size, sharex="col", sharey="row")
     for (i, cost), (j, b) in ((x, y) for x in enumerate(rows) for y in enumerate(types)):
         ax, own = axes[i, j], shown[shown["bias_type"].eq(b) & shown[cost].notna()]
         ax.axvline(0, color="black", linewidth=1)
@@ -595,7 +579,4 @@ def plot_choice(
     figure.supxlabel(
         "change of the size of the mean log gap, nats a token (left of 0: less biased), 95 % intervals", fontsize=9
     )
-    figure.suptitle(f"{choice['model'].iloc[0]}: less bias, at which price?{without}", fontsize=9)
-    figure.tight_layout()
-    plt.close(figure)
-    return figure
+    return _finished(figure, f"{choice['model'].iloc[0]}: less bias, at which price?{without}")

@@ -198,18 +198,6 @@ def release_files() -> list[str]:
 # %% ../../../nbs/data/corpora/redditbias.ipynb #661dc9d3
 PUBLISHED = "redditbias_dialogpt_small.csv"  # in data/published
 
-
-def extract_published() -> pd.DataFrame:  # bias_type, split, row, perplexity1, perplexity2
-    "DialoGPT-small's perplexities of the validation and test pairs, from the released files"
-    tables = []
-    for b in BIAS_TYPES:
-        for split in ("valid", "test"):
-            keys = [_pairs_key(b, g, split) for g in load_spec(f"redditbias/{b}").groups]
-            ppl = [read_cells(_decode(fetch(k).read_bytes()))["perplexity"].astype(float) for k in keys]
-            about = {"bias_type": b, "split": split, "row": range(len(ppl[0]))}
-            tables.append(pd.DataFrame({**about, "perplexity1": ppl[0], "perplexity2": ppl[1]}))
-    return pd.concat(tables, ignore_index=True)
-
 # %% ../../../nbs/data/corpora/redditbias.ipynb #391a6e99
 def load_published(
     bias_type: str,  # religion1, religion2, race, gender, orientation

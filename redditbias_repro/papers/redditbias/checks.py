@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -18,13 +20,13 @@ from ...data.corpora.redditbias import count_annotations, load_annotations, load
 from ...data.pairs import load_pairs
 from ...data.registry import FetchError, fetch, list_files
 from redditbias_repro.papers.redditbias.results import (
-    ACROSS_MODELS,
-    ALL_CHECKS,
-    CELL_CHECKS,
     DIALOGPT,
     EXCEPTIONS,
     NO_LOSS,
-    check_claims,
+    PUBLISHED_MODEL,
+    _applied_for_several,
+    _printed,
+    gather_cells,
     inconsistencies,
     measured_cells,
     printed_losses,
@@ -44,6 +46,8 @@ from redditbias_repro.papers.statements import (
     RELEASE,
     TABLES,
     Answer,
+    answer_claims,
+    answer_table,
     read_claims,
     refuted,
     told,
@@ -51,72 +55,330 @@ from redditbias_repro.papers.statements import (
 from ...show.tables import crg_tests, dst_tests, lmb_changes, lmb_table, lmp_changes
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
+from ...stats.proportions import pairs_needed
 
 # %% auto #0
-__all__ = []
+__all__ = ['claims_summary']
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #8d7d90e4
 def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict:  # cells (as `gather_cells`), claims (as `check_claims`)
+) -> pd.DataFrame:  # as `gather_cells` has them
     "What the checks look at: all released test pairs, targets exchanged, and both tasks"
     tests = {"dst": dst_tests(folder), "crg": crg_tests(folder)}
-    lmb, changes, lmp = lmb_table(folder=folder), lmb_changes(folder=folder), lmp_changes(folder=folder)
-    cells = measured_cells(lmb, changes, lmp, tests)
-    return {"cells": cells, "claims": check_claims(cells)}
+    return measured_cells(lmb_table(folder=folder), lmb_changes(folder=folder), lmp_changes(folder=folder), tests)
 
-# %% ../../../nbs/papers/redditbias/checks.ipynb #43c8638e
-def pairs_needed(
-    n: float,  # pairs
-    effect: float,  # what was found
-    low: float,
-    high: float,  # its 95 % interval
-) -> int | None:  # None where nothing was found at all
-    "How many pairs would show an effect of this size, with a power of 80 %"
-    se = (high - low) / 2 / stats.norm.isf(0.025)
-    reach = stats.norm.isf(0.025) + stats.norm.isf(0.2)
-    return int(n * (reach * se / effect) ** 2) + 1 if effect else None
+# %% ../../../nbs/papers/redditbias/checks.ipynb #106c66c9
+RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
 
 
-def _needed(cell) -> str:
-    "How many pairs would show the change of a cell"
-    if pd.isna(getattr(cell, "bias_change", None)) or not cell.bias_change:
-        return ""
-    n = pairs_needed(cell.n, cell.bias_change, cell.bias_change_low, cell.bias_change_high)
-    return f"about {n:,} pairs would show a change of {cell.bias_change:+.3f} (there are {cell.n:.0f})"
+def _stereotypical_before(row) -> bool:
+    return row.t_before < 0 and row.significant_before
 
 
-def of_cells(claim, measured) -> list[Answer]:
-    "The rows of the paper's table of statements"
-    cells, answers, rows = measured["cells"], [], measured["claims"].query("id == @claim.id")
-    if not len(rows):
+def _after_a_bias(check: Callable) -> Callable:
+    "A check that only a model can pass or fail that was significantly biased"
+
+    def checked(row):
+        if np.isnan(row.t_before):
+            return "not measured"
+        return check(row) if _stereotypical_before(row) else "no case: not significantly stereotypical before"
+
+    return checked
+
+
+def _less(row) -> bool | None | str:
+    "Whether a test of the change says that a model is less biased; open where it does not tell"
+    return {"less": True, "more": False, "equally": False, "undetermined": None}.get(row.verdict, "not measured")
+
+
+def _removed(row) -> bool | None:
+    "Not significant any more; open where a test of the change does not show that it is less"
+    return False if row.significant else True if row.verdict == "less" else None
+
+
+def _reduces_and_preserves(row) -> bool | None | str:
+    "Less biased, and no significant loss in either task"
+    less, tasks = _less(row), [row.dst, row.crg]
+    if less is not True:
+        return less
+    if any(pd.isna(v) for v in tasks):
+        return "not measured"
+    if "loss" in tasks:
+        return False
+    return True if all(v in ("gain", "no loss") for v in tasks) else None
+
+
+def _drastic(row) -> bool | None | str:
+    "Whether perplexity rises drastically: by its interval where there is one, else by the number alone"
+    if np.isnan(row.lmp_rise):
+        return "not measured"
+    low, high = (row.lmp_rise if np.isnan(v) else v for v in (row.lmp_rise_low, row.lmp_rise_high))
+    return True if low >= RAISED else False if high < RAISED else None
+
+
+_CELL_CHECKS = {
+    "biased": lambda r: r.t < 0 and r.significant,
+    "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
+    "opposite_insignificant": lambda r: r.t > 0 and not r.significant,
+    "removed": _after_a_bias(_removed),
+    "kept": _after_a_bias(lambda r: r.t < 0 and r.significant),
+    "attenuated": _after_a_bias(_less),
+    "raises_perplexity": _drastic,
+    "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
+    "loses": lambda r: {"loss": True, "gain": False, "no loss": False, "undetermined": None}.get(r.dst, "not measured"),
+}
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #6e727197
+def _verdict(answers: list, model: str) -> str:
+    "One word for the answers of all training seeds"
+    yes, no = ("reproduced", "not reproduced") if model in DIALOGPT else ("holds", "does not hold")
+    texts, answers = [a for a in answers if isinstance(a, str)], [a for a in answers if not isinstance(a, str)]
+    if not answers:
+        return texts[0] if texts else "not measured"
+    if len(set(answers)) == 1:
+        return {True: yes, False: no, None: "undetermined"}[None if answers[0] is None else bool(answers[0])]
+    return f"undetermined: {sum(a is not None and bool(a) for a in answers)} of {len(answers)} training seeds"
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #f6552dfb
+def _means(cells: pd.DataFrame) -> pd.DataFrame:
+    "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree"
+
+    def agreed(values):
+        if not values.nunique():
+            return np.nan
+        return values.dropna().iloc[0] if values.nunique() == 1 else "undetermined"
+
+    def one(group):
+        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
+        stars = {c: group[c].all() for c in ("significant", "significant_before")}
+        words = {c: agreed(group[c]) for c in ("verdict", "direction", "dst", "crg")}
+        return pd.Series({**kept, **stars, **words, **{c: group[c].min() for c in ("dst_p", "crg_p")}})
+
+    if not len(cells):
+        return cells
+    keys = ["bias_type", "method"]
+    return cells.groupby(keys, sort=False)[[c for c in cells if c not in keys]].apply(one).reset_index()
+
+
+def _only_these_remove(cells) -> tuple:
+    "HD and CDA make both religion types insignificant, LMD and ADD at most one each"
+    cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]]
+    types = cells.bias_type.nunique()
+    if types < 2:
+        return f"no case: {types} of 2 types significantly stereotypical before", ""
+    if len(cells) < 8:
+        return "no case: not all four methods measured", ""
+    removed = (~cells.significant.astype(bool)).groupby(cells.method).sum()
+    text = ", ".join(f"{m} {n} of 2" for m, n in removed.items())
+    if (removed[["HD", "CDA"]] != 2).any() or (removed[["LMD", "ADD"]] == 2).any():
+        return False, text
+    return True if (cells[cells.method.isin(["HD", "CDA"])].verdict == "less").all() else None, text
+
+
+def _cases_of_overshooting(cells) -> pd.DataFrame:
+    "Cells of a model that was measured before and not significantly stereotypical"
+    if not len(cells):
+        return cells
+    return cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]]
+
+
+def _cells_of(cells, there) -> str:
+    "Methods and bias types of the cells that are `there`, in words"
+    return ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
+
+
+def _tends_to_overshoot(cells) -> tuple:
+    """After debiasing t is positive and the gap has moved towards the counter-stereotype, by a test of the change.
+
+    In more than half of the cells of each method. A cell whose change the test cannot tell is open."""
+    cells = _cases_of_overshooting(cells)
+    if not len(cells) or cells.change.isna().all():
+        return "not measured", ""
+    cells = cells[cells.change.notna()]
+    there = (cells.t > 0) & (cells.direction == "counter-stereotype")
+    may_be = there | ((cells.t > 0) & ~cells.direction.isin(["counter-stereotype", "stereotype"]))
+    by_method = {m: there[cells.method == m] for m in dict.fromkeys(cells.method)}
+    by_method = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method.items())
+    most, at_best = (x.groupby(cells.method).mean() > 0.5 for x in (there, may_be))
+    found = True if most.all() else None if at_best.all() else False
+    return found, f"{there.sum()} of {len(cells)} cells ({by_method})"
+
+
+def _significant_in_a_few(cells) -> tuple:
+    "t is significantly positive after debiasing in some, but fewer than half of the cells"
+    cells = _cases_of_overshooting(cells)
+    if not len(cells):
+        return "not measured", ""
+    there = (cells.t > 0) & cells.significant.astype(bool)
+    text = f"{there.sum()} of {len(cells)} cells: {_cells_of(cells, there)}"
+    return bool(1 < there.sum() < len(cells) / 2), text
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #daeda0d1
+def _no_loss(cells) -> tuple:
+    "No significant loss in either task, in any cell, after Holm's correction over all tests of these cells"
+    tests = [test for task in (("dst", "crg") if len(cells) else ())
+             for test in zip([task] * len(cells), cells.method, cells.bias_type, cells[task], cells[f"{task}_p"])
+             if isinstance(test[3], str)]  # fmt: skip
+    if not tests:
+        return "not measured", ""
+    unsure = holm([float(p) for *_, p in tests]) >= 0.05  # not where p is unknown
+    verdicts = ["undetermined" if word in ("loss", "gain") and u else word for (*_, word, _), u in zip(tests, unsure)]
+    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    lost = ", ".join(f"{task.upper()} {m} {b}" for (task, m, b, *_), v in zip(tests, verdicts) if v == "loss")
+    text = f"{len(verdicts)} tests: {counted}" + (f" ({lost})" if lost else "")
+    if "loss" in verdicts:
+        return False, text
+    return None if "undetermined" in verdicts else True, text
+
+
+def _no_loss_in_sequence(cells) -> tuple:
+    "No significant loss in either task of models that HD and CDA were applied to for several bias types in sequence"
+    names = cells.method.map(_applied_for_several)
+    found = {m: _no_loss(cells[names == m]) for m in ("HD", "CDA")}
+    measured = {m: answer for m, answer in found.items() if answer[0] != "not measured"}
+    if not measured:
+        return "not measured", ""
+    text = "; ".join(f"{m}: {found[m][1] or 'not measured'}" for m in found)
+    answers = [answer for answer, _ in measured.values()]
+    if False in answers:
+        return False, text
+    return True if answers == [True, True] else None, text
+
+
+def _mostly_mitigated(cells) -> tuple:
+    """Less biased by a test of the change, and nothing lost in the tasks.
+
+    In more than half of the cells that were significantly stereotypical."""
+    cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]] if len(cells) else cells
+    if not len(cells):
+        return "no case: none significantly stereotypical before", ""
+    if cells.verdict.isna().all():
+        return "not measured", ""
+    less = cells.verdict == "less"
+    kept, tasks = _no_loss(cells)
+    text = f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: "
+    text += _cells_of(cells, less)
+    if less.mean() <= 0.5 or kept is False:
+        return False, text
+    return True if kept is True else None, text
+
+
+_MODEL_CHECKS = {
+    "only_these_remove": _only_these_remove,
+    "tends_to_overshoot": _tends_to_overshoot,
+    "significant_in_a_few": _significant_in_a_few,
+    "not_diminished": _no_loss,
+    "not_diminished_in_sequence": _no_loss_in_sequence,
+    "no_negative_consequences": _no_loss,
+    "mostly_mitigated": _mostly_mitigated,
+}
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #bc5cc72a
+def _evidence(cell: pd.DataFrame, check: str) -> str:
+    "The numbers of a cell that a check looks at"
+    if check == "raises_perplexity":
+        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples()) + f"; asked for: {RAISED:+.0%}"
+    if check == "loses":
+        return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
+    r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
+    text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
+    if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
+        size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
+        verdict = r.verdict + (", overshoots" if r.overshoot else "")
+        text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}: {verdict}"
+    if check == "reduces_and_preserves" and cell.dst.notna().any():
+        text += f"; DST {_each(cell.dst.drop_duplicates())}, CRG {_each(cell.crg.drop_duplicates())}"
+    return text
+
+
+def _each(column: pd.Series, form: str = "") -> str:
+    "A number or word of each training seed"
+    return " / ".join(format(v, form) for v in column)
+
+
+def _rise(r) -> str:
+    "A rise of perplexity and, where it is known, its interval"
+    interval = "" if np.isnan(r.lmp_rise_low) else f" [{r.lmp_rise_low:+.0%}, {r.lmp_rise_high:+.0%}]"
+    return f"{r.lmp_rise:+.0%}{interval}"
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #65f009e0
+def _about(bias_type: str, method: str, numbers: str) -> tuple:
+    "What an answer is about, and its numbers without the name of the cell"
+    return ("bias_type", bias_type), ("method", method), ("numbers", numbers)
+
+
+def _about_all(claim, numbers: str) -> tuple:
+    return _about(claim.bias_type, claim.method, numbers)
+
+
+def _basis(model: str) -> str:
+    return OWN if model in DIALOGPT else OTHER
+
+
+def _own_cells(claim, cells: pd.DataFrame) -> pd.DataFrame:
+    "The cells that a statement is about. `ValueError` where it does not say which"
+    if not claim.bias_type or not claim.method:
         raise ValueError(f"statement {claim.id}: the check {claim.check} needs a row with bias_type, method and scope")
-    for r in rows.itertuples():
-        found, needed = r.verdict, ""
-        types, methods = r.bias_type.split(), r.method.split()
-        own = cells[(cells.model == r.model) & cells.bias_type.isin(types) & cells.method.isin(methods)]
-        if claim.check in ("removed", "only_these_remove") and found == OPEN:
-            needed = "not significant any more, and a test of the change does not show that it is less"
-        if found.startswith(OPEN) and len(own) == 1:
-            needed = "; ".join(s for s in (needed, _needed(own.iloc[0])) if s)
-        if claim.check == "similar_trends":
-            answers.append(Answer("its tables", HOLDS if found.startswith("holds") else FAILS, r.evidence, PRINTED))
-            continue
-        where = f"{r.bias_type} {r.method}: " if claim.scope == "each" and r.evidence else ""
-        basis = OWN if r.model in DIALOGPT or claim.check in ACROSS_MODELS else OTHER
-        answers.append(Answer(r.model, found, where + r.evidence, basis, needed))
-    return answers + _of_table4(claim)
+    methods = ["LMD", "ADD", "HD", "CDA"] if claim.check == "only_these_remove" else claim.method.split()
+    named = cells.method.map(_applied_for_several) if claim.check.endswith("_in_sequence") else cells.method
+    return cells[cells.bias_type.isin(claim.bias_type.split()) & named.isin(methods)]
 
 
+def _needed(check: str, found: str, cell: pd.DataFrame) -> str:
+    "What would tell where the test of a cell leaves it open"
+    if not found.startswith(OPEN):
+        return ""
+    says = []
+    if check in ("removed", "only_these_remove") and found == OPEN:
+        says.append("not significant any more, and a test of the change does not show that it is less")
+    r = cell.iloc[0]
+    if len(cell) == 1 and not pd.isna(r.bias_change) and r.bias_change:
+        error = (r.bias_change_high - r.bias_change_low) / 2 / stats.norm.isf(0.025)
+        n = pairs_needed(r.bias_change, error * np.sqrt(r.n))
+        says.append(f"about {n:,} pairs would show a change of {r.bias_change:+.3f} (there are {r.n:.0f})")
+    return "; ".join(says)
+
+
+def _of_each_cell(check: Callable) -> Callable:
+    "A check of a statement that is said of each of its cells, from one that looks at a row"
+
+    def checked(claim, cells) -> list[Answer]:
+        own, answers = _own_cells(claim, cells), []
+        for (model, b, m), cell in own.groupby(["model", "bias_type", "method"], sort=False):
+            found = _verdict([check(r) for r in cell.itertuples()], model)
+            numbers = _evidence(cell, claim.check)
+            needed, about = _needed(claim.check, found, cell), _about(b, m, numbers)
+            answers.append(Answer(model, found, f"{b} {m}: {numbers}", _basis(model), needed, about))
+        known = {dict(a.about)["bias_type"] + dict(a.about)["method"] for a in answers}
+        every = [(b, m) for b in claim.bias_type.split() for m in claim.method.split()]
+        return answers + [Answer("", NONE, about=_about(b, m, "")) for b, m in every if b + m not in known]
+
+    return checked
+
+
+def _of_each_model(check: Callable) -> Callable:
+    "A check of a statement that is said of all its cells together, from one that looks at a model's"
+
+    def checked(claim, cells) -> list[Answer]:
+        answers = []
+        for model, own in _own_cells(claim, cells).groupby("model", sort=False):
+            found, numbers = check(_means(own))
+            word = _verdict([found], model)
+            needed, about = _needed(claim.check, word, own), _about_all(claim, numbers)
+            answers.append(Answer(model, word, numbers, _basis(model), needed, about))
+        return answers or [Answer("", NONE, about=_about_all(claim, ""))]
+
+    return checked
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #3b12902e
 def _of_table4(claim) -> list[Answer]:
     "What the paper's own Tables 4 and 5 say of a loss; the two exceptions that footnote 15 names leave it open"
-    types, methods = (str(getattr(claim, k, "")).split() for k in ("bias_type", "method"))
+    types, methods = claim.bias_type.split(), claim.method.split()
     within = lambda found: {k: v for k, v in found.items() if k[0] in methods and k[1] in types}
     own = within(printed_losses("f1", NO_LOSS["dst"])) | within(printed_losses("bleu_4", NO_LOSS["crg"]))
     if claim.check == "loses":
         return told(bool(own), f"F1 {_changes_of(own)}" if own else "F1 falls by no more than .02")
-    if claim.check not in (*_OF_TASKS, *_OF_BIAS_TOO):
-        return []
     excepted, others = ({k: v for k, v in own.items() if (("dst", *k) in EXCEPTIONS) == e} for e in (True, False))
     if claim.check in _OF_BIAS_TOO and not others:  # what it says of bias is drawn without numbers
         return []
@@ -127,23 +389,73 @@ def _of_table4(claim) -> list[Answer]:
     return told(None if mostly or (excepted and not others) else not others, text)
 
 
-_OF_TASKS, _OF_BIAS_TOO = ("not_diminished", "no_negative_consequences"), ("reduces_and_preserves", "mostly_mitigated")
+_OF_BIAS_TOO = ("reduces_and_preserves", "mostly_mitigated")
+
+
+def _and_table4(check: Callable) -> Callable:
+    "A check of records, and what the printed tables say besides"
+    return lambda claim, cells: check(claim, cells) + _of_table4(claim)
 
 
 def _changes_of(found: dict) -> str:
     return ", ".join(f"{m} {b} {change:+.3f}" for (m, b), change in found.items())
 
+# %% ../../../nbs/papers/redditbias/checks.ipynb #ca245b08
+GENERAL = ("gpt2", "openai-community/gpt2")  # what DialoGPT was made from
+
+
+def _fewer_than_general(claim, cells) -> list[Answer]:
+    "DialoGPT is significantly stereotypical on fewer bias types than the model that it was made from"
+    cells = cells[cells.bias_type.isin(claim.bias_type.split()) & (cells.method == "baseline")]
+    biased = {}
+    for models in (DIALOGPT, GENERAL):
+        of_models = cells[cells.model.isin(models)]
+        if not len(of_models):
+            missing = "not measured: needs gpt2 (`make reproduce PROFILE=paper`)"
+            return [Answer("", missing, basis=OWN, about=_about_all(claim, ""))]
+        own = of_models[of_models.model == of_models.model.iloc[0]].drop_duplicates("bias_type")
+        biased[own.model.iloc[0]] = own[(own.t < 0) & own.significant.astype(bool)].bias_type.tolist()
+    conversational, general = map(len, biased.values())
+    text = "; ".join(
+        f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})"
+        for m, types in biased.items()
+    )
+    found = _verdict([conversational < general], DIALOGPT[0])
+    return [Answer("", found, text, OWN, about=_about_all(claim, text))]
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #c3b3c2a3
+def similar_trends() -> pd.DataFrame:  # metric, main, same (signs), opposite, spearman
+    """Whether the appendix' metrics move as those of the main tables do (footnote 14).
+
+    Over the changes of four methods and five types."""
+    paper = _printed()
+    metrics = paper.index.get_level_values(0).unique()
+    changes = {m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline") for m in metrics}
+    rows = []
+    for metric, main in (("accuracy", "f1"), *((m, "bleu_4") for m in ("meteor", "nist_2", "entropy_4", "distinct_2"))):
+        a, b = (changes[m].loc[["LMD", "ADD", "HD", "CDA"]].to_numpy(dtype=float).ravel() for m in (metric, main))
+        same, opposite = int((a * b > 0).sum()), int((a * b < 0).sum())
+        rows.append((metric, main, same, opposite, float(stats.spearmanr(a, b).statistic)))
+    return pd.DataFrame(rows, columns=["metric", "main", "same", "opposite", "spearman"])
+
+
+def _of_trends(claim, cells) -> list[Answer]:
+    "Most signs agree for every metric of the appendix"
+    table = similar_trends()
+    text = "; ".join(
+        f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})"
+        for r in table.itertuples()
+    )
+    return [Answer(TABLES, HOLDS if (table.same > 10).all() else FAILS, text, PRINTED, about=_about_all(claim, text))]
+
 # %% ../../../nbs/papers/redditbias/checks.ipynb #64de5f60
-def _of_models(cells: pd.DataFrame, one) -> list[Answer]:
+def _of_models(cells: pd.DataFrame, one: Callable) -> list[Answer]:
     "An answer of each model, or that there is none"
-    answers = []
-    for model, own in cells.groupby("model", sort=False) if len(cells) else ():
-        found, evidence = one(own)
-        answers.append(Answer(model, found, evidence, OWN if model in DIALOGPT else OTHER))
-    return answers or [Answer("", NONE)]
+    found = [(model, *one(own)) for model, own in cells.groupby("model", sort=False)]
+    return [Answer(model, word, text, _basis(model)) for model, word, text in found] or [Answer("", NONE)]
 
 
-def two_of_five(claim, measured) -> list[Answer]:
+def two_of_five(claim, cells) -> list[Answer]:
     "Significantly stereotypical on both religious types and on no other"
 
     def one(own):
@@ -153,7 +465,7 @@ def two_of_five(claim, measured) -> list[Answer]:
             return NONE, ""
         return HOLDS if set(biased) == {"religion1", "religion2"} else FAILS, ", ".join(biased) or "none"
 
-    return _of_models(measured["cells"], one)
+    return _of_models(cells, one)
 
 
 def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
@@ -165,23 +477,23 @@ def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(verdict=cells.verdict.where(~unsure, OPEN))
 
 
-def some_reduce_and_preserve(claim, measured) -> list[Answer]:
+def some_reduce_and_preserve(claim, cells) -> list[Answer]:
     "A method that is less biased by a test of the change and loses in neither task, on a religious type"
 
     def one(own):
         own = own[own.bias_type.isin(["religion1", "religion2"]) & own.method.isin(["LMD", "ADD", "HD", "CDA"])]
         own = _corrected(own)
-        found = {f"{r.method} {r.bias_type}": CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
+        found = {f"{r.method} {r.bias_type}": _CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
         decided = {k: v for k, v in found.items() if not isinstance(v, str)}
         text = ", ".join(f"{k} {'yes' if v else 'open' if v is None else 'no'}" for k, v in decided.items())
         if not decided:
             return NONE, ""
         return HOLDS if any(decided.values()) else OPEN if None in decided.values() else FAILS, text
 
-    return _of_models(measured["cells"], one)
+    return _of_models(cells, one)
 
 
-def can_increase(claim, measured) -> list[Answer]:
+def can_increase(claim, cells) -> list[Answer]:
     "A debiased model that is more biased than before, by a test of the change"
 
     def one(own):
@@ -193,7 +505,7 @@ def can_increase(claim, measured) -> list[Answer]:
             return NONE, ""
         return HOLDS if len(more) else OPEN if (own.verdict == "undetermined").any() else FAILS, text.rstrip(": ")
 
-    return _of_models(measured["cells"], one)
+    return _of_models(cells, one)
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #675c356d
 LISTS = "the printed lists"
@@ -341,7 +653,12 @@ def _of_lists(check, claim, measured, model=LISTS, basis=OWN) -> list[Answer]:
 
 
 _PRINTED = {"model": TABLES, "basis": PRINTED}
-CHECKS = dict.fromkeys([*CELL_CHECKS, *ALL_CHECKS, *ACROSS_MODELS], of_cells) | {
+_OF_CELLS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()} | {
+    name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()
+}
+_PRINTED_TOO = ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO)
+CHECKS = _OF_CELLS | {name: _and_table4(_OF_CELLS[name]) for name in _PRINTED_TOO} | {
+    "similar_trends": _of_trends, "fewer_than_general": _fewer_than_general,
     "two_of_five": two_of_five, "some_reduce_and_preserve": some_reduce_and_preserve, "can_increase": can_increase,
     "cda_doubles": of_release(_cda_doubles), "shorter_than_150": of_release(_shorter_than_150),
     "cleaned": of_release(_cleaned), "five_types": of_release(_five_types),
@@ -361,3 +678,44 @@ def against_release() -> pd.DataFrame:  # where, what, evidence
 
 
 AUDITS = (inconsistencies, against_release)
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #9f261fcd
+def claims_table(
+    cells: pd.DataFrame,  # from `gather_cells`
+) -> pd.DataFrame:  # id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source
+    """The answers that the verdicts on the statements about cells are made of, for each model.
+
+    Answers read "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
+    claims = read_claims("redditbias").query("bias_type != ''")
+    table = answer_table(claims, answer_claims(claims, CHECKS, cells))
+    table = table[table["bias_type"] != ""]  # what Tables 4 and 5 say besides stands with the verdicts
+    printed = table["model"] == TABLES
+    found = table["found"].mask(printed, table["found"] + " in the paper's tables")
+    table = table.assign(verdict=found, model=table["model"].mask(printed, ""), evidence=table["numbers"])
+    untested = claims[claims["unchecked"] != ""].assign(model="", evidence="")
+    table = pd.concat([table, untested.rename(columns={"unchecked": "verdict"})])
+    order = {name: i for i, name in enumerate(claims["id"])}
+    table = table.sort_values("id", key=lambda c: c.map(order), kind="stable", ignore_index=True)
+    columns = ["id", "bias_type", "method", "check", "model", "verdict", "evidence", "statement", "section"]
+    return table[columns].rename(columns={"section": "source"})
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #3359b578
+def claims_summary(
+    claims: pd.DataFrame,  # from `claims_table`
+) -> pd.DataFrame:  # statement, source, a column a model, first "the paper" for what its own tables decide
+    "How often each statement comes out, by model"
+
+    def counted(verdicts):
+        said = verdicts.str.partition(":")[0]
+        n = said.value_counts()
+        return said.iloc[0] if len(verdicts) == 1 else ", ".join(f"{v}: {n[v]}" for v in dict.fromkeys(said))
+
+    measured = claims[~claims.verdict.str.startswith("not measured")]
+    measured = measured.assign(model=measured.model.replace("", "the paper"))
+    verdicts = measured.groupby(["statement", "source", "model"], sort=False).verdict
+    by_model = verdicts.agg(counted).unstack().fillna("")
+    first = [m for m in ("the paper", *DIALOGPT) if m in by_model]
+    by_model = by_model[[*first, *(m for m in by_model if m not in first)]].reset_index()
+    order = {s: i for i, s in enumerate(dict.fromkeys(claims.statement))}
+    by_model = by_model.sort_values("statement", key=lambda c: c.map(order))
+    return by_model.reset_index(drop=True).rename_axis(columns=None)

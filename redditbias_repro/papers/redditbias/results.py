@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ...data.corpora.redditbias import count_annotations, load_annotations, load_published
 from ...data.making.annotation import COUNTS
@@ -22,7 +21,7 @@ from ...data.pairs import load_pairs
 from ...data.registry import FetchError
 from ...metrics.language_model import lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
-from ..statements import read_claims
+from ..statements import paper_module
 from ...records import data_file, new_record, paper_resource, read_records
 from redditbias_repro.show.figures import (
     COSTS,
@@ -53,10 +52,9 @@ from redditbias_repro.show.tables import (
     type_titles,
 )
 from ...specs import BIAS_TYPES, load_spec
-from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['published_lmb', 'table1_differences', 'inconsistencies', 'claims_summary', 'make_tables', 'make_figures', 'save_all']
+__all__ = ['published_lmb', 'table1_differences', 'inconsistencies', 'make_tables', 'make_figures', 'save_all']
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #b78b2973
 PUBLISHED_MODEL = "DialoGPT-small (published)"
@@ -346,6 +344,7 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     return pd.DataFrame(found, columns=["where", "what", "evidence"])
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #a0fb231b
+DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
 SEVERAL = re.compile(r"([\w+-]+) \(([^()]+, [^()]+)\)")  # a method that was applied several times, as records name it
 
 
@@ -426,373 +425,6 @@ def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
     found |= {(*key[:-1], f"{key[-1]}_p"): group.p.min() for key, group in groups}
     return pd.Series(found).unstack().rename_axis(keys).reset_index()
 
-# %% ../../../nbs/papers/redditbias/results.ipynb #106c66c9
-RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
-
-
-def _stereotypical_before(row) -> bool:
-    return row.t_before < 0 and row.significant_before
-
-
-def _after_a_bias(check: Callable) -> Callable:
-    "A check that only a model can pass or fail that was significantly biased"
-
-    def checked(row):
-        if np.isnan(row.t_before):
-            return "not measured"
-        return check(row) if _stereotypical_before(row) else "no case: not significantly stereotypical before"
-
-    return checked
-
-
-def _less(row) -> bool | None | str:
-    "Whether a test of the change says that a model is less biased; open where it does not tell"
-    return {"less": True, "more": False, "equally": False, "undetermined": None}.get(row.verdict, "not measured")
-
-
-def _removed(row) -> bool | None:
-    "Not significant any more; open where a test of the change does not show that it is less"
-    return False if row.significant else True if row.verdict == "less" else None
-
-
-def _reduces_and_preserves(row) -> bool | None | str:
-    "Less biased, and no significant loss in either task"
-    less, tasks = _less(row), [row.dst, row.crg]
-    if less is not True:
-        return less
-    if any(pd.isna(v) for v in tasks):
-        return "not measured"
-    if "loss" in tasks:
-        return False
-    return True if all(v in ("gain", "no loss") for v in tasks) else None
-
-
-def _drastic(row) -> bool | None | str:
-    "Whether perplexity rises drastically: by its interval where there is one, else by the number alone"
-    if np.isnan(row.lmp_rise):
-        return "not measured"
-    low, high = (row.lmp_rise if np.isnan(v) else v for v in (row.lmp_rise_low, row.lmp_rise_high))
-    return True if low >= RAISED else False if high < RAISED else None
-
-
-CELL_CHECKS = {
-    "biased": lambda r: r.t < 0 and r.significant,
-    "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
-    "opposite_insignificant": lambda r: r.t > 0 and not r.significant,
-    "removed": _after_a_bias(_removed),
-    "kept": _after_a_bias(lambda r: r.t < 0 and r.significant),
-    "attenuated": _after_a_bias(_less),
-    "raises_perplexity": _drastic,
-    "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
-    "loses": lambda r: {"loss": True, "gain": False, "no loss": False, "undetermined": None}.get(r.dst, "not measured"),
-}
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #6e727197
-def _verdict(answers: list, model: str) -> str:
-    "One word for the answers of all training seeds"
-    yes, no = ("reproduced", "not reproduced") if model in DIALOGPT else ("holds", "does not hold")
-    texts, answers = [a for a in answers if isinstance(a, str)], [a for a in answers if not isinstance(a, str)]
-    if not answers:
-        return texts[0] if texts else "not measured"
-    if len(set(answers)) == 1:
-        return {True: yes, False: no, None: "undetermined"}[None if answers[0] is None else bool(answers[0])]
-    return f"undetermined: {sum(a is not None and bool(a) for a in answers)} of {len(answers)} training seeds"
-
-
-DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
-GENERAL = ("gpt2", "openai-community/gpt2")  # what DialoGPT was made from
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #f6552dfb
-def _means(cells: pd.DataFrame) -> pd.DataFrame:
-    "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree"
-
-    def agreed(values):
-        if not values.nunique():
-            return np.nan
-        return values.dropna().iloc[0] if values.nunique() == 1 else "undetermined"
-
-    def one(group):
-        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
-        stars = {c: group[c].all() for c in ("significant", "significant_before")}
-        words = {c: agreed(group[c]) for c in ("verdict", "direction", "dst", "crg")}
-        return pd.Series({**kept, **stars, **words, **{c: group[c].min() for c in ("dst_p", "crg_p")}})
-
-    if not len(cells):
-        return cells
-    keys = ["bias_type", "method"]
-    return cells.groupby(keys, sort=False)[[c for c in cells if c not in keys]].apply(one).reset_index()
-
-
-def _only_these_remove(cells) -> tuple:
-    "HD and CDA make both religion types insignificant, LMD and ADD at most one each"
-    cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]]
-    types = cells.bias_type.nunique()
-    if types < 2:
-        return f"no case: {types} of 2 types significantly stereotypical before", ""
-    if len(cells) < 8:
-        return "no case: not all four methods measured", ""
-    removed = (~cells.significant.astype(bool)).groupby(cells.method).sum()
-    text = ", ".join(f"{m} {n} of 2" for m, n in removed.items())
-    if (removed[["HD", "CDA"]] != 2).any() or (removed[["LMD", "ADD"]] == 2).any():
-        return False, text
-    return True if (cells[cells.method.isin(["HD", "CDA"])].verdict == "less").all() else None, text
-
-
-def _cases_of_overshooting(cells) -> pd.DataFrame:
-    "Cells of a model that was measured before and not significantly stereotypical"
-    if not len(cells):
-        return cells
-    return cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]]
-
-
-def _cells_of(cells, there) -> str:
-    "Methods and bias types of the cells that are `there`, in words"
-    return ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
-
-
-def _tends_to_overshoot(cells) -> tuple:
-    """After debiasing t is positive and the gap has moved towards the counter-stereotype, by a test of the change.
-
-    In more than half of the cells of each method. A cell whose change the test cannot tell is open."""
-    cells = _cases_of_overshooting(cells)
-    if not len(cells) or cells.change.isna().all():
-        return "not measured", ""
-    cells = cells[cells.change.notna()]
-    there = (cells.t > 0) & (cells.direction == "counter-stereotype")
-    may_be = there | ((cells.t > 0) & ~cells.direction.isin(["counter-stereotype", "stereotype"]))
-    by_method = {m: there[cells.method == m] for m in dict.fromkeys(cells.method)}
-    by_method = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method.items())
-    most, at_best = (x.groupby(cells.method).mean() > 0.5 for x in (there, may_be))
-    found = True if most.all() else None if at_best.all() else False
-    return found, f"{there.sum()} of {len(cells)} cells ({by_method})"
-
-
-def _significant_in_a_few(cells) -> tuple:
-    "t is significantly positive after debiasing in some, but fewer than half of the cells"
-    cells = _cases_of_overshooting(cells)
-    if not len(cells):
-        return "not measured", ""
-    there = (cells.t > 0) & cells.significant.astype(bool)
-    text = f"{there.sum()} of {len(cells)} cells: {_cells_of(cells, there)}"
-    return bool(1 < there.sum() < len(cells) / 2), text
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #daeda0d1
-def _no_loss(cells) -> tuple:
-    "No significant loss in either task, in any cell, after Holm's correction over all tests of these cells"
-    tests = [test for task in (("dst", "crg") if len(cells) else ())
-             for test in zip([task] * len(cells), cells.method, cells.bias_type, cells[task], cells[f"{task}_p"])
-             if isinstance(test[3], str)]  # fmt: skip
-    if not tests:
-        return "not measured", ""
-    unsure = holm([float(p) for *_, p in tests]) >= 0.05  # not where p is unknown
-    verdicts = ["undetermined" if word in ("loss", "gain") and u else word for (*_, word, _), u in zip(tests, unsure)]
-    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    lost = ", ".join(f"{task.upper()} {m} {b}" for (task, m, b, *_), v in zip(tests, verdicts) if v == "loss")
-    text = f"{len(verdicts)} tests: {counted}" + (f" ({lost})" if lost else "")
-    if "loss" in verdicts:
-        return False, text
-    return None if "undetermined" in verdicts else True, text
-
-
-def _no_loss_in_sequence(cells) -> tuple:
-    "No significant loss in either task of models that HD and CDA were applied to for several bias types in sequence"
-    names = cells.method.map(_applied_for_several)
-    found = {m: _no_loss(cells[names == m]) for m in ("HD", "CDA")}
-    measured = {m: answer for m, answer in found.items() if answer[0] != "not measured"}
-    if not measured:
-        return "not measured", ""
-    text = "; ".join(f"{m}: {found[m][1] or 'not measured'}" for m in found)
-    answers = [answer for answer, _ in measured.values()]
-    if False in answers:
-        return False, text
-    return True if answers == [True, True] else None, text
-
-
-def _mostly_mitigated(cells) -> tuple:
-    """Less biased by a test of the change, and nothing lost in the tasks.
-
-    In more than half of the cells that were significantly stereotypical."""
-    cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]] if len(cells) else cells
-    if not len(cells):
-        return "no case: none significantly stereotypical before", ""
-    if cells.verdict.isna().all():
-        return "not measured", ""
-    less = cells.verdict == "less"
-    kept, tasks = _no_loss(cells)
-    text = f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: "
-    text += _cells_of(cells, less)
-    if less.mean() <= 0.5 or kept is False:
-        return False, text
-    return True if kept is True else None, text
-
-
-ALL_CHECKS = {
-    "only_these_remove": _only_these_remove,
-    "tends_to_overshoot": _tends_to_overshoot,
-    "significant_in_a_few": _significant_in_a_few,
-    "not_diminished": _no_loss,
-    "not_diminished_in_sequence": _no_loss_in_sequence,
-    "no_negative_consequences": _no_loss,
-    "mostly_mitigated": _mostly_mitigated,
-}
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #c3b3c2a3
-def similar_trends() -> pd.DataFrame:  # metric, main, same (signs), opposite, spearman
-    """Whether the appendix' metrics move as those of the main tables do (footnote 14).
-
-    Over the changes of four methods and five types."""
-    paper = _printed()
-    metrics = paper.index.get_level_values(0).unique()
-    changes = {m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline") for m in metrics}
-    rows = []
-    for metric, main in (("accuracy", "f1"), *((m, "bleu_4") for m in ("meteor", "nist_2", "entropy_4", "distinct_2"))):
-        a, b = (changes[m].loc[["LMD", "ADD", "HD", "CDA"]].to_numpy(dtype=float).ravel() for m in (metric, main))
-        same, opposite = int((a * b > 0).sum()), int((a * b < 0).sum())
-        rows.append((metric, main, same, opposite, float(stats.spearmanr(a, b).statistic)))
-    return pd.DataFrame(rows, columns=["metric", "main", "same", "opposite", "spearman"])
-
-
-def _similar_trends(_) -> tuple:
-    "Most signs agree for every metric of the appendix"
-    table = similar_trends()
-    text = "; ".join(
-        f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})"
-        for r in table.itertuples()
-    )
-    return ("holds" if (table.same > 10).all() else "does not hold") + " in the paper's tables", text
-
-
-def _fewer_than_general(cells) -> tuple:
-    "DialoGPT is significantly stereotypical on fewer bias types than the model that it was made from"
-    cells = cells[cells.method == "baseline"]
-    found = {}
-    for models in (DIALOGPT, GENERAL):
-        of_models = cells[cells.model.isin(models)]
-        if not len(of_models):
-            return "not measured: needs gpt2 (`make reproduce PROFILE=paper`)", ""
-        own = of_models[of_models.model == of_models.model.iloc[0]].drop_duplicates("bias_type")
-        found[own.model.iloc[0]] = own[(own.t < 0) & own.significant.astype(bool)].bias_type.tolist()
-    conversational, general = found.values()
-    text = "; ".join(
-        f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})" for m, types in found.items()
-    )
-    return len(conversational) < len(general), text
-
-
-# Of the paper's tables, or of several models.
-ACROSS_MODELS = {"similar_trends": _similar_trends, "fewer_than_general": _fewer_than_general}
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #64093965
-def check_claims(
-    cells: pd.DataFrame,  # from `gather_cells`
-) -> pd.DataFrame:  # id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source
-    """The paper's statements beside what was measured, for each model.
-
-    Verdicts are "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
-    said = read_claims("redditbias").query("bias_type != ''")
-    rows = []
-    for s in said.itertuples(index=False):
-        if s.unchecked or s.check in ACROSS_MODELS:
-            found = [_of_no_model(s, cells)]
-        else:
-            types, methods = s.bias_type.split(), s.method.split()
-            compared = methods if s.check != "only_these_remove" else ["LMD", "ADD", "HD", "CDA"]
-            named = cells.method.map(_applied_for_several) if s.check.endswith("_in_sequence") else cells.method
-            own = cells[cells.bias_type.isin(types) & named.isin(compared)]
-            found = [row for _, of_model in own.groupby("model", sort=False) for row in _of_model(s, of_model)]
-            found += _not_measured(s, own)
-        about = {"id": s.id, "check": s.check, "source": s.section, "statement": s.statement}
-        rows += [{**about, **row} for row in found]
-    columns = ["id", "bias_type", "method", "check", "model", "verdict", "evidence", "statement", "source"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _answer(bias_type: str, method: str, verdict: str, evidence: str = "", model: str = "") -> dict:
-    return {"bias_type": bias_type, "method": method, "model": model, "evidence": evidence, "verdict": verdict}
-
-
-def _of_no_model(s, cells: pd.DataFrame) -> dict:
-    "The answer to a statement that is not of single models"
-    if s.unchecked:
-        return _answer(s.bias_type, s.method, s.unchecked)
-    found, evidence = ACROSS_MODELS[s.check](cells[cells.bias_type.isin(s.bias_type.split())])
-    if found is None:
-        found = "undetermined"
-    elif not isinstance(found, str):
-        found = ("" if found else "not ") + "reproduced"
-    return _answer(s.bias_type, s.method, found, evidence)
-
-
-def _of_model(s, cells: pd.DataFrame) -> list[dict]:
-    "The answers to a statement of one model: for all its cells together, or for each"
-    model = cells.model.iloc[0]
-    if s.scope == "all":
-        found, evidence = ALL_CHECKS[s.check](_means(cells))
-        return [_answer(s.bias_type, s.method, _verdict([found], model), evidence, model)]
-    rows = []
-    for (b, m), cell in cells.groupby(["bias_type", "method"], sort=False):
-        answers = [CELL_CHECKS[s.check](r) for r in cell.itertuples()]
-        rows.append(_answer(b, m, _verdict(answers, model), _evidence(cell, s.check), model))
-    return rows
-
-
-def _not_measured(s, own: pd.DataFrame) -> list[dict]:
-    "What a statement is about and no model has"
-    missing = [] if len(own) else [(s.bias_type, s.method)]
-    if s.scope == "each":
-        known = set(zip(own.bias_type, own.method))
-        missing = [(b, m) for b in s.bias_type.split() for m in s.method.split() if (b, m) not in known]
-    return [_answer(b, m, "not measured") for b, m in missing]
-
-
-def _evidence(cell: pd.DataFrame, check: str) -> str:
-    "The numbers of a cell that a check looks at"
-    if check == "raises_perplexity":
-        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples()) + f"; asked for: {RAISED:+.0%}"
-    if check == "loses":
-        return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
-    r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
-    text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
-    if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
-        size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
-        verdict = r.verdict + (", overshoots" if r.overshoot else "")
-        text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}: {verdict}"
-    if check == "reduces_and_preserves" and cell.dst.notna().any():
-        text += f"; DST {_each(cell.dst.drop_duplicates())}, CRG {_each(cell.crg.drop_duplicates())}"
-    return text
-
-
-def _each(column: pd.Series, form: str = "") -> str:
-    "A number or word of each training seed"
-    return " / ".join(format(v, form) for v in column)
-
-
-def _rise(r) -> str:
-    "A rise of perplexity and, where it is known, its interval"
-    interval = "" if np.isnan(r.lmp_rise_low) else f" [{r.lmp_rise_low:+.0%}, {r.lmp_rise_high:+.0%}]"
-    return f"{r.lmp_rise:+.0%}{interval}"
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #3359b578
-def claims_summary(
-    claims: pd.DataFrame,  # from `check_claims`
-) -> pd.DataFrame:  # statement, source, a column a model, first "the paper" for what its own tables decide
-    "How often each statement comes out, by model"
-
-    def counted(verdicts):
-        said = verdicts.str.partition(":")[0]
-        n = said.value_counts()
-        return said.iloc[0] if len(verdicts) == 1 else ", ".join(f"{v}: {n[v]}" for v in dict.fromkeys(said))
-
-    measured = claims[~claims.verdict.str.startswith("not measured")]
-    measured = measured.assign(model=measured.model.replace("", "the paper"))
-    verdicts = measured.groupby(["statement", "source", "model"], sort=False).verdict
-    by_model = verdicts.agg(counted).unstack().fillna("")
-    first = [m for m in ("the paper", *DIALOGPT) if m in by_model]
-    by_model = by_model[[*first, *(m for m in by_model if m not in first)]].reset_index()
-    order = {s: i for i, s in enumerate(dict.fromkeys(claims.statement))}
-    by_model = by_model.sort_values("statement", key=lambda c: c.map(order))
-    return by_model.reset_index(drop=True).rename_axis(columns=None)
-
 # %% ../../../nbs/papers/redditbias/results.ipynb #143b619c
 DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} | {
     m: f"tableC1-{m}" for m in ("meteor", "nist_2", "entropy_4", "distinct_2")
@@ -856,7 +488,7 @@ def make_tables(
     changes = pd.concat([tables["changes"], tables["sequence"]], ignore_index=True)
     tests = {task: tables[f"{task}_tests"] for task in TASKS}
     cells = measured_cells(lmb, changes, tables["lmp_changes"], tests)
-    tables |= {"claims": check_claims(cells), "inconsistencies": inconsistencies()}
+    tables |= {"claims": paper_module("redditbias").claims_table(cells), "inconsistencies": inconsistencies()}
     return {name: table for name, table in tables.items() if len(table)}
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #8cf3569d
