@@ -37,8 +37,7 @@ from redditbias_repro.scoring.network import (
 from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
 
 # %% auto #0
-__all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'Reading', 'encode_prompts', 'respond', 'line_ends',
-           'answers']
+__all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']
 
 # %% ../../nbs/answers/generation.ipynb #8922eced
 BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
@@ -120,16 +119,7 @@ def block_repeats(
 # %% ../../nbs/answers/generation.ipynb #591d1aba
 DATE = {"date_string": "26 Jul 2024"}  # Llama 3's template writes today's date otherwise: other prompts each day
 
-# %% ../../nbs/answers/generation.ipynb #2e88bbb2
-def prompt_texts(
-    rows: pd.DataFrame,  # text; context, what stands before it, where there is one
-    suffix: str = "",  # put after each, behind a blank
-) -> list[str]:
-    "What is said to a model"
-    before = [f"{c}\n" if c else "" for c in rows["context"]] if "context" in rows else [""] * len(rows)
-    return [b + t + (f" {suffix}" if suffix else "") for b, t in zip(before, rows["text"])]
-
-
+# %% ../../nbs/answers/generation.ipynb #4689b0b2
 @dataclass(frozen=True)
 class Reading:
     "How a model reads prompts"
@@ -139,6 +129,15 @@ class Reading:
     turn_end: str | None = None  # what ends plain text; None: the end token, and nothing for an encoder–decoder model
     template: dict | None = None  # more that the template reads, such as enable_thinking=False
     add_special_tokens: bool = True  # of plain text, let the tokenizer add its own
+
+# %% ../../nbs/answers/generation.ipynb #2e88bbb2
+def prompt_texts(
+    rows: pd.DataFrame,  # text; context, what stands before it, where there is one
+    suffix: str = "",  # put after each, behind a blank
+) -> list[str]:
+    "What is said to a model"
+    before = [f"{c}\n" if c else "" for c in rows["context"]] if "context" in rows else [""] * len(rows)
+    return [b + t + (f" {suffix}" if suffix else "") for b, t in zip(before, rows["text"])]
 
 
 def encode_prompts(
@@ -362,17 +361,15 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
     return room
 
 # %% ../../nbs/answers/generation.ipynb #7f967db6
-def _options(decoding: dict) -> dict:
-    "What `generate` takes of it for every batch"
-    known = ("num_beams", "do_sample", *DRAW, "min_new_tokens")
-    return {k: v for k, v in decoding.items() if k in known and v is not None}
+KNOWN = ("num_beams", "do_sample", *DRAW, "min_new_tokens")  # of a decoding to `generate`
 
 
 def _one_batch(model, way: Way, rows: list, room: list[int], pad: int, decoding: dict, **further) -> list[list[int]]:
     "Token ids of the answers to one batch of prompts, none longer than its room"
     at, block = 1 if model.config.is_encoder_decoder else max(map(len, rows)), decoding.get("block_ngrams")
     blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
-    options = {"max_new_tokens": max(room), **_options(decoding), **blocked, **further}
+    options = {k: v for k, v in decoding.items() if k in KNOWN and v is not None}
+    options |= {"max_new_tokens": max(room), **blocked, **further}
     out = _continue(model, way.body, rows, pad, way.types, **options)
     return [o[:r] for o, r in zip(out[:, at:].tolist(), room)]
 
