@@ -20,11 +20,9 @@ from redditbias_repro.answers.classifiers import (
     Classifier,
     balance,
     censor,
-    classifier_note,
     classifier_records,
     fit_weights,
     held_out_scores,
-    identity_bias,
     identity_bias_scores,
     load_classifier,
     offence_labels,
@@ -375,19 +373,11 @@ def hates_cats():
 
 
 def test_identity_bias():
-    moved = identity_bias(hates_cats(), PROMPTS)
-    assert np.allclose(moved["rude"], [0, 0.6, 0]) and list(moved.index) == [
-        ("farm", "cow"), ("pets", "cat"), ("pets", "dog"),
-    ]  # fmt: skip
-    assert np.isclose(moved.attrs["control"]["rude"], 0.15) and np.allclose(moved.sum(axis=1), 0)
-    assert np.allclose(identity_bias(hates_cats(), PROMPTS, censored=True), 0)
     scores = identity_bias_scores(hates_cats(), PROMPTS)
     # 0.6 for one descriptor of three: variance 0.08 for each of two labels
     assert np.isclose(scores["descriptor_variance"], 160) and np.isclose(scores["descriptor_variance_censored"], 0)
     assert np.isclose(scores["share_offensive"], 1 / 3) and scores["share_offensive_censored"] == 0
     assert scores["share_offensive_control"] == 0 and np.isclose(scores["mean_offence"], 0.35)
-    with pytest.raises(ValueError, match="no prompt without descriptor"):
-        identity_bias(hates_cats(), PROMPTS[PROMPTS["axis"] != "null"])
 
 
 def test_what_an_offence_is():
@@ -413,13 +403,6 @@ def test_records(small_corpus, tmp_path):
         assert json.loads(path.read_text())["values"] == record["values"]
     with pytest.raises(ValueError, match="has no held-out scores"):
         classifier_records(hates_cats(), "mine")
-
-
-def test_note(small_corpus):
-    classifier = load_classifier("davidson")
-    note = classifier_note(classifier, identity_bias_scores(classifier, PROMPTS))
-    assert "davidson (3 labels, weights" in note and "16 held-out comments" in note and "offensive (" in note
-    assert "not measured on held-out comments" in classifier_note(hates_cats())
 
 
 # --- the real ones ---

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from redditbias_repro.metrics.styles import (
     cell_means,
-    corrected_gen_bias,
     descriptor_frequency,
     descriptor_means,
     frequency_correlations,
@@ -27,22 +26,16 @@ from redditbias_repro.metrics.styles import (
     match_clusters,
     noise_variances,
     offence_by_descriptor,
-    offence_by_template,
-    offence_rate,
     parroted,
     parroting_changes,
-    partial_gen_bias,
     phrase_changes,
-    phrase_rates,
     rank_correlation,
     read_texts,
     share_change,
     strongest_descriptors,
-    style_by_frequency,
     style_changes,
     style_clusters,
     style_variances,
-    summed_cluster_gen_bias,
 )
 
 STYLES = ["kind", "warm", "curious", "cold"]
@@ -71,7 +64,7 @@ def drawn(seed=0, people=6, templates=3, each=(1, 5), signal=0.0, axes=2, concen
     return answers, pd.DataFrame(np.concatenate(values)[order], columns=STYLES)
 
 
-def loops(answers, probabilities, columns, ddof=0):
+def loops(answers, probabilities, columns):
     """Mean over templates of the variance over descriptors of each column's cell means, one number at a time."""
     by_template = []
     for t in answers["template"].unique():
@@ -83,28 +76,27 @@ def loops(answers, probabilities, columns, ddof=0):
             continue
         for values in zip(*cells):
             mean = sum(values) / len(values)
-            total += sum((v - mean) ** 2 for v in values) / (len(values) - ddof)
+            total += sum((v - mean) ** 2 for v in values) / len(values)
         by_template.append(total)
     return sum(by_template) / len(by_template) if by_template else float("nan")
 
 
-@pytest.mark.parametrize("ddof", [0, 1])
-def test_measures_are_the_formulas(ddof):
+def corrected(cells):
+    """Full Gen Bias without what the draw of the answers adds on average."""
+    return full_gen_bias(cells.means) - noise_variances(cells).sum(skipna=False)
+
+
+def test_measures_are_the_formulas():
     answers, p = drawn(signal=0.05)
     summed = p.assign(care=p["kind"] + p["warm"])
-    means = cell_means(answers, p).means
-    assert full_gen_bias(means, ddof) == pytest.approx(loops(answers, p, STYLES, ddof))
-    assert partial_gen_bias(means, ["kind", "warm"], ddof) == pytest.approx(loops(answers, p, ["kind", "warm"], ddof))
-    assert summed_cluster_gen_bias(means, ["kind", "warm"], ddof) == pytest.approx(
-        loops(answers, summed, ["care"], ddof)
-    )
-    table = generation_bias(answers, p, CLUSTERS, ddof=ddof, **QUICK).set_index(["measure", "cluster"])["value"]
+    assert full_gen_bias(cell_means(answers, p).means) == pytest.approx(loops(answers, p, STYLES))
+    table = generation_bias(answers, p, CLUSTERS, **QUICK).set_index(["measure", "cluster"])["value"]
     expected = {
-        ("full", ""): loops(answers, p, STYLES, ddof),
-        ("partial", "Care"): loops(answers, p, CLUSTERS["Care"], ddof),
-        ("partial", "Curiosity"): loops(answers, p, ["curious"], ddof),
-        ("summed", "Care"): loops(answers, summed, ["care"], ddof),
-        ("summed", "Curiosity"): loops(answers, p, ["curious"], ddof),
+        ("full", ""): loops(answers, p, STYLES),
+        ("partial", "Care"): loops(answers, p, CLUSTERS["Care"]),
+        ("partial", "Curiosity"): loops(answers, p, ["curious"]),
+        ("summed", "Care"): loops(answers, summed, ["care"]),
+        ("summed", "Curiosity"): loops(answers, p, ["curious"]),
     }
     for name, value in expected.items():
         assert table[name] == pytest.approx(1000 * value), name
@@ -121,14 +113,14 @@ def test_by_axis_is_that_of_its_answers_alone():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 1]))
-def test_any_shape(seed, people, templates, most, ddof):
+@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 4), st.integers(1, 4))
+def test_any_shape(seed, people, templates, most):
     answers, p = drawn(seed, people, templates, (1, most))
     cells = cell_means(answers, p)
-    assert full_gen_bias(cells.means, ddof) == pytest.approx(loops(answers, p, STYLES, ddof))
+    assert full_gen_bias(cells.means) == pytest.approx(loops(answers, p, STYLES))
     assert cells.counts.sum() == len(answers)
-    table = generation_bias(answers, p, ddof=ddof, **QUICK)
-    assert table["corrected"][0] == pytest.approx(1000 * corrected_gen_bias(cells, ddof), nan_ok=True)
+    table = generation_bias(answers, p, **QUICK)
+    assert table["corrected"][0] == pytest.approx(1000 * corrected(cells), nan_ok=True)
     if (cells.counts > 1).any():
         assert table["corrected"][0] <= table["value"][0] + 1e-9
 
@@ -164,15 +156,15 @@ def test_each_descriptor_in_a_style_of_its_own():
 
 
 def test_the_corrected_value_is_right_on_average():
-    for signal, ddof in ((0.0, 0), (0.05, 0), (0.05, 1)):
+    for signal in (0.0, 0.05):
         found = []
         for seed in range(100):
             cells = cell_means(*drawn(seed, each=(2, 4), signal=signal))
-            found.append((full_gen_bias(cells.means, ddof), corrected_gen_bias(cells, ddof)))
-        raw, corrected = np.mean(found, axis=0)
-        true = mean_styles(6, 3, signal).var(1, ddof=ddof).sum(-1).mean()
+            found.append((full_gen_bias(cells.means), corrected(cells)))
+        raw, without = np.mean(found, axis=0)
+        true = mean_styles(6, 3, signal).var(1).sum(-1).mean()
         error = np.std([c for _, c in found]) / np.sqrt(len(found))
-        assert abs(corrected - true) < 4 * error and raw > true + 10 * error
+        assert abs(without - true) < 4 * error and raw > true + 10 * error
 
 
 def test_a_cell_of_one_answer_takes_the_pool():
@@ -284,7 +276,7 @@ def test_a_classifier_of_two_labels():
     table = generation_bias(answers, two, {"Yes": ["yes"]}, resamples=20, permutations=20, progress=False)
     full, partial, summed = table["value"]
     assert full == pytest.approx(2 * partial) and partial == pytest.approx(summed)
-    assert style_clusters(two) == {"yes": ["yes"], "no": ["no"]} or len(style_clusters(two, n=2)) == 2
+    assert style_clusters(two) == {"yes": ["yes"], "no": ["no"]}
     assert len(style_clusters(two[["yes"]])) == 1
 
 
@@ -338,8 +330,7 @@ def test_agglomerative_clusters():
     shared = rng.random((400, 2))
     p = pd.DataFrame({"a": shared[:, 0], "b": shared[:, 1], "c": shared[:, 0] + 0.1 * rng.random(400),
                       "d": 3 * shared[:, 1], "still": 0.2})  # fmt: skip
-    assert style_clusters(p, distance=0.5) == {"d": ["d", "b"], "c": ["c", "a"], "still": ["still"]}
-    assert style_clusters(p, n=1)["d"][0] == "d" and len(style_clusters(p, n=5)) == 5
+    assert style_clusters(p) == {"d": ["d", "b"], "c": ["c", "a"], "still": ["still"]}
 
 
 # Before and after
@@ -398,7 +389,7 @@ def test_cells_of_one_side_are_left_out():
     with pytest.warns(UserWarning, match="only one of the two has"):
         change = gen_bias_change(*one, other[0][~gone], other[1][~gone], resamples=20, progress=False)
     kept = ~((one[0]["descriptor"] == "person 1") & (one[0]["template"] == "template 0"))
-    assert change["before"][0] == pytest.approx(1000 * corrected_gen_bias(cell_means(one[0][kept], one[1][kept])))
+    assert change["before"][0] == pytest.approx(1000 * corrected(cell_means(one[0][kept], one[1][kept])))
     with pytest.raises(ValueError, match="one classifier for both"):
         gen_bias_change(*one, other[0], other[1].rename(columns={"kind": "mean"}))
 
@@ -443,22 +434,13 @@ def test_offence():
     answers, p = drawn(people=4, each=(2, 3))
     worst = label_probability(p, ["cold", "curious"])
     assert np.allclose(worst, p["cold"] + p["curious"])
-    rate = offence_rate(answers, p, ["cold", "curious"], by="axis").set_index("axis")
-    for axis, here in answers.groupby("axis").groups.items():
-        hits = [worst[i] >= 0.5 for i in here]
-        assert rate.loc[axis, "share"] == pytest.approx(np.mean(hits)) and rate.loc[axis, "n"] == len(hits)
     by_descriptor = offence_by_descriptor(answers, p, "cold")
     means = cell_means(answers, p).means["cold"]
     assert np.allclose(
         by_descriptor.set_index(["template", "axis", "descriptor"])["probability"].loc[means.index], means
     )
-    by_template = offence_by_template(answers, p, "cold").set_index("template")
-    expected = means.groupby("template").std(ddof=0)
-    assert np.allclose(by_template["sd"], expected[by_template.index]) and by_template["sd"].is_monotonic_decreasing
     with pytest.raises(ValueError, match="no label 'rude': there are kind"):
-        offence_rate(answers, p, "rude")
-    exactly = p.assign(cold=0.5)
-    assert offence_rate(answers, exactly, "cold")["share"][0] == 1  # p ≥ .5
+        offence_by_descriptor(answers, p, "rude")
 
 
 # Phrases and parroting
@@ -468,9 +450,6 @@ def test_phrases():
     texts = ["I’M SORRY TO HEAR that", "im sorry", None, "What is a boomer?", "what is an ace"]
     assert has_phrase(texts, "i'm sorry to hear").tolist() == [True, False, False, False, False]
     assert has_phrase(texts, "what is a").tolist() == [False, False, False, True, True]
-    rates = phrase_rates(pd.DataFrame({"answer": texts}), ["what is a"]).iloc[0]
-    assert rates["share"] == 0.4 and 0 < rates["low"] < 0.4 < rates["high"] < 1
-    assert phrase_rates(pd.DataFrame({"answer": []}), ["what is a"])["share"].isna().all()
 
 
 def test_changes_of_shares():
@@ -539,7 +518,7 @@ def slow_count(texts, term):
     st.lists(st.text(alphabet="ab-+é", min_size=1, max_size=4), min_size=1, max_size=5),
 )
 def test_frequencies_are_those_of_a_slow_count(texts, terms):
-    table = descriptor_frequency(texts, terms, progress=False)
+    table = descriptor_frequency(texts, terms)
     assert dict(zip(table["descriptor"], table["uses"])) == {t: slow_count(texts, t) for t in terms}
     assert (table["texts"] == len(texts)).all()
 
@@ -547,7 +526,7 @@ def test_frequencies_are_those_of_a_slow_count(texts, terms):
 def test_terms_within_terms():
     names = ["with one boy", "with one boy and one girl", "one boy", "Bahá’í", "LGBTQ+", "LGBTQ", "boy"]
     texts = ["She came with  one boy and one girl, BAHÁ'Í both.", "with one boy, LGBTQ+", "cowboy"]
-    found = descriptor_frequency(texts, names, progress=False).set_index("descriptor")
+    found = descriptor_frequency(texts, names).set_index("descriptor")
     assert found["uses"].to_dict() == dict(zip(names, [2, 1, 2, 1, 1, 1, 2]))
     assert found.loc["boy", "frequency"] == pytest.approx(2 / 3) and not found.loc["one boy", "one_word"]
     with pytest.raises(ValueError, match="no descriptors"):
@@ -560,9 +539,9 @@ def test_blocks_do_not_change_a_count(monkeypatch):
     from redditbias_repro.metrics import styles as room
 
     texts = ["an ace boy", "boy ace"] * 50
-    whole = descriptor_frequency(texts, ["ace", "boy"], progress=False)
+    whole = descriptor_frequency(texts, ["ace", "boy"])
     monkeypatch.setattr(room, "BLOCK", 15)
-    pd.testing.assert_frame_equal(whole, descriptor_frequency(iter(texts), ["ace", "boy"], progress=False))
+    pd.testing.assert_frame_equal(whole, descriptor_frequency(iter(texts), ["ace", "boy"]))
 
 
 def test_texts_from_anywhere(tmp_path):
@@ -584,13 +563,9 @@ def test_texts_from_anywhere(tmp_path):
         list(read_texts("Hello there"))
 
 
-def test_style_by_frequency():
-    answers, p = drawn(signal=0.05)
-    names = list(answers["descriptor"].unique())
-    frequency = descriptor_frequency([f"a {n}" for n in names[:3] for _ in range(2)], names, progress=False)
-    table = style_by_frequency(frequency, answers, p, CLUSTERS)
-    means = descriptor_means(cell_means(answers, p).means)
-    care = table[table["cluster"] == "Care"].set_index(["axis", "descriptor"])["probability"]
-    assert np.allclose(care.loc[means.index], means["kind"] + means["warm"]) and len(table) == 2 * len(names)
-    assert frequency_correlations(table, one_word=False)["n"].tolist() == [6, 6]
-    assert frequency_correlations(table).empty  # all are two words
+def test_correlations_are_of_descriptors_of_one_word():
+    rows = [("Care", f"person {i}" if i > 5 else f"p{i}", i / 10, (9 - i) / 10, i <= 5) for i in range(10)]
+    table = pd.DataFrame(rows, columns=["cluster", "descriptor", "frequency", "probability", "one_word"])
+    found = frequency_correlations(table).iloc[0]
+    assert found["n"] == 6 and found["rho"] == pytest.approx(-1)
+    assert frequency_correlations(table.assign(one_word=False)).empty

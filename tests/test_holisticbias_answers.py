@@ -15,7 +15,8 @@ from redditbias_repro.answers.classifiers import Classifier, load_classifier
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.metrics import answers as room
 from redditbias_repro.papers.holisticbias import answers as paper
-from redditbias_repro.papers.holisticbias import results as likelihoods
+from redditbias_repro.papers.holisticbias import checks
+from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import repo_root, write_record
 from redditbias_repro.show.figures import save_results
 
@@ -54,7 +55,7 @@ def answered(rows: pd.DataFrame, strength: float, method: str = "baseline", seed
     styles = pd.DataFrame(np.column_stack([p, 1 - p.sum(1)]), columns=STYLES)
     answer = np.where(sorry, "I'm sorry to hear that.", np.where(unknown, "What is a person like that?", "I see."))
     answer = np.where(draw.random(len(rows)) < 0.05 / strength, rows["text"], answer)
-    hated = rows["template"].isin(paper.HATING)
+    hated = rows["template"].isin(checks.HATING)
     rude = np.where(hated & (draw.random(len(rows)) < 0.5), 0.9, 0.02 * draw.random(len(rows)))
     said = rows.assign(answer=answer, wrote_tag=False)
     about = {"name": "made-up", "weights_sha256": method}
@@ -113,8 +114,8 @@ def simulated(tmp_path_factory):
 
 def verdicts_of(folder) -> tuple[dict, dict]:
     """Verdict and evidence of each statement, by its id."""
-    found = paper.check_answer_statements(paper.read_answers(folder))
-    ids = likelihoods.read_printed("statements").query("kind in @paper.KINDS")["id"]
+    found = checks.answer_statements(paper.read_answers(folder))
+    ids = read_statements("holisticbias").query("kind not in ['likelihood', 'data']")["id"]
     return dict(zip(ids, found["verdict"])), dict(zip(ids, found["evidence"]))
 
 
@@ -169,7 +170,7 @@ def test_bias_values_for_several_alphas(simulated):
     )
     assert np.allclose(shares.query("by == 'share' and alpha == 2").share, [10, 25, 50, 75, 90], atol=0.1)
     verdicts, evidence = verdicts_of(simulated)
-    assert verdicts["tuning_alpha_zero"] != "not measured" and "α = 2" in evidence["tuning_alpha_zero"]
+    assert verdicts["tuning_alpha_zero"] == "not measured"  # as of the claims: of another model it says nothing
     assert "with tags instead, Full Gen Bias" in evidence["tuning_ablation_no_decrease"]
 
 
@@ -178,8 +179,6 @@ def test_bias_values_of_answers_without_a_phrase():
     none = {"sympathy": ["i'm sorry to hear"], "confusion": ["xyz"]}
     values = room.bias_value_measurements(answered(rows, 1.0), none, resamples=20)
     assert all(a["distance"] is None and a["low"] is None for a in values["apart"])
-    found = {("bias_values", "baseline"): pd.Series(values)}
-    assert paper._alpha_zero(found) == ("not measured", "too few answers with a phrase of each kind")
     with pytest.raises(ValueError, match="1 kinds of phrases: expected two"):
         room.bias_value_measurements(answered(rows, 1.0), {"sympathy": ["sorry"]})
 
@@ -202,9 +201,9 @@ def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
         assert verdicts[name] == "holds", (name, evidence[name])
     assert verdicts["tuning_care_constant"] == "does not hold"
     assert verdicts["offence_depends"] == "in part"  # on the template alone
-    checks = paper.OF_ANSWERS | paper.OF_PROMPTS | paper.OF_TUNING
-    assert set(checks) <= set(verdicts)
-    assert {v for k, v in verdicts.items() if k not in checks} == {"not measured"}
+    tested = checks.OF_ANSWERS | checks.OF_PROMPTS | checks.OF_TUNING
+    assert set(tested) <= set(verdicts)
+    assert {v for k, v in verdicts.items() if k not in tested} == {"not measured"}
 
 
 def test_statements_of_a_model_that_does_otherwise(tmp_path):
@@ -233,7 +232,7 @@ def test_one_axis_and_nothing_tuned(tmp_path):
         write_record(record, tmp_path)
     found = paper.read_answers(tmp_path)
     tables, captions = paper.make_answer_tables(found, tmp_path), paper.read_answer_captions(found)
-    assert {"generation", "offence", "answer_statements"} <= set(tables) <= set(captions)
+    assert {"generation", "offence"} <= set(tables) <= set(captions)
     assert "tuning" not in tables and "generation_axes" not in tables
     assert paper.answer_figures(found) == {}
 
@@ -241,7 +240,7 @@ def test_one_axis_and_nothing_tuned(tmp_path):
 def test_nothing_was_measured(tmp_path):
     found = paper.read_answers(tmp_path)
     assert found == {} and paper.make_answer_tables(found) == {} and paper.answer_figures(found) == {}
-    assert set(paper.check_answer_statements(found)["verdict"]) == {"not measured"}
+    assert set(checks.answer_statements(found)["verdict"]) == {"not measured"}
     assert "{" not in "".join(paper.read_answer_captions(found).values())
 
 
@@ -376,20 +375,20 @@ def test_the_page_says_what_the_records_say(committed):
     assert f"is {full['value']:.0f} as the paper computes it" in page and f"at random have {full['null']:.0f};" in page
     assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page
     offence = found["answer_offence", "baseline"]
-    hits, n = np.array([v for t, v in offence["by_template"].items() if t in paper.HATING]).sum(0)
+    hits, n = np.array([v for t, v in offence["by_template"].items() if t in checks.HATING]).sum(0)
     assert f"{offence['offensive'] / offence['texts']:.1%} of its answers".replace("%", " %") in page
     assert f"{hits / n:.1%} of those to negative".replace("%", " %") in page
-    verdicts = paper.check_answer_statements(found)["verdict"]
+    verdicts = checks.answer_statements(found)["verdict"]
     checked = verdicts[verdicts != "not measured"]
     assert f"Of {len(checked)} statements" in page and f"can check, {(checked == 'holds').sum()} hold:" in page
-    tuned, untagged = (paper._measure(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION))
+    tuned, untagged = (checks._measure(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION))
     signed = lambda x: f"{x:.1f}".replace("-", "−")
     ends = [f"[{signed(r['low'])}, {signed(r['high'])}]" for r in (tuned, untagged)]
     less = [f"{-100 * r['change'] / r['before']:.0f} % less" for r in (tuned, untagged)]
     assert f"has {less[0]} Full Gen Bias ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]})" in page
     assert f"it has {less[1]} as well** ({untagged['after']:.1f}, {ends[1]})" in page
     assert {tuned["verdict"], untagged["verdict"]} == {"less"}
-    alone = paper._measure(found, "full", method=paper.TAGS_ALONE)
+    alone = checks._measure(found, "full", method=paper.TAGS_ALONE)
     p = f"{alone['p']:.2f}".removeprefix("0")
     assert f"is {signed(alone['change'])} [{signed(alone['low'])}, {signed(alone['high'])}] (p = {p})" in page
     assert alone["verdict"] == "undetermined"
@@ -401,10 +400,10 @@ def test_the_page_says_what_the_records_say(committed):
     assert less["p_holm"].nunique() == 1 and f"its rise ({short(axes['p_holm']['nationality'])})" in page
     styles = paper.styles_table(found)
     assert f"The variance falls in {(styles['variance_change'] < 0).sum()} of {len(styles)} styles" in page
-    training = paper._tuned(found)["provenance"]["training"]
+    training = paper.of_tuned(found)["provenance"]["training"]
     assert f"{training['answers'] + training['held_out_answers']:,} of its own answers" in page
-    assert f"{paper._tuned(found)['n']:,} of the prompts" in page
-    took = [paper._tuned(found, m)["provenance"]["asked"]["seconds_before"] for m in (paper.ABLATION, paper.TUNED)]
+    assert f"{paper.of_tuned(found)['n']:,} of the prompts" in page
+    took = [paper.of_tuned(found, m)["provenance"]["asked"]["seconds_before"] for m in (paper.ABLATION, paper.TUNED)]
     assert f"without tags took {took[0]:,.0f} s and the one with tags {took[1]:,.0f} s" in page
     assert f"the {found['gen_bias', 'baseline']['n']:,} before tuning" in page
     care = paper.frequency_correlations(paper._plotted(found)).set_index("cluster").loc["Care"]
@@ -449,7 +448,9 @@ def test_only_what_is_committed_goes_to_the_committed_records():
 
 
 def test_committed_tables_are_made_from_the_committed_records(committed):
-    tables = paper.make_answer_tables(paper.read_answers(committed / "results"), committed / "results")
+    found = paper.read_answers(committed / "results")
+    tables = paper.make_answer_tables(found, committed / "results")
+    tables["answer_statements"] = checks.answer_statements(found)
     for name, table in tables.items():
         kept = pd.read_csv(committed / "figures" / "holisticbias" / f"{name}.csv")
         made = pd.read_csv(io.StringIO(table.to_csv(index=False)))

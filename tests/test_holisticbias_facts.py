@@ -4,6 +4,7 @@ import itertools
 import re
 from math import comb, isclose, sqrt
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -13,22 +14,21 @@ from redditbias_repro.papers.holisticbias.results import (
     AXES,
     FINDINGS,
     PRINTED,
-    between_axes,
     compare_counts,
-    count_by_axis,
     entry_differences,
     inconsistencies,
     printed_prompts,
     read_entries,
     read_printed,
-    table3_tokens,
 )
+from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import project_path
+from redditbias_repro.specs import NONE
 
 ROWS = {
     "table1": 6, "table2": 16, "table3": 8, "table4": 42, "table6": 24, "table7": 20, "table8": 84, "table9": 72,
     "table10": 26, "table11": 6, "table12": 149, "table13": 26, "table14": 24, "table15": 16, "table16": 38,
-    "table17": 38, "table18": 6, "table15_descriptors": 160, "text": 57, "statements": 59, "published": 56,
+    "table17": 38, "table18": 6, "table15_descriptors": 160, "text": 57, "published": 56,
     "published_love_hate": 80,
 }  # fmt: skip
 KEYS = ["model", "variant", "beta", "cluster"]
@@ -65,9 +65,8 @@ def test_every_table_is_whole(name):
 
 
 def test_no_file_is_left_over_and_none_unknown():
-    """Statements are those of claims.toml."""
     files = {p.stem for p in project_path("data", "paper", "holisticbias").iterdir()}
-    assert files - {"claims", "summary"} == set(PRINTED) - {"statements"} and set(PRINTED) == set(ROWS)
+    assert files - {"claims", "summary"} == set(PRINTED) == set(ROWS)
     with pytest.raises(ValueError, match="table 'table5' is unknown: expected one of table1, "):
         read_printed("table5")
 
@@ -133,8 +132,8 @@ def test_templates_are_those_of_table13(prompts):
 
 
 def test_statements_can_be_told_apart():
-    statements = read_printed("statements")
-    assert statements["id"].is_unique and (statements != "").all().all()
+    statements = read_statements("holisticbias")
+    assert len(statements) == 59 and statements["id"].is_unique and (statements != "").all().all()
     counts = statements["kind"].value_counts().to_dict()
     assert counts == {"likelihood": 15, "generation": 14, "offence": 9, "tuning": 16, "human": 2, "data": 3}
 
@@ -269,8 +268,11 @@ def test_the_correlation_and_its_p_go_together():
     assert any(1.5e-6 < p(rho / 10_000, 594) < 2.5e-6 for rho in range(1850, 1950))
 
 
-def test_bias_within_axes_is_less_than_over_all():
-    assert (between_axes()["within_axes"] < between_axes()["full_gen_bias"]).all()
+def test_bias_within_axes_is_less_than_over_all(entries):
+    table, full = read_printed("table10"), gen_bias("table4", "full_gen_bias")
+    for model, own in table.groupby("model"):
+        within = np.average(own["original_times_1000"], weights=own["axis"].map(entries["axis"].value_counts()))
+        assert within < full[model, "original", 0, ""]
 
 
 def test_published_averages_are_those_of_the_axes():
@@ -307,10 +309,12 @@ def test_prompts_of_the_paper_by_hand(prompts, entries):
 
 def test_every_combination_of_descriptor_noun_and_template_is_counted_once(prompts, entries):
     """By numbers: 594 terms, of which 4 take the 10 female nouns and 3 the 11 male ones, the others all 30."""
-    by_axis = count_by_axis(prompts).set_index("axis")
-    assert by_axis["gendered"].sum() == 7 and (587 * 30 + 4 * 10 + 3 * 11) * 26 == 459_758
+    phrases, made = prompts.noun_phrases(), prompts.prompts()
+    gendered = phrases.loc[phrases["descriptor_gender"] != NONE, "descriptor"]
+    assert gendered.nunique() == 7 and (587 * 30 + 4 * 10 + 3 * 11) * 26 == 459_758
     twice = {"blue-collar": 30, "white-collar": 30, "glasses-wearing": 30, "queer": 30}
-    assert by_axis["sentences"].sum() == 459_758 + 26 * sum(twice.values())
+    by_axis = made[made["noun_phrase_type"] != "noun"].groupby("axis")["text"].nunique()
+    assert by_axis.sum() == 459_758 + 26 * sum(twice.values())
 
 
 def test_the_papers_sentences_are_those_of_release_1_0(holistic, prompts):
@@ -340,13 +344,6 @@ def test_counts_beside_the_releases(holistic):
 
 def test_counts_without_the_releases(offline):
     assert list(compare_counts()) == ["count", "printed", "from_its_lists"]
-
-
-def test_tokens_of_descriptors_are_the_tokenizers(entries):
-    """With one token a word, descriptors of Table 3 have as many tokens as words."""
-    table = table3_tokens(lambda text, add_special_tokens: {"input_ids": text.split()}).set_index("axis")
-    assert table.loc["nationality", ["shown", "most_common"]].tolist() == ["1", 1]
-    assert table.loc["characteristics", "shown"] == "1, 3"
 
 
 # --- what does not go together ---

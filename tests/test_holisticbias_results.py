@@ -12,7 +12,9 @@ from transformers import BertConfig, BertForMaskedLM
 from redditbias_repro.cli import main
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.metrics.likelihood import HATE, LOVE, likelihood_measurements
+from redditbias_repro.papers.holisticbias import checks
 from redditbias_repro.papers.holisticbias import results as paper
+from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import new_record, repo_root, write_record
 from redditbias_repro.show.figures import save_results
 
@@ -20,7 +22,7 @@ NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 
 
 def ids():
-    return paper.read_printed("statements").query("kind in @paper.KINDS")["id"]
+    return read_statements("holisticbias").query("kind in ['likelihood', 'data']")["id"]
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +33,13 @@ def simulated(tmp_path_factory):
     rng = np.random.default_rng(0)
     descriptor = rows["axis"].str.cat(rows["descriptor"], sep="/")
     base = dict(zip(descriptor.unique(), rng.normal(0, 0.4, descriptor.nunique())))
-    strong = rows["template"].isin(paper.LOVE_LIKE_HATE)
+    strong = rows["template"].isin(checks.LOVE_LIKE_HATE)
     level = descriptor.map(base) * np.where(strong, 3.0, 1.0)
-    level += 2 * strong + 1.0 * rows["template"].isin(paper.OPINION) + 3 * (rows["axis"] == "nonce")
+    level += 2 * strong + 1.0 * rows["template"].isin(checks.OPINION) + 3 * (rows["axis"] == "nonce")
     level = level.where(rows["axis"] != "nationality", 2.0 * strong)  # all alike there
     entries = paper.read_entries(paper.printed_prompts())
     jobs = entries[entries["bucket"].isin(["immigration_status", "job_status"])]["descriptor"]
-    level += 2.5 * (rows["descriptor"].isin(jobs) - 1.0 * rows["descriptor"].str.contains("|".join(paper.MILITARY)))
+    level += 2.5 * (rows["descriptor"].isin(jobs) - 1.0 * rows["descriptor"].str.contains("|".join(checks.MILITARY)))
     words = rows["template"].str.split().str.len()
     scored = rows.assign(perplexity=np.exp(4 + level + rng.normal(0, 0.1, len(rows))), n_tokens=words)
     folder = tmp_path_factory.mktemp("results")
@@ -65,7 +67,7 @@ def test_tables_of_records(simulated):
 
 
 def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
-    found = paper.check_statements(paper.likelihood_records(simulated))
+    found = checks.likelihood_statements(paper.likelihood_records(simulated))
     verdicts = dict(zip(ids(), found["verdict"]))
     for name in (
         "likelihood_nationality_lowest", "likelihood_nonce_highest", "likelihood_axes_similar",
@@ -75,9 +77,9 @@ def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
         assert verdicts[name] == "holds", name
     assert verdicts["likelihood_descriptors_differ"] == "does not hold"  # nationality is not above chance
     assert verdicts["data_sentences"] == "holds"
-    checks = paper.OF_LOVE | paper.OF_TEMPLATES | paper.OF_DATA
-    others = [v for k, v in verdicts.items() if k not in checks]
-    assert set(others) == {"not measured"} and set(checks) <= set(verdicts)
+    tested = {*checks.OF_LOVE, *checks.OF_TEMPLATES, "data_sentences"}
+    others = [v for k, v in verdicts.items() if k not in tested]
+    assert set(others) == {"not measured"} and tested <= set(verdicts)
 
 
 def test_statements_of_a_model_that_does_otherwise(simulated, tmp_path):
@@ -88,7 +90,7 @@ def test_statements_of_a_model_that_does_otherwise(simulated, tmp_path):
         if "medians" in values:
             values["medians"] = {d: [1e4 / v for v in row] for d, row in values["medians"].items()}
         write_record(record, tmp_path)
-    found = paper.check_statements(paper.likelihood_records(tmp_path))
+    found = checks.likelihood_statements(paper.likelihood_records(tmp_path))
     verdicts = dict(zip(ids(), found["verdict"]))
     for name in (
         "likelihood_nonce_highest", "likelihood_opinion_higher", "likelihood_not_length", "likelihood_military_low",
@@ -102,7 +104,7 @@ def test_statements_need_what_they_compare(simulated, tmp_path):
     records = paper.likelihood_records(simulated)
     without_love = records.assign(templates=[[t.replace("love", "adore") for t in ts] for ts in records["templates"]])
     for some in (without_love, records[records["bias_type"] != "age"]):
-        found = paper.check_statements(some)
+        found = checks.likelihood_statements(some)
         assert (
             set(found["verdict"]) == {"not measured", "holds"} and (found["verdict"] == "holds").sum() == 1
         )  # of data
@@ -143,15 +145,15 @@ def test_pairs_with_as_many_tokens_by_hand(simulated):
     tokens = {d: [v + (d == min(nonce["tokens"])) for v in row] for d, row in nonce["tokens"].items()}
     one = pd.DataFrame([{**nonce, "tokens": tokens}])
     first, second = np.triu_indices(8, 1)  # the first descriptor alone has a token more
-    differ = np.concatenate([paper.unpack_bits(bits, 28)[first > 0] for bits in nonce["pairs"]])
+    differ = np.concatenate([checks.unpack_bits(bits, 28)[first > 0] for bits in nonce["pairs"]])
     assert np.isclose(paper.likelihood_table(one)["share_equal_tokens"].iloc[0], 100 * differ.mean())
 
 
 def test_resampled_shares_by_hand(simulated):
     records = paper.likelihood_records(simulated)
-    shares = paper.resampled_shares(records, LOVE, seed=1)
+    shares = checks.resampled_shares(records, LOVE, seed=1)
     three = paper.table3(records).set_index("axis")["share"] / 100
-    assert len(shares) == paper.ROUNDS
+    assert len(shares) == checks.ROUNDS
     for axis in shares:  # pairs of one descriptor are left out, so the mean is the share itself
         assert abs(shares[axis].mean() - three[axis]) < 0.05
 
@@ -162,7 +164,7 @@ def test_figures_and_files(simulated, tmp_path):
     assert list(figures) == ["perplexity-by-axis-made-up", "perplexity-by-template-made-up"]
     (ax,) = figures["perplexity-by-axis-made-up"].axes
     assert [t.get_text() for t in ax.get_yticklabels()][-1] == "nonce" and "nonce" in ax.get_title()
-    tables = paper.make_tables(records)
+    tables = paper.make_tables(records) | {"statements": checks.likelihood_statements(records)}
     captions = paper.read_captions(records)
     assert set(tables) <= set(captions) and "made-up" in captions["likelihood"]
     written = {p.name for p in save_results(tables, figures, captions, tmp_path)}
@@ -187,11 +189,8 @@ def test_other_prompts_stand_beside(simulated, tmp_path):
 def test_nothing_was_measured(tmp_path):
     records = paper.likelihood_records(tmp_path)
     tables = paper.make_tables(records)
-    assert (
-        set(tables) == {"counts", "inconsistencies", "statements"}
-        and "no model" in paper.read_captions(records)["table3"]
-    )
-    assert set(tables["statements"]["verdict"]) == {"not measured", "holds"}  # of the data set
+    assert set(tables) == {"counts", "inconsistencies"} and "no model" in paper.read_captions(records)["table3"]
+    assert set(checks.likelihood_statements(records)["verdict"]) == {"not measured", "holds"}  # of the data set
 
 
 def test_committed_tables_are_made_from_the_committed_records(committed):
@@ -202,7 +201,7 @@ def test_committed_tables_are_made_from_the_committed_records(committed):
     counts = {"descriptors": float, "tests": float}
     pd.testing.assert_frame_equal(made.astype(counts), kept.astype(counts), rtol=1e-4, check_dtype=False)
     statements = pd.read_csv(committed / "figures" / "holisticbias" / "statements.csv").fillna("")
-    assert paper.check_statements(records)[["statement", "verdict"]].equals(statements[["statement", "verdict"]])
+    assert checks.likelihood_statements(records)[["statement", "verdict"]].equals(statements[["statement", "verdict"]])
 
 
 def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, tmp_path):

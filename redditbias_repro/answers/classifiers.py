@@ -497,41 +497,17 @@ def offence_labels(
         raise ValueError(f"labels of classifier {classifier.name!r} are {', '.join(classifier.labels)}; {named}")
     return wanted
 
-# %% ../../nbs/answers/classifiers.ipynb #224ec00c
-def identity_bias(
-    classifier: Classifier,
-    prompts: pd.DataFrame,  # text, descriptor ("(none)" in the control), template; axis if there is one
-    censored: bool = False,  # with the descriptor replaced, as answers are
-) -> pd.DataFrame:  # (axis, descriptor) × labels; `.attrs["control"]`: the mean of each label in the control
-    """How far a descriptor alone moves a classifier.
-
-    Mean over the templates of the probability of each label, less that of the same templates without descriptor.
-    `ValueError` where a template has no control"""
-    own = ~prompts["descriptor"].isin(NO_DESCRIPTOR)
-    texts = censor(prompts["text"], prompts["descriptor"]) if censored else prompts["text"]
-    p = classifier.predict(texts).set_index(prompts.index)
-    control = p[~own].groupby(prompts["template"][~own]).mean()
-    lacking = sorted(set(prompts["template"][own]) - set(control.index))
-    if lacking:
-        raise ValueError(f"no prompt without descriptor for {lacking[0]!r}: expected a control for each template")
-    moved = p[own] - control.loc[prompts["template"][own]].to_numpy()
-    keys = [prompts[c][own] for c in ("axis", "descriptor") if c in prompts]
-    table = moved.groupby([*keys, prompts["template"][own]]).mean().groupby(level=list(range(len(keys)))).mean()
-    table.attrs["control"] = control.mean().to_dict()
-    return table
-
 # %% ../../nbs/answers/classifiers.ipynb #4b9d7dc6
 def identity_bias_scores(
     classifier: Classifier,
-    prompts: pd.DataFrame,  # as in `identity_bias`
-    offence: Sequence[str] | None = None,  # labels of an offence; None: what the classifier says of itself, if anything
+    prompts: pd.DataFrame,  # text, descriptor ("" or "(none)" in the control), template
 ) -> dict[str, float]:
     """A classifier's own bias on prompts that only say who somebody is, before and after censoring.
 
     Variance between descriptors summed over labels, × 1000; the label that moves most; where offence is known, the
     share of prompts with p ≥ .5, in the control as well, and the spread of p between descriptors."""
     own = ~prompts["descriptor"].isin(NO_DESCRIPTOR)
-    known = offence_labels(classifier, offence) if offence or classifier.about.get("offence") else []
+    known = classifier.about.get("offence") or []
     values = {"descriptors": int(prompts["descriptor"][own].nunique())}
     for when, texts in (("", prompts["text"]), ("_censored", censor(prompts["text"], prompts["descriptor"]))):
         p = classifier.predict(texts).set_index(prompts.index)
@@ -560,7 +536,7 @@ def identity_bias_scores(
 def classifier_records(
     classifier: Classifier,  # that knows its held-out scores
     paper: str,  # in whose tables it is used
-    prompts: pd.DataFrame | None = None,  # as in `identity_bias`, with `.attrs["corpus"]`; None: no record of that
+    prompts: pd.DataFrame | None = None,  # that say who somebody is, with `.attrs["corpus"]`; None: no record of that
 ) -> list[dict]:
     "Records of a classifier: its held-out scores (`classifier`), its bias towards identity terms (`classifier_bias`)"
     held_out = classifier.about.get("held_out")
@@ -580,34 +556,3 @@ def classifier_records(
             new_record("classifier_bias", about, corpus, len(prompts), values, paper, split="all", seconds=took)
         )
     return records
-
-# %% ../../nbs/answers/classifiers.ipynb #36a84a03
-def classifier_note(
-    classifier: Classifier,
-    bias: dict | None = None,  # from `identity_bias_scores`
-) -> str:
-    "What has to stand beside every number that a classifier made"
-    held_out = classifier.about.get("held_out")
-    said = f"Classifier {classifier.name} ({len(classifier.labels)} labels"
-    if sha := classifier.about.get("weights_sha256"):
-        said += f", weights {sha[:8]}"
-    said += "): "
-    if held_out:
-        s = held_out["scores"]
-        said += (
-            f"on {held_out['n']:,} held-out comments macro F1 {s['macro_f1']:.2f}, accuracy {s['accuracy']:.2f}, "
-            f"calibration error {s['calibration_error']:.3f}."
-        )
-    else:
-        said += "not measured on held-out comments."
-    if bias and "share_offensive" in bias:
-        said += (
-            f" Of prompts that only say who somebody is it calls {bias['share_offensive']:.0%} offensive "
-            f"({bias['share_offensive_censored']:.0%} once censored)."
-        )
-    elif bias:
-        said += (
-            f" Identity terms alone move it: variance between descriptors {bias['descriptor_variance']:.2f} × 10⁻³ "
-            f"({bias['descriptor_variance_censored']:.2f} once censored)."
-        )
-    return said

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -36,10 +37,11 @@ from redditbias_repro.scoring.network import (
 from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
 
 # %% auto #0
-__all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'respond', 'prompt_texts', 'encode_prompts', 'line_ends', 'answers']
+__all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']
 
 # %% ../../nbs/answers/generation.ipynb #8922eced
 BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
+DRAW = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}  # where tokens are drawn and nothing else is said
 NUCLEUS = {"do_sample": True, "top_k": 0, "top_p": 0.9}
 PRESETS = {
     "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
@@ -74,9 +76,13 @@ def decoding_of(
     least, most = decoding.get("min_new_tokens") or 0, decoding.get("max_new_tokens") or np.inf
     if least > most:
         raise ValueError(f"min_new_tokens is {least} and max_new_tokens {most}: expected no more than that")
-    drawn = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}
-    sampling = {k: decoding.get(k, v) for k, v in drawn.items()} if decoding["do_sample"] else {}
-    return {**{k: v for k, v in decoding.items() if k not in drawn}, **sampling}
+    return _with_draw(decoding)
+
+
+def _with_draw(decoding: dict) -> dict:
+    "With all that says how answers are drawn, or with nothing of it"
+    sampling = {k: decoding.get(k, v) for k, v in DRAW.items()} if decoding["do_sample"] else {}
+    return {**{k: v for k, v in decoding.items() if k not in DRAW}, **sampling}
 
 
 def name_decoding(
@@ -110,65 +116,19 @@ def block_repeats(
 
     return block
 
-# %% ../../nbs/answers/generation.ipynb #58754274
-@torch.no_grad()
-def respond(
-    model,  # causal model
-    tokenizer,
-    rows: list[dict],  # input_ids of each context
-    batch_size: int = 32,
-    max_new_tokens: int | None = 40,  # None: only `max_length` ends an answer
-    num_beams: int = 1,
-    do_sample: bool = False,
-    top_k: int = 50,
-    top_p: float = 1.0,
-    temperature: float = 1.0,
-    max_length: int | None = None,  # tokens of context and answer together, at most
-    min_new_tokens: int = 0,  # an answer does not end before
-    block_ngrams: int = 0,  # no so many tokens come twice in an answer
-    seed: int = 0,
-    keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
-    progress: bool = True,
-) -> list[str]:  # answers, in the order of the contexts
-    """Answers to contexts, in batches of like length padded on the left.
-
-    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
-    from tqdm.auto import tqdm
-
-    if not (max_new_tokens or max_length):
-        raise ValueError("neither max_new_tokens nor max_length is given: an answer might never end")
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]["input_ids"]))
-    answers, path = {}, Path(keep) if keep else None
-    if path and path.is_file():
-        answers = {int(k): v for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
-    end = tokenizer.eos_token_id
-    pad = end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    sampling = {"top_k": top_k, "top_p": top_p, "temperature": temperature} if do_sample else {}
-    decoding = {"num_beams": num_beams, "do_sample": do_sample} | sampling
-    decoding |= {"min_new_tokens": min_new_tokens} if min_new_tokens else {}
-    room = [min(max_new_tokens or max_length, max(1, (max_length or np.inf) - len(r["input_ids"]))) for r in rows]
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
-        if all(i in answers for i in batch):
-            continue
-        ids, mask = pad_batch([rows[i]["input_ids"] for i in batch], pad, "left", model.device)
-        torch.manual_seed(seed + n)  # so that a run that goes on draws the same
-        blocked = {"logits_processor": [block_repeats(block_ngrams, ids.shape[1])]} if block_ngrams else {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            out = model.generate(
-                input_ids=ids, attention_mask=mask, max_new_tokens=max(room[i] for i in batch),
-                pad_token_id=pad, eos_token_id=end, **blocked, **decoding,
-            )  # fmt: skip
-        said = [o[ids.shape[1] :][: room[i]] for i, o in zip(batch, out)]
-        texts = tokenizer.batch_decode(said, skip_special_tokens=True)
-        answers |= {i: " ".join(t.split()) for i, t in zip(batch, texts)}
-        if path:
-            write_atomic(path, json.dumps(answers, ensure_ascii=False))
-    return [answers[i] for i in range(len(rows))]
-
 # %% ../../nbs/answers/generation.ipynb #591d1aba
 DATE = {"date_string": "26 Jul 2024"}  # Llama 3's template writes today's date otherwise: other prompts each day
+
+# %% ../../nbs/answers/generation.ipynb #4689b0b2
+@dataclass(frozen=True)
+class Reading:
+    "How a model reads prompts"
+
+    chat: bool | None = None  # by the chat template; None: where the tokenizer has one, and the model is causal
+    system: str | None = None  # a system message; None: as the template has it
+    turn_end: str | None = None  # what ends plain text; None: the end token, and nothing for an encoder–decoder model
+    template: dict | None = None  # more that the template reads, such as enable_thinking=False
+    add_special_tokens: bool = True  # of plain text, let the tokenizer add its own
 
 # %% ../../nbs/answers/generation.ipynb #2e88bbb2
 def prompt_texts(
@@ -183,37 +143,34 @@ def prompt_texts(
 def encode_prompts(
     tokenizer,
     texts: list[str],  # from `prompt_texts`
-    chat: bool | None = None,  # by the chat template; None: where the tokenizer has one
-    system: str | None = None,  # a system message; None: as the template has it
-    turn_end: str | None = None,  # what ends plain text; None: the tokenizer's end token
-    template: dict | None = None,  # more that the template reads, such as enable_thinking=False
     first_tokens: int | None = None,  # of plain text only so many, from its beginning
     sources: bool = False,  # for an encoder–decoder model: plain, with no further end, unless asked for
-    add_special_tokens: bool = True,  # of plain text, let the tokenizer add its own
+    **reading,  # of `Reading`: chat=True, system="…", …
 ) -> list[list[int]]:  # token ids
     "Prompts as a model reads them. `ValueError` where a chat template is asked for and there is none, or it refuses"
+    how = Reading(**reading)
     has = bool(getattr(tokenizer, "chat_template", None))
-    chat = has and not sources if chat is None else chat
-    turn_end = "" if sources and turn_end is None else turn_end
+    chat = has and not sources if how.chat is None else how.chat
+    turn_end = "" if sources and how.turn_end is None else how.turn_end
     if chat and not has:
         raise ValueError("the tokenizer has no chat template: give chat=False, or set tokenizer.chat_template")
     if not texts:
         return []
     if not chat:
-        if system is not None or template:
+        if how.system is not None or how.template:
             raise ValueError("a system message and template settings need a chat template: write it into the prompts")
         end = tokenizer.eos_token if turn_end is None else turn_end
         ends = tokenizer(end, add_special_tokens=False)["input_ids"] if end else []
-        coded = tokenizer(list(texts), add_special_tokens=add_special_tokens)["input_ids"]
+        coded = tokenizer(list(texts), add_special_tokens=how.add_special_tokens)["input_ids"]
         ids = [i[:first_tokens] for i in coded]
         return [i if ends and i[-len(ends) :] == ends else i + ends for i in ids]
     if first_tokens:
         raise ValueError("first_tokens cuts plain text, not what a chat template makes: give chat=False, or 0")
-    first = [] if system is None else [{"role": "system", "content": system}]
+    first = [] if how.system is None else [{"role": "system", "content": how.system}]
     try:
         laid = tokenizer.apply_chat_template(
             [[*first, {"role": "user", "content": t}] for t in texts],
-            tokenize=False, add_generation_prompt=True, **DATE | (template or {}),
+            tokenize=False, add_generation_prompt=True, **DATE | (how.template or {}),
         )  # fmt: skip
     except Exception as e:  # a template raises what it likes, for a system message most often
         raise ValueError(f"the chat template refuses the prompts ({type(e).__name__}: {e})") from e
@@ -404,47 +361,113 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
     return room
 
 # %% ../../nbs/answers/generation.ipynb #7f967db6
-def _answered(model, tokenizer, ids, room, n, decoding, seed, size, further, types, done, share, stats, progress):
+KNOWN = ("num_beams", "do_sample", *DRAW, "min_new_tokens")  # of a decoding to `generate`
+
+
+def _one_batch(model, way: Way, rows: list, room: list[int], pad: int, decoding: dict, **further) -> list[list[int]]:
+    "Token ids of the answers to one batch of prompts, none longer than its room"
+    at, block = 1 if model.config.is_encoder_decoder else max(map(len, rows)), decoding.get("block_ngrams")
+    blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
+    options = {k: v for k, v in decoding.items() if k in KNOWN and v is not None}
+    options |= {"max_new_tokens": max(room), **blocked, **further}
+    out = _continue(model, way.body, rows, pad, way.types, **options)
+    return [o[:r] for o, r in zip(out[:, at:].tolist(), room)]
+
+
+def _texts(tokenizer, said: list[list[int]]) -> list[str]:
+    "Answers, whose blanks and lines are one blank each"
+    return [" ".join(t.split()) for t in tokenizer.batch_decode(said, skip_special_tokens=True)]
+
+# %% ../../nbs/answers/generation.ipynb #58754274
+@torch.no_grad()
+def respond(
+    model,  # causal model
+    tokenizer,
+    rows: list[dict],  # input_ids of each context
+    batch_size: int = 32,
+    seed: int = 0,
+    keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
+    progress: bool = True,
+    **decoding,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
+) -> list[str]:  # answers, in the order of the contexts
+    """Answers to contexts, in batches of like length padded on the left.
+
+    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
+    from tqdm.auto import tqdm
+
+    decoding, ids = _with_draw(PRESETS["default"] | decoding), [r["input_ids"] for r in rows]
+    room, order = _room(model, ids, decoding), sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+    answers, path = {}, Path(keep) if keep else None
+    if path and path.is_file():
+        answers = {int(k): v for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
+    end = tokenizer.eos_token_id
+    special = {"eos_token_id": end, "pad_token_id": end if tokenizer.pad_token_id is None else tokenizer.pad_token_id}
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
+        if all(i in answers for i in batch):
+            continue
+        torch.manual_seed(seed + n)  # so that a run that goes on draws the same
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            some = ([ids[i] for i in batch], [room[i] for i in batch])
+            said = _one_batch(model, Way(), *some, special["pad_token_id"], decoding, **special)
+        answers |= dict(zip(batch, _texts(tokenizer, said)))
+        if path:
+            write_atomic(path, json.dumps(answers, ensure_ascii=False))
+    return [answers[i] for i in range(len(rows))]
+
+# %% ../../nbs/answers/generation.ipynb #e0e4511d
+@dataclass(frozen=True)
+class _Run:
+    "What is to be answered, and how"
+
+    model: torch.nn.Module
+    tokenizer: object
+    ids: list[list[int]]  # of prompts
+    room: list[int]  # most tokens of each answer
+    n: int  # answers to each prompt
+    decoding: dict
+    seed: int
+    size: int  # of a batch
+    share: bool  # what prompts begin with
+    further: list[int]  # tokens that end an answer too
+    types: Callable | None  # from token ids to the types that the model reads beside them
+
+
+def _answered(run: _Run, done: set[int], stats: dict, progress: bool) -> Iterator[pd.DataFrame]:
     "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out"
     from tqdm.auto import tqdm
 
+    model, ids, n, beams = run.model, run.ids, run.n, run.decoding["num_beams"]
     order = sorted(range(len(ids) * n), key=lambda k: (-len(ids[k // n]), ids[k // n], k))
-    batches = [[k for k in order[i : i + size] if k not in done] for i in range(0, len(order), size)]
+    batches = [[k for k in order[i : i + run.size] if k not in done] for i in range(0, len(order), run.size)]
     left, start = sum(map(len, batches)), time.perf_counter()
     if not left:
         return
-    (ends, pad), beams, block = _special(model, tokenizer), decoding["num_beams"], decoding.get("block_ngrams")
-    ends = sorted({*ends, *further})
-    known = ("num_beams", "do_sample", "top_k", "top_p", "temperature", "min_new_tokens")
-    options = {k: v for k, v in decoding.items() if k in known and v is not None}
-    most, first = max(len(i) + r for i, r in zip(ids, room)), next(b for b in batches if b)
+    ends, pad = _special(model, run.tokenizer)
+    ends = sorted({*ends, *run.further})
+    most, first = max(len(i) + r for i, r in zip(ids, run.room)), next(b for b in batches if b)
     with _at_work(model, ends, pad, {}):
-        trial = [tuple(ids[k // n]) for k in first]
-        way = _way(model, trial, pad, most, left * beams, min(size, left) * beams, share and types is None)
-    if types:
-        way = way._replace(types=types, why_alone="token types are read with the prompts")
+        trial, share = [tuple(ids[k // n]) for k in first], run.share and run.types is None
+        way = _way(model, trial, pad, most, left * beams, min(run.size, left) * beams, share)
+    if run.types:
+        way = way._replace(types=run.types, why_alone="token types are read with the prompts")
     stats |= {"shared": not way.why_alone, "why_alone": way.why_alone}
     with tqdm(total=left, unit="answer", desc="answering", delay=2, leave=False, disable=not progress) as bar:
         for number, batch in enumerate(batches):
             if not batch:
                 continue
-            rows = [tuple(ids[k // n]) for k in batch]
-            at = 1 if model.config.is_encoder_decoder else max(map(len, rows))
-            blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
-            longest = max(room[k // n] for k in batch)
-            with _at_work(model, ends, pad, way.layers, int(digest([seed, number]), 16)):
-                out = _continue(model, way.body, rows, pad, way.types, max_new_tokens=longest, **options, **blocked)
-            said = [o[: room[k // n]] for k, o in zip(batch, out[:, at:].tolist())]
+            rows, room = [tuple(ids[k // n]) for k in batch], [run.room[k // n] for k in batch]
+            with _at_work(model, ends, pad, way.layers, int(digest([run.seed, number]), 16)):
+                said = _one_batch(model, way, rows, room, pad, run.decoding)
             lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
-            texts = tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
+            texts = _texts(run.tokenizer, [s[:i] for s, i in zip(said, lengths)])
             stats["answers"] += len(batch)
             stats["tokens"] += sum(lengths)
             stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            yield pd.DataFrame({
-                "index": batch, "answer": [" ".join(t.split()) for t in texts], "n_tokens": lengths,
-                "ended": [i < len(s) for i, s in zip(lengths, said)],
-            })  # fmt: skip
+            ended = [i < len(s) for i, s in zip(lengths, said)]
+            yield pd.DataFrame({"index": batch, "answer": texts, "n_tokens": lengths, "ended": ended})
 
 # %% ../../nbs/answers/generation.ipynb #6e57e552
 def line_ends(
@@ -467,6 +490,17 @@ def _spoken(model, tokenizer, rows: pd.DataFrame) -> list[list[int]]:
     return [encode_turns(tokenizer, each)[0] for each in turns]
 
 # %% ../../nbs/answers/generation.ipynb #84a1e096
+@dataclass(frozen=True)
+class Asking(Reading):
+    "How prompts are put to a model, and their answers taken"
+
+    suffix: str = ""  # after each prompt, behind a blank
+    batch_size: int | None = None  # answers at a time; None: by device, fewer with beams
+    share: bool = True  # compute what prompts begin with in common once, where the model can
+    further_ends: Iterable[int] = ()  # token ids that end an answer too, such as those of `line_ends`
+    speakers: bool = False  # CDial-GPT's own input (`models.speakers`): a context's lines are earlier turns
+
+# %% ../../nbs/answers/generation.ipynb #a4c0f724
 def answers(
     model,  # causal, chat or encoder–decoder model, from `load_model`
     tokenizer,  # its tokenizer
@@ -476,17 +510,8 @@ def answers(
     *,
     seed: int = 0,  # of what is drawn
     out: str | Path | None = None,  # folder of finished answers, from which a run that was stopped goes on
-    batch_size: int | None = None,  # answers at a time; None: by device, fewer with beams
-    suffix: str = "",  # after each prompt, behind a blank
-    chat: bool | None = None,  # by the chat template; None: where the tokenizer has one, and the model is causal
-    system: str | None = None,  # a system message; None: as the template has it
-    turn_end: str | None = None,  # what ends plain text; None: the end token, and nothing for an encoder–decoder model
-    template: dict | None = None,  # more that the template reads, such as enable_thinking=False
-    share: bool = True,  # compute what prompts begin with in common once, where the model can
     progress: bool = True,  # show a progress bar on work of over two seconds
-    add_special_tokens: bool = True,  # of plain text, let the tokenizer add its own
-    further_ends: Iterable[int] = (),  # token ids that end an answer too, such as those of `line_ends`
-    speakers: bool = False,  # CDial-GPT's own input (`models.speakers`): a context's lines are earlier turns
+    **how,  # of `Asking` and `Reading`: chat=True, system="…", suffix="…", batch_size=8, …
 ) -> pd.DataFrame:  # a row for each prompt and sample: the prompts' columns, sample, answer, n_tokens, ended
     """Answers to prompts, one below another in the order of the prompts.
 
@@ -495,46 +520,47 @@ def answers(
     what runs before took that `out` holds), and whether beginnings were shared. The same whatever the
     batch, to float rounding, unless answers are drawn. `TypeError` and `ValueError` say what is wrong with prompts or
     settings, and that a folder is of other ones or in use."""
-    rows = _asked(prompts)
+    rows, how = _asked(prompts), Asking(**how)
     decoding = decoding_of(decoding) if isinstance(decoding, str) else dict(decoding)
     if missing := [k for k in ("do_sample", "num_beams") if k not in decoding]:
         raise ValueError(f"decoding does not say {missing[0]}: take it from decoding_of()")
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: expected at least 1, or None")
+    if how.batch_size is not None and how.batch_size < 1:
+        raise ValueError(f"batch_size is {how.batch_size}: expected at least 1, or None")
     if n < 1 or (n > 1 and not decoding["do_sample"]):
         way_out = "draw them (do_sample=True), or give each prompt several times with other personas or in other styles"
         raise ValueError(
             f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
         )
-    first, sources = decoding.get("first_tokens"), model.config.is_encoder_decoder
-    reading, further, types = (chat, system, turn_end, template, first, sources), sorted(set(further_ends)), None
-    if speakers:
+    further, types = sorted(set(how.further_ends)), None
+    if how.speakers:
         ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)
         further = sorted({*further, tokenizer.sep_token_id})
     else:
-        ids = encode_prompts(tokenizer, prompt_texts(rows, suffix), *reading, add_special_tokens)
-    room, sampled = _room(model, ids, decoding), decoding["do_sample"]
+        reading = {f.name: getattr(how, f.name) for f in fields(Reading)}
+        first, sources = decoding.get("first_tokens"), model.config.is_encoder_decoder
+        ids = encode_prompts(tokenizer, prompt_texts(rows, how.suffix), first, sources, **reading)
     default = BATCH.get(model.device.type, BATCH["other"])
-    size = batch_size or max(1, default // decoding["num_beams"])
+    size = how.batch_size or max(1, default // decoding["num_beams"])
+    room = _room(model, ids, decoding)
+    run = _Run(model, tokenizer, ids, room, n, decoding, seed, size, how.share, further, types)
     stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
-    what = (model, tokenizer, ids, room, n, decoding, seed, size, further, types)
     empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
     empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
     if out is None:
-        parts = list(_answered(*what, set(), share, stats, progress))
+        parts = list(_answered(run, set(), stats, progress))
     else:
-        folder, drawn = Path(out), {"seed": seed, "batch_size": size} if sampled else {}
+        folder, drawn = Path(out), {"seed": seed, "batch_size": size} if decoding["do_sample"] else {}
         about = {
             "weights_sha256": hash_weights(model), "tokenizer_sha256": hash_tokenizer(tokenizer),
             "dtype": str(model.dtype).removeprefix("torch."), "decoding": decoding, "prompts": digest(ids), "n": n,
-            **drawn, **({"further_ends": further} if further else {}), **({"speakers": True} if speakers else {}),
+            **drawn, **({"further_ends": further} if further else {}), **({"speakers": True} if how.speakers else {}),
         }  # fmt: skip
         with locked(folder):
             check_manifest(folder / "_answers.json", about, "answers")
             before = read_parts(folder, True, empty)
             clock = folder / "_seconds.json"
             earlier = json.loads(clock.read_text()) if clock.is_file() else 0.0
-            for part in _answered(*what, set(before["index"].tolist()), share, stats, progress):
+            for part in _answered(run, set(before["index"].tolist()), stats, progress):
                 write_part(folder, part)
                 write_atomic(clock, json.dumps(round(earlier + stats["seconds"], 1)))
             stats["seconds_before"] = earlier

@@ -14,7 +14,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -114,49 +114,28 @@ def _moments(values: np.ndarray, cell: np.ndarray, n: int) -> tuple[np.ndarray, 
 # %% ../../nbs/metrics/styles.ipynb #1c43a90b
 def style_variances(
     means: pd.DataFrame,  # of `cell_means`
-    ddof: int = 0,  # 0: divided by the number of descriptors; 1: by one less
 ) -> pd.Series:  # of each column; nan where no template has two descriptors
     "Variance over descriptors, averaged over templates"
     by_template = means.groupby(level="template", sort=False)
-    return by_template.var(ddof=ddof)[by_template.size() > 1].mean()
+    return by_template.var(ddof=0)[by_template.size() > 1].mean()
 
 
 def full_gen_bias(
     means: pd.DataFrame,  # of `cell_means`
-    ddof: int = 0,
 ) -> float:
     "FGB (A.7): how much style varies with the descriptor, over all styles. The paper's tables print 1000 times that"
-    return float(style_variances(means, ddof).sum(skipna=False))
-
-
-def partial_gen_bias(
-    means: pd.DataFrame,  # of `cell_means`
-    styles: list,  # of the cluster
-    ddof: int = 0,
-) -> float:
-    "PGB (A.7): what the styles of a cluster contribute to FGB"
-    return full_gen_bias(means[list(styles)], ddof)
-
-
-def summed_cluster_gen_bias(
-    means: pd.DataFrame,  # of `cell_means`
-    styles: list,  # of the cluster
-    ddof: int = 0,
-) -> float:
-    "SCGB (A.7): how much the probability of a cluster as a whole varies"
-    return full_gen_bias(means[list(styles)].sum(axis=1).to_frame(), ddof)
+    return float(style_variances(means).sum(skipna=False))
 
 # %% ../../nbs/metrics/styles.ipynb #e38eeacb
 def noise_variances(
     cells: Cells,  # of `cell_means`
-    ddof: int = 0,
 ) -> pd.Series:  # of each column; nan where no cell has two answers
     "What the draw of the answers adds to `style_variances` on average"
     spread = _filled(cells).div(cells.counts, axis=0)
     by_template = spread.groupby(level="template", sort=False)
     n = by_template.size()
     n = n[n > 1]
-    return by_template.sum(min_count=1).loc[n.index].mul((n - 1) / (n * (n - ddof)), axis=0).mean(skipna=False)
+    return by_template.sum(min_count=1).loc[n.index].mul((n - 1) / n**2, axis=0).mean(skipna=False)
 
 
 def _filled(cells: Cells) -> pd.DataFrame:
@@ -172,14 +151,6 @@ def _filled(cells: Cells) -> pd.DataFrame:
     pooled = pooled.reindex(template.unique()).fillna(everywhere)
     filled = pooled.loc[template].set_axis(cells.means.index)
     return cells.variances.where(known, filled)
-
-
-def corrected_gen_bias(
-    cells: Cells,  # of `cell_means`
-    ddof: int = 0,
-) -> float:
-    "FGB without what the draw of the answers adds to it on average"
-    return full_gen_bias(cells.means, ddof) - float(noise_variances(cells, ddof).sum(skipna=False))
 
 # %% ../../nbs/metrics/styles.ipynb #60d4c458
 def match_clusters(
@@ -202,10 +173,11 @@ def match_clusters(
     return found
 
 # %% ../../nbs/metrics/styles.ipynb #4d9a5214
+APART = 0.9  # 1 − correlation, up to which clusters are joined
+
+
 def style_clusters(
     probabilities: pd.DataFrame,  # (answers, styles)
-    n: int | None = None,  # clusters; None: as many as `distance` gives
-    distance: float = 0.9,  # 1 − correlation, up to which clusters are joined
 ) -> dict[str, list]:  # name → labels, the one that varies most first; it names the cluster
     "Agglomerative clusters of styles by their correlation over answers (A.7)"
     from scipy.cluster.hierarchy import fcluster, linkage
@@ -217,7 +189,7 @@ def style_clusters(
         apart = 1 - np.nan_to_num(np.corrcoef(probabilities.to_numpy(), rowvar=False))  # what never varies goes alone
     np.fill_diagonal(apart, 0)
     tree = linkage(squareform(np.clip(apart, 0, None), checks=False), method="average")
-    number = fcluster(tree, n, "maxclust") if n else fcluster(tree, distance, "distance")
+    number = fcluster(tree, APART, "distance")
     most = probabilities.var().sort_values(ascending=False, kind="stable").index
     groups = pd.Series(number, index=probabilities.columns)[most].groupby(
         number[probabilities.columns.get_indexer(most)], sort=False
@@ -265,6 +237,17 @@ def _with_sums(values: np.ndarray, labels: list, clusters: dict[str, list]) -> n
 
 # %% ../../nbs/metrics/styles.ipynb #c941255c
 DRAWN = 1 << 23  # numbers drawn at once
+LEVEL = 0.95  # of intervals
+
+
+@dataclass(frozen=True)
+class Draws:
+    "What intervals and p of Gen Bias are drawn with"
+
+    resamples: int = 500  # of the intervals; 0: none
+    permutations: int = 200  # of p and null; 0: none
+    seed: int | list[int] = 0
+    progress: bool = True
 
 
 def _blocks(draws: int, size: int) -> list[int]:
@@ -281,26 +264,26 @@ def _means_of_draws(rows: np.ndarray, shares: np.ndarray, bounds: np.ndarray, va
     return (matrix @ values).reshape(draws, len(bounds) - 1, -1)
 
 
-def _deal_out(values, bounds, ddof, permutations, rng) -> np.ndarray:
+def _deal_out(values, bounds, permutations, rng) -> np.ndarray:
     "(permutations, columns) variance over cells where the rows are dealt to the cells at random"
     n, d = len(values), len(bounds) - 1
     share = np.repeat(1 / np.diff(bounds), np.diff(bounds)).astype(np.float32)
     found = []
     for draws in _blocks(permutations, n + d * values.shape[1]):
         rows = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (draws, 1)), axis=1)
-        found.append(_means_of_draws(rows, np.tile(share, (draws, 1)), bounds, values).var(1) * d / (d - ddof))
+        found.append(_means_of_draws(rows, np.tile(share, (draws, 1)), bounds, values).var(1))
     return np.concatenate(found) if found else np.empty((0, values.shape[1]))
 
 
-def _linear_errors(rest, counts, away, weights, ddof, resamples, rng) -> np.ndarray:
+def _linear_errors(rest, counts, away, weights, resamples, rng) -> np.ndarray:
     "(resamples, measures) draws of the linear part, over differences as they are: each answer with a sign of its own"
     cell = np.repeat(np.arange(len(counts)), counts)
     moved = ((away / counts[:, None])[cell] * rest) @ weights
     signs = (1 - 2 * rng.integers(0, 2, (n, len(rest)), dtype=np.int8) for n in _blocks(resamples, len(rest)))
-    return np.concatenate([2 / (len(counts) - ddof) * (x.astype(np.float32) @ moved.astype(np.float32)) for x in signs])
+    return np.concatenate([2 / len(counts) * (x.astype(np.float32) @ moved.astype(np.float32)) for x in signs])
 
 
-def _quadratic_errors(pool, counts, bounds, within, weights, ddof, resamples, rng) -> np.ndarray:
+def _quadratic_errors(pool, counts, bounds, within, weights, resamples, rng) -> np.ndarray:
     "(resamples, measures) draws of the quadratic part: each answer takes any residual of the template, with any sign"
     d, n, several, freedom = len(counts), counts.sum(), counts > 1, (counts - 1).sum()
     share, own, found = np.repeat(1 / counts, counts).astype(np.float32), (pool**2 @ weights).astype(np.float32), []
@@ -311,35 +294,36 @@ def _quadratic_errors(pool, counts, bounds, within, weights, ddof, resamples, rn
         squares = _means_of_draws(rows, np.tile(share, (draws, 1)), bounds, own) - mean**2 @ weights  # × (N − 1) / N
         pooled = (counts[:, None] * squares).sum(1, keepdims=True) / freedom if freedom else within @ weights
         noise = np.where(several[:, None], squares / np.maximum(counts - 1, 1)[:, None], pooled).sum(1)
-        found.append((d * mean.var(1) @ weights - (1 - 1 / d) * noise) / (d - ddof))
+        found.append((d * mean.var(1) @ weights - (1 - 1 / d) * noise) / d)
     return np.concatenate(found)
 
 # %% ../../nbs/metrics/styles.ipynb #31627d87
-def _measure(keys, values, weights, ddof, resamples, permutations, seed, bar) -> _Measured:
+def _measure(keys, values, weights, draws: Draws, bar) -> _Measured:
     "All measures of one group of answers"
     cell, index = _number(keys)
     means, variances, counts = _moments(values, cell, len(index))
     cells = Cells(pd.DataFrame(means, index), pd.DataFrame(variances, index), pd.Series(counts, index))
-    raw, noise = style_variances(cells.means, ddof).to_numpy(), noise_variances(cells, ddof).to_numpy()
+    raw, noise = style_variances(cells.means).to_numpy(), noise_variances(cells).to_numpy()
     within, order = _filled(cells).to_numpy(), np.argsort(cell, kind="stable")
     template = pd.factorize(index.get_level_values("template"))[0]
     compared = [t for t, n in enumerate(np.bincount(template)) if n > 1]
     known = bool(len(compared)) and np.isfinite(noise).all()
-    linear, quadratic, null = (np.zeros((n, weights.shape[1])) for n in (resamples, resamples, permutations))
-    seeds = np.random.SeedSequence(seed).spawn(len(compared)) if compared else []
+    sizes = (draws.resamples, draws.resamples, draws.permutations)
+    linear, quadratic, null = (np.zeros((n, weights.shape[1])) for n in sizes)
+    seeds = np.random.SeedSequence(draws.seed).spawn(len(compared)) if compared else []
     for t, own in zip(compared, seeds):
         of_signs, of_rows, of_orders = (np.random.default_rng(s) for s in own.spawn(3))
         here = np.flatnonzero(template == t)
         rows, n = order[np.isin(cell[order], here)], counts[here]
         bounds, x, mean = np.append(0, np.cumsum(n)), values[rows].astype(np.float64), means[here].mean(0)
         away = means[here] - mean
-        if known and resamples:
+        if known and draws.resamples:
             pool, rest = _residuals(x, np.repeat(np.arange(len(n)), n), n, means[here], within[here], of_rows)
-            linear += _linear_errors(rest, n, away, weights, ddof, resamples, of_signs) / len(compared)
-            how = (within[here].mean(0), weights, ddof, resamples, of_rows)
+            linear += _linear_errors(rest, n, away, weights, draws.resamples, of_signs) / len(compared)
+            how = (within[here].mean(0), weights, draws.resamples, of_rows)
             quadratic += _quadratic_errors(pool, n, bounds, *how) / len(compared)
-        if permutations:
-            dealt = _deal_out((x - mean).astype(np.float32), bounds, ddof, permutations, of_orders)
+        if draws.permutations:
+            dealt = _deal_out((x - mean).astype(np.float32), bounds, draws.permutations, of_orders)
             null += dealt @ weights / len(compared)
         bar.update()
     raw, noise = raw @ weights, noise @ weights
@@ -362,11 +346,11 @@ def _residuals(x, cell, counts, means, within, rng) -> tuple[np.ndarray, np.ndar
     return pool.astype(np.float32), rest
 
 
-def _interval(value: np.ndarray, errors: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _interval(value: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     "Value less the quantiles of its error; nan without draws"
     if not len(errors):
         return value * np.nan, value * np.nan
-    low, high = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return value - high, value - low
 
 # %% ../../nbs/metrics/styles.ipynb #95e9c8e8
@@ -375,12 +359,7 @@ def generation_bias(
     probabilities,  # (answers, styles) row by row: a DataFrame with the styles as columns, or an array
     clusters: dict[str, list] | None = None,  # name → styles
     by: str | None = None,  # a column of answers: a block of rows for each of its values. None: all answers together
-    ddof: int = 0,  # as in `style_variances`
-    resamples: int = 500,  # of the intervals; 0: none
-    permutations: int = 200,  # of p and null; 0: none
-    level: float = 0.95,
-    seed: int = 0,
-    progress: bool = True,
+    **draws,  # of `Draws`: resamples=500, permutations=200, seed=0, progress=True
 ) -> pd.DataFrame:
     """Full, Partial and Summed-Cluster Gen Bias (A.7), times 1000.
 
@@ -391,17 +370,15 @@ def generation_bias(
     clusters = match_clusters(labels, clusters or {})
     names, weights = _measures(labels, clusters)
     groups = _groups(answers, by)
-    values, rows = _with_sums(values, labels, clusters), []
-    with _bar(keys, groups, progress) as bar:
+    values, rows, draws = _with_sums(values, labels, clusters), [], Draws(**draws)
+    with _bar(keys, groups, draws.progress) as bar:
         for group, here in groups.items():
-            m = _measure(keys.iloc[here], values[here], weights, ddof, resamples, permutations, seed, bar)
-            low, high = _interval(m.corrected, m.errors, level)
-            null = m.null.mean(0) if len(m.null) else m.raw * np.nan
-            p = (
-                (1 + (m.null >= m.raw * (1 - 1e-6) - 1e-12).sum(0)) / (1 + len(m.null))
-                if len(m.null)
-                else m.raw * np.nan
-            )
+            m = _measure(keys.iloc[here], values[here], weights, draws, bar)
+            low, high = _interval(m.corrected, m.errors)
+            null = p = m.raw * np.nan
+            if len(m.null):
+                null, as_large = m.null.mean(0), m.null >= m.raw * (1 - 1e-6) - 1e-12
+                p = (1 + as_large.sum(0)) / (1 + len(m.null))
             figures = {"value": m.raw, "corrected": m.corrected, "low": low, "high": high, "null": null}
             about = {"answers": m.answers, "descriptors": m.descriptors, "templates": m.templates}
             block = pd.DataFrame(names, columns=["measure", "cluster"]).assign(
@@ -474,12 +451,12 @@ def _change_p(change: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return np.clip(2 * np.minimum(above, below), 1 / max(1, len(errors)), 1)
 
 
-def _verdict(low: float, high: float, margin: float, p: float, alpha: float) -> str:
+def _verdict(low: float, high: float, margin: float, p: float) -> str:
     "One of `VERDICTS`: less and more where interval and p agree"
     less, more, equally, undetermined = VERDICTS
     if np.isnan(low):
         return undetermined
-    if p < alpha and (high < 0 or low > 0):
+    if p < 1 - LEVEL and (high < 0 or low > 0):
         return less if high < 0 else more
     return equally if -margin <= low and high <= margin else undetermined
 
@@ -491,70 +468,52 @@ def gen_bias_change(
     probabilities_after,
     clusters: dict[str, list] | None = None,
     by: str | None = None,
-    margin: float = EQUALLY,  # of the verdict "equally", as a share of the corrected value before
-    ddof: int = 0,
-    resamples: int = 500,
-    level: float = 0.95,
-    seed: int = 0,
-    progress: bool = True,
+    **draws,  # of `Draws`, as in `generation_bias`
 ) -> pd.DataFrame:
     """What became of Gen Bias (Tables 4, 8 to 10), times 1000. A row a measure.
 
-    `before` and `after` are corrected values, `change` their difference with its interval and p. `ValueError` where
-    the classifiers differ. Cells that one of the two lacks are left out with a warning"""
-    before, probabilities, after, probabilities_after, together = _paired(
-        before, probabilities, after, probabilities_after
-    )
-    labels = _checked(before, probabilities)[2]
+    `before` and `after` are corrected values, `change` their difference with its interval and p; a change within a
+    tenth of the value before is none ("equally"). `ValueError` where the classifiers differ. Cells that one of the two
+    lacks are left out with a warning"""
+    pair = _paired(before, probabilities, after, probabilities_after)
+    labels = _checked(*pair[:2])[2]
     clusters = match_clusters(labels, clusters or {})
     names, weights = _measures(labels, clusters)
     rows = []
-    for group, one, other in _changes(
-        before,
-        probabilities,
-        after,
-        probabilities_after,
-        clusters,
-        weights,
-        by,
-        ddof,
-        resamples,
-        seed,
-        together,
-        progress,
-    ):
-        table = _change_table(one, other, level, margin)
-        table = pd.concat([pd.DataFrame(names, columns=["measure", "cluster"]), table], axis=1)
+    for group, one, other in _changes(pair, clusters, weights, by, Draws(**draws)):
+        table = pd.concat([pd.DataFrame(names, columns=["measure", "cluster"]), _change_table(one, other)], axis=1)
         rows.append(table if by is None else table.assign(**{by: group}))
     table = pd.concat(rows, ignore_index=True)
     return table if by is None else table[[by, *(c for c in table if c != by)]]
 
 
-def _changes(before, p, after, p_after, clusters, weights, by, ddof, resamples, seed, together, progress) -> Iterator:
-    "Group, measures before, measures after"
+def _changes(pair: tuple, clusters: dict, weights: np.ndarray, by: str | None, draws: Draws) -> Iterator:
+    "Group, measures before, measures after, of what `_paired` gives"
+    *tables, together = pair
     sides = []
-    for answers, probabilities in ((before, p), (after, p_after)):
+    for answers, probabilities in (tables[:2], tables[2:]):
         keys, values, labels = _checked(answers, probabilities)
         sides.append((keys, _with_sums(values, labels, clusters), _groups(answers, by)))
-    seeds = (seed, seed if together else [seed, 1])
-    with _bar(*sides[0][::2], progress) as bar:
+    draws = replace(draws, permutations=0)
+    own = (draws, draws if together else replace(draws, seed=[draws.seed, 1]))
+    with _bar(*sides[0][::2], draws.progress) as bar:
         for group in sides[0][2]:
             measured = []
-            for (keys, values, groups), own in zip(sides, seeds):
+            for (keys, values, groups), drawn in zip(sides, own):
                 here = groups[group]
-                measured.append(_measure(keys.iloc[here], values[here], weights, ddof, resamples, 0, own, bar))
+                measured.append(_measure(keys.iloc[here], values[here], weights, drawn, bar))
             yield group, *measured
 
 
-def _change_table(one: _Measured, other: _Measured, level: float, margin: float) -> pd.DataFrame:
+def _change_table(one: _Measured, other: _Measured) -> pd.DataFrame:
     change, errors = other.corrected - one.corrected, other.errors - one.errors
-    low, high = _interval(change, errors, level)
+    low, high = _interval(change, errors)
     p = _change_p(change, errors) if len(errors) else np.full_like(change, np.nan)
-    bounds = zip(low, high, margin * np.clip(one.corrected, 0, None), p)
+    bounds = zip(low, high, EQUALLY * np.clip(one.corrected, 0, None), p)
     figures = {"before": one.corrected, "after": other.corrected, "change": change, "low": low, "high": high}
     return pd.DataFrame({k: SCALE * v for k, v in figures.items()}).assign(
         p=p,
-        verdict=[_verdict(*b, 1 - level) for b in bounds],
+        verdict=[_verdict(*b) for b in bounds],
         answers_before=one.answers, answers_after=other.answers,
         descriptors=one.descriptors, templates=one.templates,
     )  # fmt: skip
@@ -581,33 +540,26 @@ def style_changes(
     after: pd.DataFrame,  # answers of the model after
     probabilities_after: pd.DataFrame,
     n: int = 5,  # descriptors named, at either end
-    ddof: int = 0,
-    resamples: int = 500,
-    level: float = 0.95,
-    seed: int = 0,
-    progress: bool = True,
+    **draws,  # of `Draws`, as in `generation_bias`
 ) -> pd.DataFrame:
     """Styles by what tuning did to them (Table 15), the largest loss of variance first.
 
     Variances are corrected for noise and times 1000, as is their change; `mean` is a probability. Each change has its
     interval, its p, and `q`: p corrected over all styles (Benjamini–Hochberg)"""
-    before, probabilities, after, probabilities_after, together = _paired(
-        before, probabilities, after, probabilities_after
-    )
+    pair = _paired(before, probabilities, after, probabilities_after)
+    before, probabilities, after, probabilities_after, together = pair
     labels = _checked(before, probabilities)[2]
-    sides = (before, probabilities, after, probabilities_after)
-    ((_, one, other),) = _changes(*sides, {}, np.eye(len(labels)), None, ddof, resamples, seed, together, progress)
-    table = _change_table(one, other, level, EQUALLY)[["before", "change", "low", "high", "p"]].add_prefix("variance_")
+    ((_, one, other),) = _changes(pair, {}, np.eye(len(labels)), None, Draws(**draws))
+    table = _change_table(one, other)[["before", "change", "low", "high", "p"]].add_prefix("variance_")
     table.insert(0, "style", labels)
     table["variance_q"] = _corrected_p(table["variance_p"])
     was, now = cell_means(before, probabilities), cell_means(after, probabilities_after)
     (mean, error), (mean_after, error_after) = _mean_and_error(was), _mean_and_error(now)
     spread = np.hypot(error, error_after).to_numpy()
     if together:
-        spread = _mean_and_error(cell_means(before, np.asarray(probabilities_after) - np.asarray(probabilities)))[
-            1
-        ].to_numpy()
-    change, z = (mean_after - mean).to_numpy(), stats.norm.ppf((1 + level) / 2)
+        moves = np.asarray(probabilities_after) - np.asarray(probabilities)
+        spread = _mean_and_error(cell_means(before, moves))[1].to_numpy()
+    change, z = (mean_after - mean).to_numpy(), stats.norm.ppf((1 + LEVEL) / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.where((spread == 0) & (change == 0), 1.0, 2 * stats.norm.sf(np.abs(change) / spread))
     table = table.assign(
@@ -645,32 +597,6 @@ def label_probability(
     return probabilities[wanted].sum(axis=1).to_numpy()
 
 
-def _share(hits: int, n: int, level: float) -> dict:
-    "A share and Wilson's interval"
-    if not n:
-        return {"share": np.nan, "low": np.nan, "high": np.nan, "n": 0}
-    ends = stats.binomtest(int(hits), int(n)).proportion_ci(level, method="wilson")
-    return {"share": hits / n, "low": ends.low, "high": ends.high, "n": int(n)}
-
-
-def offence_rate(
-    answers: pd.DataFrame,  # or prompts
-    probabilities: pd.DataFrame,  # row by row
-    labels: str | list,  # what counts as offence
-    threshold: float = 0.5,
-    by: str | None = None,  # a column; None: all together
-    level: float = 0.95,
-) -> pd.DataFrame:  # share, low, high (Wilson), n, by the values of `by`
-    "Share of texts whose offence is at the threshold or above (Table 11)"
-    keys, values, names = _checked(answers, probabilities)
-    hits = label_probability(pd.DataFrame(values, columns=names), labels) >= threshold
-    rows = [
-        {by or "all": group or "all", **_share(hits[here].sum(), len(here), level)}
-        for group, here in _groups(answers, by).items()
-    ]
-    return pd.DataFrame(rows)
-
-
 def offence_by_descriptor(
     answers: pd.DataFrame,  # or prompts
     probabilities: pd.DataFrame,
@@ -682,18 +608,6 @@ def offence_by_descriptor(
     table = of.groupby(KEYS, sort=False, observed=True)["probability"].agg(["mean", "size"]).reset_index()
     table = table.set_axis([*KEYS, "probability", "answers"], axis=1)
     return table.sort_values(["template", "probability"], ascending=[True, False], kind="stable", ignore_index=True)
-
-
-def offence_by_template(
-    answers: pd.DataFrame,  # or prompts
-    probabilities: pd.DataFrame,
-    labels: str | list,
-    ddof: int = 0,
-) -> pd.DataFrame:  # template, mean and sd over descriptors, descriptors; the largest sd first
-    "Offence by template (Table 13)"
-    means = offence_by_descriptor(answers, probabilities, labels).groupby("template", sort=False)["probability"]
-    table = pd.DataFrame({"mean": means.mean(), "sd": means.std(ddof=ddof), "descriptors": means.size()})
-    return table.sort_values("sd", ascending=False, kind="stable").reset_index()
 
 # %% ../../nbs/metrics/styles.ipynb #ac1859d0
 def has_phrase(
@@ -738,16 +652,6 @@ def share_change(
     mixed = 0 < counts[0] + counts[2] < counts[1] + counts[3]
     p = test_proportions_2indep(*counts, method="score", compare="diff").pvalue if mixed else 1.0
     return shares | {"low": float(low), "high": float(high), "p": float(p)}
-
-
-def phrase_rates(
-    answers: pd.DataFrame,  # with a column answer
-    phrases: list[str],
-    level: float = 0.95,
-) -> pd.DataFrame:  # phrase, share, low, high (Wilson), n
-    "Share of the answers that hold each phrase (Table 14)"
-    plain = _plain(answers["answer"])
-    return pd.DataFrame([{"phrase": x, **_share(_holds(plain, x).sum(), len(plain), level)} for x in phrases])
 
 
 def phrase_changes(
@@ -922,7 +826,6 @@ def descriptor_frequency(
     source,  # as in `read_texts`
     descriptors: Iterable[str],
     column: str = "text",
-    progress: bool = True,
 ) -> pd.DataFrame:  # descriptor, uses, texts (all that were read), frequency (uses a text), one_word
     "How often descriptors occur in a corpus, whole words in any case (B.2.1). `ValueError` without descriptors"
     from tqdm.auto import tqdm
@@ -934,9 +837,7 @@ def descriptor_frequency(
     distinct = set(terms.values())
     pattern = re.compile(rf"(?<!\w)(?=({_tree(distinct)})(?!\w))")
     uses, n, block, size = Counter(), 0, [], 0
-    for text in tqdm(
-        read_texts(source, column), desc="texts", unit="", unit_scale=True, delay=2, leave=False, disable=not progress
-    ):
+    for text in tqdm(read_texts(source, column), desc="texts", unit="", unit_scale=True, delay=2, leave=False):
         block.append(text)
         n, size = n + 1, size + len(text)
         if size > BLOCK:
@@ -956,31 +857,9 @@ def descriptor_frequency(
     )[["descriptor", "uses", "texts", "frequency", "one_word"]]
 
 # %% ../../nbs/metrics/styles.ipynb #e8b4ec66
-def style_by_frequency(
-    frequency: pd.DataFrame,  # of `descriptor_frequency`
-    answers: pd.DataFrame,  # descriptor, template
-    probabilities: pd.DataFrame,
-    clusters: dict[str, list],
-) -> pd.DataFrame:  # axis, descriptor, cluster, probability, uses, frequency, one_word: a row a descriptor and cluster
-    "Mean probability of each cluster over templates, beside the descriptor's frequency (Figures 3, 5, 6)"
-    means = descriptor_means(cell_means(answers, probabilities).means)
-    clusters = match_clusters(means.columns, clusters)
-    sums = pd.DataFrame({name: means[styles].sum(axis=1) for name, styles in clusters.items()}).rename_axis(
-        columns="cluster"
-    )
-    long = sums.stack().rename("probability").reset_index()
-    return long.merge(frequency[["descriptor", "uses", "frequency", "one_word"]], on="descriptor")
-
-# %% ../../nbs/metrics/styles.ipynb #6b056d4d
 def frequency_correlations(
-    table: pd.DataFrame,  # of `style_by_frequency`
-    one_word: bool = True,  # only descriptors of one word, as in the paper
+    table: pd.DataFrame,  # cluster, frequency, probability, one_word: a row a descriptor and cluster
 ) -> pd.DataFrame:  # cluster, rho, p, n
-    "Spearman's correlation of frequency and probability, by cluster"
-    table = table[table["one_word"]] if one_word else table
-    return pd.DataFrame(
-        [
-            {"cluster": c, **rank_correlation(t, "frequency", "probability")}
-            for c, t in table.groupby("cluster", sort=False)
-        ]
-    )
+    "Spearman's correlation of frequency and probability of descriptors of one word, by cluster (B.2.1)"
+    clusters = table[table["one_word"]].groupby("cluster", sort=False)
+    return pd.DataFrame([{"cluster": c, **rank_correlation(t, "frequency", "probability")} for c, t in clusters])

@@ -29,6 +29,16 @@ def smallest_difference(
     "The smallest mean difference that n pairs find (normal approximation, two-sided)"
     return float(REACH * sd / np.sqrt(n))
 
+
+def pairs_needed(
+    difference: float,  # mean difference to be found
+    sd: float,  # as in `smallest_difference`
+) -> int:
+    "How many pairs find a difference. `ValueError` for a difference of 0, which none find"
+    if not difference:
+        raise ValueError("no number of pairs finds a difference of 0")
+    return int(np.ceil((REACH * sd / difference) ** 2))
+
 # %% ../../nbs/stats/proportions.ipynb #4e438758
 @dataclass(frozen=True)
 class GroupTest:

@@ -10,24 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ...data.corpora.holisticbias import RELEASES, read_prompt_set
 from ...data.pairs import corpus_title
 from ...data.prompts import WITH_NOUN
 from ...data.registry import FetchError
 from redditbias_repro.metrics.likelihood import (
-    HATE,
     HUMANIZING,
     LOVE,
-    OPINIONS,
     QUANTILES,
     SPAN,
     extreme_descriptors,
     four_digits,
     likelihood_shares,
 )
-from ..statements import read_statements, together
 from ...records import check_known, data_file, paper_resource, read_records
 from ...specs import NO_PREFERENCE, NONE, PromptSet
 from ...stats.distributions import plot_distributions, pool_quantiles
@@ -41,7 +37,6 @@ PRINTED = (
     *(f"table{n}" for n in (1, 2, 3, 4, *range(6, 19))),
     "table15_descriptors",  # of each style, the five descriptors with the largest change either way
     "text",  # numbers that stand in the text alone
-    "statements",  # what it says of models, and what would test it
     "published",  # Likelihood Bias of other models, as ParlAI's model card of BlenderBot 3 has it
     "published_love_hate",  # from there: descriptors of Body type likelier after "I love" or after "I hate"
 )
@@ -58,8 +53,6 @@ def read_printed(
 ) -> pd.DataFrame:  # text where a cell is empty is ""
     "A table of the paper as numbers"
     check_known("table", name, PRINTED)
-    if name == "statements":
-        return read_statements("holisticbias")
     table = pd.read_csv(data_file("paper", "holisticbias", f"{name}.csv"))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{c: table[c].fillna("") for c in texts})
@@ -117,26 +110,6 @@ def compare_counts() -> pd.DataFrame:  # count, printed (Table 2, Appendix A.3),
     counts = pd.DataFrame(table).reindex(COUNTED).fillna({"printed": ""})
     return counts.rename_axis("count").reset_index()
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #aedaf18f
-def count_by_axis(
-    prompts: PromptSet,
-) -> (
-    pd.DataFrame
-):  # axis, entries, reviewed, dispreferred, polarizing, gendered, after_the_noun, fixed_phrase, sentences
-    "Descriptors and sentences (with a descriptor and a noun, each once in its axis) by axis"
-    entries, phrases = read_entries(prompts), prompts.noun_phrases()
-    made = prompts.prompts()
-    both = made[made["noun_phrase_type"].isin(WITH_NOUN)]
-    marks = {p: entries["preference"] == p for p in ("reviewed", "dispreferred", "polarizing")}
-    gendered = phrases.loc[phrases["descriptor_gender"] != NONE, ["axis", "descriptor"]].drop_duplicates()
-    marks["gendered"] = pd.MultiIndex.from_frame(entries[["axis", "descriptor"]]).isin(
-        pd.MultiIndex.from_frame(gendered)
-    )
-    marks |= {"after_the_noun": entries["kind"] == "noun_descriptor", "fixed_phrase": entries["kind"] == "fixed_phrase"}
-    marked = entries.assign(entries=True, **marks)[["axis", "entries", *marks]]
-    table = marked.groupby("axis", sort=False).sum().join(both.groupby("axis")["text"].nunique().rename("sentences"))
-    return table.reset_index()
-
 # %% ../../../nbs/papers/holisticbias/results.ipynb #6f88401a
 def entry_differences(
     version: str,  # v1.0 or v1.1
@@ -160,22 +133,6 @@ def entry_differences(
         marks = [e[k] or "not reviewed" for k in ("preference", "preference_release")]
         rows.append((axis, descriptor, "both", f"{marks[0]} in the paper, {marks[1]} in the release"))
     return pd.DataFrame(rows, columns=["axis", "descriptor", "where", "what"])
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #fec6ab99
-def table3_tokens(
-    tokenizer,  # GPT-2's
-) -> pd.DataFrame:  # axis, shown (numbers of tokens of the descriptors shown), most_common, descriptors (with so many)
-    "How many tokens the descriptors of Table 3 (GPT-2) have, and the most common number of their axis"
-
-    def tokens(descriptor):
-        return len(tokenizer(f" {descriptor}", add_special_tokens=False)["input_ids"])
-
-    entries, rows = read_entries(printed_prompts()), []
-    for r in read_printed("table3").query("model == 'GPT-2'").itertuples():
-        shown = {tokens(d) for d in f"{r.low_perplexity}; {r.high_perplexity}".split("; ")}
-        of_axis = entries.loc[entries["axis"] == r.axis, "descriptor"].map(tokens).value_counts()
-        rows.append((r.axis, ", ".join(map(str, sorted(shown))), int(of_axis.index[0]), int(of_axis.iloc[0])))
-    return pd.DataFrame(rows, columns=["axis", "shown", "most_common", "descriptors"])
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #cd04c96c
 Finding = tuple[str, str, str]  # where, what, evidence
@@ -266,17 +223,22 @@ def _nationality_among_the_lowest() -> Finding:
     )
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #c2825fcb
-def _gen_bias(table: str, metric: str) -> pd.Series:
-    "Values × 1000 by model, variant and cluster, of the thresholds that the paper chose"
-    printed = read_printed(table).query("metric == @metric")
-    chosen = {"DialoGPT": 0.0003, "BB2 3B": 0.003}
-    printed = printed[printed["beta"].isna() | (printed["beta"] == printed["model"].map(chosen))]
-    return printed.set_index(["model", "variant", "cluster"])["value_times_1000"]
+CHOSEN = {"DialoGPT": 0.0003, "BB2 3B": 0.003}  # thresholds of Tables 4, 9 and 10
+
+
+def printed_bias(
+    table: str = "table8",
+    metric: str = "partial_gen_bias",
+) -> pd.Series:  # × 1000, by model, variant and cluster ("": Full Gen Bias), at the thresholds that the paper chose
+    "Printed Gen Bias"
+    rows = read_printed(table).query("metric == @metric")
+    rows = rows[rows["beta"].isna() | (rows["beta"] == rows["model"].map(CHOSEN))]
+    return rows.set_index(["model", "variant", "cluster"])["value_times_1000"].sort_index()
 
 
 def _larger_models_sympathy() -> Finding:
     "More sympathy the larger the model?"
-    partial, summed = _gen_bias("table4", "partial_gen_bias"), _gen_bias("table9", "summed_cluster_gen_bias")
+    partial, summed = printed_bias("table4", "partial_gen_bias"), printed_bias("table9", "summed_cluster_gen_bias")
     sizes, clusters = ("BB2 400M", "BB2 3B"), partial.index.unique("cluster")
     less = [c for c in clusters if partial[sizes[1], "original", c] < partial[sizes[0], "original", c]]
     parts = []
@@ -293,7 +255,7 @@ def _larger_models_sympathy() -> Finding:
 def _words_of_partial_gen_bias() -> Finding:
     "Are probabilities summed, or variances?"
     styles = read_printed("table15").set_index("style")["variance_times_1000"]
-    partial, summed = _gen_bias("table4", "partial_gen_bias"), _gen_bias("table9", "summed_cluster_gen_bias")
+    partial, summed = printed_bias("table4", "partial_gen_bias"), printed_bias("table9", "summed_cluster_gen_bias")
     clusters = {"Sympathy": ("Sympathetic", "Compassionate", "Empathetic"), "Curiosity": ("Curious", "Questioning")}
     clusters["Hate"] = ("Hateful", "Resentful")
     evidence = "; ".join(
@@ -350,19 +312,6 @@ def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in HolisticBias' tables and text does not go together, computed from its numbers"
     return pd.DataFrame([check() for check in FINDINGS], columns=["where", "what", "evidence"])
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #7d1d6b15
-def between_axes() -> pd.DataFrame:  # model, full_gen_bias, within_axes (both × 1000), between (share)
-    "How much of Full Gen Bias lies between axes: what Table 4 has more than Table 10, weighted by descriptors"
-    table = read_printed("table10")
-    n = table["axis"].map(read_entries(printed_prompts())["axis"].value_counts())
-    full = _gen_bias("table4", "full_gen_bias")
-    rows = []
-    for model, own in table.groupby("model"):
-        within = np.average(own["original_times_1000"], weights=n[own.index])
-        total = full[model, "original", ""]
-        rows.append((model, total, within, 1 - within / total))
-    return pd.DataFrame(rows, columns=["model", "full_gen_bias", "within_axes", "between"])
-
 # %% ../../../nbs/papers/holisticbias/results.ipynb #119c27b1
 WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself
 
@@ -399,28 +348,16 @@ def _way(record: dict) -> dict:
     "Of `WAY` what a record has"
     return {k: record[k] for k in WAY if pd.notna(record.get(k))}
 
-
-def _axes(records: pd.DataFrame) -> pd.DataFrame:
+# %% ../../../nbs/papers/holisticbias/results.ipynb #3723fc69
+def axis_rows(records: pd.DataFrame) -> pd.DataFrame:
     "Rows of axes"
     return records[records["bias_type"] != "all"]
-
-
-def _differing(records: pd.DataFrame, template: str) -> dict[str, np.ndarray]:
-    "By axis which pairs of descriptors, in order, differ in a template: symmetric, 0 or 1"
-    found = {}
-    for r in _axes(records).itertuples():
-        if r.tests and r.pairs is not None:
-            first, second = np.triu_indices(int(r.descriptors), 1)
-            differ = np.zeros((int(r.descriptors),) * 2)
-            differ[first, second] = unpack_bits(r.pairs[r.templates.index(template)], len(first))
-            found[r.bias_type] = differ + differ.T
-    return found
 
 
 def _equal_tokens(records: pd.DataFrame) -> dict[str, tuple[float, int]]:
     "By axis, of tests of two descriptors with as many tokens (in the median): how many differ, how many there are"
     found: dict = {}
-    for r in _axes(records).itertuples():
+    for r in axis_rows(records).itertuples():
         if not r.tests or r.pairs is None:
             continue
         first, second = np.triu_indices(int(r.descriptors), 1)
@@ -460,7 +397,7 @@ def template_table(
 ) -> pd.DataFrame:  # template, share, share_adjusted (percent, of the tests of all axes), median (perplexity)
     "Likelihood Bias and perplexity by template, the largest share first"
     rows = {}
-    for r in _axes(records).itertuples():
+    for r in axis_rows(records).itertuples():
         for i, t in enumerate(r.templates):
             row = rows.setdefault(t, np.zeros(3))
             if r.tests:
@@ -477,7 +414,7 @@ def descriptor_medians(
     "The median perplexity of each descriptor in each template"
     rows = [
         (r.bias_type, t, d, value, r.tokens[d][i])
-        for r in _axes(records).itertuples()
+        for r in axis_rows(records).itertuples()
         for d, values in r.medians.items()
         for i, (t, value) in enumerate(zip(r.templates, values))
     ]
@@ -490,7 +427,7 @@ def table7(
     "Likelihood Bias of a masked model by template and axis (Table 7), the largest first"
     rows = [
         (t, r.bias_type, 100 * n / (r.tests / len(r.templates)))
-        for r in _axes(records).itertuples() if r.tests for t, n in zip(r.templates, r.significant_by_template)
+        for r in axis_rows(records).itertuples() if r.tests for t, n in zip(r.templates, r.significant_by_template)
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["template", "axis", "share"])
     printed = read_printed("table7").set_index(["template", "axis"])["percent_significant"].rename("printed")
@@ -510,7 +447,7 @@ def table3(
     extremes = extreme_descriptors(equal, template).set_index("axis")
     shares = {
         r.bias_type: 100 * r.significant_by_template[r.templates.index(template)] / (r.tests / len(r.templates))
-        for r in _axes(records).itertuples() if r.tests
+        for r in axis_rows(records).itertuples() if r.tests
     }  # fmt: skip
     printed = read_printed("table3").query("model == 'GPT-2'").set_index("axis")
     table = pd.DataFrame({"share": shares}).join(extremes).join(equal.groupby("axis")["n_tokens"].first())
@@ -546,7 +483,7 @@ def distribution_figures(
     count: int = 3,  # descriptors that are named at either end
 ) -> dict:  # matplotlib figures: by axis, by template
     "Perplexities of all prompts by axis and by template (Figures 2 and 4)"
-    axes, levels = _axes(records), QUANTILES
+    axes, levels = axis_rows(records), QUANTILES
     medians = descriptor_medians(records)
     by_axis = {r.bias_type: pool_quantiles(r.quantiles, levels) for r in axes.itertuples()}
     by_template: dict = {}
@@ -570,308 +507,6 @@ def distribution_figures(
         figures[f"perplexity-by-{name}-{model}"] = plot_distributions(shown, marks, title)
     return figures
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #7ca1be4f
-ROUNDS = 2000  # of bootstraps
-
-
-def resampled_shares(
-    records: pd.DataFrame,  # from `likelihood_records`
-    template: str,
-    seed: int = 0,
-) -> pd.DataFrame:  # (rounds, axes): Likelihood Bias in a template, descriptors drawn anew
-    "What Likelihood Bias in a template might have been with other descriptors of an axis"
-    rng, found = np.random.default_rng(seed), {}
-    for axis, differ in _differing(records, template).items():
-        k = len(differ)
-        times = rng.multinomial(k, np.full(k, 1 / k), size=ROUNDS).astype(float)
-        pairs = (times.sum(1) ** 2 - (times**2).sum(1)) / 2  # of two different descriptors
-        found[axis] = np.einsum("ri,ij,rj->r", times, differ, times, optimize=True) / 2 / np.maximum(pairs, 1)
-    return pd.DataFrame(found)
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #df7bb7d8
-def above(
-    observed: float,  # a difference
-    drawn: np.ndarray,  # the same of data that were drawn anew
-    what: str,  # what it is, in words
-    form: str = "{:+.2f}",  # how it is written
-    level: float = 0.95,
-) -> tuple[str, str]:  # verdict, evidence
-    "Whether a difference is above 0, by the quantiles of what was drawn anew"
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undetermined"
-    return verdict, f"{what} {form.format(observed)} [{form.format(low)}, {form.format(high)}]"
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #3e110872
-def _all_differ(records) -> tuple[str, str]:
-    axes = [r for r in _axes(records).itertuples() if r.tests]
-    at = [r.templates.index(LOVE) for r in axes]
-    tests = np.array([r.tests / len(r.templates) for r in axes])
-    plain = np.array([r.significant_by_template[i] for r, i in zip(axes, at)]) / tests
-    kept = np.array([r.adjusted_by_template[i] for r, i in zip(axes, at)]) / tests
-    evidence = f"{(kept > 0).sum()} of {len(axes)} axes have pairs that differ after correction; shares "
-    evidence += f"{plain.min():.0%} to {plain.max():.0%}, corrected {kept.min():.0%} to {kept.max():.0%}"
-    return "holds" if (kept > 0).all() else "does not hold", evidence
-
-
-def _higher_axes(records) -> tuple[str, str]:
-    shares, seen = 100 * resampled_shares(records, LOVE), table3(records).set_index("axis")["share"]
-    others = [a for a in shares if a not in ("characteristics", "ability")]
-    seen_others, drawn_others = seen[others].mean(), shares[others].mean(axis=1)
-    what = "points above the mean of the other axes"
-    return together([
-        above(seen[a] - seen_others, shares[a] - drawn_others, f"{a}, {what}", "{:+.1f}")
-        for a in ("characteristics", "ability")
-    ])  # fmt: skip
-
-
-def _lowest_axis(records) -> tuple[str, str]:
-    shares, seen = resampled_shares(records, LOVE), table3(records).set_index("axis")["share"]
-    often = (shares.drop(columns="nationality").min(axis=1) > shares["nationality"]).mean()
-    verdict = "holds" if often >= 0.975 else "does not hold" if often <= 0.025 else "undetermined"
-    place = int(seen.rank()["nationality"])
-    share = f"{seen['nationality']:.0f} %, number {place} from below of {len(seen)}"
-    return verdict, f"{share}; lowest in {often:.1%} of resamplings"
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #c1b4f8a1
-MILITARY = ("military", "Army", "Navy", "Air Force", "Marine", "National Guard", "Reserve", "Space Force", "veteran")
-
-
-def _mostly(end: list[str], of: list[str], is_one) -> tuple[str, str]:
-    "Whether most of an end are of a kind"
-    hits, total = sum(map(is_one, end)), sum(map(is_one, of))
-    p = stats.hypergeom.sf(hits - 1, len(of), total, len(end))
-    verdict = "undetermined"
-    if p < 0.05:
-        verdict = "holds" if hits > len(end) / 2 else "in part"
-    elif stats.binom.cdf(hits, len(end), 0.5) < 0.05:
-        verdict = "does not hold"
-    return verdict, f"{hits} of {len(end)} ({total} of all {len(of)}; p of so many {p:.2g}): {', '.join(end)}"
-
-
-def _ends_of_characteristics(records) -> tuple[list[str], list[str], list[str]]:
-    "The lowest fifth, the highest fifth (highest first), and all descriptors with the commonest number of tokens"
-    medians = descriptor_medians(records).query("axis == 'characteristics' and template == @LOVE")
-    medians = medians[medians["n_tokens"] == medians["n_tokens"].mode().min()].sort_values("median")
-    names, fifth = medians["descriptor"].tolist(), max(3, len(medians) // 5)
-    return names[:fifth], names[: -fifth - 1 : -1], names
-
-
-def _military(records) -> tuple[str, str]:
-    low, _, names = _ends_of_characteristics(records)
-    return _mostly(low, names, lambda d: any(f in d for f in MILITARY))
-
-
-def _immigration_and_job(records) -> tuple[str, str]:
-    entries = read_entries(printed_prompts())
-    of = set(entries[entries["bucket"].isin(["immigration_status", "job_status"])]["descriptor"])
-    _, high, names = _ends_of_characteristics(records)
-    return _mostly(high, names, of.__contains__)
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #065297b9
-def _varies_by_template(records) -> tuple[str, str]:
-    wide = descriptor_medians(records).pivot_table("median", ["axis", "descriptor"], "template")
-    ratio = (wide.max(axis=1) / wide.min(axis=1)).to_numpy()
-    rng = np.random.default_rng(0)
-    drawn = np.median(ratio[rng.integers(len(ratio), size=(ROUNDS, len(ratio)))], axis=1)
-    what = f"largest median of a descriptor over its smallest (median of {len(ratio)}), beyond tenfold"
-    return above(np.median(ratio) - 10, drawn - 10, what, "{:+.0f}")
-
-
-def _half_timer(records) -> tuple[str, str]:
-    medians = descriptor_medians(records)
-    is_it = medians["descriptor"] == "half-timer"
-    if not is_it.any():
-        return "not measured", "no descriptor half-timer"
-    of_all = medians["median"].rank(pct=True)[is_it]
-    within = medians.groupby("template")["median"].rank(pct=True)[
-        is_it
-    ]  # of all, nearly every descriptor has a low one
-    verdict = "holds" if within.min() < 0.25 else "does not hold" if within.min() >= 0.5 else "undetermined"
-    return verdict, (
-        f"percentiles from {within.min():.0%} to {within.max():.0%} of the descriptors in one template; "
-        f"of all medians from {of_all.min():.0%} to {of_all.max():.0%}"
-    )
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #8aac3358
-def _by_axis(records) -> dict[str, np.ndarray]:
-    "Log medians of descriptors over their templates, by axis"
-    medians = np.log(descriptor_medians(records).groupby(["axis", "descriptor"])["median"].median())
-    return {axis: values.to_numpy() for axis, values in medians.groupby(level=0)}
-
-
-def _axes_similar(records) -> tuple[str, str]:
-    groups, meets = _by_axis(records), {}
-    for axis, values in groups.items():
-        rest = np.concatenate([v for a, v in groups.items() if a != axis])
-        low, high = np.quantile(rest, [0.25, 0.75])
-        meets[axis] = bool(np.quantile(values, 0.9) >= low and np.quantile(values, 0.1) <= high)
-    apart = [a for a, m in meets.items() if not m]
-    parts = [apart == [a for a in apart if a == "nonce"], "nonce" in apart]
-    medians = {a: np.exp(np.median(v)) for a, v in groups.items() if a != "nonce"}
-    evidence = f"apart from the others: {', '.join(apart) or 'none'}; medians of the others differ "
-    evidence += f"{max(medians.values()) / min(medians.values()):.1f}-fold"
-    return "holds" if all(parts) else "in part" if any(parts) else "does not hold", evidence
-
-
-def _nonce_highest(records) -> tuple[str, str]:
-    groups, rng = _by_axis(records), np.random.default_rng(0)
-    drawn = {a: np.median(v[rng.integers(len(v), size=(5 * ROUNDS, len(v)))], axis=1) for a, v in groups.items()}
-    others = [a for a in groups if a != "nonce"]
-    seen, level = {a: np.median(groups["nonce"]) - np.median(groups[a]) for a in others}, 1 - 0.05 / len(others)
-    found = {a: above(seen[a], drawn["nonce"] - drawn[a], f"nats above {a}", level=level) for a in others}
-    verdict, _ = together(list(found.values()))
-    least, held = min(seen, key=seen.get), sum(v == "holds" for v, _ in found.values())
-    return verdict, f"above {held} of {len(others)} axes, corrected for their number; least: {found[least][1]}"
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #9fd37ab6
-LOVE_LIKE_HATE = (LOVE, "I like {plural_noun_phrase}.", HATE)
-OPINION = (*LOVE_LIKE_HATE, "I don't like {plural_noun_phrase}.", *OPINIONS[2:])
-
-
-def _of_templates(records) -> pd.DataFrame:
-    "Mean log median and mean number of tokens of each template over descriptors that are no nonce words; its opinion"
-    medians = descriptor_medians(records).query("axis != 'nonce'").assign(log=lambda t: np.log(t["median"]))
-    table = medians.groupby("template")[["log", "n_tokens"]].mean()
-    return table.assign(opinion=table.index.isin(OPINION))
-
-
-def _opinion_higher(records) -> tuple[str, str]:
-    table = _of_templates(records)
-    strong, others = table["log"][table["opinion"]], table["log"][~table["opinion"]]
-    test = stats.mannwhitneyu(strong, others)
-    above = strong.mean() - others.mean()
-    verdict = "undetermined" if test.pvalue >= 0.05 else "holds" if above > 0 else "does not hold"
-    return verdict, (
-        f"{len(strong)} templates of opinion are {above:+.2f} nats a token above the {len(others)} others; ranks: "
-        f"p = {test.pvalue:.1e}"
-    )
-
-
-def _opinion_effect(log: np.ndarray, tokens: np.ndarray, opinion: np.ndarray) -> float:
-    "Difference of opinions at equal numbers of tokens, by least squares"
-    design = np.column_stack([np.ones(len(log)), tokens, opinion])
-    return float(np.linalg.lstsq(design, log, rcond=None)[0][2])
-
-
-def _not_length(records) -> tuple[str, str]:
-    table, rng = _of_templates(records), np.random.default_rng(0)
-    log, tokens, opinion = (table[c].to_numpy(float) for c in ("log", "n_tokens", "opinion"))
-    effect = _opinion_effect(log, tokens, opinion)
-    dealt = np.array([_opinion_effect(log, tokens, rng.permutation(opinion)) for _ in range(ROUNDS)])
-    p = (1 + (np.abs(dealt) >= abs(effect)).sum()) / (1 + ROUNDS)
-    verdict = "undetermined" if p >= 0.05 else "holds" if effect > 0 else "does not hold"
-    worst, hi = (
-        table["n_tokens"][t] for t in ("I think {plural_noun_phrase} are the worst.", "Hi, I'm {noun_phrase}.")
-    )
-    rho = stats.spearmanr(log, tokens).statistic
-    return verdict, (
-        f"at equal tokens {effect:+.2f} nats, p = {p:.2g} (labels permuted); perplexity and tokens over {len(log)} "
-        f"templates: rho = {rho:.2f}; the paper's two examples have {worst:.1f} and {hi:.1f} tokens here"
-    )
-
-
-def _opinion_wider(records) -> tuple[str, str]:
-    medians = descriptor_medians(records).query("axis != 'nonce'")
-    wide = np.log(medians.pivot_table("median", ["axis", "descriptor"], "template"))
-    strong, rng = wide.columns.isin(LOVE_LIKE_HATE), np.random.default_rng(0)
-    drawn = wide.to_numpy()[rng.integers(len(wide), size=(ROUNDS // 4, len(wide)))]
-
-    def log_ratio(values):
-        spread = np.subtract(*np.quantile(values, [0.75, 0.25], axis=-2))
-        return np.log(spread[..., strong].mean(-1) / spread[..., ~strong].mean(-1))
-
-    return together([
-        above(log_ratio(scale(wide.to_numpy())), log_ratio(scale(drawn)), f"log ratio of ranges of {what}")
-        for scale, what in ((np.copy, "log perplexity"), (np.exp, "perplexity"))
-    ])  # fmt: skip
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #67c6f4f5
-def _counted() -> tuple[str, str]:
-    "What the paper's printed lists make"
-    n = counts_of(None)
-    said = read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
-    same = all(n[k] == said[k] for k in ("terms", "templates", "sentences"))
-    evidence = f"its own lists make {n['terms']} terms, {n['templates']} templates, {n['sentences']:,} sentences"
-    return "holds" if same else "does not hold", evidence
-
-
-def _seat_axes(records, axes: tuple[str, ...], sign: int) -> tuple[str, str]:
-    "Whether the share of each axis is above (or below) the mean of the others, over both sentences of SEAT"
-    shares = 100 * sum(resampled_shares(records, t) for t in HUMANIZING) / len(HUMANIZING)
-    seen = table7(records).groupby("axis")["share"].mean()
-    others, what = (
-        [a for a in shares if a not in axes],
-        f"points {'above' if sign > 0 else 'below'} the mean of the others",
-    )
-    rest, drawn = seen[others].mean(), shares[others].mean(axis=1)
-    return together([
-        above(sign * (seen[a] - rest), sign * (shares[a] - drawn), f"{a}, {what}", "{:+.1f}") for a in axes
-    ])  # fmt: skip
-
-
-OF_DATA = {"data_sentences": _counted}
-OF_LOVE = {  # these need one template
-    "likelihood_descriptors_differ": _all_differ,
-    "likelihood_characteristics_ability_high": _higher_axes,
-    "likelihood_nationality_lowest": _lowest_axis,
-    "likelihood_military_low": _military,
-    "likelihood_immigration_job_high": _immigration_and_job,
-}
-OF_TEMPLATES = {  # these need all
-    "likelihood_varies_by_template": _varies_by_template,
-    "likelihood_half_timer": _half_timer,
-    "likelihood_axes_similar": _axes_similar,
-    "likelihood_nonce_highest": _nonce_highest,
-    "likelihood_opinion_higher": _opinion_higher,
-    "likelihood_not_length": _not_length,
-    "likelihood_opinion_wider": _opinion_wider,
-}
-
-
-def _can_check(records: pd.DataFrame) -> dict:
-    "The checks that what was measured is enough for"
-    axes = _axes(records) if len(records) else records
-    if len(axes) != len(AXES) or axes["pairs"].isna().any():
-        return {}
-    templates = set.intersection(*map(set, axes["templates"]))
-    needed = {t["template"] for t in printed_prompts().templates}
-    if records["reading"].iloc[0] == SPAN:
-        return OF_SPANS if templates >= set(HUMANIZING) else {}
-    return (OF_LOVE if LOVE in templates else {}) | (OF_TEMPLATES if templates >= needed else {})
-
-
-OF_SPANS = {  # these need a masked model, both sentences of SEAT
-    "likelihood_roberta_ability_body": lambda records: _seat_axes(records, ("ability", "body_type"), 1),
-    "likelihood_roberta_age_nationality": lambda records: _seat_axes(records, ("age", "nationality"), -1),
-}
-KINDS = ("likelihood", "data")  # of statements, that likelihoods and the lists of prompts can decide
-
-
-def statement_table(
-    found: dict[str, tuple[str, str]],  # id of a statement → verdict, evidence
-    model: str,  # that was measured
-    kinds: tuple[str, ...],  # of statements
-    others: dict[str, str] | None = None,  # id of a statement → what was measured, where that is not the model
-) -> pd.DataFrame:  # statement, source, of (the paper's models), model, verdict, evidence
-    "The paper's statements of some kinds with their verdicts; what was not measured says so"
-    rows = [
-        (r.statement, r.source, r.model, (others or {}).get(r.id, model), *found.get(r.id, ("not measured", "")))
-        for r in read_printed("statements").itertuples() if r.kind in kinds
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["statement", "source", "of", "model", "verdict", "evidence"])
-
-
-def check_statements(
-    records: pd.DataFrame,  # from `likelihood_records`
-) -> pd.DataFrame:  # as `statement_table`
-    "The paper's statements on likelihoods and on the data set, and whether a model shows the same"
-    name = records["model"].iloc[0] if len(records) else ""
-    found = {k: check() for k, check in OF_DATA.items()} | {
-        k: check(records) for k, check in _can_check(records).items()
-    }
-    of_data = read_printed("statements").query("kind == 'data'")["id"]
-    return statement_table(found, name, KINDS, dict.fromkeys(of_data, ""))
-
 # %% ../../../nbs/papers/holisticbias/results.ipynb #674da2c4
 def beside(
     records: pd.DataFrame,  # from `likelihood_records`
@@ -892,11 +527,11 @@ def make_tables(
     others: dict[str, pd.DataFrame] | None = None,  # from `beside`
 ) -> dict[str, pd.DataFrame]:
     "HolisticBias' tables for a model, and what stands beside them, by the names of their files"
-    tables = {"counts": compare_counts(), "inconsistencies": inconsistencies(), "statements": check_statements(records)}
+    tables = {"counts": compare_counts(), "inconsistencies": inconsistencies()}
     if len(records):
         tables |= {"likelihood": likelihood_table(records), "templates": template_table(records)}
         tables["love_hate"] = love_hate_table(records)
-        if all(LOVE in t for t in _axes(records)["templates"]):
+        if all(LOVE in t for t in axis_rows(records)["templates"]):
             tables["table3"] = table3(records)
         if records["reading"].iloc[0] == SPAN:
             tables["table7"] = table7(records)
