@@ -10,7 +10,7 @@ from conftest import CONFIGS, debiased_folder, papermill, small_random
 
 from redditbias_repro.answers import text_metrics
 from redditbias_repro.answers.generation import respond
-from redditbias_repro.answers.text_metrics import bleu_of, bleu_test, meteor_kind
+from redditbias_repro.answers.text_metrics import bleu_k, bleu_parts, bleu_test, meteor_kind
 from redditbias_repro.debias.finetune import MAX_TOKENS
 from redditbias_repro.metrics import crg as module
 from redditbias_repro.metrics.crg import (
@@ -27,6 +27,10 @@ from redditbias_repro.records import record_path, repo_root, write_record
 from redditbias_repro.stats.resampling import pack_dialogues, unpack_dialogues, verdict_of
 
 # --- encoding ---
+
+
+def score_of(statistics):
+    return float(bleu_k(bleu_parts(statistics).sum(0)))
 
 
 def pairs():
@@ -133,7 +137,7 @@ def test_two_records():
     assert pack_statistics(better)[-4:] == "2c01" and np.array_equal(read_statistics(pack_statistics(better)), better)
     found, change = compare(record(worse), record(better)), bleu_test(worse, better, "aab")
     assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(
-        bleu_of(better) - bleu_of(worse)
+        score_of(better) - score_of(worse)
     )
     assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
     with pytest.raises(ValueError, match="not of the same examples"):
@@ -213,7 +217,7 @@ def test_the_notebook(made_up, model_folder, tmp_path):
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
     statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)
-    assert len(statistics) == 10 and bleu_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
+    assert len(statistics) == 10 and score_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
     assert (
         len(unpack_dialogues(record["values"].pop("dialogues"))) == 10
         and torch.tensor(list(record["values"].values())).isfinite().all()
