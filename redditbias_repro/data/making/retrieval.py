@@ -785,41 +785,6 @@ def make_phrases(
     phrases.attrs["counts"] = counts | {"phrases": len(phrases)}
     return phrases
 
-# %% ../../../nbs/data/making/retrieval.ipynb #6313c7c8
-def compare_release(
-    bias_type: str = "orientation",  # religion1 or orientation
-    what: str = "_phrase",  # which list of released phrases, as in `load_released`
-    mode: str = "release",  # one of `WINDOWS`
-    spec: BiasSpec | None = None,  # None: the bias type's
-) -> dict[str, float]:  # counts, and the share of released phrases that are found
-    "How many of the released phrases are made from the released comments"
-    spec = spec or load_spec(bias_type)
-    comments, released = load_released(bias_type), load_released(bias_type, what)
-    bodies = pd.DataFrame({"id": comments.id, "body": comments.comments_processed})
-    made = set(make_phrases(bodies, spec, None, mode, max_chars=10**6, single_target=False, progress=False).phrase)
-    near = released[released.attribute_in_window == "True"].phrase
-    found, wanted = near[near.isin(made)].nunique(), near.nunique()
-    n = {"released": released.phrase.nunique(), "with an attribute": wanted, "made": len(made), "found": found}
-    return {**n, "recall": found / wanted, "made and not released": len(made - set(released.phrase))}
-
-# %% ../../../nbs/data/making/retrieval.ipynb #5eb13dd1
-def compare_modes(
-    candidates: pd.DataFrame,  # id and body
-    spec: BiasSpec,  # bias specification
-) -> pd.DataFrame:  # cleaning, windows, comments (short enough), phrases, not in release, lost from release
-    "What cleaning and windows other than the release's change"
-    made = {}
-    for cleaning in CLEANING:
-        for mode in WINDOWS:
-            made[cleaning, mode] = make_phrases(candidates, spec, cleaning, mode, single_target=False, progress=False)
-    base = set(made["release", "release"].id + "\t" + made["release", "release"].target)
-    rows = []
-    for (cleaning, mode), phrases in made.items():
-        here = set(phrases.id + "\t" + phrases.target)
-        short = phrases.attrs["counts"]
-        rows.append((cleaning, mode, list(short.values())[1], len(phrases), len(here - base), len(base - here)))
-    return pd.DataFrame(rows, columns=["cleaning", "windows", "comments", "phrases", "new", "lost"])
-
 # %% ../../../nbs/data/making/retrieval.ipynb #98cac980
 def named_specs(
     bias_type: str,  # as in `load_specs`, or "all": the default paper's
