@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -24,12 +25,16 @@ TITLES = {"kdconv": "KdConv"}
 # %% ../../../nbs/data/corpora/kdconv.ipynb #f4b7c7b8
 def read_turns(
     split: str = "test",  # train, valid, test
+    domains: Iterable[str] = DOMAINS,  # of `DOMAINS`
 ) -> pd.DataFrame:  # dialogue (such as film-0), turns (list of strings); one row a dialogue
     "Dialogues of a split. `FetchError` where the release cannot be had"
     check_known("split", split, SPLIT_FILES)
-    keys = [f"{DIALOGUES}/{domain}/{SPLIT_FILES[split]}.json" for domain in DOMAINS]
+    domains = tuple(domains)
+    for domain in domains:
+        check_known("domain", domain, DOMAINS)
+    keys = [f"{DIALOGUES}/{domain}/{SPLIT_FILES[split]}.json" for domain in domains]
     rows = []
-    for domain, key in zip(DOMAINS, keys):
+    for domain, key in zip(domains, keys):
         for i, dialogue in enumerate(json.loads(fetch(key).read_text(encoding="utf-8"))):
             rows.append((f"{domain}-{i}", [m["message"].strip() for m in dialogue["messages"]]))
     return with_corpus(pd.DataFrame(rows, columns=["dialogue", "turns"]), "kdconv", keys)
