@@ -1,6 +1,7 @@
 """Response generation: encoding, learning to answer, corpora, records, resuming."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from redditbias_repro.debias.finetune import MAX_TOKENS
 from redditbias_repro.metrics import crg as module
 from redditbias_repro.metrics.crg import (
     CRG_PARAMS,
+    CrgTask,
     compare,
     encode_pairs,
     load_responses,
@@ -148,8 +150,8 @@ def test_two_records():
 
 
 def test_a_record(model_folder, tmp_path):
-    options = dict(batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
-    record = measure_crg(debiased_folder(model_folder, tmp_path / "hd"), str(own_corpus(tmp_path)), **options)
+    task = CrgTask(str(own_corpus(tmp_path)), batch_size=2)
+    record = measure_crg(debiased_folder(model_folder, tmp_path / "hd"), task, tmp_path / "run", max_new_tokens=4)
     assert (record["model"], record["method"], record["paper"], record["bias_type"]) == (
         "tiny",
         "HD",
@@ -170,28 +172,22 @@ def test_a_record(model_folder, tmp_path):
 
 def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
     """Decoding, tokens and the kind of METEOR, which share nothing but the model."""
-    options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run")
+    task, out = CrgTask(str(own_corpus(tmp_path)), batch_size=2), tmp_path / "run"
     monkeypatch.setattr(module, "train_crg", lambda model, *args, **kwargs: model)
     monkeypatch.setattr(module, "respond", lambda model, tokenizer, rows, **kwargs: ["hi"] * len(rows))
-    variants = (
-        {},
-        {"how": "dstc"},
-        {"preset": "release"},
-        {"num_beams": 2},
-        {"max_new_tokens": 5},
-        {"epochs": 2},
-        {"batch_size": 1},
-    )
-    records = [measure_crg(str(model_folder), **{**options, **v}) for v in variants]
+    tasks = ({}, {"how": "dstc"}, {"epochs": 2}, {"batch_size": 1})
+    records = [measure_crg(str(model_folder), replace(task, **v), out) for v in tasks]
+    decodings = ({"preset": "release"}, {"num_beams": 2}, {"max_new_tokens": 5})
+    records += [measure_crg(str(model_folder), task, out, **v) for v in decodings]
     monkeypatch.setattr(module, "meteor_kind", lambda: "nltk")
     monkeypatch.setattr(text_metrics, "meteor", lambda *args: 20.0)
-    records.append(measure_crg(str(model_folder), **options))
+    records.append(measure_crg(str(model_folder), task, out))
     assert len({record_path(r, tmp_path) for r in records}) == len(records) == 8
 
 
 def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
     """Stopped while it answers: it is not trained again, and the record is the same."""
-    options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, max_new_tokens=4)
+    options = dict(task=CrgTask(str(own_corpus(tmp_path)), batch_size=2), max_new_tokens=4)
     whole = measure_crg(str(model_folder), out_dir=tmp_path / "a", **options)
     real, trained = module.respond, []
     monkeypatch.setattr(module, "respond", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
