@@ -334,7 +334,8 @@ def measure_dst(
     settings = {
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(),
         "train_examples": len(examples), "epochs": float(task.epochs), "batch_size": task.batch_size,
-        "max_tokens": MAX_TOKENS, "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1, "preset": task.preset,
+        "max_tokens": MAX_TOKENS, "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1,
+        "preset": task.preset,
     }  # fmt: skip
     used = corpus_of(train, test)
     folder = run_folder(out_dir, about, settings, seed, used["files"], task.negatives, task.test_dialogues)
