@@ -19,6 +19,7 @@ from redditbias_repro import specs
 from redditbias_repro.data.corpora import chbias, goemotions, kdconv
 from redditbias_repro.data.registry import git_blob_sha1
 
+AUGMENTED = {"targets": "train_ctda", "attributes": "train_cada"}  # CHBias' files of augmented sentences
 SPLITS = {"train": 40, "valid": 24, "test": 24}  # pairs of RedditBias
 MILD = {  # attributes that sentences are made with: of our specifications, and nobody's insult
     "religion1": ("violin", "frugal", "talkative", "loud"),
@@ -196,7 +197,7 @@ def chbias_release():
         groups, stem = load_spec(f"chbias/{b}").groups, f"data/{b}/{b}"
         train = chinese(b, "train", 48)
         yield f"{stem}_train.txt", "\r\n".join(train)
-        for swap, name in chbias.AUGMENTED.items():
+        for swap, name in AUGMENTED.items():
             yield f"{stem}_{name}.txt", lines(sorted(train + chbias.swap_released(train, b, "train", swap)))
         for split in ("valid", "test"):
             texts = chinese(b, split, 24)

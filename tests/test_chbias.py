@@ -9,15 +9,13 @@ import pandas as pd
 import pytest
 import regex
 from conftest import each
+from made_up import AUGMENTED
 
 from redditbias_repro.cli import main
 from redditbias_repro.data.corpora import chbias
 from redditbias_repro.data.corpora.chbias import (
     CATEGORIES,
     cdial_tokenizer,
-    compare_augmented,
-    compare_swaps,
-    count_lines,
     count_overlaps,
     count_table2,
     flag_pairs,
@@ -230,9 +228,8 @@ def test_a_lines_end_is_a_line_feed_and_nothing_else(monkeypatch, tmp_path):
     monkeypatch.setattr(chbias, "fetch", lambda key: path)
     path.write_bytes("一\u2028二 \r\n\u200b三\x85\r\n四".encode())
     assert chbias._read_lines("x") == ["一\u2028二 ", "\u200b三\x85", "四"]
-    assert count_lines("x") == {"lines": 3, "different": 3, "ended": False, "blanks_at_ends": 2, "zero_width": 1}
     path.write_bytes("一\n二\n".encode())
-    assert chbias._read_lines("x") == ["一", "二"] and count_lines("x")["ended"]
+    assert chbias._read_lines("x") == ["一", "二"]
 
 
 def test_registered_files():
@@ -301,44 +298,13 @@ def test_unknown_tokens(release):
 # --- augmentation ---
 
 
-@each("bias_type,unchanged", [("gender", (17, 667)), ("orientation", (28, 231))])
-def test_augmented_files_are_what_the_scripts_make(release, bias_type, unchanged):
-    for swap, n in zip(("targets", "attributes"), unchanged):
-        counted = compare_augmented(bias_type, swap)
-        assert counted == {
-            "released": 1600, "made": 1600, "only_released": 0, "only_made": 0, "two_in_one": 0, "unchanged": n,
-        }  # fmt: skip
-
-
-def test_two_lines_that_became_one(monkeypatch, tmp_path):
-    files = {"age_train": "老人好\r\n大妈好\r\n老头坏", "age_train_ctda": None}
-    files["age_train_ctda"] = "老头坏小伙坏\r\n年轻人好\r\n老人好\r\n小姑娘好\r\n大妈好\r\n"
-    for name, text in files.items():
-        (tmp_path / f"{name}.txt").write_bytes(text.encode())
-    monkeypatch.setattr(chbias, "fetch", lambda key: tmp_path / key.rpartition("/")[2])
-    assert compare_augmented("age") == {
-        "released": 5, "made": 6, "only_released": 1, "only_made": 2, "two_in_one": 1, "unchanged": 0,
-    }  # fmt: skip
-
-
-def test_what_makes_our_swaps_differ_from_the_release(release):
-    """Its pairs, its direction, and for the rest its order and its case."""
-    found = {(b, s): compare_swaps(b, s) for b in CATEGORIES for s in ("valid", "test")}
-    assert [f["its_direction"] for f in found.values()] == [173, 177, 195, 196, 200, 200, 200, 200]
-    assert [f["ours"] for f in found.values()] == [148, 152, 195, 196, 200, 200, 200, 200]
-    attributes = [compare_swaps(b, "train", "attributes") for b in CATEGORIES]
-    assert [a["changed"] for a in attributes] == [133, 569, 611, 687]
-    assert [a["ours"] for a in attributes] == [725, 800, 799, 622]
-    assert [a["its_pairs"] for a in attributes] == [793, 800, 799, 798]
-
-
 @each("bias_type,targets,attributes", [("gender", 634, 77), ("orientation", 771, 569)])
 def test_augmentation_beside_the_release(release, bias_type, targets, attributes):
     """By the text a copy is added only where something is replaced; of these so many lines stand in the released file
     as well. What is trained on by default is the file, whatever the order."""
     texts = list(load_phrases(f"chbias/{bias_type}").text)
     for method, swap in (("CTDA", "targets"), ("CADA", "attributes")):
-        key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{chbias.AUGMENTED[swap]}.txt"
+        key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{AUGMENTED[swap]}.txt"
         released = sorted(line.strip() for line in chbias._read_lines(key))
         assert sorted(METHODS[method].augment(SPECS[bias_type], texts)) == released
     edited = dataclasses.replace(SPECS[bias_type], pairs=SPECS[bias_type].pairs[::-1])
@@ -346,7 +312,7 @@ def test_augmentation_beside_the_release(release, bias_type, targets, attributes
     for method, swap, in_release in (("CTDA-text", "targets", targets), ("CADA-text", "attributes", attributes)):
         made = METHODS[method].augment(SPECS[bias_type], texts)
         assert made[: len(texts)] == texts and not set(made[len(texts) :]) & set(texts)
-        key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{chbias.AUGMENTED[swap]}.txt"
+        key = f"hyintell/CHBias/data/{bias_type}/{bias_type}_{AUGMENTED[swap]}.txt"
         released = {line.strip() for line in chbias._read_lines(key)}
         assert sum(line in released for line in made[len(texts) :]) == in_release
 

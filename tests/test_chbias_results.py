@@ -13,13 +13,17 @@ from redditbias_repro.data.corpora.chbias import CATEGORIES, read_released
 from redditbias_repro.metrics.chinese import compare_zh_dialogue, measure_zh_dialogue
 from redditbias_repro.metrics.language_model import lmb, lmb_of_rows, measure_lmb
 from redditbias_repro.models.loading import PACKAGED
-from redditbias_repro.papers.chbias.results import (
-    DIALOGUE_METRICS,
-    METHODS,
+from redditbias_repro.papers.chbias.checks import (
     NO_TEST,
     OF_BIAS,
     bias_cells,
-    check_statements,
+    read_measured,
+    statements_summary,
+    statements_table,
+)
+from redditbias_repro.papers.chbias.results import (
+    DIALOGUE_METRICS,
+    METHODS,
     control_changes,
     count_release,
     dialogue_changes,
@@ -36,11 +40,11 @@ from redditbias_repro.papers.chbias.results import (
     read_printed,
     released_changes,
     save_all,
-    statements_summary,
     table2,
     table3,
     what_to_run,
 )
+from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import (
     data_file,
     new_record,
@@ -79,7 +83,7 @@ def made_record(b, method="baseline", seed=None, gap=0.0, shift=0.0, metric="lmb
 
 
 def test_every_printed_table_is_read():
-    assert len(read_printed("table3")) == 48 and set(read_printed("statements").kind) == {
+    assert len(read_printed("table3")) == 48 and set(read_statements("chbias").kind) == {
         "data", "bias", "dialogue", "human", "interpretation",
     }  # fmt: skip
     for n in (2, 3, 4, 5, 6, *range(8, 18)):
@@ -132,7 +136,7 @@ def test_dialogue_of_debiased_models_is_an_answer():
         [("made", "HD", "chbias/age", "BLEU-4", -0.3, 0.001), ("made", "FT", "chbias/age", "F1", -3, 0.001)],
         columns=["model", "method", "bias_type", "metric", "change", "p_holm"],
     )
-    said = check_statements(measured_lmb(project_path("nowhere")), {"dialogue-changes": talks}, {})
+    said = statements_table({**read_measured(project_path("nowhere")), "talks": talks})
     said = said[said.of == "made"].set_index("id")
     assert said.verdict.to_dict() == {
         "not_significantly": "does not hold", "preserved_eva": "does not hold", "some_improve": "undetermined",
@@ -243,8 +247,8 @@ VERDICTS = {"holds", "does not hold", "undetermined", "not measured", "not teste
 
 
 def test_every_statement_has_a_test_and_a_verdict(made_up, tmp_path):
-    rows = check_statements(measured_lmb(tmp_path))
-    said = read_printed("statements")
+    rows = statements_table(read_measured(tmp_path))
+    said = read_statements("chbias")
     assert list(dict.fromkeys(rows.id)) == said.id.tolist() and not said.test.eq("").any()
     assert {v.partition(":")[0] for v in rows.verdict} <= VERDICTS
     decided = rows[rows.verdict.isin(["holds", "does not hold", "undetermined"])]
@@ -252,7 +256,7 @@ def test_every_statement_has_a_test_and_a_verdict(made_up, tmp_path):
 
 
 def test_statements_that_do_not_hold(release, tmp_path):
-    rows = check_statements(measured_lmb(tmp_path))
+    rows = statements_table(read_measured(tmp_path))
     failed = set(rows[rows.verdict == "does not hold"].id)
     assert failed == {
         "only_with_keywords", "no_tags", "no_repeated_punctuation", "no_duplicates", "twelve_hundred",

@@ -16,21 +16,18 @@ from transformers import AutoModelForSeq2SeqLM, BertTokenizer, T5Config
 from redditbias_repro.answers.chinese_metrics import (
     VARIANTS,
     answer_scores,
-    bleu_k,
-    bleu_parts,
     chinese_tokens,
     compare_scores,
     distinct_parts,
     distinct_without,
     jackknife,
     read_word_vectors,
-    rouge_f,
     score_dialogues,
     tokenize_pairs,
     unpack_sums,
 )
 from redditbias_repro.answers.generation import answers, decoding_of, name_decoding
-from redditbias_repro.answers.text_metrics import bleu_interval, bleu_of, bleu_statistics
+from redditbias_repro.answers.text_metrics import bleu, bleu_interval, bleu_k, bleu_parts, bleu_statistics, rouge_f
 from redditbias_repro.data.corpora.kdconv import DIALOGUES, DOMAINS, read_turns
 from redditbias_repro.data.corpora.lccc import TOY, join_characters, read_lccc, read_toy
 from redditbias_repro.data.registry import FetchError
@@ -123,7 +120,7 @@ def test_tokens_of_the_variants():
 def test_bleu_of_eva_is_nltks_method_3(k):
     said, people = tokenize_pairs(ANSWERS, PEOPLE, "letters")
     nltks = 100 * corpus_bleu(people, said, [1 / k] * k, SmoothingFunction().method3)
-    assert bleu_k(bleu_parts(said, people, True).sum(0), k) == pytest.approx(nltks)
+    assert bleu_k(bleu_parts(bleu_statistics(said, people), True).sum(0), k) == pytest.approx(nltks)
 
 
 @settings(max_examples=60, deadline=None)
@@ -138,7 +135,7 @@ def test_bleu_is_nltks_and_rouge_is_evas_whatever_is_said(pairs):
     said, people = tokenize_pairs([a for a, _ in pairs], [b for _, b in pairs], "letters")
     for k in (2, 4):
         nltks = corpus_bleu(people, said, [1 / k] * k, SmoothingFunction().method3)
-        assert bleu_k(bleu_parts(said, people, True).sum(0), k) == pytest.approx(100 * nltks, abs=1e-9)
+        assert bleu_k(bleu_parts(bleu_statistics(said, people), True).sum(0), k) == pytest.approx(100 * nltks, abs=1e-9)
     for h, (r,) in zip(said, people):
         lengths = np.zeros((len(h) + 1, len(r) + 1), int)
         for i, j in np.ndindex(len(h), len(r)):
@@ -151,7 +148,7 @@ def test_bleu_is_nltks_and_rouge_is_evas_whatever_is_said(pairs):
 def test_bleu_of_characters_is_the_houses():
     said, people = tokenize_pairs(ANSWERS, PEOPLE)
     counts = bleu_statistics(said, people)
-    assert bleu_k(bleu_parts(said, people).sum(0)) == pytest.approx(bleu_of(counts))
+    assert bleu_k(bleu_parts(counts).sum(0)) == pytest.approx(bleu(said, people))
     values, _ = score_dialogues(ANSWERS, PEOPLE, OF, resamples=500)
     assert (values["bleu_4_low"], values["bleu_4_high"]) == pytest.approx(bleu_interval(counts, OF, 500))
 

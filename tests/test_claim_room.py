@@ -142,17 +142,13 @@ def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
 
 
 def test_sizes_of_t_without_a_test_leave_it_open():
-    of_statements = paper_module("chbias").of_statements
-    rows = [
-        ("hd_reduces_age", "made", "undetermined", "t", "a test"),
-        ("hd_reduces_age", "CDial-GPT (paper)", "does not hold", "", ""),
-    ]
-    measured = {"statements": pd.DataFrame(rows, columns=["id", "of", "verdict", "evidence", "needed"])}
-    ours, theirs = of_statements(SimpleNamespace(id="hd_reduces_age"), measured)
-    assert (ours.found, ours.needed, ours.evidence) == ("undetermined", "a test", "t") and (
-        theirs.found,
-        theirs.basis,
-    ) == ("does not hold", PRINTED)
+    chbias_checks = paper_module("chbias")
+    cells = pd.DataFrame({"t": [4.0, 5.0], "significant": True}, index=[("baseline", "age"), ("HD", "age")])
+    claim = SimpleNamespace(model="CDial-GPT")
+    measured = {"cells": {"CDial-GPT (paper)": cells, "made": cells}}
+    theirs, ours = chbias_checks.CHECKS["hd_reduces_age"](claim, measured)
+    assert (ours.found, ours.needed) == ("undetermined", chbias_checks.NO_TEST) and "HD age 5.00" in ours.evidence
+    assert (theirs.model, theirs.found, theirs.basis) == ("CDial-GPT, printed", "does not hold", PRINTED)
 
 
 # --- a paper of one's own ---

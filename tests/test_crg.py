@@ -1,6 +1,7 @@
 """Response generation: encoding, learning to answer, corpora, records, resuming."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,12 @@ from conftest import CONFIGS, debiased_folder, papermill, small_random
 
 from redditbias_repro.answers import text_metrics
 from redditbias_repro.answers.generation import respond
-from redditbias_repro.answers.text_metrics import bleu_of, bleu_test, meteor_kind
+from redditbias_repro.answers.text_metrics import bleu_k, bleu_parts, bleu_test, meteor_kind
 from redditbias_repro.debias.finetune import MAX_TOKENS
 from redditbias_repro.metrics import crg as module
 from redditbias_repro.metrics.crg import (
     CRG_PARAMS,
+    CrgTask,
     compare,
     encode_pairs,
     load_responses,
@@ -27,6 +29,10 @@ from redditbias_repro.records import record_path, repo_root, write_record
 from redditbias_repro.stats.resampling import pack_dialogues, unpack_dialogues, verdict_of
 
 # --- encoding ---
+
+
+def score_of(statistics):
+    return float(bleu_k(bleu_parts(statistics).sum(0)))
 
 
 def pairs():
@@ -133,7 +139,7 @@ def test_two_records():
     assert pack_statistics(better)[-4:] == "2c01" and np.array_equal(read_statistics(pack_statistics(better)), better)
     found, change = compare(record(worse), record(better)), bleu_test(worse, better, "aab")
     assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(
-        bleu_of(better) - bleu_of(worse)
+        score_of(better) - score_of(worse)
     )
     assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
     with pytest.raises(ValueError, match="not of the same examples"):
@@ -144,8 +150,8 @@ def test_two_records():
 
 
 def test_a_record(model_folder, tmp_path):
-    options = dict(batch_size=2, out_dir=tmp_path / "run", max_new_tokens=4)
-    record = measure_crg(debiased_folder(model_folder, tmp_path / "hd"), str(own_corpus(tmp_path)), **options)
+    task = CrgTask(str(own_corpus(tmp_path)), batch_size=2)
+    record = measure_crg(debiased_folder(model_folder, tmp_path / "hd"), task, tmp_path / "run", max_new_tokens=4)
     assert (record["model"], record["method"], record["paper"], record["bias_type"]) == (
         "tiny",
         "HD",
@@ -166,28 +172,22 @@ def test_a_record(model_folder, tmp_path):
 
 def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
     """Decoding, tokens and the kind of METEOR, which share nothing but the model."""
-    options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, out_dir=tmp_path / "run")
+    task, out = CrgTask(str(own_corpus(tmp_path)), batch_size=2), tmp_path / "run"
     monkeypatch.setattr(module, "train_crg", lambda model, *args, **kwargs: model)
     monkeypatch.setattr(module, "respond", lambda model, tokenizer, rows, **kwargs: ["hi"] * len(rows))
-    variants = (
-        {},
-        {"how": "dstc"},
-        {"preset": "release"},
-        {"num_beams": 2},
-        {"max_new_tokens": 5},
-        {"epochs": 2},
-        {"batch_size": 1},
-    )
-    records = [measure_crg(str(model_folder), **{**options, **v}) for v in variants]
+    tasks = ({}, {"how": "dstc"}, {"epochs": 2}, {"batch_size": 1})
+    records = [measure_crg(str(model_folder), replace(task, **v), out) for v in tasks]
+    decodings = ({"preset": "release"}, {"num_beams": 2}, {"max_new_tokens": 5})
+    records += [measure_crg(str(model_folder), task, out, **v) for v in decodings]
     monkeypatch.setattr(module, "meteor_kind", lambda: "nltk")
     monkeypatch.setattr(text_metrics, "meteor", lambda *args: 20.0)
-    records.append(measure_crg(str(model_folder), **options))
+    records.append(measure_crg(str(model_folder), task, out))
     assert len({record_path(r, tmp_path) for r in records}) == len(records) == 8
 
 
 def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
     """Stopped while it answers: it is not trained again, and the record is the same."""
-    options = dict(corpus=str(own_corpus(tmp_path)), batch_size=2, max_new_tokens=4)
+    options = dict(task=CrgTask(str(own_corpus(tmp_path)), batch_size=2), max_new_tokens=4)
     whole = measure_crg(str(model_folder), out_dir=tmp_path / "a", **options)
     real, trained = module.respond, []
     monkeypatch.setattr(module, "respond", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -213,7 +213,7 @@ def test_the_notebook(made_up, model_folder, tmp_path):
     (record,) = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert record["n"] == 10 and record["params"]["train_pairs"] == 40 and record["corpus"].startswith("multiwoz")
     statistics = np.frombuffer(bytes.fromhex(record["values"].pop("statistics")), "<u2").reshape(-1, 6)
-    assert len(statistics) == 10 and bleu_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
+    assert len(statistics) == 10 and score_of(statistics.astype(int)) == pytest.approx(record["values"]["bleu_4"])
     assert (
         len(unpack_dialogues(record["values"].pop("dialogues"))) == 10
         and torch.tensor(list(record["values"].values())).isfinite().all()

@@ -15,6 +15,7 @@ from redditbias_repro.metrics import dst as module
 from redditbias_repro.metrics.dst import (
     DST_PARAMS,
     DstClassifier,
+    DstTask,
     collect_ontology,
     compare,
     encode,
@@ -273,8 +274,8 @@ def test_two_records():
 def test_a_record(made_up, model_folder, tmp_path):
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    options = dict(out_dir=tmp_path / "run", epochs=1, batch_size=4, negatives="all", disable_tqdm=True)
-    record = measure_dst(debiased_folder(model_folder, tmp_path / "hd"), str(tmp_path), **options)
+    task = DstTask(str(tmp_path), epochs=1, batch_size=4, negatives="all")
+    record = measure_dst(debiased_folder(model_folder, tmp_path / "hd"), task, tmp_path / "run", disable_tqdm=True)
     values = record["values"]
     assert (
         record["n"] == 6 * 7
@@ -309,17 +310,11 @@ def test_the_head_and_text_of_the_release(made_up, tokenizer, model_folder, tmp_
     assert isinstance(DstClassifier(fresh(tokenizer), head="linear").head, torch.nn.Linear)
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
-    record = measure_dst(
-        str(model_folder),
-        corpus=str(tmp_path),
-        out_dir=tmp_path / "run",
-        batch_size=4,
-        preset="release",
-        disable_tqdm=True,
-    )
+    task = DstTask(str(tmp_path), batch_size=4, preset="release")
+    record = measure_dst(str(model_folder), task, tmp_path / "run", disable_tqdm=True)
     assert record["params"]["preset"] == "release"
     with pytest.raises(ValueError, match="expected one of default, release"):
-        measure_dst(str(model_folder), preset="other")
+        measure_dst(str(model_folder), DstTask(preset="other"))
 
 
 def test_a_stopped_run_goes_on(made_up, model_folder, tmp_path, monkeypatch):
@@ -327,7 +322,8 @@ def test_a_stopped_run_goes_on(made_up, model_folder, tmp_path, monkeypatch):
     for split in ("train", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(DIALOGUES))
     monkeypatch.setattr(module, "EXAMPLES_A_FILE", 10)
-    options = dict(corpus=str(tmp_path), batch_size=4, negatives="all", disable_tqdm=True)
+    task = DstTask(str(tmp_path), batch_size=4, negatives="all")
+    options = dict(task=task, disable_tqdm=True)
     whole = measure_dst(str(model_folder), out_dir=tmp_path / "a", **options)
     real, asked = module.predict_dst, []
 

@@ -11,7 +11,8 @@ import pytest
 from redditbias_repro.answers.text_metrics import (
     bleu,
     bleu_interval,
-    bleu_of,
+    bleu_k,
+    bleu_parts,
     bleu_statistics,
     bleu_test,
     clean_dstc,
@@ -178,6 +179,10 @@ def test_what_has_no_vector_counts_nothing():
     assert embedding_scores([["a", "minus"]], [[["a"]]], vectors)["embedding_average"] == 0, "vectors that cancel out"
 
 
+def score_of(statistics):
+    return float(bleu_k(bleu_parts(statistics).sum(0)))
+
+
 @pytest.fixture(scope="module")
 def two_models():
     """Answers of two models to 120 contexts, one better than the other, with one to three references each."""
@@ -193,8 +198,8 @@ def two_models():
 def test_bleu_of_its_statistics(two_models):
     for hyps in two_models[:2]:
         statistics = bleu_statistics(hyps, two_models[2])
-        assert bleu_of(statistics) == pytest.approx(bleu(hyps, two_models[2])) and len(statistics) == 120
-    assert bleu_of(bleu_statistics([["x"]], [[["a", "b"]]])) == bleu([["x"]], [[["a", "b"]]]) == 0
+        assert score_of(statistics) == pytest.approx(bleu(hyps, two_models[2])) and len(statistics) == 120
+    assert score_of(bleu_statistics([["x"]], [[["a", "b"]]])) == bleu([["x"]], [[["a", "b"]]]) == 0
 
 
 def test_the_paired_test_is_sacrebleus(two_models):
@@ -236,7 +241,7 @@ def test_bleu_of_every_sample_is_sacrebleus(two_models):
     for size in (1, 2, 3, 5, 10, 120):
         for _ in range(20):
             pick = rng.integers(120, size=size)
-            assert bleu_of(statistics[pick]) == pytest.approx(
+            assert score_of(statistics[pick]) == pytest.approx(
                 bleu([hyps[i] for i in pick], [references[i] for i in pick]), abs=1e-9
             ), pick
 
@@ -244,7 +249,7 @@ def test_bleu_of_every_sample_is_sacrebleus(two_models):
 def test_the_interval_of_bleu_covers(two_models):
     """In samples of the answers, as often as it says, and it misses on both sides. Percentiles do not."""
     statistics = bleu_statistics(two_models[0], two_models[2])
-    truth, rng, missed = bleu_of(statistics), np.random.default_rng(0), []
+    truth, rng, missed = score_of(statistics), np.random.default_rng(0), []
     for _ in range(200):
         low, high = bleu_interval(statistics[rng.integers(120, size=100)], resamples=500)
         missed.append((low > truth) - (high < truth))

@@ -17,7 +17,16 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .text_metrics import bleu_statistics, embedding_scores, tokenize, unigram_f1
+from redditbias_repro.answers.text_metrics import (
+    bleu_k,
+    bleu_parts,
+    bleu_statistics,
+    embedding_scores,
+    ngrams,
+    rouge_f,
+    tokenize,
+    unigram_f1,
+)
 from ..records import check_known
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test, verdict_of
 
@@ -55,48 +64,6 @@ def tokenize_pairs(
     if bare:
         raise ValueError(f"the references at {bare[:10]} are empty: leave those contexts out")
     return [chinese_tokens(h, how) for h in hypotheses], [[r] for r in wanted]
-
-# %% ../../nbs/answers/chinese_metrics.ipynb #498bc76d
-def bleu_parts(
-    hypotheses: list[list[str]],  # n answers, tokens
-    references: list[list[list[str]]],  # tokens of the reference of each
-    short_counts: bool = False,  # an answer without an n-gram counts as one that does not match, as NLTK has it
-) -> np.ndarray:  # (n, 10): 1- to 4-grams that match, how many there are, lengths of answer and reference
-    "The parts of BLEU of each answer"
-    found = bleu_statistics(hypotheses, references)
-    least = 1 if short_counts else 0
-    numbers = [np.maximum(found[:, 4] - k, least) for k in range(4)]
-    return np.column_stack([found[:, :4], *numbers, found[:, 4:]]).astype(float)
-
-
-def bleu_k(
-    parts: np.ndarray,  # (…, 10) sums of `bleu_parts`
-    k: int = 4,  # longest n-gram
-) -> np.ndarray:  # (…), 0 to 100
-    "BLEU of a corpus; the j-th order without a match counts 1/2ʲ of one, which is NLTK's method 3"
-    matches, total, said, wanted = parts[..., :k], parts[..., 4 : 4 + k], parts[..., 8], parts[..., 9]
-    without = np.cumsum(matches <= 0, axis=-1)
-    precisions = np.where(matches > 0, matches, 0.5**without) / np.maximum(total, 1)
-    penalty = np.minimum(0, 1 - wanted / np.maximum(said, 1e-9))
-    score = 100 * np.exp(np.log(precisions).mean(-1) + penalty)
-    return np.where((matches[..., 0] > 0) & (total[..., k - 1] > 0), score, 0.0)
-
-# %% ../../nbs/answers/chinese_metrics.ipynb #8288d22b
-def rouge_f(
-    hypothesis: list[str],  # tokens
-    reference: list[str],  # tokens
-    beta: float = 1.0,  # weight of recall
-) -> float:  # 0 to 1
-    "F of the longest common subsequence"
-    row = [0] * (len(reference) + 1)
-    for h in hypothesis:
-        before = 0
-        for j, r in enumerate(reference, 1):
-            before, row[j] = row[j], before + 1 if h == r else max(row[j], row[j - 1])
-    if not row[-1]:
-        return 0.0
-    precision, recall = row[-1] / len(hypothesis), row[-1] / len(reference)
-    return (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #2e2a692b
 def read_word_vectors(
@@ -147,15 +114,12 @@ def distinct_parts(
 ) -> tuple[np.ndarray, int]:  # (K, 2) n-grams of each dialogue, and those that it alone has; how many differ
     "What Distinct-n and its jackknife are made of"
     codes, names = pd.factorize(np.asarray(list(dialogues)))
-    parts, owner = np.zeros((len(names), 2)), {}
+    of_dialogue = [Counter() for _ in names]
     for tokens, dialogue in zip(hypotheses, codes):
-        for i in range(max(0, len(tokens) - n + (1 if last_ngram else 0))):
-            parts[dialogue, 0] += 1
-            gram = tuple(tokens[i : i + n])
-            owner[gram] = dialogue if owner.get(gram, dialogue) == dialogue else -1
-    for dialogue, count in Counter(d for d in owner.values() if d >= 0).items():
-        parts[dialogue, 1] = count
-    return parts, len(owner)
+        of_dialogue[dialogue].update(ngrams([tokens if last_ngram else tokens[:-1]], n))
+    holders = Counter(gram for grams in of_dialogue for gram in grams)
+    parts = [(grams.total(), sum(holders[gram] == 1 for gram in grams)) for grams in of_dialogue]
+    return np.array(parts, float), len(holders)
 
 
 def distinct_without(
@@ -170,14 +134,13 @@ def distinct_without(
 def jackknife(
     score: float,
     without: np.ndarray,  # (K,) the score without each dialogue
-    level: float = 0.95,
-) -> tuple[float, float, float]:  # low, high; p of 0, two-tailed
+) -> tuple[float, float, float]:  # low, high (95 %); p of 0, two-tailed
     "Interval of a score by the jackknife, with Student's t; of a single dialogue the score itself, as it says nothing"
     k = len(without)
     error = math.sqrt((k - 1) / k * ((without - without.mean()) ** 2).sum()) if k > 1 else 0.0
     if error <= 1e-12:
         return score, score, float(score == 0)
-    half = stats.t.ppf((1 + level) / 2, k - 1) * error
+    half = stats.t.ppf(0.975, k - 1) * error
     return score - half, score + half, float(2 * stats.t.sf(abs(score) / error, k - 1))
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #5940eddd
@@ -212,7 +175,9 @@ def score_dialogues(
     known, about = vectors(words) if vectors else (None, {})
     each = answer_scores(said, people, how["beta"], known)
     means = [each[m] if m in each else np.zeros(len(each)) for m in MEANS]
-    parts = np.column_stack([bleu_parts(said, people, how["short_counts"]), np.ones(len(said)), *means])
+    parts = np.column_stack(
+        [bleu_parts(bleu_statistics(said, people), how["short_counts"]), np.ones(len(said)), *means]
+    )
     sums, values = cluster_sums(parts, dialogues), {}
     for name, measure in _measures(each).items():
         low, high = bootstrap_interval(sums, measure, resamples, seed=seed)
@@ -252,7 +217,6 @@ def compare_scores(
     after: dict,  # of another model, on the same contexts
     same_vectors: bool = True,  # False: Greedy Matching and Embedding Average are left out
     resamples: int = 2000,
-    seed: int = 0,
 ) -> pd.DataFrame:  # metric, before, after, change, change_low, change_high (95 %), p, verdict
     "Has a model changed? `ValueError` if the two did not answer as many contexts in as many dialogues"
     one, two = unpack_sums(before["statistics"]), unpack_sums(after["statistics"])
@@ -262,7 +226,7 @@ def compare_scores(
     names -= set() if same_vectors else set(MEANS[2:])
     rows = []
     for name, measure in _measures(names).items():
-        rows.append({"metric": name, **paired_test(one, two, measure, resamples, seed=seed)})
+        rows.append({"metric": name, **paired_test(one, two, measure, resamples)})
     for i, n in enumerate(ORDERS):
         columns = slice(11 + len(MEANS) + 2 * i, 13 + len(MEANS) + 2 * i)
         (old, old_without), (new, new_without) = (

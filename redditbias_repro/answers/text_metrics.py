@@ -16,7 +16,8 @@ import regex
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['tokenize', 'tokenize_all', 'mteval_tokens', 'bleu_statistics', 'bleu_test', 'meteor_kind', 'score_responses']
+__all__ = ['tokenize', 'tokenize_all', 'mteval_tokens', 'bleu_statistics', 'bleu_parts', 'bleu_k', 'bleu_test', 'meteor_kind',
+           'score_responses']
 
 # %% ../../nbs/answers/text_metrics.ipynb #110c0b2f
 EMPTY_ANSWER = "__empty__"
@@ -102,7 +103,7 @@ def mteval_tokens(
     return [again(h) for h in hypotheses], [[again(r) for r in rs] for rs in references]
 
 # %% ../../nbs/answers/text_metrics.ipynb #afbc58a2
-def _ngrams(tokens: list[list[str]], n: int) -> Counter:
+def ngrams(tokens: list[list[str]], n: int) -> Counter:
     return Counter(tuple(t[i : i + n]) for t in tokens for i in range(len(t) - n + 1))
 
 
@@ -133,40 +134,38 @@ def bleu_statistics(
     return np.array([(*f.counts, f.sys_len, f.ref_len) for f in found])
 
 
-def _bleu_parts(statistics: np.ndarray) -> np.ndarray:
-    "(n, 10) of each answer, which add up: matches, numbers of 1- to 4-grams, both lengths"
-    numbers = [np.maximum(statistics[:, 4] - k, 0) for k in range(4)]
+def bleu_parts(
+    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
+    short_counts: bool = False,  # an answer without an n-gram counts as one that does not match, as NLTK has it
+) -> np.ndarray:  # (n, 10): 1- to 4-grams that match, how many there are, lengths of answer and reference
+    "The parts of BLEU of each answer, which add up"
+    least = 1 if short_counts else 0
+    numbers = [np.maximum(statistics[:, 4] - k, least) for k in range(4)]
     return np.column_stack([statistics[:, :4], *numbers, statistics[:, 4:]])
 
 
-def _bleu4(sums: np.ndarray) -> np.ndarray:
-    """BLEU-4 of sums (…, 10), as SacreBLEU has it with mteval's smoothing.
+def bleu_k(
+    sums: np.ndarray,  # (…, 10) sums of `bleu_parts`
+    k: int = 4,  # longest n-gram
+) -> np.ndarray:  # (…), 0 to 100
+    """BLEU of a corpus, as SacreBLEU has it with mteval's smoothing, which is NLTK's method 3.
 
-    The k-th order without a match counts 1/2ᵏ of one"""
-    matches, total, said, wanted = sums[..., :4], np.maximum(sums[..., 4:8], 1), sums[..., 8], sums[..., 9]
+    The j-th order without a match counts 1/2ʲ of one"""
+    matches, total, said, wanted = sums[..., :k], sums[..., 4 : 4 + k], sums[..., 8], sums[..., 9]
     without = np.cumsum(matches <= 0, axis=-1)
-    precisions = np.where(matches > 0, matches, 0.5**without) / total
+    precisions = np.where(matches > 0, matches, 0.5**without) / np.maximum(total, 1)
     penalty = np.minimum(0, 1 - wanted / np.maximum(said, 1))
     score = 100 * np.exp(np.log(precisions).mean(-1) + penalty)
-    return np.where((matches[..., 0] > 0) & (sums[..., 7] > 0), score, 0.0)
-
-# %% ../../nbs/answers/text_metrics.ipynb #acb8e254
-def bleu_of(
-    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
-) -> float:  # 0 to 100
-    "BLEU-4 of a corpus, as `bleu` has it"
-    return float(_bleu4(_bleu_parts(statistics).sum(0)))
+    return np.where((matches[..., 0] > 0) & (total[..., k - 1] > 0), score, 0.0)
 
 # %% ../../nbs/answers/text_metrics.ipynb #e3476f36
 def bleu_interval(
     statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
     dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
     resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:  # low, high
+) -> tuple[float, float]:  # low, high (95 %)
     "Interval of BLEU-4 from resampled dialogues (`resampling.bootstrap_interval`)"
-    return bootstrap_interval(cluster_sums(_bleu_parts(statistics), dialogues), _bleu4, resamples, level, seed)
+    return bootstrap_interval(cluster_sums(bleu_parts(statistics), dialogues), bleu_k, resamples)
 
 # %% ../../nbs/answers/text_metrics.ipynb #f3c12748
 def bleu_test(
@@ -174,15 +173,13 @@ def bleu_test(
     after: np.ndarray,  # (n, 6) of another model on the same contexts
     dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
     resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, float]:  # change of BLEU-4, change_low and change_high (Koehn 2004), p (Riezler & Maxwell 2005)
+) -> dict[str, float]:  # change of BLEU-4, change_low and change_high (95 %) (Koehn 2004), p (Riezler & Maxwell 2005)
     "Do two models differ in BLEU-4? `ValueError` if they did not answer the same number of contexts"
     if before.shape != after.shape:
         raise ValueError(f"{len(before)} and {len(after)} answers: expected those to the same contexts")
     dialogues = None if dialogues is None else list(dialogues)
-    sums = [cluster_sums(_bleu_parts(s), dialogues) for s in (before, after)]
-    return paired_test(*sums, _bleu4, resamples, level, seed)
+    sums = [cluster_sums(bleu_parts(s), dialogues) for s in (before, after)]
+    return paired_test(*sums, bleu_k, resamples)
 
 # %% ../../nbs/answers/text_metrics.ipynb #5f1af1c3
 def nist(
@@ -196,14 +193,14 @@ def nist(
     the penalty is by the mean length of references. (NLTK's holds each reference by itself against the answer.)"""
     of_refs, words = Counter(), sum(len(r) for rs in references for r in rs)
     for k in range(1, n + 1):
-        of_refs += _ngrams([r for rs in references for r in rs], k)
+        of_refs += ngrams([r for rs in references for r in rs], k)
     score = 0.0
     for k in range(1, n + 1):
         gained = total = 0
         for h, rs in zip(hypotheses, references):
-            counts, most = _ngrams([h], k), Counter()
+            counts, most = ngrams([h], k), Counter()
             for r in rs:
-                most |= _ngrams([r], k)
+                most |= ngrams([r], k)
             told = lambda g: np.log2((of_refs[g[:-1]] if k > 1 else words) / of_refs[g])
             gained += sum(c * told(g) for g, c in (counts & most).items())
             total += counts.total()
@@ -263,7 +260,7 @@ def entropy_n(
     n: int = 4,
 ) -> float:  # nats
     "Entropy of the distribution of n-grams (Zhang et al. 2018), at most ln of their number; 0 where there is none"
-    counts = np.array(list(_ngrams(hypotheses, n).values()), dtype=float)
+    counts = np.array(list(ngrams(hypotheses, n).values()), dtype=float)
     p = counts / counts.sum() if len(counts) else counts
     return float(-(p * np.log(p)).sum()) if len(p) else 0.0
 
@@ -273,7 +270,7 @@ def distinct_n(
     n: int = 2,
 ) -> float:  # 0 to 1
     "Share of n-grams that are different (Li et al. 2016); 0 where there is none"
-    counts = _ngrams(hypotheses, n)
+    counts = ngrams(hypotheses, n)
     return len(counts) / counts.total() if counts else 0.0
 
 # %% ../../nbs/answers/text_metrics.ipynb #be82df0c
@@ -290,20 +287,29 @@ def unigram_f1(
     return float(np.mean([max(f1(h, r) for r in rs) for h, rs in zip(hypotheses, references)]))
 
 
+def rouge_f(
+    hypothesis: list[str],  # tokens
+    reference: list[str],  # tokens
+    beta: float = 1.0,  # weight of recall
+) -> float:  # 0 to 1
+    "ROUGE-L: F of the longest common subsequence"
+    row = [0] * (len(reference) + 1)
+    for h in hypothesis:
+        before = 0
+        for j, r in enumerate(reference, 1):
+            before, row[j] = row[j], before + 1 if h == r else max(row[j], row[j - 1])
+    if not row[-1]:
+        return 0.0
+    precision, recall = row[-1] / len(hypothesis), row[-1] / len(reference)
+    return (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
+
+
 def rouge_l(
     hypotheses: list[list[str]],  # tokens
     references: list[list[list[str]]],  # tokens of one or more references each
 ) -> float:  # 0 to 1
-    "Mean ROUGE-L F of the best reference (rouge_score)"
-    from rouge_score.rouge_scorer import RougeScorer
-
-    class Split:
-        def tokenize(self, text):
-            return text.split()
-
-    scorer = RougeScorer(["rougeL"], tokenizer=Split())
-    f = lambda h, r: scorer.score(" ".join(r), " ".join(h))["rougeL"].fmeasure
-    return float(np.mean([max(f(h, r) for r in rs) for h, rs in zip(hypotheses, references)]))
+    "Mean ROUGE-L of the best reference"
+    return float(np.mean([max(rouge_f(h, r) for r in rs) for h, rs in zip(hypotheses, references)]))
 
 # %% ../../nbs/answers/text_metrics.ipynb #b1c345cb
 def embedding_scores(

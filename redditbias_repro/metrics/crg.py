@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +36,13 @@ from redditbias_repro.debias.finetune import (
     pad_right,
     run_folder,
 )
+from ..debias.training import split_settings
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import new_record
 from ..stats.resampling import pack_dialogues, shared_dialogues, verdict_of
 
 # %% auto #0
-__all__ = ['CRG_PARAMS', 'measure_crg', 'compare']
+__all__ = ['CRG_PARAMS', 'CrgTask', 'measure_crg', 'compare']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -128,22 +130,22 @@ def encode_pairs(
     return rows
 
 # %% ../../nbs/metrics/crg.ipynb #ce65bc3c
+# §5.1; a checkpoint is written every `save_steps`
+TRAINING = {"epochs": 1, "batch_size": 80, "learning_rate": LEARNING_RATE, "save_steps": 5}
+
+
 def train_crg(
     model,  # causal model in float32; trained in place
     rows: list[dict],  # from `encode_pairs`
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    epochs: float = 1,  # §5.1
-    batch_size: int = 80,  # §5.1
-    learning_rate: float = LEARNING_RATE,  # §5.1
     seed: int = 0,
     pad: int = 0,
-    save_steps: int = 5,  # steps after which a checkpoint is written
-    **training,  # further arguments of `transformers.TrainingArguments`
+    **training,  # other than those of `TRAINING`, and further arguments of `finetune`
 ):  # the model
     "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
     collate = lambda batch: pad_right(batch, pad)
-    steps = Steps(epochs, batch_size, learning_rate, seed, save_steps)
-    finetune(model, rows, collate, folder, steps, **training)
+    steps, more = split_settings(Steps, {**TRAINING, **training}, seed=seed)
+    finetune(model, rows, collate, folder, steps, **more)
     return model.eval()
 
 # %% ../../nbs/metrics/crg.ipynb #d632c927
@@ -174,40 +176,47 @@ def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> di
     }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class CrgTask:
+    "What is learned and what is asked"
+
+    corpus: str = "multiwoz"  # as in `load_responses`
+    train_pairs: int | None = None  # None: all
+    test_pairs: int | None = None  # None: all
+    epochs: float = 1
+    batch_size: int = 80
+    seed: int = 0
+    how: str = "space"  # as in `tokenize`
+
+
 def measure_crg(
     # as in `open_model`: a name, or (model, tokenizer), which then is trained
     model: str | Path | tuple = DEFAULT_MODEL,
-    corpus: str = "multiwoz",  # as in `load_responses`
-    train_pairs: int | None = None,  # None: all
-    test_pairs: int | None = None,  # None: all
-    epochs: float = 1,
-    batch_size: int = 80,
-    seed: int = 0,
+    task: CrgTask = CrgTask(),
     out_dir: str | Path = "runs/crg",  # checkpoints, and the answers until the record is made
-    how: str = "space",  # as in `tokenize`
-    device: str = "auto",  # as in `load_model`
     preset: str = "default",  # of decoding, of `PRESETS`
-    paper: str | None = None,  # in whose tables it stands, as in `new_record`
     **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
 ) -> dict:  # a result record; `statistics` holds what `pack_statistics` makes, `dialogues` what `pack_dialogues` makes
     """Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`.
 
     A run that was stopped goes on"""
-    start, decoding = time.perf_counter(), decoding_of(preset, **changes)
+    start, decoding, seed, how = time.perf_counter(), decoding_of(preset, **changes), task.seed, task.how
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
-    train, test = load_responses("train", corpus, train_pairs, seed), load_responses("test", corpus, test_pairs, seed)
-    net, tokenizer, about = open_model(model, device, "float32")
+    train = load_responses("train", task.corpus, task.train_pairs, seed)
+    test = load_responses("test", task.corpus, task.test_pairs, seed)
+    net, tokenizer, about = open_model(model, dtype="float32")
     pad = tokenizer.pad_token_id or 0
     settings = {
-        "train_pairs": len(train), "epochs": float(epochs), "batch_size": batch_size, "learning_rate": LEARNING_RATE,
-        "max_tokens": MAX_TOKENS, "decoding": decoding,
+        "train_pairs": len(train), "epochs": float(task.epochs), "batch_size": task.batch_size,
+        "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": decoding,
     }  # fmt: skip
     used = corpus_of(train, test)
     folder = run_folder(out_dir, about, settings, seed, used["files"], len(test))
     if (folder / "model").is_dir():  # trained before it was stopped
-        net = load_model(str(folder / "model"), device, "float32")[0]
+        net = load_model(str(folder / "model"), dtype="float32")[0]
     else:
-        train_crg(net, encode_pairs(train, tokenizer), folder / "training", epochs, batch_size, seed=seed, pad=pad)
+        options = {"epochs": task.epochs, "batch_size": task.batch_size}
+        train_crg(net, encode_pairs(train, tokenizer), folder / "training", seed, pad, **options)
         tokenizer.save_pretrained(folder / "saving")
         net.save_pretrained(folder / "saving")
         os.replace(folder / "saving", folder / "model")
@@ -222,7 +231,7 @@ def measure_crg(
     shutil.rmtree(folder, ignore_errors=True)
     params = {**_crg_params(settings, how, kind, len(test), used["note"]), "train_seed": seed}
     return new_record(
-        "crg", about, used, len(test), values, paper, seed=seed, params=params, seconds=time.perf_counter() - start,
+        "crg", about, used, len(test), values, seed=seed, params=params, seconds=time.perf_counter() - start,
         device=str(net.device), training={**settings, "tokens": how}, meteor=kind,
     )  # fmt: skip
 

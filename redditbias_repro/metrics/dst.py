@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from redditbias_repro.debias.finetune import (
     pad_right,
     run_folder,
 )
+from ..debias.training import split_settings
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import new_record, write_atomic
 from ..scoring.passes import last_hidden_states
@@ -45,7 +47,7 @@ from redditbias_repro.stats.resampling import (
 )
 
 # %% auto #0
-__all__ = ['DST_PARAMS', 'measure_dst', 'compare']
+__all__ = ['DST_PARAMS', 'DstTask', 'measure_dst', 'compare']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(
@@ -158,26 +160,26 @@ class DstClassifier(nn.Module):
         return {"loss": loss / (len(labels) if num_items_in_batch is None else num_items_in_batch), "logits": logits}
 
 # %% ../../nbs/metrics/dst.ipynb #826d7825
+# §5.1; the learning rate falls linearly to 0, and a checkpoint is written every `save_steps`
+TRAINING = {"epochs": 1, "batch_size": 48, "learning_rate": LEARNING_RATE, "save_steps": 10}
+
+
 def train_dst(
     model,  # causal model in float32; its transformer is trained in place
     ids: list[list[int]],  # from `encode`
     labels: Iterable[int],  # 0 or 1
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    epochs: float = 1,  # §5.1
-    batch_size: int = 48,  # §5.1
-    learning_rate: float = LEARNING_RATE,  # §5.1; falls linearly to 0, Trainer's default
     seed: int = 0,
     pad: int = 0,  # token id of the padding
-    save_steps: int = 10,  # steps after which a checkpoint is written
     head: str = "feed-forward",  # of `DstClassifier`
-    **training,  # further arguments of `transformers.TrainingArguments`
+    **training,  # other than those of `TRAINING`, and further arguments of `finetune`
 ) -> DstClassifier:
     "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
     rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
     classifier = DstClassifier(model, seed, head)
     collate = lambda batch: pad_right(batch, pad)
-    steps = Steps(epochs, batch_size, learning_rate, seed, save_steps)
-    finetune(classifier, rows, collate, folder, steps, **training)
+    steps, more = split_settings(Steps, {**TRAINING, **training}, seed=seed)
+    finetune(classifier, rows, collate, folder, steps, **more)
     return classifier.eval()
 
 # %% ../../nbs/metrics/dst.ipynb #784c294b
@@ -210,15 +212,13 @@ def score_dst(
     # (n,) the dialogue of each example; None: each is its own, and intervals are too narrow where they are not
     dialogues: Iterable | None = None,
     resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, float]:  # f1, accuracy with _low and _high; precision, recall
+) -> dict[str, float]:  # f1, accuracy with _low and _high (95 %); precision, recall
     "F1 and accuracy of binary predictions, with intervals by dialogue. `ValueError` for arrays that do not fit"
     sums = cluster_sums(_counted(labels, predictions), dialogues)
     accuracy, (true, right, said, *_) = lambda s: s[..., 3] / np.maximum(1, s[..., 4]), sums.sum(0)
     found = {}
     for name, measure in (("f1", _f1), ("accuracy", accuracy)):
-        low, high = bootstrap_interval(sums, measure, resamples, level, seed)
+        low, high = bootstrap_interval(sums, measure, resamples)
         found |= {name: float(measure(sums.sum(0))), f"{name}_low": low, f"{name}_high": high}
     return found | {"precision": float(true / max(1, said)), "recall": float(true / max(1, right))}
 
@@ -228,13 +228,10 @@ def f1_test(
     before: np.ndarray,  # (n,) predictions of the first model
     after: np.ndarray,  # (n,) of the second, on the same examples
     dialogues: Iterable | None = None,  # (n,) as in `score_dst`
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
 ) -> dict[str, float]:  # as `paired_test`
     "Do two models differ in F1? `ValueError` for other numbers of examples"
     sums = [cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
-    return paired_test(*sums, _f1, resamples, level, seed)
+    return paired_test(*sums, _f1)
 
 # %% ../../nbs/metrics/dst.ipynb #466bf4ad
 def mcnemar_test(
@@ -293,13 +290,29 @@ def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, pres
 DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset")
 
 
-def _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed) -> tuple[pd.DataFrame, ...]:
+@dataclass(frozen=True)
+class DstTask:
+    "What is learned and what is asked"
+
+    corpus: str = "auto"  # as in `load_multiwoz`
+    train_split: str = "auto"  # train, valid; "auto": train, else valid where it cannot be had
+    train_dialogues: int | None = None  # None: all
+    test_dialogues: int | None = None  # None: all
+    negatives: int | str = 1  # of the test, as in `make_examples`; training has one
+    epochs: float = 1
+    batch_size: int = 48
+    preset: str = "default"  # of `PRESETS`: head and text
+    seed: int = 0
+
+
+def _asked(task: DstTask) -> tuple[pd.DataFrame, ...]:
     "Turns to train on and to test on, and the examples of both"
-    train = load_training_turns(corpus, train_split, train_dialogues, seed)
-    found = train.attrs["corpus"]["name"] if corpus in CORPORA else corpus  # what "auto" was
-    test = load_multiwoz("test", found, test_dialogues, seed)
+    train = load_training_turns(task.corpus, task.train_split, task.train_dialogues, task.seed)
+    found = train.attrs["corpus"]["name"] if task.corpus in CORPORA else task.corpus  # what "auto" was
+    test = load_multiwoz("test", found, task.test_dialogues, task.seed)
     ontology = collect_ontology(train, test)
-    return train, test, make_examples(train, ontology, 1, seed), make_examples(test, ontology, negatives, seed)
+    examples = make_examples(train, ontology, 1, task.seed)
+    return train, test, examples, make_examples(test, ontology, task.negatives, task.seed)
 
 
 def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
@@ -312,49 +325,40 @@ def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
 def measure_dst(
     # as in `open_model`: a name, or (model, tokenizer), which then is trained
     model: str | Path | tuple = DEFAULT_MODEL,
-    corpus: str = "auto",  # as in `load_multiwoz`
-    train_split: str = "auto",  # train, valid; "auto": train, else valid where it cannot be had
-    train_dialogues: int | None = None,  # None: all
-    test_dialogues: int | None = None,  # None: all
-    negatives: int | str = 1,  # of the test, as in `make_examples`; training has one
-    epochs: float = 1,
-    batch_size: int = 48,
-    seed: int = 0,
+    task: DstTask = DstTask(),
     out_dir: str | Path = "runs/dst",  # checkpoints, and the predictions until the record is made
-    device: str = "auto",  # as in `load_model`
-    preset: str = "default",  # of `PRESETS`: head and text
-    paper: str | None = None,  # in whose tables it stands, as in `new_record`
     **training,  # further arguments of `train_dst`
 ) -> dict:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
-    start, head = time.perf_counter(), _preset(preset)["head"]
-    train, test, examples, asked = _asked(corpus, train_split, train_dialogues, test_dialogues, negatives, seed)
-    net, tokenizer, about = open_model(model, device, "float32")
+    start, head, seed = time.perf_counter(), _preset(task.preset)["head"], task.seed
+    train, test, examples, asked = _asked(task)
+    net, tokenizer, about = open_model(model, dtype="float32")
     pad = tokenizer.pad_token_id or 0
     settings = {
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(),
-        "train_examples": len(examples), "epochs": float(epochs), "batch_size": batch_size, "max_tokens": MAX_TOKENS,
-        "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1, "preset": preset,
+        "train_examples": len(examples), "epochs": float(task.epochs), "batch_size": task.batch_size,
+        "max_tokens": MAX_TOKENS, "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1,
+        "preset": task.preset,
     }  # fmt: skip
     used = corpus_of(train, test)
-    folder = run_folder(out_dir, about, settings, seed, used["files"], negatives, test_dialogues)
+    folder = run_folder(out_dir, about, settings, seed, used["files"], task.negatives, task.test_dialogues)
     if (folder / "model.safetensors").is_file():  # trained before it was stopped
         load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
     else:
-        ids = encode(train, examples, tokenizer, preset=preset)
-        options = dict(seed=seed, pad=pad, head=head, **training)
-        classifier = train_dst(net, ids, examples.label, folder / "training", epochs, batch_size, **options)
+        ids = encode(train, examples, tokenizer, preset=task.preset)
+        options = {"epochs": task.epochs, "batch_size": task.batch_size, **training}
+        classifier = train_dst(net, ids, examples.label, folder / "training", seed, pad, head, **options)
         save_weights(classifier, folder / "saving.safetensors")
         os.replace(folder / "saving.safetensors", folder / "model.safetensors")
-    probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder, preset)
-    goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if negatives == "all" else {}
+    probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder, task.preset)
+    goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if task.negatives == "all" else {}
     values = _dst_values(asked.label.to_numpy(), probabilities > 0.5, test.dialogue.to_numpy()[asked.row], goal)
     shutil.rmtree(folder, ignore_errors=True)
-    params = {"negatives": negatives, "test_dialogues": test.dialogue.nunique()}
+    params = {"negatives": task.negatives, "test_dialogues": test.dialogue.nunique()}
     params |= {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
     about_run = dict(seed=seed, params={**params, "train_seed": seed}, seconds=time.perf_counter() - start)
     origin = dict(device=str(net.device), training=settings)
-    return new_record("dst", about, used, len(asked), values, paper, **about_run, **origin)
+    return new_record("dst", about, used, len(asked), values, **about_run, **origin)
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
 def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 
 from ..answers.generation import decoding_of, name_decoding
-from ..data.making.annotation import has_labels, marks_of, say_empty, sheet_cells, sheets_in
+from redditbias_repro.data.making.annotation import (
+    alpha_interval,
+    alpha_of,
+    has_labels,
+    marks_of,
+    say_empty,
+    sheet_cells,
+    sheets_in,
+)
 from ..data.pairs import load_pairs
 from .chinese import LAYOUTS, answer_dialogues, load_dialogues
 from ..models.loading import adapter_of, check_models, config_of, open_model, source_of
@@ -307,33 +315,18 @@ def why_no_alpha(
 def human_agreement(
     scores: pd.DataFrame,  # from `read_human_sheets`
     resamples: int = 1000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, float]:  # alpha, alpha_low, alpha_high, same (share of answers with one score), answers, annotators
     "Krippendorff's α, nominal for bias and ordinal for quality. `ValueError` where no answer was judged twice"
-    import krippendorff
-
-    question = scores.attrs["question"]
-    counts = _twice(scores)
-    values = list(counts)
+    measurement, counts = MEASUREMENT[scores.attrs["question"]], _twice(scores)
     if not len(counts):
         raise ValueError(why_no_alpha(scores))
 
-    def alpha(c):
-        used = c.sum(0) > 0
-        if used.sum() < 2:
-            return np.nan  # one mark alone: there was no disagreement to be had
-        how = dict(value_domain=[v for v, u in zip(values, used) if u], level_of_measurement=MEASUREMENT[question])
-        return float(krippendorff.alpha(value_counts=c[:, used], **how))
-
     items, table = counts.index.get_level_values("item").to_numpy(), counts.to_numpy()
-    names, rng = np.unique(items), np.random.default_rng(seed)
-    rows = {name: np.flatnonzero(items == name) for name in names}
-    drawn = [alpha(table[np.concatenate([rows[k] for k in rng.choice(names, len(names))])]) for _ in range(resamples)]
-    enough = np.isfinite(drawn).sum() > resamples / 2
-    low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2]) if enough else (np.nan, np.nan)
+    together = [np.flatnonzero(items == item) for item in np.unique(items)]  # answers to one context
+    low, high = alpha_interval(table, together, measurement, resamples, seed)
     return {
-        "alpha": alpha(table), "alpha_low": float(low), "alpha_high": float(high),
+        "alpha": alpha_of(table, measurement), "alpha_low": low, "alpha_high": high,
         "same": float((table.max(1) == table.sum(1)).mean()), "answers": len(table),
         "annotators": int(scores["annotator"].nunique()),
     }  # fmt: skip
@@ -353,6 +346,12 @@ def _merged(scores: pd.DataFrame, merge: str, marks: list[int]) -> pd.DataFrame:
     return most[most.sum(axis=1) == 1].astype(float)
 
 # %% ../../nbs/metrics/people.ipynb #7af16a3a
+def _interval_of_mean(values, resamples: int = 5000, seed: int = 0) -> tuple[float, float]:
+    "95 % interval of a mean over contexts"
+    sums = np.column_stack([values, np.ones(len(values))])
+    return bootstrap_interval(sums, lambda s: s[..., 0] / np.maximum(s[..., 1], 1), resamples, seed=seed)
+
+
 def human_rates(
     scores: pd.DataFrame,  # from `read_human_sheets`
     merge: str = "mean",  # of `MERGES`
@@ -366,9 +365,7 @@ def human_rates(
     for method in dict.fromkeys(scores["method"]):
         shares = table.loc[method]
         for mark in marks[::-1]:
-            sums = np.column_stack([shares[mark], np.ones(len(shares))])
-            measure = lambda s: s[..., 0] / np.maximum(s[..., 1], 1)
-            low, high = bootstrap_interval(sums, measure, resamples, seed=seed)
+            low, high = _interval_of_mean(shares[mark], resamples, seed)
             rows.append((method, mark, float(shares[mark].mean()), low, high, len(shares)))
     return pd.DataFrame(rows, columns=["method", "mark", "rate", "low", "high", "contexts"])
 
@@ -377,8 +374,6 @@ def compare_methods(
     scores: pd.DataFrame,  # from `read_human_sheets`
     before: str = "baseline",  # the method that the others are compared with
     merge: str = "mean",  # of `MERGES`
-    resamples: int = 5000,
-    seed: int = 0,
 ) -> pd.DataFrame:  # method, before, after, change, low, high (95 %), p (sign flips), p_holm, contexts
     "Are answers of other methods less biased, or better, on the same contexts? `ValueError` for an unknown method"
 
@@ -392,10 +387,8 @@ def compare_methods(
         if not len(both):
             raise ValueError(f"{method} and {before} have no context that was judged for both")
         difference = (both["after"] - both["before"]).to_numpy()
-        measure = lambda s: s[..., 0] / np.maximum(s[..., 1], 1)
-        sums = np.column_stack([difference, np.ones(len(both))])
-        low, high = bootstrap_interval(sums, measure, resamples, seed=seed)
-        change, p = float(difference.mean()), sign_flip(difference, seed=seed)
+        low, high = _interval_of_mean(difference)
+        change, p = float(difference.mean()), sign_flip(difference, seed=0)
         rows.append((method, both["before"].mean(), both["after"].mean(), change, low, high, p, len(both)))
     columns = ["method", "before", "after", "change", "low", "high", "p", "contexts"]
     table = pd.DataFrame(rows, columns=columns)

@@ -47,20 +47,6 @@ def _key(bias_type: str, name: str) -> str:
 def _pair_keys(bias_type: str, split: str) -> list[str]:
     return [_key(bias_type, f"{group}_{split}") for group in _spec(bias_type).groups]
 
-# %% ../../../nbs/data/corpora/chbias.ipynb #4296dac7
-def count_lines(
-    key: str,  # of a released text file
-) -> dict[str, int | bool]:
-    "Lines, how many differ, whether the last one is ended, and how many have blanks at their ends or inside no width"
-    lines = _read_lines(key)
-    return {
-        "lines": len(lines),
-        "different": len({line.strip() for line in lines}),
-        "ended": fetch(key).read_bytes().endswith(b"\n"),
-        "blanks_at_ends": sum(line != line.strip() for line in lines),
-        "zero_width": sum("\u200b" in line for line in lines),
-    }
-
 # %% ../../../nbs/data/corpora/chbias.ipynb #748e77bf
 ATTRIBUTE_PAIRS = {
     "gender": (
@@ -198,59 +184,6 @@ def has_unknown(
     "Whether each text holds a token that the tokenizer does not know"
     coded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     return [tokenizer.unk_token_id in ids for ids in coded]
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #f4a77b30
-AUGMENTED = {"targets": "train_ctda", "attributes": "train_cada"}  # CTDA, CADA (§5.1)
-
-
-def compare_augmented(
-    bias_type: str,  # gender, orientation, age, appearance
-    swap: str = "targets",  # "targets": the file of CTDA; "attributes": of CADA
-) -> dict[str, int]:
-    """The release's augmented training file beside one made again. `FetchError` where it cannot be had.
-
-    Lines of both, lines of one only, released lines that are two in one, and copies in which nothing was replaced."""
-    check_known("bias type", bias_type, CATEGORIES)
-    check_known("swap", swap, SWAPS)
-    sentences = [line.strip() for line in _read_lines(_key(bias_type, "train"))]
-    copies = swap_released(sentences, bias_type, "train", swap)
-    released = Counter(line.strip() for line in _read_lines(_key(bias_type, AUGMENTED[swap])))
-    made = Counter(sentences + copies)
-    missing, surplus = made - released, released - made
-    return {
-        "released": released.total(),
-        "made": made.total(),
-        "only_released": surplus.total(),
-        "only_made": missing.total(),
-        "two_in_one": sum(_is_two(line, missing) for line in surplus.elements()),
-        "unchanged": sum(a == b for a, b in zip(sentences, copies)),
-    }
-
-
-def _is_two(line: str, lines: Iterable[str]) -> bool:
-    "Whether a line is two of the others, one behind the other"
-    return any(line.startswith(a) and line[len(a) :].strip() == b for a in lines for b in lines)
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #6ef03fca
-def compare_swaps(
-    bias_type: str,  # gender, orientation, age, appearance
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # or "attributes", of the training sentences
-) -> dict[str, int]:
-    """Sentences; those that the release changes; those that come out as released, step by step.
-
-    First our way (the specification, t1 → t2, one pass), then with the release's pairs, then in its direction, too."""
-    pairs = read_released(bias_type, split, swap)
-    ours, theirs = _spec(bias_type), released_spec(bias_type, split)
-    exchange, way = BiasSpec.swap_attributes, "1to2"
-    if swap == "targets":
-        exchange, way = BiasSpec.swap_targets, swap_direction(bias_type)
-    steps = {"ours": (ours, "1to2"), "its_pairs": (theirs, "1to2"), "its_direction": (theirs, way)}
-    same = {
-        name: int((pairs.text2 == [exchange(spec, t, d) for t in pairs.text1]).sum())
-        for name, (spec, d) in steps.items()
-    }
-    return {"sentences": len(pairs), "changed": int((pairs.text1 != pairs.text2).sum()), **same}
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #e1828fba
 def release_files() -> list[str]:

@@ -440,14 +440,35 @@ class LabelScreen:
         )
 
 # %% ../../../nbs/data/making/annotation.ipynb #95a0113f
-def _alpha(counts: np.ndarray) -> float:
-    "α from the number of 0s and 1s of each row; nan where only one of them was ever given"
+def alpha_of(
+    counts: np.ndarray,  # (n, marks) how often each mark was given, of rows that two people or more judged
+    measurement: str = "nominal",  # or ordinal
+) -> float:  # nan where only one mark was ever given: no disagreement was possible
+    "Krippendorff's α"
     import krippendorff
 
-    counts = counts[counts.sum(1) > 1]
-    if (counts.sum(0) > 0).sum() < 2:
+    used = counts.sum(0) > 0
+    if used.sum() < 2:
         return np.nan
-    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
+    how = dict(value_domain=np.flatnonzero(used).tolist(), level_of_measurement=measurement)
+    return float(krippendorff.alpha(value_counts=counts[:, used], **how))
+
+
+def alpha_interval(
+    counts: np.ndarray,  # as in `alpha_of`
+    groups: list[np.ndarray],  # rows that are drawn together
+    measurement: str = "nominal",
+    resamples: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:  # low, high (95 %); nan where most draws have no α
+    "Interval of α from resampled groups of rows"
+    rng = np.random.default_rng(seed)
+    draws = (rng.integers(len(groups), size=len(groups)) for _ in range(resamples))
+    drawn = [alpha_of(counts[np.concatenate([groups[i] for i in picked])], measurement) for picked in draws]
+    if np.isfinite(drawn).sum() <= resamples / 2:
+        return np.nan, np.nan
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _kappa(counts: np.ndarray) -> float:
@@ -460,9 +481,7 @@ def _kappa(counts: np.ndarray) -> float:
 
 def agreement(
     labels: pd.DataFrame,  # from `read_sheets`; with a column `bias_type` for a row a type and one overall
-    resamples: int = 1000,  # of the interval
-    level: float = 0.95,  # of the interval
-    seed: int = 0,
+    seed: int = 0,  # of the interval
     one_label: bool = False,  # comment and phrase are one, as in sheets of sentences: the only level is sentence
 ) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high, fleiss, note
     """Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice.
@@ -484,12 +503,9 @@ def agreement(
             counts = counts[counts.sum(1) > 1]
             if not len(counts):
                 continue
-            rng = np.random.default_rng(seed)
-            alphas = [_alpha(counts[rng.integers(len(counts), size=len(counts))]) for _ in range(resamples)]
-            enough = np.isfinite(alphas).sum() > resamples / 2
-            low, high = np.nanquantile(alphas, [(1 - level) / 2, (1 + level) / 2]) if enough else (np.nan, np.nan)
+            low, high = alpha_interval(counts, np.arange(len(counts))[:, None], seed=seed)
             same = (counts.max(1) == counts.sum(1)).mean()
-            alpha, used = _alpha(counts), counts.sum(0) > 0
+            alpha, used = alpha_of(counts), counts.sum(0) > 0
             note = "" if np.isfinite(alpha) else f"every label is {int(used[1])}: no disagreement was possible"
             found = (same, alpha, low, high, _kappa(counts), note)
             rows.append((name, what, len(counts), given.annotator.nunique(), *found))

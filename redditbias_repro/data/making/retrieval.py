@@ -20,6 +20,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -396,27 +397,34 @@ def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
         return [json.loads(line) for line in f.read().splitlines()], kept["place"]
 
 # %% ../../../nbs/data/making/retrieval.ipynb #64f35703
+@dataclass(frozen=True)
+class Service:
+    "A search service, and how it is asked"
+
+    url: str  # such as "https://api.pushshift.io/reddit/search/comment/"
+    size: int = 100  # comments asked for at a time
+    rate: float = 1.0  # requests a second, at most
+    timeout: float = 30.0  # seconds
+    retries: int = 8  # further tries of a request
+    pause: float = 1.0  # seconds before the second try; each next pause is twice as long
+
+
 def search_comments(
-    url: str,  # such as "https://api.pushshift.io/reddit/search/comment/"
+    service: Service,
     queries: Iterable[str],  # each is asked for the whole period
     after: int,  # seconds since 1970, included
     before: int,  # seconds since 1970, not included
-    size: int = 100,  # comments asked for at a time
-    rate: float = 1.0,  # requests a second, at most
-    timeout: float = 30.0,  # seconds
-    retries: int = 8,  # further tries of a request
-    pause: float = 1.0,  # seconds before the second try; each next pause is twice as long
     checkpoint: Path | None = None,  # file (and one beside it) from which a search that was stopped goes on; None: none
     progress: bool = True,  # show a bar
 ) -> Iterator[dict]:  # id, body, created_utc, subreddit
     "Every comment that the service finds, once. `FetchError` if it does not answer; `ValueError` for an empty period"
     from tqdm.auto import tqdm
 
-    queries = list(queries)
+    queries, size = list(queries), service.size
     if not after < before or size < 2:
         empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
         raise ValueError(empty if size > 1 else small)
-    asked = {"url": url, "after": after, "before": before, "size": size, "queries": digest(queries)}
+    asked = {"url": service.url, "after": after, "before": before, "size": size, "queries": digest(queries)}
     kept, place = _checkpoint(checkpoint, asked)
     seen, last = {c["id"] for c in kept}, 0.0
     yield from kept
@@ -424,10 +432,10 @@ def search_comments(
     with bar, checkpoint.open("ab") if checkpoint else io.BytesIO() as f:
         while place["query"] < len(queries):
             start, end = place["start"], min(place["start"] + place["width"], before)
-            time.sleep(max(0.0, last + 1 / rate - time.monotonic()))
+            time.sleep(max(0.0, last + 1 / service.rate - time.monotonic()))
             last = time.monotonic()
             params = {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end}
-            page = _ask(url, params, timeout, retries, pause)
+            page = _ask(service.url, params, service.timeout, service.retries, service.pause)
             full = len(page) >= size or len(page) in CAPS
             if full and end - start > 1:
                 place["width"] = (end - start) // 2
@@ -533,7 +541,7 @@ def retrieve(
     years: float = YEARS,  # length of the period
     column: str = "body",  # of tables and datasets, the one with the text
     progress: bool = True,  # show bars
-    **api,  # size, rate, timeout, retries, pause of `search_comments`; dumps and texts need none
+    **api,  # size, rate, timeout, retries, pause of `Service`; dumps and texts need none
 ) -> pd.DataFrame:  # the columns of `COLUMNS`; `.attrs["stats"]` counts what was read
     "Candidate comments for bias specifications (RedditBias §2.2), a row for each comment and bias type"
     specs = specs if isinstance(specs, dict) else load_specs(specs)
@@ -548,10 +556,10 @@ def retrieve(
         start, before = _asked_period(after, before, years, parts)
         after = start if after is None else after
     if is_api:
-        tables = _from_api(source, specs, matcher, stats, after, before, parts, progress, api)
+        tables = _from_api(Service(source, **api), specs, matcher, stats, (after, before), parts, progress)
     elif isinstance(source, (str, Path)) or _are_paths(source):
         files = source if isinstance(source, list) else find_sources(source)
-        tables = [_from_file(f, specs, matcher, stats, after, before, column, parts, progress) for f in files]
+        tables = [_from_file(f, specs, matcher, stats, (after, before), column, parts, progress) for f in files]
     else:
         tables = [_table(find_candidates(from_texts(source, column), matcher, stats, after, before))]
     found = pd.concat(tables, ignore_index=True).drop_duplicates(["bias_type", "id"]).reset_index(drop=True)
@@ -588,15 +596,15 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
     return found
 
 
-def _from_file(path, specs, matcher, stats, after, before, column, parts, progress) -> pd.DataFrame:
+def _from_file(path, specs, matcher, stats, asked, column, parts, progress) -> pd.DataFrame:
     "Candidates of one file, from its part if that was finished"
     terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
-    key = digest([*file_identity(path), terms, after, before, column])
+    key = digest([*file_identity(path), terms, *asked, column])
     part = parts / f"{path.name}.{key}.parquet" if parts else None
     if path.suffix in (".parquet", ".csv"):
-        found = finished_part(part, lambda: _from_table(path, matcher, after, before, column))
+        found = finished_part(part, lambda: _from_table(path, matcher, *asked, column))
     else:
-        found = finished_part(part, lambda: _from_dump(path, matcher, after, before, progress, part))
+        found = finished_part(part, lambda: _from_dump(path, matcher, *asked, progress, part))
     stats.update(found.attrs["stats"])
     return found
 
@@ -665,19 +673,19 @@ def resumed_part(part: Path | None, scan: Callable[[Counter, int, Callable], Ite
     return found
 
 
-def _from_api(url, specs, matcher, stats, after, before, parts, progress, api) -> list[pd.DataFrame]:
+def _from_api(service, specs, matcher, stats, asked, parts, progress) -> list[pd.DataFrame]:
     "Candidates from the queries of each specification in turn, without what only the service takes for a match"
     tables = []
     for name, spec in specs.items():
         kept = parts / f"{name}.ndjson" if parts else None
-        comments = search_comments(url, api_queries(spec), after, before, checkpoint=kept, progress=progress, **api)
+        comments = search_comments(service, api_queries(spec), *asked, kept, progress)
 
         def counted():
             for c in comments:
                 stats["parsed"] += 1
                 yield c
 
-        tables.append(_table(find_candidates(counted(), matcher, stats, after, before)))
+        tables.append(_table(find_candidates(counted(), matcher, stats, *asked)))
     return tables
 
 # %% ../../../nbs/data/making/retrieval.ipynb #a2368240
@@ -784,41 +792,6 @@ def make_phrases(
     phrases = phrases.drop_duplicates("phrase").reset_index(drop=True)
     phrases.attrs["counts"] = counts | {"phrases": len(phrases)}
     return phrases
-
-# %% ../../../nbs/data/making/retrieval.ipynb #6313c7c8
-def compare_release(
-    bias_type: str = "orientation",  # religion1 or orientation
-    what: str = "_phrase",  # which list of released phrases, as in `load_released`
-    mode: str = "release",  # one of `WINDOWS`
-    spec: BiasSpec | None = None,  # None: the bias type's
-) -> dict[str, float]:  # counts, and the share of released phrases that are found
-    "How many of the released phrases are made from the released comments"
-    spec = spec or load_spec(bias_type)
-    comments, released = load_released(bias_type), load_released(bias_type, what)
-    bodies = pd.DataFrame({"id": comments.id, "body": comments.comments_processed})
-    made = set(make_phrases(bodies, spec, None, mode, max_chars=10**6, single_target=False, progress=False).phrase)
-    near = released[released.attribute_in_window == "True"].phrase
-    found, wanted = near[near.isin(made)].nunique(), near.nunique()
-    n = {"released": released.phrase.nunique(), "with an attribute": wanted, "made": len(made), "found": found}
-    return {**n, "recall": found / wanted, "made and not released": len(made - set(released.phrase))}
-
-# %% ../../../nbs/data/making/retrieval.ipynb #5eb13dd1
-def compare_modes(
-    candidates: pd.DataFrame,  # id and body
-    spec: BiasSpec,  # bias specification
-) -> pd.DataFrame:  # cleaning, windows, comments (short enough), phrases, not in release, lost from release
-    "What cleaning and windows other than the release's change"
-    made = {}
-    for cleaning in CLEANING:
-        for mode in WINDOWS:
-            made[cleaning, mode] = make_phrases(candidates, spec, cleaning, mode, single_target=False, progress=False)
-    base = set(made["release", "release"].id + "\t" + made["release", "release"].target)
-    rows = []
-    for (cleaning, mode), phrases in made.items():
-        here = set(phrases.id + "\t" + phrases.target)
-        short = phrases.attrs["counts"]
-        rows.append((cleaning, mode, list(short.values())[1], len(phrases), len(here - base), len(base - here)))
-    return pd.DataFrame(rows, columns=["cleaning", "windows", "comments", "phrases", "new", "lost"])
 
 # %% ../../../nbs/data/making/retrieval.ipynb #98cac980
 def named_specs(

@@ -5,29 +5,34 @@
 # %% ../../../nbs/papers/chbias/checks.ipynb #6218b0b8
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ...data.corpora.chbias import CATEGORIES, read_released
 from ...data.registry import FetchError, list_files
 from redditbias_repro.papers.chbias.results import (
+    DIALOGUE,
+    JUDGED,
     METHODS,
     MODELS,
-    OF_BIAS,
-    OF_PAPER,
-    OF_PAPER_MODELS,
-    OF_RELEASE,
     PAPER,
+    _cells,
     change_tests,
-    check_statements,
     count_release,
+    human_quality,
     inconsistencies,
     measured_lmb,
+    printed_lmb,
     read_printed,
 )
 from redditbias_repro.papers.statements import (
+    FAILS,
     HOLDS,
+    NONE,
     NOT_RELEASED,
     OPEN,
     OTHER,
@@ -36,34 +41,455 @@ from redditbias_repro.papers.statements import (
     RELEASE,
     TABLES,
     Answer,
+    answer_claims,
+    answer_table,
+    read_claims,
     told,
 )
 from ...specs import load_spec
+from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = []
+__all__ = ['statements_summary']
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #bb45a622
-def read_measured(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict:  # statements (as `check_statements`), release (as `count_release`), found (as `inconsistencies`)
-    "What the checks look at"
-    release = count_release()
-    said = check_statements(measured_lmb(folder), change_tests(folder), release)
-    return {"statements": said, "release": release, "found": inconsistencies(release)}
+# %% ../../../nbs/papers/chbias/checks.ipynb #eaaa90c8
+Found = tuple[bool | None | str, str]  # holds (None: it does not tell), or a word such as `NONE`; the numbers
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #f39e2ecc
-def of_statements(claim, measured) -> list[Answer]:
-    "The rows of the paper's table of statements"
-    answers = []
-    for r in measured["statements"].query("id == @claim.id").itertuples():
-        if r.of == RELEASE:
-            answers.append(Answer(RELEASE, r.verdict, r.evidence, OWN if claim.id in OF_RELEASE else PRINTED))
-        elif r.of.endswith(PAPER):
-            answers.append(Answer(f"{r.of.removesuffix(PAPER)}, printed", r.verdict, r.evidence, PRINTED))
-        else:
-            answers.append(Answer(r.of, r.verdict, r.evidence, OTHER, r.needed))
-    return answers
+
+def _t(cells: pd.DataFrame, *keys: tuple[str, str]) -> str:
+    "`HD orientation -6.10`, …"
+    return ", ".join(f"{'before' if m == 'baseline' else m} {b} {cells.t[m, b]:.2f}" for m, b in keys)
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #87af1d29
+def _size(cells: pd.DataFrame, method: str, b: str) -> float:
+    return abs(cells.t[method, b])
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #ff485ac1
+def _measured_methods(cells: pd.DataFrame, b: str) -> list[str]:
+    return [m for m in METHODS if (m, b) in cells.index]
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #b50b73ad
+def _debiased(cells: pd.DataFrame) -> pd.DataFrame:
+    "The cells of the paper's methods: FT, a control, is none"
+    return cells[cells.index.get_level_values(0).isin(METHODS)]
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #e6b25a03
+def _biased(cells) -> Found:
+    own = cells.loc["baseline"]
+    there = holm(own.p.to_numpy(float)) < 0.05
+    named = ", ".join(f"{b} {t:.2f}{'*' if star else ''}" for (b, t), star in zip(own.t.items(), there))
+    return bool(there.any()), f"significant after Holm, in either direction, in {there.sum()} of {len(own)}: {named}"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #3cbbf337
+def _mostly_reduced(cells) -> Found:
+    debiased = _debiased(cells)
+    if not len(debiased):
+        return NONE, ""
+    if debiased.verdict.isna().all():
+        less = pd.Series([_size(cells, m, b) < _size(cells, "baseline", b) for m, b in debiased.index])
+        text = f"|t| smaller in {less.sum()} of {len(debiased)} cells; the change itself is not tested"
+        return bool(less.mean() > 0.5), text
+    every = len(METHODS) * len(CATEGORIES)
+    less, decided = (debiased.verdict == "less").sum(), debiased.verdict.isin(["less", "more", "equally"]).sum()
+    text = f"less biased by a test of the change of log perplexities in {less} of {len(debiased)} cells"
+    text += f", {len(debiased) - decided} undetermined" + ("" if len(debiased) == every else f"; {every} are asked for")
+    text += _beyond_control(debiased) + _at_what_cost(debiased)
+    return True if less > every / 2 else False if less + every - decided <= every / 2 else None, text
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #0bb7a8f5
+def _beyond_control(debiased: pd.DataFrame) -> str:
+    "How many cells are less biased than the control; empty where that was not measured"
+    if "beyond" not in debiased or debiased.beyond.isna().all():
+        return ""
+    less, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
+    of = debiased.beyond.notna().sum()
+    names = " or ".join(dict.fromkeys(debiased.control.dropna()))
+    return f"; less than the control {names} (training without debiasing) in {less} of {of}, more in {more}"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #d56d97c8
+def _at_what_cost(debiased: pd.DataFrame) -> str:
+    "How perplexity changed in these cells; empty where it was not measured. What tells no text apart has no gap"
+    if "rise" not in debiased or debiased.rise.isna().all():
+        return ""
+    least, most = (debiased.rise.astype(float) + 1).agg(["min", "max"])
+    return f"; perplexity is {least:.1f} to {most:.1f} times that before"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #6ddf72d6
+def _differs_by_category(cells) -> Found:
+    ratios = {}
+    for m, b in _debiased(cells).index:
+        ratios.setdefault(m, []).append(_size(cells, m, b) / _size(cells, "baseline", b))
+    ratios = {m: (min(r), max(r)) for m, r in ratios.items() if len(r) > 1}
+    if not ratios:
+        return NONE, ""
+    text = ", ".join(f"{m} {low:.2f} to {high:.2f}" for m, (low, high) in ratios.items())
+    return all(high > 2 * low for low, high in ratios.values()), f"|t| after over before: {text}"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #795f9396
+def _reduces(method: str, b: str, share: float = 1.0, silent: bool = False) -> Callable:
+    "Whether |t| is below a share of that before, and with `silent` no longer significant"
+
+    def check(cells) -> Found:
+        less = _size(cells, method, b) < share * _size(cells, "baseline", b)
+        less = less and not (silent and cells.significant[method, b])
+        return bool(less), _t(cells, ("baseline", b), (method, b))
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #dcf104d5
+def _amplifies(method: str, *types: str) -> Callable:
+    "Whether |t| is above that before, in all of the types"
+
+    def check(cells) -> Found:
+        more = [_size(cells, method, b) > _size(cells, "baseline", b) for b in types]
+        return all(more), _t(cells, *((m, b) for b in types for m in ("baseline", method)))
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #00dcdb23
+def _best(**wanted: str) -> Callable:
+    "Whether a method has the smallest |t| of a type: `age='CTDA'`"
+
+    def check(cells) -> Found:
+        if any(len(_measured_methods(cells, b)) < len(METHODS) for b in wanted):
+            return NONE, ""
+        found = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in wanted}
+        return found == wanted, "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #3d792cec
+def _best_differs(cells) -> Found:
+    types = [b for b in CATEGORIES if len(_measured_methods(cells, b)) == len(METHODS)]
+    if len(types) < 2:
+        return NONE, ""
+    best = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in types}
+    return len(set(best.values())) > 1, ", ".join(f"{b}: {m}" for b, m in best.items())
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #5cb3f8a7
+def _turns(method: str, b: str, larger: bool = False) -> Callable:
+    "Whether t has the other sign than before, and with `larger` a larger size"
+
+    def check(cells) -> Found:
+        turned = cells.t[method, b] * cells.t["baseline", b] < 0
+        turned = turned and (not larger or _size(cells, method, b) > _size(cells, "baseline", b))
+        return bool(turned), _t(cells, ("baseline", b), (method, b))
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #8c61f7bb
+def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) -> Callable:
+    def check(cells) -> Found:
+        worse = [_size(cells, method, b) > _size(cells, m, b) for b in types for m in others]
+        return all(worse), "; ".join(_t(cells, *((m, b) for m in (method, *others))) for b in types)
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #2a884b08
+OF_BIAS = {
+    "biased": _biased,
+    "mostly_reduced": _mostly_reduced,
+    "differs_by_category": _differs_by_category,
+    "hd_reduces_orientation": _reduces("HD", "orientation", 0.5),
+    "hd_amplifies_appearance": _amplifies("HD", "appearance"),
+    "hd_reduces_age": _reduces("HD", "age", silent=True),
+    "hd_amplifies_two": _amplifies("HD", "orientation", "appearance"),
+    "ctda_best_two": _best(gender="CTDA", appearance="CTDA"),
+    "ctda_overcorrects": _turns("CTDA", "orientation"),
+    "best_differs": _best_differs,
+    "best_gender_add": _best(gender="ADD"),
+    "best_age_ctda_appearance_add": _best(age="CTDA", appearance="ADD"),
+    "ctda_best_on_cdial": _best(orientation="CTDA", age="CTDA"),
+    "ctda_worse_on_eva": _worse_than("CTDA", ("HD", "LMD"), ("orientation", "age")),
+    "hd_turns_orientation": _turns("HD", "orientation", larger=True),
+}
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #ae251cf3
+def bias_cells(
+    rows: pd.DataFrame,  # rows of LMB of one model
+    changes: pd.DataFrame | None = None,  # rows of `lmb_changes` of that model
+    beyond: pd.DataFrame | None = None,  # the same against the control
+    rises: pd.DataFrame | None = None,  # rows of `lmp_changes` of that model
+) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all); where known the others
+    "The cells that a check of bias looks at"
+    seeds = rows.groupby(["method", "bias_type"], sort=False)
+    cells = seeds.agg(t=("t", "mean"), p=("p", "max"), significant=("significant", "all"))
+    for name, found, column in (
+        ("verdict", changes, "verdict"),
+        ("beyond", beyond, "verdict"),
+        ("control", beyond, "control"),
+        ("rise", rises, "rise"),
+    ):
+        cells[name] = pd.Series(np.nan, cells.index, dtype=object)
+        if found is not None and len(found):
+            last = found.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
+            last = last[last[column].ne("")].set_index(["method", "bias_type"])[column]
+            cells[name] = last.reindex(cells.index)
+    return cells
+
+
+def cells_of_models(
+    lmb: pd.DataFrame,  # from `measured_lmb`
+    tests: dict[str, pd.DataFrame],  # from `change_tests`
+) -> dict[str, pd.DataFrame]:  # model → cells; the paper's models first
+    "The cells of every model that is printed or measured"
+    rows = pd.concat([printed_lmb(), lmb], ignore_index=True)
+    of_cells = [tests[name] for name in ("changes", "changes-control", "lmp_changes")]
+    return {m: bias_cells(own, *(t[t.model == m] for t in of_cells)) for m, own in rows.groupby("model", sort=False)}
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #36ab01fa
+TESTED = ("biased", "mostly_reduced")  # what a test decides of models measured here; the paper prints no more than t
+NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
+AS_PRINTED = ", printed"  # behind the name of a model whose numbers are printed ones
+
+
+def _answers(found: bool | None | str, evidence: str, model: str, basis: str = PRINTED) -> list[Answer]:
+    "What a judge found, as a check gives it"
+    return [Answer(model, found, evidence, basis)] if isinstance(found, str) else told(found, evidence, model, basis)
+
+
+def _named(claim) -> list[str]:
+    "The paper's models that a statement is about"
+    return [m for m in claim.model.split("; ") if m]
+
+
+def of_bias(
+    judge: Callable,  # of cells
+    tested: bool = False,  # a test decides, not sizes of |t|
+):  # a check
+    "A check of the printed cells of the paper's models, and of those of every model measured here"
+
+    def found(cells: pd.DataFrame) -> Found:
+        try:
+            return judge(cells)
+        except KeyError:  # a cell that it looks at
+            return NONE, ""
+
+    def check(claim, measured) -> list[Answer]:
+        cells, answers = measured["cells"], []
+        for m in _named(claim):
+            answers += _answers(*found(cells[m + PAPER]), m + AS_PRINTED)
+        for m in (m for m in cells if not m.endswith(PAPER)):
+            holds, evidence = found(cells[m])
+            open_ = holds != NONE and not tested
+            answers += [Answer(m, OPEN, evidence, OTHER, NO_TEST)] if open_ else _answers(holds, evidence, m, OTHER)
+        return answers
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #ff0294d8
+def _printed_cells(model: str) -> pd.Series:
+    "Dialogue metrics of Table 4 or 5, by method, bias type and metric"
+    return _cells(f"table{4 + MODELS.index(model)}")[model]
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #d1276841
+def _bleu_changes(model: str) -> pd.Series:
+    bleu = _printed_cells(model).xs("BLEU-4", level="metric")
+    return pd.Series({(m, b): bleu[m, b] / bleu["baseline", b] - 1 for m in METHODS for b in CATEGORIES})
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #ddc7106c
+def _preserved(model: str) -> Found:
+    change = _bleu_changes(model)
+    (worst, where), b = (change.min(), change.idxmin()[0]), change.idxmin()[1]
+    text = f"BLEU-4 falls in {(change < 0).sum()} of {len(change)} cells, by {-worst:.0%} at most ({where}, {b})"
+    return None, f"{text}; the paper tests none of these changes"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #c326070e
+def _improved(model: str) -> Found:
+    found = []
+    for b, numbers in DIALOGUE.items():
+        values = _cells(f"table{numbers[MODELS.index(model)]}")[model]
+        for (m, _, metric), v in values.drop("baseline", level="method").items():
+            found += [f"{metric} of {m} for {b}"] if v > values["baseline", b, metric] else []
+    return bool(found), f"{len(found)} of 80 numbers, first {', '.join(found[:2])}"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #c53c1f47
+def _is_number(method: str, b: str, metric: str, said: float, by: bool = False) -> Callable:
+    "Whether a cell of Table 4 or 5 is the number that the text says, or has changed by that"
+
+    def judge(model: str) -> Found:
+        cells = _printed_cells(model)
+        before, after = cells["baseline", b, metric], cells[method, b, metric]
+        close = np.isclose(after - before if by else after, said, atol=0.0051)
+        return bool(close), f"{before:.2f} before, {after:.2f} after"
+
+    return judge
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #995f6406
+def _rates(model: str) -> pd.DataFrame:
+    rates = read_printed("table6").query("model == @model").assign(rate=lambda t: t.rate.astype(float))
+    return rates.set_index(["method", "bias_type"]).rate
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #a991274a
+def _counted(rates, method, b) -> list[list[int]]:
+    each = [round(JUDGED * rates[m, b]) for m in (method, "baseline")]
+    return [[n, JUDGED - n] for n in each]
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #6264b57a
+def _people_reduced(model: str) -> Found:
+    rates = _rates(model)
+    less = [rates[m, b] < rates["baseline", b] for m in METHODS for b in CATEGORIES]
+    n = sum(stats.fisher_exact(_counted(rates, m, b)).pvalue < 0.05 for m in METHODS for b in CATEGORIES)
+    text = f"below in {sum(less)} of {len(less)} cells; significantly in {n} (Fisher, 100 independent judgements each)"
+    return sum(less) > len(less) / 2, text
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #5fd088e0
+def _people_amplified(*cells: tuple[str, str]) -> Callable:
+    def judge(model: str) -> Found:
+        rates = _rates(model)
+        text = ", ".join(f"{m} {b} {rates[m, b]:.2f} (before {rates['baseline', b]:.2f})" for m, b in cells)
+        return all(rates[m, b] > rates["baseline", b] for m, b in cells), text
+
+    return judge
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #aff14945
+def _rarely_damaged(model: str) -> Found:
+    table = human_quality(Path("nowhere")).query("model == @model + @PAPER").set_index(["method", "bias_type"])
+    variance = (4 * table.share_2 + table.share_1) - table["mean"] ** 2
+    lower = {}
+    for m in METHODS:
+        for b in CATEGORIES:
+            change = table["mean"][m, b] - table["mean"]["baseline", b]
+            lower[m, b] = change / np.sqrt((variance[m, b] + variance["baseline", b]) / JUDGED)
+    below, z = sum(v < 0 for v in lower.values()), pd.Series(lower)
+    text = f"mean score below that before in {below} of {len(z)} cells, significantly in {(z < -1.96).sum()}"
+    return None, f"{text} (smallest z {z.min():.1f}, 100 independent judgements each; no agreement is given)"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #5f1f0a81
+def _compared_cells(talks: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    "Changes of a metric that a test looked at, of the paper's methods, and what they are in words"
+    own = talks[talks.method.isin(METHODS) & talks.p_holm.notna()]
+    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
+    return own, f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison)"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #ed99457b
+def _talks(talks: pd.DataFrame, sign: int, what: str, otherwise: bool) -> Found:
+    """Whether a metric of dialogue has changed to a side by a test, and what that says.
+
+    That none has fallen by a test is no proof that none fell: without a significant change the answer is open"""
+    own, words = _compared_cells(talks)
+    if not len(own):
+        return NONE, ""
+    moved = own[(own.p_holm < 0.05) & (sign * own.change > 0)]
+    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in moved.itertuples())
+    return otherwise if len(moved) else None, f"{words} {len(moved)} are significant {what}{named and ': '}{named}"
+
+
+_LOSSES, _GAINS = (-1, "losses", False), (1, "gains", True)  # sign, name, what one says of the statement
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #c57a373c
+def of_print(
+    judge: Callable,  # of a model of the paper
+    side: tuple[int, str, bool] | None = None,  # of `_talks`: models measured here answer, too
+):  # a check
+    "A check of the printed numbers of the models that a statement is about"
+
+    def check(claim, measured) -> list[Answer]:
+        answers = [a for m in _named(claim) for a in _answers(*judge(m), m + AS_PRINTED)]
+        for m, own in measured["talks"].groupby("model", sort=False) if side else ():
+            answers += _answers(*_talks(own, *side), m, OTHER)
+        return answers
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #5678474c
+OF_PRINT = {
+    "bleu_add_gender": of_print(_is_number("ADD", "gender", "BLEU-4", 0.96)),
+    "dist2_lmd_gender": of_print(_is_number("LMD", "gender", "Dist-2", -0.01, by=True)),
+    "dist4_add_orientation": of_print(_is_number("ADD", "orientation", "Dist-4", 0.31, by=True)),
+    "not_significantly": of_print(_preserved, _LOSSES),
+    "preserved_eva": of_print(_preserved, _LOSSES),
+    "some_improve": of_print(_improved, _GAINS),
+    "human_mostly_reduced": of_print(_people_reduced),
+    "human_hd_amplifies": of_print(_people_amplified(("HD", "gender"), ("HD", "orientation"))),
+    "human_amplified_appearance": of_print(_people_amplified(("LMD", "appearance"), ("HD", "appearance"))),
+    "human_rarely_damaged": of_print(_rarely_damaged),
+}
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #de9279d7
+def _each(values) -> str:
+    return ", ".join(f"{b} {v}" for b, v in values.items())
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #a8b4511b
+def _left(release: dict) -> pd.DataFrame:
+    return release["cleaning"].set_index("bias_type")
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #06b43c59
+def _step(name: str) -> Callable:
+    def check(release: dict) -> Found:
+        left = _left(release)
+        n = int(left[name].sum())
+        return n == 0, f"of {left.sentences.sum():,} sentences {n} have some: {_each(left[name])}"
+
+    return check
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #b1e5481a
+def _all_with_keyword(release: dict) -> Found:
+    left = _left(release)
+    return bool((left.with_keyword == left.sentences).all()), f"with both terms: {_each(left.with_keyword)} of 1,200"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #554ffdba
+def _none_twice(release: dict) -> Found:
+    left = _left(release)
+    return bool((left.different == left.sentences).all()), f"different: {_each(left.different)} of 1,200 each"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #eeb35df6
+def _twelve_hundred(release: dict) -> Found:
+    left = _left(release)
+    return bool((left.sentences == 1200).all()), f"{_each(left.sentences)}, together {left.sentences.sum():,}"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #771309bd
+def _short_enough(release: dict) -> Found:
+    longest = _left(release).longest
+    return bool((longest <= 130).all()), f"longest, in characters: {_each(longest)}"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #5f410248
+def _examples_are_there(release: dict) -> Found:
+    found = release["table7"]
+    text = ", ".join(f"{r.bias_type}: {r.split}" for r in found.itertuples())
+    return found.bias_type.nunique() == 4, f"{text}; two of four letter for letter, two in longer rows"
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #802040fc
+def _same_but_for_targets(release: dict) -> Found:
+    paired = release["release"][release["release"].identical.notna()]
+    n, same, slips = int(paired.rows.sum()), paired.identical.sum(), paired.artefact.sum()
+    text = f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
+    return not same + slips, text
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #e6397e3d
+OF_RELEASE = {
+    "at_most_130": _short_enough,
+    "only_with_keywords": _all_with_keyword,
+    "no_urls": _step("no_urls"),
+    "no_tags": _step("no_tags"),
+    "no_repeated_punctuation": _step("no_repeated_punctuation"),
+    "no_duplicates": _none_twice,
+    "twelve_hundred": _twelve_hundred,
+    "table7_examples": _examples_are_there,
+    "same_but_for_targets": _same_but_for_targets,
+}
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #f3e22b34
+def of_release(
+    judge: Callable,  # of `count_release`
+):  # a check
+    "A check of the released files; without them nothing is measured"
+
+    def check(claim, measured) -> list[Answer]:
+        release = measured["release"]
+        return _answers(*judge(release), RELEASE, OWN) if release else [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
+
+    return check
+
+
+def _ten_thousand(claim, measured) -> list[Answer]:
+    least = read_printed("table2").query("quantity == 'retrieval'").value.astype(int).min()
+    text = f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
+    return told(None, text, RELEASE)
+
+
+def _unanimous(claim, measured) -> list[Answer]:
+    return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=PRINTED)]
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86
 def finding(
@@ -82,7 +508,7 @@ def finding(
     return check
 
 
-def _t() -> pd.Series:
+def _t_printed() -> pd.Series:
     return read_printed("table3").set_index(["model", "method", "bias_type"]).t
 
 
@@ -94,25 +520,25 @@ def more_biased(
     "A check of two printed |t| before debiasing"
 
     def check(claim, measured) -> list[Answer]:
-        one, two = (abs(_t()[m, "baseline", b]) for m, b in (more, less))
+        one, two = (abs(_t_printed()[m, "baseline", b]) for m, b in (more, less))
         return told(one > times * two, f"|t| {one:.2f} ({' '.join(more)}) and {two:.2f} ({' '.join(less)})")
 
     return check
 
 
 def _varying(claim, measured) -> list[Answer]:
-    rows = _t().xs("baseline", level="method")
+    rows = _t_printed().xs("baseline", level="method")
     text = "; ".join(f"{m}: " + ", ".join(f"{b} {rows[m, b]:.2f}" for b in CATEGORIES) for m in MODELS)
     return told(all(rows[m].abs().nunique() == 4 for m in MODELS), text)
 
 
 def _turns_age(claim, measured) -> list[Answer]:
-    before, after = (_t()["CDial-GPT", m, "age"] for m in ("baseline", "HD"))
+    before, after = (_t_printed()["CDial-GPT", m, "age"] for m in ("baseline", "HD"))
     return told(before * after < 0, f"t of age {before:.2f} before, {after:.2f} after HD")
 
 
 def _differs(claim, measured) -> list[Answer]:
-    best = {m: {b: min(METHODS, key=lambda k: abs(_t()[m, k, b])) for b in CATEGORIES} for m in MODELS}
+    best = {m: {b: min(METHODS, key=lambda k: abs(_t_printed()[m, k, b])) for b in CATEGORIES} for m in MODELS}
     differ = [b for b in CATEGORIES if best[MODELS[0]][b] != best[MODELS[1]][b]]
     text = "; ".join(f"{b}: " + " and ".join(best[m][b] for m in MODELS) for b in CATEGORIES)
     return told(bool(differ), f"smallest |t| of {' and '.join(MODELS)}: {text}")
@@ -135,10 +561,10 @@ def _of_both(claim, measured) -> list[Answer]:
 
 
 def _reduced_and_preserved(claim, measured) -> list[Answer]:
-    rows = measured["statements"].query("of.str.endswith(@PAPER)").set_index(["id", "of"])
-    rows = rows.loc[["mostly_reduced", "not_significantly", "preserved_eva"]]
-    found = None if OPEN in set(rows.verdict) else bool((rows.verdict == HOLDS).all())
-    return told(found, "; ".join(f"{of.removesuffix(PAPER)}: {e}" for (_, of), e in rows.evidence.items()))
+    said = [(m, *_mostly_reduced(measured["cells"][m + PAPER])) for m in MODELS]
+    said += [(m, *_preserved(m)) for m in MODELS]
+    words = [found for _, found, _ in said]
+    return told(None if None in words else all(words), "; ".join(f"{m}: {text}" for m, _, text in said))
 
 
 def _posts_a_keyword(claim, measured) -> list[Answer]:
@@ -176,7 +602,9 @@ def _split_sizes(claim, measured) -> list[Answer]:
     return told(not len(wrong), text or "as printed", RELEASE, OWN)
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #7339b612
-CHECKS = dict.fromkeys([*OF_BIAS, *OF_PAPER, *OF_PAPER_MODELS, *OF_RELEASE], of_statements) | {
+CHECKS = {name: of_bias(judge, name in TESTED) for name, judge in OF_BIAS.items()}
+CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_PRINT | {
+    "posts_ten_thousand": _ten_thousand, "unanimous": _unanimous,
     "four_categories": _categories, "keywords_are_combinations": _combinations, "posts_a_keyword": _posts_a_keyword,
     "split_sizes": _split_sizes, "terms_in_appendix": finding("Table 1 and Appendix A"),
     "attribute_pairs_of_code": finding("attribute pairs for", "the released code", OWN), "varying_degrees": _varying,
@@ -189,3 +617,48 @@ CHECKS = dict.fromkeys([*OF_BIAS, *OF_PAPER, *OF_PAPER_MODELS, *OF_RELEASE], of_
     "reduced_and_preserved": _reduced_and_preserved,
 }  # fmt: skip
 AUDITS = (inconsistencies,)
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #bb45a622
+def read_measured(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> dict:  # lmb, tests, cells (of each model), talks (changes of dialogue), release, found (by the audit)
+    "What the checks look at"
+    release, lmb, tests = count_release(), measured_lmb(folder), change_tests(folder)
+    looked = {"cells": cells_of_models(lmb, tests), "talks": tests["dialogue-changes"]}
+    return {**looked, "lmb": lmb, "tests": tests, "release": release, "found": inconsistencies(release)}
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #e156fa7e
+NOT_TESTED = "not tested: "
+
+
+def statements_table(
+    measured: dict,  # from `read_measured`
+) -> pd.DataFrame:  # id, of, verdict, evidence (and what would decide), statement, source, test
+    "All answers to the statements that have a test; what nobody tests says why"
+    claims = read_claims("chbias").query("test != ''")
+    rows = answer_table(claims, answer_claims(claims, CHECKS, measured))
+    said = ["; ".join(filter(None, texts)) for texts in zip(rows.evidence, rows.needed)]
+    rows = rows.assign(of=rows.model.str.replace(AS_PRINTED, PAPER), verdict=rows.found, evidence=said)
+    about = claims.rename(columns={"section": "source"})[["id", "statement", "source", "test", "unchecked"]]
+    table = about.merge(rows[["id", "of", "verdict", "evidence"]], how="left", on="id").fillna("")
+    reason = NOT_TESTED + table.unchecked.str.removeprefix(NOT_TESTED)
+    table["verdict"] = table.verdict.where(table.verdict != "", reason)
+    return table[["id", "of", "verdict", "evidence", "statement", "source", "test"]]
+
+# %% ../../../nbs/papers/chbias/checks.ipynb #83765bd9
+def statements_summary(
+    statements: pd.DataFrame,  # from `statements_table`
+) -> pd.DataFrame:  # statement, source, the paper, a column a model measured here
+    "How each statement comes out"
+    whose = statements.of.where(
+        ~statements.of.str.endswith(PAPER) & ~statements.of.isin(["the release", ""]), "the paper"
+    )
+    wide = statements.assign(
+        who=whose, said=[v if o in ("", "the release") else f"{o.removesuffix(PAPER)}: {v}" if w == "the paper" else v
+                         for o, v, w in zip(statements.of, statements.verdict, whose)],
+    )  # fmt: skip
+    cells = wide.groupby(["id", "who"], sort=False).said.agg("; ".join).unstack().fillna("")
+    about = statements.drop_duplicates("id").set_index("id")[["statement", "source"]]
+    first = [c for c in ("the paper",) if c in cells]
+    table = about.join(cells[[*first, *(c for c in cells if c not in first)]])
+    return table.reset_index(drop=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from redditbias_repro.data.corpora.chbias import (
 from ...data.registry import SPLITS, FetchError
 from ...metrics.chinese import compare_zh_dialogue
 from ...metrics.language_model import lmb_of_rows
-from ..statements import read_statements
+from ..statements import paper_module
 from ...records import data_file, paper_resource, read_records
 from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets, save_results
 from redditbias_repro.show.tables import (
@@ -51,8 +51,7 @@ from ...specs import load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['Answer', 'measure_rows', 'inconsistencies', 'statements_summary', 'make_tables', 'make_figures', 'save_all',
-           'what_to_run']
+__all__ = ['measure_rows', 'inconsistencies', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
 
 # %% ../../../nbs/papers/chbias/results.ipynb #2d47efbe
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
@@ -61,11 +60,9 @@ PAPER = " (paper)"  # behind the name of a model whose numbers are printed ones
 
 
 def read_printed(
-    name: str,  # table2, table3, …, statements
+    name: str,  # table2, table3, …
 ) -> pd.DataFrame:
-    "A table of the paper as numbers, or its statements"
-    if name == "statements":
-        return read_statements("chbias")
+    "A table of the paper as numbers"
     return pd.read_csv(data_file("paper", "chbias", f"{name}.csv"), keep_default_na=False)
 
 # %% ../../../nbs/papers/chbias/results.ipynb #44a3ca8b
@@ -534,457 +531,6 @@ def inconsistencies(
     found += [*_counts(release), *_cleaning(release)] if release else []
     return pd.DataFrame(found, columns=["where", "what", "evidence"])
 
-# %% ../../../nbs/papers/chbias/results.ipynb #eaaa90c8
-Answer = tuple[bool | None | str, str]  # holds, or a verdict in words; evidence
-
-
-def _t(cells: pd.DataFrame, *keys: tuple[str, str]) -> str:
-    "`HD orientation -6.10`, …"
-    return ", ".join(f"{'before' if m == 'baseline' else m} {b} {cells.t[m, b]:.2f}" for m, b in keys)
-
-# %% ../../../nbs/papers/chbias/results.ipynb #87af1d29
-def _size(cells: pd.DataFrame, method: str, b: str) -> float:
-    return abs(cells.t[method, b])
-
-# %% ../../../nbs/papers/chbias/results.ipynb #ff485ac1
-def _measured_methods(cells: pd.DataFrame, b: str) -> list[str]:
-    return [m for m in METHODS if (m, b) in cells.index]
-
-# %% ../../../nbs/papers/chbias/results.ipynb #b50b73ad
-def _debiased(cells: pd.DataFrame) -> pd.DataFrame:
-    "The cells of the paper's methods: FT, a control, is none"
-    return cells[cells.index.get_level_values(0).isin(METHODS)]
-
-# %% ../../../nbs/papers/chbias/results.ipynb #e6b25a03
-def _biased(cells) -> Answer:
-    own = cells.loc["baseline"]
-    there = holm(own.p.to_numpy(float)) < 0.05
-    named = ", ".join(f"{b} {t:.2f}{'*' if star else ''}" for (b, t), star in zip(own.t.items(), there))
-    return bool(there.any()), f"significant after Holm, in either direction, in {there.sum()} of {len(own)}: {named}"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #3cbbf337
-def _mostly_reduced(cells) -> Answer:
-    debiased = _debiased(cells)
-    if not len(debiased):
-        return "not measured", ""
-    if debiased.verdict.isna().all():
-        less = pd.Series([_size(cells, m, b) < _size(cells, "baseline", b) for m, b in debiased.index])
-        text = f"|t| smaller in {less.sum()} of {len(debiased)} cells; the change itself is not tested"
-        return bool(less.mean() > 0.5), text
-    every = len(METHODS) * len(CATEGORIES)
-    less, decided = (debiased.verdict == "less").sum(), debiased.verdict.isin(["less", "more", "equally"]).sum()
-    text = f"less biased by a test of the change of log perplexities in {less} of {len(debiased)} cells"
-    text += f", {len(debiased) - decided} undetermined" + ("" if len(debiased) == every else f"; {every} are asked for")
-    text += _beyond_control(debiased) + _at_what_cost(debiased)
-    return True if less > every / 2 else False if less + every - decided <= every / 2 else None, text
-
-# %% ../../../nbs/papers/chbias/results.ipynb #0bb7a8f5
-def _beyond_control(debiased: pd.DataFrame) -> str:
-    "How many cells are less biased than the control; empty where that was not measured"
-    if "beyond" not in debiased or debiased.beyond.isna().all():
-        return ""
-    less, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
-    of = debiased.beyond.notna().sum()
-    names = " or ".join(dict.fromkeys(debiased.control.dropna()))
-    return f"; less than the control {names} (training without debiasing) in {less} of {of}, more in {more}"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #d56d97c8
-def _at_what_cost(debiased: pd.DataFrame) -> str:
-    "How perplexity changed in these cells; empty where it was not measured. What tells no text apart has no gap"
-    if "rise" not in debiased or debiased.rise.isna().all():
-        return ""
-    least, most = (debiased.rise.astype(float) + 1).agg(["min", "max"])
-    return f"; perplexity is {least:.1f} to {most:.1f} times that before"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #6ddf72d6
-def _differs_by_category(cells) -> Answer:
-    ratios = {}
-    for m, b in _debiased(cells).index:
-        ratios.setdefault(m, []).append(_size(cells, m, b) / _size(cells, "baseline", b))
-    ratios = {m: (min(r), max(r)) for m, r in ratios.items() if len(r) > 1}
-    if not ratios:
-        return "not measured", ""
-    text = ", ".join(f"{m} {low:.2f} to {high:.2f}" for m, (low, high) in ratios.items())
-    return all(high > 2 * low for low, high in ratios.values()), f"|t| after over before: {text}"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #795f9396
-def _reduces(method: str, b: str, share: float = 1.0, silent: bool = False) -> Callable:
-    "Whether |t| is below a share of that before, and with `silent` no longer significant"
-
-    def check(cells) -> Answer:
-        less = _size(cells, method, b) < share * _size(cells, "baseline", b)
-        less = less and not (silent and cells.significant[method, b])
-        return bool(less), _t(cells, ("baseline", b), (method, b))
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #dcf104d5
-def _amplifies(method: str, *types: str) -> Callable:
-    "Whether |t| is above that before, in all of the types"
-
-    def check(cells) -> Answer:
-        more = [_size(cells, method, b) > _size(cells, "baseline", b) for b in types]
-        return all(more), _t(cells, *((m, b) for b in types for m in ("baseline", method)))
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #00dcdb23
-def _best(**wanted: str) -> Callable:
-    "Whether a method has the smallest |t| of a type: `age='CTDA'`"
-
-    def check(cells) -> Answer:
-        if any(len(_measured_methods(cells, b)) < len(METHODS) for b in wanted):
-            return "not measured", ""
-        found = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in wanted}
-        return found == wanted, "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #3d792cec
-def _best_differs(cells) -> Answer:
-    types = [b for b in CATEGORIES if len(_measured_methods(cells, b)) == len(METHODS)]
-    if len(types) < 2:
-        return "not measured", ""
-    best = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in types}
-    return len(set(best.values())) > 1, ", ".join(f"{b}: {m}" for b, m in best.items())
-
-# %% ../../../nbs/papers/chbias/results.ipynb #5cb3f8a7
-def _turns(method: str, b: str, larger: bool = False) -> Callable:
-    "Whether t has the other sign than before, and with `larger` a larger size"
-
-    def check(cells) -> Answer:
-        turned = cells.t[method, b] * cells.t["baseline", b] < 0
-        turned = turned and (not larger or _size(cells, method, b) > _size(cells, "baseline", b))
-        return bool(turned), _t(cells, ("baseline", b), (method, b))
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #8c61f7bb
-def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) -> Callable:
-    def check(cells) -> Answer:
-        worse = [_size(cells, method, b) > _size(cells, m, b) for b in types for m in others]
-        return all(worse), "; ".join(_t(cells, *((m, b) for m in (method, *others))) for b in types)
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #2a884b08
-OF_BIAS = {
-    "biased": _biased,
-    "mostly_reduced": _mostly_reduced,
-    "differs_by_category": _differs_by_category,
-    "hd_reduces_orientation": _reduces("HD", "orientation", 0.5),
-    "hd_amplifies_appearance": _amplifies("HD", "appearance"),
-    "hd_reduces_age": _reduces("HD", "age", silent=True),
-    "hd_amplifies_two": _amplifies("HD", "orientation", "appearance"),
-    "ctda_best_two": _best(gender="CTDA", appearance="CTDA"),
-    "ctda_overcorrects": _turns("CTDA", "orientation"),
-    "best_differs": _best_differs,
-    "best_gender_add": _best(gender="ADD"),
-    "best_age_ctda_appearance_add": _best(age="CTDA", appearance="ADD"),
-    "ctda_best_on_cdial": _best(orientation="CTDA", age="CTDA"),
-    "ctda_worse_on_eva": _worse_than("CTDA", ("HD", "LMD"), ("orientation", "age")),
-    "hd_turns_orientation": _turns("HD", "orientation", larger=True),
-}
-
-
-TESTED = ("biased", "mostly_reduced")  # what a test decides of models measured here; the paper prints no more than t
-NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
-
-
-def bias_cells(
-    rows: pd.DataFrame,  # rows of LMB of one model
-    changes: pd.DataFrame | None = None,  # rows of `lmb_changes` of that model
-    beyond: pd.DataFrame | None = None,  # the same against the control
-    rises: pd.DataFrame | None = None,  # rows of `lmp_changes` of that model
-) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all); where known the others
-    "The cells that a check of bias looks at"
-    seeds = rows.groupby(["method", "bias_type"], sort=False)
-    cells = seeds.agg(t=("t", "mean"), p=("p", "max"), significant=("significant", "all"))
-    for name, found, column in (
-        ("verdict", changes, "verdict"),
-        ("beyond", beyond, "verdict"),
-        ("control", beyond, "control"),
-        ("rise", rises, "rise"),
-    ):
-        cells[name] = pd.Series(np.nan, cells.index, dtype=object)
-        if found is not None and len(found):
-            last = found.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
-            last = last[last[column].ne("")].set_index(["method", "bias_type"])[column]
-            cells[name] = last.reindex(cells.index)
-    return cells
-
-# %% ../../../nbs/papers/chbias/results.ipynb #d1276841
-def _bleu_changes(model: str) -> pd.Series:
-    bleu = _cells("table4" if model == "CDial-GPT" else "table5").xs("BLEU-4", level="metric")[model]
-    return pd.Series({(m, b): bleu[m, b] / bleu["baseline", b] - 1 for m in METHODS for b in CATEGORIES})
-
-# %% ../../../nbs/papers/chbias/results.ipynb #ddc7106c
-def _preserved(model: str) -> Answer:
-    change = _bleu_changes(model)
-    (worst, where), b = (change.min(), change.idxmin()[0]), change.idxmin()[1]
-    text = f"BLEU-4 falls in {(change < 0).sum()} of {len(change)} cells, by {-worst:.0%} at most ({where}, {b})"
-    return None, f"{text}; the paper tests none of these changes"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #c326070e
-def _improved() -> Answer:
-    found = []
-    for b, (_, number) in DIALOGUE.items():
-        values = _cells(f"table{number}")["EVA2.0"]
-        for (m, _, metric), v in values.drop("baseline", level="method").items():
-            found += [f"{metric} of {m} for {b}"] if v > values["baseline", b, metric] else []
-    return bool(found), f"{len(found)} of 80 numbers, first {', '.join(found[:2])}"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #c53c1f47
-def _is_number(table: str, key: tuple, before: tuple, said: float, by: bool = False) -> Callable:
-    "Whether a cell is the number that the text says, or has changed by that"
-
-    def check() -> Answer:
-        cells = _cells(table)
-        ours = cells[key] - cells[before] if by else cells[key]
-        return bool(np.isclose(ours, said, atol=0.0051)), f"{cells[before]:.2f} before, {cells[key]:.2f} after"
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #995f6406
-def _rates(model: str) -> pd.DataFrame:
-    rates = read_printed("table6").query("model == @model").assign(rate=lambda t: t.rate.astype(float))
-    return rates.set_index(["method", "bias_type"]).rate
-
-# %% ../../../nbs/papers/chbias/results.ipynb #6264b57a
-def _people_reduced(model: str) -> Answer:
-    rates = _rates(model)
-    less = [rates[m, b] < rates["baseline", b] for m in METHODS for b in CATEGORIES]
-    n = sum(stats.fisher_exact(_counted(rates, m, b)).pvalue < 0.05 for m in METHODS for b in CATEGORIES)
-    text = f"below in {sum(less)} of {len(less)} cells; significantly in {n} (Fisher, 100 independent judgements each)"
-    return sum(less) > len(less) / 2, text
-
-# %% ../../../nbs/papers/chbias/results.ipynb #a991274a
-def _counted(rates, method, b) -> list[list[int]]:
-    each = [round(JUDGED * rates[m, b]) for m in (method, "baseline")]
-    return [[n, JUDGED - n] for n in each]
-
-# %% ../../../nbs/papers/chbias/results.ipynb #5fd088e0
-def _people_amplified(model: str, *cells: tuple[str, str]) -> Callable:
-    def check() -> Answer:
-        rates = _rates(model)
-        text = ", ".join(f"{m} {b} {rates[m, b]:.2f} (before {rates['baseline', b]:.2f})" for m, b in cells)
-        return all(rates[m, b] > rates["baseline", b] for m, b in cells), text
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #aff14945
-def _rarely_damaged(model: str) -> Answer:
-    table = human_quality(Path("nowhere")).query("model == @model + @PAPER").set_index(["method", "bias_type"])
-    variance = (4 * table.share_2 + table.share_1) - table["mean"] ** 2
-    lower = {}
-    for m in METHODS:
-        for b in CATEGORIES:
-            change = table["mean"][m, b] - table["mean"]["baseline", b]
-            lower[m, b] = change / np.sqrt((variance[m, b] + variance["baseline", b]) / JUDGED)
-    below, z = sum(v < 0 for v in lower.values()), pd.Series(lower)
-    text = f"mean score below that before in {below} of {len(z)} cells, significantly in {(z < -1.96).sum()}"
-    return None, f"{text} (smallest z {z.min():.1f}, 100 independent judgements each; no agreement is given)"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #de9279d7
-Release = dict[str, pd.DataFrame]
-
-
-def _each(values) -> str:
-    return ", ".join(f"{b} {v}" for b, v in values.items())
-
-# %% ../../../nbs/papers/chbias/results.ipynb #a8b4511b
-def _left(release: Release) -> pd.DataFrame:
-    return release["cleaning"].set_index("bias_type")
-
-# %% ../../../nbs/papers/chbias/results.ipynb #06b43c59
-def _step(name: str) -> Callable:
-    def check(release: Release) -> Answer:
-        left = _left(release)
-        n = int(left[name].sum())
-        return n == 0, f"of {left.sentences.sum():,} sentences {n} have some: {_each(left[name])}"
-
-    return check
-
-# %% ../../../nbs/papers/chbias/results.ipynb #b1e5481a
-def _all_with_keyword(release: Release) -> Answer:
-    left = _left(release)
-    return bool((left.with_keyword == left.sentences).all()), f"with both terms: {_each(left.with_keyword)} of 1,200"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #554ffdba
-def _none_twice(release: Release) -> Answer:
-    left = _left(release)
-    return bool((left.different == left.sentences).all()), f"different: {_each(left.different)} of 1,200 each"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #eeb35df6
-def _twelve_hundred(release: Release) -> Answer:
-    left = _left(release)
-    return bool((left.sentences == 1200).all()), f"{_each(left.sentences)}, together {left.sentences.sum():,}"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #771309bd
-def _short_enough(release: Release) -> Answer:
-    longest = _left(release).longest
-    return bool((longest <= 130).all()), f"longest, in characters: {_each(longest)}"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #5f410248
-def _examples_are_there(release: Release) -> Answer:
-    found = release["table7"]
-    text = ", ".join(f"{r.bias_type}: {r.split}" for r in found.itertuples())
-    return found.bias_type.nunique() == 4, f"{text}; two of four letter for letter, two in longer rows"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #802040fc
-def _same_but_for_targets(release: Release) -> Answer:
-    paired = release["release"][release["release"].identical.notna()]
-    n, same, slips = int(paired.rows.sum()), paired.identical.sum(), paired.artefact.sum()
-    text = f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
-    return not same + slips, text
-
-# %% ../../../nbs/papers/chbias/results.ipynb #e6397e3d
-OF_RELEASE = {
-    "at_most_130": _short_enough,
-    "only_with_keywords": _all_with_keyword,
-    "no_urls": _step("no_urls"),
-    "no_tags": _step("no_tags"),
-    "no_repeated_punctuation": _step("no_repeated_punctuation"),
-    "no_duplicates": _none_twice,
-    "twelve_hundred": _twelve_hundred,
-    "table7_examples": _examples_are_there,
-    "same_but_for_targets": _same_but_for_targets,
-}
-
-# %% ../../../nbs/papers/chbias/results.ipynb #ee9265d6
-def _ten_thousand() -> Answer:
-    least = read_printed("table2").query("quantity == 'retrieval'").value.astype(int).min()
-    return None, f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #5f1f0a81
-def _compared_cells(talks: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    "Changes of a metric that a test looked at, of the paper's methods, and what they are in words"
-    own = talks[talks.method.isin(METHODS) & talks.p_holm.notna()]
-    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
-    return own, f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison)"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #ed99457b
-def _talks(talks: pd.DataFrame, sign: int, what: str, otherwise: bool) -> Answer:
-    """Whether a metric of dialogue has changed to a side by a test, and what that says.
-
-    That none has fallen by a test is no proof that none fell: without a significant change the answer is open"""
-    own, words = _compared_cells(talks)
-    if not len(own):
-        return "not measured", ""
-    moved = own[(own.p_holm < 0.05) & (sign * own.change > 0)]
-    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in moved.itertuples())
-    return otherwise if len(moved) else None, f"{words} {len(moved)} are significant {what}{named and ': '}{named}"
-
-
-_LOSSES, _GAINS = (-1, "losses", False), (1, "gains", True)  # sign, name, what one says of the statement
-OF_DIALOGUE = {"not_significantly": _LOSSES, "preserved_eva": _LOSSES, "some_improve": _GAINS}
-
-# %% ../../../nbs/papers/chbias/results.ipynb #52ab089c
-OF_PAPER = {
-    "posts_ten_thousand": _ten_thousand,
-    "unanimous": lambda: ("not measured: the labels were not released", ""),
-    "bleu_add_gender": _is_number(
-        "table4", ("CDial-GPT", "ADD", "gender", "BLEU-4"), ("CDial-GPT", "baseline", "gender", "BLEU-4"), 0.96
-    ),
-    "dist2_lmd_gender": _is_number(
-        "table4",
-        ("CDial-GPT", "LMD", "gender", "Dist-2"),
-        ("CDial-GPT", "baseline", "gender", "Dist-2"),
-        -0.01,
-        by=True,
-    ),
-    "not_significantly": lambda: _preserved("CDial-GPT"),
-    "preserved_eva": lambda: _preserved("EVA2.0"),
-    "some_improve": _improved,
-    "dist4_add_orientation": _is_number(
-        "table5",
-        ("EVA2.0", "ADD", "orientation", "Dist-4"),
-        ("EVA2.0", "baseline", "orientation", "Dist-4"),
-        0.31,
-        by=True,
-    ),
-    "human_hd_amplifies": _people_amplified("CDial-GPT", ("HD", "gender"), ("HD", "orientation")),
-    "human_amplified_appearance": _people_amplified("EVA2.0", ("LMD", "appearance"), ("HD", "appearance")),
-}
-OF_PAPER_MODELS = {"human_mostly_reduced": _people_reduced, "human_rarely_damaged": _rarely_damaged}
-NOT_TESTED = "not tested: an explanation"
-
-
-def check_statements(
-    measured: pd.DataFrame,  # from `measured_lmb`
-    tests: dict[str, pd.DataFrame] | None = None,  # of what debiasing changed, from `change_tests`
-    release: Release | None = None,  # as in `inconsistencies`
-) -> pd.DataFrame:  # id, of, verdict, evidence, needed (what would decide), statement, source, test
-    """The paper's statements: by its own tables or release, and for every model measured here.
-
-    Verdicts: "holds", "does not hold" (of the paper: in its own numbers), "undetermined", "not measured", "not tested"
-    """
-    every = pd.concat([printed_lmb(), measured], ignore_index=True)
-    release, rows = count_release() if release is None else release, []
-    for s in read_printed("statements").itertuples(index=False):
-        named = [f"{m}{PAPER}" for m in s.model.split("; ") if m]
-        about = {"statement": s.statement, "source": s.source, "test": s.test}
-        for of, (found, evidence) in _answers(s, named, every, tests or {}, release).items():
-            ours = of and of != "the release" and not of.endswith(PAPER)
-            needed = NO_TEST if ours and s.id in OF_BIAS and s.id not in TESTED and not isinstance(found, str) else ""
-            verdict = "undetermined" if needed else _verdict(found)
-            rows.append({"id": s.id, "of": of, "verdict": verdict, "evidence": evidence, "needed": needed, **about})
-    columns = ["id", "of", "verdict", "evidence", "needed", "statement", "source", "test"]
-    return pd.DataFrame(rows, columns=columns)
-
-# %% ../../../nbs/papers/chbias/results.ipynb #8a3ef275
-_OF_CELLS = ("changes", "changes-control", "lmp_changes")  # in the order in which `bias_cells` takes them
-
-
-def _answers(s, named: list[str], every: pd.DataFrame, tests: dict, release: Release) -> dict[str, Answer]:
-    "Whom a statement is asked of, and what comes out"
-    if s.kind == "interpretation":
-        return {"": (NOT_TESTED, "")}
-    if s.id in OF_PAPER_MODELS:
-        return {m: OF_PAPER_MODELS[s.id](m.removesuffix(PAPER)) for m in named}
-    if s.id in OF_RELEASE:
-        unknown = ("not measured: the released files cannot be had", "")
-        return {"the release": OF_RELEASE[s.id](release) if release else unknown}
-    if s.id in OF_PAPER:
-        said = {named[0] if named else "the release": OF_PAPER[s.id]()}
-        talks = tests.get("dialogue-changes", pd.DataFrame()) if s.id in OF_DIALOGUE else pd.DataFrame()
-        ours = talks.groupby("model", sort=False) if len(talks) else ()
-        return said | {m: _talks(own, *OF_DIALOGUE[s.id]) for m, own in ours}
-    ours = [m for m in dict.fromkeys(every.model) if not m.endswith(PAPER)]
-    found = {}
-    for m in [*named, *ours]:
-        own = [t[t.model == m] if (t := tests.get(name)) is not None else None for name in _OF_CELLS]
-        try:
-            said, evidence = OF_BIAS[s.id](bias_cells(every[every.model == m], *own))
-        except KeyError:
-            said, evidence = "not measured", ""
-        found[m] = said, evidence
-    return found
-
-# %% ../../../nbs/papers/chbias/results.ipynb #c7513eca
-def _verdict(found: bool | None | str) -> str:
-    if isinstance(found, str):
-        return found
-    return "undetermined" if found is None else "holds" if found else "does not hold"
-
-# %% ../../../nbs/papers/chbias/results.ipynb #83765bd9
-def statements_summary(
-    statements: pd.DataFrame,  # from `check_statements`
-) -> pd.DataFrame:  # statement, source, the paper, a column a model measured here
-    "How each statement comes out"
-    whose = statements.of.where(
-        ~statements.of.str.endswith(PAPER) & ~statements.of.isin(["the release", ""]), "the paper"
-    )
-    wide = statements.assign(
-        who=whose, said=[v if o in ("", "the release") else f"{o.removesuffix(PAPER)}: {v}" if w == "the paper" else v
-                         for o, v, w in zip(statements.of, statements.verdict, whose)],
-    )  # fmt: skip
-    cells = wide.groupby(["id", "who"], sort=False).said.agg("; ".join).unstack().fillna("")
-    about = statements.drop_duplicates("id").set_index("id")[["statement", "source"]]
-    first = [c for c in ("the paper",) if c in cells]
-    table = about.join(cells[[*first, *(c for c in cells if c not in first)]])
-    return table.reset_index(drop=True)
-
 # %% ../../../nbs/papers/chbias/results.ipynb #ba0476b7
 def released_changes(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
@@ -1016,28 +562,23 @@ def change_tests(
     }  # fmt: skip
 
 # %% ../../../nbs/papers/chbias/results.ipynb #a0dfc948
-def _shown(statements: pd.DataFrame) -> pd.DataFrame:
-    "Statements as their table shows them: evidence, and behind it what would decide"
-    said = ["; ".join(filter(None, texts)) for texts in zip(statements.evidence, statements.needed)]
-    return statements.assign(evidence=said).drop(columns="needed")
-
-
 def make_tables(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, pd.DataFrame]:
     "CHBias' tables and what stands beside them, by the names of their files"
-    measured, tests = measured_lmb(folder), change_tests(folder)
+    checks = paper_module("chbias")  # which look at these tables, so that they are not imported above
+    looked = checks.read_measured(folder)
+    measured, release = looked["lmb"], looked["release"]
     gaps = target_gaps(folder=folder, paper="chbias")
     gaps = gaps[(gaps.corpus == "chbias") & (gaps.split == "test")]
-    release = count_release()
     tables = {
         **release, "table3": table3(measured), "lmb": measured,
         "rows": rows_table(folder=folder, paper="chbias"),
-        "targets": gaps, **tests, "search": search_table(folder, "chbias"),
+        "targets": gaps, **looked["tests"], "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
         "lmp": lmp_table(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
-        "statements": _shown(check_statements(measured, tests, release)), "inconsistencies": inconsistencies(release),
+        "statements": checks.statements_table(looked), "inconsistencies": looked["found"],
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 
