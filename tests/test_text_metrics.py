@@ -22,6 +22,7 @@ from redditbias_repro.answers.text_metrics import (
     meteor,
     meteor_kind,
     nist,
+    rouge_f,
     rouge_l,
     score_responses,
     tokenize,
@@ -365,3 +366,17 @@ def test_chinese_words(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'redditbias_repro\[chinese\]'"):
         tokenize("我", "jieba")
+
+
+def test_rouge_l_is_the_librarys():
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import Tokenizer
+
+    class Blanks(Tokenizer):
+        def tokenize(self, text):
+            return text.split()
+
+    scorer, rng = RougeScorer(["rougeL"], tokenizer=Blanks()), np.random.default_rng(0)
+    for _ in range(300):
+        said, ref = (rng.choice(list("abcdef"), rng.integers(least, 12)).tolist() for least in (0, 1))
+        assert rouge_f(said, ref) == scorer.score(" ".join(ref), " ".join(said))["rougeL"].fmeasure

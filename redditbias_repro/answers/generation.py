@@ -395,6 +395,7 @@ def respond(
     The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
     from tqdm.auto import tqdm
 
+    decoding_of(**decoding)  # a setting that there is not is refused
     decoding, ids = _with_draw(PRESETS["default"] | decoding), [r["input_ids"] for r in rows]
     room, order = _room(model, ids, decoding), sorted(range(len(ids)), key=lambda i: -len(ids[i]))
     answers, path = {}, Path(keep) if keep else None
