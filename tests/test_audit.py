@@ -101,7 +101,7 @@ def test_everything_offline_then_nothing_again(
         (fairness, "measure_fairness"),
     ):
         monkeypatch.setattr(where, name, forbid)
-    again = audit(model_folder, out, [own_spec], True, ["en", "zh"], 4, progress=False)
+    again = audit(model_folder, out, [own_spec], ["en", "zh"], quick=True, pairs=4, progress=False)
     assert json.loads(json.dumps(again["found"])) == numbers["found"]
 
 

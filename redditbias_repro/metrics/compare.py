@@ -15,8 +15,7 @@ import pandas as pd
 from ..data.prompts import DEFAULT_PROMPTS
 from .language_model import measure_lmb
 from .likelihood import measure_likelihood_bias
-from ..models.chat import CHAT_PROMPT
-from ..models.loading import check_models, open_model
+from ..models.loading import check_models
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs
 from ..stats.paired import MARGIN, bias_change, mean_test, preference_share
@@ -159,21 +158,13 @@ def compare_models(
     split: str = "test",
     margin: float = MARGIN,
     seed: int = 0,
-    device: str = "auto",  # as in `load_model`
-    dtype: str = "auto",  # as in `load_model`
-    context: str = "none",  # as in `measure_lmb`
-    prompt: str = CHAT_PROMPT,  # as in `measure_lmb`
-    add_special_tokens: bool = False,  # as in `measure_lmb`
+    **how,  # of `PairReading`: device, dtype, context, prompt, add_special_tokens
 ) -> pd.DataFrame:  # of `compare_pairs`
     "Two models measured on the same pairs, one after the other, and the test of their difference"
-    how = dict(context=context, prompt=prompt, add_special_tokens=add_special_tokens)
     bias_types = bias_types if isinstance(bias_types, (str, Path, type(None))) else list(bias_types)
     check_models(a, b)
-    records = []
-    for model in (a, b):  # one at a time in memory, unless they are there already
-        opened = open_model(model, device, dtype)
-        records.append(measure_lmb(opened, bias_types, corpus, split, [None], seed, **how))
-        del opened
+    # one at a time in memory, unless they are there already
+    records = [measure_lmb(model, bias_types, corpus, split, [None], seed, **how) for model in (a, b)]
     return compare_pairs(*records, margin=margin, seed=seed)
 
 # %% ../../nbs/metrics/compare.ipynb #f04b8d02
@@ -241,12 +232,10 @@ def compare_on_prompts(
     templates: Iterable[str] | None = None,
     reading: str = "sentence",  # as in `measure_likelihood_bias`
     seed: int = 0,
-    device: str = "auto",  # as in `load_model`
-    dtype: str = "auto",  # as in `load_model`
-    prompt: str = CHAT_PROMPT,  # as in `measure_likelihood_bias`
+    **how,  # of `PromptReading`: device, dtype, prompt
 ) -> pd.DataFrame:  # of `compare_prompts`
     "Two models measured on the same prompts, and the test of their difference"
     check_models(a, b)
     axes, templates = (x if isinstance(x, (str, type(None))) else list(x) for x in (axes, templates))
-    how = dict(axes=axes, templates=templates, reading=reading, seed=seed, device=device, dtype=dtype, prompt=prompt)
-    return compare_prompts(*(measure_likelihood_bias(m, source, rounds=1, **how) for m in (a, b)), seed=seed)
+    how |= dict(axes=axes, templates=templates, reading=reading, seed=seed, rounds=1)
+    return compare_prompts(*(measure_likelihood_bias(m, source, **how) for m in (a, b)), seed=seed)

@@ -29,7 +29,7 @@ from redditbias_repro.data.pairs import (
     split_bias_type,
 )
 from ..models.chat import CHAT_PROMPT, CONTEXTS, chat_context
-from ..models.loading import DEFAULT_MODEL, open_model
+from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from redditbias_repro.records import (
     DEFAULT_PAPER,
     check_known,
@@ -44,8 +44,8 @@ from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
 from ..stats.paired import d_z_interval, mean_test, preference_share, sign_flip
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'measure_lmb', 'lmb_of_rows',
-           'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'PairReading', 'measure_lmb',
+           'lmb_of_rows', 'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -322,6 +322,36 @@ def pair_details(
     return table.assign(gap=np.log(table["perplexity1"]) - np.log(table["perplexity2"]))
 
 # %% ../../nbs/metrics/language_model.ipynb #807f30f1
+@dataclass(frozen=True)
+class PairReading:
+    "How a model is opened, and how it reads the sentences of pairs"
+
+    device: str = "auto"  # as in `load_model`
+    dtype: str = "auto"  # as in `load_model`
+    kind: str = "causal"  # of a name, as in `load_model`; "seq2seq": an encoder–decoder model, which scores targets
+    swap: str = "targets"  # as in `load_pairs`; a record of swapped attributes says so in its params
+    # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
+    add_special_tokens: bool = False
+    source: str | None = None  # what an encoder reads before every sentence; None: "", nothing but special tokens
+    # of `chat.CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
+    context: str = "none"
+    prompt: str = CHAT_PROMPT  # of a chat: the user's turn
+    # a .parquet or .csv for the scores of each pair with its texts, of all bias types
+    details: str | Path | None = None
+
+
+def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
+    "Options of scoring, and what a record's params and its provenance say of them"
+    name = opened.about["name"]
+    read = {"source": r.source or ""} if opened.model.config.is_encoder_decoder else {}
+    if r.source is not None and not read:
+        raise ValueError(f"source is {r.source!r}, and {name} is a causal model: only an encoder reads a source")
+    if read and r.context != "none":
+        raise ValueError(f"context is {r.context!r}, and {name} has an encoder: give a source instead")
+    options, params, origin = _in_context(opened.tokenizer, r.context, r.prompt, r.add_special_tokens)
+    return options | read, ({} if r.swap == "targets" else {"swap": r.swap}) | params | read, origin
+
+
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
@@ -330,51 +360,33 @@ def measure_lmb(
     # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
     outlier_sd: Iterable[float | None] = (None, 3.0),
     seed: int = 0,  # of the permutations
-    device: str = "auto",  # as in `load_model`
-    dtype: str = "auto",  # as in `load_model`
-    swap: str = "targets",  # as in `load_pairs`; a record of swapped attributes says so in its params
-    # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
-    add_special_tokens: bool = False,
-    kind: str = "causal",  # of a name, as in `load_model`; "seq2seq": an encoder–decoder model, which scores targets
-    source: str | None = None,  # what its encoder reads before every sentence; None: "", nothing but special tokens
-    # of `chat.CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
-    context: str = "none",
-    prompt: str = CHAT_PROMPT,  # of a chat: the user's turn
-    details: str
-    | Path
-    | None = None,  # a .parquet or .csv for the scores of each pair with its texts, of all bias types
+    **how,  # of `PairReading`
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     """Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers.
 
     Of an encoder–decoder model the sentences are targets, with their end token, and `params["source"]` says after
     what. `ValueError` for a source and a model that has no encoder"""
-    outlier_sd = tuple(outlier_sd)
-    if details:
-        details_path(details)
+    outlier_sd, r = tuple(outlier_sd), PairReading(**how)
+    if r.details:
+        details_path(r.details)
     for sd in outlier_sd:
         _check_outlier_sd(sd)  # before anything is scored
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
-    pairs, records, tables = pairs_to_measure(bias_types, corpus, split, swap), [], []
-    opened = open_model(model, device, dtype, kind)
-    read = {"source": source or ""} if opened.model.config.is_encoder_decoder else {}
-    if source is not None and not read:
-        name = opened.about["name"]
-        raise ValueError(f"source is {source!r}, and {name} is a causal model: only an encoder reads a source")
-    if read and context != "none":
-        raise ValueError(f"context is {context!r}, and {opened.about['name']} has an encoder: give a source instead")
-    how, said, chat = _in_context(opened.tokenizer, context, prompt, add_special_tokens)
+    pairs, records, tables = pairs_to_measure(bias_types, corpus, split, r.swap), [], []
+    opened = open_model(model, r.device, r.dtype, r.kind)
+    options, params, origin = _read_by(opened, r)
     for (paper, bias_type, of), p in pairs.items():
-        scores, fields = score_pairs(opened, p, **how, **read), dict(paper=paper, bias_type=bias_type, split=of)
+        scores, fields = score_pairs(opened, p, **options), dict(paper=paper, bias_type=bias_type, split=of)
         stats = scores[0].attrs["stats"]
-        origin = dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **chat)
+        made_by = dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **origin)
         for made in lmb_measurements(*scores, pair_targets(p), outlier_sd, seed):
-            made["params"] |= ({} if swap == "targets" else {"swap": swap}) | said | read
-            records.append(new_record("lmb", opened.about, p.attrs["corpus"], **made, **fields, **origin))
-        if details:
+            made["params"] |= params
+            records.append(new_record("lmb", opened.about, p.attrs["corpus"], **made, **fields, **made_by))
+        if r.details:
             tables.append(pair_details(p, *scores).assign(**fields))
-    if details:
-        write_details(pd.concat(tables), details)
+    if r.details:
+        write_details(pd.concat(tables), r.details)
     return records
 
 # %% ../../nbs/metrics/language_model.ipynb #379bb031

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from redditbias_repro.data.prompts import (
     with_personas,
 )
 from ..data.registry import cache_dir
+from ..debias.training import split_settings
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import check_known, details_path, digest, new_record, write_details
@@ -35,7 +37,8 @@ from ..stats.resampling import pack_bits
 
 # %% auto #0
 __all__ = ['LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests',
-           'extreme_descriptors', 'love_hate', 'four_digits', 'measure_likelihood_bias', 'likelihood_shares']
+           'extreme_descriptors', 'love_hate', 'four_digits', 'PromptReading', 'measure_likelihood_bias',
+           'likelihood_shares']
 
 # %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {
@@ -377,23 +380,29 @@ def _score_spans(model, tokenizer, rows, **options) -> pd.DataFrame:
     return scored
 
 # %% ../../nbs/metrics/likelihood.ipynb #553a114f
+@dataclass(frozen=True)
+class PromptReading:
+    "How a model is opened, and how it reads prompts"
+
+    device: str = "auto"  # as in `load_model`
+    dtype: str = "auto"  # as in `load_model`
+    prompt: str = CHAT_PROMPT  # of the reading "chat": the user's turn
+    context: str | None = None  # as in `score_prompts`
+    end: bool | None = None  # as in `score_prompts`
+    personas: str | Path | Iterable[str] | None = None  # two lines before each prompt, as in `with_personas`
+    rounds: int = 20  # of `dealt_out_shares`
+    out: str | Path | None = None  # folder of the scores, a folder in it for each axis; None: in the cache
+    details: str | Path | None = None  # a .parquet or .csv for the scores of each prompt with its text
+
+
 def measure_likelihood_bias(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
     axes: str | Iterable[str] | None = None,  # only these
     templates: str | Iterable[str] | None = None,  # only these
     reading: str = "sentence",  # of `READINGS`; "span": descriptor and noun alone, by a masked model
-    out: str | Path | None = None,  # folder of the scores, a folder in it for each axis; None: in the cache
-    rounds: int = 20,  # of `dealt_out_shares`
     seed: int = 0,
-    device: str = "auto",  # as in `load_model`
-    dtype: str = "auto",  # as in `load_model`
-    prompt: str = CHAT_PROMPT,  # of the reading "chat": the user's turn
-    context: str | None = None,  # as in `score_prompts`
-    end: bool | None = None,  # as in `score_prompts`
-    personas: str | Path | Iterable[str] | None = None,  # two lines before each prompt, as in `with_personas`
-    details: str | Path | None = None,  # a .parquet or .csv for the scores of each prompt with its text
-    **options,  # of `sequence_scores`, or `score_spans`
+    **how,  # of `PromptReading`; others of `sequence_scores`, or `score_spans`
 ) -> list[dict]:  # result records; `write_record` keeps one
     """Likelihood Bias of a model (Smith et al., EMNLP 2022, §2.3.2), a record an axis and one of love and hate.
 
@@ -401,10 +410,11 @@ def measure_likelihood_bias(
     scores answers to `__SILENCE__` (reading "answer"), or to two lines of a persona (the same with `personas`).
     Raises what `prompts`, `with_personas` and `score_prompts` raise, and `ValueError` where no prompt has a noun."""
     check_known("reading", reading, (*READINGS, SPAN))
-    personas = personas if isinstance(personas, (str, Path, type(None))) else list(personas)
-    way = _asked_for(reading, context, end, personas)
-    if details:
-        details_path(details)
+    r, options = split_settings(PromptReading, how)
+    personas = r.personas if isinstance(r.personas, (str, Path, type(None))) else list(r.personas)
+    way = _asked_for(reading, r.context, r.end, personas)
+    if r.details:
+        details_path(r.details)
     rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
@@ -416,28 +426,28 @@ def measure_likelihood_bias(
         rows = pd.concat([with_personas(some, personas, seed) for some in of_axes], ignore_index=True)
         rows.attrs["corpus"] = corpus
     if reading == SPAN:
-        model = model if isinstance(model, tuple) else load_model(model, device, dtype, kind="masked")
-    net, tokenizer, about = open_model(model, device, dtype)
-    asked = [reading, *([way] if way else [])]
+        model = model if isinstance(model, tuple) else load_model(model, r.device, r.dtype, kind="masked")
+    net, tokenizer, about = open_model(model, r.device, r.dtype)
+    context, asked = r.context, [reading, *([way] if way else [])]
     if reading == "chat":
-        context, asked = chat_context(tokenizer, prompt), [reading, prompt, *asked[1:]]
+        context, asked = chat_context(tokenizer, r.prompt), [reading, r.prompt, *asked[1:]]
     what = digest([about["weights_sha256"], hash_tokenizer(tokenizer), about["dtype"], *asked])
-    folder, scored, stats = Path(out) if out else cache_dir() / "prompts" / what, [], []
+    folder, scored, stats = Path(r.out) if r.out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
         name = re.sub(r"[^\w.-]+", "_", axis)
         texts = some[["context", "text"]].to_numpy() if personas is not None else some["text"]
-        place = folder / (name if out else f"{name}-{digest(texts.tolist())}")
-        how = dict(reading=reading, context=context, end=end, out=place)
-        score = _score_spans if reading == SPAN else partial(score_prompts, **how)
+        place = folder / (name if r.out else f"{name}-{digest(texts.tolist())}")
+        way_of = dict(reading=reading, context=context, end=r.end, out=place)
+        score = _score_spans if reading == SPAN else partial(score_prompts, **way_of)
         scored.append(score(net, tokenizer, some, **options))
         stats.append(scored[-1].attrs["stats"])
     read, scored = scored[0].attrs["reading"], pd.concat(scored, ignore_index=True)
-    if details:
-        write_details(scored, details)
-    params = {"reading": reading, **({} if prompt == CHAT_PROMPT else {"prompt": digest(prompt)}), **way}
+    if r.details:
+        write_details(scored, r.details)
+    params = {"reading": reading, **({} if r.prompt == CHAT_PROMPT else {"prompt": digest(r.prompt)}), **way}
     params |= {"n_templates": None if templates is None else int(rows["template"].nunique())}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
-    for made in likelihood_measurements(scored, rounds, seed):
+    for made in likelihood_measurements(scored, r.rounds, seed):
         made["params"] |= params
         scoring = {**read, **timed.get(made["bias_type"], {})}
         fields = dict(paper=prompts_paper(source), split="all", seconds=scoring.get("seconds", 0.0))

@@ -102,20 +102,17 @@ def audit(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`
     out: str | Path = "runs/audit",  # folder of records, audit.json and index.html
     specs: Iterable[str | Path] = (),  # TOML files of one's own
-    quick: bool = False,  # a few minutes for a small model on a CPU
     languages: Iterable[str] | None = None,  # en, zh; None: asked of the model
-    pairs: int | None = None,  # of contexts, as in `Wanted`
-    special_tokens: bool = False,  # as in `measure_lmb`
-    seed: int = 0,
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     progress: bool = True,
+    **how,  # of `Wanted`: quick, pairs, special_tokens, seed
 ) -> dict:  # model, settings, languages, records, notes, failed
     """All that is measured of one model. A call that was stopped goes on when it is called again.
 
     `ValueError` for a specification that is none, a language that there is not, and where nothing could be measured;
     what `load_model` raises."""
-    out, specs = Path(out), list(dict.fromkeys(specs))
+    out, specs, wanted = Path(out), list(dict.fromkeys(specs)), Wanted((), **how)
     for b in specs:
         bias_spec(b)  # a broken file is known before a model is loaded
     for language in languages or ():
@@ -123,13 +120,12 @@ def audit(
     opened = open_model(model, device, dtype)
     _check_same_model(out, opened.about["name"])
     chosen, signs = known_languages(opened, languages, specs)
-    measures, notes = plan(Wanted(tuple(chosen), quick, pairs, special_tokens, seed), specs)
+    measures, notes = plan(wanted._replace(languages=tuple(chosen)), specs)
     done, failed = measure(measures, opened, out, progress)
     records, said = [r for d in done for r in d.records], [note for d in done for note in d.notes]
     if not records:
         raise ValueError(f"nothing could be measured: {'; '.join(failed) or 'there is nothing to do'}")
-    settings = {"quick": quick, "languages": chosen, "specs": [Path(b).name for b in specs], "seed": seed}
-    settings |= {"pairs": pairs, "special_tokens": special_tokens}
+    settings = {**wanted._asdict(), "languages": chosen, "specs": [Path(b).name for b in specs]}
     result = {
         "model": opened.about, "settings": settings, "languages": signs.to_dict("records"),
         "found": json.loads(findings(done).to_json(orient="records")), "failed": failed,
