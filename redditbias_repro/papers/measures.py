@@ -170,7 +170,7 @@ def check_options(
         if name not in command.options and getattr(args, name) != default:
             of = " and ".join(dict.fromkeys(c.asked for c in others if name in c.options))
             said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {command.asked}"
-            raise ValueError(f"{said}: see `redditbias measure --help`")
+            raise ValueError(f"{said}: see `measure --help`")
 
 # %% ../../nbs/papers/measures.ipynb #6ab507f1
 def types_of(

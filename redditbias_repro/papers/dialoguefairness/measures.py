@@ -16,7 +16,7 @@ from ...data.pairs import bias_spec
 from ...data.registry import FetchError
 from ...metrics.fairness import lemma_by, measure_fairness
 from ...metrics.measure import Kind, Measure
-from .results import HUB, ORIGINAL, answers_table, measured_table, read_captions
+from .results import answers_table, key_of, measured_table, read_captions
 from ..measures import Command, Shown, Wanted, columns, types_of
 from ...records import digest, read_lines, write_record
 from ...show.html import table_block
@@ -48,10 +48,7 @@ def _in_short(record: dict, measured: dict) -> dict:
 
 
 def _blocks(records: list[dict]) -> list:
-    kind = lambda r: r["provenance"]["model"].get("kind") or HUB
-    method = lambda r: ORIGINAL if r["method"] == "baseline" else r["method"]
-    rows = columns(records).to_dict("records")
-    found = {(r["bias_type"], kind(r), r["model"], method(r)): r for r in rows}
+    found = {key_of(r): r for r in columns(records).to_dict("records")}
     captions = read_captions(found)
     return [
         table_block(measured_table(found), "Responses to two groups", captions["table3"]),

@@ -31,7 +31,8 @@ from ...stats.multiplicity import holm
 from ...stats.proportions import rate_test, recompute
 
 # %% auto #0
-__all__ = ['PAPER', 'ORIGINAL', 'read_fairness', 'learned_table', 'fairness_figures', 'make_tables', 'read_captions']
+__all__ = ['PAPER', 'ORIGINAL', 'HUB', 'key_of', 'read_fairness', 'learned_table', 'fairness_figures', 'make_tables',
+           'read_captions']
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #b2a9ea00
 PAPER = "dialoguefairness"
@@ -63,6 +64,9 @@ def recomputed_table() -> pd.DataFrame:  # a row a printed row; ranges are what 
     columns = ["table", "bias_type", "model", "variant", "measure", "dominant", "minoritized", "difference_percent"]
     columns += ["difference_agrees", "z", "z_low", "z_high", "z_agrees", "p", "p_low", "p_high", "p_agrees"]
     return again[[*columns, "variance_ratio"]]
+
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #6f5bbfe3
+ORIGINAL = "original"
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #84ae1e56
 class Key(NamedTuple):
@@ -117,11 +121,18 @@ def printed_found() -> dict[Key, dict]:  # as `read_fairness`
         found[key] = {"corpus": "the paper's", "n": PAIRS, **key._asdict(), **values}
     return found
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #6f5bbfe3
-ORIGINAL = "original"
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #dc086154
+HUB = "language model"  # the kind of what was not trained here
+
+
+def key_of(
+    r: dict,  # a record's row, as `read_records` has it
+) -> Key:
+    "Of which model a record is"
+    kind = r["provenance"]["model"].get("kind") or HUB
+    return Key(r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"])
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #fe14ad72
-HUB = "language model"  # the kind of what was not trained here
 CONTROL = "WER-apart"  # WER whose gradient is clipped by itself: stands beside verdicts on WER, and is no part of them
 
 
@@ -133,15 +144,10 @@ def find_row(record: dict, measure: str) -> dict | None:
     return None
 
 
-def _key(r: dict) -> Key:
-    kind = r["provenance"]["model"].get("kind") or HUB
-    return Key(r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"])
-
-
 def _ways(rows: list[dict]) -> list[str]:
     "How each record was made, as far as others of the same model were made in other ways"
     every = [{k: v for k, v in answered_how(r).items() if not k.startswith("offence (")} for r in rows]
-    of = [_key(r)[:3] for r in rows]
+    of = [key_of(r)[:3] for r in rows]
     shown = []
     for own, key in zip(every, of):
         others = [how for how, k in zip(every, of) if k == key]
@@ -161,8 +167,8 @@ def _warn_of_alone(found: dict) -> None:
     "Debiased models whose original was asked other pairs, or in another way"
     known = set(compared(found))
     for key in sorted(k for k in found if k.method != ORIGINAL and k not in known):
-        before = _key(found[key]).before
-        others = [r for k, r in found.items() if k.method == ORIGINAL and _key(r) == before]
+        before = key_of(found[key]).before
+        others = [r for k, r in found.items() if k.method == ORIGINAL and key_of(r) == before]
         if others:
             why = "; ".join(dict.fromkeys(what_differs(r, found[key]) for r in others))
             named = f"{key.model}, {key.method}, {key.bias_type}"
@@ -173,7 +179,7 @@ def _read_distances(folder: Path | None) -> dict[Key, pd.DataFrame]:
     "As `read_fairness`: word1, word2, distance, others, of the first seed"
     records, found = read_records(folder, paper=PAPER, metric="pair_distance"), {}
     for r in records.sort_values("path").to_dict("records") if len(records) else ():
-        found.setdefault(_key(r), pd.DataFrame({k: r[k] for k in ("word1", "word2", "distance", "others")}))
+        found.setdefault(key_of(r), pd.DataFrame({k: r[k] for k in ("word1", "word2", "distance", "others")}))
     return found
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #fa1f9a33
@@ -192,7 +198,7 @@ def read_fairness(
     own = learned_table(folder)
     learned = dict(zip(own["weights"], own["gain_low"].gt(0).tolist())) if len(own) else {}
     for r, ways in zip(rows, _ways(rows)):
-        key = _key(r)
+        key = key_of(r)
         if key in distances:
             r["pair_distances"] = distances[key]
         if (weights := r["provenance"]["model"].get("weights_sha256")) in learned:
@@ -223,7 +229,7 @@ def learned_table(
     rows = []
     for r in records.to_dict("records") if len(records) else ():
         weights = r["provenance"]["model"].get("weights_sha256")
-        rows.append(_key(r)._asdict() | {k: r.get(k, np.nan) for k in _LEARNED} | {"weights": weights})
+        rows.append(key_of(r)._asdict() | {k: r.get(k, np.nan) for k in _LEARNED} | {"weights": weights})
     kinds, length = {k: i for i, k in enumerate(KINDS)}, lambda method: len(method) if method != ORIGINAL else 0
     rows.sort(key=lambda r: (kinds.get(r["kind"], 9), r["model"], length(r["method"]), r["bias_type"]))
     return pd.DataFrame(rows)
