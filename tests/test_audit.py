@@ -262,7 +262,7 @@ def run(args):
     return Shown(records, table, table, "letters: of the name")
 
 
-COMMAND = Command("names", {}, run)
+COMMAND = Command("names", {"an_option_of_its_own": None}, run)
 
 
 def planned(wanted):
@@ -297,6 +297,8 @@ def test_a_made_up_papers_made_up_measure_is_measured_and_audited(model_folder, 
         main([*command, "--axes", "age"]) == 2
         and "--axes is of prompts, and --paper pets has" in capsys.readouterr().err
     )
+    assert main(["measure", "--model", str(model_folder), "--axes", "age"]) == 2, "its options trouble no other paper"
+    assert "--axes is of prompts" in capsys.readouterr().err
     assert main([*command[:2], "dogs"]) == 2 and "paper 'dogs' is unknown: expected one of" in capsys.readouterr().err
     for _ in range(2):
         result = audit(model_folder, tmp_path / "out", languages=["en"], progress=False)

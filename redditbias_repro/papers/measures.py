@@ -117,10 +117,8 @@ def lmb_measures(
     made = []
     for b in bias_types:
         spec, how = bias_spec(b), {"special_tokens": wanted.special_tokens, "seed": wanted.seed}
-        corpus = load_pairs(b).attrs["corpus"][
-            "name"
-        ]  # what stood in for a release is measured anew once that is there
-        settings = {"bias_type": digest(repr(spec)), **how, "corpus": corpus}
+        # with the corpus: what stood in for a release is measured anew once that is there
+        settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"]}
         run = partial(measure_lmb, bias_types=[b], seed=wanted.seed, add_special_tokens=wanted.special_tokens)
         name = f"bias-{spec.paper or 'own'}-{spec.name}"
         made.append(Measure(name, f"bias: {spec.title or spec.name}", OF_TYPE, settings, run, kind))
@@ -167,7 +165,7 @@ def check_options(
     "`ValueError` for an option that only other commands take"
     others = [c for c in _commands().values() if c.asked != command.asked]
     for name, default in {k: v for c in others for k, v in c.options.items()}.items():
-        if name not in command.options and getattr(args, name) != default:
+        if name not in command.options and getattr(args, name, default) != default:
             of = " and ".join(dict.fromkeys(c.asked for c in others if name in c.options))
             said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {command.asked}"
             raise ValueError(f"{said}: see `measure --help`")
