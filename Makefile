@@ -60,7 +60,7 @@ report: $(READY)
 	@redditbias report --html runs/report/index.html
 
 # REDDITBIAS_STRICT=1 lets no test skip that lacks the released data; TESTS holds options of pytest. Code is formatted and checked first. Tests run side
-# by side, each on one core. The notebooks' examples are among them, with the code of the package (tests/test_package.py).
+# by side, each on one core. The notebooks' examples are among them, with the code of the package (tests/house/test_package.py).
 test: $(READY)
 	@ruff format --check --quiet nbs tests bench workflow site || { echo "run: ruff format nbs tests bench workflow site"; exit 1; }
 	@ruff check --quiet nbs tests bench workflow site

@@ -213,22 +213,22 @@ assert ran
 
 
 WITHOUT_EXAMPLE = {  # and why
-    "scoring.network.tolerance_of": "how far two ways of a model may differ: tests/test_scoring.py",
-    "scoring.network.pack_linear": "lays out a matrix for some CPUs: tests/test_scoring.py",
-    "models.loading.adapter_of": "reads the folder of an adapter: tests/test_adapters.py",
+    "scoring.network.tolerance_of": "how far two ways of a model may differ: tests/scoring/test_likelihoods.py",
+    "scoring.network.pack_linear": "lays out a matrix for some CPUs: tests/scoring/test_likelihoods.py",
+    "models.loading.adapter_of": "reads the folder of an adapter: tests/models/test_adapters.py",
     "data.making.annotation.sheet_cells": "a part of `read_sheets`, whose example is its own",
     "data.making.annotation.marks_of": "a part of `read_sheets`, whose example is its own",
     "scoring.store.hash_tokenizer": "a hash, of which there is nothing to see",
     "show.tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
-    "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/test_debias.py",
-    "models.loading.peft_library": "imports a library, or says that it is not here: tests/test_adapters.py",
-    "metrics.dst.measure_dst": "fine-tunes for minutes: tests/test_dst.py",
-    "metrics.crg.measure_crg": "fine-tunes for minutes: tests/test_crg.py",
-    "answers.classifiers.classifier_records": "of a classifier, which takes minutes to fit: tests/test_classifiers.py",
-    "metrics.answers.ask": "answers thousands of prompts: tests/test_holisticbias_answers.py",
-    "metrics.answers.ask_again": "answers as `ask` does: tests/test_holisticbias_answers.py",
-    "metrics.answers.tune_on": "trains a model: tests/test_holisticbias_answers.py",
-    "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/test_holisticbias_answers.py",
+    "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/debias/test_training.py",
+    "models.loading.peft_library": "imports a library, or says that it is not here: tests/models/test_adapters.py",
+    "metrics.dst.measure_dst": "fine-tunes for minutes: tests/metrics/test_dst.py",
+    "metrics.crg.measure_crg": "fine-tunes for minutes: tests/metrics/test_crg.py",
+    "answers.classifiers.classifier_records": "takes minutes to fit one: tests/answers/test_classifiers.py",
+    "metrics.answers.ask": "answers thousands of prompts: tests/papers/test_holisticbias_answers.py",
+    "metrics.answers.ask_again": "answers as `ask` does: tests/papers/test_holisticbias_answers.py",
+    "metrics.answers.tune_on": "trains a model: tests/papers/test_holisticbias_answers.py",
+    "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/papers/test_holisticbias_answers.py",
 }
 
 
