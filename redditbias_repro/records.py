@@ -36,7 +36,7 @@ import pandas as pd
 __all__ = ['DEFAULT_PAPER', 'FIELDS', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
            'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path', 'details_path', 'write_table',
            'write_details', 'digest', 'code_digest', 'versions', 'provenance', 'new_record', 'stand_in_path',
-           'write_record', 'read_json', 'check_record', 'read_records']
+           'write_record', 'matches', 'read_json', 'check_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -484,6 +484,25 @@ def _stays(path: Path, record: dict) -> bool:
     better = uncommitted and record["provenance"].get("git_changed") is False
     return not better and _same_measurement(before, record)
 
+# %% ../nbs/records.ipynb #4e724ec6
+def matches(
+    record: dict,  # a row of `read_records`
+    wanted: dict,  # a field, or the path of one within a field (provenance.training.seed) → what stands there
+) -> bool:
+    """Whether a record has all of these: "was this measured?" is whether one of a folder has.
+
+    What stands there is a value, None where there is nothing, a set of what a list holds in any order, or a function
+    that is true of it."""
+    for path, value in wanted.items():
+        found = record
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        found = None if found != found else found  # a row says nan where its record says nothing
+        same = value(found) if callable(value) else set(found or ()) == value if isinstance(value, set) else found == value
+        if not same:
+            return False
+    return True
+
 # %% ../nbs/records.ipynb #7c0fa4e7
 def read_json(
     path: Path,
@@ -544,7 +563,7 @@ def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that need
 
 def read_records(
     folder: Path | None = None,  # default: `results/` of the checkout
-    **wanted,  # keep records whose field has this value: paper="redditbias", metric="lmb"
+    **wanted,  # fields that a record must have, as in `matches`: paper="redditbias", metric="lmb"
 ) -> pd.DataFrame:
     """Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none.
 
@@ -552,15 +571,13 @@ def read_records(
 
     `ValueError` that names the file for one that is none"""
     folder, found = Path(folder) if folder else project_path("results"), []
+    flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
     for path in folder.rglob("*.json"):
         stat = path.stat()
         record = _parsed(str(path.absolute()), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
         check_record(record, path)
-        if all(record[k] == v for k, v in wanted.items()):
+        if matches(flat(record), wanted):
             found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
-    flat = lambda r: {k: v for k, v in r.items() if k not in ("values", "params")}
     found.sort(key=_in_order)
     names = _told_apart([record for _, record in found])
-    return pd.DataFrame(
-        {**flat(r), **r["params"], **r["values"], **name, "path": str(path)} for (path, r), name in zip(found, names)
-    )
+    return pd.DataFrame({**flat(r), **name, "path": str(path)} for (path, r), name in zip(found, names))
