@@ -1,10 +1,10 @@
-"The hyper-parameters that a search chooses, for the rule `chosen`."
+"The hyper-parameters that a search chooses: the script of the rule `chosen`, in which Snakemake puts `snakemake`."
+# ruff: noqa: F821
 
 import shutil
 from pathlib import Path
 
 import yaml
-from snakemake.script import snakemake
 
 from redditbias_repro.metrics.choice import choose
 
