@@ -222,7 +222,9 @@ def test_readings_and_decoding_of_prompts(tmp_path):
     prompts, answers = (both[f"runs/own/{part}/smollm2-135m-instruct.ipynb"] for part in ("prompts", "answers"))
     assert all(made.items() >= expected.items() for made in (prompts, *(both[axis] for axis in axes)))
     assert answers.items() >= {"num_beams": "10", "personas": "my people.txt"}.items()
-    paper = run(ROOT / "config" / "paper.yaml")["runs/paper/answers/gpt2.ipynb"]
+    planned = run(ROOT / "config" / "paper.yaml")
+    paper, prompts = (planned[f"runs/paper/{part}/gpt2.ipynb"] for part in ("answers", "prompts"))
+    assert not {"axes", "templates"} & (paper.keys() | prompts.keys()), "what is not chosen is no parameter"
     assert paper.items() >= {"num_beams": "10", "nouns": "16", "max_new_tokens": "40"}.items()
 
 

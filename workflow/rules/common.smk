@@ -67,11 +67,10 @@ rule fetch:
         touch(RUNS + "/fetched/{model}"),
     params:
         model=lambda w: MODELS[w.model],
-        needed=config["corpus"] in released_papers(),
         paper=config["corpus"] if config["corpus"] in released_papers() else "",
         kind="--kind masked" if PROMPTS.get("reading") == "span" else "",
     message:
         "corpora and model: {wildcards.model}"
     shell:
-        "(redditbias fetch {params.paper} || test {params.needed} = False)"
+        "(redditbias fetch {params.paper} || test -z '{params.paper}')"
         " && redditbias fetch --model {params.model:q} {params.kind}"

@@ -2,8 +2,7 @@
 MEASURE_RUNS = [
     f"{RUNS}/measured/{paper}/{model}.csv"
     for paper, (model, name) in itertools.product(MEASURE, MODELS.items())
-    if not (record := MEASURE[paper].get("record"))
-    or not measured({"results": "results"}, paper=paper, model=name, **record)
+    if not ((of := MEASURE[paper].get("record")) and measured({"results": "results"}, paper=paper, model=name, **of))
 ]
 
 

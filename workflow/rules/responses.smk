@@ -1,5 +1,4 @@
-# Fairness of responses to parallel contexts: models that are trained here, as they are and debiased, and models of the
-# hub; one notebook a run. The section `responses` of a configuration says which.
+# Fairness of responses to parallel contexts: models that are trained here, as they are and debiased, and others.
 GROUPS, PLACE = RESPONSES.get("bias_types", []), f"{RUNS}/responses"
 DEBIASED = RESPONSES.get("debiased", [])
 DEBIASED = {"-".join([slug(d["model"]), d["method"], slug(d["bias_type"]), str(d["seed"])]): d for d in DEBIASED}
