@@ -82,9 +82,9 @@ def _check_measure(args):
     if args.user_turn is not None and args.context != "chat" and args.reading != "chat":
         raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
     if args.details:
-        from redditbias_repro.records import details_path
+        from redditbias_repro.records import table_path
 
-        _check_out(details_path(args.details))
+        _check_out(table_path(args.details, "details", texts=True))
     if args.out and args.out.suffix not in (".json", ".csv"):
         raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
     if args.out:
@@ -346,17 +346,17 @@ def _prompts(args) -> None:
 
 # %% ../nbs/cli.ipynb #5605bf18
 def _contexts(args) -> None:
-    from redditbias_repro.records import details_path, write_details
+    from redditbias_repro.records import table_path, write_table
 
     if args.out:
-        _check_out(details_path(args.out, "--out"))
+        _check_out(table_path(args.out, "--out", texts=True))
     from redditbias_repro.data.contexts import contexts
 
     options = dict(split=args.split, column=args.column, seed=args.seed)
     how = args.mode or "words", args.direction or "both"
     rows = contexts(args.source, args.bias_type, *how, args.pairs, **options)
     if args.out:
-        print(f"written: {write_details(rows, args.out)} ({len(rows):,} pairs)")
+        print(f"written: {write_table(rows, args.out, texts=True)} ({len(rows):,} pairs)")
         return
     counted = rows["origin"].value_counts().rename_axis("stands in the corpus").rename("pairs")
     print(f"{rows.attrs['corpus']['bias_type']}:\n{counted.to_string()}")

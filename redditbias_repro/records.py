@@ -33,10 +33,10 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'FIELDS', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
-           'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path', 'details_path', 'write_table',
-           'write_details', 'digest', 'code_digest', 'versions', 'provenance', 'new_record', 'stand_in_path',
-           'write_record', 'read_json', 'check_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'FIELDS', 'USUAL', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
+           'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest',
+           'code_digest', 'versions', 'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json',
+           'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -137,20 +137,13 @@ def write_atomic(
 def table_path(
     path: str | Path,  # wanted for a table
     what: str = "table",  # what a message calls it
+    texts: bool = False,  # it holds texts: it stays out of folders that are committed
 ) -> Path:
-    "The path, if a table may have that name: a .parquet or .csv. `ValueError` otherwise"
-    if Path(path).suffix not in (".parquet", ".csv"):
+    "The path, if such a table may be there: a .parquet or .csv. `ValueError` otherwise"
+    path = Path(path)
+    if path.suffix not in (".parquet", ".csv"):
         raise ValueError(f"{what} {path}: expected a name that ends in .parquet or .csv")
-    return Path(path)
-
-
-def details_path(
-    path: str | Path,  # wanted for a table with texts
-    what: str = "details",  # as in `table_path`
-) -> Path:
-    "The path, if such a table may be there: as `table_path`, in no folder that is committed. `ValueError` otherwise"
-    path = table_path(path, what)
-    for name in ("results", "figures", "data"):
+    for name in ("results", "figures", "data") if texts else ():
         if path.resolve().is_relative_to(project_path(name).resolve()):
             raise ValueError(
                 f"{what} {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
@@ -161,20 +154,13 @@ def details_path(
 def write_table(
     table: pd.DataFrame,
     path: str | Path,  # as in `table_path`
+    texts: bool = False,  # as in `table_path`
 ) -> Path:
     "A table as .parquet or .csv, by its name"
-    path, content, table = table_path(path), io.BytesIO(), table.copy()
+    path, content, table = table_path(path, texts=texts), io.BytesIO(), table.copy()
     table.attrs = {}
     table.to_parquet(content, index=False) if path.suffix == ".parquet" else table.to_csv(content, index=False)
     return write_atomic(path, content.getvalue())
-
-
-def write_details(
-    table: pd.DataFrame,
-    path: str | Path,  # as in `details_path`
-) -> Path:
-    "A table with texts, where nobody commits it"
-    return write_table(table, details_path(path))
 
 # %% ../nbs/records.ipynb #6f674886
 def digest(
@@ -232,11 +218,7 @@ def _git(*args):
     return done.stdout.strip() if done and done.returncode == 0 else None
 
 # %% ../nbs/records.ipynb #636d76e3
-def provenance(
-    model: dict | None = None,  # name, weights hash, … (`models.describe_model`)
-    corpus: dict | None = None,  # name, files with hashes, note (`data.load_pairs(...).attrs`)
-    device: str = "cpu",  # where the model ran
-) -> dict:
+def provenance(model: dict | None = None, corpus: dict | None = None, device: str = "cpu") -> dict:
     "What a record needs so that it can be made again: model, corpus, package version, git commit, versions, device"
     changed = _git("status", "--porcelain", "--", "nbs", "redditbias_repro", "workflow", "config", "data")
     return {
@@ -256,6 +238,9 @@ FIELDS = (
     "paper", "metric", "bias_type", "method", "model", "corpus", "split",
     "n", "values", "seed", "params", "seconds", "provenance",
 )  # fmt: skip
+# Where nothing else is said. The method is of a model that says nothing of debiasing; params tell this measurement from
+# others (None in them is left out of the file's name); the device is where the model ran.
+USUAL = {"method": "baseline", "split": "test", "seed": 0, "params": None, "seconds": 0.0, "device": "cpu"}
 
 
 def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
@@ -285,32 +270,26 @@ def new_record(
     # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
     paper: str | None = None,
     bias_type: str | None = None,  # None: of no pairs; "all", or what the model was debiased for
-    method: str = "baseline",  # of a model that says nothing of debiasing
-    split: str = "test",
-    seed: int = 0,
-    params: dict | None = None,  # what tells this measurement from others; None in it is left out of the file's name
-    seconds: float = 0.0,
-    device: str = "cpu",  # where the model ran
-    **origin,  # further provenance: scoring, training, …
+    **more,  # in place of `USUAL`: split, seed, params, …; all else is further provenance: scoring, training, …
 ) -> dict:
     """A result record. A debiased model is named by its base, its method and the seed of its training.
 
     Provenance keeps how it was trained."""
-    training = about.get("debiased")
-    if training:
-        of, name = training["bias_type"].split("/")
-        method = _method_of(training, paper or of, bias_type)
-        params = {"train_seed": training["seed"], **(params or {})}
+    own = USUAL | {k: more.pop(k) for k in USUAL if k in more}
+    debiased = about.get("debiased")
+    if training := debiased or about.get("trained"):
+        own["params"] = {"train_seed": training["seed"], **(own["params"] or {})}
+        more = {"debiasing" if debiased and "training" in more else "training": training, **more}
+    if debiased:
+        of, name = debiased["bias_type"].split("/")
+        own["method"] = _method_of(debiased, paper or of, bias_type)
         paper, bias_type = paper or of, bias_type or name
-        origin = {"debiasing" if "training" in origin else "training": training, **origin}
-    elif trained := about.get("trained"):
-        params, origin = {"train_seed": trained["seed"], **(params or {})}, {"training": trained, **origin}
     model = {k: v for k, v in about.items() if k not in ("debiased", "trained")}
     return {
-        "paper": paper or DEFAULT_PAPER, "metric": metric, "bias_type": bias_type or "all", "method": method,
-        "model": about["name"], "corpus": corpus["name"], "split": split, "n": n, "values": values, "seed": seed,
-        "params": params or {}, "seconds": round(seconds, 2),
-        "provenance": {**provenance(model, corpus, device), **origin},
+        "paper": paper or DEFAULT_PAPER, "metric": metric, "bias_type": bias_type or "all", "method": own["method"],
+        "model": about["name"], "corpus": corpus["name"], "split": own["split"], "n": n, "values": values,
+        "seed": own["seed"], "params": own["params"] or {}, "seconds": round(own["seconds"], 2),
+        "provenance": {**provenance(model, corpus, own["device"]), **more},
     }  # fmt: skip
 
 # %% ../nbs/records.ipynb #914ce9a3
@@ -346,18 +325,15 @@ def _made_of(record: dict) -> dict:
     return made or {"weights_sha256": (origin.get("model") or {}).get("weights_sha256")}
 
 
-def record_key(
-    record: dict,  # with the fields of `FIELDS`
-) -> str:  # 8 hexadecimal digits
-    "What tells a measurement from all others: what was measured, its parameters and seed, and what made the model"
+def record_key(record: dict) -> str:
+    """What tells a measurement from all others, as 8 hexadecimal digits.
+
+    What was measured, its parameters and seed, and what made the model."""
     params = {k: _plain(v) for k, v in record["params"].items() if v is not None}
     return digest([[record[k] for k in FIELDS[:7]], record["seed"], params, _made_of(record)])[:8]
 
 
-def record_path(
-    record: dict,  # with the fields of `FIELDS`
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> Path:
+def record_path(record: dict, folder: Path | None = None) -> Path:
     "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>-<key>.json`: at most 100 characters a name"
     r = {k: _cut(record[k], 80) for k in ("paper", "metric", "model", "method")}
     folder = Path(folder) if folder else project_path("results")
@@ -380,12 +356,20 @@ def _packed(text: str, key: str) -> np.ndarray | None:
         return None
 
 
-def _alike(a, b, key: str = "") -> bool:
-    "Whether two parts of records are the same, numbers but for rounding, packed ones too"
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_alike(a[k], b[k], k) for k in a)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(_alike(x, y, key) for x, y in zip(a, b))
+def _leaves(part, at: tuple = ()) -> dict:
+    "What stands at each place of a part of a record"
+    inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    found = {place: value for k, v in inner for place, value in _leaves(v, (*at, k)).items()}
+    return found or {at: part}
+
+
+def _name(at: tuple) -> str:
+    "The last name on the way to a place, which may be in a list"
+    return next((k for k in at[::-1] if isinstance(k, str)), "")
+
+
+def _same(a, b, key: str) -> bool:
+    "Whether two values of a name are the same, numbers but for rounding, packed ones too"
     if isinstance(a, float) and isinstance(b, float):
         return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=SAME, abs_tol=TINY)
     if isinstance(a, str) and isinstance(b, str) and a != b and _packed(a, key) is not None:
@@ -395,28 +379,22 @@ def _alike(a, b, key: str = "") -> bool:
     return type(a) is type(b) and a == b
 
 
+def _alike(a: dict, b: dict) -> bool:
+    "Whether two parts of records are the same, numbers but for rounding"
+    one, other = (_leaves(json.loads(json.dumps(part))) for part in (a, b))
+    return one.keys() == other.keys() and all(_same(v, other[at], _name(at)) for at, v in one.items())
+
+
 def _same_measurement(a: dict, b: dict) -> bool:
     "Whether two records say the same of the same model and corpus: only when, where and how fast may differ"
-
-    def what(r):
-        origin = {k: r["provenance"].get(k) for k in ("model", "corpus")}
-        return json.loads(json.dumps({**r, "seconds": 0, "provenance": origin}))
-
-    return _alike(what(a), what(b))
+    origin = lambda r: {k: r["provenance"].get(k) for k in ("model", "corpus")}
+    return _alike(*({**r, "seconds": 0, "provenance": origin(r)} for r in (a, b)))
 
 # %% ../nbs/records.ipynb #0242b628
-def _leaves(part, at: tuple = ()) -> dict:
-    "The places of a part of a record, and whether something is known there"
-    inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
-    found = {place: known for k, v in inner for place, known in _leaves(v, (*at, k)).items()}
-    return found or {at: part not in (None, "", [], {})}
+def _what_it_lacks(record: dict, before: dict) -> list[str]:
+    """Names of what a record does not know and the one before knows: it is poorer, and does not take the other's place.
 
-
-def _what_it_lacks(
-    record: dict,
-    before: dict,  # of the same path
-) -> list[str]:  # names of values; empty where the record is as rich, or knows what the other does not
-    "What a record does not know that the one before knows: it is poorer, and does not take the other's place"
+    Empty where it is as rich, or knows what the other does not."""
 
     def leaves(r):
         origin = {k: v for k, v in (r["provenance"].get("corpus") or {}).items() if k != "note"}
@@ -424,10 +402,10 @@ def _what_it_lacks(
         return _leaves(json.loads(json.dumps(said)))
 
     places = leaves(record)
-    new, old = ({at for at, known in found.items() if known} for found in (places, leaves(before)))
+    new, old = ({at for at, v in found.items() if v not in (None, "", [], {})} for found in (places, leaves(before)))
     lost = old - new if new < old else {at for at in old - new if at in places}  # absent beside others: renamed
     fewer = {f"n ({record['n']} of {before['n']})"} if record["n"] < before["n"] else set()
-    return sorted({next(k for k in at[::-1] if isinstance(k, str)) for at in lost} | fewer)
+    return sorted({_name(at) for at in lost} | fewer)
 
 # %% ../nbs/records.ipynb #a25197cf
 def stand_in_path(
@@ -470,8 +448,7 @@ def write_record(
 def _stays(path: Path, record: dict) -> bool:
     "Whether what a file holds is the same as a record, by code that is committed if the record's is, or is richer"
     try:
-        before = read_json(path)
-        check_record(before, path)
+        before = read_record(path)
     except ValueError as e:
         warnings.warn(f"{e}: written anew", stacklevel=3)
         return False
@@ -484,10 +461,27 @@ def _stays(path: Path, record: dict) -> bool:
     better = uncommitted and record["provenance"].get("git_changed") is False
     return not better and _same_measurement(before, record)
 
+# %% ../nbs/records.ipynb #4e724ec6
+def matches(
+    record: dict,  # a row of `read_records`
+    wanted: dict,  # a field, or the path of one within a field (provenance.training.seed) → what stands there
+) -> bool:
+    """Whether a record has all of these: "was this measured?" is whether one of a folder has.
+
+    What stands there is a value, None where there is nothing, a set of what a list holds in any order, or a function
+    that is true of it."""
+    for path, value in wanted.items():
+        found = record
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        found = None if found != found else found  # a row says nan where its record says nothing
+        found = set(found or ()) if isinstance(value, set) else found
+        if not (value(found) if callable(value) else found == value):
+            return False
+    return True
+
 # %% ../nbs/records.ipynb #7c0fa4e7
-def read_json(
-    path: Path,
-) -> dict:
+def read_json(path: Path) -> dict:
     "An object of JSON. `ValueError` that names the file for anything else"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -498,21 +492,20 @@ def read_json(
     return found
 
 
-def check_record(
-    record: dict,
-    path: Path,  # where it stands
-) -> None:
-    "`ValueError` that names the file for what lacks a record's fields"
+def read_record(path: Path) -> dict:
+    "A record. `ValueError` that names the file for anything else, and for what lacks a record's fields"
+    record = read_json(path)
     missing = [k for k in FIELDS if k not in record]
     wrong = [k for k in ("values", "params", "provenance") if not isinstance(record.get(k), dict)]
     if missing or wrong:
         raise ValueError(f"{path} is no record, for want of {', '.join(missing or wrong)}: remove it, or make it again")
+    return record
 
 
 @cache
-def _parsed(path: str, changed: tuple) -> dict:
+def _parsed(path: Path, changed: tuple) -> dict:
     "A record, parsed once a process as long as its file is the same"
-    return read_json(Path(path))
+    return read_record(path)
 
 
 def _in_order(row: tuple[Path, dict]) -> tuple:
@@ -544,7 +537,7 @@ def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that need
 
 def read_records(
     folder: Path | None = None,  # default: `results/` of the checkout
-    **wanted,  # keep records whose field has this value: paper="redditbias", metric="lmb"
+    **wanted,  # fields that a record must have, as in `matches`: paper="redditbias", metric="lmb"
 ) -> pd.DataFrame:
     """Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none.
 
@@ -552,15 +545,12 @@ def read_records(
 
     `ValueError` that names the file for one that is none"""
     folder, found = Path(folder) if folder else project_path("results"), []
+    flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
     for path in folder.rglob("*.json"):
         stat = path.stat()
-        record = _parsed(str(path.absolute()), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
-        check_record(record, path)
-        if all(record[k] == v for k, v in wanted.items()):
+        record = _parsed(path.absolute(), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        if matches(flat(record), wanted):
             found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
-    flat = lambda r: {k: v for k, v in r.items() if k not in ("values", "params")}
     found.sort(key=_in_order)
     names = _told_apart([record for _, record in found])
-    return pd.DataFrame(
-        {**flat(r), **r["params"], **r["values"], **name, "path": str(path)} for (path, r), name in zip(found, names)
-    )
+    return pd.DataFrame({**flat(r), **name, "path": str(path)} for (path, r), name in zip(found, names))

@@ -16,37 +16,30 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import regex
 
 from .records import DEFAULT_PAPER, check_known
 
 # %% auto #0
-__all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_AXIS', 'NO_PREFERENCE', 'writes_blanks', 'match_terms',
-           'find_terms', 'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet',
-           'fill_templates']
+__all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms',
+           'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/specs.ipynb #b55ef49b
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
 
 # %% ../nbs/specs.ipynb #edea819f
-LANGUAGES = frozenset(
-    """aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee
-    el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is
-    it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms
-    mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk
-    sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi
-    yo za zh zu""".split()
-)  # ISO 639-1
+_RESOURCES = files("redditbias_repro") / "resources"
+LANGUAGES = frozenset((_RESOURCES / "iso639_1.txt").read_text(encoding="utf-8").split())  # codes of ISO 639-1
 
 # %% ../nbs/specs.ipynb #22c32023
 _NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts written without spaces
 _WORD = rf"(?![{_NO_SPACES}])[\p{{L}}\p{{N}}\p{{M}}_]"  # a character that cannot touch a whole word
 
 
-def writes_blanks(
-    text: str,  # a term, say
-) -> bool:
-    "Whether a text begins in a script that puts blanks between words, as Chinese and Thai do not"
+def writes_blanks(text: str) -> bool:
+    "Whether a text, such as a term, begins in a script that puts blanks between words, as Chinese and Thai do not"
     return not regex.match(f"[{_NO_SPACES}]", text)
 
 
@@ -92,11 +85,8 @@ def find_terms(text: str, terms: tuple[str, ...]) -> list[tuple[int, int]]:
     return [(start, end) for start, end, _ in match_terms(text, terms)]
 
 # %% ../nbs/specs.ipynb #f261dec0
-def _match_case(
-    found: str,  # the text that is replaced
-    term: str,  # its replacement, as the specification spells it
-) -> str:
-    "`term` in the case of `found`: lower, UPPER, First or Every Word; mixed or caseless leaves it as it is"
+def _match_case(found: str, term: str) -> str:
+    "A term in the case of what it replaces: lower, UPPER, First or Every Word; mixed or caseless leaves it as it is"
     if found.islower():
         return term.lower()
     if found.isupper() and len(found) > 1:
@@ -113,18 +103,14 @@ DIRECTIONS = ("both", "1to2", "2to1")
 COUNTERPARTS = ("first", "drawn")
 
 
-def replace_in_order(
-    text: str,  # any text
-    pairs: Iterable[tuple[str, str]],  # terms, in the order in which they are replaced
-    direction: str = "1to2",  # "1to2"; "2to1"; "both": the two terms of each pair change places
-) -> str:
-    "Pair after pair, each in what the last one left: one call of `str.replace` for each"
+def replace_in_order(text: str, pairs: Iterable[tuple[str, str]], direction: str = "1to2") -> str:
+    """Pair after pair, each in what the last one left: one call of `str.replace` for each.
+
+    Direction "1to2", "2to1", or "both": the two terms of each pair change places."""
     check_known("direction", direction, DIRECTIONS)
-    for a, b in pairs:
-        if direction == "both":
-            text = b.join(part.replace(b, a) for part in text.split(a))
-        else:
-            text = text.replace(a, b) if direction == "1to2" else text.replace(b, a)
+    for pair in pairs:
+        a, b = pair[::-1] if direction == "2to1" else pair
+        text = b.join(part.replace(b, a) if direction == "both" else part for part in text.split(a))
     return text
 
 # %% ../nbs/specs.ipynb #12797f1e
@@ -155,20 +141,16 @@ class BiasSpec:
             object.__setattr__(self, f.name, _frozen(f.name, getattr(self, f.name)))
         _validate(self)
 
-    def queries(
-        self,
-        wildcards: bool = True,  # keep `greed*` as search engines write it, or put a word in its place
-    ) -> list[str]:  # |T1| · |A1| queries, T1 outermost
-        "Q = T1 × A1 (RedditBias §2.2): every target phrase with every stereotypical attribute"
+    def queries(self, wildcards: bool = True) -> list[str]:
+        """Q = T1 × A1 (RedditBias §2.2): every target phrase with every stereotypical attribute, T1 outermost.
+
+        With `greed*` as search engines write it, or without wildcards: with a word in its place."""
         forms = dict(self.wildcard_forms)
         words = [a if wildcards else forms.get(a, a.rstrip("*")) for a in self.attributes1]
         return [f"{t} {a}" for t in self.targets1 for a in words]
 
-    def target_terms(
-        self,
-        group: int | None = None,  # 1, 2, or None for both
-    ) -> tuple[str, ...]:
-        "Target terms in lower case without verb forms: of the pairs, then of the target sets"
+    def target_terms(self, group: int | None = None) -> tuple[str, ...]:
+        "Target terms in lower case without verb forms: of the pairs, then of the target sets; `group` as below"
         check_known("group", group, (1, 2, None))
         sides = {1: (0,), 2: (1,), None: (0, 1)}[group]
         terms = []
@@ -205,27 +187,19 @@ class BiasSpec:
 
     def find_groups(self, text: str) -> list[tuple[int, int, int]]:
         "Spans of whole terms of the pairs and their group, 1 or 2, longest first; a term of both groups is group 1's"
-        group, terms = _groups_of(self.pairs + self.extra_pairs)
-        return [(start, end, group[term]) for start, end, term in match_terms(text, terms)]
+        groups = _groups_of(self.pairs + self.extra_pairs)
+        return [(start, end, groups[term]) for start, end, term in match_terms(text, tuple(groups))]
 
-    def of_group(
-        self,
-        text: str,  # any text
-        group: int,  # 1 or 2
-        seed: int = 0,  # as in `swap_targets`
-    ) -> str:
-        """`text` with every term of the other group replaced by its pair; terms of this group stay (Liu et al., §2.3).
+    def of_group(self, text: str, group: int, seed: int = 0) -> str:
+        """`text` with every term of the other group replaced by its pair; terms of `group` stay (Liu et al., §2.3).
 
-        Terms are found as in `find_groups`, so that "no" inside "no cap" is none."""
+        Groups are 1 and 2; the seed is as in `swap_targets`. Terms are found as in `find_groups`, so that "no" inside
+        "no cap" is none."""
         check_known("group", group, (1, 2))
-        table = _swap_table(self.pairs + self.extra_pairs, "2to1" if group == 1 else "1to2")
-        choose, parts, at = self._chooser(text, seed), [], 0
-        for start, end, found in self.find_groups(text):
-            if found != group:
-                term = choose(table[text[start:end].lower()])
-                parts += [text[at:start], _match_case(text[start:end], term)]
-                at = end
-        return "".join([*parts, text[at:]])
+        pairs = self.pairs + self.extra_pairs
+        groups, table = _groups_of(pairs), _swap_table(pairs, "2to1" if group == 1 else "1to2")
+        others = {term: table[term] if of != group else None for term, of in groups.items()}
+        return _swap(text, others, self._chooser(text, seed))
 
     def _chooser(self, text: str, seed: int):
         "What picks one of several counterparts"
@@ -250,11 +224,10 @@ class BiasSpec:
 
 
 @lru_cache(maxsize=64)
-def _groups_of(pairs: tuple[tuple[str, str], ...]) -> tuple[dict[str, int], tuple[str, ...]]:
-    "The group of each term, and the terms"
+def _groups_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, int]:
+    "The group of each term"
     ones, twos = ([p[i].lower() for p in pairs] for i in (0, 1))
-    group = dict.fromkeys(twos, 2) | dict.fromkeys(ones, 1)
-    return group, tuple(group)
+    return dict.fromkeys(twos, 2) | dict.fromkeys(ones, 1)
 
 
 @lru_cache(maxsize=64)
@@ -271,9 +244,15 @@ def _swap_table(pairs, direction):
     return table
 
 
-def _swap(text, table, choose=lambda terms: terms[0]):
+def _swap(text: str, table: dict[str, list | None], choose=lambda terms: terms[0]) -> str:
+    "A text with one of what can replace each term; a term that nothing replaces stays"
     pattern, terms = _compile(tuple(table))
-    return pattern.sub(lambda m: _match_case(m[0], choose(table[terms[m.lastindex - 1]])), text)
+
+    def put(m):
+        given = table[terms[m.lastindex - 1]]
+        return _match_case(m[0], choose(given)) if given else m[0]
+
+    return pattern.sub(put, text)
 
 # %% ../nbs/specs.ipynb #1cdc4eef
 _PAIR_KEYS = ("pairs", "attribute_pairs", "extra_pairs", "wildcard_forms")
@@ -324,12 +303,10 @@ def _validate(spec):
             raise ValueError(f"{key} is {values!r}: expected a list")
         for v in values:
             _check_entry(key, v)
-        seen = {}
-        for v in values if key in _NO_REPEATS and key not in repeat else ():
-            k = v.lower() if isinstance(v, str) else tuple(x.lower() for x in v)
-            if k in seen:
-                raise ValueError(f"{key}: {v!r} is there twice")
-            seen[k] = v
+        lower = [v.lower() if isinstance(v, str) else tuple(x.lower() for x in v) for v in values]
+        if key in _NO_REPEATS and key not in repeat and len({*lower}) < len(lower):
+            again = next(v for i, v in enumerate(values) if lower[i] in lower[:i])
+            raise ValueError(f"{key}: {again!r} is there twice")
     for key in ("groups", "attribute_names"):
         if (names := getattr(spec, key)) and len(names) != 2:
             raise ValueError(f"{key} is {list(names)!r}: expected two names")
@@ -346,12 +323,12 @@ def _check_entry(key, entry):
         raise ValueError(f"{key}: {entry!r} pairs a term with itself")
 
 # %% ../nbs/specs.ipynb #d5015993
-_RESOURCES = files("redditbias_repro") / "resources" / "specs"
+_SPECS = _RESOURCES / "specs"
 
 
 def list_specs() -> list[str]:
     "Names of the specifications in the package, `paper/name`: `DEFAULT_PAPER`'s, then others'"
-    names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _RESOURCES.iterdir() for f in d.iterdir()]
+    names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _SPECS.iterdir() for f in d.iterdir()]
     order = {n: i for i, n in enumerate(BIAS_TYPES)}
     place = lambda paper, name: (paper != DEFAULT_PAPER, paper, order.get(name, len(order)), name)
     return sorted(names, key=lambda n: place(*n.split("/")))
@@ -387,7 +364,7 @@ def load_spec(
         there = ", ".join(known)
         raise FileNotFoundError(f"no specification {str(name)!r}: {hint}there are {there}, or give a .toml file")
     paper, _, stem = full.partition("/")
-    return _parse_spec((_RESOURCES / paper / f"{stem}.toml").read_bytes(), full, stem)
+    return _parse_spec((_SPECS / paper / f"{stem}.toml").read_bytes(), full, stem)
 
 # %% ../nbs/specs.ipynb #b5a5a370
 def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
@@ -397,10 +374,7 @@ def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
         raise ValueError(f"{where}: not a TOML file in UTF-8 ({e})") from e
     known = [f.name for f in fields(BiasSpec)]
     for key in data:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise ValueError(f"{where}: unknown key {key!r} ({hint})")
+        check_known(f"{where}: key", key, known)
     for key in _REQUIRED:
         if key not in data:
             raise ValueError(f"{where}: key {key!r} is missing")
@@ -475,7 +449,7 @@ PHRASE_COLUMNS = (
     "noun_phrase", "plural_noun_phrase", "noun_phrase_type",
 )  # fmt: skip
 NONE = "(none)"  # what does not apply
-NO_AXIS, NO_PREFERENCE = "null", "no_data"  # of nouns alone; of a descriptor that says nothing of it
+_NO_AXIS, NO_PREFERENCE = "null", "no_data"  # of nouns alone; of a descriptor that says nothing of it
 
 
 @dataclass(frozen=True)
@@ -509,23 +483,21 @@ class PromptSet:
             if isinstance(pair, str) or len(pair) != 2 or any(axis not in self.axes for axis in pair):
                 raise ValueError(f"intersections: {pair!r} is no pair of axes: there are {', '.join(self.axes)}")
 
-    def noun_phrases(self):  # DataFrame with `PHRASE_COLUMNS`
-        "Every noun phrase: the nouns alone, axis by axis, then intersections, in the order given"
-        import pandas as pd
-
+    def noun_phrases(self) -> pd.DataFrame:
+        "`PHRASE_COLUMNS` of every noun phrase: the nouns alone, axis by axis, then intersections, in the order given"
         rows = [_phrase("{article} {noun}", None, noun, noun_phrase_type="noun") for noun in self.nouns]
         axes = self.axes | {f"{a} × {b}": _joined(self.axes[a], self.axes[b]) for a, b in self.intersections}
         for axis, entries in axes.items():
             for entry in entries:
                 about = {"axis": axis, "descriptor_preference": NO_PREFERENCE}
                 rows += [about | row for row in _phrases(_prompt_entry(entry), self.nouns)]
-        empty = dict.fromkeys(PHRASE_COLUMNS, NONE) | {"axis": NO_AXIS}
+        empty = dict.fromkeys(PHRASE_COLUMNS, NONE) | {"axis": _NO_AXIS}
         return pd.DataFrame([empty | row for row in rows], columns=list(PHRASE_COLUMNS))
 
-    def prompts(self):  # DataFrame: text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun
-        "A row a prompt: every noun phrase in every template that takes it. Equal texts are kept"
-        import pandas as pd
+    def prompts(self) -> pd.DataFrame:
+        """A row a prompt: every noun phrase in every template that takes it. Equal texts are kept.
 
+        Columns: text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun."""
         templates = [{"template": t} if isinstance(t, str) else t for t in self.templates]
         templates = pd.DataFrame(templates, columns=list(_TEMPLATE_KEYS))
         templates = templates.assign(**{k: templates[k].eq(True) for k in _TEMPLATE_KEYS[1:]})
@@ -541,8 +513,6 @@ def fill_templates(
     plural_noun_phrases: Iterable[str],
 ) -> list[str]:  # texts
     "Each template with its noun phrase, or the plural of it, in its slot"
-    import numpy as np
-
     columns = (np.asarray(given, dtype=object) for given in (templates, noun_phrases, plural_noun_phrases))
     filled = zip(*columns)  # a pandas column of strings, read one by one, takes five times as long
     return [t.format(noun_phrase=one, plural_noun_phrase=many) for t, one, many in filled]
@@ -571,9 +541,8 @@ def _phrase(pattern: str, plural: str | None, noun: tuple[str, str, str], articl
 
 def _phrases(entry: dict, nouns: Iterable[tuple[str, str, str]]) -> list[dict]:
     "The noun phrases of an entry"
-    about = {k: entry[k] for k in ("bucket",) if k in entry}
-    if "preference" in entry:
-        about["descriptor_preference"] = entry["preference"]
+    kept = {"bucket": "bucket", "preference": "descriptor_preference"}
+    about = {column: entry[key] for key, column in kept.items() if key in entry}
     if pattern := entry.get("noun_phrase"):
         plural = entry.get("plural_noun_phrase", pattern)
         if "{noun}" not in pattern:
@@ -608,14 +577,12 @@ def _joined(first: list, second: list) -> list[dict]:
 def _check_prompt_entry(axis: str, entry, genders: set[str]) -> None:
     about = _prompt_entry(entry) if isinstance(entry, (str, dict)) else {}
     for key in about:
-        if key not in _ENTRY_KEYS:
-            raise ValueError(f"axis {axis!r}: unknown key {key!r} in {entry!r} (known: {', '.join(_ENTRY_KEYS)})")
+        check_known(f"axis {axis!r}: in {entry!r} key", key, _ENTRY_KEYS)
     texts = all(isinstance(v, str) and v.strip() for v in about.values())
     if ("descriptor" in about) == ("noun_phrase" in about) or not texts:
         raise ValueError(f"axis {axis!r}: {entry!r} is no descriptor and no noun phrase: expected one of them, as text")
-    if "gender" in about and about["gender"] not in genders:
-        expected = f"expected one of {', '.join(sorted(genders))}"
-        raise ValueError(f"axis {axis!r}: {entry!r} goes with nouns of {about['gender']!r}: {expected}")
+    if "gender" in about:
+        check_known(f"axis {axis!r}: in {entry!r} gender", about["gender"], sorted(genders))
     for text in about.values():
         _check_slots(f"axis {axis!r}", text, ("article", "noun") if "noun_phrase" in about else ())
 

@@ -33,11 +33,11 @@ from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from redditbias_repro.records import (
     DEFAULT_PAPER,
     check_known,
-    details_path,
     digest,
     new_record,
     provenance,
-    write_details,
+    table_path,
+    write_table,
 )
 from ..scoring.likelihoods import cached_scores, mean_perplexity, nll_at_temperatures
 from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
@@ -368,7 +368,7 @@ def measure_lmb(
     what. `ValueError` for a source and a model that has no encoder"""
     outlier_sd, r = tuple(outlier_sd), PairReading(**how)
     if r.details:
-        details_path(r.details)
+        table_path(r.details, "details", texts=True)
     for sd in outlier_sd:
         _check_outlier_sd(sd)  # before anything is scored
     if seed < 0:
@@ -386,7 +386,7 @@ def measure_lmb(
         if r.details:
             tables.append(pair_details(p, *scores).assign(**fields))
     if r.details:
-        write_details(pd.concat(tables), r.details)
+        write_table(pd.concat(tables), r.details, texts=True)
     return records
 
 # %% ../../nbs/metrics/language_model.ipynb #379bb031

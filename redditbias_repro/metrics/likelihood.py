@@ -28,7 +28,7 @@ from ..data.registry import cache_dir
 from ..debias.training import split_settings
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
-from ..records import check_known, details_path, digest, new_record, write_details
+from ..records import check_known, digest, new_record, table_path, write_table
 from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..scoring.masked import pseudo_log_likelihood
 from ..scoring.store import hash_tokenizer
@@ -414,7 +414,7 @@ def measure_likelihood_bias(
     personas = r.personas if isinstance(r.personas, (str, Path, type(None))) else list(r.personas)
     way = _asked_for(reading, r.context, r.end, personas)
     if r.details:
-        details_path(r.details)
+        table_path(r.details, "details", texts=True)
     rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
@@ -443,7 +443,7 @@ def measure_likelihood_bias(
         stats.append(scored[-1].attrs["stats"])
     read, scored = scored[0].attrs["reading"], pd.concat(scored, ignore_index=True)
     if r.details:
-        write_details(scored, r.details)
+        write_table(scored, r.details, texts=True)
     params = {"reading": reading, **({} if r.prompt == CHAT_PROMPT else {"prompt": digest(r.prompt)}), **way}
     params |= {"n_templates": None if templates is None else int(rows["template"].nunique())}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))

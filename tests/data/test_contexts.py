@@ -22,7 +22,7 @@ from redditbias_repro.data.contexts import (
 )
 from redditbias_repro.data.corpora import twitter
 from redditbias_repro.data.registry import list_files
-from redditbias_repro.records import repo_root, write_details
+from redditbias_repro.records import repo_root, write_table
 from redditbias_repro.specs import BiasSpec, load_spec
 
 GENDER, RACE = load_spec("dialoguefairness/gender"), load_spec("dialoguefairness/race")
@@ -290,7 +290,7 @@ def test_what_there_is_none_of(tmp_path):
 @pytest.mark.parametrize("name", ["pairs.csv", "pairs.parquet"])
 def test_pairs_come_back_as_they_were_written(tmp_path, name):
     made = contexts(["it rains", "he sings, ok", "my mom\nsings"], "dialoguefairness/gender")
-    write_details(made, tmp_path / name)
+    write_table(made, tmp_path / name, texts=True)
     given = contexts(tmp_path / name, "dialoguefairness/gender")
     assert given.equals(made.assign(row=[0, 1]))
     about = given.attrs["corpus"]

@@ -1,7 +1,9 @@
 """The workflow: what a run would do, and errors in its configuration."""
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,15 +37,34 @@ def snakemake(*arguments, config=ROOT / "config" / "demo.yaml", real=False, env=
         return subprocess.CompletedProcess(command, run.wait(), stdout=run.log.read_text(encoding="utf-8"))
 
 
+def commands(config, *arguments):
+    """What a dry run from nothing would call: by what a command makes, its words, and its parameters or options."""
+    done = snakemake("--dry-run", "--forceall", "--printshellcmds", *arguments, config=config)
+    assert done.returncode == 0, done.stdout
+    found = {}
+    for line in re.findall(r"^Shell command: (.*(?:papermill|redditbias) .*)$", done.stdout, re.MULTILINE):
+        words = shlex.split(line.split(" > ")[0])
+        if "papermill" in words:
+            notebook, out, *rest = words[words.index("papermill") + 1 :]
+            flags = {name: value for flag, name, value in zip(rest, rest[1:], rest[2:]) if flag in ("-p", "-r")}
+            found[out] = {"notebook": notebook, **flags} | ({"-f": rest[rest.index("-f") + 1]} if "-f" in rest else {})
+        else:
+            options = [part.split("\0") for part in "\0".join(words).split("\0--")]
+            options = {name: " ".join(values) for name, *values in options[1:]}
+            found[options.get("out", line)] = options
+    return found
+
+
 @pytest.mark.offline  # the graph needs no release
 @pytest.mark.parametrize(
-    "profile,notebooks", [("demo", ["smollm2-135m-instruct"]), ("paper", ["microsoft--DialoGPT-small", "gpt2"])]
+    "profile,notebooks",
+    [("demo", ["smollm2-135m-instruct"]), ("paper", ["microsoft/DialoGPT-small", "gpt2"])],
 )
 def test_dry_run(profile, notebooks):
-    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / f"{profile}.yaml")
-    assert done.returncode == 0, done.stdout
+    planned = commands(ROOT / "config" / f"{profile}.yaml")
     for name in notebooks:
-        assert f"papermill nbs/papers/redditbias.ipynb runs/{profile}/redditbias/{name}.ipynb -p model" in done.stdout
+        run = planned[f"runs/{profile}/redditbias/{name.replace('/', '--')}.ipynb"]
+        assert run["notebook"] == "nbs/papers/redditbias.ipynb" and run["model"] == name
 
 
 @pytest.mark.parametrize(
@@ -82,51 +103,46 @@ def test_what_the_grid_is():
         "fetch": 1,
         "search_run": 45,
         "chosen": 15,
-        "configured": 1,
         "debias": 75,
         "task": 2 * 21,
         "prompt_axis": 13,
-        "prompts": 1,
-        "answers": 1,
-        "paper": 1,
-        "claims": 1,
+        "draw": 4,  # prompts, answers, the paper, claims
         "all": 1,
     }
     assert planned("paper") == {
         "fetch": 2,
         "search_run": 2 * 5 * 3 * 54,
         "chosen": 2 * 15,
-        "configured": 1,
         "debias": 2 * 25 * 3,
         "task": 2 * 2 * 21 * 3,
         "prompt_axis": 2 * 13,
-        "prompts": 2,
-        "answers": 2,
-        "paper": 2,
+        "draw": 2 * 3,
         "all": 1,
     }
-    runs = {"debias": 1, "prompt_axis": 1, "prompts": 1, "answers": 1, "responses": 1}
-    assert planned("demo") == {"fetch": 1, "configured": 1, **runs, "paper": 1, "tables": 1, "claims": 1, "all": 1}
-    assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "paper": 1, "all": 1}
-    fairness = {"responses": 4, "debiased_model": 1, "model_responses": 2, "all": 1}
-    assert planned("dialoguefairness") == fairness
+    assert planned("demo") == {"fetch": 1, "debias": 1, "prompt_axis": 1, "draw": 6, "all": 1}
+    folder = "runs/demo/{}.ipynb"
+    drawn = ["prompts/smollm2-135m-instruct", "answers/smollm2-135m-instruct", "responses/ranker-gender"]
+    drawn += ["redditbias/smollm2-135m-instruct", "tables-chbias", "claims"]
+    assert {*map(folder.format, drawn)} <= set(commands(ROOT / "config" / "demo.yaml"))
+    assert planned("smollm-equation2") == {"fetch": 1, "search_run": 9, "chosen": 3, "debias": 15, "draw": 1, "all": 1}
+    assert planned("dialoguefairness") == {"draw": 4 + 2, "debiased_model": 1, "all": 1}
     assert planned("smollm", "search") == {"fetch": 1, "search_run": 45, "chosen": 15, "search": 1}
 
 
 def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
     """It is trained first; with `resume`, what records have of both bias types is not asked again."""
     path = ROOT / "config" / "dialoguefairness.yaml"
-    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=path)
-    folder = "runs/dialoguefairness/responses/models/smollm2-135m-instruct-CDA-gender-0"
-    command = (
-        "redditbias debias --model smollm2-135m-instruct --method CDA --bias-type gender --corpus redditbias --seed 0"
-    )
-    assert f"{command} --out {folder} --replace" in done.stdout
-    assert f"-r kinds '' -r model {folder} -p bias_type 'gender race'" in done.stdout
-    assert done.stdout.index("-CDA-gender-0 trained\n") < done.stdout.index(f"-r model {folder}")
+    runs, name = "runs/dialoguefairness/responses", "smollm2-135m-instruct-CDA-gender-0"
+    planned, folder = commands(path), f"{runs}/models/{name}"
+    how = {"model": "smollm2-135m-instruct", "method": "CDA", "bias-type": "gender", "corpus": "redditbias"}
+    assert planned[folder] == {**how, "seed": "0", "replace": "", "out": folder}
+    asked = planned[f"{runs}/model-{name}.ipynb"]
+    assert (asked["kinds"], asked["model"], asked["bias_type"]) == ("", folder, "gender race")
+    assert list(planned).index(folder) < list(planned).index(f"{runs}/model-{name}.ipynb")
     four = "original CDA WER CDA+WER"  # of the ranker; Seq2Seq has a control more
-    assert f"-p kinds ranker -p bias_type race -p methods '{four}' " in done.stdout
-    assert f"-p kinds seq2seq -p bias_type race -p methods '{four} WER-apart CDA+WER-apart' " in done.stdout
+    for kind, methods in (("ranker", four), ("seq2seq", f"{four} WER-apart CDA+WER-apart")):
+        run = planned[f"{runs}/{kind}-race.ipynb"]
+        assert (run["kinds"], run["bias_type"], run["methods"]) == (kind, "race", methods)
     (kept,) = (ROOT / "results" / "dialoguefairness").rglob("smollm2-135m-instruct/CDA--gender/*.json")
     config = yaml.safe_load(path.read_text()) | {"resume": True}
     config["responses"] |= {"results": str(tmp_path / "results"), "kinds": [], "models": []}
@@ -146,37 +162,39 @@ def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
 
 def test_the_grid_of_chinese_categories():
     """Four categories by five methods and two controls; three are searched. Special tokens reach every measurement."""
-    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "configured": 1, "debias": 4 * 7}
-    assert planned("chbias") == {"fetch": 1, **runs, "paper": 1, "all": 1}
-    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "chbias.yaml")
-    commands = [line for line in done.stdout.splitlines() if "papermill" in line]
-    assert len(commands) == 36 + 28 + 1 and all("-p special_tokens True" in c for c in commands)
-    assert sum("-p bf16 True" in c for c in commands) == 36 + 28
-    (one,) = (c for c in commands if "chbias--age-CTDA-0.ipynb" in c)
-    assert "-f runs/chbias/chosen/configured.yaml -p method CTDA -p bias_type chbias/age -p model gemma-3-270m" in one
-    assert "-p lmp_sentences 500" in one and "-r references kdconv" in one
-    assert "-p corpus chbias" in one and "-p attributes False" in one and "-p results_dir results" in one
-    (page,) = (c for c in commands if "nbs/papers/" in c)
-    assert "papermill nbs/papers/chbias.ipynb runs/chbias/chbias/gemma-3-270m.ipynb -p model gemma-3-270m" in page
-    assert "redditbias fetch chbias " in done.stdout
+    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "debias": 4 * 7}
+    assert planned("chbias") == {"fetch": 1, **runs, "draw": 1, "all": 1}
+    made = commands(ROOT / "config" / "chbias.yaml")
+    run = {out: given for out, given in made.items() if "notebook" in given}
+    assert len(run) == 36 + 28 + 1 and all(given["special_tokens"] == "True" for given in run.values())
+    assert sum(given.get("bf16") == "True" for given in run.values()) == 36 + 28
+    one = run["runs/chbias/debias/gemma-3-270m/chbias--age-CTDA-0.ipynb"]
+    expected = {
+        "method": "CTDA",
+        "bias_type": "chbias/age",
+        "model": "gemma-3-270m",
+        "batch_size": "16",
+        "grad_accum": "1",
+    }
+    expected |= {"lmp_sentences": "500", "references": "kdconv", "corpus": "chbias", "attributes": "False"}
+    assert one.items() >= expected.items() and one["results_dir"] == "results" and "-f" not in one
+    page = run["runs/chbias/chbias/gemma-3-270m.ipynb"]
+    assert (page["notebook"], page["model"]) == ("nbs/papers/chbias.ipynb", "gemma-3-270m")
+    assert any("redditbias fetch chbias " in out for out in made)
 
 
 def test_answers_of_the_demo_and_ways_to_ask(tmp_path):
     """Judged by a file of words, outside of committed figures; how prompts are read reaches the notebook."""
-    commands = lambda config: [
-        line
-        for line in snakemake("--dry-run", "--forceall", "--printshellcmds", config=config).stdout.splitlines()
-        if "holisticbias_answers.ipynb" in line and "papermill" in line
-    ]
-    (demo,) = commands(ROOT / "config" / "demo.yaml")
-    for part in ("-r style config/words.toml", "-r frequency ''", "-p tune False", "-p results_dir runs/demo/results",
-                 "-p figures_dir runs/demo/answers/smollm2-135m-instruct"):  # fmt: skip
-        assert part in demo, demo
+    demo = commands(ROOT / "config" / "demo.yaml")["runs/demo/answers/smollm2-135m-instruct.ipynb"]
+    expected = {"style": "config/words.toml", "frequency": "", "tune": "False", "results_dir": "runs/demo/results"}
+    expected |= {"templates": "I love {plural_noun_phrase}.", "axes": "nationality"}
+    assert demo.items() >= expected.items() and demo["figures_dir"] == "runs/demo/answers/smollm2-135m-instruct"
     own = yaml.safe_load((ROOT / "config" / "demo.yaml").read_text())
-    own["answers"] |= {"chat": False, "system": "Be kind, please.", "turn_end": ""}
+    said = {"chat": False, "system": "Be kind, please.", "turn_end": ""}
+    own["answers"] |= said
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
-    (command,) = commands(tmp_path / "own.yaml")
-    assert "-p chat False -r system 'Be kind, please.' -r turn_end ''" in command
+    command = commands(tmp_path / "own.yaml")["runs/demo/answers/smollm2-135m-instruct.ipynb"]
+    assert {k: command[k] for k in said} == {k: str(v) for k, v in said.items()}
 
 
 def own_profile(path, **sections):
@@ -188,36 +206,38 @@ def own_profile(path, **sections):
 
 def test_readings_and_decoding_of_prompts(tmp_path):
     """A masked model is fetched as such and scored once, in the notebook; personas and beams reach the commands."""
-    run = lambda path: snakemake("--dry-run", "--forceall", "--printshellcmds", config=path.with_suffix(".yaml"))
+    run = lambda path: commands(path.with_suffix(".yaml"))
     spans = {"source": "paper", "axes": ["nonce", "age"], "reading": "span", "results": "x"}
     masked = run(own_profile(tmp_path / "masked.yaml", models=["roberta-large"], prompts=spans))
-    assert masked.returncode == 0 and "fetch --model roberta-large --kind masked" in masked.stdout, masked.stdout
-    assert "-p reading span" in masked.stdout and "prompt_axis " not in masked.stdout
+    assert any("fetch --model roberta-large --kind masked" in out for out in masked) and len(masked) == 2
+    assert masked["runs/own/prompts/roberta-large.ipynb"]["reading"] == "span"
     chat = run(own_profile(tmp_path / "chat.yaml", prompts=spans | {"reading": "chat"}))
-    assert chat.stdout.count("--reading chat") == 2 and "--kind" not in chat.stdout
+    axes = {f"runs/own/prompts/smollm2-135m-instruct/{axis}.json" for axis in spans["axes"]}
+    assert all(chat[axis]["reading"] == "chat" for axis in axes) and not any("--kind" in out for out in chat)
     asked = {"source": "paper", "nouns": 1, "max_new_tokens": 40, "tune": False, "tune_answers": 0, "results": "x"}
     asked |= {"tune_templates": 0, "seed": 17, "num_beams": 10, "personas": "my people.txt"}
     told = spans | {"reading": "answer", "personas": "my people.txt"}
     both = run(own_profile(tmp_path / "both.yaml", prompts=told, answers=asked))
-    assert both.stdout.count("--reading answer") == 2 == both.stdout.count("--personas 'my people.txt'")
-    assert "-p reading answer -r personas 'my people.txt'" in both.stdout
-    assert "-p num_beams 10 -r personas 'my people.txt'" in both.stdout
-    paper = run(ROOT / "config" / "paper.yaml")
-    (command,) = (x for x in paper.stdout.splitlines() if "answers.ipynb" in x and "papermill" in x and "gpt2" in x)
-    assert "-p num_beams 10" in command and "-p nouns 16 -p max_new_tokens 40" in command
+    expected = {"reading": "answer", "personas": "my people.txt"}
+    prompts, answers = (both[f"runs/own/{part}/smollm2-135m-instruct.ipynb"] for part in ("prompts", "answers"))
+    assert all(made.items() >= expected.items() for made in (prompts, *(both[axis] for axis in axes)))
+    assert answers.items() >= {"num_beams": "10", "personas": "my people.txt"}.items()
+    planned = run(ROOT / "config" / "paper.yaml")
+    paper, prompts = (planned[f"runs/paper/{part}/gpt2.ipynb"] for part in ("answers", "prompts"))
+    assert not {"axes", "templates"} & (paper.keys() | prompts.keys()), "what is not chosen is no parameter"
+    assert paper.items() >= {"num_beams": "10", "nouns": "16", "max_new_tokens": "40"}.items()
 
 
 def test_only_what_was_asked_in_the_same_way_is_left_out(tmp_path):
     """By committed records: v1.0, reading "sentence"; answers by greedy decoding, two nouns, seed 17."""
     smollm = yaml.safe_load((ROOT / "config" / "smollm.yaml").read_text())
-    rules = ("prompts", "answers")
 
     def left(name, **change):
         (section,) = change
         path = own_profile(tmp_path / f"{name}.yaml", **{section: smollm[section] | change[section]}, resume=True)
         done = snakemake("--dry-run", "--forceall", config=path.with_suffix(".yaml"))
         assert done.returncode == 0, done.stdout
-        return any(re.search(rf"^{rule} +1$", done.stdout, re.MULTILINE) for rule in rules)
+        return re.search(r"^draw +1$", done.stdout, re.MULTILINE)
 
     (five,) = {tuple(t) for t in read_records(corpus="holisticbias-v1.1", metric="likelihood_bias")["templates"]
                if len(t) == 5 and "difference" not in t}  # fmt: skip
@@ -266,7 +286,6 @@ def test_the_paper_profile_searches_the_papers_grid():
 def test_any_part_can_be_asked_for():
     assert planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-CDA-0.ipynb") == {
         "fetch": 1,
-        "configured": 1,
         "debias": 1,
     }
     own = planned("smollm", "runs/smollm/debias/smollm2-135m-instruct/gender-HD-1.ipynb")
@@ -300,15 +319,17 @@ def test_a_cluster_takes_the_grid_unchanged():
 
 
 def test_a_debiasing_run_gets_its_parameters():
-    done = snakemake("--dry-run", "--forceall", "--printshellcmds", config=ROOT / "config" / "smollm.yaml")
-    command = next(line for line in done.stdout.splitlines() if "gender-HD-0.ipynb" in line and "papermill" in line)
-    for part in (
-        "-f runs/smollm/chosen/smollm2-135m-instruct/gender-HD.yaml",
-        "-p method HD -p bias_type gender",
-        "-p epochs 2 -p phrases 0 -p lmp_sentences 2000",
-        "-p results_dir results",
-    ):
-        assert part in command, command
+    runs = commands(ROOT / "config" / "smollm.yaml")
+    expected = {"bias_type": "gender", "epochs": "2", "phrases": "0", "lmp_sentences": "2000", "results_dir": "results"}
+    searched, other = (runs[f"runs/smollm/debias/smollm2-135m-instruct/gender-{m}-0.ipynb"] for m in ("HD", "CDA"))
+    chosen = {"-f": "runs/smollm/chosen/smollm2-135m-instruct/gender-HD.yaml", "method": "HD"}
+    assert searched.items() >= (expected | chosen).items()
+    assert other.items() >= (expected | {"method": "CDA", "batch_size": "16", "grad_accum": "1"}).items()
+    tried = runs["runs/smollm/search/smollm2-135m-instruct/gender-HD/b16-a1-l0.01-d10/run.ipynb"]
+    expected |= {"method": "HD", "split": "valid", "lambda_lm": "0.01", "lambda_d": "10", "lmp_sentences": "0"}
+    folder = "runs/smollm/search/smollm2-135m-instruct/gender-HD/b16-a1-l0.01-d10"
+    expected |= {"keep_model": "True", "out_dir": f"{folder}/model", "results_dir": f"{folder}/results"}
+    assert tried.items() >= expected.items()
 
 
 @pytest.mark.parametrize(
@@ -343,22 +364,15 @@ def test_a_model_before_and_after_talks():
     assert planned("smollm", "runs/smollm/dst/smollm2-135m-instruct/all-baseline-0.ipynb") == {"fetch": 1, "task": 1}
     assert planned("smollm", "runs/smollm/crg/smollm2-135m-instruct/race-CDA-0.ipynb") == {
         "fetch": 1,
-        "configured": 1,
         "debias": 1,
         "task": 1,
     }
-    done = snakemake("--dry-run", "--forceall", "--printshellcmds", "dialogue", config=ROOT / "config" / "smollm.yaml")
-    command = next(
-        line
-        for line in done.stdout.splitlines()
-        if "dst/smollm2-135m-instruct/gender-HD-0.ipynb" in line and "papermill" in line
-    )
-    for part in (
-        "-p model runs/smollm/models/smollm2-135m-instruct/gender-HD-0 ",
-        "-p train_dialogues 100",
-        "-p results_dir results",
-    ):
-        assert part in command, command
+    planned_tasks = commands(ROOT / "config" / "smollm.yaml", "dialogue")
+    command = planned_tasks["runs/smollm/dst/smollm2-135m-instruct/gender-HD-0.ipynb"]
+    expected = {"model": "runs/smollm/models/smollm2-135m-instruct/gender-HD-0", "train_dialogues": "100"}
+    assert command.items() >= (expected | {"results_dir": "results"}).items()
+    before = planned_tasks["runs/smollm/crg/smollm2-135m-instruct/all-baseline-0.ipynb"]
+    assert (before["model"], before["test_pairs"]) == ("smollm2-135m-instruct", "200")
 
 
 def test_a_small_grid_from_search_to_records(made_up, model_folder, tmp_path):
@@ -474,11 +488,77 @@ def test_other_bias_types_in_paths(tmp_path, model_folder):
         "results: x",
     ]
     (tmp_path / "own.yaml").write_text("\n".join([*lines, *("  " + x for x in grid)]))
-    done = snakemake("--dry-run", "--printshellcmds", config=tmp_path / "own.yaml")
-    assert done.returncode == 0, done.stdout
+    runs = {Path(out).stem: given for out, given in commands(tmp_path / "own.yaml").items()}
     for name, given in (("redditbias--race-HD-equation2-0", "redditbias/race"), ("my-pets-CTDA-0", str(own))):
-        command = next(line for line in done.stdout.splitlines() if f"/{name}.ipynb" in line and "papermill" in line)
-        assert f"-p bias_type {given} " in command, command
+        assert runs[name]["bias_type"] == given
+
+
+PETS = """
+import pandas as pd
+
+from redditbias_repro.models.loading import open_model
+from redditbias_repro.papers.measures import Command, Shown
+from redditbias_repro.records import new_record
+
+
+def run(args):
+    about = open_model(args.model).about
+    values = {"letters": len(about["name"])}
+    records = [new_record("letters", about, {"name": "none", "files": {}}, 1, values, paper="pets", seed=args.seed)]
+    table = pd.DataFrame([values])
+    return Shown(records, table, table, "letters: of the name")
+
+
+COMMAND = Command("names", {}, run)
+"""
+WITH_PETS = """#!{python}
+import sys
+from pathlib import Path
+
+import redditbias_repro.papers as papers
+import redditbias_repro.records as records
+from redditbias_repro.cli import main
+
+papers.__path__.append({folder!r} + "/papers")
+records.project_path = lambda *parts: Path({folder!r}, *parts)
+sys.exit(main())
+"""
+
+
+@pytest.mark.offline
+def test_a_made_up_papers_made_up_measure_is_asked_of_each_model(offline, tmp_path, model_folder):
+    """Its folder alone is enough, and a line of a configuration: no rule knows it."""
+    runs, (pets, program) = ROOT / "runs/test-measure", (tmp_path / "papers" / "pets", tmp_path / "bin" / "redditbias")
+    shutil.rmtree(runs, ignore_errors=True)
+    for folder in (pets, program.parent):
+        folder.mkdir(parents=True)
+    (pets / "__init__.py").write_text("")
+    (pets / "measures.py").write_text(PETS)
+    program.write_text(WITH_PETS.format(python=sys.executable, folder=str(tmp_path)))
+    program.chmod(0o755)
+    asked = {"pets": {"options": {"dtype": "float32"}, "record": {"metric": "letters"}}}
+    own_profile(tmp_path / "own.yaml", profile="test-measure", models=[str(model_folder)], measure=asked)
+    env = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    try:
+        done = snakemake(config=tmp_path / "own.yaml", env=env)
+        assert done.returncode == 0 and "pets: " in done.stdout, done.stdout[-6000:]
+        (table,) = (runs / "measured" / "pets").iterdir()
+        (record,) = read_records(tmp_path / "results", paper="pets").to_dict("records")
+        assert pd.read_csv(table)["letters"].item() == record["letters"] == len(record["model"])
+    finally:
+        shutil.rmtree(runs, ignore_errors=True)
+
+
+def test_what_is_measured_by_name_is_left_out_where_a_record_is_like_that(tmp_path):
+    """With `resume`, by fields that the configuration names: without any it is measured."""
+    of = {"redditbias": {"record": {"metric": "lmb"}}, "chbias": {"record": {"metric": "letters"}}, "holisticbias": {}}
+    config = own_profile(tmp_path / "own.yaml", measure=of, resume=True).with_suffix(".yaml")
+    out = {f"runs/own/measured/{paper}/smollm2-135m-instruct.csv" for paper in of}
+    planned = {made for made in commands(config) if "measured" in made}
+    assert planned == out - {"runs/own/measured/redditbias/smollm2-135m-instruct.csv"}
+    config.write_text(config.read_text().replace("{}", "{special_tokens: true}"))
+    done = snakemake("--dry-run", config=config)
+    assert done.returncode and "'special_tokens' was unexpected" in done.stdout
 
 
 def test_dumps_that_are_not_there():

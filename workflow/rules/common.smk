@@ -1,92 +1,76 @@
-# What all rules share: names of folders, models and bias types, and what was measured before.
+# What all rules share: what a run is about, what was measured before, which notebooks of papers are run, what is fetched.
 import itertools
 import re
 import shlex
-from ctypes.util import find_library
+from functools import cache
 from glob import glob
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
 from redditbias_repro.data.pairs import released_papers, split_bias_type
+from redditbias_repro.records import matches, read_records
+from shared import KEEP_MEMORY, by_slug, given, options, prompts_axes, prompts_corpus, slug
 
 RUNS = f"runs/{config['profile']}"
-PAPERS = config.get("papers", ["redditbias"])
-PACKAGE = sorted(str(p) for p in Path("redditbias_repro").rglob("*") if p.suffix in (".py", ".toml", ".tsv"))
 THREADS = config.get("threads", 2)
-# Freed memory is kept for the next step instead of being given back to the system: on a CPU the backward pass takes two
-# thirds of the time then. jemalloc does so whatever the sizes are; glibc's heap falls to pieces where they differ from step
-# to step and are large (logits of 262,144 tokens: 24 GB where 7 are in use), so that it gives back what is larger than 256 MB.
-# What nothing asked for in 20 s, some steps, goes back: of a run of 200 steps with all of it kept none was left at 24 GB.
-# Both change no number.
-KEEP_MEMORY = (
-    "LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=dirty_decay_ms:20000,muzzy_decay_ms:20000,thp:always,oversize_threshold:0"
-    if find_library("jemalloc") == "libjemalloc.so.2"
-    else "MALLOC_MMAP_THRESHOLD_=268435456 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456"
-)
-TRAIN = f"{KEEP_MEMORY} OMP_NUM_THREADS={{threads}} papermill"
+SECTIONS = ("debias", "dialogue", "retrieval", "measure", "prompts", "answers", "responses")
+GRID, TALK, RETRIEVAL, MEASURE, PROMPTS, ANSWERS, RESPONSES = (config.get(k, {}) for k in SECTIONS)
+SEARCH = GRID.get("search", {})
+NAMED = [b for section in (GRID, TALK, RETRIEVAL, SEARCH) for b in section.get("bias_types", [])]
+NAMED += [d["bias_type"] for d in RESPONSES.get("debiased", [])]
+OF = {name: dict(zip(("paper", "bias_type"), split_bias_type(name))) for name in NAMED}  # as records name bias types
+TYPES, MODELS = by_slug(NAMED, "bias types"), by_slug(config["models"], "models")
+records = cache(lambda folder: read_records(folder).to_dict("records"))
 
 
-def slug(name):
-    "A model or bias type as part of a path: `chbias/age` is chbias--age, a file is its name"
-    return Path(name).stem if str(name).endswith(".toml") else re.sub(r"[^\w.-]+", "--", str(name))
+def measured(section, **wanted):
+    "With `resume`: a record that `matches`, maybe of another clone, so that a grid of days goes on; else None"
+    kept = records(section["results"]) if config.get("resume") and section else []
+    return next((r for r in kept if matches(r, wanted)), None)
 
 
-def by_slug(names, what):
-    "Names by their slugs; an error where two have the same"
-    found = {}
-    for name in names:
-        if found.setdefault(slug(name), name) != name:
-            raise WorkflowError(f"{what} {found[slug(name)]!r} and {name!r} have the same name {slug(name)!r} in paths")
-    return found
+def every(section):
+    "Lists whose combinations are runs"
+    return [section.get(k, []) for k in ("bias_types", "methods", "seeds")]
 
 
-def section_types():
-    "Bias types of all sections, each a known one; an error names those that are"
-    sections = [config.get(k, {}) for k in ("debias", "dialogue", "retrieval")]
-    names = [b for s in [*sections, sections[0].get("search", {})] for b in s.get("bias_types", [])]
-    names += [d["bias_type"] for d in config.get("responses", {}).get("debiased", [])]
-    for name in dict.fromkeys(names):
-        try:
-            split_bias_type(name)
-        except (ValueError, OSError) as e:
-            raise WorkflowError(f"{name!r}: {e}") from e
-    return list(dict.fromkeys(names))
+DRAWN = {}  # runs of papers' notebooks by their paths below RUNS
 
 
-MODELS, TYPES = by_slug(config["models"], "models"), by_slug(section_types(), "bias types")
-
-
-def records(metric, section):
-    "With `resume`, what was measured before, maybe in another clone: a grid of days goes on from its records"
-    from redditbias_repro.records import read_records
-
-    found = read_records(section["results"], metric=metric) if config.get("resume") and section else []
-    return found.to_dict("records") if len(found) else []
-
-
-def kept(record, *names):
-    "Fields of a record, None where it has none"
-    values = [record.get(name) for name in names]
-    return tuple(None if v != v else v for v in values)
-
-
-def prompts_corpus(section):
-    "Prompts of a section as records name them"
-    from redditbias_repro.data.prompts import prompts_paper
-
-    paper = prompts_paper(section["source"])
-    return Path(section["source"]).stem if paper == "own" else f"{paper}-{section['source']}"
+def draws(run, notebook, says, reads, section=None, folder=None, done=False, **parameters):
+    """A run of a paper's notebook. One of a section measures as its settings say, and draws in a folder if its records
+    are not the committed ones; done: records have all of it."""
+    paper = notebook.split("_")[0]
+    if section:
+        between = {"axes": " ", "templates": " | "}
+        settings = {k: between[k].join(v) if k in between else v for k, v in section.items() if k != "results"}
+        figures = f"figures/{paper}" if section["results"] == "results" else folder or f"{RUNS}/{run}"
+        parameters = settings | parameters | {"results_dir": section["results"], "figures_dir": figures}
+    path, out = f"nbs/papers/{notebook}.ipynb", shlex.quote(f"{RUNS}/{run}.ipynb")
+    DRAWN[run] = {"command": f"papermill {path} {out} {given(**parameters)}", "measures": bool(section)}
+    DRAWN[run] |= {"reads": [*reads, path, *sorted(glob(f"data/paper/{paper}/*"))], "says": says, "done": done}
 
 
 wildcard_constraints:
-    paper="[a-z]+",
     model="[^/]+",
     bias_type=r"[\w.-]+",
     method="baseline|[A-Z]+(-[a-z0-9]+)?([+][A-Z]+(-[a-z0-9]+)?)?",
     seed="[0-9]+",
     search_run="b[0-9]+-a[0-9]+-l[^/]+-d[^/]+",
     task="dst|crg",
-    dump="[^/]+",
-    name="[^/]+",
-    axis="[^/]+",
+
+
+# Corpora and model into the cache, checked. Only a paper's release cannot do without the released files.
+rule fetch:
+    output:
+        touch(RUNS + "/fetched/{model}"),
+    params:
+        model=lambda w: MODELS[w.model],
+        paper=config["corpus"] if config["corpus"] in released_papers() else "",
+        kind="--kind masked" if PROMPTS.get("reading") == "span" else "",
+    message:
+        "corpora and model: {wildcards.model}"
+    shell:
+        "(redditbias fetch {params.paper} || test -z '{params.paper}')"
+        " && redditbias fetch --model {params.model:q} {params.kind}"

@@ -1,159 +1,72 @@
 # The grid of debiasing runs, and the search of their hyper-parameters.
-GRID = config.get("debias", {})
-SEARCH = GRID.get("search", {})
 TRIED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")
 # A debiasing run takes minutes to hours: it is done anew only where the code changed that it was trained by.
-TRAINING = ["nbs/05_debias.ipynb", *(f"redditbias_repro/debias/{m}.py" for m in ("losses", "finetune", "training"))]
-SEARCH_RUN = "b{batch_size}-a{grad_accum}-l{lambda_lm}-d{lambda_d}"
-
-
-def search_runs():
-    "Every combination that the search tries, by its name in paths"
-    every = [dict(zip(TRIED, values)) for values in itertools.product(*(SEARCH.get(k, []) for k in TRIED))]
-    return {SEARCH_RUN.format(**values): values for values in every}
-
-
-def done_before(r):
-    "What tells a record from others in the grid: model, paper, bias type, method"
-    return (r["model"], r["paper"], r["bias_type"], r["method"])
-
-
-COMBINATIONS = search_runs()
-SPECIAL = "-p special_tokens True" if GRID.get("special_tokens") else ""
-MIXED = " -p bf16 True" if GRID.get("bf16") else ""
-REFERENCES = f" -r references {shlex.quote(GRID['references'])}" if GRID.get("references") else ""
-# Whether perplexities are read with the tokenizer's special tokens: a search with them is another one than without.
-READ_SPECIAL = bool(GRID.get("special_tokens"))
-SEARCHED = {
-    (*done_before(r), *(r[k] for k in TRIED)): r["chosen"]
-    for r in records("search", GRID)
-    if bool(*kept(r, "special_tokens")) == READ_SPECIAL
+TRAINING = [f"redditbias_repro/debias/{m}.py" for m in ("losses", "finetune", "training")]
+# Every combination that the search tries, by its name in paths.
+COMBINATIONS = {
+    "b{}-a{}-l{}-d{}".format(*values): dict(zip(TRIED, values))
+    for values in itertools.product(*(SEARCH.get(k, []) for k in TRIED))
 }
 
 
-def searched_type(bias_type):
+def searched(model, bias_type, method, **values):
+    "A record of the search, which is another one where perplexities are read with the tokenizer's special tokens"
+    run = {"model": model, "method": method, "special_tokens": GRID.get("special_tokens") or None, **OF[bias_type]}
+    return measured(GRID, metric="search", **run, **values)
+
+
+def searched_type(bias_type, method):
     "The bias type whose search a run takes its hyper-parameters from; None: from the configuration"
-    return bias_type if bias_type in SEARCH.get("bias_types", []) else SEARCH.get("others")
+    if method in SEARCH.get("methods", []):
+        return bias_type if bias_type in SEARCH["bias_types"] else SEARCH.get("others")
 
 
-def is_chosen(r):
-    "Whether a run of the grid, trained by this objective, has what its search chose, once that is complete"
-    if "objective" not in r["provenance"]["training"]:
-        return False
-    names = {split_bias_type(b): b for b in TYPES.values()}
-    searched = searched_type(names.get((r["paper"], r["bias_type"])))
-    if r["method"] not in SEARCH.get("methods", []) or not searched:
-        return True
-    at = (r["model"], *split_bias_type(searched), r["method"])
-    tried = tuple(r["provenance"]["training"][k] for k in TRIED)
-    complete = all((*at, *values.values()) in SEARCHED for values in COMBINATIONS.values())
-    return complete and SEARCHED.get((*at, *tried), False)
+def trained(model, bias_type, method, seed):
+    "A record of a run of the grid, by an objective that has a name, with what its search chose, once that is complete"
+    run = {"model": model, "method": method, "train_seed": seed, **OF[bias_type]}
+    run["provenance.training"] = lambda training: "objective" in training
+    if of := searched_type(bias_type, method):
+        chosen = searched(model, of, method, chosen=True)
+        if not chosen or not all(searched(model, of, method, **values) for values in COMBINATIONS.values()):
+            return None
+        run |= {f"provenance.training.{k}": chosen[k] for k in TRIED}
+    return measured(GRID, metric="training", **run)
 
 
-MEASURED = {(*done_before(r), r["train_seed"]) for r in records("training", GRID) if is_chosen(r)}
 GRID_RUNS = [
     f"{RUNS}/debias/{model}/{slug(b)}-{m}-{s}.ipynb"
-    for model, name in MODELS.items()
-    for b, m, s in itertools.product(GRID.get("bias_types", []), GRID.get("methods", []), GRID.get("seeds", []))
-    if (name, *split_bias_type(b), m, s) not in MEASURED
+    for (model, name), b, m, s in itertools.product(MODELS.items(), *every(GRID))
+    if not trained(name, b, m, s)
 ]
 
 
-# Only the search and its choices.
-rule search:
-    input:
-        expand(
-            RUNS + "/chosen/{model}/{bias_type}-{method}.yaml",
-            model=MODELS,
-            bias_type=[slug(b) for b in SEARCH.get("bias_types", [])],
-            method=SEARCH.get("methods", []),
-        ),
-
-
-# One run of the search, measured on the validation pairs; its model is kept until one is chosen, if there is room.
-rule search_run:
-    input:
-        RUNS + "/fetched/{model}",
-        TRAINING,
-    output:
-        notebook=RUNS + "/search/{model}/{bias_type}-{method}/{search_run}/run.ipynb",
-        results=directory(RUNS + "/search/{model}/{bias_type}-{method}/{search_run}/results"),
-    params:
-        model=lambda w: MODELS[w.model],
-        bias_type=lambda w: TYPES[w.bias_type],
-        tried=lambda w: " ".join(f"-p {k} {v}" for k, v in COMBINATIONS[w.search_run].items()),
-        grid=GRID,
-        folder=RUNS + "/search/{model}/{bias_type}-{method}/{search_run}/model",
-        keep=SEARCH.get("keep_models", False),
-    threads: THREADS
-    message:
-        "{wildcards.model} debiased by {wildcards.method} for {wildcards.bias_type}, tried with {wildcards.search_run}"
-    shell:
-        TRAIN + " nbs/05_debias.ipynb {output.notebook:q} {params.tried}"
-        " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
-        " -p corpus {config[corpus]:q} -p split valid -p epochs {params.grid[epochs]} -p phrases {params.grid[phrases]}"
-        " -p lmp_sentences {SEARCH[lmp_sentences]} -p seed {config[seed]} {SPECIAL}{MIXED}{REFERENCES}"
-        " -p out_dir {params.folder:q} -p keep_model {params.keep} -p replace True -p results_dir {output.results:q}"
-
-
-def tried(w):
-    "Results of every combination that the search tries for a bias type and method, but for those that records have"
-    at = (MODELS[w.model], *split_bias_type(TYPES[w.bias_type]), w.method)
-    folder = f"{RUNS}/search/{w.model}/{w.bias_type}-{w.method}"
-    return [f"{folder}/{run}/results" for run, v in COMBINATIONS.items() if (*at, *v.values()) not in SEARCHED]
-
-
-# The hyper-parameters that a search chooses, as papermill reads them, and a record of each run that it tried. A chosen
-# model that was kept becomes that of the grid, which `debias` finds finished; the others go.
-rule chosen:
-    input:
-        tried,
-    output:
-        RUNS + "/chosen/{model}/{bias_type}-{method}.yaml",
-    params:
-        grid=GRID,
-        model=RUNS + f"/models/{{model}}/{{bias_type}}-{{method}}-{config['seed']}",
-    message:
-        "hyper-parameters of {wildcards.method} for {wildcards.bias_type} chosen"
-    run:
-        import shutil
-
-        import yaml
-
-        from redditbias_repro.metrics.choice import choose
-
-        bias_type, known = TYPES[wildcards.bias_type], MODELS[wildcards.model] if SEARCHED else None
-        bound, results = params.grid["search"].get("max_lmp_rise"), params.grid["results"]
-        values = choose(input, wildcards.method, bias_type, bound, results, known, READ_SPECIAL)
-        folders = {Path(path).parent.name: Path(path).with_name("model") for path in input}
-        kept = folders.get(SEARCH_RUN.format(**values))
-        if kept and kept.is_dir():
-            shutil.rmtree(params.model, ignore_errors=True)
-            Path(params.model).parent.mkdir(parents=True, exist_ok=True)
-            kept.rename(params.model)
-        for folder in folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
-        Path(output[0]).write_text(yaml.safe_dump(values))
-
-
-# Those of the configuration, for what no search covers.
-rule configured:
-    output:
-        RUNS + "/chosen/configured.yaml",
-    params:
-        values=GRID.get("hyperparameters", {}),
-    run:
-        import yaml
-
-        Path(output[0]).write_text(yaml.safe_dump(params.values))
-
-
 def hyperparameters(w):
-    "The file with those of a bias type and method: of its own search, of the one that others take theirs from, or configured"
-    searched = searched_type(TYPES[w.bias_type])
-    if w.method not in SEARCH.get("methods", []) or not searched:
-        return f"{RUNS}/chosen/configured.yaml"
-    return f"{RUNS}/chosen/{w.model}/{slug(searched)}-{w.method}.yaml"
+    "The file with those that a search chose, of a run's bias type or of the one that others take theirs from; or none"
+    of = searched_type(TYPES[w.bias_type], w.method)
+    return f"{RUNS}/chosen/{w.model}/{slug(of)}-{w.method}.yaml" if of else []
+
+
+def training(w, **more):
+    "Parameters of a debiasing run"
+    run = {"method": w.method, "bias_type": TYPES[w.bias_type], "model": MODELS[w.model], "corpus": config["corpus"]}
+    how = ("epochs", "phrases", "lmp_sentences", "references", "special_tokens", "bf16")
+    return given(**run | {k: GRID[k] for k in how if k in GRID} | more, replace=True)
+
+
+def of_grid(w, input):
+    folder = f"{RUNS}/models/{w.model}/{w.bias_type}-{w.method}-{w.seed}"
+    own = {"seed": int(w.seed), "attributes": GRID.get("attributes", False), "results_dir": GRID["results"]}
+    if input.chosen:
+        return f"-f {shlex.quote(input.chosen)} " + training(w, **own, out_dir=folder)
+    return training(w, **GRID.get("hyperparameters", {}), **own, out_dir=folder)
+
+
+def of_search(w, output):
+    "Its model is kept until one is chosen, if there is room"
+    places = {"out_dir": str(Path(output.results).with_name("model")), "results_dir": output.results}
+    places |= {"keep_model": SEARCH.get("keep_models", False)}
+    own = {"split": "valid", "lmp_sentences": SEARCH["lmp_sentences"], "seed": config["seed"]}
+    return training(w, **COMBINATIONS[w.search_run], **own, **places)
 
 
 # One debiasing run of the grid, measured before and after on the test pairs and the references.
@@ -161,21 +74,52 @@ rule debias:
     input:
         RUNS + "/fetched/{model}",
         TRAINING,
+        notebook="nbs/05_debias.ipynb",
         chosen=hyperparameters,
     output:
-        RUNS + "/debias/{model}/{bias_type}-{method}-{seed}.ipynb",
+        notebook=RUNS + "/debias/{model}/{bias_type}-{method}-{seed}.ipynb",
     params:
-        model=lambda w: MODELS[w.model],
-        bias_type=lambda w: TYPES[w.bias_type],
-        grid=GRID,
-        attributes=GRID.get("attributes", False),
+        given=of_grid,
     threads: THREADS
     message:
         "{wildcards.model} debiased by {wildcards.method} for {wildcards.bias_type}, seed {wildcards.seed}"
     shell:
-        TRAIN + " nbs/05_debias.ipynb {output:q} -f {input.chosen:q}"
-        " -p method {wildcards.method} -p bias_type {params.bias_type:q} -p model {params.model:q}"
-        " -p corpus {config[corpus]:q} -p epochs {params.grid[epochs]} -p phrases {params.grid[phrases]}"
-        " -p lmp_sentences {params.grid[lmp_sentences]} -p seed {wildcards.seed} -p attributes {params.attributes} {SPECIAL}{MIXED}{REFERENCES}"
-        " -p out_dir {RUNS}/models/{wildcards.model}/{wildcards.bias_type}-{wildcards.method}-{wildcards.seed}"
-        " -p replace True -p results_dir {params.grid[results]:q}"
+        KEEP_MEMORY + " OMP_NUM_THREADS={threads} papermill {input.notebook} {output.notebook:q} {params.given}"
+
+
+# One run of the search, measured on the validation pairs.
+use rule debias as search_run with:
+    input:
+        RUNS + "/fetched/{model}",
+        TRAINING,
+        notebook="nbs/05_debias.ipynb",
+    output:
+        notebook=RUNS + "/search/{model}/{bias_type}-{method}/{search_run}/run.ipynb",
+        results=directory(RUNS + "/search/{model}/{bias_type}-{method}/{search_run}/results"),
+    params:
+        given=of_search,
+    message:
+        "{wildcards.model} debiased by {wildcards.method} for {wildcards.bias_type}, tried with {wildcards.search_run}"
+
+
+# The hyper-parameters that a search chooses, as papermill reads them, and a record of each run that it tried. A chosen
+# model that was kept becomes that of the grid, which `debias` finds finished; the others go.
+rule chosen:
+    input:
+        lambda w: [
+            f"{RUNS}/search/{w.model}/{w.bias_type}-{w.method}/{run}/results"
+            for run, values in COMBINATIONS.items()
+            if not searched(MODELS[w.model], TYPES[w.bias_type], w.method, **values)
+        ],
+    output:
+        RUNS + "/chosen/{model}/{bias_type}-{method}.yaml",
+    params:
+        grid=GRID,
+        bias_type=lambda w: TYPES[w.bias_type],
+        known=lambda w: MODELS[w.model] if config.get("resume") else None,
+        runs=COMBINATIONS,
+        model=RUNS + f"/models/{{model}}/{{bias_type}}-{{method}}-{config['seed']}",
+    message:
+        "hyper-parameters of {wildcards.method} for {wildcards.bias_type} chosen"
+    script:
+        "../choose.py"

@@ -1,75 +1,46 @@
-# Corpora and model into the cache, checked. Only a paper's release cannot do without the released files.
-rule fetch:
-    output:
-        touch(RUNS + "/fetched/{model}"),
-    params:
-        model=lambda w: MODELS[w.model],
-        needed=config["corpus"] in released_papers(),
-        paper=config["corpus"] if config["corpus"] in released_papers() else "",
-        kind="--kind masked" if ASKED.get("reading") == "span" else "",
-    message:
-        "corpora and model: {wildcards.model}"
-    shell:
-        "(redditbias fetch {params.paper} || test {params.needed} = False)"
-        " && redditbias fetch --model {params.model:q} {params.kind}"
-
-
+# Tables and figures of papers.
+PAPERS = config.get("papers", ["redditbias"])
+PACKAGE = sorted(str(p) for p in Path("redditbias_repro").rglob("*") if p.suffix in (".py", ".toml", ".tsv"))
 # Whether the grid's records are those that tables, figures and README are made from; else the notebook decides by the model.
 COMMITTED = GRID.get("results") == "results"
 
+# For one model, debiased or not.
+for paper, (model, name) in itertools.product(PAPERS, MODELS.items()):
+    reads = [f"{RUNS}/fetched/{model}", *sorted(glob("data/published/*")), *PACKAGE]
+    reads += (GRID_RUNS if COMMITTED else []) + (TASK_RUNS if TALK.get("results") == "results" else [])
+    asked = {"model": name, "corpus": config["corpus"], "seed": config["seed"]}
+    asked |= {"results_dir": "results", "figures_dir": f"figures/{paper}"} if COMMITTED else {}
+    asked |= {"special_tokens": True} if GRID.get("special_tokens") else {}
+    draws(f"{paper}/{model}", paper, f"{paper}: {model} measured, tables and figures", reads, **asked)
 
-# A paper's tables and figures for one model, debiased or not.
-rule paper:
-    input:
-        RUNS + "/fetched/{model}",
-        "nbs/papers/{paper}.ipynb",
-        lambda w: sorted(glob(f"data/paper/{w.paper}/*") + glob("data/published/*")),
-        PACKAGE,
-        GRID_RUNS if COMMITTED else [],
-        TASK_RUNS if TALK.get("results") == "results" else [],
-    output:
-        RUNS + "/{paper}/{model}.ipynb",
-    params:
-        model=lambda w: MODELS[w.model],
-        where=lambda w: f"-p results_dir results -p figures_dir figures/{w.paper}" if COMMITTED else "",
-    resources:
-        figures=1, # every run redraws the same tables and figures: one at a time
-    message:
-        "{wildcards.paper}: {wildcards.model} measured, tables and figures"
-    shell:
-        "papermill nbs/papers/{wildcards.paper}.ipynb {output:q}"
-        " -p model {params.model:q} -p corpus {config[corpus]:q} -p seed {config[seed]} {params.where} {SPECIAL}"
-
-
-# A paper's tables and figures from committed records and its released files, without a model.
-rule tables:
-    input:
-        "nbs/papers/{paper}.ipynb",
-        lambda w: sorted(glob(f"data/paper/{w.paper}/*") + glob(f"results/{w.paper}/**/*.json", recursive=True)),
-        PACKAGE,
-    output:
-        RUNS + "/tables-{paper}.ipynb",
-    resources:
-        figures=1, # as above
-    message:
-        "{wildcards.paper}: tables and figures from records"
-    shell:
-        "papermill nbs/papers/{wildcards.paper}.ipynb {output:q} -r model ''"
-
+# From committed records and its released files, without a model.
+for paper in config.get("tables", []):
+    kept = sorted(glob(f"results/{paper}/**/*.json", recursive=True))
+    draws(f"tables-{paper}", paper, f"{paper}: tables and figures from records", [*kept, *PACKAGE], model="")
 
 # The statements of all papers, checked again by committed records, after whatever makes records.
-rule claims:
+if config.get("claims"):
+    made = [f"{RUNS}/{paper}/{model}.ipynb" for paper, model in itertools.product(PAPERS, MODELS)]
+    kept = [*glob("data/paper/*/*"), *glob("results/**/*.json", recursive=True)]
+    draws("claims", "claims", "statements of all papers checked by records", [*made, *kept, *PACKAGE])
+
+
+# A notebook of a paper, which draws tables and figures that others draw as well.
+rule draw:
     input:
-        expand(RUNS + "/{paper}/{model}.ipynb", paper=PAPERS, model=MODELS),
-        "nbs/papers/claims.ipynb",
-        glob("data/paper/*/*"),
-        glob("results/**/*.json", recursive=True),
-        PACKAGE,
+        lambda w: DRAWN[w.drawn]["reads"],
     output:
-        RUNS + "/claims.ipynb",
+        RUNS + "/{drawn}.ipynb",
+    params:
+        command=lambda w: DRAWN[w.drawn]["command"],
+        limit=lambda w, threads: f"OMP_NUM_THREADS={threads} " if DRAWN[w.drawn]["measures"] else "",
+        says=lambda w: DRAWN[w.drawn]["says"],
+    wildcard_constraints:
+        drawn="|".join(map(re.escape, DRAWN)) or "none",
+    threads: lambda w: THREADS if DRAWN[w.drawn]["measures"] else 1
     resources:
-        figures=1, # as above
+        figures=1, # one at a time
     message:
-        "statements of all papers checked by records"
+        "{params.says}"
     shell:
-        "papermill nbs/papers/claims.ipynb {output:q}"
+        "{params.limit}{params.command}"

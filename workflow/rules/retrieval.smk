@@ -1,17 +1,13 @@
 # Candidates from dump files of Reddit.
-RETRIEVAL = config.get("retrieval", {})
 DUMPS = {Path(p).name: p for p in sorted(glob(RETRIEVAL.get("dumps", "")))}
 RETRIEVED = {Path(b).stem: b for b in RETRIEVAL.get("bias_types", [])}
+# Without an end of the period dumps are read whole.
+PERIOD = {k: RETRIEVAL[k] for k in ("before", "years") if k in RETRIEVAL and "before" in RETRIEVAL}
 
 if len(DUMPS) < len(glob(RETRIEVAL.get("dumps", ""))):
     raise WorkflowError(f"retrieval.dumps {RETRIEVAL['dumps']!r}: several files have the same name")
 if RETRIEVAL and not DUMPS:
     raise WorkflowError(f"retrieval.dumps {RETRIEVAL['dumps']!r}: there are no such files")
-
-
-def period():
-    "Options of the scan; without an end of the period dumps are read whole"
-    return " ".join(f"--{k} {RETRIEVAL[k]}" for k in ("before", "years") if k in RETRIEVAL and "before" in RETRIEVAL)
 
 
 # Candidates of one dump file: months are scanned side by side.
@@ -21,12 +17,11 @@ rule scan:
     output:
         RUNS + "/scanned/{dump}.parquet",
     params:
-        types=" ".join(f"--bias-type {b}" for b in RETRIEVED.values()),
-        period=period(),
+        options=" ".join([*(options(bias_type=b) for b in RETRIEVED.values()), options(**PERIOD)]),
     message:
         "candidates of {wildcards.dump}"
     shell:
-        "redditbias retrieve {input.dump:q} --out {output:q} {params.types} {params.period}"
+        "redditbias retrieve {input.dump:q} --out {output:q} {params.options}"
 
 
 # What was scanned, merged, each comment once, cleaned and cut to phrases.
@@ -36,15 +31,8 @@ rule phrases:
     output:
         RUNS + "/retrieved/{name}.ipynb",
     params:
-        bias_type=lambda w: RETRIEVED[w.name],
-        out=RETRIEVAL.get("out", ""),
+        given=lambda w: given(bias_type=RETRIEVED[w.name], source=f"{RUNS}/scanned", out_dir=RETRIEVAL["out"]),
     message:
         "phrases of {wildcards.name}"
     shell:
-        "papermill nbs/02_retrieval.ipynb {output:q}"
-        " -p bias_type {params.bias_type:q} -p source {RUNS}/scanned -p out_dir {params.out:q}"
-
-
-rule retrieve:
-    input:
-        expand(RUNS + "/retrieved/{name}.ipynb", name=RETRIEVED),
+        "papermill nbs/02_retrieval.ipynb {output:q} {params.given}"
