@@ -212,36 +212,32 @@ def _sentences(path: Path) -> _Sentences:
     return _Sentences(path, column["text"], column.get("context"), [i for i, _ in numbered])
 
 # %% ../nbs/cli.ipynb #fad4984c
-_FLAGS = {
+FLAGS = {  # arguments that scoring speaks of → flags
     "pass on_short='nan'": "give --on-short nan",
     "pass on_long='truncate'": "give --truncate",
     "pass the sources as contexts, or pass source='' for an empty one": "give a CSV with a column context, or --source",
 }
 
 
-def _for_shell(message: str, sentences: _Sentences) -> str:
+def _for_shell(sentences: _Sentences):
     "What scoring says, with the file's rows in place of indices and flags in place of arguments"
-    from redditbias_repro.metrics.language_model import name_places
+    from redditbias_repro.metrics.language_model import said_otherwise
 
-    column = "context" if message.startswith("contexts") else "text"
-    message = name_places(message, lambda indices: sentences.places(indices, column))
-    for ours, theirs in _FLAGS.items():
-        message = message.replace(ours, theirs)
-    return message
+    column = lambda message: "context" if message.startswith("contexts") else "text"
+    return said_otherwise(lambda message, indices: sentences.places(indices, column(message)), FLAGS)
 
 # %% ../nbs/cli.ipynb #a9e72f1f
 def _score(args) -> None:
     if args.out:
         _check_scores_out(args.out)
     sentences = _sentences(args.file)
-    from redditbias_repro.metrics.language_model import said_otherwise
     from redditbias_repro.models.loading import load_model
     from redditbias_repro.records import write_atomic
     from redditbias_repro.scoring.likelihoods import mean_perplexity, sequence_scores
 
     folder = args.out if args.out and args.out.suffix.lower() != ".csv" else None
     model, tokenizer = load_model(args.model, args.device, args.dtype, args.kind)
-    with said_otherwise(lambda message: _for_shell(message, sentences)):
+    with _for_shell(sentences):
         scores = sequence_scores(
             model, tokenizer, sentences.texts, sentences.contexts, out=folder,
             on_short="nan" if args.on_short == "nan" else "raise", on_long="truncate" if args.truncate else "raise",

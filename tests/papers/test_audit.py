@@ -27,8 +27,9 @@ from redditbias_repro.papers.dialoguefairness import measures as fairness
 from redditbias_repro.papers.holisticbias import measures as likelihood
 from redditbias_repro.papers.redditbias import measures as bias
 from redditbias_repro.records import new_record, project_path, read_records, write_atomic
-from redditbias_repro.show.figures import save_results
+from redditbias_repro.show.figures import save_figure
 from redditbias_repro.show.html import page_problems, table_block
+from redditbias_repro.show.saving import save_table
 from redditbias_repro.specs import load_spec, to_toml
 
 FEW_PROMPTS = f"""
@@ -440,9 +441,8 @@ def test_a_made_up_papers_statements_tables_and_figures_are_on_the_report(pets, 
     table = read_records(paper="pets")[["model", "letters"]]
     figure, ax = plt.subplots()
     ax.bar(table["model"], table["letters"])
-    save_results(
-        {"letters": table}, {"letters": figure}, {"letters": "letters: of the name."}, pets / "figures" / "pets"
-    )
+    save_table(table, pets / "figures" / "pets" / "letters", "letters: of the name.")
+    save_figure(figure, pets / "figures" / "pets" / "letters")
     assert main(["report", "--html", "page.html"]) == 0
     page = Path("page.html").read_text(encoding="utf-8")
     parts = ("Scorecard", "Pets", "How long names are", "Letters of names", "A bar for the letters of each name")
