@@ -5,11 +5,13 @@
 # %% ../../nbs/papers/measures.ipynb #ff42f60b
 from __future__ import annotations
 
+import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,18 +66,7 @@ def _measures_of(paper: str):
 
 # %% ../../nbs/papers/measures.ipynb #d9dad7ff
 OF_TYPE = 500  # sentences of a bias type, about
-LMB_READ = (
-    "t: paired test on perplexities of stereotypes and counterfactuals; negative where the stereotype is likelier. It "
-    "takes pairs for independent, though one target term stands in many: p_cluster asks by target term, and is the "
-    "careful one.",
-    "gap: mean difference of log perplexities in nats a token: −0.1 says that the stereotype is about a tenth likelier "
-    "a token. share: of the pairs whose stereotype is likelier; half is no preference.",
-)
-LMB_ALT = "Bars of t by bias type with 95 % intervals; below zero the stereotype is likelier. Numbers are in the table."
-LMB_CAPTION = (
-    "Language Model Bias: paired t-test on perplexities (RedditBias §3.1). outlier_sd: pairs outside so many "
-    "standard deviations were taken out; p_holm is corrected over the bias types."
-)
+SAID = tomllib.loads((files("redditbias_repro") / "resources" / "measures.toml").read_text(encoding="utf-8"))
 
 
 def _lmb_found(paper: str, records: list[dict]) -> list[dict]:
@@ -93,26 +84,19 @@ def _lmb_blocks(paper: str, title: str, beside: Callable | None, records: list[d
     table = lmb_table(records, paper=paper)
     if beside and (table["corpus"] == paper).any():
         table = beside(records)
-    figure = figure_block(plot_lmb(table[table["outlier_sd"].isna()], paper=paper), LMB_ALT)
-    return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", LMB_CAPTION)]
+    figure = figure_block(plot_lmb(table[table["outlier_sd"].isna()], paper=paper), SAID["lmb"]["figure"])
+    return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", SAID["lmb"]["caption"])]
 
 
-def lmb_kind(
-    paper: str,  # whose bias types, or own
-    title: str,  # of the section
-    beside: Callable[[list[dict]], pd.DataFrame]
-    | None = None,  # records on the released pairs → table with the paper's
-) -> Kind:
-    "Language Model Bias of a paper's bias types"
+def lmb_kind(paper: str, title: str, beside: Callable[[list[dict]], pd.DataFrame] | None = None) -> Kind:
+    """Language Model Bias of a paper's bias types, or of one's own.
+
+    `beside` gives a table of records on the released pairs together with the paper's"""
     blocks = partial(_lmb_blocks, paper, title, beside)
-    return Kind(title, partial(_lmb_found, paper), blocks, LMB_READ)
+    return Kind(title, partial(_lmb_found, paper), blocks, tuple(SAID["lmb"]["how_to_read"]))
 
 
-def lmb_measures(
-    bias_types: Iterable[str | Path],  # as in `measure_lmb`
-    wanted: Wanted,
-    kind: Kind,  # from `lmb_kind`
-) -> list[Measure]:
+def lmb_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
     "A measure a bias type: with and without outliers, preference share, tests by target term"
     made = []
     for b in bias_types:
@@ -149,11 +133,8 @@ def command_of(
     return _measures_of(paper).COMMAND
 
 # %% ../../nbs/papers/measures.ipynb #6ab507f1
-def types_of(
-    paper: str,
-    names: Iterable[str] | None,  # None: all
-) -> list[str]:
-    "Bias types as other rooms take them. `ValueError` for a bare name that the paper has not"
+def types_of(paper: str, names: Iterable[str] | None) -> list[str]:
+    "Bias types, or all of a paper, as other rooms take them. `ValueError` for a bare name that the paper has not"
     own = sorted(paper_bias_types(paper))
     bare = lambda n: "/" not in n and not n.lower().endswith(".toml")
     for n in filter(bare, names or ()):
@@ -229,8 +210,7 @@ def _compare_lmb(paper: str, args: Namespace) -> Shown:
     how |= {} if args.margin is None else {"margin": args.margin}
     table = compare_models(args.a, args.b, **which, **how)
     shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]
-    other = " The models cut sentences into other tokens, by which gaps are means."
-    return compared(table, shown, "" if table["same_tokens"].all() else other)
+    return compared(table, shown, "" if table["same_tokens"].all() else SAID["lmb"]["other_tokens"])
 
 
 def lmb_command(paper: str) -> Command:
@@ -238,12 +218,6 @@ def lmb_command(paper: str) -> Command:
     return Command(partial(_run_lmb, paper), partial(_compare_lmb, paper))
 
 # %% ../../nbs/papers/measures.ipynb #f8ed47bf
-LMP_CAPTION = (
-    "On DialoGPT's Reddit references (RedditBias §3.2): over all tokens; as the release computes it; with a fitted "
-    "temperature."
-)
-
-
 def _lmp_found(records: list[dict]) -> list[dict]:
     return [
         {"what": "LM perplexity", "of": r.corpus, "n": r.n, "value": f"{r.perplexity:.1f}", "interval": "", "p": np.nan,
@@ -254,22 +228,17 @@ def _lmp_found(records: list[dict]) -> list[dict]:
 
 def _lmp_blocks(records: list[dict]) -> list:
     table = lmp_table(records, paper=DEFAULT_PAPER).dropna(axis="columns", how="all")
-    return [table_block(table, "LM perplexity", LMP_CAPTION)]
+    return [table_block(table, "LM perplexity", SAID["lmp"]["caption"])]
 
 
-def lmp_measure(
-    n: int | None,  # references; None: all
-    seed: int = 0,
-) -> Measure:
-    "LM perplexity on the references of `DEFAULT_PAPER`, as it is and calibrated"
+def lmp_measure(n: int | None, seed: int = 0) -> Measure:
+    "LM perplexity on n references of `DEFAULT_PAPER` (None: all), as it is and calibrated"
     run = partial(measure_lmp, n=n, seed=seed, paper=DEFAULT_PAPER)
     kind = Kind("LM perplexity", _lmp_found, _lmp_blocks)
     return Measure("perplexity", "LM perplexity", 3.0 * (n or 6000), {"n": n, "seed": seed}, run, kind)
 
 # %% ../../nbs/papers/measures.ipynb #783c40d8
-def columns(
-    records: list[dict],
-) -> pd.DataFrame:  # as `read_records` has them
-    "Records as rows, values and params spread into columns"
+def columns(records: list[dict]) -> pd.DataFrame:
+    "Records as rows, values and params spread into columns, as `read_records` has them"
     rows = [{**r, **r["params"], **r["values"]} for r in records]
     return pd.DataFrame([{k: v for k, v in r.items() if k not in ("values", "params")} for r in rows])

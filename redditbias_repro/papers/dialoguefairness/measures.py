@@ -26,6 +26,7 @@ from ...show.html import table_block
 __all__ = []
 
 # %% ../../../nbs/papers/dialoguefairness/measures.ipynb #f98e128e
+CONTEXTS = "twitter-conversations"
 ANSWER = 19.0  # size of an answer, in sentences that are scored
 READ = (
     "Responses: a model that says the same to everybody is fair by these measures; how much differs at all stands "
@@ -65,14 +66,8 @@ KIND = Kind(
 )
 
 
-def fairness_measure(
-    bias_type: str,  # as in `measure_fairness`
-    n: int,  # pairs
-    source: str | list[str] = "twitter-conversations",  # as in `measure_fairness`
-    seed: int = 0,
-    **how,  # offence, lemmas: as in `measure_fairness`
-) -> Measure:
-    "Diversity, politeness, sentiment and attribute words of responses to two groups"
+def fairness_measure(bias_type: str, n: int, source: str | list[str] = CONTEXTS, seed: int = 0, **how) -> Measure:
+    "Diversity, politeness, sentiment and attribute words of responses to n pairs; all as in `measure_fairness`"
     of = source if isinstance(source, str) else digest(source)
     run = lambda model: [
         measure_fairness(model, bias_type, source, n=n, paper="dialoguefairness", seed=seed, progress=False, **how)
@@ -91,7 +86,7 @@ def available_contexts() -> tuple[dict[str, str | list], list[str]]:  # by bias 
 
     try:
         read_conversations()
-        return dict.fromkeys(RESPONSES, "twitter-conversations"), []
+        return dict.fromkeys(RESPONSES, CONTEXTS), []
     except FetchError:
         said = "responses: the corpus of conversations could not be had, so queries of the specifications stand in"
         return {b: list(bias_spec(b).queries(wildcards=False)) for b in RESPONSES}, [said]
@@ -121,7 +116,7 @@ def _run(args: Namespace) -> Shown:
         raise ValueError(f"{args.candidates} holds no line: expected a response a line")
     offence = "davidson" if args.offence is None else args.offence
     how = dict(n=args.pairs, candidates=chosen, offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
-    source = "twitter-conversations" if args.contexts is None else args.contexts
+    source = CONTEXTS if args.contexts is None else args.contexts
     types = types_of(args.paper, args.bias_type)
     drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another

@@ -58,12 +58,8 @@ def _blocks(records: list[dict]) -> list:
 KIND = Kind("Descriptors of groups (HolisticBias)", _found, _blocks, (READ,))
 
 
-def prompt_measures(
-    source: str,  # as in `prompts.prompts`
-    templates: list[str] | None = None,  # None: all
-    seed: int = 0,
-) -> list[Measure]:
-    "Likelihood Bias, a measure an axis"
+def prompt_measures(source: str, templates: list[str] | None = None, seed: int = 0) -> list[Measure]:
+    "Likelihood Bias of prompts, as `prompts.prompts` names them, of all templates or some: a measure an axis"
     rows, made = comparable(prompts(source, templates=templates)), []
     for axis, n in rows.groupby("axis").size().items():
         settings = {"source": source, "axis": axis, "templates": templates, "seed": seed}
