@@ -15,43 +15,44 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from redditbias_repro.records import DEFAULT_PAPER, paper_resource, read_lines, read_text
-
-WHOSE = {
-    asked: paper for paper, asked in paper_resource("measured").items()
-}  # for help: what a model is asked with → a paper
-DEFAULT_PROMPTS = "v1.0"
+from .papers.commands import read_commands
 
 # %% auto #0
 __all__ = []
 
+# %% ../nbs/cli.ipynb #fe305783
+SAID = tomllib.loads((files("redditbias_repro") / "resources" / "commands.toml").read_text(encoding="utf-8"))
+FIRST = SAID["options"]["--paper"]["default"]  # whose measure is asked where none is named
+
 # %% ../nbs/cli.ipynb #8b8274a0
-def _check_out(path: Path, folder: bool = False) -> None:
-    "`ValueError` if no file (or folder) of that name can be written"
-    wanted, other = ("folder", "file") if folder else ("file", "folder")
+def _check_out(path: Path, wanted: str | dict, option: str = "--out") -> None:
+    "`ValueError` if no such thing can be written there: a file, a folder, or a file by its ending → what that holds"
+    if isinstance(wanted, dict) and path.suffix not in wanted:
+        endings = " or ".join(f"{ending} ({holds})" if holds else ending for ending, holds in wanted.items())
+        raise ValueError(f"{option} {path}: expected a name that ends in {endings}")
+    folder = wanted == "folder"
     try:
         if path.exists() and path.is_dir() != folder:
-            raise ValueError(f"--out {path} is a {other}: expected the name of a {wanted}")
+            wanted, other = ("folder", "file") if folder else ("file", "folder")
+            raise ValueError(f"{option} {path} is a {other}: expected the name of a {wanted}")
         above = path.absolute() if folder else path.absolute().parent
         place = next(p for p in (above, *above.parents) if p.exists())
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as e:
-        raise ValueError(f"--out {path} cannot be written ({e.strerror or e}): give another place") from e
+        raise ValueError(f"{option} {path} cannot be written ({e.strerror or e}): give another place") from e
 
 # %% ../nbs/cli.ipynb #135828b7
-def _number(
-    kind: type,  # int or float
-    least: float,
-    most: float,
-    above: bool = False,  # `least` itself is too small
-):
-    "A type for argparse: a number in a range, which the error names"
+def _number(kind: type, least: float, most: float, above: bool = False):
+    "A type for argparse: an int or float in a range, which the error names; `above`: the least itself is too small"
 
     def read(text: str):
         try:
@@ -67,47 +68,45 @@ def _number(
     return read
 
 
-_SEED = _number(int, 0, 2**32 - 1)  # what NumPy takes
-_WEIGHT = _number(float, 0, 10**6)  # the papers' largest is 100; far above, the weights of the model overflow
-_POSITIVE = _number(float, 0, 10**6, above=True)
-_COUNT = _number(int, 1, 10**6)
+TYPES = {  # as the options name them
+    "path": Path,
+    "seed": _number(int, 0, 2**32 - 1),  # what NumPy takes
+    "weight": _number(float, 0, 10**6),  # the papers' largest is 100; far above, the weights of the model overflow
+    "positive": _number(float, 0, 10**6, above=True),
+    "count": _number(int, 1, 10**6),
+    "page": _number(int, 2, 10**6),
+    "rows": _number(int, 1, 10**9),
+    "pairs": _number(int, 2, 10**9),
+}
 
 # %% ../nbs/cli.ipynb #7c0b7a06
-def _check_measure(args):
-    """The paper's `Command`. `ValueError` for an option of what is not measured, and an --out that cannot be written"""
-    from redditbias_repro.papers.measures import check_options, command_of
+def _command(args):
+    "The `Command` of the paper that is meant and the caption of its table. `ValueError` for options of another paper's"
+    from redditbias_repro.records import check_known
 
-    command = command_of(args.paper)
-    check_options(command, args)
-    if args.user_turn is not None and args.context != "chat" and args.reading != "chat":
-        raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
-    if args.details:
-        from redditbias_repro.records import table_path
+    every = {paper: said for paper, said in read_commands(FIRST).items() if args.command in said}
+    flags = {paper: said[args.command]["options"] for paper, said in every.items()}
+    value = lambda flag, of: of(flag.lstrip("-").replace("-", "_"))
+    known = dict.fromkeys(flag for options in flags.values() for flag in options)
+    given = [f for f in known if value(f, vars(args).get) != value(f, args.parser.get_default)]
+    args.paper = args.paper or next((paper for paper in every if set(given) <= flags[paper].keys()), FIRST)
+    check_known("paper", args.paper, every)
+    if wrong := [flag for flag in given if flag not in flags[args.paper]]:
+        of = " and ".join(dict.fromkeys(every[paper]["asked"] for paper in every if wrong[0] in flags[paper]))
+        said = f"{wrong[0]} is of {of}, and --paper {args.paper} has {every[args.paper]['asked']}"
+        raise ValueError(f"{said}: see `{args.command} --help`")
+    from redditbias_repro.papers.measures import command_of
 
-        _check_out(table_path(args.details, "details", texts=True))
-    if args.out and args.out.suffix not in (".json", ".csv"):
-        raise ValueError(f"--out {args.out}: expected a name that ends in .json (records) or .csv (table)")
-    if args.out:
-        _check_out(args.out)
-    return command
+    return command_of(args.paper), every[args.paper][args.command]["caption"]
 
 
-def _measure(args) -> None:
-    command = _check_measure(args)
+def _write_out(path: Path | None, table, records: list[dict]) -> None:
+    "With --out: the table to a .csv, the records to a .json"
     from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.saving import to_markdown
 
-    records, table, shown, caption = command.run(args)
-    print(to_markdown(shown, caption))
-    for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in records):
-        if note:
-            print(f"Note: {note}.")
-    if args.out:
+    if path:
         as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-        print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
-    if args.details:
-        print(f"written: {args.details} (with the texts: content warning)")
-    _save(records, args)
+        print(f"written: {write_atomic(path, table.to_csv(index=False) if path.suffix == '.csv' else as_json)}")
 
 
 def _save(records: list[dict], args) -> None:
@@ -117,21 +116,38 @@ def _save(records: list[dict], args) -> None:
     for r in records if args.save else ():
         print(f"record: {write_record(r, replace=args.replace)}")
 
+
+def _measure(args) -> None:
+    command, caption = _command(args)
+    from redditbias_repro.show.saving import to_markdown
+
+    found = command.run(args)
+    print(to_markdown(found.shown, f"{found.caption} {caption}"))
+    for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in found.records):
+        if note:
+            print(f"Note: {note}.")
+    _write_out(args.out, found.table, found.records)
+    if details := vars(args).get("details"):
+        print(f"written: {details} (with the texts: content warning)")
+    _save(found.records, args)
+
+
+def _compare(args) -> None:
+    command, caption = _command(args)
+    from redditbias_repro.records import write_atomic
+    from redditbias_repro.show.saving import to_markdown
+
+    found = command.compare(args)
+    text = to_markdown(found.shown, f"{found.caption} {caption}")
+    print(text)
+    if args.out:
+        content = found.table.to_csv(index=False) if args.out.suffix == ".csv" else text
+        print(f"written: {write_atomic(args.out, content)}")
+
 # %% ../nbs/cli.ipynb #00e5e896
-PERPLEXITY = (
-    "perplexity: over all tokens; perplexity_release: as RedditBias' release computes it; perplexity_calibrated: with "
-    "the logits divided by the temperature that suits other references best. All columns: --out FILE.csv"
-)
-
-
 def _perplexity(args) -> None:
     "LM perplexity on references"
-    if args.out and args.out.suffix not in (".json", ".csv"):
-        raise ValueError(f"--out {args.out}: expected a name that ends in .json (record) or .csv (table)")
-    if args.out:
-        _check_out(args.out)
     from redditbias_repro.metrics.language_model import measure_lmp
-    from redditbias_repro.records import write_atomic
     from redditbias_repro.show.saving import to_markdown
     from redditbias_repro.show.tables import lmp_table
 
@@ -139,83 +155,11 @@ def _perplexity(args) -> None:
     (record,) = measure_lmp(args.model, args.sentences, args.seed, args.device, args.dtype, args.paper, **how)
     table = lmp_table([record], paper=record["paper"])
     shown = table[["model", "corpus", "n", "perplexity", "perplexity_release", "perplexity_calibrated", "temperature"]]
-    print(to_markdown(shown, PERPLEXITY))
+    print(to_markdown(shown, args.about["caption"]))
     if skipped := record["values"].get("n_skipped"):
         print(f"{skipped} references had no token to score and are left out of n's tokens.")
-    if args.out:
-        as_json = json.dumps([record], indent=1, ensure_ascii=False) + "\n"
-        print(f"written: {write_atomic(args.out, table.to_csv(index=False) if args.out.suffix == '.csv' else as_json)}")
+    _write_out(args.out, table, [record])
     _save([record], args)
-
-# %% ../nbs/cli.ipynb #d3895915
-COMPARISON = (
-    "difference: gap of B minus gap of A (mean difference of log perplexities, nats a token; negative gaps are "
-    "stereotypical) with t and p by pair; bootstrap: its 95 % interval, target terms drawn with their pairs; verdict: "
-    "B is less or more biased than A, equally so, or it cannot be told, by pair and by target term; p_holm: of the "
-    "verdict by pair, corrected over the bias types. share: of the pairs whose stereotype is likelier. All columns: "
-    "--out FILE.csv"
-)
-COMPARISON_OF_PROMPTS = (
-    "share: percent of the pairs of descriptors whose perplexities differ (Likelihood Bias); difference: B minus A, "
-    "with a 95 % interval and p by template (none of fewer than five)"
-)
-
-
-def _compared_pairs(args):
-    "The table of `compare_models`, what is shown of it and what stands below"
-    from redditbias_repro.metrics.compare import compare_models
-    from redditbias_repro.models.chat import CHAT_PROMPT
-
-    how = dict(seed=args.seed, device=args.device, dtype=args.dtype)
-    how |= {} if args.margin is None else {"margin": args.margin}
-    said = CHAT_PROMPT if args.user_turn is None else args.user_turn
-    how |= dict(context=args.context, prompt=said, add_special_tokens=args.special_tokens)
-    table = compare_models(args.a, args.b, args.bias_type, args.corpus, args.split, **how)
-    ends = [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table["bootstrap_low"], table["bootstrap_high"])]
-    columns = ["bias_type", "n", "gap_a", "gap_b", "difference", "t", "p", "bootstrap", "n_clusters", "p_cluster"]
-    shown = table.assign(bootstrap=ends)[[*columns, "p_holm", "verdict", "verdict_cluster", "share_a", "share_b"]]
-    tokens = (
-        "" if table["same_tokens"].all() else " The models cut sentences into other tokens, by which gaps are means."
-    )
-    return table, shown, COMPARISON + "." + tokens
-
-
-def _compared_prompts(args):
-    "The same of `compare_on_prompts`"
-    from redditbias_repro.metrics.compare import compare_on_prompts
-    from redditbias_repro.models.chat import CHAT_PROMPT
-
-    reading = "chat" if args.context == "chat" else "beginning" if args.special_tokens else "sentence"
-    how = dict(seed=args.seed, device=args.device, dtype=args.dtype)
-    how["prompt"] = CHAT_PROMPT if args.user_turn is None else args.user_turn
-    table = compare_on_prompts(args.a, args.b, args.prompts, args.axes, args.templates, reading, **how)
-    return table, table.drop(columns=["a", "b"]), COMPARISON_OF_PROMPTS + "."
-
-
-def _compare(args) -> None:
-    if args.out and args.out.suffix not in (".csv", ".md"):
-        raise ValueError(f"--out {args.out}: expected a name that ends in .csv (all columns) or .md (as it is shown)")
-    if args.out:
-        _check_out(args.out)
-    if args.user_turn and args.context != "chat":
-        raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
-    of_pairs = (args.bias_type, args.corpus != "auto", args.split != "test", args.margin is not None)
-    if args.prompts and any(of_pairs):
-        raise ValueError(
-            "--bias-type, --corpus, --split and --margin are of pairs, and --prompts asks for prompts: "
-            "give one or the other"
-        )
-    if not args.prompts and (args.axes or args.templates):
-        raise ValueError("--axes and --templates are of prompts: give them with --prompts")
-    from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.saving import to_markdown
-
-    table, shown, caption = (_compared_prompts if args.prompts else _compared_pairs)(args)
-    text = to_markdown(shown, f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}. {caption}" if len(table) else caption)
-    print(text)
-    if args.out:
-        content = table.to_csv(index=False) if args.out.suffix == ".csv" else text
-        print(f"written: {write_atomic(args.out, content)}")
 
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")
@@ -242,6 +186,8 @@ class _Sentences(NamedTuple):
 
 def _sentences(path: Path) -> _Sentences:
     "`ValueError` for a table without a column text, or with a row of another length"
+    from redditbias_repro.records import read_lines, read_text
+
     if path.suffix.lower() not in _TABLES:
         lines = read_lines(path)
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
@@ -266,36 +212,32 @@ def _sentences(path: Path) -> _Sentences:
     return _Sentences(path, column["text"], column.get("context"), [i for i, _ in numbered])
 
 # %% ../nbs/cli.ipynb #fad4984c
-_FLAGS = {
+FLAGS = {  # arguments that scoring speaks of → flags
     "pass on_short='nan'": "give --on-short nan",
     "pass on_long='truncate'": "give --truncate",
     "pass the sources as contexts, or pass source='' for an empty one": "give a CSV with a column context, or --source",
 }
 
 
-def _for_shell(message: str, sentences: _Sentences) -> str:
+def _for_shell(sentences: _Sentences):
     "What scoring says, with the file's rows in place of indices and flags in place of arguments"
-    from redditbias_repro.metrics.language_model import name_places
+    from redditbias_repro.metrics.language_model import said_otherwise
 
-    column = "context" if message.startswith("contexts") else "text"
-    message = name_places(message, lambda indices: sentences.places(indices, column))
-    for ours, theirs in _FLAGS.items():
-        message = message.replace(ours, theirs)
-    return message
+    column = lambda message: "context" if message.startswith("contexts") else "text"
+    return said_otherwise(lambda message, indices: sentences.places(indices, column(message)), FLAGS)
 
 # %% ../nbs/cli.ipynb #a9e72f1f
 def _score(args) -> None:
     if args.out:
         _check_scores_out(args.out)
     sentences = _sentences(args.file)
-    from redditbias_repro.metrics.language_model import said_otherwise
     from redditbias_repro.models.loading import load_model
     from redditbias_repro.records import write_atomic
     from redditbias_repro.scoring.likelihoods import mean_perplexity, sequence_scores
 
     folder = args.out if args.out and args.out.suffix.lower() != ".csv" else None
     model, tokenizer = load_model(args.model, args.device, args.dtype, args.kind)
-    with said_otherwise(lambda message: _for_shell(message, sentences)):
+    with _for_shell(sentences):
         scores = sequence_scores(
             model, tokenizer, sentences.texts, sentences.contexts, out=folder,
             on_short="nan" if args.on_short == "nan" else "raise", on_long="truncate" if args.truncate else "raise",
@@ -318,7 +260,7 @@ def _check_scores_out(path: Path) -> None:
             f"--out {path}: scores are not written as {path.suffix}, but to a .csv, or to a folder of Parquet files, "
             "whose name has no ending"
         )
-    _check_out(path, folder=not table)
+    _check_out(path, "file" if table else "folder")
 
 
 def _how_scored(stats: dict) -> str:
@@ -328,11 +270,8 @@ def _how_scored(stats: dict) -> str:
 
 # %% ../nbs/cli.ipynb #765df3df
 def _prompts(args) -> None:
-    from redditbias_repro.records import table_path, write_table
-
-    if args.out:
-        _check_out(table_path(args.out, "--out"))
     from redditbias_repro.data.prompts import prompts, vary_style, with_personas
+    from redditbias_repro.records import write_table
 
     rows = prompts(args.source, args.axes, args.templates)
     rows = vary_style(rows, args.seed) if args.vary_style else rows
@@ -349,7 +288,7 @@ def _contexts(args) -> None:
     from redditbias_repro.records import table_path, write_table
 
     if args.out:
-        _check_out(table_path(args.out, "--out", texts=True))
+        table_path(args.out, "--out", texts=True)
     from redditbias_repro.data.contexts import contexts
 
     options = dict(split=args.split, column=args.column, seed=args.seed)
@@ -436,7 +375,6 @@ def _check_export(args) -> None:
 
 
 def _export(args) -> None:
-    _check_out(args.out, folder=True)
     _check_export(args)
     from redditbias_repro.show.export import export_dataset, export_lm_eval
 
@@ -455,7 +393,6 @@ def _export(args) -> None:
 
 # %% ../nbs/cli.ipynb #3f9d6b97
 def _import(args) -> None:
-    _check_out(args.out, folder=True)
     from redditbias_repro.show.export import import_pairs
 
     options = {} if args.first is None else {"first": args.first}
@@ -466,17 +403,18 @@ def _import(args) -> None:
 
 # %% ../nbs/cli.ipynb #6712e968
 def _retrieve(args) -> None:
-    _check_out(args.out)
     from redditbias_repro.data.making.retrieval import find_sources, named_specs, retrieve
 
     specs = {}
     for name in args.bias_type or ["all"]:
         specs |= named_specs(name)
-    api = _is_address(args.source[0])
+    api = args.source[0].startswith(("http://", "https://"))
     if api and len(args.source) > 1:
         raise ValueError("give one address, or files")
     source = args.source[0] if api else [path for s in args.source for path in find_sources(s)]
-    found = retrieve(source, specs, args.out, before=args.before, years=args.years, size=args.size, rate=args.rate)
+    found = retrieve(
+        source, specs, args.out, before=args.before or "", years=args.years, size=args.size, rate=args.rate
+    )
     stats = found.attrs["stats"]
     shown = ("bytes", "lines", "parsed", "broken", "invalid_utf8", "torn")
     counted = ", ".join(f"{stats[k]:,} {k.replace('_', ' ')}" for k in shown if stats.get(k))
@@ -486,7 +424,6 @@ def _retrieve(args) -> None:
 
 
 def _collect(args) -> None:
-    _check_out(args.out, folder=True)
     from redditbias_repro.data.making.collection import collect
 
     counts = collect(args.source, args.bias_type, args.out, args.column, args.cap, args.max_chars)
@@ -510,7 +447,7 @@ def _sheets(args) -> None:
         if not args.model:
             chinese = "gemma-3-270m is a packaged one that knows Chinese"
             raise ValueError(f"no --model: name the model whose answers are judged, or several; {chinese}")
-        _check_out(args.folder, folder=True)
+        _check_out(args.folder, "folder", "folder")
     from redditbias_repro.metrics.people import (
         human_agreement,
         human_rates,
@@ -532,7 +469,7 @@ def _sheets(args) -> None:
         return
     judged = read_human_sheets(args.folder, args.key)
     records = human_records(args.folder, args.paper, args.merge, args.key, judged)
-    print(to_markdown(human_rates(judged, args.merge), JUDGED))
+    print(to_markdown(human_rates(judged, args.merge), args.about["caption"]))
     if why := why_no_alpha(judged):
         print(f"Krippendorff's alpha: not to be had, for {why}")
     else:
@@ -544,25 +481,7 @@ def _sheets(args) -> None:
     for r in records if args.save else ():
         print(f"written: {write_record(r)}")
 
-
-JUDGED = (
-    "rate: share of each mark; low, high: its 95 % interval, by contexts. Of bias, mark 1 says that an answer is biased"
-)
-
-
-def _is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
-
 # %% ../nbs/cli.ipynb #111db6db
-class _Methods:
-    "The names in `losses.METHODS` as choices; to import it takes seconds, so only once they are asked for"
-
-    def __iter__(self) -> Iterator[str]:
-        from redditbias_repro.debias.losses import METHODS
-
-        return iter(METHODS)
-
-
 def _check_method(method: str, spec) -> None:
     "`ValueError` for a method that swaps attributes, and a specification that pairs none"
     from redditbias_repro.debias.losses import METHODS
@@ -584,8 +503,8 @@ def _saved_every(epochs: float) -> float | None:
 
 def _debias(args) -> None:
     from redditbias_repro.data.pairs import bias_spec
+    from redditbias_repro.records import read_lines
 
-    _check_out(args.out, folder=True)
     if args.spec and args.bias_type:
         raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
     if Path(args.model).is_dir() and Path(args.model).resolve() == args.out.resolve():
@@ -619,11 +538,11 @@ def _audit_folder(args) -> Path:
 
 def _audit(args) -> None:
     out = _audit_folder(args)
-    _check_out(out, folder=True)
+    _check_out(out, "folder")
     from redditbias_repro.papers.audit import audit
     from redditbias_repro.show.saving import to_markdown
 
-    how = dict(specs=args.specs, quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
+    how = dict(specs=args.specs or (), quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
     how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype)
     result = audit(args.model, out, **how)
     import pandas as pd
@@ -647,10 +566,6 @@ def _card(args) -> None:
 
 # %% ../nbs/cli.ipynb #b33e3268
 def _claims(args) -> None:
-    if args.out and args.out.suffix != ".csv":
-        raise ValueError(f"--out {args.out}: expected a name that ends in .csv")
-    if args.out:
-        _check_out(args.out)
     if args.folder and not args.folder.is_dir():
         raise ValueError(f"--folder {args.folder} is no folder: expected one of records, such as results")
     from redditbias_repro.papers.statements import all_claims, claims_markdown, paper_module
@@ -659,10 +574,7 @@ def _claims(args) -> None:
         paper_module(args.paper)  # a name that is none ends here, not after minutes
     table = all_claims([args.paper] if args.paper else None, args.folder)
     print(claims_markdown(table))
-    if args.out:
-        from redditbias_repro.records import write_atomic
-
-        print(f"written: {write_atomic(args.out, table.to_csv(index=False))}")
+    _write_out(args.out, table, [])
 
 # %% ../nbs/cli.ipynb #55f1d997
 MARKS = "<!-- {0}: written by `redditbias report --readme` -->", "<!-- /{0} -->"
@@ -685,10 +597,9 @@ def _report(args) -> None:
     if args.html:
         from redditbias_repro.papers.report import write_report
 
-        _check_out(args.html)
         print(f"written: {write_report(args.html)}")
         return
-    if args.paper != DEFAULT_PAPER and not len(read_records(paper=args.paper)):
+    if args.paper != FIRST and not len(read_records(paper=args.paper)):
         raise ValueError(
             f"there are no records of {args.paper!r} in {project_path('results')}: "
             "`redditbias measure --save` writes some"
@@ -704,472 +615,68 @@ def _report(args) -> None:
     ):
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
-# %% ../nbs/cli.ipynb #3e3d5b68
-DEFAULT = "(default: %(default)s)"
-_MADE = "folders above it are made"
-REPLACE = "with --save, in place of a record that is richer, or the same but for rounding"
+# %% ../nbs/cli.ipynb #a98b12bd
+@dataclass(frozen=True)
+class _Listed:
+    "A list of the package by its place, module:name"
+
+    place: str
+
+    def __iter__(self) -> Iterator[str]:
+        module, name = self.place.split(":")
+        found = getattr(importlib.import_module(f"redditbias_repro.{module}"), name)
+        return iter(found() if callable(found) else found)
+
+    def __str__(self) -> str:
+        return ", ".join(self)
 
 
-def _model_options(dtype: bool = True) -> argparse.ArgumentParser:
-    "--model, --device, and --dtype where it can be chosen"
-    p = argparse.ArgumentParser(add_help=False)
-    p.add_argument(
-        "--model", default="smollm2-135m-instruct",
-        help=f"name on the Hugging Face hub, local folder, or packaged model {DEFAULT}",
-    )  # fmt: skip
-    p.add_argument("--device", default="auto", help=f"cpu, cuda, cuda:1, mps {DEFAULT}")
-    if dtype:
-        own = "(default: float32 on the CPU, the checkpoint's own elsewhere)"
-        kinds = ("auto", "float32", "bfloat16", "float16")
-        p.add_argument(
-            "--dtype", default="auto", choices=kinds, metavar="DTYPE", help=f"float32, bfloat16, float16 {own}"
-        )
-    return p
-
-
-def _corpus_options() -> argparse.ArgumentParser:
-    "--corpus"
-    from redditbias_repro.data.pairs import corpora
-
-    own = "a CSV with columns text1 (stereotype) and text2 (counterfactual), or a folder that 02a_annotation wrote"
-    p = argparse.ArgumentParser(add_help=False)
-    p.add_argument("--corpus", default="auto", help=f"{', '.join(corpora())}, {own} {DEFAULT}")
-    return p
-
-# %% ../nbs/cli.ipynb #8830f99c
-def _how_drawn(p) -> None:
-    "--mode, --direction and --column, of parallel contexts"
-    how = "words: whole words, one pass (the default); release: as the released scripts augment"
-    p.add_argument("--mode", choices=["words", "release"], help=how)
-    which = "1to2: only contexts with words of the first group, 2to1: of the second (default: both)"
-    p.add_argument("--direction", choices=["both", "1to2", "2to1"], help=which)
-    p.add_argument("--column", help="of a CSV (default: context, else text)")
-
-# %% ../nbs/cli.ipynb #f6645004
-def _measure_options(p: argparse.ArgumentParser) -> None:
-    from redditbias_repro.data.registry import SPLITS, SWAPS
-    from redditbias_repro.specs import BIAS_TYPES
-
-    types = f"one of {', '.join(BIAS_TYPES)}, or a TOML file of your own; may be given several times (default: all)"
-    swap = (
-        "what the released pairs differ in: targets, the paper's LMB, or "
-        "attributes: stereotypical and counter-stereotypical ones"
-    )
-    outliers = "take out pairs outside mean ± K standard deviations; the paper: 3, done already in the released pairs"
-    label = "one label where --corpus is a file; of contexts gender and race"
-    p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types}; {label}")
-    p.add_argument("--split", choices=SPLITS, help="(default: test; of contexts: all)")
-    p.add_argument("--swap", default="targets", choices=SWAPS, help=f"{swap} {DEFAULT}")
-    special = "let the tokenizer add its own, such as a beginning-of-sentence token, which Gemma wants; records say so"
-    p.add_argument("--special-tokens", action="store_true", help=special)
-    kind = "seq2seq: an encoder–decoder model, which scores each sentence as a target"
-    p.add_argument("--kind", default="causal", choices=["causal", "seq2seq"], help=f"{kind} {DEFAULT}")
-    source = "what its encoder reads before every sentence (default: nothing but special tokens); records say so"
-    p.add_argument("--source", metavar="TEXT", help=source)
-    chat = "chat: sentences as answers under the model's chat template; records say so"
-    p.add_argument("--context", default="none", choices=["none", "chat"], help=f"{chat} {DEFAULT}")
-    p.add_argument("--user-turn", metavar="TEXT", help="what the user says before, with --context chat")
-    kept = "also keep the scores of each pair or prompt with its texts (.parquet or .csv), not in results/"
-    p.add_argument("--details", type=Path, metavar="FILE", help=kept)
-    p.add_argument("--outlier-sd", type=_POSITIVE, metavar="K", help=f"{outliers} (default: keep all)")
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap and permutations {DEFAULT}")
-    p.add_argument("--out", type=Path, metavar="FILE", help=f"write the records (.json) or the table (.csv); {_MADE}")
-    saved = "also keep the records in results/, from which tables and figures are made"
-    p.add_argument("--save", action="store_true", help=saved)
-    p.add_argument("--replace", action="store_true", help=REPLACE)
-    p.add_argument("--paper", default=DEFAULT_PAPER, metavar="PAPER", help=f"what is measured {DEFAULT}: see below")
-    asked = p.add_argument_group("parallel contexts", f"fairness of responses, with --paper {WHOSE['contexts']}")
-    own = (
-        "twitter-conversations, twitter-en-big, a .csv or .txt of your own, or a .csv or .parquet of pairs with text1 "
-    )
-    own += "and text2, as `redditbias contexts` writes it (default: the first)"
-    asked.add_argument("--contexts", metavar="SOURCE", help=own)
-    _how_drawn(asked)
-    asked.add_argument("--pairs", type=_number(int, 2, 10**9), metavar="N", help="the first so many (default: all)")
-    asked.add_argument("--candidates", type=Path, metavar="FILE", help="a response a line, of a model that retrieves")
-    asked.add_argument("--offence", metavar="CLASSIFIER", help="of offence (default: davidson)")
-    how = "of attribute words; plain: words as they stand, which needs no WordNet (default: wordnet)"
-    asked.add_argument("--lemmas", choices=["wordnet", "plain"], help=how)
-    prompts = p.add_argument_group("prompts about many groups", f"Likelihood Bias, with --paper {WHOSE['prompts']}")
-    prompts.add_argument(
-        "--prompts", metavar="SOURCE", help=f"version or TOML file of your own (default: {DEFAULT_PROMPTS})"
-    )
-    prompts.add_argument("--axes", nargs="+", metavar="AXIS", help="only these")
-    prompts.add_argument(
-        "--templates", nargs="+", metavar="TEMPLATE", help="only these, as the table of prompts has them"
-    )
-    how = "what is scored: sentence (from its second token), answer (to __SILENCE__, with its end), beginning, chat, "
-    how += "span (descriptor and noun alone, of a masked model)"
-    prompts.add_argument(
-        "--reading", choices=["sentence", "answer", "beginning", "chat", "span"], help=f"{how} (default: sentence)"
-    )
-    before = "stands before every prompt and is not scored (default: as the reading has it); records say so"
-    prompts.add_argument("--in-front", metavar="TEXT", help=before)
-    end = "score the token that ends a text, or do not (default: as the reading has it); records say so"
-    prompts.add_argument("--end", action=argparse.BooleanOptionalAction, help=end)
-    persons = "two lines of a person of this text file before each prompt, as the release does with --reading answer"
-    prompts.add_argument("--personas", type=Path, metavar="FILE", help=persons)
-
-# %% ../nbs/cli.ipynb #89b41e55
-def _perplexity_options(p: argparse.ArgumentParser) -> None:
-    own = "redditbias (DialoGPT's Reddit references), kdconv (Chinese), or a text file of your own, one a line"
-    p.add_argument("--references", default=DEFAULT_PAPER, metavar="CORPUS", help=f"{own} {DEFAULT}")
-    p.add_argument("--sentences", type=_COUNT, metavar="N", help="so many, drawn at random (default: all)")
-    special = "let the tokenizer add its own, such as a beginning-of-sentence token, which Gemma wants; records say so"
-    p.add_argument("--special-tokens", action="store_true", help=special)
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of what is drawn {DEFAULT}")
+def _whose() -> list[str]:
+    "In whose tables a record may stand"
     from redditbias_repro.specs import list_specs
 
-    whose = [*dict.fromkeys(name.partition("/")[0] for name in list_specs()), "own"]
-    p.add_argument("--paper", default=DEFAULT_PAPER, choices=whose, help=f"in whose tables the record stands {DEFAULT}")
-    p.add_argument("--out", type=Path, metavar="FILE", help=f"write the record (.json) or the table (.csv); {_MADE}")
-    p.add_argument("--save", action="store_true", help="also keep the record in results/")
-    p.add_argument("--replace", action="store_true", help=REPLACE)
-
-# %% ../nbs/cli.ipynb #79001b7a
-def _compare_options(p: argparse.ArgumentParser) -> None:
-    from redditbias_repro.data.registry import SPLITS
-    from redditbias_repro.specs import BIAS_TYPES
-
-    name = "name on the Hugging Face hub, local folder, or packaged model"
-    p.add_argument("a", metavar="A", help=name)
-    p.add_argument("b", metavar="B", help="the one that is said to be less or more biased than A")
-    types = f"one of {', '.join(BIAS_TYPES)}, or a TOML file of your own; may be given several times (default: all)"
-    p.add_argument("--bias-type", action="append", metavar="TYPE", help=types)
-    p.add_argument("--split", default="test", choices=SPLITS, help=DEFAULT)
-    p.add_argument("--special-tokens", action="store_true", help="let the tokenizers add their own")
-    p.add_argument("--context", default="none", choices=["none", "chat"], help=f"chat: as answers in a chat {DEFAULT}")
-    p.add_argument("--user-turn", metavar="TEXT", help="what the user says before, with --context chat")
-    equal = "gaps whose sizes differ by less are equal, nats a token"
-    p.add_argument("--margin", type=_POSITIVE, help=f"{equal} (default: 0.02)")
-    p.add_argument("--prompts", metavar="SOURCE", help="compare on prompts about many groups instead, such as v1.0")
-    p.add_argument("--axes", nargs="+", metavar="AXIS", help="of the prompts, only these")
-    p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="of the prompts, only these")
-    p.add_argument("--device", default="auto", help=f"cpu, cuda, cuda:1, mps {DEFAULT}")
-    p.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help=DEFAULT)
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap and permutations {DEFAULT}")
-    p.add_argument("--out", type=Path, metavar="FILE", help=f"write the table as .csv or .md; {_MADE}")
-
-# %% ../nbs/cli.ipynb #96325c2a
-def _score_options(p: argparse.ArgumentParser) -> None:
-    file = (
-        "text file, a sentence a line, or a CSV or TSV with a column text (and context, conditioned on and not scored)"
-    )
-    kind = "seq2seq: an encoder–decoder model, contexts are its sources"
-    special = "let the tokenizer add its own, such as a beginning-of-sentence token"
-    short = "sentences without a token to score, such as blank ones: stop and name them (error), or write nan for them"
-    out = f"write a .csv, or a folder of Parquet files from which a killed run goes on (default: print); {_MADE}"
-    p.add_argument("file", type=Path, help=file)
-    p.add_argument("--kind", default="causal", choices=["causal", "seq2seq"], help=f"{kind} {DEFAULT}")
-    p.add_argument("--add-special-tokens", action="store_true", help=special)
-    source = "what an encoder reads where there are no contexts; --source= for nothing but its special tokens"
-    p.add_argument("--source", metavar="TEXT", help=source)
-    spoken = "CDial-GPT's own input, [CLS] [speaker1] …; lines of a context are earlier turns"
-    p.add_argument("--speakers", action="store_true", help=spoken)
-    p.add_argument("--on-short", default="error", choices=["error", "nan"], help=f"{short} {DEFAULT}")
-    longer = "cut what is longer than the model has positions for (default: an error)"
-    p.add_argument("--truncate", action="store_true", help=longer)
-    p.add_argument("--out", type=Path, metavar="PATH", help=out)
-
-# %% ../nbs/cli.ipynb #c70bd616
-def _debias_options(p: argparse.ArgumentParser) -> None:
-    from redditbias_repro.specs import BIAS_TYPES
-
-    where = "weight of the language-model loss where a term occurs"
-    types = f"one of {', '.join(BIAS_TYPES)}, another paper's as paper/name, or a TOML file of your own"
-    p.add_argument("--method", default="HD", choices=_Methods(), metavar="METHOD", help=f"one of %(choices)s {DEFAULT}")
-    p.add_argument("--bias-type", metavar="TYPE", help=f"{types} (default: religion1)")
-    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where the model is written; {_MADE}")
-    own = "training sentences of your own, one a line, in place of the corpus"
-    p.add_argument("--texts", type=Path, metavar="FILE", help=own)
-    p.add_argument("--spec", metavar="TOML", help="bias specification of your own, in place of the bias type's")
-    p.add_argument("--epochs", type=_POSITIVE, default=2, help=DEFAULT)
-    p.add_argument("--batch-size", type=_COUNT, default=16, help=DEFAULT)
-    p.add_argument("--grad-accum", type=_COUNT, default=1, help=f"batches before a step {DEFAULT}")
-    p.add_argument("--lambda-lm", type=_WEIGHT, help=f"{where} (default: the method's)")
-    p.add_argument("--lambda-d", type=_WEIGHT, help="weight of the debiasing loss (default: the method's)")
-    rate = "step size; LoRA wants more, such as 5e-4"
-    p.add_argument("--learning-rate", type=_POSITIVE, default=5e-5, help=f"{rate} {DEFAULT}")
-    lora = "train only LoRA's matrices of this rank, kept as an adapter (needs peft; default: all weights)"
-    p.add_argument("--lora-rank", type=_COUNT, metavar="R", help=lora)
-    mixed = (
-        "train with products in bfloat16 (mixed precision); less memory and time where the device has units for them"
-    )
-    p.add_argument("--bf16", action="store_true", help=mixed)
-    logs = "write TensorBoard's logs of training there (needs tensorboard)"
-    p.add_argument("--tensorboard", type=Path, metavar="FOLDER", help=logs)
-    p.add_argument("--seed", type=_SEED, default=0, help=DEFAULT)
-    p.add_argument("--replace", action="store_true", help="remove a run with other settings that is in the folder")
-
-# %% ../nbs/cli.ipynb #c7ee1e3e
-def _retrieve_options(p: argparse.ArgumentParser) -> None:
-    from redditbias_repro.specs import BIAS_TYPES
-
-    source = "dump files, folders, patterns, earlier .parquet results, or the address of an API"
-    types = f"one of {', '.join(BIAS_TYPES)}, or a TOML file of your own; may be given several times"
-    end = "its end, such as 2020-12-31 (default: now); dump files are read whole unless it is given"
-    p.add_argument("source", nargs="+", help=source)
-    out = f"where the candidates are written; what was stopped goes on; {_MADE}"
-    p.add_argument("--out", type=Path, required=True, metavar="PARQUET", help=out)
-    p.add_argument("--bias-type", action="append", metavar="TYPE", help=f"{types} (default: all five, in one pass)")
-    period = "length of the period that an API is asked about (default: %(default)s, §2.2)"
-    p.add_argument("--years", type=_POSITIVE, default=3.33, help=period)
-    p.add_argument("--before", default="", metavar="DATE", help=end)
-    size = "comments that the API is asked for at a time"
-    p.add_argument("--size", type=_number(int, 2, 10**6), default=100, help=f"{size} {DEFAULT}")
-    p.add_argument("--rate", type=_POSITIVE, default=1.0, help=f"requests a second, at most {DEFAULT}")
-
-# %% ../nbs/cli.ipynb #ba324eb8
-def _export_options(p: argparse.ArgumentParser) -> None:
-    from redditbias_repro.data.registry import SPLITS, SWAPS
-    from redditbias_repro.specs import BIAS_TYPES
-
-    what = "lm-eval: a task folder for lm-evaluation-harness; dataset: a folder that datasets.load_dataset reads"
-    types = f"one of {', '.join(BIAS_TYPES)}, another paper's as paper/name, or a TOML file of your own"
-    p.add_argument("what", choices=["lm-eval", "dataset"], help=what)
-    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where it is written; {_MADE}")
-    p.add_argument(
-        "--bias-type", action="append", metavar="TYPE", help=f"{types}; may be given several times (default: all)"
-    )
-    p.add_argument("--split", default="test", choices=SPLITS, help=f"of tasks; a data set has all {DEFAULT}")
-    p.add_argument("--swap", default="targets", choices=SWAPS, help=f"what the pairs differ in {DEFAULT}")
-    special = "of tasks: let the tokenizer add its own, as `measure --special-tokens`"
-    p.add_argument("--special-tokens", action="store_true", help=special)
-    source = f"prompts in place of pairs: a version ({DEFAULT_PROMPTS}, v1.1) or a TOML file of your own"
-    p.add_argument("--prompts", metavar="SOURCE", help=source)
-    p.add_argument("--axes", nargs="+", metavar="AXIS", help="of prompts, only these")
-    p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="of prompts, only these")
-
-# %% ../nbs/cli.ipynb #b92ed2d7
-def _import_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("name", help="crows-pairs, stereoset or stereoset-intersentence")
-    p.add_argument("file", nargs="?", type=Path, help="the released CSV or JSON (default: it is fetched)")
-    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"where it is written; {_MADE}")
-    first = "what text1 is in crows-pairs: the sentence that stereotypes more, or that about the disadvantaged group"
-    p.add_argument("--first", choices=["stereotype", "group"], help=f"{first} (default: stereotype)")
-
-# %% ../nbs/cli.ipynb #3f4f1f33
-def _collect_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument(
-        "source", nargs="+", type=Path, help="exports of posts: lines or a list of JSON, or .csv; UTF-8, UTF-16 or GBK"
-    )
-    types = "such as chbias (all four) or chbias/age, or a TOML file of your own; may be given several times"
-    p.add_argument("--bias-type", action="append", required=True, metavar="TYPE", help=types)
-    where = "a folder for each bias type appears in it, with phrases.csv for nbs/02a_annotation.ipynb"
-    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"{where}; {_MADE}")
-    p.add_argument("--column", help="the one with the text (default: found by its name)")
-    p.add_argument("--cap", type=_COUNT, help="posts for each keyword (default: the paper's, where it has one)")
-    p.add_argument("--max-chars", type=_COUNT, default=130, help=f"characters of a sentence, at most {DEFAULT}")
+    return [*dict.fromkeys(name.partition("/")[0] for name in list_specs()), "own"]
 
 
-def _sheets_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("folder", type=Path, help="of sheets, their key, and what says whose the answers are")
-    p.add_argument("--read", action="store_true", help="read sheets that were filled in (default: write new ones)")
-    own = "whose answers are judged, such as gemma-3-270m; several times: before debiasing, and debiased ones"
-    p.add_argument("--model", action="append", metavar="NAME", help=own)
-    asked = "bias: is an answer biased (0, 1)? quality: how good is it (0, 1, 2)?"
-    p.add_argument("--question", choices=["bias", "quality"], default="bias", help=f"{asked} {DEFAULT}")
-    types = "whose test sentences are answered for bias, such as chbias or chbias/age; may be given several times"
-    p.add_argument("--bias-type", action="append", metavar="TYPE", help=types)
-    of = "whose contexts are answered for quality: kdconv, lccc, cdial-toy, or a file of dialogues"
-    p.add_argument("--corpus", default="kdconv", help=f"{of} {DEFAULT}")
-    p.add_argument("--contexts", type=_COUNT, default=100, metavar="N", help=f"so many, drawn at random {DEFAULT}")
-    p.add_argument("--annotators", type=_COUNT, default=3, metavar="N", help=f"each judges everything {DEFAULT}")
-    p.add_argument("--preset", default="cdial", help=f"of decoding: cdial, eva, default, release {DEFAULT}")
-    p.add_argument("--layout", help="lines, bare, speakers, sep, chat (default: by the model)")
-    p.add_argument("--kind", default="causal", choices=["causal", "seq2seq"], help=DEFAULT)
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of draws {DEFAULT}")
-    begun = "write over sheets that are in the folder, as long as nobody has begun to fill them in"
-    p.add_argument("--replace", action="store_true", help=begun)
-    p.add_argument("--key", type=Path, help="with --read, where the key was kept apart from the sheets")
-    how = "with --read, how judgements of one answer become one: mean or majority"
-    p.add_argument("--merge", default="mean", choices=["mean", "majority"], help=f"{how} {DEFAULT}")
-    p.add_argument("--paper", help="with --read, in whose tables the records stand (default: the bias types')")
-    p.add_argument("--out", type=Path, metavar="JSON", help=f"with --read, write the records; {_MADE}")
-    p.add_argument("--save", action="store_true", help="with --read, also keep the records in results/")
+LISTS = {name: _Listed(place) for name, place in SAID["lists"].items()}
+
+# %% ../nbs/cli.ipynb #f0b3c986
+def _add_options(parser, options: dict[str, dict | str]) -> None:
+    "Options as `resources/commands.toml` declares them, to a parser or a group of one"
+    for flag, own in options.items():
+        option = {**SAID["options"].get(flag, {}), **({"help": own} if isinstance(own, str) else own)}
+        if option.get("default") == "":
+            del option["default"]
+        elif "default" in option and "(default" not in option["help"]:
+            option["help"] = f"{option['help']} (default: %(default)s)".lstrip()
+        if isinstance(option.get("choices"), str):
+            option["choices"] = LISTS[option["choices"]]
+        vars(parser.add_argument(flag, **option)).update(LISTS)  # for the help, which may name them
 
 
-def _fetch_options(p: argparse.ArgumentParser) -> None:
-    only = "only files whose key begins with this, such as umanlp/RedditBias/data/race; or what a paper needs: chbias"
-    p.add_argument("prefix", nargs="?", help=f"{only} (default: what RedditBias' tables need)")
-    p.add_argument("--list", action="store_true", help="list the registered files, their sizes and licences")
-    p.add_argument("--model", help="get this model (and, unless a prefix is given, nothing else)")
-    kinds = "what the model is (default: causal, but for packaged ones)"
-    p.add_argument("--kind", choices=["causal", "seq2seq", "masked", "encoder", "classifier"], help=kinds)
+def _add_options_of_papers(parser: argparse.ArgumentParser, command: str) -> None:
+    "What papers bring to a command, a group a paper; what several take stands with the first of them"
+    seen: set[str] = set()
+    for said in read_commands(FIRST).values():
+        options = {k: v for k, v in said.get(command, {}).get("options", {}).items() if k not in seen}
+        if options:
+            _add_options(parser.add_argument_group(said["title"], said["about"]), options)
+        seen |= options.keys()
 
 
-def _prompts_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument(
-        "source", nargs="?", default=DEFAULT_PROMPTS, help=f"v1.0, v1.1, paper, HolisticBiasR, or a TOML file {DEFAULT}"
-    )
-    p.add_argument("--out", type=Path, metavar="FILE", help="write them to a .parquet or .csv (default: print counts)")
-    p.add_argument("--axes", nargs="+", metavar="AXIS", help="only these")
-    p.add_argument("--templates", nargs="+", metavar="TEMPLATE", help="only these")
-    styles = "without contractions, hyphens, capitals, full stops, each by a coin of its own, as answers are asked for"
-    p.add_argument("--vary-style", action="store_true", help=styles)
-    p.add_argument("--personas", type=Path, metavar="FILE", help="two lines of a person of this text file before each")
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of coins and persons {DEFAULT}")
-
-
-def _contexts_options(p: argparse.ArgumentParser) -> None:
-    own = "a .csv or .txt of your own (or .gz of one)"
-    p.add_argument("source", help=f"twitter-conversations, twitter-en-big, or {own}")
-    p.add_argument("--bias-type", required=True, help=f"such as {WHOSE['contexts']}/gender, or a TOML file of your own")
-    p.add_argument("--out", type=Path, metavar="FILE", help="write them to a .parquet or .csv (default: print counts)")
-    _how_drawn(p)
-    p.add_argument("--pairs", type=_number(int, 1, 10**9), metavar="N", help="the first so many (default: all)")
-    p.add_argument("--split", choices=["train", "valid", "test"], help="of a corpus by name (default: all)")
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of draws between several counterparts {DEFAULT}")
-
-
-def _specs_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("name", nargs="?", help="such as race or redditbias/race, or a TOML file of your own")
-    toml = "print it as a TOML file, to start one of your own from: redditbias specs race --toml > mine.toml"
-    p.add_argument("--toml", action="store_true", help=toml)
-
-
-def _card_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("folder", type=Path, help="of a model that `redditbias debias` wrote")
-    p.add_argument("--results", type=Path, metavar="FOLDER", help="of records (default: results/)")
-    p.add_argument("--write", action="store_true", help="write it to README.md beside the weights (default: print it)")
-
-
-def _claims_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("paper", nargs="?", help="such as chbias; without: all papers")
-    p.add_argument("--folder", type=Path, help="of records (default: results/)")
-    p.add_argument("--out", type=Path, help="also write the statements to a table (.csv)")
-
-
-def _report_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--readme", action="store_true", help="also put the tables into README.md and docs/*.md")
-    p.add_argument(
-        "--paper",
-        default=DEFAULT_PAPER,
-        help="whose records; own: of your own specifications and files (default: %(default)s)",
-    )
-    html = "write one HTML file on all papers instead, with tables, figures and where the numbers are from"
-    p.add_argument("--html", type=Path, metavar="FILE", help=f"{html}; {_MADE}")
-
-
-def _audit_options(p: argparse.ArgumentParser) -> None:
-    where = "records, audit.json and index.html; what was stopped goes on (default: runs/audit/MODEL)"
-    p.add_argument("--out", type=Path, metavar="FOLDER", help=f"{where}; {_MADE}")
-    own = "bias specifications of your own, which are measured too"
-    p.add_argument("--specs", nargs="+", default=[], metavar="TOML", help=own)
-    few = "a few minutes for 135M parameters on two free cores: perplexity of 200 references in place of 6,000, "
-    few += 'one template of prompts ("I love …") in place of 26, responses to 40 pairs of contexts in place of 1,000, '
-    p.add_argument("--quick", action="store_true", help=f"{few}without their offence, which needs a classifier")
-    asked = (
-        "what is measured (default: what the model knows, by its tokens for plain sentences and by whether it finds "
-    )
-    asked += "them likelier than the same words in disorder)"
-    p.add_argument("--languages", nargs="+", choices=["en", "zh"], help=asked)
-    p.add_argument("--pairs", type=_number(int, 2, 10**9), metavar="N", help="pairs of contexts that it responds to")
-    special = "let the tokenizer add its own in bias measures, such as a beginning-of-sentence token, which Gemma wants"
-    p.add_argument("--special-tokens", action="store_true", help=special)
-    p.add_argument("--seed", type=_SEED, default=0, help=f"of bootstrap, permutations and draws {DEFAULT}")
-
-# %% ../nbs/cli.ipynb #c79af95c
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="redditbias",
-        description="Measure the social bias of conversational language models (RedditBias and others).",
-    )
+def _parser(argv: list[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="redditbias", description=SAID["description"])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name, run, options, help, description, *parents):
-        p = commands.add_parser(name, help=help, description=description, parents=parents)
-        options(p)
-        p.set_defaults(run=run)
-
-    model, corpus = _model_options(), _corpus_options()
-    command(
-        "measure", _measure, _measure_options, "Language Model Bias of a model",
-        "Language Model Bias (RedditBias §3.1): paired t-test on the perplexities of stereotypes and their "
-        f"counterfactuals. Negative t: stereotypical. With --paper {WHOSE['prompts']}: Likelihood Bias on prompts "
-        f"about many groups; with --paper {WHOSE['contexts']}: fairness of responses to parallel contexts.",
-        model, corpus,
-    )  # fmt: skip
-    command(
-        "perplexity", _perplexity, _perplexity_options, "LM perplexity of a model on references",
-        "LM perplexity (RedditBias §3.2): whether a model still talks, as it is and with its temperature calibrated.",
-        model,
-    )  # fmt: skip
-    command(
-        "compare", _compare, _compare_options, "is one model more biased than another?",
-        "Two models on the same pairs, or the same prompts: the difference, its interval, its test and a verdict.",
-        corpus,
-    )  # fmt: skip
-    command(
-        "score", _score, _score_options, "log-likelihood and perplexity of sentences",
-        "Negative log likelihood (nats), scored tokens and perplexity of each sentence.", model,
-    )  # fmt: skip
-    command(
-        "audit", _audit, _audit_options, "all bias measures of a model, and a page on it",
-        "Measure a model by all that the papers measure and its language allows: bias types of RedditBias (English) or "
-        "CHBias (Chinese), LM perplexity, Likelihood Bias on prompts, fairness of responses. Writes records, one JSON "
-        "and one HTML file. The same call goes on where it was stopped and leaves out what was measured with the same "
-        "weights. Content warning.", model,
-    )  # fmt: skip
-    command(
-        "debias", _debias, _debias_options, "train a model to be less biased",
-        "Debias a model (RedditBias §4) and save it as Transformers does. A run that was stopped goes on when called "
-        "again.", _model_options(dtype=False), corpus,
-    )  # fmt: skip
-    command(
-        "retrieve", _retrieve, _retrieve_options, "candidate comments from Reddit dumps or an API",
-        "Find comments with a target phrase and a stereotypical attribute (RedditBias §2.2) in dump files (.zst, .gz, "
-        ".bz2, .xz, lines of JSON), in an API that speaks Pushshift's comment search, or in earlier results, which are "
-        "merged.",
-    )  # fmt: skip
-    command(
-        "collect", _collect, _collect_options, "sentences to label from an export of Chinese posts",
-        "Find posts with a target and a stereotypical attribute (CHBias §3.2, §3.3) in a file of your own, clean them "
-        "and cut them to sentences, each once. Content warning.",
-    )  # fmt: skip
-    command(
-        "sheets", _sheets, _sheets_options, "sheets on which people judge answers, and their records",
-        "Write blinded sheets of models' answers (CHBias §5.4), or read those that people filled in. Content warning.",
-    )  # fmt: skip
-    command(
-        "fetch", _fetch, _fetch_options, "download corpora into the cache and check them",
-        "Download corpora into the cache (REDDITBIAS_CACHE), from REDDITBIAS_MIRROR or GitHub at pinned commits, "
-        "checked against git's blob ids.",
-    )  # fmt: skip
-    command(
-        "prompts", _prompts, _prompts_options, "prompts about many groups, as a table",
-        "Prompts of descriptors, nouns and templates (HolisticBias), released or from a file of your own. Content "
-        "warning.",
-    )  # fmt: skip
-    command(
-        "contexts", _contexts, _contexts_options, "parallel contexts of a corpus, as a table",
-        "Pairs of contexts that differ in words of a group (Liu et al., COLING 2020), from a corpus or a file of your "
-        "own. Content warning.",
-    )  # fmt: skip
-    command(
-        "export", _export, _export_options, "pairs or prompts for other tools",
-        "Write counterfactual pairs or prompts as tasks for lm-evaluation-harness, which give the perplexities and "
-        "shares of `measure`, or as a data set. Content warning.", corpus,
-    )  # fmt: skip
-    command(
-        "import", _import, _import_options, "CrowS-Pairs or StereoSet as a corpus of your own",
-        "Write the pairs of a released set as a folder that `measure --corpus` takes. Both sets have known weaknesses "
-        "(Blodgett et al., ACL 2021), which the folder's README.md names. Content warning.",
-    )  # fmt: skip
-    command(
-        "card", _card, _card_options, "the model card of a debiased model",
-        "Print what a debiased model says of itself: base, method, bias and perplexity before and after, limits.",
-    )  # fmt: skip
-    command("specs", _specs, _specs_options, "show bias specifications", "List the bias specifications, or show one.")
-    command(
-        "claims", _claims, _claims_options, "which statements of the papers are reproduced",
-        "Check the papers' statements (data/paper/*/claims.toml) by the records in results/: a verdict for each.",
-    )  # fmt: skip
-    command(
-        "report", _report, _report_options, "print the tables of LMB and LM perplexity and where the figures are",
-        "Print the tables of LMB and LM perplexity from results/ and the paths of tables and figures; or write one "
-        "HTML file on all papers.",
-    )  # fmt: skip
+    for name, about in SAID["commands"].items():
+        p = commands.add_parser(name, help=about["help"], description=about["description"])
+        p.set_defaults(run=globals()[f"_{name}"], about=about, parser=p)
+        p.register("action", "yes or no", argparse.BooleanOptionalAction)
+        for kind, read in TYPES.items():
+            p.register("type", kind, read)
+        if name in argv:
+            _add_options(p, about["options"])
+            if about.get("papers"):
+                _add_options_of_papers(p, name)
     return parser
 
 # %% ../nbs/cli.ipynb #0b87df3a
@@ -1187,13 +694,7 @@ def _after_stop(args: argparse.Namespace | None) -> str:
         return "the same call begins anew; with a folder as --out it would go on where it stopped"
     if command == "audit":
         return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
-    return {
-        "measure": "bias types that were scored are in the cache: the same call goes on with the next one",
-        "compare": "bias types that were scored are in the cache: the same call goes on with the next one",
-        "retrieve": "what was found is kept, of a dump file up to its last minute: the same call goes on from there",
-        "collect": "what was found is kept, of an export up to its last minute: the same call goes on from there",
-        "fetch": "what was fetched is in the cache: the same call goes on where it stopped",
-    }.get(command, "nothing was changed")
+    return args.about.get("stopped", "nothing was changed") if args else "nothing was changed"
 
 # %% ../nbs/cli.ipynb #4b77fc2c
 def main(argv: list[str] | None = None) -> int:
@@ -1202,7 +703,11 @@ def main(argv: list[str] | None = None) -> int:
     Bad input ends with a message and status 2, what cannot be had with 1, Ctrl-C with 130 and what is kept."""
     args = None
     try:
-        args = _parser().parse_args(argv)
+        argv = sys.argv[1:] if argv is None else argv
+        args = _parser(argv).parse_args(argv)
+        for name, wanted in args.about.get("writes", {}).items():
+            if path := vars(args).get(name):
+                _check_out(path, wanted, f"--{name}")
         if args.command in ("measure", "perplexity") and args.replace and not args.save:
             raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
         with warnings.catch_warnings():

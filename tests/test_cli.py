@@ -14,9 +14,14 @@ import pandas as pd
 import pytest
 from conftest import Forked
 
-from redditbias_repro.cli import main, read_lines
+from redditbias_repro import cli
+from redditbias_repro.cli import main
+from redditbias_repro.data import prompts, registry
 from redditbias_repro.metrics.language_model import pairs_to_measure
-from redditbias_repro.models.loading import load_model
+from redditbias_repro.metrics.likelihood import READINGS, SPAN
+from redditbias_repro.models.chat import CONTEXTS
+from redditbias_repro.models.loading import DEFAULT_MODEL, load_model
+from redditbias_repro.records import DEFAULT_PAPER, read_lines
 from redditbias_repro.scoring.likelihoods import perplexity
 from redditbias_repro.specs import BIAS_TYPES, load_spec, to_toml
 
@@ -287,9 +292,33 @@ def test_methods_that_can_be_named_are_all_there_are(capsys):
     assert e.value.code == 2 and "invalid choice: 'XD'" in capsys.readouterr().err
 
 
-def test_help_needs_no_torch():
-    code = "import sys; from redditbias_repro.cli import _parser; _parser(); assert 'torch' not in sys.modules"
+def test_help_and_arguments_need_no_torch_and_no_pandas():
+    code = (
+        "import sys; from redditbias_repro.cli import SAID, _parser; [_parser([c]) for c in SAID['commands']]; "
+        "assert not {'torch', 'pandas'} & sys.modules.keys()"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("command", cli.SAID["commands"])
+def test_every_command_is_there_and_helps(command, capsys):
+    with pytest.raises(SystemExit) as e:
+        main([command, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert e.value.code == 0 and said.startswith(f"usage: redditbias {command}") and "%(" not in said
+
+
+def test_the_command_line_knows_what_the_rooms_know():
+    """Named there again, because to import a room takes seconds and parsing should not."""
+    options = {c: cli._parser([c])._subparsers._group_actions[0].choices[c]._actions for c in cli.SAID["commands"]}
+    of = lambda command, name: next(a for a in options[command] if a.dest == name)
+    assert of("measure", "reading").choices == [*READINGS, SPAN] and of("measure", "context").choices == list(CONTEXTS)
+    assert of("measure", "paper").default == DEFAULT_PAPER and of("measure", "model").default == DEFAULT_MODEL
+    assert of("export", "split").choices == list(registry.SPLITS) and of("export", "swap").choices == [*registry.SWAPS]
+    assert of("prompts", "source").default == prompts.DEFAULT_PROMPTS
+    for command, said in cli.SAID["commands"].items():
+        writes = said.get("writes", {})
+        assert set(writes) <= {a.dest for a in options[command]} | {"details"}
 
 
 # Nothing is loaded before what can be checked is checked

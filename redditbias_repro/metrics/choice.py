@@ -5,7 +5,6 @@
 # %% ../../nbs/metrics/choice.ipynb #b6bc3264
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +17,15 @@ from ..debias.losses import get_method
 from ..debias.training import Debiased
 from .language_model import measure_lmb, measure_lmp
 from ..models.loading import open_model
-from ..records import DEFAULT_PAPER, check_known, new_record, project_path, read_records, write_record
+from redditbias_repro.records import (
+    DEFAULT_PAPER,
+    check_known,
+    new_record,
+    project_path,
+    read_json,
+    read_records,
+    write_record,
+)
 
 # %% auto #0
 __all__ = ['measure_model', 'training_record', 'choose', 'check_run']
@@ -30,20 +37,16 @@ def measure_model(
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # pairs that LMB is measured on
     lmp_sentences: int | None = None,  # of the references; None: all, 0: no LM perplexity
-    seed: int = 0,  # of bootstrap, permutations and the choice of sentences
-    device: str = "auto",  # as in `load_model`
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
-    add_special_tokens: bool = False,  # as in `measure_lmb`
     references: str | Path = DEFAULT_PAPER,  # for LM perplexity, as in `measure_lmp`
+    **how,  # seed, add_special_tokens: as in `measure_lmb`
 ) -> list[dict]:  # result records
     "LMB and LM perplexity of a model, before debiasing or after"
-    opened, swaps = open_model(model, device, "float32"), ("targets", "attributes") if attributes else ("targets",)
-    options = dict(seed=seed, add_special_tokens=add_special_tokens)
-    records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, swap=swap, **options)]
+    opened, swaps = open_model(model, dtype="float32"), ("targets", "attributes") if attributes else ("targets",)
+    records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, swap=swap, **how)]
     if lmp_sentences == 0:
         return records
-    about = dict(paper=records[0]["paper"], references=references, add_special_tokens=add_special_tokens)
-    return [*records, *measure_lmp(opened, lmp_sentences, seed, **about)]
+    return [*records, *measure_lmp(opened, lmp_sentences, paper=records[0]["paper"], references=references, **how)]
 
 # %% ../../nbs/metrics/choice.ipynb #98c5ab25
 def training_record(
@@ -61,21 +64,17 @@ def training_record(
     return new_record("training", about, trained, run.settings["sentences"], curves, paper, **of_run)
 
 # %% ../../nbs/metrics/choice.ipynb #5464dc36
-def select(
-    runs: pd.DataFrame,  # a row a run: t (validation pairs), its hyper-parameters and, for a bound, lmp and lmp_before
-    # the most that perplexity may rise, as a share of what it was; None: whatever, as the authors do
-    max_lmp_rise: float | None = None,
-) -> dict:  # the row, with `within`
-    """The run with the highest p, within bounds if there are any; else the one with the least perplexity.
+def select(runs: pd.DataFrame, max_lmp_rise: float | None = None) -> dict:
+    """The run with the highest p, within a bound if there is one; else the one with the least perplexity.
 
-    `ValueError` for no runs"""
+    A row a run: t (validation pairs), its hyper-parameters and, for a bound, lmp and lmp_before. The bound is the most
+    that perplexity may rise, as a share of what it was; None: whatever, as the authors do. The row is given with
+    `within`. `ValueError` for no runs"""
     if not len(runs):
         raise ValueError("there are no runs to choose from")
     if max_lmp_rise is not None and not {"lmp", "lmp_before"} <= set(runs):
-        raise ValueError(
-            "max_lmp_rise needs lmp and lmp_before of each run: "
-            "measure them (lmp_sentences above 0), or leave the bound out"
-        )
+        said = "measure them (lmp_sentences above 0), or leave the bound out"
+        raise ValueError(f"max_lmp_rise needs lmp and lmp_before of each run: {said}")
     rise = None if max_lmp_rise is None else runs.lmp / runs.lmp_before - 1
     good = runs if rise is None else runs[rise <= max_lmp_rise]
     row = good.loc[good.t.abs().idxmin()] if len(good) else runs.loc[rise.idxmin()]
@@ -99,9 +98,8 @@ def choose(
     paper, name = split_bias_type(bias_type)
     rows = [_searched(folder, method, name) for folder in folders]
     if known:
-        new = [r["params"] for r in rows]
-        earlier = _known_runs(results, known, method, paper, name)
-        earlier = [r for r in earlier if r["params"].get("special_tokens", False) == special_tokens]
+        new, of = [r["params"] for r in rows], dict(model=known, method=method, paper=paper, bias_type=name)
+        earlier = [r for r in _known_runs(results, of) if r["params"].get("special_tokens", False) == special_tokens]
         rows += [r for r in earlier if r["params"] not in new]
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
@@ -112,35 +110,30 @@ def choose(
     return chosen
 
 
-def _known_runs(results, model, method, paper, bias_type) -> list[dict]:
-    "Records of an earlier part of a search"
-    of = dict(metric="search", model=model, method=method, paper=paper, bias_type=bias_type)
-    paths = read_records(project_path(str(results)), **of).get("path", ())
-    records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in paths]
+def _known_runs(results: Path, of: dict) -> list[dict]:
+    "Records of an earlier part of a search, without what it chose"
+    paths = read_records(project_path(str(results)), metric="search", **of).get("path", ())
     measured = lambda values: {k: v for k, v in values.items() if k not in ("chosen", "max_lmp_rise")}
-    return [{**r, "values": measured(r["values"])} for r in records]
+    return [{**r, "values": measured(r["values"])} for r in (read_json(Path(p)) for p in paths)]
 
 
-def _searched(folder, method, bias_type) -> dict:
+def _searched(folder: str | Path, method: str, bias_type: str) -> dict:
     """One record of a run of the search.
 
     Hyper-parameters in `params`, LMB and, if it was measured, LMP before and after in `values`"""
-    records = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(Path(folder).rglob("*.json"))]
+    records = [read_json(p) for p in sorted(Path(folder).rglob("*.json"))]
     of_type = [r for r in records if r["metric"] == "lmb" and r["bias_type"] == bias_type]
     lmb = {r["method"]: r for r in of_type if r["params"]["outlier_sd"] is None}
     lmp = {r["method"]: r["values"]["perplexity"] for r in records if r["metric"] == "lmp"}
     if method not in lmb or "baseline" not in lmb:
-        raise ValueError(
-            f"{folder} holds no records of LMB for {bias_type} by {method} and before: was the run finished?"
-        )
-    kept = {k: lmb[method]["values"][k] for k in ("t", "p", "d_z")}
-    values = {**kept, "t_before": lmb["baseline"]["values"]["t"]}
+        said = f"no records of LMB for {bias_type} by {method} and before"
+        raise ValueError(f"{folder} holds {said}: was the run finished?")
+    of = lmb[method]
+    values = {**{k: of["values"][k] for k in ("t", "p", "d_z")}, "t_before": lmb["baseline"]["values"]["t"]}
     if lmp:
         values |= {"lmp": lmp[method], "lmp_before": lmp["baseline"], "lmp_rise": lmp[method] / lmp["baseline"] - 1}
-    params = {k: lmb[method]["provenance"]["training"][k] for k in SEARCHED}
-    if lmb[method]["params"].get("special_tokens"):  # read with them: another search
-        params["special_tokens"] = True
-    return {**lmb[method], "params": params, "values": values}
+    special = {"special_tokens": True} if of["params"].get("special_tokens") else {}  # read with them: another search
+    return {**of, "params": {k: of["provenance"]["training"][k] for k in SEARCHED} | special, "values": values}
 
 # %% ../../nbs/metrics/choice.ipynb #075c428f
 def check_run(

@@ -5,7 +5,7 @@
 # %% ../../nbs/metrics/compare.ipynb #d9432f6c
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,30 +25,42 @@ from ..stats.resampling import cluster_sums, paired_test
 __all__ = ['compare_pairs', 'compare_models', 'compare_on_prompts']
 
 # %% ../../nbs/metrics/compare.ipynb #1b5b957a
-def _label(
-    record: dict,  # of `measure_lmb` or `measure_likelihood_bias`
-) -> str:  # "gpt2", or "gpt2, HD (seed 0)"
-    "What a table calls the model of a record"
+def _label(record: dict) -> str:
+    "What a table calls the model of a record: gpt2, or gpt2, HD (seed 0)"
     seed = record["params"].get("train_seed")
     method = "" if record["method"] == "baseline" else f", {record['method']}"
     return record["model"] + method + (f" (seed {seed})" if method and seed is not None else "")
 
 
-def _same_corpus(a: dict, b: dict) -> None:
-    "`ValueError` for records of other data, or of data that was read in another way"
-    data = [{k: r["provenance"]["corpus"].get(k) for k in ("name", "files", "sha256")} for r in (a, b)]
-    how = [{k: v for k, v in r["params"].items() if k != "train_seed"} for r in (a, b)]
-    for what, (one, other) in (("data", data), ("settings", how)):
-        if one != other:
-            raise ValueError(
-                f"{a['bias_type']}: {_label(a)} and {_label(b)} were measured on other {what} "
-                f"({one} and {other}): measure both alike"
-            )
+def _matched(records_a: Iterable[dict], records_b: Iterable[dict], fields: tuple) -> Iterator[tuple[dict, dict]]:
+    """Records of two models of the same fields.
+
+    `ValueError` where only the first was measured, or both on other data or with other settings"""
+    of_b = {tuple(r[f] for f in fields): r for r in records_b}
+    for a in records_a:
+        key = tuple(a[f] for f in fields)
+        if key not in of_b:
+            raise ValueError(f"{', '.join(key)}: only {_label(a)} was measured there; measure both")
+        b = of_b[key]
+        data = [{k: r["provenance"]["corpus"].get(k) for k in ("name", "files", "sha256")} for r in (a, b)]
+        how = [{k: v for k, v in r["params"].items() if k != "train_seed"} for r in (a, b)]
+        for what, (one, other) in (("data", data), ("settings", how)):
+            if one != other:
+                raise ValueError(
+                    f"{a['bias_type']}: {_label(a)} and {_label(b)} were measured on other {what} "
+                    f"({one} and {other}): measure both alike"
+                )
+        yield a, b
+
+
+def _table(rows: list[dict], columns: tuple[str, ...], p: str) -> pd.DataFrame:
+    "Rows with p_holm, the p of a column corrected over them"
+    table = pd.DataFrame(rows, columns=[c for c in columns if c != "p_holm"])
+    return table.assign(p_holm=holm(table[p].astype(float)))[list(columns)]
 
 
 def _gaps(a: dict, b: dict) -> tuple[np.ndarray, np.ndarray, list[str] | None, bool]:
     "Gaps of two records, the terms that each pair exchanges where they are known, and whether tokens are the same"
-    _same_corpus(a, b)
     one, two = (unpack_pairs(r["values"]["pairs"]) for r in (a, b))
     if not one["cluster"].equals(two["cluster"]):
         raise ValueError(f"{a['bias_type']}: the records are not of the same pairs: measure both again")
@@ -135,19 +147,12 @@ def compare_pairs(
         if len(models) != 1:
             said = f"of several models ({', '.join(models)})" if models else "none of all pairs (outlier_sd=[None])"
             raise ValueError(f"records_{of} are {said}: expected those of one model")
-    of_b = {(r["paper"], r["bias_type"], r["corpus"], r["split"]): r for r in whole[1]}
-    rows = []
-    for one in whole[0]:
-        key = (one["paper"], one["bias_type"], one["corpus"], one["split"])
-        if key not in of_b:
-            raise ValueError(f"{', '.join(key)}: only {_label(one)} was measured there; measure both")
-        gap_a, gap_b, clusters, same = _gaps(one, of_b[key])
-        about = dict(zip(("paper", "bias_type", "corpus", "split"), key))
-        about |= {"a": _label(one), "b": _label(of_b[key]), "same_tokens": same}
+    rows, fields = [], ("paper", "bias_type", "corpus", "split")
+    for one, other in _matched(*whole, fields):
+        gap_a, gap_b, clusters, same = _gaps(one, other)
+        about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}, "same_tokens": same}
         rows.append({**about, **compare_gaps(gap_a, gap_b, clusters, margin, alpha, seed)})
-    table = pd.DataFrame(rows, columns=[c for c in COMPARED if c != "p_holm"])
-    table["p_holm"] = holm(table["p_size"].astype(float))
-    return table[list(COMPARED)]
+    return _table(rows, COMPARED, "p_size")
 
 
 def compare_models(
@@ -169,19 +174,8 @@ def compare_models(
 
 # %% ../../nbs/metrics/compare.ipynb #f04b8d02
 PROMPTS_COMPARED = (
-    "a",
-    "b",
-    "axis",
-    "descriptors",
-    "templates",
-    "share_a",
-    "share_b",
-    "difference",
-    "low",
-    "high",
-    "p",
-    "p_holm",
-)
+    "a", "b", "axis", "descriptors", "templates", "share_a", "share_b", "difference", "low", "high", "p", "p_holm",
+)  # fmt: skip
 
 
 def _by_template(record: dict) -> np.ndarray:
@@ -197,31 +191,19 @@ def compare_prompts(
     seed: int = 0,
 ) -> pd.DataFrame:  # the columns of `PROMPTS_COMPARED`: shares of significant tests in percent, the difference B − A
     "Does B tell more or fewer pairs of descriptors apart than A? `ValueError` where prompts are not the same"
-    of_b, rows = {r["bias_type"]: r for r in records_b}, []
-    for one in records_a:
-        if not one["values"].get("tests"):
-            continue
-        if one["bias_type"] not in of_b:
-            raise ValueError(f"axis {one['bias_type']}: only {_label(one)} was measured on it; measure both")
-        other = of_b[one["bias_type"]]
-        _same_corpus(one, other)
+    tested, rows = [r for r in records_a if r["values"].get("tests")], []
+    for one, other in _matched(tested, records_b, ("bias_type",)):
         if one["values"]["templates"] != other["values"]["templates"] or one["n"] != other["n"]:
             raise ValueError(f"axis {one['bias_type']}: the records are not of the same prompts: measure both again")
-        before, after = _by_template(one), _by_template(other)
-        share_a, share_b = (100 * float(_ratio(s.sum(0))) for s in (before, after))
-        test = _resampled(before, after, None, lambda s: 100 * _ratio(s), seed)
-        about = {"a": _label(one), "b": _label(other), "axis": one["bias_type"], "templates": len(before)}
-        about |= {"descriptors": one["values"]["descriptors"], "share_a": share_a, "share_b": share_b}
-        about |= {
-            "difference": share_b - share_a,
-            "low": test["change_low"],
-            "high": test["change_high"],
-            "p": test["p"],
-        }
-        rows.append(about)
-    table = pd.DataFrame(rows, columns=[c for c in PROMPTS_COMPARED if c != "p_holm"])
-    table["p_holm"] = holm(table["p"].astype(float))
-    return table[list(PROMPTS_COMPARED)]
+        sums = [_by_template(r) for r in (one, other)]
+        share_a, share_b = (100 * float(_ratio(s.sum(0))) for s in sums)
+        test = _resampled(*sums, None, lambda s: 100 * _ratio(s), seed)
+        rows.append({
+            "a": _label(one), "b": _label(other), "axis": one["bias_type"], "templates": len(sums[0]),
+            "descriptors": one["values"]["descriptors"], "share_a": share_a, "share_b": share_b,
+            "difference": share_b - share_a, "low": test["change_low"], "high": test["change_high"], "p": test["p"],
+        })  # fmt: skip
+    return _table(rows, PROMPTS_COMPARED, "p")
 
 # %% ../../nbs/metrics/compare.ipynb #e6cbceb0
 def compare_on_prompts(

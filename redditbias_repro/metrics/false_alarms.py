@@ -23,26 +23,20 @@ from ..stats.paired import TESTS, swapped_label_alarms
 __all__ = ['measure_random', 'measure_false_alarms', 'measure_swapped_labels']
 
 # %% ../../nbs/metrics/false_alarms.ipynb #c55af282
-def random_model(
-    config,  # a Transformers configuration of a causal language model
-    seed: int,
-    device: str = "cpu",
-):  # in eval mode, float32
-    "A model with random weights, as its architecture initialises them; torch's own random state stays as it was"
+def random_model(config, seed: int, device: str = "cpu"):
+    """A causal model of a Transformers configuration with random weights, as its architecture initialises them.
+
+    In eval mode, float32. Torch's own random state stays as it was"""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().to(device)
 
 # %% ../../nbs/metrics/false_alarms.ipynb #1f079a10
-def small_gpt2(
-    tokenizer,  # whose words it has
-    std: float = 0.1,  # of the initial weights; GPT-2's own is .02
-) -> GPT2Config:
-    "The configuration of a GPT-2 of two layers, 64 wide"
+def small_gpt2(tokenizer, std: float = 0.1) -> GPT2Config:
+    "A GPT-2 of two layers, 64 wide, for the words of a tokenizer; `std`: of the initial weights, GPT-2's own is .02"
     special = dict(bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
-    return GPT2Config(
-        vocab_size=len(tokenizer), n_positions=512, n_embd=64, n_layer=2, n_head=2, initializer_range=std, **special
-    )
+    size = dict(vocab_size=len(tokenizer), n_positions=512, n_embd=64, n_layer=2, n_head=2)
+    return GPT2Config(**size, initializer_range=std, **special)
 
 # %% ../../nbs/metrics/false_alarms.ipynb #bf9f1c0b
 def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, device, name) -> Iterator[dict]:
@@ -101,22 +95,17 @@ def measure_false_alarms(
     for std, count in (SMALL_MODELS if models is None else models).items():
         name = f"gpt2-2x64-std{std:g}"
         made = list(_random_lmb(small_gpt2(tokenizer, std), tokenizer, pairs, range(count), "cpu", name))
+        about = {"name": name, "origin": f"random weights (seeds 0 to {count - 1})", "tokenizer": model}
+        about |= {"layers": 2, "width": 64, "std": std}
         for names in pairs:
             of_type = [r for r in made if (r["paper"], r["bias_type"], r["split"]) == names]
-            first = of_type[0]
-            values = {p: float(np.mean([_below(r["values"][p], alpha) for r in of_type])) for p in TESTS}
-            values["mean_abs_t"] = float(np.mean([abs(r["values"]["t"]) for r in of_type]))
-            origin = f"random weights (seeds 0 to {count - 1})"
-            about = {"name": name, "origin": origin, "tokenizer": model, "layers": 2, "width": 64, "std": std}
-            provenance = {**first["provenance"], "model": about}
-            seconds = round(sum(r["seconds"] for r in of_type), 2)
-            what = dict(method="random weights", n=count, values=values, params={"alpha": alpha}, seconds=seconds)
-            records.append({**first, "metric": "false_alarms", "provenance": provenance, **what})
+            found = pd.DataFrame([r["values"] for r in of_type])
+            below = found[list(TESTS)].astype(float) < alpha  # a test that cannot be made rejects nothing
+            values = {**below.mean().to_dict(), "mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
+            provenance, seconds = {**of_type[0]["provenance"], "model": about}, sum(r["seconds"] for r in of_type)
+            what = dict(metric="false_alarms", method="random weights", n=count, values=values, params={"alpha": alpha})
+            records.append({**of_type[0], **what, "provenance": provenance, "seconds": round(seconds, 2)})
     return records
-
-
-def _below(p, alpha) -> bool:
-    return p is not None and p < alpha  # a test that cannot be made rejects nothing
 
 # %% ../../nbs/metrics/false_alarms.ipynb #448b1b64
 def measure_swapped_labels(

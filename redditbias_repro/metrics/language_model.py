@@ -44,8 +44,8 @@ from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
 from ..stats.paired import d_z_interval, mean_test, preference_share, sign_flip
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'name_places', 'said_otherwise', 'PairReading', 'measure_lmb',
-           'lmb_of_rows', 'measure_lmp']
+__all__ = ['OF_PAIRS', 'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb', 'lmb_of_rows',
+           'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -82,11 +82,8 @@ class LMBResult:
     p_share_flip: float  # of the share, signs flipped by cluster
 
 # %% ../../nbs/metrics/language_model.ipynb #8d7b924b
-def within(
-    values: np.ndarray,  # (n,)
-    k: float,  # standard deviations
-) -> np.ndarray:  # (n,) bool
-    "Where a value lies within mean ± k·s of its sample, s with n − 1 in the denominator (§3.1)"
+def within(values: np.ndarray, k: float) -> np.ndarray:
+    "Where a value lies within mean ± k·s of its sample, s with n − 1 in the denominator (§3.1): (n,) bool"
     return np.abs(values - values.mean()) <= k * values.std(ddof=1)
 
 # %% ../../nbs/metrics/language_model.ipynb #2780fa26
@@ -153,15 +150,14 @@ def _check_outlier_sd(sd: float | None) -> None:
         raise ValueError(f"outlier_sd is {sd!r}: expected a positive number, or None to keep all pairs")
 
 
-def _sample(name, values):
+def _sample(name: str, values) -> np.ndarray:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1:
         raise ValueError(f"{name} has shape {x.shape}: expected one perplexity a text")
     bad = np.flatnonzero(~np.isfinite(x) | (x <= 0))
     if len(bad):
-        raise ValueError(
-            f"{name} holds {len(bad)} values that are no perplexity, at {bad[:10].tolist()} (the first is {x[bad[0]]})"
-        )
+        places = f"at {bad[:10].tolist()} (the first is {x[bad[0]]})"
+        raise ValueError(f"{name} holds {len(bad)} values that are no perplexity, {places}")
     return x
 
 # %% ../../nbs/metrics/language_model.ipynb #1a0d807a
@@ -183,6 +179,12 @@ def pair_targets(
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
 # %% ../../nbs/metrics/language_model.ipynb #edc71eac
+def _as_kept(test: LMBResult) -> tuple[int, float | None, dict]:
+    "n, outlier_sd and the other fields of a test as a record keeps them: what is not known is None"
+    values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(test).items()}
+    return values.pop("n"), values.pop("outlier_sd"), values
+
+
 def lmb_measurements(
     scores1: pd.DataFrame,  # nll and n_tokens of each stereotype, a row a pair
     scores2: pd.DataFrame,  # of each counterfactual
@@ -195,14 +197,11 @@ def lmb_measurements(
     known = [t or f"pair {i}" for i, t in enumerate(targets)] if targets and any(targets) else None
     made = []
     for sd in outlier_sds:
-        test = asdict(lmb(ppl1, ppl2, sd, seed=seed, clusters=known))
-        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in test.items()}
-        params = {"outlier_sd": values.pop("outlier_sd")}
-        n = values.pop("n")
+        n, _, values = _as_kept(lmb(ppl1, ppl2, sd, seed=seed, clusters=known))
         if sd is None:
             kept = (scores[column] for scores in (scores1, scores2) for column in ("nll", "n_tokens"))
             values["pairs"] = pack_pairs(*kept, targets)
-        made.append({"n": n, "values": values, "seed": seed, "params": params})
+        made.append({"n": n, "values": values, "seed": seed, "params": {"outlier_sd": sd}})
     return made
 
 # %% ../../nbs/metrics/language_model.ipynb #6b6c84b8
@@ -243,19 +242,20 @@ def _all_types(corpus: str, own: bool) -> list[str]:
     return paper_bias_types()
 
 # %% ../../nbs/metrics/language_model.ipynb #140e1c11
-def name_places(
-    message: str,  # of scoring: "… at [0, 5]"
-    name: Callable[[list[int]], str],  # what places are called
-) -> str:
-    "What scoring says of texts, with other names for their places"
-    return re.sub(r"\bat \[([\d, ]+)\]", lambda m: f"in {name([int(i) for i in m[1].split(',')])}", message)
-
-
 @contextlib.contextmanager
 def said_otherwise(
-    put: Callable[[str], str],  # a message → what is said in its place
+    place: Callable[[str, list[int]], str],  # a message and indices of texts that it names → what these are called
+    advice: dict[str, str],  # patterns → what stands in place of advice that a caller cannot follow
 ) -> Iterator[None]:
-    "`ValueError`s and warnings of scoring in other words"
+    "`ValueError`s and warnings of scoring, which name texts by their index: … at [0, 5]"
+
+    def put(message: str) -> str:
+        named = lambda m: f"in {place(message, [int(i) for i in m[1].split(',')])}"
+        said = re.sub(r"\bat \[([\d, ]+)\]", named, message)
+        for pattern, other in advice.items():
+            said = re.sub(pattern, other, said)
+        return said
+
     with warnings.catch_warnings():
         show = warnings.showwarning
         warnings.showwarning = lambda message, *about: show(put(str(message)), *about)
@@ -271,54 +271,28 @@ def _cells(pairs: pd.DataFrame, indices: list[int]) -> str:
     return f"data row{'s' if len(indices) > 1 else ''} {rows} of corpus {pairs.attrs['corpus']['name']!r}"
 
 
-def _of_pairs(message: str, pairs: pd.DataFrame) -> str:
-    "What scoring says of the texts of pairs; what it advises and `measure_lmb` cannot do is left out"
-    message = re.sub(r",? or pass on_(?:short|long)='\w+'", "", message)
-    return name_places(message, lambda indices: _cells(pairs, indices))
+OF_PAIRS = {r",? or pass on_(?:short|long)='\w+'": ""}  # which `measure_lmb` cannot do
 
 # %% ../../nbs/metrics/language_model.ipynb #43851296
-def _in_context(tokenizer, context: str, prompt: str, add_special_tokens: bool) -> tuple[dict, dict, dict]:
-    "Options of scoring, and what a record's params and its provenance say of them"
-    check_known("context", context, CONTEXTS)
-    if context == "none":
-        special = {"special_tokens": True} if add_special_tokens else {}
-        return ({"add_special_tokens": True} if add_special_tokens else {}), special, {}
-    if add_special_tokens:
-        raise ValueError(
-            "a chat template brings its own special tokens: leave out add_special_tokens (--special-tokens)"
-        )
-    before = chat_context(tokenizer, prompt)
-    params = {"context": context, **({} if prompt == CHAT_PROMPT else {"prompt": digest(prompt)})}
-    return {"before": before}, params, {"chat": {"prompt": prompt, "before": before}}
+def score_pairs(model: tuple, pairs: pd.DataFrame, before: str = "", **options) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """nll and n_tokens of each stereotype and each counterfactual, from the cache where they were scored before.
 
-
-def score_pairs(
-    model: tuple,  # from `open_model`
-    pairs: pd.DataFrame,  # from `load_pairs`: text1, text2
-    before: str = "",  # stands in front of each sentence, conditioned on and not scored
-    **options,  # of `cached_scores`
-) -> tuple[pd.DataFrame, pd.DataFrame]:  # nll and n_tokens of each stereotype, and of each counterfactual
-    "Both sides of all pairs, from the cache where they were scored before. `attrs` say how"
+    `before` stands in front of each sentence, conditioned on and not scored. `attrs` say how; options of
+    `cached_scores`"""
     net, tokenizer, about = model
     texts = [*pairs.text1, *pairs.text2]
     options |= {"contexts": [before] * len(texts)} if before else {}
-    with said_otherwise(lambda message: _of_pairs(message, pairs)):
+    with said_otherwise(lambda message, indices: _cells(pairs, indices), OF_PAIRS):
         found = cached_scores(net, tokenizer, texts, about, **options)
     return found[: len(pairs)], found[len(pairs) :].reset_index(drop=True)
 
 
-def pair_details(
-    pairs: pd.DataFrame,  # from `load_pairs`
-    scores1: pd.DataFrame,  # from `score_pairs`
-    scores2: pd.DataFrame,
-) -> pd.DataFrame:  # text1, text2, targets, nll1, n_tokens1, perplexity1, nll2, n_tokens2, perplexity2, gap
-    "The scores of each pair beside its texts: not for a record. gap: log perplexity 1 − log perplexity 2"
-    table = pd.DataFrame({"text1": pairs.text1, "text2": pairs.text2, "targets": pair_targets(pairs)}).reset_index(
-        drop=True
-    )
-    for side, scores in (("1", scores1), ("2", scores2)):
-        columns = {"nll": scores["nll"], "n_tokens": scores["n_tokens"], "perplexity": mean_perplexity(scores)}
-        table = table.assign(**{f"{k}{side}": np.asarray(v) for k, v in columns.items()})
+def pair_details(pairs: pd.DataFrame, scores1: pd.DataFrame, scores2: pd.DataFrame) -> pd.DataFrame:
+    "Texts of pairs, their targets, nll, n_tokens and perplexity of each side, and gap: log perplexity 1 − 2"
+    table = pd.DataFrame({"text1": pairs.text1, "text2": pairs.text2, "targets": pair_targets(pairs)})
+    sides = [s[["nll", "n_tokens"]].assign(perplexity=mean_perplexity(s)) for s in (scores1, scores2)]
+    named = [side.reset_index(drop=True).add_suffix(str(i)) for i, side in enumerate(sides, 1)]
+    table = pd.concat([table.reset_index(drop=True), *named], axis=1)
     return table.assign(gap=np.log(table["perplexity1"]) - np.log(table["perplexity2"]))
 
 # %% ../../nbs/metrics/language_model.ipynb #807f30f1
@@ -348,10 +322,20 @@ def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
         raise ValueError(f"source is {r.source!r}, and {name} is a causal model: only an encoder reads a source")
     if read and r.context != "none":
         raise ValueError(f"context is {r.context!r}, and {name} has an encoder: give a source instead")
-    options, params, origin = _in_context(opened.tokenizer, r.context, r.prompt, r.add_special_tokens)
-    return options | read, ({} if r.swap == "targets" else {"swap": r.swap}) | params | read, origin
+    check_known("context", r.context, CONTEXTS)
+    options, params, origin = {}, {} if r.swap == "targets" else {"swap": r.swap}, {}
+    if r.context != "none":
+        if r.add_special_tokens:
+            said = "leave out add_special_tokens (--special-tokens)"
+            raise ValueError(f"a chat template brings its own special tokens: {said}")
+        before = chat_context(opened.tokenizer, r.prompt)
+        options, origin = {"before": before}, {"chat": {"prompt": r.prompt, "before": before}}
+        params |= {"context": r.context} | ({} if r.prompt == CHAT_PROMPT else {"prompt": digest(r.prompt)})
+    elif r.add_special_tokens:
+        options, params = {"add_special_tokens": True}, params | {"special_tokens": True}
+    return options | read, params | read, origin
 
-
+# %% ../../nbs/metrics/language_model.ipynb #9540f5f8
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
@@ -412,10 +396,9 @@ def lmb_of_rows(
         sides = [x[kept] for x in ppl]
         if kept.sum() < 2 or _constant(sides[0] - sides[1], max(x.max() for x in sides)):  # no t
             continue
-        test = asdict(lmb(*sides, seed=record["seed"], clusters=some))
-        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in test.items()}
+        n, sd, values = _as_kept(lmb(*sides, seed=record["seed"], clusters=some))
         values |= {"n_removed": int((~kept).sum())}
-        n, params = values.pop("n"), {**record["params"], "outlier_sd": values.pop("outlier_sd"), "rows": name}
+        params = {**record["params"], "outlier_sd": sd, "rows": name}
         about = {"metric": "lmb_rows", "n": n, "values": values, "params": params}
         made.append({**record, **about, "provenance": {**record["provenance"], **code}})
     return made
@@ -441,40 +424,28 @@ def lmp(
         values["perplexity_release"] = float(np.exp((kept["nll_first"] / kept["n_first"]).mean()))
     if "nll_calibrated" in kept:
         values["perplexity_calibrated"] = float(np.exp(kept["nll_calibrated"].sum() / n))
-    return {
-        **values,
-        "mean_sentence_perplexity": float(each.mean()),
-        "median_sentence_perplexity": float(np.median(each)),
-        "n_tokens": int(n),
-        "n_skipped": len(scores) - len(kept),
-    }
+    values |= {"mean_sentence_perplexity": float(each.mean()), "median_sentence_perplexity": float(np.median(each))}
+    return {**values, "n_tokens": int(n), "n_skipped": len(scores) - len(kept)}
 
 # %% ../../nbs/metrics/language_model.ipynb #7fabec70
 TEMPERATURES = tuple(np.geomspace(0.25, 8, 16).tolist())  # the grid that a temperature is sought on
 
 
-def fit_temperature(
-    scores: pd.DataFrame,  # from `nll_at_temperatures`
-    temperatures: Iterable[float] = TEMPERATURES,  # columns of `scores`, at least four, ascending
-) -> float:
-    """The temperature at which the texts are likeliest. `ValueError` where none has a token to score.
+def fit_temperature(scores: pd.DataFrame) -> float:
+    """The temperature of `TEMPERATURES`, columns of `scores` (`nll_at_temperatures`), at which the texts are likeliest.
 
-    A warning where that is the first or last of those tried, which then stands for it"""
+    `ValueError` where none has a token to score. A warning where it is the first or last, which then stands for it"""
     from scipy.interpolate import CubicSpline
     from scipy.optimize import minimize_scalar
 
-    temperatures = list(temperatures)
-    total = scores[temperatures].sum().to_numpy()
+    total, x = scores[list(TEMPERATURES)].sum().to_numpy(), np.log(TEMPERATURES)
     if not total.any():
         raise ValueError("no text that the temperature is to be fitted on has a token to score: give longer ones")
-    best, x = int(total.argmin()), np.log(temperatures)
+    best = int(total.argmin())
     if best in (0, len(x) - 1):
-        warnings.warn(
-            f"the texts are likeliest at temperature {temperatures[best]:g} or beyond: "
-            "a model that knows nothing of them is best silenced",
-            stacklevel=2,
-        )
-        return float(temperatures[best])
+        said = f"the texts are likeliest at temperature {TEMPERATURES[best]:g} or beyond"
+        warnings.warn(f"{said}: a model that knows nothing of them is best silenced", stacklevel=2)
+        return float(TEMPERATURES[best])
     curve, between = CubicSpline(x, total), (x[best - 1], x[best + 1])
     lowest = minimize_scalar(curve, bounds=between, method="bounded", options={"xatol": 1e-6})
     return float(np.exp(lowest.x))
@@ -511,16 +482,16 @@ def measure_lmp(
 
     As it is, and with its temperature calibrated. The record names the references, and the files of those that the
     temperature was fitted on too"""
-    texts, held_out = load_references(n, seed, references), load_calibration(references)
-    every = load_references(corpus=references)
-    if held_out is None and len(every) < 2:
-        raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
-    corpus = texts.attrs["corpus"]
+    texts, every = load_references(n, seed, references), load_references(corpus=references)
+    corpus, held_out = texts.attrs["corpus"], load_calibration(references)
     if held_out is not None:
         corpus = {**corpus, "files": {**corpus["files"], **held_out.attrs["corpus"]["files"]}}
+    elif len(every) < 2:
+        raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
     net, tokenizer, about = open_model(model, device, dtype)
+    special = {"special_tokens": True} if add_special_tokens else {}
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
-    options |= {"add_special_tokens": True} if add_special_tokens else {}
+    options |= {f"add_{k}": v for k, v in special.items()}
     added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
     frames, fitted, stats = [], [], {}
     with warnings.catch_warnings():
@@ -534,7 +505,6 @@ def measure_lmp(
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
     values["scores"] = pack_sentences(scores)
-    params = {"sentences": None if len(texts) == len(every) else len(texts)}
-    params |= {"special_tokens": True} if add_special_tokens else {}
+    params = {"sentences": None if len(texts) == len(every) else len(texts), **special}
     origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=str(net.device), scoring=stats)
     return [new_record("lmp", about, corpus, len(texts), values, paper, **origin)]

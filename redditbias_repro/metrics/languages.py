@@ -25,10 +25,7 @@ def read_languages() -> dict[str, dict]:  # code → title, sentences
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../../nbs/metrics/languages.ipynb #e3d37292
-def in_disorder(
-    sentence: str,
-    rng: random.Random,
-) -> str:
+def in_disorder(sentence: str, rng: random.Random) -> str:
     "Its words in another order; its characters where it has no blanks"
     blank = " " if " " in sentence else ""
     parts = sentence.split() if blank else list(sentence)
@@ -39,11 +36,8 @@ def in_disorder(
 MOST_UNKNOWN, MOST_PIECES, LEAST_IN_ORDER = 0.05, 0.25, 0.75  # 18 of 24 sentences: by chance 1 in 88
 
 
-def token_shares(
-    tokenizer,
-    texts: Iterable[str],
-) -> dict[str, float]:  # unknown, pieces: shares of the tokens
-    "How many tokens of texts are unknown, and how many are bytes that are no character by themselves"
+def token_shares(tokenizer, texts: Iterable[str]) -> dict[str, float]:
+    "Shares of the tokens of texts that are unknown, and pieces: bytes that are no character by themselves"
     ids = [i for t in texts for i in tokenizer(t, add_special_tokens=False)["input_ids"]]
     unknown = sum(i == tokenizer.unk_token_id for i in ids)
     pieces = sum("\ufffd" in tokenizer.decode([i]) for i in ids)

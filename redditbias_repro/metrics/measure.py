@@ -21,7 +21,7 @@ from ..records import FIELDS, digest, write_atomic, write_record
 from ..scoring.store import hash_tokenizer
 
 # %% auto #0
-__all__ = ['FOUND', 'Kind', 'Measure', 'key', 'Done', 'read_done', 'measure', 'by_kind', 'findings']
+__all__ = ['Kind', 'Measure', 'Done', 'measure', 'by_kind', 'findings']
 
 # %% ../../nbs/metrics/measure.ipynb #a4e82231
 @dataclass(frozen=True)
@@ -45,12 +45,20 @@ class Measure:
     records: Callable[[Opened], list[dict]]  # measures: an open model → records, not written
     kind: Kind
 
+
+class Done(NamedTuple):
+    "A measure that was whole"
+
+    measure: Measure
+    records: list[dict]
+    notes: list[str]  # what it warned of
+
 # %% ../../nbs/metrics/measure.ipynb #4a50c933
-def key(
-    measure: Measure,
-    model: Opened,
-) -> str:  # a hash
-    "What tells this measurement of this model from all others"
+FOUND = ("what", "of", "n", "value", "interval", "p", "found")
+
+
+def key(measure: Measure, model: Opened) -> str:
+    "What tells this measurement of this model from all others, as a hash"
     words = hash_tokenizer(model.tokenizer) if model.tokenizer else ""
     return digest([model.about["weights_sha256"] + model.about["dtype"] + words, measure.settings])
 
@@ -60,20 +68,8 @@ def _place(measure: Measure, out: Path) -> Path:
     return out / "steps" / f"{name}.json"
 
 
-class Done(NamedTuple):
-    "A measure that was whole"
-
-    measure: Measure
-    records: list[dict]
-    notes: list[str]  # what it warned of
-
-
-def read_done(
-    measure: Measure,
-    model: Opened,
-    out: Path,  # folder of records
-) -> Done | None:  # None where it was not done for these weights and settings
-    "What a measure left behind"
+def read_done(measure: Measure, model: Opened, out: Path) -> Done | None:
+    "What a measure left behind in a folder; None where it was not done for these weights and settings"
     try:
         done = json.loads(_place(measure, out).read_text(encoding="utf-8"))
         if done["key"] != key(measure, model):
@@ -144,9 +140,6 @@ def measure(
     return [done[p] for p in parts if p in done], failed
 
 # %% ../../nbs/metrics/measure.ipynb #7c9e65ce
-FOUND = ("what", "of", "n", "value", "interval", "p", "found")
-
-
 def by_kind(
     done: Iterable[Done],
 ) -> list[tuple[Kind, list[dict]]]:  # kinds, each with the records of all its measures

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import math
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 from .loading import PACKAGED
@@ -15,6 +17,9 @@ from ..records import write_atomic
 __all__ = ['model_card', 'write_card']
 
 # %% ../../nbs/models/card.ipynb #01c5fe2b
+SAID = tomllib.loads((files("redditbias_repro") / "resources" / "model_card.toml").read_text(encoding="utf-8"))
+
+
 def _base_on_hub(name: str) -> str | None:
     "Name of a base on the hub; None for a folder"
     if name in PACKAGED:
@@ -28,82 +33,37 @@ def _results(bias: dict | None, perplexity: dict | None) -> list:
 
     found, task = [], {"task_type": "text-generation", "task_name": "language modelling"}
     if bias:
-        of = {"dataset_type": f"{bias['paper']}/{bias['bias_type']}", "dataset_split": bias["split"]}
-        of |= {"dataset_name": f"counterfactual pairs of {bias['corpus']}, {bias['bias_type']}", **task}
-        names = {"gap_before": "mean log gap before debiasing", "gap_after": "mean log gap",
-                 "bias_change": "change of the gap's size"}  # fmt: skip
-        found += [
-            EvalResult(metric_type=k, metric_name=v, metric_value=round(float(bias[k]), 4), **of)
-            for k, v in names.items()
-        ]
+        name = f"counterfactual pairs of {bias['corpus']}, {bias['bias_type']}"
+        of = dict(dataset_type=f"{bias['paper']}/{bias['bias_type']}", dataset_split=bias["split"], dataset_name=name)
+        found += [(k, k, bias, 4, of) for k in ("gap_before", "gap_after", "bias_change")]
     if perplexity:
-        of = {
-            "dataset_type": "text",
-            "dataset_name": f"{perplexity['n']:,} sentences of {perplexity['corpus']}",
-            **task,
-        }
-        names = {"before": "perplexity before debiasing", "after": "perplexity"}
-        found += [
-            EvalResult(metric_type="perplexity", metric_name=v, metric_value=round(float(perplexity[k]), 2), **of)
-            for k, v in names.items()
-        ]
-    return found
+        of = dict(dataset_type="text", dataset_name=f"{perplexity['n']:,} sentences of {perplexity['corpus']}")
+        found += [("perplexity", k, perplexity, 2, of) for k in ("before", "after")]
+    names, value = SAID["results"], lambda k, row, digits: round(float(row[k]), digits)
+    return [
+        EvalResult(metric_type=kind, metric_name=names[k], metric_value=value(k, row, digits), **of, **task)
+        for kind, k, row, digits, of in found
+    ]
 
 # %% ../../nbs/models/card.ipynb #a2f27bfb
-VERDICTS = {
-    "less": "**less biased** than before", "more": "**more biased** than before", "equally": "**as biased as before**",
-    "undetermined": "**not told apart** from the model before",
-}  # fmt: skip
-NOT_MEASURED = (
-    "Not measured yet. On the command line of redditbias_repro `measure --model {base} --bias-type {of} --save`, the "
-    "same with this folder as `--model`, and then `card FOLDER --write` fill this in.\n"
-)
-LIMITS = """## Intended use and limits
-
-For research on social bias and its reduction. The model was trained against one kind of bias, in one language, on the
-terms of one specification; of other groups, other wordings and other tasks nothing follows from the numbers above.
-"Less biased" is a statement about a mean over test pairs: single sentences may be as biased as before or more, and the
-model can still write offensive and false text. A gap that is no longer significant is not a gap that is gone.
-Measure the model on what it is to be used for before it is used, and do not take it as a safety measure.
-"""
-
-
 def _bias_text(bias: dict | None, settings: dict) -> str:
     "What the test of the change says"
     if not bias:
-        base = settings["base_model"]
-        of = settings["bias_type"]
+        base, of = settings["base_model"], settings["bias_type"]
         of = f"{of.removeprefix('own/')}.toml" if of.startswith("own/") else of  # the file that it was read from
-        return NOT_MEASURED.format(base="BASE" if "@" in base else base, of=of)
-    sides = f", and leans to the other side now ({bias['gap_after']:+.3f})" if bias["overshoot"] else ""
-    by_target = bias["verdict_cluster"] or "not known"
-    t = f" t before {bias['t_before']:.2f}, after {bias['t_after']:.2f}." if "t_before" in bias else ""
-    return (
-        f"On the {bias['n']:,} {bias['split']} pairs of {bias['corpus']} ({bias['bias_type']}) the model is "
-        f"{VERDICTS[bias['verdict']]}{sides}: the mean gap of log perplexities, stereotype minus counterfactual, was "
-        f"{bias['gap_before']:+.3f} nats a token and is {bias['gap_after']:+.3f}; below 0 the stereotype is likelier. "
-        f"Its size changed by {bias['bias_change']:+.3f}, 95 % interval [{bias['bias_change_low']:+.3f}, "
-        f"{bias['bias_change_high']:+.3f}], by a paired test.{t} By target term, which says something of the groups "
-        f"rather than of these pairs: {by_target}.\n"
-    )
+        return SAID["not_measured"].format(base="BASE" if "@" in base else base, of=of)
+    sides = SAID["overshoot"].format(**bias) if bias["overshoot"] else ""
+    t = SAID["t"].format(**bias) if "t_before" in bias else ""
+    how = dict(said=SAID["verdicts"][bias["verdict"]], by_target=bias["verdict_cluster"] or "not known")
+    return SAID["bias"].format(**{**bias, **how, "sides": sides, "t": t})
 
 
 def _perplexity_text(found: dict | None) -> str:
     "What debiasing cost"
     if not found:
-        return "Perplexity on other text: not measured.\n"
+        return SAID["no_perplexity"]
     known = "rise_low" in found and not math.isnan(found["rise_low"])
-    ends = f", 95 % interval {found['rise_low']:+.0%} to {found['rise_high']:+.0%}" if known else ""
-    return (
-        f"Perplexity on {found['n']:,} sentences of {found['corpus']}: {found['before']:.1f} before, "
-        f"{found['after']:.1f} after ({found['rise']:+.0%}{ends}).\n"
-    )
-
-
-HYPERPARAMETERS = (
-    "epochs", "batch_size", "grad_accum", "learning_rate", "lambda_lm", "lambda_d", "objective", "lora_rank", "seed",
-    "sentences",
-)  # fmt: skip
+    return SAID["perplexity"].format(**found, ends=SAID["ends"].format(**found) if known else "")
 
 # %% ../../nbs/models/card.ipynb #0a954e38
 def model_card(
@@ -121,28 +81,19 @@ def model_card(
         library_name="peft" if settings.get("lora_rank") else "transformers", pipeline_tag="text-generation",
         tags=["debiasing", "social-bias", settings["method"]],
     )  # fmt: skip
-    shown = [(k, settings[k]) for k in HYPERPARAMETERS if settings.get(k) is not None]
-    corpus = (settings.get("corpus") or {}).get("name", "texts of one's own")
+    shown = [(k, settings[k]) for k in SAID["hyperparameters"] if settings.get(k) is not None]
     steps, earlier = [], settings.get("earlier")
     while earlier:
         steps.insert(0, f"{earlier['method']} for {earlier['bias_type']}")
         earlier = earlier.get("earlier")
-    lora = f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else ""
-    before = f" It had been trained by {', then by '.join(steps)} before." if steps else ""
-    parts = [
-        f"---\n{head.to_yaml()}\n---\n",
-        f"# {name}\n",
-        "> **Content warning.** The data that this model was trained on and measured with are stereotypes.\n",
-        f"{settings['base_model']}, trained by **{settings['method']}**{lora} against the bias type "
-        f"`{settings['bias_type']}` on {corpus}.{before} The weights of the base have the SHA-256 "
-        f"`{settings['base'][:16]}…` (of all parameters, as redditbias_repro counts it).\n",
-        "## Bias before and after\n", _bias_text(bias, settings),
-        "## What it cost\n", _perplexity_text(perplexity),
-        "## Training\n", "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown) + "\n",
-        LIMITS,
-        "Method and measures: RedditBias (Barikeri et al., ACL 2021), reproduced by `redditbias_repro`.\n",
-    ]  # fmt: skip
-    return "\n".join(parts)
+    said = {
+        "head": head.to_yaml(), "name": name, "bias": _bias_text(bias, settings),
+        "corpus": (settings.get("corpus") or {}).get("name", "texts of one's own"),
+        "lora": f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else "",
+        "before": f" It had been trained by {', then by '.join(steps)} before." if steps else "",
+        "perplexity": _perplexity_text(perplexity), "training": "\n".join(f"| {k} | {v} |" for k, v in shown),
+    }  # fmt: skip
+    return SAID["card"].format(**{**settings, **said})
 
 
 def write_card(

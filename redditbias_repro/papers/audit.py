@@ -15,7 +15,7 @@ from ..data.pairs import bias_spec
 from ..metrics.languages import language_signs, read_languages
 from ..metrics.measure import Done, by_kind, findings, measure
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
-from .measures import Wanted, plan
+from .measures import SAID, Wanted, plan
 from ..records import check_known, write_atomic
 from ..show.html import bullets, html_page, provenance_blocks, section, table_block
 
@@ -23,27 +23,15 @@ from ..show.html import bullets, html_page, provenance_blocks, section, table_bl
 __all__ = ['audit']
 
 # %% ../../nbs/papers/audit.ipynb #c16b3cfb
-HOW_TO_READ = (
-    "A small p is no large effect, and an effect that is not found is none that is excluded: the interval says how "
-    "large it may be."
-)
-OF_LANGUAGES = (
-    "unknown and pieces: shares of tokens that are unknown, and bytes that are no character. in_order: sentences "
-    "that are likelier than the same words in disorder; half is chance."
-)
-
-
-def audit_page(
-    result: dict,  # of `audit`
-    done: Iterable[Done],  # of `measure`
-) -> str:  # HTML
-    "An audit as one page that needs nothing else"
+def audit_page(result: dict, done: Iterable[Done]) -> str:
+    "What `audit` found and `measure` did as one page of HTML that needs nothing else"
     about, kinds = result["model"], by_kind(done)
     told = [line for kind, _ in kinds for line in kind.how_to_read]
-    caption = "p: corrected within its family (Holm). Nothing here adds up to one number."
-    first = [table_block(findings(done), "In short", caption), bullets([*dict.fromkeys(told), HOW_TO_READ])]
+    said = SAID["audit"]
+    read = bullets([*dict.fromkeys(told), said["how_to_read"]])
+    first = [table_block(findings(done), "In short", said["found"]), read]
     signs, notes = pd.DataFrame(result["languages"]), [*result["failed"], *result["notes"]]
-    languages = [table_block(signs, "Does the model know the language?", OF_LANGUAGES)] if len(signs) else []
+    languages = [table_block(signs, "Does the model know the language?", said["languages"])] if len(signs) else []
     parts = [
         section("What was found", first),
         *(section(kind.section, kind.blocks(records)) for kind, records in kinds),
@@ -56,7 +44,7 @@ def audit_page(
         f"Social bias of {about['name']}",
         parts,
         [f"{size}; {about['origin']}."],
-        "Tables name groups of people and stereotypes about them.",
+        said["warning"],
         f"Written by the command `audit{quick}`; {len(result['records'])} records.",
     )
 
@@ -69,12 +57,10 @@ def _numbers(record: dict) -> dict:
     return {**record, "values": {k: v for k, v in record["values"].items() if k not in PACKED}}
 
 
-def known_languages(
-    model: Opened,
-    languages: Iterable[str] | None = None,  # as the caller says; None: asked of the model
-    specs: Iterable[str | Path] = (),  # of one's own, which need none
-) -> tuple[list[str], pd.DataFrame]:  # codes, and `language_signs`
-    "Languages that are measured. `ValueError` where a model knows none and there is nothing of one's own"
+def known_languages(model: Opened, languages: Iterable[str] | None, specs: Iterable[str | Path] = ()):
+    """Codes of languages that are measured, as the caller says or else as the model knows, and `language_signs`.
+
+    `ValueError` where a model knows none and there is nothing of one's own, which needs none"""
     signs = language_signs(model.model, model.tokenizer)
     if languages is not None:
         return list(languages), signs

@@ -5,30 +5,32 @@
 # %% ../../nbs/papers/measures.ipynb #ff42f60b
 from __future__ import annotations
 
+import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..data.pairs import bias_spec, load_pairs, paper_bias_types
+from ..metrics.compare import compare_models
 from ..metrics.language_model import measure_lmb, measure_lmp
 from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
+from .commands import QUICK_PAIRS, read_commands
 from ..records import DEFAULT_PAPER, check_known, digest
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table
 
 # %% auto #0
-__all__ = ['Wanted', 'plan', 'Shown', 'Command', 'command_of', 'check_options']
+__all__ = ['Wanted', 'plan', 'Shown', 'Command', 'command_of']
 
 # %% ../../nbs/papers/measures.ipynb #8dfedc6a
 class Wanted(NamedTuple):
@@ -36,7 +38,7 @@ class Wanted(NamedTuple):
 
     languages: tuple[str, ...]  # that the model knows
     quick: bool = False  # a few minutes on a CPU
-    pairs: int | None = None  # of contexts; None: 40 if quick, else 1,000
+    pairs: int | None = None  # of contexts; None: `QUICK_PAIRS` if quick, else 1,000
     special_tokens: bool = False  # as in `measure_lmb`
     seed: int = 0
 
@@ -46,17 +48,17 @@ def plan(
     specs: Iterable[str | Path] = (),  # TOML files of one's own
 ) -> tuple[list[Measure], list[str]]:  # and what is to be said: what stands in, what is left out
     "What is measured of a model: whatever the papers bring for its languages, and specifications of one's own"
-    found = [_measures_of(name).planned(wanted) for name in _measuring_papers()]
+    measures, notes = [], []
+    for paper, said in read_commands(DEFAULT_PAPER).items():
+        audit = said.get("audit", {})
+        if audit.get("language") in wanted.languages:
+            found, stands_in = _measures_of(paper).planned(wanted)
+            measures, notes = [*measures, *found], [*notes, *stands_in]
+            if wanted.quick and "quick" in audit:
+                notes.append(f"--quick: {audit['quick'].format(pairs=wanted.pairs or QUICK_PAIRS)}")
+        notes += [f"not measured: {what}" for what in audit.get("never", ())]
     own = lmb_measures(specs, wanted, lmb_kind("own", "Specifications of one's own"))
-    notes = dict.fromkeys(note for _, said in found for note in said)
-    return [*(m for measures, _ in found for m in measures), *own], list(notes)
-
-
-def _measuring_papers() -> list[str]:
-    "Papers with measures, `DEFAULT_PAPER` first"
-    folders = [m.name for m in iter_modules(import_module("redditbias_repro.papers").__path__) if m.ispkg]
-    found = [name for name in folders if find_spec(f"redditbias_repro.papers.{name}.measures")]
-    return sorted(found, key=lambda name: (name != DEFAULT_PAPER, name))
+    return [*measures, *own], list(dict.fromkeys(notes))
 
 
 def _measures_of(paper: str):
@@ -64,18 +66,7 @@ def _measures_of(paper: str):
 
 # %% ../../nbs/papers/measures.ipynb #d9dad7ff
 OF_TYPE = 500  # sentences of a bias type, about
-LMB_READ = (
-    "t: paired test on perplexities of stereotypes and counterfactuals; negative where the stereotype is likelier. It "
-    "takes pairs for independent, though one target term stands in many: p_cluster asks by target term, and is the "
-    "careful one.",
-    "gap: mean difference of log perplexities in nats a token: −0.1 says that the stereotype is about a tenth likelier "
-    "a token. share: of the pairs whose stereotype is likelier; half is no preference.",
-)
-LMB_ALT = "Bars of t by bias type with 95 % intervals; below zero the stereotype is likelier. Numbers are in the table."
-LMB_CAPTION = (
-    "Language Model Bias: paired t-test on perplexities (RedditBias §3.1). outlier_sd: pairs outside so many "
-    "standard deviations were taken out; p_holm is corrected over the bias types."
-)
+SAID = tomllib.loads((files("redditbias_repro") / "resources" / "measures.toml").read_text(encoding="utf-8"))
 
 
 def _lmb_found(paper: str, records: list[dict]) -> list[dict]:
@@ -93,26 +84,19 @@ def _lmb_blocks(paper: str, title: str, beside: Callable | None, records: list[d
     table = lmb_table(records, paper=paper)
     if beside and (table["corpus"] == paper).any():
         table = beside(records)
-    figure = figure_block(plot_lmb(table[table["outlier_sd"].isna()], paper=paper), LMB_ALT)
-    return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", LMB_CAPTION)]
+    figure = figure_block(plot_lmb(table[table["outlier_sd"].isna()], paper=paper), SAID["lmb"]["figure"])
+    return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", SAID["lmb"]["caption"])]
 
 
-def lmb_kind(
-    paper: str,  # whose bias types, or own
-    title: str,  # of the section
-    beside: Callable[[list[dict]], pd.DataFrame]
-    | None = None,  # records on the released pairs → table with the paper's
-) -> Kind:
-    "Language Model Bias of a paper's bias types"
+def lmb_kind(paper: str, title: str, beside: Callable[[list[dict]], pd.DataFrame] | None = None) -> Kind:
+    """Language Model Bias of a paper's bias types, or of one's own.
+
+    `beside` gives a table of records on the released pairs together with the paper's"""
     blocks = partial(_lmb_blocks, paper, title, beside)
-    return Kind(title, partial(_lmb_found, paper), blocks, LMB_READ)
+    return Kind(title, partial(_lmb_found, paper), blocks, tuple(SAID["lmb"]["how_to_read"]))
 
 
-def lmb_measures(
-    bias_types: Iterable[str | Path],  # as in `measure_lmb`
-    wanted: Wanted,
-    kind: Kind,  # from `lmb_kind`
-) -> list[Measure]:
+def lmb_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
     "A measure a bias type: with and without outliers, preference share, tests by target term"
     made = []
     for b in bias_types:
@@ -126,56 +110,31 @@ def lmb_measures(
 
 # %% ../../nbs/papers/measures.ipynb #d1df3ab9
 class Shown(NamedTuple):
-    "What `redditbias measure` writes and prints"
+    "What `redditbias measure` or `compare` writes and prints"
 
-    records: list[dict]
     table: pd.DataFrame  # all columns
     shown: pd.DataFrame  # those that a reader looks at first
-    caption: str
+    caption: str  # what was measured; that of the paper's `command.toml` follows it
+    records: list[dict]  # none of a comparison
 
 
 @dataclass(frozen=True)
 class Command:
-    "What `redditbias measure` asks for a paper"
+    "What `redditbias measure` asks for a paper, and `compare` of two models"
 
-    asked: str  # what a model is asked with: pairs, prompts, contexts
-    options: dict[str, object]  # options of the command that it takes beside those of every measure → their defaults
     run: Callable[[Namespace], Shown]
-
-
-def _commands() -> dict[str, Command]:
-    "Commands of the papers that have one"
-    modules = {paper: _measures_of(paper) for paper in _measuring_papers()}
-    return {paper: m.COMMAND for paper, m in modules.items() if hasattr(m, "COMMAND")}
+    compare: Callable[[Namespace], Shown] | None = None
 
 
 def command_of(
-    paper: str,
+    paper: str,  # one of `read_commands`
 ) -> Command:
-    "What is measured for a paper. `ValueError` for one without a measure"
-    commands = _commands()
-    check_known("paper", paper, commands)
-    return commands[paper]
-
-
-def check_options(
-    command: Command,
-    args: Namespace,  # of `redditbias measure`
-) -> None:
-    "`ValueError` for an option that only other commands take"
-    others = [c for c in _commands().values() if c.asked != command.asked]
-    for name, default in {k: v for c in others for k, v in c.options.items()}.items():
-        if name not in command.options and getattr(args, name, default) != default:
-            of = " and ".join(dict.fromkeys(c.asked for c in others if name in c.options))
-            said = f"--{name.replace('_', '-')} is of {of}, and --paper {args.paper} has {command.asked}"
-            raise ValueError(f"{said}: see `measure --help`")
+    "What is measured for a paper"
+    return _measures_of(paper).COMMAND
 
 # %% ../../nbs/papers/measures.ipynb #6ab507f1
-def types_of(
-    paper: str,
-    names: Iterable[str] | None,  # None: all
-) -> list[str]:
-    "Bias types as other rooms take them. `ValueError` for a bare name that the paper has not"
+def types_of(paper: str, names: Iterable[str] | None) -> list[str]:
+    "Bias types, or all of a paper, as other rooms take them. `ValueError` for a bare name that the paper has not"
     own = sorted(paper_bias_types(paper))
     bare = lambda n: "/" not in n and not n.lower().endswith(".toml")
     for n in filter(bare, names or ()):
@@ -183,26 +142,18 @@ def types_of(
     return [f"{paper}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
 
 # %% ../../nbs/papers/measures.ipynb #113b4052
-OF_BOTH = {"context": "none", "user_turn": None, "details": None}  # of pairs and of prompts
-OF_PAIRS = {"bias_type": None, "outlier_sd": None, "corpus": "auto", "split": None, "swap": "targets"}
-OF_PAIRS |= {"special_tokens": False, "kind": "causal", "source": None, **OF_BOTH}
-LMB_SHOWN = (
-    "Negative t: the stereotype is likelier; significant: p < 0.05. t_log, p_log: the same test on log perplexities. "
-    "gap: mean difference of log perplexities, with its 95 % interval. share: of the pairs whose stereotype is "
-    "likelier. p_holm: p corrected over the bias types. p_cluster: by target term, of which there are "
-    "n_clusters. All columns: --out FILE.csv"
-)
 IN_SHORT = (
     "model", "method", "bias_type", "n", "t", "p", "p_holm", "significant", "t_log", "p_log", "gap", "interval",
     "share", "n_clusters", "p_cluster",
 )  # fmt: skip
+COMPARED_IN_SHORT = (
+    "bias_type", "n", "gap_a", "gap_b", "difference", "t", "p", "bootstrap", "n_clusters", "p_cluster", "p_holm",
+    "verdict", "verdict_cluster", "share_a", "share_b",
+)  # fmt: skip
 
 
-def _in_short(table):
-    "The columns of `lmb_table` that a reader looks at first"
-    interval = [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table["gap_low"], table["gap_high"])]
-    table = table.assign(interval=interval)[list(IN_SHORT)]
-    return table.drop(columns="method") if (table["method"] == "baseline").all() else table
+def _intervals(table: pd.DataFrame, name: str) -> list[str]:
+    return [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table[f"{name}_low"], table[f"{name}_high"])]
 
 
 def _of_corpora(records: list[dict]) -> str:
@@ -213,42 +164,60 @@ def _of_corpora(records: list[dict]) -> str:
     return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
 
 
-def user_turn(
-    args: Namespace,
-) -> str:
-    "What a user says in a chat"
-    return CHAT_PROMPT if args.user_turn is None else args.user_turn
+def asked_in(args: Namespace) -> dict[str, str]:
+    "What a user says in a chat, as scoring takes it. `ValueError` for a turn without a chat"
+    if args.user_turn is not None and "chat" not in (args.context, getattr(args, "reading", None)):
+        raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
+    return {"prompt": CHAT_PROMPT if args.user_turn is None else args.user_turn}
+
+
+def opened_by(args: Namespace) -> dict[str, str]:
+    "How models are opened"
+    return {"device": args.device, "dtype": args.dtype}
+
+
+def compared(table: pd.DataFrame, shown: pd.DataFrame, note: str = "") -> Shown:
+    "Two models in a table whose columns a and b name them"
+    models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}." if len(table) else ""
+    return Shown(table, shown, f"{models}{note}", [])
+
+
+def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
+    "Which pairs are read, and how: of a paper, or of a corpus of one's own"
+    which, how = {"bias_types": args.bias_type, "corpus": args.corpus}, {"context": args.context, **asked_in(args)}
+    if paper != DEFAULT_PAPER and args.corpus == "auto":
+        which = {"bias_types": types_of(paper, args.bias_type), "corpus": paper}
+    which |= {"split": args.split or "test", "seed": args.seed}
+    return which, how | opened_by(args) | {"add_special_tokens": args.special_tokens}
 
 
 def _run_lmb(paper: str, args: Namespace) -> Shown:
-    "LMB of a paper's pairs, or of a corpus of one's own"
-    types, corpus = args.bias_type, args.corpus
-    if paper != DEFAULT_PAPER and corpus == "auto":
-        types, corpus = types_of(paper, types), paper
-    outliers = [None] if args.outlier_sd is None else [args.outlier_sd]
+    "LMB"
+    which, how = _of_pairs(paper, args)
     if args.source is not None and args.kind != "seq2seq":
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
-    how = dict(device=args.device, dtype=args.dtype, swap=args.swap, add_special_tokens=args.special_tokens)
-    how |= dict(kind=args.kind, source=args.source)
-    how |= dict(context=args.context, prompt=user_turn(args), details=args.details)
-    records = measure_lmb(args.model, types, corpus, args.split or "test", outliers, args.seed, **how)
+    how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details)
+    records = measure_lmb(args.model, outlier_sd=[args.outlier_sd], **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
-    return Shown(records, table, _in_short(table), f"{_of_corpora(records)}. {LMB_SHOWN}")
+    shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
+    shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
+    return Shown(table, shown, f"{_of_corpora(records)}.", records)
 
 
-def lmb_command(
-    paper: str,  # whose pairs are measured where no corpus is given
-) -> Command:
-    "Language Model Bias"
-    return Command("pairs", OF_PAIRS, partial(_run_lmb, paper))
+def _compare_lmb(paper: str, args: Namespace) -> Shown:
+    "LMB of two models"
+    which, how = _of_pairs(paper, args)
+    how |= {} if args.margin is None else {"margin": args.margin}
+    table = compare_models(args.a, args.b, **which, **how)
+    shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]
+    return compared(table, shown, "" if table["same_tokens"].all() else SAID["lmb"]["other_tokens"])
+
+
+def lmb_command(paper: str) -> Command:
+    "Language Model Bias of a paper's pairs, where no corpus is given"
+    return Command(partial(_run_lmb, paper), partial(_compare_lmb, paper))
 
 # %% ../../nbs/papers/measures.ipynb #f8ed47bf
-LMP_CAPTION = (
-    "On DialoGPT's Reddit references (RedditBias §3.2): over all tokens; as the release computes it; with a fitted "
-    "temperature."
-)
-
-
 def _lmp_found(records: list[dict]) -> list[dict]:
     return [
         {"what": "LM perplexity", "of": r.corpus, "n": r.n, "value": f"{r.perplexity:.1f}", "interval": "", "p": np.nan,
@@ -259,22 +228,17 @@ def _lmp_found(records: list[dict]) -> list[dict]:
 
 def _lmp_blocks(records: list[dict]) -> list:
     table = lmp_table(records, paper=DEFAULT_PAPER).dropna(axis="columns", how="all")
-    return [table_block(table, "LM perplexity", LMP_CAPTION)]
+    return [table_block(table, "LM perplexity", SAID["lmp"]["caption"])]
 
 
-def lmp_measure(
-    n: int | None,  # references; None: all
-    seed: int = 0,
-) -> Measure:
-    "LM perplexity on the references of `DEFAULT_PAPER`, as it is and calibrated"
+def lmp_measure(n: int | None, seed: int = 0) -> Measure:
+    "LM perplexity on n references of `DEFAULT_PAPER` (None: all), as it is and calibrated"
     run = partial(measure_lmp, n=n, seed=seed, paper=DEFAULT_PAPER)
     kind = Kind("LM perplexity", _lmp_found, _lmp_blocks)
     return Measure("perplexity", "LM perplexity", 3.0 * (n or 6000), {"n": n, "seed": seed}, run, kind)
 
 # %% ../../nbs/papers/measures.ipynb #783c40d8
-def columns(
-    records: list[dict],
-) -> pd.DataFrame:  # as `read_records` has them
-    "Records as rows, values and params spread into columns"
+def columns(records: list[dict]) -> pd.DataFrame:
+    "Records as rows, values and params spread into columns, as `read_records` has them"
     rows = [{**r, **r["params"], **r["values"]} for r in records]
     return pd.DataFrame([{k: v for k, v in r.items() if k not in ("values", "params")} for r in rows])

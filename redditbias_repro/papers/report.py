@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -25,12 +26,16 @@ from redditbias_repro.show.html import (
     table_block,
 )
 
-PAPERS = ("redditbias", "chbias", "holisticbias", "dialoguefairness")
-
 # %% auto #0
 __all__ = ['write_report']
 
 # %% ../../nbs/papers/report.ipynb #f40a5f5a
+def report_papers() -> list[str]:
+    "Papers that the package has a part of the report of, in their order on the page"
+    names = [p.name.removesuffix(".toml") for p in RESOURCES.iterdir() if p.name.endswith(".toml")]
+    return sorted(names, key=lambda name: read_about(name)["place"])
+
+
 def read_about(
     paper: str,  # its key
 ) -> dict:
@@ -73,12 +78,12 @@ FOLDED = 12  # rows from which a table is folded
 
 
 def read_claim_tables(
-    papers: tuple[str, ...] = PAPERS,
+    papers: Iterable[str] | None = None,  # None: `report_papers`
     folder: Path | None = None,  # as in `paper_tables`
 ) -> pd.DataFrame:  # the columns of `statements.COLUMNS`, a row a statement; empty where none was checked
     "The statements of papers with their verdicts, as `nbs/papers/claims.ipynb` wrote them"
     place = Path(folder or project_path("figures")) / "claims"
-    found = [path for p in papers if (path := place / f"claims-{p}.csv").is_file()]
+    found = [path for p in papers or report_papers() if (path := place / f"claims-{p}.csv").is_file()]
     tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in found]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
 
@@ -187,9 +192,10 @@ def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str]) -> dict
 def make_report(
     folder: Path | None = None,  # of the papers' tables and figures; default: `figures/` of the checkout
     results: Path | None = None,  # of the records; default: `results/` of the checkout
-    papers: tuple[str, ...] = PAPERS,
+    papers: Iterable[str] | None = None,  # None: `report_papers`
 ) -> str:  # HTML
     "The report on the papers as one page. `FileNotFoundError` where there is nothing to show of any"
+    papers = list(papers or report_papers())
     tables = {p: paper_tables(p, folder) for p in papers}
     if not any(tables.values()):
         raise FileNotFoundError(

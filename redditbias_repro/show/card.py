@@ -17,21 +17,16 @@ from .tables import lmb_changes, lmb_table, lmp_changes
 __all__ = ['card_of_run']
 
 # %% ../../nbs/show/card.ipynb #6d044aac
-def records_of_run(
-    settings: dict,  # of a run of `debias`
-    records: list[dict],  # result records of any models
-) -> list[dict]:  # of the model before debiasing and of the one after
-    "Records of a debiased model and of its base"
+def records_of_run(settings: dict, records: list[dict]) -> list[dict]:
+    "Records of LMB and perplexity, of the model that a run of `debias` made and of its base"
     settings = json.loads(json.dumps(settings))  # as records keep them
 
-    def own(record):
-        return record["provenance"].get("training") == settings and record["metric"] in ("lmb", "lmp")
+    def is_of_run(record: dict) -> bool:
+        origin = record["provenance"]
+        same = origin.get("model", {}).get("weights_sha256") == settings["base"] and record["method"] == "baseline"
+        return record["metric"] in ("lmb", "lmp") and (same or origin.get("training") == settings)
 
-    def before(record):
-        same = record["provenance"].get("model", {}).get("weights_sha256") == settings["base"]
-        return same and record["method"] == "baseline" and record["metric"] in ("lmb", "lmp")
-
-    return [r for r in records if own(r) or before(r)]
+    return [r for r in records if is_of_run(r)]
 
 
 def _all_records(folder: str | Path | None) -> list[dict]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import tomllib
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -23,32 +24,34 @@ from ..records import check_known, write_atomic
 __all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
 
 # %% ../../nbs/show/export.ipynb #4a82f0f7
-def pair_parts(
-    bias_types: Iterable[str] | None = None,  # None: all of the corpus
-    corpus: str = "auto",  # as in `load_pairs`
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # as in `load_pairs`
-) -> dict[str, pd.DataFrame]:  # "paper-type" → text1, text2 and what differs
-    "Counterfactual pairs, as `measure_lmb` would take them"
+RESOURCES = files("redditbias_repro") / "resources"
+SAID = tomllib.loads((RESOURCES / "export.toml").read_text(encoding="utf-8"))
+
+
+def pair_parts(bias_types=None, corpus="auto", split="test", swap="targets") -> dict[str, pd.DataFrame]:
+    "Counterfactual pairs, as `measure_lmb` would take them: paper-type → text1, text2 and what differs"
     found = pairs_to_measure(bias_types, corpus, split, swap)
     return {_slug(f"{paper}-{bias_type}"): pairs for (paper, bias_type, _), pairs in found.items()}
 
 
-def prompt_parts(
-    source: str | Path,  # as in `prompts.prompts`
-    axes: Iterable[str] | None = None,  # only these
-    templates: Iterable[str] | None = None,  # only these
-) -> dict[str, pd.DataFrame]:  # "paper-axis" → text, axis, template, descriptor, noun, noun_phrase
-    "Prompts, as `measure_likelihood_bias` would take them. `ValueError` where none can be compared"
+def prompt_parts(source: str | Path, axes=None, templates=None) -> dict[str, pd.DataFrame]:
+    """Prompts, as `measure_likelihood_bias` would take them: paper-axis → text, axis, template, descriptor, noun, ….
+
+    `ValueError` where none can be compared"""
     rows = comparable(prompts(source, axes, templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
-    kept = ["text", "axis", "template", "descriptor", "noun", "noun_phrase"]
-    parts = {}
+    kept, parts = ["text", "axis", "template", "descriptor", "noun", "noun_phrase"], {}
     for axis, some in rows.groupby("axis", sort=True):
-        parts[_slug(f"{prompts_paper(source)}-{axis}")] = some[kept].reset_index(drop=True)
-        parts[_slug(f"{prompts_paper(source)}-{axis}")].attrs = rows.attrs
+        part = parts[_slug(f"{prompts_paper(source)}-{axis}")] = some[kept].reset_index(drop=True)
+        part.attrs = rows.attrs
     return parts
+
+
+def _check_some(source: str | Path | None, some: dict) -> None:
+    "`ValueError` for a choice of prompts where none are asked for"
+    if source is None and (given := [name for name, value in some.items() if value is not None]):
+        raise ValueError(f"{' and '.join(given)} choose among prompts: give their source")
 
 
 def _slug(name: str) -> str:
@@ -56,20 +59,11 @@ def _slug(name: str) -> str:
     return re.sub(r"[^\w-]+", "_", name).strip("_")
 
 # %% ../../nbs/show/export.ipynb #8320b5f2
-WARNING = (
-    "**Content warning.** These texts hold stereotypes, slurs and hateful statements about people. They were written "
-    "or collected to measure the bias of language models: do not train on them as they are, do not show them unasked, "
-    "and do not take a low score for a proof that a model is harmless."
-)
-
-
 QUERIES, UNSAID = "Apache-2.0", "not stated"  # of texts that no registered file holds
 
 
-def origins(
-    tables: Iterable[pd.DataFrame],  # with `attrs["corpus"]`
-) -> pd.DataFrame:  # corpus, repository, commit, license, files; a row for each origin
-    "Where texts come from, and under which licence"
+def origins(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    "Where texts come from, by their `attrs`, and under which licence: corpus, repository, commit, license, files"
     rows = []
     for table in tables:
         corpus, known = table.attrs["corpus"], list_files()
@@ -79,26 +73,18 @@ def origins(
         if used.empty:
             ours = corpus["name"] == "queries" and not corpus.get("own")
             rows.append((corpus["name"], "", "", QUERIES if ours else UNSAID, ()))
-    found = pd.DataFrame(rows, columns=["corpus", "repository", "commit", "license", "files"])
     keys = ["corpus", "repository", "commit", "license"]
-    found = found.groupby(keys, sort=True)["files"].agg(lambda f: tuple(sorted({x for some in f for x in some})))
-    return found.reset_index()
+    found = pd.DataFrame(rows, columns=[*keys, "files"]).groupby(keys, sort=True)["files"]
+    return found.agg(lambda f: tuple(sorted({x for some in f for x in some}))).reset_index()
 
 # %% ../../nbs/show/export.ipynb #64521b5e
 def _origin_text(tables: Iterable[pd.DataFrame]) -> str:
     "Lines of a README"
     lines = []
-    for r in origins(tables).itertuples():
-        where = (
-            "a file of your own, or terms that a paper prints" if r.license == UNSAID else "made from a specification"
-        )
-        where = f"{r.repository} at commit {r.commit}" if r.repository else where
-        lines.append(f"- {r.corpus}: {where}; licence: {r.license}")
-    removal = (
-        "Whoever finds a text of theirs in a released corpus writes to its authors, by an issue in the repository "
-        "above; what is exported here holds what was released."
-    )
-    return "\n".join(lines) + f"\n\n{removal}\n"
+    for r in origins(tables).to_dict("records"):
+        where = SAID["released" if r["repository"] else "own" if r["license"] == UNSAID else "made"].format(**r)
+        lines.append(SAID["origin"].format(where=where, **r))
+    return "".join(lines) + SAID["removal"]
 
 
 def _check_folder(out: Path, mark: str) -> None:
@@ -121,100 +107,58 @@ def _replace(out: Path, readme: str, files: Iterable[str]) -> None:
     write_atomic(path, f"{readme.rstrip()}\n\n<!-- written: {' | '.join(files)} -->\n")
 
 # %% ../../nbs/show/export.ipynb #e9c26b55
-_TASK = """\
-task: {name}
-tag: {tag}
-custom_dataset: !function utils.task_texts
-dataset_kwargs:
-  texts_file: {name}.jsonl
-  special_tokens: {special}
-test_split: test
-output_type: loglikelihood
-doc_to_text: context
-doc_to_target: continuation
-target_delimiter: ""
-num_fewshot: 0
-process_results: !function utils.{process}
-metric_list:
-  - metric: mean_perplexity
-    aggregation: mean
-    higher_is_better: false
-{metrics}metadata:
-  version: 1.0
-"""
-_METRICS = {  # of a kind of texts: the function of `lm_eval_task` that aggregates each
-    "pairs": {"preference_share": "preference_share", "t": "paired_t"},
-    "prompts": {"likelihood_bias": "likelihood_share"},
-}
-_LM_EVAL = "# Tasks for lm-evaluation-harness"
-
-
-def task_yaml(
-    name: str,  # of the task, and of its texts
-    kind: str,  # pairs or prompts
-    special_tokens: bool = False,  # as in `lm_eval_task.cut`
-) -> str:
-    "What the harness reads of a task"
-    metrics = "".join(
-        f"  - metric: {metric}\n    aggregation: !function utils.{function}\n    higher_is_better: false\n"
-        for metric, function in _METRICS[kind].items()
-    )
-    special, process = str(special_tokens).lower(), {"pairs": "of_pair", "prompts": "of_prompt"}[kind]
-    return _TASK.format(name=name, tag=f"bias_{kind}", special=special, process=process, metrics=metrics)
+def task_yaml(name: str, kind: str, special_tokens: bool = False) -> str:
+    "What the harness reads of a task: its name, pairs or prompts, and special tokens as in `lm_eval_task.cut`"
+    said = SAID["tasks"]
+    metrics = (said["metric"].format(metric=m, function=f) for m, f in said[kind]["metrics"].items())
+    how = dict(process=said[kind]["process"], special=str(special_tokens).lower(), metrics="".join(metrics))
+    return said["yaml"].format(name=name, kind=kind, **how)
 
 # %% ../../nbs/show/export.ipynb #5bc9e5e0
 def _lines(table: pd.DataFrame, kind: str) -> str:
-    "A line of JSON for each text"
+    "A line of JSON for each text; of pairs with what ends in 1 or 2 of its side"
     rows = table.to_dict("records")
     if kind == "pairs":
-        terms = [c for c in table.columns if c not in ("text1", "text2")]
-        rows = [
-            {
-                "pair": i,
-                "side": side,
-                "text": r[f"text{side}"],
-                **{c[:-1]: r[c] for c in terms if c.endswith(str(side))},
-            }
-            for i, r in enumerate(rows)
-            for side in (1, 2)
-        ]
+        of_side = lambda row, side: {k[:-1]: v for k, v in row.items() if k.endswith(str(side))}
+        rows = [{"pair": i, "side": s, **of_side(row, s)} for i, row in enumerate(rows) for s in (1, 2)]
     return "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
 
 
 def export_lm_eval(
     out: str | Path,  # a folder: new, empty, or of an earlier export, which is replaced
-    bias_types: Iterable[str] | None = None,  # as in `pair_parts`
+    bias_types: Iterable[str] | None = None,  # as in `measure_lmb`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     swap: str = "targets",  # as in `load_pairs`
     special_tokens: bool = False,  # as `add_special_tokens` of `measure_lmb`
     source: str | Path | None = None,  # prompts in place of pairs, as in `prompts.prompts`
-    axes: Iterable[str] | None = None,  # of prompts, only these
-    templates: Iterable[str] | None = None,  # of prompts, only these
+    **some,  # axes, templates: of prompts, only these
 ) -> list[str]:  # names of the tasks
     """Write a task folder for lm-evaluation-harness: a task for each bias type, or for each axis of prompts.
 
     It gives the perplexities, shares and t of `measure_lmb`, or the shares of `measure_likelihood_bias`. Raises what
-    `pair_parts` and `prompt_parts` raise, and `ValueError` for a folder with other files in it."""
+    `pairs_to_measure` and `prompts` raise, and `ValueError` for a folder with other files in it."""
     out, kind = Path(out), "pairs" if source is None else "prompts"
-    _check_folder(out, _LM_EVAL)
-    made = pair_parts(bias_types, corpus, split, swap) if source is None else prompt_parts(source, axes, templates)
+    _check_some(source, some)
+    _check_folder(out, SAID["tasks"]["title"])
+    made = pair_parts(bias_types, corpus, split, swap) if source is None else prompt_parts(source, **some)
     for name, table in made.items():
         write_atomic(out / f"{name}.jsonl", _lines(table, kind))
         write_atomic(out / f"{name}.yaml", task_yaml(name, kind, special_tokens))
     code = files("redditbias_repro") / "show" / "lm_eval_task.py"
     write_atomic(out / "utils.py", code.read_text(encoding="utf-8"))
-    call = (
-        f"lm_eval --model hf --model_args pretrained=NAME,dtype=float32 --include_path {out.name} --tasks bias_{kind}"
-    )
-    shown = ", ".join(f"`{name}` ({len(table):,} {kind})" for name, table in made.items())
-    readme = f"{_LM_EVAL}\n\n{WARNING}\n\nTasks: {shown}.\n\n```sh\n{call}\n```\n\n"
-    readme += f"Where they come from:\n\n{_origin_text(made.values())}"
+    tasks = ", ".join(f"`{name}` ({len(table):,} {kind})" for name, table in made.items())
+    readme = _readme("tasks", made.values(), tasks=tasks, folder=out.name, kind=kind)
     _replace(out, readme, [f"{name}.{ending}" for name in made for ending in ("jsonl", "yaml")])
     return list(made)
 
+
+def _readme(of: str, tables: Iterable[pd.DataFrame], **said: str) -> str:
+    "The README of an export, with title, warning and origins"
+    words = dict(title=SAID[of]["title"], warning=SAID["warning"], origins=_origin_text(tables), **said)
+    return SAID[of]["readme"].format(**words)
+
 # %% ../../nbs/show/export.ipynb #3dadbd6e
-_DATASET = "# Counterfactual pairs and prompts for measuring social bias"
 _SPLITS = dict(zip(SPLITS, ("train", "validation", "test")))  # as `datasets` calls them
 
 
@@ -231,47 +175,39 @@ def _all_splits(bias_types, corpus, swap) -> dict[str, dict[str, pd.DataFrame]]:
     return found
 
 
-def dataset_card(
-    made: dict[str, dict[str, pd.DataFrame]],  # configuration → split → table
-) -> str:
-    "README.md of a data set: what the hub reads, the warning, sizes, licences"
-    licences = set(origins(t for splits in made.values() for t in splits.values())["license"])
+def dataset_card(made: dict[str, dict[str, pd.DataFrame]]) -> str:
+    """README.md of a data set, by configuration → split → table: what the hub reads, the warning, sizes, licences"""
+    tables, said = [t for splits in made.values() for t in splits.values()], SAID["dataset"]
+    licences = set(origins(tables)["license"])
     licence = next(iter(licences)).lower() if len(licences) == 1 and UNSAID not in licences else "other"
-    lines = ["---", f"license: {licence}", "tags: [bias, fairness, not-for-all-audiences]", "configs:"]
+    configurations, rows = "", ""
     for name, splits in made.items():
-        lines += [f"- config_name: {name}", "  data_files:"]
-        lines += [f"  - split: {split}\n    path: {name}/{split}.parquet" for split in splits]
-    lines += ["---", "", _DATASET, "", WARNING, "", "| configuration | split | rows |", "|---|---|---:|"]
-    lines += [f"| {name} | {split} | {len(t):,} |" for name, splits in made.items() for split, t in splits.items()]
-    of_pairs = any("text1" in t for splits in made.values() for t in splits.values())
-    about = (
-        "`text1` is of the minoritized group, or the stereotype; `text2` of the dominant group, or its opposite; the "
-        "other columns say what differs."
-        if of_pairs
-        else "`text` is a prompt, made of `template` and `noun_phrase`; `descriptor` belongs to `axis`."
-    )
-    tables = [t for splits in made.values() for t in splits.values()]
-    return "\n".join([*lines, "", about, "", "Where they come from:", "", _origin_text(tables)])
+        configurations += said["configuration"].format(name=name)
+        for split, table in splits.items():
+            configurations += said["split"].format(name=name, split=split)
+            rows += said["row"].format(name=name, split=split, n=len(table))
+    about = said["pairs" if any("text1" in t for t in tables) else "prompts"]
+    return _readme("dataset", tables, license=licence, configurations=configurations, rows=rows, about=about)
 
 # %% ../../nbs/show/export.ipynb #787bf875
 def export_dataset(
     out: str | Path,  # a folder: new, empty, or of an earlier export, which is replaced
-    bias_types: Iterable[str] | None = None,  # as in `pair_parts`
+    bias_types: Iterable[str] | None = None,  # as in `measure_lmb`
     corpus: str = "auto",  # as in `load_pairs`
     swap: str = "targets",  # as in `load_pairs`
     source: str | Path | None = None,  # prompts in place of pairs, as in `prompts.prompts`
-    axes: Iterable[str] | None = None,  # of prompts, only these
-    templates: Iterable[str] | None = None,  # of prompts, only these
+    **some,  # axes, templates: of prompts, only these
 ) -> dict[str, dict[str, int]]:  # configuration → split → rows
     """Write a folder that `datasets.load_dataset` reads: Parquet, and a card with a configuration for each part.
 
-    Raises what `pair_parts` and `prompt_parts` raise, and `ValueError` for a folder with other files in it."""
+    Raises what `pairs_to_measure` and `prompts` raise, and `ValueError` for a folder with other files in it."""
     out = Path(out)
-    _check_folder(out, _DATASET)
+    _check_some(source, some)
+    _check_folder(out, SAID["dataset"]["title"])
     if source is None:
         made = _all_splits(bias_types, corpus, swap)
     else:
-        made = {name: {"test": table} for name, table in prompt_parts(source, axes, templates).items()}
+        made = {name: {"test": table} for name, table in prompt_parts(source, **some).items()}
     for name, splits in made.items():
         for split, table in splits.items():
             plain, content = table.copy(), io.BytesIO()
@@ -298,8 +234,8 @@ def import_pairs(
     Raises what the reader raises, and `ValueError` for an unknown set, an option that it has not, and a folder with
     other files in it."""
     check_known("pair set", name, pair_sets())
-    mark, out = "# Pairs of others", Path(out)
-    _check_folder(out, mark)
+    out = Path(out)
+    _check_folder(out, SAID["pair_set"]["title"])
     reader = corpus_readers("read_pair_set", "PAIR_SETS")[name]
     try:
         pairs = reader.read_pair_set(name, path, **options)
@@ -314,6 +250,6 @@ def import_pairs(
     parts = {folder: pairs[pairs["bias_type"] == bias_type] for folder, bias_type in folders.items()}
     for folder, some in parts.items():
         write_atomic(out / folder / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
-    readme = f"{mark}\n\n{WARNING}\n\n{reader.CAUTION}\n\n{_origin_text([pairs])}"
+    readme = _readme("pair_set", [pairs], caution=reader.CAUTION)
     _replace(out, readme, [f"{folder}/test.csv" for folder in parts])
     return {folder: len(some) for folder, some in parts.items()}

@@ -2,25 +2,34 @@
 
 import copy
 import json
+import shutil
 import sys
+from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
+from redditbias_repro import papers
 from redditbias_repro.cli import main
 from redditbias_repro.metrics.languages import language_signs, token_shares
 from redditbias_repro.metrics.likelihood import LOVE
 from redditbias_repro.metrics.measure import Kind, Measure, findings, measure
 from redditbias_repro.models.loading import load_model, open_model
 from redditbias_repro.papers import audit as room
+from redditbias_repro.papers import commands, report
 from redditbias_repro.papers import measures as shared
 from redditbias_repro.papers.audit import audit
 from redditbias_repro.papers.chbias import measures as chinese
+from redditbias_repro.papers.commands import left_out
 from redditbias_repro.papers.dialoguefairness import measures as fairness
 from redditbias_repro.papers.holisticbias import measures as likelihood
 from redditbias_repro.papers.redditbias import measures as bias
-from redditbias_repro.records import new_record, project_path, read_records
+from redditbias_repro.records import new_record, project_path, read_records, write_atomic
+from redditbias_repro.show.figures import save_figure
 from redditbias_repro.show.html import page_problems, table_block
+from redditbias_repro.show.saving import save_table
 from redditbias_repro.specs import load_spec, to_toml
 
 FEW_PROMPTS = f"""
@@ -217,8 +226,7 @@ def test_help_says_what_quick_leaves_out(capsys):
     with pytest.raises(SystemExit):
         main(["audit", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    left_out = [bias.LEFT_OUT, likelihood.LEFT_OUT, fairness.LEFT_OUT.format(pairs=40)]
-    assert all(part in said for part in left_out)
+    assert len(left_out()) == 3 and all(" ".join(part.split()) in said for part in left_out())
 
 
 def test_specifications_of_one_name_and_folders_of_others(own_spec, model_folder, tmp_path):
@@ -248,67 +256,194 @@ def test_another_tokenizer_is_measured_anew_and_any_error_is_named(model_folder,
     assert len(asked) == 3
 
 
-PETS = """
+# A made-up paper: what its folder of code, its command, its statements and its part of the report hold
+
+PETS = {
+    "redditbias_repro/papers/pets/__init__.py": "",
+    "redditbias_repro/papers/pets/measures.py": """
 import pandas as pd
 
 from redditbias_repro.models.loading import open_model
-from redditbias_repro.papers.measures import Command, Shown
+from redditbias_repro.papers.measures import Command, Shown, compared
+from redditbias_repro.stats.paired import bias_change
 from test_audit import letters, made
 
 
 def run(args):
-    records = letters(open_model(args.model))
-    table = pd.DataFrame([r["values"] for r in records])
-    return Shown(records, table, table, "letters: of the name")
+    records = letters(open_model(args.model), args.whiskers)
+    table = pd.DataFrame([{"model": r["model"], "letters": r["values"]["letters"]} for r in records])
+    return Shown(table, table, f"{args.whiskers} whiskers.", records)
 
 
-COMMAND = Command("names", {"an_option_of_its_own": None}, run)
+def compare(args):
+    (one,), (other,) = (letters(open_model(m), args.whiskers) for m in (args.a, args.b))
+    change = bias_change(one["values"]["gaps"], other["values"]["gaps"])
+    row = {"difference": change.change, "low": change.change_low, "high": change.change_high, "p": change.p}
+    table = pd.DataFrame([{"a": one["model"], "b": other["model"], **row, "verdict": change.verdict}])
+    return compared(table, table.drop(columns=["a", "b"]))
 
 
 def planned(wanted):
     return [made("letters", run=letters)], ["pets: made up"]
-"""
 
 
-def letters(model):
-    """A record of a made-up measure."""
-    values = {"letters": len(model.about["name"])}
-    return [new_record("letters", model.about, {"name": "none", "files": {}}, 1, values, paper="pets")]
+COMMAND = Command(run, compare)
+""",
+    "redditbias_repro/papers/pets/checks.py": """
+from redditbias_repro.papers.statements import Answer
+from redditbias_repro.records import read_records
 
 
-def test_a_made_up_papers_made_up_measure_is_measured_and_audited(model_folder, tmp_path, monkeypatch, capsys):
-    """Its folder alone is enough: measured by name, planned, kept, found again, summed up and shown."""
-    import redditbias_repro.papers as papers
+def read_measured(folder=None):
+    return read_records(folder, paper="pets", metric="letters")
 
-    letters_of_name = len(open_model(model_folder).about["name"])
-    (tmp_path / "papers" / "pets").mkdir(parents=True)
-    for name, text in {"__init__": "", "measures": PETS}.items():
-        (tmp_path / "papers" / "pets" / f"{name}.py").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path / "papers")])
+
+def names_are_long(claim, measured):
+    return [Answer(r.model, "holds", f"{r.letters} letters", "own") for r in measured.itertuples()]
+
+
+CHECKS, AUDITS = {"names_are_long": names_are_long}, ()
+""",
+    "redditbias_repro/resources/papers/pets/command.toml": """
+asked = "names"
+title = "names of pets"
+about = "letters, with --paper pets"
+[measure]
+caption = "letters: of the name."
+[measure.options]
+--whiskers = { type = "count", default = 2, help = "of a pet" }
+[compare]
+caption = "difference: of B and A."
+[compare.options]
+--whiskers = { type = "count", default = 2, help = "of both pets" }
+[audit]
+language = "en"
+quick = "a pet in place of {pairs}"
+never = ["pets that have no name"]
+""",
+    "redditbias_repro/resources/report/pets.toml": """
+place = 5
+title = "Pets"
+citation = "Nobody"
+lead = "Names."
+warning = "Pets."
+part = [{ title = "How long names are", tables = ["letters"], figures = ["letters"] }]
+tables = { letters = "Letters of names" }
+figures = { letters = "A bar for the letters of each name, as in the table." }
+""",
+    "data/paper/pets/claims.toml": """
+sections = ["§1"]
+kinds.names = { needs = "names", links = [] }
+[[claim]]
+id = "long"
+section = "§1"
+statement = "Names of pets are long"
+kind = "names"
+check = "names_are_long"
+""",
+}
+
+
+def letters(model, whiskers=2):
+    """A record of a made-up measure: gaps by pair, the larger the longer the name."""
+    n = len(model.about["name"])
+    values = {"letters": n, "gaps": np.random.default_rng(n).normal(n * whiskers, 1, 20).tolist()}
+    return [new_record("letters", model.about, {"name": "none", "files": {}}, 20, values, paper="pets")]
+
+
+@pytest.fixture
+def pets(tmp_path, monkeypatch):
+    """A checkout that holds the made-up paper, beside what the others have for the command line."""
+    root = tmp_path / "checkout"
+    for paper, said in ((p.parent.name, p.read_text(encoding="utf-8")) for p in commands.FOLDER.glob("*/command.toml")):
+        write_atomic(root / f"redditbias_repro/resources/papers/{paper}/command.toml", said.partition("[audit]")[0])
+    for path, text in {**PETS, "settings.ini": "", "nbs/.keep": ""}.items():
+        write_atomic(root / path, text)
+    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(root / "redditbias_repro" / "papers")])
+    monkeypatch.setattr(commands, "FOLDER", root / "redditbias_repro" / "resources" / "papers")
+    monkeypatch.setattr(report, "RESOURCES", root / "redditbias_repro" / "resources" / "report")
     monkeypatch.setitem(sys.modules, "test_audit", sys.modules[__name__])
-    monkeypatch.setattr(shared, "DEFAULT_PAPER", "pets")
-    for name in ("redditbias", "chbias", "holisticbias", "dialoguefairness"):
-        of = __import__(f"redditbias_repro.papers.{name}.measures", fromlist=["planned"])
-        monkeypatch.setattr(of, "planned", lambda wanted: ([], []))
-    command = ["measure", "--paper", "pets", "--model", str(model_folder), "--out", str(tmp_path / "out.csv")]
-    assert main(command) == 0 and "letters: of the name" in capsys.readouterr().out
+    monkeypatch.chdir(root)
+    yield root
+    for module in [m for m in sys.modules if m.startswith("redditbias_repro.papers.pets")]:
+        del sys.modules[module]
+
+
+def test_a_made_up_papers_measure_is_a_command_with_options_of_its_own(pets, model_folder, tmp_path, capsys):
+    """Its folders alone are enough: measured by name, kept, shown in the help, and no other paper's trouble."""
+    letters_of_name = len(open_model(model_folder).about["name"])
+    command = ["measure", "--paper", "pets", "--model", str(model_folder)]
+    assert main([*command, "--out", str(tmp_path / "out.csv"), "--save"]) == 0
+    assert "2 whiskers. letters: of the name." in capsys.readouterr().out
     assert pd.read_csv(tmp_path / "out.csv")["letters"].tolist() == [letters_of_name]
-    assert (
-        main([*command, "--axes", "age"]) == 2
-        and "--axes is of prompts, and --paper pets has" in capsys.readouterr().err
-    )
-    assert main(["measure", "--model", str(model_folder), "--axes", "age"]) == 2, "its options trouble no other paper"
-    assert "--axes is of prompts" in capsys.readouterr().err
-    assert main([*command[:2], "dogs"]) == 2 and "paper 'dogs' is unknown: expected one of" in capsys.readouterr().err
+    assert read_records(paper="pets", metric="letters")["letters"].tolist() == [letters_of_name]
+    assert main([*command, "--whiskers", "7"]) == 0 and "7 whiskers. letters" in capsys.readouterr().out
+    for wrong, says in (
+        ([*command, "--axes", "age"], "--axes is of prompts, and --paper pets has names"),
+        (["measure", "--whiskers", "7"], "--whiskers is of names, and --paper redditbias has pairs"),
+        (["measure", "--axes", "age"], "--axes is of prompts, and --paper redditbias has pairs"),
+        (
+            ["measure", "--paper", "dogs"],
+            "paper 'dogs' is unknown: expected one of redditbias, chbias, dialoguefairness",
+        ),
+    ):
+        assert main(wrong) == 2 and says in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command, "--whiskers", "0"])
+    with pytest.raises(SystemExit):
+        main(["measure", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "names of pets: letters, with --paper pets --whiskers WHISKERS of a pet (default: 2)" in said
+
+
+def test_a_made_up_papers_measure_compares_two_models(pets, model_folder, tmp_path, capsys):
+    """Its change, by a paired test with an interval and a verdict; named, or by its own option."""
+    shutil.copytree(model_folder, other := tmp_path / "tom")
+    command = ["compare", str(model_folder), str(other), "--out", str(tmp_path / "out.csv")]
+    assert main([*command, "--paper", "pets"]) == 0
+    said = capsys.readouterr().out
+    assert "A: tiny-gpt2" in said and "; B: tom" in said and "difference: of B and A." in said
+    row = pd.read_csv(tmp_path / "out.csv").iloc[0]
+    assert row["verdict"] == "less" and row["low"] < row["difference"] < row["high"] < 0 and row["p"] < 0.05
+    assert main([*command, "--whiskers", "20"]) == 0
+    assert pd.read_csv(tmp_path / "out.csv")["difference"][0] < 5 * row["difference"]
+    assert main([*command, "--whiskers", "20", "--margin", "1"]) == 2
+    assert "--margin is of pairs" in (said := capsys.readouterr().err) or "--whiskers is of names" in said
+
+
+def test_a_made_up_papers_measure_is_audited(pets, model_folder, tmp_path, monkeypatch, capsys):
+    """Planned, measured once and found again, summed up and shown, in what is left out too."""
+    letters_of_name = len(open_model(model_folder).about["name"])
     for _ in range(2):
-        result = audit(model_folder, tmp_path / "out", languages=["en"], progress=False)
-        assert [r["values"] for r in result["records"]] == [{"letters": letters_of_name}] and result["failed"] == []
+        result = audit(model_folder, tmp_path / "out", languages=["en"], quick=True, progress=False)
+        assert [r["values"]["letters"] for r in result["records"]] == [letters_of_name] and result["failed"] == []
         for module in ("redditbias_repro.papers.pets.measures", __name__):
             monkeypatch.setattr(sys.modules[module], "letters", forbid)
-    assert [r["value"] for r in result["found"]] == [f"{letters_of_name}"] and "pets: made up" in result["notes"]
+    assert [r["value"] for r in result["found"]] == [f"{letters_of_name}"]
+    said = ["pets: made up", "--quick: a pet in place of 40", "not measured: pets that have no name"]
+    assert result["notes"] == said
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert page_problems(page) == [] and "letters of the name" in page and "the longer the better" in page
     kept = read_records(tmp_path / "out" / "records", paper="pets", metric="letters")
     assert kept["letters"].tolist() == [letters_of_name]
-    for module in [m for m in sys.modules if m.startswith("redditbias_repro.papers.pets")]:
-        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ValueError, match="nothing could be measured"):
+        audit(model_folder, tmp_path / "other", languages=["zh"], progress=False)
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    assert "a pet in place of 40" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_made_up_papers_statements_tables_and_figures_are_on_the_report(pets, model_folder, capsys):
+    """From its record to the verdict on what it says, and to its part of the page."""
+    assert main(["measure", "--paper", "pets", "--model", str(model_folder), "--save"]) == 0
+    assert main(["claims", "pets", "--out", "figures/claims/claims-pets.csv"]) == 0
+    assert "| Names of pets are long |" in (said := capsys.readouterr().out) and "| reproduced |" in said
+    table = read_records(paper="pets")[["model", "letters"]]
+    figure, ax = plt.subplots()
+    ax.bar(table["model"], table["letters"])
+    save_table(table, pets / "figures" / "pets" / "letters", "letters: of the name.")
+    save_figure(figure, pets / "figures" / "pets" / "letters")
+    assert main(["report", "--html", "page.html"]) == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    parts = ("Scorecard", "Pets", "How long names are", "Letters of names", "A bar for the letters of each name")
+    assert page_problems(page) == [] and all(part in page for part in (*parts, "Names of pets are long", "tiny-gpt2"))

@@ -279,24 +279,6 @@ def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys,
     assert main([*command, "--personas", "nobody.txt"]) == 2 and "no file nobody.txt" in capsys.readouterr().err
 
 
-def test_the_command_line_knows_what_the_rooms_know():
-    """Named there again, because to import a room takes seconds and help should not."""
-    from redditbias_repro import cli
-    from redditbias_repro.data import prompts as room
-    from redditbias_repro.metrics.likelihood import READINGS, SPAN
-    from redditbias_repro.papers.measures import command_of
-
-    assert cli.DEFAULT_PROMPTS == room.DEFAULT_PROMPTS
-    assert {asked: command_of(paper).asked for asked, paper in cli.WHOSE.items()} == {
-        asked: asked for asked in cli.WHOSE
-    }
-    with pytest.raises(SystemExit):
-        main(["measure", "--reading", "?"])
-    help_of = cli._parser()._subparsers._group_actions[0].choices["measure"]
-    (choices,) = [a.choices for a in help_of._actions if a.dest == "reading"]
-    assert choices == [*READINGS, SPAN]
-
-
 def test_a_masked_model_has_table_7(tokenizer, tmp_path, capsys):
     masked = copy.deepcopy(tokenizer)
     masked.add_special_tokens({"mask_token": "<mask>", "pad_token": "<pad>"})

@@ -8,12 +8,12 @@ import pytest
 
 from redditbias_repro.cli import main
 from redditbias_repro.papers.report import (
-    PAPERS,
     make_report,
     paper_figures,
     paper_tables,
     read_about,
     read_claim_tables,
+    report_papers,
 )
 from redditbias_repro.records import repo_root
 from redditbias_repro.show.html import LOOKS, figure_block, html_page, page_problems, section, table_block
@@ -21,6 +21,7 @@ from redditbias_repro.show.saving import save_table
 from redditbias_repro.stats.verdicts import VERDICTS
 
 ROOT = repo_root()
+PAPERS = report_papers()
 
 
 class Page(HTMLParser):
@@ -61,6 +62,7 @@ def page(report):
 
 
 def test_scorecard_stands_first_and_every_paper_follows(page):
+    assert PAPERS == ["redditbias", "chbias", "holisticbias", "dialoguefairness"]
     assert page.said("h2") == ["Scorecard", *(read_about(p)["title"] for p in PAPERS)]
 
 

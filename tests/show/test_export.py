@@ -248,6 +248,8 @@ def test_a_folder_is_written_again_but_no_other_is_touched(pets, tmp_path):
             export(tmp_path / "mine", ["race"], "queries")
         with pytest.raises(ValueError, match="is a file"):
             export(pets, ["race"], "queries")
+        with pytest.raises(ValueError, match="axes choose among prompts: give their source"):
+            export(tmp_path / "new", ["race"], "queries", axes=["mood"])
     with pytest.raises(ValueError, match="other files in it"):
         export_dataset(tmp_path / "tasks", ["race"], "queries")
     assert os.listdir(tmp_path / "mine") == ["letter.txt"]

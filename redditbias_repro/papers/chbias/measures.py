@@ -18,23 +18,15 @@ __all__ = []
 
 # %% ../../../nbs/papers/chbias/measures.ipynb #a2b31353
 COMMAND = lmb_command("chbias")
-NEVER = (
-    "not measured: Chinese responses and prompts, for which no paper here has a measure",
-    "not measured: Chinese perplexity (redditbias perplexity --references kdconv)",
-)
 
 
-def planned(
-    wanted: Wanted,
-) -> tuple[list[Measure], list[str]]:
-    "Of a model that knows Chinese"
-    types = [f"chbias/{b}" for b in paper_bias_types("chbias")] if "zh" in wanted.languages else []
-    return lmb_measures(types, wanted, lmb_kind("chbias", "Chinese stereotypes (CHBias)", beside_lmb)), list(NEVER)
+def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
+    "Bias categories; nothing stands in"
+    types = [f"chbias/{b}" for b in paper_bias_types("chbias")]
+    return lmb_measures(types, wanted, lmb_kind("chbias", "Chinese stereotypes (CHBias)", beside_lmb)), []
 
 
-def beside_lmb(
-    records: list[dict],  # of `measure_lmb`, on the released pairs
-) -> pd.DataFrame:  # of `lmb_table`
-    "LMB of a model below the paper's models before debiasing, as printed"
+def beside_lmb(records: list[dict]) -> pd.DataFrame:
+    "`lmb_table` of a model on the released pairs below the paper's models before debiasing, as printed"
     own = lmb_table(records, paper="chbias")
     return pd.concat([printed_lmb().query("method == 'baseline'"), own], ignore_index=True)[list(own)]

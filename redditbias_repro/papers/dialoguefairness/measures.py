@@ -16,8 +16,9 @@ from ...data.pairs import bias_spec
 from ...data.registry import FetchError
 from ...metrics.fairness import lemma_by, measure_fairness
 from ...metrics.measure import Kind, Measure
+from ..commands import QUICK_PAIRS
 from .results import answers_table, key_of, measured_table, read_captions
-from ..measures import Command, Shown, Wanted, columns, types_of
+from ..measures import Command, Shown, Wanted, columns, opened_by, types_of
 from ...records import digest, read_lines, write_record
 from ...show.html import table_block
 
@@ -25,6 +26,7 @@ from ...show.html import table_block
 __all__ = []
 
 # %% ../../../nbs/papers/dialoguefairness/measures.ipynb #f98e128e
+CONTEXTS = "twitter-conversations"
 ANSWER = 19.0  # size of an answer, in sentences that are scored
 READ = (
     "Responses: a model that says the same to everybody is fair by these measures; how much differs at all stands "
@@ -64,14 +66,8 @@ KIND = Kind(
 )
 
 
-def fairness_measure(
-    bias_type: str,  # as in `measure_fairness`
-    n: int,  # pairs
-    source: str | list[str] = "twitter-conversations",  # as in `measure_fairness`
-    seed: int = 0,
-    **how,  # offence, lemmas: as in `measure_fairness`
-) -> Measure:
-    "Diversity, politeness, sentiment and attribute words of responses to two groups"
+def fairness_measure(bias_type: str, n: int, source: str | list[str] = CONTEXTS, seed: int = 0, **how) -> Measure:
+    "Diversity, politeness, sentiment and attribute words of responses to n pairs; all as in `measure_fairness`"
     of = source if isinstance(source, str) else digest(source)
     run = lambda model: [
         measure_fairness(model, bias_type, source, n=n, paper="dialoguefairness", seed=seed, progress=False, **how)
@@ -82,7 +78,6 @@ def fairness_measure(
 
 # %% ../../../nbs/papers/dialoguefairness/measures.ipynb #9aa96508
 RESPONSES = ("dialoguefairness/gender", "dialoguefairness/race")
-LEFT_OUT = "responses to {pairs} pairs of contexts in place of 1,000, without their offence, which needs a classifier"
 
 
 def available_contexts() -> tuple[dict[str, str | list], list[str]]:  # by bias type, and what is to be said of it
@@ -91,7 +86,7 @@ def available_contexts() -> tuple[dict[str, str | list], list[str]]:  # by bias 
 
     try:
         read_conversations()
-        return dict.fromkeys(RESPONSES, "twitter-conversations"), []
+        return dict.fromkeys(RESPONSES, CONTEXTS), []
     except FetchError:
         said = "responses: the corpus of conversations could not be had, so queries of the specifications stand in"
         return {b: list(bias_spec(b).queries(wildcards=False)) for b in RESPONSES}, [said]
@@ -106,36 +101,22 @@ def available_lemmas() -> tuple[str, list[str]]:  # as in `measure_fairness`, an
         return "plain", ["responses: WordNet is not there, so attribute words are counted as they stand"]
 
 
-def planned(
-    wanted: Wanted,
-) -> tuple[list[Measure], list[str]]:
-    "Of a model that knows English, a measure a kind of word pairs"
-    if "en" not in wanted.languages:
-        return [], []
+def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
+    "A measure a kind of word pairs"
     (contexts, said), (lemmas, words) = available_contexts(), available_lemmas()
     how = {"offence": "" if wanted.quick else "davidson", "lemmas": lemmas}
-    n = wanted.pairs or (40 if wanted.quick else 1000)
-    measures = [fairness_measure(b, n, source, wanted.seed, **how) for b, source in contexts.items()]
-    return measures, [*said, *words, *[f"--quick: {LEFT_OUT.format(pairs=n)}"] * wanted.quick]
+    n = wanted.pairs or (QUICK_PAIRS if wanted.quick else 1000)
+    return [fairness_measure(b, n, source, wanted.seed, **how) for b, source in contexts.items()], [*said, *words]
 
 # %% ../../../nbs/papers/dialoguefairness/measures.ipynb #55f75032
-SHOWN = (
-    "dominant, minoritized: share of the responses to the two sides, or words a response; relative: the paper's "
-    "difference; z, p: its test; paired_p: the test of pairs, paired_p_holm: corrected over the measures; interval of "
-    "the difference (none where no pair differs); smallest: the difference that so many pairs find four times out of "
-    "five. All columns: --out FILE.csv"
-)
-
-
 def _run(args: Namespace) -> Shown:
     "Fairness of responses to parallel contexts"
     chosen = None if args.candidates is None else [line for line in read_lines(args.candidates) if line.strip()]
     if chosen == []:
         raise ValueError(f"{args.candidates} holds no line: expected a response a line")
-    how = dict(n=args.pairs, candidates=chosen, device=args.device, dtype=args.dtype)
     offence = "davidson" if args.offence is None else args.offence
-    how |= dict(offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
-    source = "twitter-conversations" if args.contexts is None else args.contexts
+    how = dict(n=args.pairs, candidates=chosen, offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
+    source = CONTEXTS if args.contexts is None else args.contexts
     types = types_of(args.paper, args.bias_type)
     drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another
@@ -148,7 +129,7 @@ def _run(args: Namespace) -> Shown:
     records = []
     for b in types:
         paper = bias_spec(b).paper or "own"  # whose tables it stands in
-        records.append(measure_fairness(args.model, b, source, paper=paper, **how, **drawn))
+        records.append(measure_fairness(args.model, b, source, paper=paper, **how, **drawn, **opened_by(args)))
         if args.save:  # should the next one fail, this one is kept
             write_record(records[-1], replace=args.replace)
     rows = [{"bias_type": r["bias_type"], "model": r["model"], "method": r["method"], **m}
@@ -158,9 +139,7 @@ def _run(args: Namespace) -> Shown:
     ends = [f"[{a:+.3g}, {b:+.3g}]" if k else "" for a, b, k in zip(table["paired_low"], table["paired_high"], known)]
     columns = "bias_type measure n dominant minoritized relative z p paired_p paired_p_holm".split()
     shown = table[columns].assign(interval=ends, smallest=table["paired_smallest"].where(known))
-    return Shown(records, table, shown, f"{records[0]['model']}, contexts of {records[0]['corpus']}. {SHOWN}")
+    return Shown(table, shown, f"{records[0]['model']}, contexts of {records[0]['corpus']}.", records)
 
 
-OF_CONTEXTS = {"contexts": None, "pairs": None, "candidates": None, "offence": None, "lemmas": None}
-OF_CONTEXTS |= {"bias_type": None, "split": None, "mode": None, "direction": None, "column": None}
-COMMAND = Command("contexts", OF_CONTEXTS, _run)
+COMMAND = Command(_run)

@@ -11,10 +11,11 @@ import numpy as np
 
 from ...data.prompts import DEFAULT_PROMPTS, comparable, prompts
 from ...data.registry import FetchError
+from ...metrics.compare import compare_on_prompts
 from ...metrics.likelihood import LOVE, likelihood_shares, measure_likelihood_bias
 from ...metrics.measure import Kind, Measure
 from .results import distribution_figures, likelihood_table, read_captions, table3
-from ..measures import OF_BOTH, Command, Shown, Wanted, columns, user_turn
+from ..measures import Command, Shown, Wanted, asked_in, columns, compared, opened_by
 from ...show.html import figure_block, table_block
 
 # %% auto #0
@@ -57,12 +58,8 @@ def _blocks(records: list[dict]) -> list:
 KIND = Kind("Descriptors of groups (HolisticBias)", _found, _blocks, (READ,))
 
 
-def prompt_measures(
-    source: str,  # as in `prompts.prompts`
-    templates: list[str] | None = None,  # None: all
-    seed: int = 0,
-) -> list[Measure]:
-    "Likelihood Bias, a measure an axis"
+def prompt_measures(source: str, templates: list[str] | None = None, seed: int = 0) -> list[Measure]:
+    "Likelihood Bias of prompts, as `prompts.prompts` names them, of all templates or some: a measure an axis"
     rows, made = comparable(prompts(source, templates=templates)), []
     for axis, n in rows.groupby("axis").size().items():
         settings = {"source": source, "axis": axis, "templates": templates, "seed": seed}
@@ -74,37 +71,32 @@ def prompt_measures(
     return made
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b1bd8d8c
-SHOWN = (
-    "share: percent of pairs of descriptors of an axis, template by template, whose perplexities differ (Mann–Whitney "
-    "U, p < .05), the paper's Likelihood Bias; share_adjusted: after Benjamini and Hochberg over an axis; effect: mean "
-    "size of the rank-biserial correlation; null: the share when descriptors are dealt out at random"
-)
-
-
 def _run(args: Namespace) -> Shown:
     "Likelihood Bias of prompts, released or of one's own"
     if args.context == "chat" and args.reading not in (None, "chat"):
         raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
     source, reading = args.prompts or DEFAULT_PROMPTS, "chat" if args.context == "chat" else args.reading or "sentence"
-    how = dict(seed=args.seed, device=args.device, dtype=args.dtype, details=args.details)
-    how["prompt"] = user_turn(args)
-    how |= dict(context=args.in_front, end=args.end, personas=args.personas)
+    given = {"context": args.in_front, "end": args.end, "personas": args.personas}
+    how = {**given, **asked_in(args), **opened_by(args), "seed": args.seed, "details": args.details}
     records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
     table = likelihood_shares(columns(records))
     corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
-    given = {"in front": args.in_front, "end": args.end, "personas": args.personas and args.personas.name}
-    way = "".join(f", {k}: {v!r}" for k, v in given.items() if v is not None)
-    return Shown(records, table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}{way}. {SHOWN}")
+    said = {"in front": args.in_front, "end": args.end, "personas": args.personas and args.personas.name}
+    way = "".join(f", {k}: {v!r}" for k, v in said.items() if v is not None)
+    return Shown(table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}{way}.", records)
 
 
-OF_PROMPTS = {"prompts": None, "axes": None, "templates": None, "reading": None}
-COMMAND = Command("prompts", {**OF_PROMPTS, "in_front": None, "end": None, "personas": None, **OF_BOTH}, _run)
+def _compare(args: Namespace) -> Shown:
+    "Two models on the same prompts"
+    reading = "chat" if args.context == "chat" else "beginning" if args.special_tokens else "sentence"
+    which = (args.prompts or DEFAULT_PROMPTS, args.axes, args.templates, reading, args.seed)
+    table = compare_on_prompts(args.a, args.b, *which, **asked_in(args), **opened_by(args))
+    return compared(table, table.drop(columns=["a", "b"]))
+
+
+COMMAND = Command(_run, _compare)
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b95a68d1
-LEFT_OUT = 'one template of prompts ("I love …") in place of 26'
-NEVER = "not measured: styles of answers (Gen Bias: nbs/papers/holisticbias_answers.ipynb), which take hours"
-
-
 def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to be said of it
     "The released prompts, or those that the paper prints"
     try:
@@ -114,12 +106,7 @@ def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to 
         return "paper", ["prompts: the release could not be had, so the descriptors that the paper prints stand in"]
 
 
-def planned(
-    wanted: Wanted,
-) -> tuple[list[Measure], list[str]]:
-    "Of a model that knows English, a measure an axis"
-    if "en" not in wanted.languages:
-        return [], [NEVER]
+def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
+    "A measure an axis"
     source, notes = available_prompts()
-    measures = prompt_measures(source, [LOVE] if wanted.quick else None, wanted.seed)
-    return measures, [*notes, *[f"--quick: {LEFT_OUT}"] * wanted.quick, NEVER]
+    return prompt_measures(source, [LOVE] if wanted.quick else None, wanted.seed), notes

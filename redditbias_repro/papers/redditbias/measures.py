@@ -18,29 +18,15 @@ __all__ = []
 
 # %% ../../../nbs/papers/redditbias/measures.ipynb #da75c5ca
 COMMAND = lmb_command("redditbias")
-LEFT_OUT = "perplexity of 200 references in place of 6,000"
-NEVER = (
-    "not measured: debiasing and dialogue tasks, which change the model (nbs/05_debias.ipynb, nbs/06_dst.ipynb, "
-    "nbs/07_crg.ipynb)"
-)
 
 
-def planned(
-    wanted: Wanted,
-) -> tuple[list[Measure], list[str]]:
-    "Of a model that knows English"
-    if "en" not in wanted.languages:
-        return [], [NEVER]
+def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
+    "Bias types and perplexity; nothing stands in"
     types = [f"redditbias/{b}" for b in paper_bias_types("redditbias")]
-    bias = lmb_measures(
-        types, wanted, lmb_kind("redditbias", "Stereotypes and counterfactuals (RedditBias)", beside_lmb)
-    )
-    measures = [*bias, lmp_measure(200 if wanted.quick else None, wanted.seed)]
-    return measures, [f"--quick: {LEFT_OUT}"] * wanted.quick + [NEVER]
+    kind = lmb_kind("redditbias", "Stereotypes and counterfactuals (RedditBias)", beside_lmb)
+    return [*lmb_measures(types, wanted, kind), lmp_measure(200 if wanted.quick else None, wanted.seed)], []
 
 
-def beside_lmb(
-    records: list[dict],  # of `measure_lmb`, on the released pairs
-) -> pd.DataFrame:  # of `lmb_table`
-    "LMB of a model beside DialoGPT's, from the released perplexities of the same pairs"
+def beside_lmb(records: list[dict]) -> pd.DataFrame:
+    "`lmb_table` of a model on the released pairs beside DialoGPT's, from the released perplexities of the same pairs"
     return lmb_table([*published_lmb(), *records], paper="redditbias")
