@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'FIELDS', 'USUAL', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
+__all__ = ['DEFAULT_PAPER', 'FIELDS', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
            'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest',
            'code_digest', 'versions', 'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json',
            'read_record', 'read_records']
@@ -58,10 +58,9 @@ def check_known(what: str, value, allowed: Iterable[str]) -> None:
 def repo_root() -> Path | None:
     "Root of the checkout that holds the current folder, else of the one this package is installed from, else None"
     here = Path.cwd()
-    for folder in (here, *here.parents, Path(str(files("redditbias_repro"))).parent):
-        if (folder / "settings.ini").is_file() and (folder / "nbs").is_dir() and (folder / "redditbias_repro").is_dir():
-            return folder
-    return None
+    folders = (here, *here.parents, Path(str(files("redditbias_repro"))).parent)
+    parts = ("settings.ini", "nbs", "redditbias_repro")
+    return next((folder for folder in folders if all((folder / part).exists() for part in parts)), None)
 
 # %% ../nbs/records.ipynb #76dfe4ce
 def project_path(
@@ -240,7 +239,7 @@ FIELDS = (
 )  # fmt: skip
 # Where nothing else is said. The method is of a model that says nothing of debiasing; params tell this measurement from
 # others (None in them is left out of the file's name); the device is where the model ran.
-USUAL = {"method": "baseline", "split": "test", "seed": 0, "params": None, "seconds": 0.0, "device": "cpu"}
+_USUAL = {"method": "baseline", "split": "test", "seed": 0, "params": None, "seconds": 0.0, "device": "cpu"}
 
 
 def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
@@ -270,12 +269,12 @@ def new_record(
     # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
     paper: str | None = None,
     bias_type: str | None = None,  # None: of no pairs; "all", or what the model was debiased for
-    **more,  # in place of `USUAL`: split, seed, params, …; all else is further provenance: scoring, training, …
+    **more,  # in place of `_USUAL`: split, seed, params, …; all else is further provenance: scoring, training, …
 ) -> dict:
     """A result record. A debiased model is named by its base, its method and the seed of its training.
 
     Provenance keeps how it was trained."""
-    own = USUAL | {k: more.pop(k) for k in USUAL if k in more}
+    own = _USUAL | {k: more.pop(k) for k in _USUAL if k in more}
     debiased = about.get("debiased")
     if training := debiased or about.get("trained"):
         own["params"] = {"train_seed": training["seed"], **(own["params"] or {})}

@@ -152,11 +152,10 @@ class BiasSpec:
     def target_terms(self, group: int | None = None) -> tuple[str, ...]:
         "Target terms in lower case without verb forms: of the pairs, then of the target sets; `group` as below"
         check_known("group", group, (1, 2, None))
-        sides = {1: (0,), 2: (1,), None: (0, 1)}[group]
         terms = []
-        for i in sides:
-            terms += [p[i] for p in self.pairs + self.extra_pairs]
-            terms += [_without_verb(t, self.verbs) for t in (self.targets1, self.targets2)[i]]
+        for i, targets in enumerate((self.targets1, self.targets2)):
+            if group in (None, i + 1):
+                terms += [p[i] for p in self.pairs + self.extra_pairs] + [_without_verb(t, self.verbs) for t in targets]
         return tuple(dict.fromkeys(t.lower() for t in terms))
 
     def find_targets(self, text: str, group: int | None = None) -> list[tuple[int, int]]:
@@ -234,14 +233,11 @@ def _groups_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, int]:
 def _swap_table(pairs, direction):
     "All that can replace each term, in the pairs' order; of a term on both sides what it is as t1 comes first"
     check_known("direction", direction, DIRECTIONS)
-    sides = {"both": (0, 1), "1to2": (0,), "2to1": (1,)}[direction]
-    table = {}
-    for side in sides:
-        found = {}
-        for pair in pairs:
-            found.setdefault(pair[side].lower(), []).append(pair[1 - side])
-        table = found | table
-    return table
+    tables = {"1to2": {}, "2to1": {}}
+    for one, two in pairs:
+        tables["1to2"].setdefault(one.lower(), []).append(two)
+        tables["2to1"].setdefault(two.lower(), []).append(one)
+    return tables["2to1"] | tables["1to2"] if direction == "both" else tables[direction]
 
 
 def _swap(text: str, table: dict[str, list | None], choose=lambda terms: terms[0]) -> str:
