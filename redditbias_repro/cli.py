@@ -640,6 +640,13 @@ def _whose() -> list[str]:
 
 LISTS = {name: _Listed(place) for name, place in SAID["lists"].items()}
 
+
+class _Help(argparse.HelpFormatter):
+    "Help that may name a list: {corpora}"
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return action.help.format_map(LISTS)
+
 # %% ../nbs/cli.ipynb #f0b3c986
 def _add_options(parser, options: dict[str, dict | str]) -> None:
     "Options as `resources/commands.toml` declares them, to a parser or a group of one"
@@ -651,7 +658,7 @@ def _add_options(parser, options: dict[str, dict | str]) -> None:
             option["help"] = f"{option['help']} (default: %(default)s)".lstrip()
         if isinstance(option.get("choices"), str):
             option["choices"] = LISTS[option["choices"]]
-        vars(parser.add_argument(flag, **option)).update(LISTS)  # for the help, which may name them
+        parser.add_argument(flag, **option)
 
 
 def _add_options_of_papers(parser: argparse.ArgumentParser, command: str) -> None:
@@ -668,7 +675,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="redditbias", description=SAID["description"])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about in SAID["commands"].items():
-        p = commands.add_parser(name, help=about["help"], description=about["description"])
+        p = commands.add_parser(name, help=about["help"], description=about["description"], formatter_class=_Help)
         p.set_defaults(run=globals()[f"_{name}"], about=about, parser=p)
         p.register("action", "yes or no", argparse.BooleanOptionalAction)
         for kind, read in TYPES.items():
