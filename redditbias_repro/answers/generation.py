@@ -45,15 +45,7 @@ DRAW = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}  # where tokens are drawn
 NUCLEUS = {"do_sample": True, "top_k": 0, "top_p": 0.9}
 PRESETS = {
     "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
-    "release": {
-        "num_beams": 1,
-        "do_sample": True,
-        "top_k": 50,
-        "top_p": 0.95,
-        "temperature": 1.0,
-        "first_tokens": 64,
-        "max_length": 128,
-    },  # fmt: skip
+    "release": {"num_beams": 1, "do_sample": True, **DRAW, "top_p": 0.95, "first_tokens": 64, "max_length": 128},
     "beam10": {"num_beams": 10, **BEAMS},
     "beam3": {"num_beams": 3, **BEAMS},
     "cdial": {"num_beams": 1, **NUCLEUS, "temperature": 0.7, "max_new_tokens": 30},
@@ -98,11 +90,8 @@ def name_decoding(
     return "-".join(x for x in (way, drawn, *limits) if x)
 
 # %% ../../nbs/answers/generation.ipynb #ffb27a34
-def block_repeats(
-    n: int,  # tokens in a run
-    start: int,  # the column at which answers begin
-) -> Callable:  # from (B, T) tokens so far and (B, V) scores to scores; a logits processor of Transformers
-    "Of an answer, and of it alone, no `n` tokens come twice"
+def block_repeats(n: int, start: int) -> Callable:
+    "A logits processor: no `n` tokens come twice in what stands from column `start` on, the answer"
 
     def block(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         answer = input_ids[:, start:]
@@ -177,9 +166,7 @@ def encode_prompts(
     return tokenizer(laid, add_special_tokens=False)["input_ids"]
 
 # %% ../../nbs/answers/generation.ipynb #bcb5b866
-def common_start(
-    rows: list[tuple[int, ...]],  # at least one
-) -> int:  # tokens
+def common_start(rows: list[tuple[int, ...]]) -> int:
     "How many tokens all rows begin with; fewer than the shortest has, so that each keeps a token of its own"
     low, high = min(rows), max(rows)  # what these two begin with in common is common to all between them
     most = min(len(r) for r in rows) - 1
@@ -187,14 +174,11 @@ def common_start(
 
 
 @torch.inference_mode()
-def shared_prefill(
-    model,  # causal model
-    body: torch.nn.Module,  # that fills the cache: the model, or what is below its head
-    rows: list[tuple[int, ...]],  # token ids of prompts
-    pad: int,
-    copies: int = 1,  # of each row
-):  # (rows, width) token ids, their mask, and a cache of all but their last tokens, `copies` times as long
-    "What `generate` needs to go on after prompts, their common beginning and equal prompts computed once"
+def shared_prefill(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, copies: int = 1):
+    """What `generate` needs to go on after prompts, their common beginning and equal prompts computed once.
+
+    (rows, width) token ids, their mask, and a cache of all but their last tokens, with each row `copies` times. The
+    body, the model or what is below its head, fills it"""
     distinct = list(dict.fromkeys(rows))
     start = common_start(distinct)
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
@@ -238,14 +222,10 @@ def _continue(model, body, rows, pad: int, types: Callable | None = None, **opti
     return model.generate(input_ids=ids, attention_mask=mask, past_key_values=cache, **options)
 
 
-def why_alone(
-    model,  # causal model
-    body: torch.nn.Module,
-    rows: list[tuple[int, ...]],  # prompts to try
-    pad: int,
-    most: int,  # tokens of a prompt and its answer, at most
-) -> str:
-    "Why a model cannot share the beginnings of prompts; empty if it can"
+def why_alone(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, most: int) -> str:
+    """Why a causal model cannot share the beginnings of prompts, tried on `rows`; empty if it can.
+
+    A prompt and its answer have `most` tokens at most"""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     if window and most > window:
         return f"{most} tokens are more than its sliding window of {window}, in which padding would count"
@@ -364,58 +344,14 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
 KNOWN = ("num_beams", "do_sample", *DRAW, "min_new_tokens")  # of a decoding to `generate`
 
 
-def _one_batch(model, way: Way, rows: list, room: list[int], pad: int, decoding: dict, **further) -> list[list[int]]:
+def _one_batch(model, way: Way, rows: list, room: list[int], pad: int, decoding: dict) -> list[list[int]]:
     "Token ids of the answers to one batch of prompts, none longer than its room"
     at, block = 1 if model.config.is_encoder_decoder else max(map(len, rows)), decoding.get("block_ngrams")
     blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
     options = {k: v for k, v in decoding.items() if k in KNOWN and v is not None}
-    options |= {"max_new_tokens": max(room), **blocked, **further}
+    options |= {"max_new_tokens": max(room), **blocked}
     out = _continue(model, way.body, rows, pad, way.types, **options)
     return [o[:r] for o, r in zip(out[:, at:].tolist(), room)]
-
-
-def _texts(tokenizer, said: list[list[int]]) -> list[str]:
-    "Answers, whose blanks and lines are one blank each"
-    return [" ".join(t.split()) for t in tokenizer.batch_decode(said, skip_special_tokens=True)]
-
-# %% ../../nbs/answers/generation.ipynb #58754274
-@torch.no_grad()
-def respond(
-    model,  # causal model
-    tokenizer,
-    rows: list[dict],  # input_ids of each context
-    batch_size: int = 32,
-    seed: int = 0,
-    keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
-    progress: bool = True,
-    **decoding,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
-) -> list[str]:  # answers, in the order of the contexts
-    """Answers to contexts, in batches of like length padded on the left.
-
-    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
-    from tqdm.auto import tqdm
-
-    decoding_of(**decoding)  # a setting that there is not is refused
-    decoding, ids = _with_draw(PRESETS["default"] | decoding), [r["input_ids"] for r in rows]
-    room, order = _room(model, ids, decoding), sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-    answers, path = {}, Path(keep) if keep else None
-    if path and path.is_file():
-        answers = {int(k): v for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
-    end = tokenizer.eos_token_id
-    special = {"eos_token_id": end, "pad_token_id": end if tokenizer.pad_token_id is None else tokenizer.pad_token_id}
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
-        if all(i in answers for i in batch):
-            continue
-        torch.manual_seed(seed + n)  # so that a run that goes on draws the same
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            some = ([ids[i] for i in batch], [room[i] for i in batch])
-            said = _one_batch(model, Way(), *some, special["pad_token_id"], decoding, **special)
-        answers |= dict(zip(batch, _texts(tokenizer, said)))
-        if path:
-            write_atomic(path, json.dumps(answers, ensure_ascii=False))
-    return [answers[i] for i in range(len(rows))]
 
 # %% ../../nbs/answers/generation.ipynb #e0e4511d
 @dataclass(frozen=True)
@@ -425,32 +361,52 @@ class _Run:
     model: torch.nn.Module
     tokenizer: object
     ids: list[list[int]]  # of prompts
-    room: list[int]  # most tokens of each answer
     n: int  # answers to each prompt
     decoding: dict
     seed: int
     size: int  # of a batch
-    share: bool  # what prompts begin with
-    further: list[int]  # tokens that end an answer too
-    types: Callable | None  # from token ids to the types that the model reads beside them
+    ends: list[int] | None = None  # tokens that end an answer; None: the model's
+    # what prompts begin with; None: nothing is tried or laid out anew, batches are of like length alone
+    share: bool | None = None
+    types: Callable | None = None  # from token ids to the types that the model reads beside them
+
+    def batches(self) -> list[list[int]]:
+        "Which answers are given together, each by its number: its prompt's times `n`, and its sample's"
+        ids, n = self.ids, self.n
+        like = lambda k: (-len(ids[k // n]), *((ids[k // n],) if self.share is not None else ()), k)
+        order = sorted(range(len(ids) * n), key=like)
+        return [order[i : i + self.size] for i in range(0, len(order), self.size)]
+
+    def seed_of(self, number: int) -> int:
+        "The seed of a batch, so that a run that goes on draws what it would have drawn"
+        return self.seed + number if self.share is None else int(digest([self.seed, number]), 16)
+
+    def about(self) -> dict:
+        "What the answers in a folder depend on"
+        return {
+            "weights_sha256": hash_weights(self.model), "tokenizer_sha256": hash_tokenizer(self.tokenizer),
+            "dtype": str(self.model.dtype).removeprefix("torch."), "decoding": self.decoding,
+            "prompts": digest(self.ids), "n": self.n,
+            **({"seed": self.seed, "batch_size": self.size} if self.decoding["do_sample"] else {}),
+        }  # fmt: skip
 
 
-def _answered(run: _Run, done: set[int], stats: dict, progress: bool) -> Iterator[pd.DataFrame]:
-    "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out"
+def _answered(run: _Run, room: list[int], done: set[int], stats: dict, progress: bool) -> Iterator[pd.DataFrame]:
+    "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out; `room` as of `_room`"
     from tqdm.auto import tqdm
 
     model, ids, n, beams = run.model, run.ids, run.n, run.decoding["num_beams"]
-    order = sorted(range(len(ids) * n), key=lambda k: (-len(ids[k // n]), ids[k // n], k))
-    batches = [[k for k in order[i : i + run.size] if k not in done] for i in range(0, len(order), run.size)]
+    batches = [[k for k in batch if k not in done] for batch in run.batches()]
     left, start = sum(map(len, batches)), time.perf_counter()
     if not left:
         return
     ends, pad = _special(model, run.tokenizer)
-    ends = sorted({*ends, *run.further})
-    most, first = max(len(i) + r for i, r in zip(ids, run.room)), next(b for b in batches if b)
-    with _at_work(model, ends, pad, {}):
-        trial, share = [tuple(ids[k // n]) for k in first], run.share and run.types is None
-        way = _way(model, trial, pad, most, left * beams, min(run.size, left) * beams, share)
+    ends, way = run.ends or ends, Way()
+    if run.share is not None:
+        most, first = max(len(i) + r for i, r in zip(ids, room)), next(b for b in batches if b)
+        with _at_work(model, ends, pad, {}):
+            trial, share = [tuple(ids[k // n]) for k in first], run.share and run.types is None
+            way = _way(model, trial, pad, most, left * beams, min(run.size, left) * beams, share)
     if run.types:
         way = way._replace(types=run.types, why_alone="token types are read with the prompts")
     stats |= {"shared": not way.why_alone, "why_alone": way.why_alone}
@@ -458,17 +414,62 @@ def _answered(run: _Run, done: set[int], stats: dict, progress: bool) -> Iterato
         for number, batch in enumerate(batches):
             if not batch:
                 continue
-            rows, room = [tuple(ids[k // n]) for k in batch], [run.room[k // n] for k in batch]
-            with _at_work(model, ends, pad, way.layers, int(digest([run.seed, number]), 16)):
-                said = _one_batch(model, way, rows, room, pad, run.decoding)
+            rows, rooms = [tuple(ids[k // n]) for k in batch], [room[k // n] for k in batch]
+            with _at_work(model, ends, pad, way.layers, run.seed_of(number)):
+                said = _one_batch(model, way, rows, rooms, pad, run.decoding)
             lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
-            texts = _texts(run.tokenizer, [s[:i] for s, i in zip(said, lengths)])
+            texts = run.tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
             stats["answers"] += len(batch)
             stats["tokens"] += sum(lengths)
             stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            ended = [i < len(s) for i, s in zip(lengths, said)]
-            yield pd.DataFrame({"index": batch, "answer": texts, "n_tokens": lengths, "ended": ended})
+            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in texts], "n_tokens": lengths})
+            yield table.assign(ended=[i < len(s) for i, s in zip(lengths, said)])
+
+
+def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.DataFrame:
+    """(index, answer, n_tokens, ended) of all answers, by index; `attrs` say what was computed now.
+
+    Those that the folder holds are not given again; `about` is what else they depend on"""
+    room = _room(run.model, run.ids, run.decoding)
+    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
+    empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
+    empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
+    if out is None:
+        parts = list(_answered(run, room, set(), stats, progress))
+    else:
+        folder = Path(out)
+        with locked(folder):
+            check_manifest(folder / "_answers.json", run.about() | about, "answers")
+            before, clock = read_parts(folder, True, empty), folder / "_seconds.json"
+            stats["seconds_before"] = json.loads(clock.read_text()) if clock.is_file() else 0.0
+            for part in _answered(run, room, set(before["index"].tolist()), stats, progress):
+                write_part(folder, part)
+                write_atomic(clock, json.dumps(round(stats["seconds_before"] + stats["seconds"], 1)))
+            parts = [read_parts(folder, False, empty)]
+    found = pd.concat(parts or [empty]).sort_values("index")
+    found.attrs = stats
+    return found
+
+# %% ../../nbs/answers/generation.ipynb #58754274
+def respond(
+    model,  # causal model
+    tokenizer,
+    rows: list[dict],  # input_ids of each context
+    batch_size: int = 32,
+    seed: int = 0,
+    keep: str | Path | None = None,  # folder of finished answers, from which a run that was stopped goes on
+    progress: bool = True,
+    **decoding,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
+) -> list[str]:  # answers, in the order of the contexts
+    """Answers to contexts, in batches of like length padded on the left.
+
+    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
+    decoding_of(**decoding)  # a setting that there is not is refused
+    ids, end = [r["input_ids"] for r in rows], tokenizer.eos_token_id
+    decoding, ends = _with_draw(PRESETS["default"] | decoding), None if end is None else [end]
+    run = _Run(model, tokenizer, ids, 1, decoding, seed, batch_size, ends)
+    return _gathered(run, keep, progress)["answer"].tolist()
 
 # %% ../../nbs/answers/generation.ipynb #6e57e552
 def line_ends(
@@ -532,43 +533,22 @@ def answers(
         raise ValueError(
             f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
         )
-    further, types = sorted(set(how.further_ends)), None
+    ends, types = {*_special(model, tokenizer)[0], *how.further_ends}, None
     if how.speakers:
         ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)
-        further = sorted({*further, tokenizer.sep_token_id})
+        ends.add(tokenizer.sep_token_id)
     else:
         reading = {f.name: getattr(how, f.name) for f in fields(Reading)}
         first, sources = decoding.get("first_tokens"), model.config.is_encoder_decoder
         ids = encode_prompts(tokenizer, prompt_texts(rows, how.suffix), first, sources, **reading)
     default = BATCH.get(model.device.type, BATCH["other"])
     size = how.batch_size or max(1, default // decoding["num_beams"])
-    room = _room(model, ids, decoding)
-    run = _Run(model, tokenizer, ids, room, n, decoding, seed, size, how.share, further, types)
-    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
-    empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
-    empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
-    if out is None:
-        parts = list(_answered(run, set(), stats, progress))
-    else:
-        folder, drawn = Path(out), {"seed": seed, "batch_size": size} if decoding["do_sample"] else {}
-        about = {
-            "weights_sha256": hash_weights(model), "tokenizer_sha256": hash_tokenizer(tokenizer),
-            "dtype": str(model.dtype).removeprefix("torch."), "decoding": decoding, "prompts": digest(ids), "n": n,
-            **drawn, **({"further_ends": further} if further else {}), **({"speakers": True} if how.speakers else {}),
-        }  # fmt: skip
-        with locked(folder):
-            check_manifest(folder / "_answers.json", about, "answers")
-            before = read_parts(folder, True, empty)
-            clock = folder / "_seconds.json"
-            earlier = json.loads(clock.read_text()) if clock.is_file() else 0.0
-            for part in _answered(run, set(before["index"].tolist()), stats, progress):
-                write_part(folder, part)
-                write_atomic(clock, json.dumps(round(earlier + stats["seconds"], 1)))
-            stats["seconds_before"] = earlier
-            parts = [read_parts(folder, False, empty)]
-    found = pd.concat([empty, *parts] if not parts else parts).sort_values("index")
+    run = _Run(model, tokenizer, ids, n, decoding, seed, size, sorted(ends), how.share, types)
+    further = sorted({*how.further_ends, *([tokenizer.sep_token_id] if how.speakers else [])})
+    about = ({"further_ends": further} if further else {}) | ({"speakers": True} if how.speakers else {})
+    found = _gathered(run, out, progress, **about)
     line = found["index"].to_numpy()
     kept = rows.iloc[line // n].reset_index(drop=True)
     answered = kept.assign(sample=line % n, **{c: found[c].to_numpy() for c in ANSWERED[1:]})
-    answered.attrs = {**rows.attrs, "stats": stats, "decoding": name_decoding(decoding)}
+    answered.attrs = {**rows.attrs, "stats": found.attrs, "decoding": name_decoding(decoding)}
     return answered

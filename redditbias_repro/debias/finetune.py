@@ -14,22 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .losses import Penalty
-from ..records import digest
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'pad_right', 'Steps', 'finetune', 'run_folder', 'corpus_of']
-
-# %% ../../nbs/debias/finetune.ipynb #e3f3b54f
-MAX_TOKENS = 128  # §5.1
-LEARNING_RATE = 5e-5  # §5.1
+__all__ = ['pad_right', 'Steps', 'finetune']
 
 # %% ../../nbs/debias/finetune.ipynb #739d6b57
 def pad_right(
@@ -193,21 +187,3 @@ def finetune(
         trainer.train(resume_from_checkpoint=complete_checkpoint(folder))
     shutil.rmtree(folder, ignore_errors=True)
     return trainer.state.log_history
-
-# %% ../../nbs/debias/finetune.ipynb #134287a4
-def run_folder(
-    out_dir: str | Path,  # of all runs
-    about: dict,  # of the model, from `describe_model`
-    *asked,  # all else that tells the run from others: settings, seed, files of the corpus, sizes
-) -> Path:
-    "Where a run keeps what it has done, so that it goes on when it was stopped"
-    return Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest(list(asked))}"
-
-# %% ../../nbs/debias/finetune.ipynb #d089289b
-def corpus_of(
-    train: pd.DataFrame,  # `.attrs["corpus"]` as the loaders set it
-    test: pd.DataFrame,
-) -> dict:  # name, files, note
-    "What a record says of the corpus of a task: the files of both splits"
-    trained, tested = train.attrs["corpus"], test.attrs["corpus"]
-    return {**tested, "files": {**trained["files"], **tested["files"]}, "note": trained["note"]}
