@@ -83,10 +83,10 @@ class _AlikeTrainer(Trainer):
         return _AlikeSampler([len(r["input_ids"]) for r in rows], batch, self.args.seed)
 
 # %% ../../nbs/debias/finetune.ipynb #c46ef68c
-def complete_checkpoint(
-    folder: str | Path,  # of a `Trainer`
-) -> str | None:  # a folder, where there is one
-    "The last checkpoint that was written to its end; what is left of a later one is removed"
+def complete_checkpoint(folder: str | Path) -> str | None:
+    """The last checkpoint in a Trainer's folder that was written to its end, if there is one.
+
+    What is left of a later one is removed"""
     while checkpoint := get_last_checkpoint(folder) if Path(folder).is_dir() else None:
         try:
             json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))  # Trainer writes it last
@@ -129,6 +129,22 @@ WATCHED = {  # of a run with a measure
     "greater_is_better": False, "restore_callback_states_from_checkpoint": True,
 }  # fmt: skip
 
+
+def trainer_arguments(folder: str | Path, steps: float, reports: int, **more) -> TrainingArguments:
+    "What all trainings tell their Trainer; over so many steps the log has about as many lines as `reports`"
+    return TrainingArguments(**{
+        "output_dir": str(folder), "weight_decay": 0.0, "adam_epsilon": 1e-8, "save_strategy": "steps",
+        "save_total_limit": 1, "logging_steps": max(1, round(steps / reports)), "report_to": "none",
+        "remove_unused_columns": False, **more,
+    })  # fmt: skip
+
+
+def train_on(trainer: Trainer, checkpoint: str | None) -> None:
+    "Train from a checkpoint on, or from the beginning"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*pin_memory.*")
+        trainer.train(resume_from_checkpoint=checkpoint)
+
 # %% ../../nbs/debias/finetune.ipynb #aaee0e28
 @dataclass(frozen=True)
 class Steps:
@@ -156,20 +172,18 @@ def finetune(
     measure: Callable[[nn.Module], float] | None = None,
     penalty: Penalty | None = None,  # of the module's embeddings, added to the loss of each step
     **training,  # further arguments of `transformers.TrainingArguments`
-) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …; eval_measure
+) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …, or eval_measure
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, or another, by Transformers' Trainer"
     device = next(module.parameters()).device
     at_a_time = steps.at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
     some = max(n for n in range(1, min(at_a_time, steps.batch_size) + 1) if steps.batch_size % n == 0)
     set_seed(steps.seed)
     total = max(1, math.ceil(steps.epochs * math.ceil(len(rows) / steps.batch_size)))
-    arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": steps.epochs, "seed": steps.seed,
+    arguments = trainer_arguments(folder, total, 20, **{
+        "num_train_epochs": steps.epochs, "seed": steps.seed, "learning_rate": steps.learning_rate,
         "per_device_train_batch_size": some, "gradient_accumulation_steps": steps.batch_size // some,
-        "learning_rate": steps.learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8,
-        "save_strategy": "steps", "save_steps": steps.save_steps, "eval_steps": steps.save_steps, "save_total_limit": 1,
-        "logging_steps": max(1, round(total / 20)), "report_to": "none",
-        "remove_unused_columns": False, "use_cpu": device.type == "cpu", **(WATCHED if measure else {}), **training,
+        "save_steps": steps.save_steps, "eval_steps": steps.save_steps, "use_cpu": device.type == "cpu",
+        **(WATCHED if measure else {}), **training,
     })  # fmt: skip
     more = {}
     if steps.optimizer:
@@ -182,8 +196,6 @@ def finetune(
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
         trainer.add_callback(EarlyStoppingCallback(steps.patience))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=complete_checkpoint(folder))
+    train_on(trainer, complete_checkpoint(folder))
     shutil.rmtree(folder, ignore_errors=True)
-    return trainer.state.log_history
+    return [line for line in trainer.state.log_history if "loss" in line or "eval_measure" in line]
