@@ -16,7 +16,7 @@ import torch
 from ..data.registry import cache_dir
 from ..models.loading import hash_weights, load_model
 from ..records import digest, write_atomic
-from ..scoring.network import pad_batch
+from ..scoring.network import like_lengths
 
 # %% auto #0
 __all__ = []
@@ -32,11 +32,8 @@ def _mean_vectors(model, tokenizer, texts, batch_size, bar) -> np.ndarray:
     "(n, width) float32 of length one"
     rows = tokenizer(list(texts), truncation=True, max_length=MAX_TOKENS)["input_ids"] if texts else []
     rows = [r or [tokenizer.pad_token_id] for r in rows]  # of some tokenizers an empty text has no token
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     vectors = np.zeros((len(rows), model.config.hidden_size), dtype=np.float32)
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        ids, mask = pad_batch([rows[i] for i in batch], tokenizer.pad_token_id, "right", model.device)
+    for batch, ids, mask in like_lengths(rows, batch_size, tokenizer.pad_token_id, model.device):
         states = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         mean = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors[batch] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()

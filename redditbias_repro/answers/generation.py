@@ -30,11 +30,10 @@ from redditbias_repro.scoring.network import (
     max_positions,
     out_of_memory,
     pack_layers,
-    pack_linear,
     pad_batch,
     tolerance_of,
 )
-from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
+from ..scoring.store import hash_tokenizer, parts_in, read_parts, write_part
 
 # %% auto #0
 __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']
@@ -253,9 +252,7 @@ def _way(model, rows, pad: int, most: int, answers: int, lines: int, share: bool
     if model.config.is_encoder_decoder:
         return Way(why_alone="an encoder–decoder model reads each prompt anew")
     network = find_network(model)
-    network, layers = pack_layers(model, network, answers * most, lines)
-    if layers and type(network.head) is torch.nn.Linear and "forward" not in vars(network.head):
-        layers[network.head] = pack_linear(network.head.weight, network.head.bias, lines)
+    network, layers = pack_layers(model, network, answers * most, lines, head=True)
     with in_place_of(layers):
         why = why_alone(model, network.decoder, rows, pad, most) if share else "that was not asked for"
     return Way(None if why else network.decoder, layers, why)
@@ -311,9 +308,8 @@ def _asked(prompts) -> pd.DataFrame:
     "Prompts as a table. `TypeError` and `ValueError` for what is none"
     if isinstance(prompts, str):
         raise TypeError("prompts is one string: expected a list of strings, or a DataFrame with a column text")
-    rows = (
-        prompts.reset_index(drop=True) if isinstance(prompts, pd.DataFrame) else pd.DataFrame({"text": list(prompts)})
-    )
+    given = isinstance(prompts, pd.DataFrame)
+    rows = prompts.reset_index(drop=True) if given else pd.DataFrame({"text": list(prompts)})
     taken = [c for c in ANSWERED if c in rows]
     if "text" not in rows or taken:
         what = f"has {', '.join(taken)} already" if taken else "has no column text"
@@ -334,10 +330,8 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
     long = [k for k, (i, r) in enumerate(zip(ids, room)) if max(len(i) + beside * r, r) > most]
     if long:
         tokens = f"{len(ids[long[0]])} tokens and up to {room[long[0]]} of an answer"
-        said = (
-            f"{len(long)} prompts are too long for the model's {most} positions (at {long[:10]}; the first: {tokens})"
-        )
-        raise ValueError(f"{said}: shorten them, or max_new_tokens")
+        said = f"{len(long)} prompts are too long for the model's {most} positions"
+        raise ValueError(f"{said} (at {long[:10]}; the first: {tokens}): shorten them, or max_new_tokens")
     return room
 
 # %% ../../nbs/answers/generation.ipynb #7f967db6
@@ -438,10 +432,8 @@ def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.
     if out is None:
         parts = list(_answered(run, room, set(), stats, progress))
     else:
-        folder = Path(out)
-        with locked(folder):
-            check_manifest(folder / "_answers.json", run.about() | about, "answers")
-            before, clock = read_parts(folder, True, empty), folder / "_seconds.json"
+        folder, clock = Path(out), Path(out) / "_seconds.json"
+        with parts_in(folder, "_answers.json", run.about() | about, empty, "answers") as before:
             stats["seconds_before"] = json.loads(clock.read_text()) if clock.is_file() else 0.0
             for part in _answered(run, room, set(before["index"].tolist()), stats, progress):
                 write_part(folder, part)
@@ -484,9 +476,7 @@ def line_ends(
 def _spoken(model, tokenizer, rows: pd.DataFrame) -> list[list[int]]:
     "Prompts in CDial-GPT's input"
     if model.config.is_encoder_decoder:
-        raise ValueError(
-            "speakers=True is for causal models: an encoder–decoder model reads earlier turns as its source"
-        )
+        raise ValueError("speakers=True is for causal models: an encoder–decoder one reads earlier turns as its source")
     before = rows["context"] if "context" in rows else [""] * len(rows)
     turns = [[*(t for t in (c or "").split("\n") if t.strip()), text] for c, text in zip(before, rows["text"])]
     return [encode_turns(tokenizer, each)[0] for each in turns]
@@ -529,10 +519,9 @@ def answers(
     if how.batch_size is not None and how.batch_size < 1:
         raise ValueError(f"batch_size is {how.batch_size}: expected at least 1, or None")
     if n < 1 or (n > 1 and not decoding["do_sample"]):
+        said = f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time"
         way_out = "draw them (do_sample=True), or give each prompt several times with other personas or in other styles"
-        raise ValueError(
-            f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
-        )
+        raise ValueError(f"{said}: {way_out}")
     ends, types = {*_special(model, tokenizer)[0], *how.further_ends}, None
     if how.speakers:
         ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)

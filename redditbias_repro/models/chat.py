@@ -14,9 +14,7 @@ CHAT_PROMPT = "Write a sentence."
 _SENTENCE = "§ 1"  # stands for the sentence in a template; no template has it
 
 # %% ../../nbs/models/chat.ipynb #cc0774c9
-def has_chat(
-    tokenizer,
-) -> bool:
+def has_chat(tokenizer) -> bool:
     "Whether a tokenizer has a chat template"
     return bool(getattr(tokenizer, "chat_template", None))
 
@@ -39,9 +37,8 @@ def chat_context(
         filled = tokenizer.apply_chat_template(turns, tokenize=False, enable_thinking=False)
     except Exception as e:  # templates raise whatever they like
         said = str(e).strip().split("\n")[0][:200]
-        raise ValueError(
-            f"the chat template of {name} takes no turn of a user and then one of an assistant: {said}"
-        ) from e
+        refuses = "takes no turn of a user and then one of an assistant"
+        raise ValueError(f"the chat template of {name} {refuses}: {said}") from e
     if filled.count(_SENTENCE) != 1:
         raise ValueError(f"the chat template of {name} does not hold the assistant's answer as it is, once")
     return filled.partition(_SENTENCE)[0]

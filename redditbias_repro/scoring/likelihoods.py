@@ -28,9 +28,8 @@ from redditbias_repro.scoring.passes import (
     temperature_axis,
 )
 from redditbias_repro.scoring.store import (
-    check_manifest,
     hash_tokenizer,
-    locked,
+    parts_in,
     read_parts,
     read_scores,
     write_part,
@@ -264,10 +263,8 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
     "Scores of all texts, of which those in `folder` are not scored again"
     accelerator = options.accelerator
     writes = accelerator is None or accelerator.is_main_process
-    with locked(folder, writes):
-        if writes:
-            check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
-        before = read_parts(folder, writes, _no_scores())
+    about, empty = _what_scores_depend_on(model, tokenizer, options) if writes else {}, _no_scores()
+    with parts_in(folder, "_scores.json", about, empty, writes=writes) as before:
         _wait(accelerator)  # until all have read what there was
         keys: dict[int, int] = {}
         rest, total = _rest(numbered, before, keys), None if total is None else total - len(before)
@@ -276,7 +273,7 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
                 frame = _frame(*found)
                 write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
         _wait(accelerator)  # until all is written
-        return [read_parts(folder, False, _no_scores())]
+        return [read_parts(folder, False, empty)]
 
 
 def _wait(accelerator) -> None:
@@ -295,16 +292,12 @@ def _rest(numbered, before: pd.DataFrame, keys: dict[int, int]) -> Iterator[tupl
             keys[i] = key
             yield i, text, context
         elif scored[i] != key:
-            raise ValueError(
-                f"text {i} is not the one that was scored before: "
-                "give the same texts in the same order, or another folder"
-            )
+            remedy = "give the same texts in the same order, or another folder"
+            raise ValueError(f"text {i} is not the one that was scored before: {remedy}")
     beyond = sum(k > i for k in scored)
     if beyond:
-        raise ValueError(
-            f"the folder holds scores of {beyond} texts after the {i + 1} that were given: "
-            "give the same texts, or another folder"
-        )
+        said = f"the folder holds scores of {beyond} texts after the {i + 1} that were given"
+        raise ValueError(f"{said}: give the same texts, or another folder")
 
 
 def _key(text: str, context: str | None) -> int:

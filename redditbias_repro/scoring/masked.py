@@ -135,9 +135,8 @@ def _maskings(model, tokenizer, chunk, spans=None) -> list[list[_Masking]]:
     read = [tokenizer([x[k] for x in chunk], **wanted) for k in sides]
     known = n_vectors(model)
     if tokenizer.mask_token_id >= known:
-        raise ValueError(
-            f"the mask token was added to the tokenizer, and the model has vectors for {known} tokens: resize it"
-        )
+        said = "the mask token was added to the tokenizer"
+        raise ValueError(f"{said}, and the model has vectors for {known} tokens: resize it")
     check_known(read[0]["input_ids"], [i for i, _, _ in chunk], known)
     masked = []
     for line, (i, _, other) in enumerate(chunk):

@@ -70,10 +70,8 @@ def tokenize_texts(tokenizer, texts, add_special_tokens):
 def _with_spans(tokenizer, texts, add_special_tokens, **how) -> tuple[list, list]:
     "Token ids, and the characters that each stands for"
     if not tokenizer.is_fast:
-        raise ValueError(
-            f"{type(tokenizer).__name__} does not say which characters a token stands for, "
-            "which contexts and token_scores need: use a fast tokenizer"
-        )
+        lacks = f"{type(tokenizer).__name__} does not say which characters a token stands for"
+        raise ValueError(f"{lacks}, which contexts and token_scores need: use a fast tokenizer")
     if not texts:
         return [], []
     how = {"text": texts, **how}
@@ -103,15 +101,11 @@ def _speaker_items(tokenizer, texts, contexts) -> list[Item]:
 # %% ../../nbs/scoring/texts.ipynb #d01a2e03
 def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool, source=None) -> list[Item]:
     if contexts is None and source is None:
-        raise ValueError(
-            "an encoder–decoder model scores a target given a source: pass the sources as contexts, or pass source='' "
-            "for an empty one"
-        )
+        remedy = "pass the sources as contexts, or pass source='' for an empty one"
+        raise ValueError(f"an encoder–decoder model scores a target given a source: {remedy}")
     start = model.config.decoder_start_token_id
     if start is None:
-        raise ValueError(
-            "the model's configuration names no decoder_start_token_id, with which its decoder begins: set it"
-        )
+        raise ValueError("the model's configuration names no decoder_start_token_id, with which its decoder begins")
     if contexts is None:
         sources = tokenize_texts(tokenizer, [source], True) * len(texts)
     else:
@@ -137,14 +131,11 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
     longest = [max(len(item.ids), len(item.source or ())) for item in items]
     long = [i for i, n in zip(indices, longest) if n > limit]
     if long and options.on_long == "raise":
-        raise ValueError(
-            f"texts at {long[:10]} have more than the {limit} tokens that the model has positions for: "
-            "shorten or split them, or pass on_long='truncate'"
-        )
+        said = f"texts at {long[:10]} have more than the {limit} tokens that the model has positions for"
+        raise ValueError(f"{said}: shorten or split them, or pass on_long='truncate'")
     if long:
-        warnings.warn(
-            f"{len(long)} texts are cut to the {limit} tokens that the model has positions for, at {long[:10]}"
-        )
+        said = f"{len(long)} texts are cut to the {limit} tokens that the model has positions for"
+        warnings.warn(f"{said}, at {long[:10]}")
         items = [_cut(m, limit, m.ids[0] in special) if n > limit else m for m, n in zip(items, longest)]
     empty = [i for i, item in zip(indices, items) if item.source == ()]
     if empty:
@@ -159,26 +150,20 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
     return items
 
 
-def check_known(
-    sequences: list[tuple[int, ...]],  # token ids of each text
-    indices: list[int],  # of the texts
-    known: int | float,  # tokens that the model has vectors for
-) -> None:
-    "`ValueError` names texts with tokens that the model does not know: its tokenizer is another's, or was added to"
+def check_known(sequences: list[tuple[int, ...]], indices: list[int], known: int | float) -> None:
+    """`ValueError` names texts with tokens that the model does not know: its tokenizer is another's, or was added to.
+
+    Of token ids of each text, the texts' indices, and how many tokens the model has vectors for"""
     foreign = [i for i, ids in zip(indices, sequences) if max(ids, default=0) >= known]
     if foreign:
-        raise ValueError(
-            f"texts at {foreign[:10]} have tokens beyond the {known} that the model has vectors for: "
-            "the tokenizer is another model's, or tokens were added to it alone"
-        )
+        said = f"texts at {foreign[:10]} have tokens beyond the {known} that the model has vectors for"
+        raise ValueError(f"{said}: the tokenizer is another model's, or tokens were added to it alone")
 
 # %% ../../nbs/scoring/texts.ipynb #0e9b76da
 def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
     if model.config.is_encoder_decoder and options.speakers:
-        raise ValueError(
-            "speakers=True is for causal models: an encoder–decoder model reads earlier turns as its source"
-        )
+        raise ValueError("speakers=True is for causal models: an encoder–decoder one reads earlier turns as its source")
     texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
     contexts = None if not contexts or contexts[0] is None else contexts
     special = options.add_special_tokens

@@ -506,7 +506,7 @@ def test_bad_input(tokenizer):
         get_method("HDD")
     with pytest.raises(ValueError, match="states 'after' is unknown"):
         Method(states="after")
-    with pytest.raises(ValueError, match="objective is 'batch': expected 'release' or 'equation2'"):
+    with pytest.raises(ValueError, match="objective 'batch' is unknown: expected one of release, equation2"):
         Method(objective="batch")
     with pytest.raises(ValueError, match="no positions for equation 2"):
         Method(states="sentence", terms="targets1", objective="equation2")
