@@ -235,8 +235,9 @@ def weighted_classifier(weights: dict, about: dict, encoder=ENCODER, device: str
     return Classifier(about["name"], tuple(about["labels"]), score, about)
 
 # %% ../../nbs/answers/classifiers.ipynb #b9df5cbb
-def _calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
+def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     "Expected calibration error: weighted mean over bins of |mean confidence − share that is right|"
+    bins = 15
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps = np.bincount(place, confidence - right, minlength=bins)
     return float(np.abs(gaps).sum() / len(confidence))
@@ -256,18 +257,15 @@ def held_out_scores(classifier: Classifier, comments: pd.DataFrame, thresholds=N
     by_likeliest = f1_score(gold[single].argmax(1), likeliest[single], average="macro", zero_division=0)
     by_label = [_calibration_error(p[:, k], gold[:, k]) for k in range(len(f1))]
     return {
-        "accuracy": float(right.mean()),
-        "macro_f1": float(f1.mean()),
-        "macro_f1_likeliest": float(by_likeliest),
-        "log_loss": _log_loss(p, gold),
-        "log_loss_of_frequencies": _log_loss(np.tile(frequencies, (len(p), 1)), gold),
+        "accuracy": float(right.mean()), "macro_f1": float(f1.mean()), "macro_f1_likeliest": float(by_likeliest),
+        "log_loss": _log_loss(p, gold), "log_loss_of_frequencies": _log_loss(np.tile(frequencies, (len(p), 1)), gold),
         "calibration_error": _calibration_error(p.max(1), right),
         "calibration_error_of_labels": float(np.mean(by_label)),
         **{f"f1 {name}": float(v) for name, v in zip(classifier.labels, f1)},
-    }
+    }  # fmt: skip
 
 # %% ../../nbs/answers/classifiers.ipynb #c87b6981
-def balance(comments: pd.DataFrame, offence: Sequence[str], seed: int = 0) -> pd.DataFrame:
+def balance(comments: pd.DataFrame, offence: Sequence[str]) -> pd.DataFrame:
     """As many comments with an offence, by the labels that are one, as without, in the same order.
 
     From the most frequent label what is too many is left out, by a draw"""
@@ -277,7 +275,7 @@ def balance(comments: pd.DataFrame, offence: Sequence[str], seed: int = 0) -> pd
     frequent = side[side["labels"] == side["labels"].mode()[0]]
     if abs(too_many) > len(frequent):
         raise ValueError(f"{abs(too_many)} comments too many on one side, and {len(frequent)} with its first label")
-    kept = comments.drop(frequent.sample(abs(too_many), random_state=seed).index).reset_index(drop=True)
+    kept = comments.drop(frequent.sample(abs(too_many), random_state=0).index).reset_index(drop=True)
     corpus = comments.attrs.get("corpus", {})
     note = "; ".join(n for n in (corpus.get("note"), "as many offences as not") if n)
     kept.attrs["corpus"] = {**corpus, "note": note}
@@ -311,14 +309,11 @@ def _trained(name: str, device: str) -> Classifier:
         started = time.perf_counter()
         weights = fit_weights(train, valid, labels)
         about = {
-            "name": name,
-            "kind": "logistic regression on sentence embeddings and hashed words, trained here",
-            "labels": labels,
-            "offence": list(TRAINED[name]),
+            "name": name, "kind": "logistic regression on sentence embeddings and hashed words, trained here",
+            "labels": labels, "offence": list(TRAINED[name]), "trained_on": {"n": len(train), **corpora[0]},
             "encoder": {"name": ENCODER, "weights_sha256": PACKAGED[ENCODER]["sha256"]},
-            "trained_on": {"n": len(train), **corpora[0]},
             "temperature": round(float(weights["temperature"][0]), 4),
-        }
+        }  # fmt: skip
         scores = held_out_scores(weighted_classifier(weights, about, device=device), test, weights["thresholds"])
         about["held_out"] = {"n": len(test), **corpora[2], "scores": {k: round(v, 4) for k, v in scores.items()}}
         about["seconds"] = round(time.perf_counter() - started)
@@ -332,7 +327,7 @@ def _made(name: str, labels: Sequence[str], score: Callable, kind: str, **about)
     return Classifier(name, tuple(labels), score, about)
 
 
-def _model_classifier(name: str, device: str, batch_size: int = 64) -> Classifier:
+def _model_classifier(name: str, device: str) -> Classifier:
     "A sequence-classification model as a classifier. `ValueError` for one that predicts a number, or is none"
     net, tokenizer = load_model(name, device, kind="classifier")
     names, about = net.config.id2label, describe_model(net)
@@ -346,7 +341,7 @@ def _model_classifier(name: str, device: str, batch_size: int = 64) -> Classifie
         rows = tokenizer(texts, truncation=True, max_length=longest)["input_ids"]
         rows = [r or [tokenizer.pad_token_id] for r in rows]  # of some tokenizers an empty text has no token
         found = np.zeros((len(rows), len(names)))
-        for batch, ids, mask in like_lengths(rows, batch_size, tokenizer.pad_token_id, net.device, "classifying"):
+        for batch, ids, mask in like_lengths(rows, 64, tokenizer.pad_token_id, net.device, "classifying"):
             logits = net(input_ids=ids, attention_mask=mask).logits.double()
             found[batch] = (logits.sigmoid() if several else logits.softmax(-1)).cpu().numpy()
         return found

@@ -8,11 +8,13 @@ from __future__ import annotations
 import inspect
 import json
 import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,17 +41,8 @@ from ..scoring.store import hash_tokenizer, parts_in, read_parts, write_part
 __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']
 
 # %% ../../nbs/answers/generation.ipynb #8922eced
-BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
 DRAW = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}  # where tokens are drawn and nothing else is said
-NUCLEUS = {"do_sample": True, "top_k": 0, "top_p": 0.9}
-PRESETS = {
-    "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
-    "release": {"num_beams": 1, "do_sample": True, **DRAW, "top_p": 0.95, "first_tokens": 64, "max_length": 128},
-    "beam10": {"num_beams": 10, **BEAMS},
-    "beam3": {"num_beams": 3, **BEAMS},
-    "cdial": {"num_beams": 1, **NUCLEUS, "temperature": 0.7, "max_new_tokens": 30},
-    "eva": {"num_beams": 1, **NUCLEUS, "temperature": 0.9, "max_new_tokens": 128},
-}
+PRESETS = tomllib.loads((files("redditbias_repro") / "resources" / "decoding.toml").read_text(encoding="utf-8"))
 
 # %% ../../nbs/answers/generation.ipynb #34170b2b
 def decoding_of(
@@ -59,7 +52,7 @@ def decoding_of(
     **changes,
 ) -> dict:
     "All that says how answers are decoded. `ValueError` for an unknown preset or setting, and for limits that cross"
-    known = {**PRESETS["default"], **PRESETS["release"], **BEAMS}
+    known = {**PRESETS["default"], **PRESETS["release"], **PRESETS["beam3"]}
     if preset not in PRESETS or set(changes) - set(known):
         expected = f"expected one of {', '.join(PRESETS)}, and changes of {', '.join(known)}"
         raise ValueError(f"preset {preset!r} with {', '.join(changes) or 'no changes'}: {expected}")

@@ -207,14 +207,10 @@ def _groups_left(ours, candidates, row, column, mean: torch.Tensor, lengths: tor
     return ~(torch.addr(largest, lengths, share) < lowest - rounding) & (largest > -torch.inf)
 
 
-def _best_by_groups(
-    ours: torch.Tensor,  # (n, width)
-    candidates: torch.Tensor,  # (m, width)
-    row: torch.Tensor,  # (b,)
-    column: torch.Tensor,  # (b,)
-    left: torch.Tensor,  # (groups, n)
-) -> torch.Tensor:  # (n,), -1 where there is none
-    "The candidate with the largest dot product, from the products of the groups that are left"
+def _best_by_groups(ours, candidates, row, column, left: torch.Tensor) -> torch.Tensor:
+    """The candidate with the largest dot product, from the products of the groups that are left, (groups, n).
+
+    All else is as in `_best_by_products`"""
     group, context = left.nonzero().T
     if not len(group):
         return torch.full((len(ours),), -1)

@@ -126,7 +126,6 @@ SHAPE = (  # what of these a model's configuration keeps
     "dropout_narrowed", "output_bias", "longest_response", "drawn_apart",
 )  # fmt: skip
 PLATEAU = {"factor": 0.5, "patience": 3}  # of a learning rate that falls, where there are pairs to measure on
-SWITCHES = ("dropout_narrowed", "output_bias", "drawn_apart", "lower", "plateau")
 AT_ONCE = 2000  # steps between two checkpoints, at most; an epoch where it is shorter
 
 
@@ -135,7 +134,7 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
     check_known("size", size, SETTINGS[kind])
     known = SETTINGS[kind][size]
     chosen = {**known, **{k: v for k, v in changed.items() if k in known}}
-    allowed = dict.fromkeys(SWITCHES, (True, False))
+    allowed = {name: (True, False) for name, value in known.items() if isinstance(value, bool)}
     allowed["best_by"] = ("loss", "accuracy") if kind == "ranker" else ("loss",)
     for name, value in chosen.items():
         if name in allowed:

@@ -185,10 +185,8 @@ def finetune(
         "save_steps": steps.save_steps, "eval_steps": steps.save_steps, "use_cpu": device.type == "cpu",
         **(WATCHED if measure else {}), **training,
     })  # fmt: skip
-    more = {}
-    if steps.optimizer:
-        kind, options = steps.optimizer
-        more["optimizer_cls_and_kwargs"] = kind, {"lr": steps.learning_rate, **options}
+    kind, options = steps.optimizer or (None, {})
+    more = {"optimizer_cls_and_kwargs": (kind, {"lr": steps.learning_rate, **options})} if kind else {}
     trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
     if penalty:
         trainer.penalty = penalty

@@ -20,7 +20,7 @@ from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['METHODS', 'target_pairs', 'Collator', 'Method', 'get_method']
+__all__ = ['METHODS', 'target_pairs', 'Method', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
 def lmd_loss(states: Tensor, t1: Tensor, t2: Tensor, takes_part: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -198,25 +198,19 @@ def _check_tokenizer(tokenizer):
         raise ValueError(f"{name} does not know which characters a token spans: expected a fast tokenizer")
 
 # %% ../../nbs/debias/losses.ipynb #2255b205
-def locate_terms(
-    tokenizer,  # a fast one
-    texts: Iterable[str],  # sentences
-    terms: Iterable[str] = (),  # terms to find, `*` is a wildcard as in `BiasSpec`
-    block_size: int | None = BLOCK_SIZE,  # tokens that are kept of a sentence; None: all
-    # let the tokenizer add its own, as the authors' scripts do (GPT-2 and SmolLM2 have none)
-    add_special_tokens: bool = True,
-) -> list[Sentence]:
-    """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none.
+def locate_terms(tokenizer, texts: Iterable[str], terms: Iterable[str] = (), block_size=BLOCK_SIZE, special=True):
+    """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none (None: nothing is cut).
 
-    Characters decide, not tokens: a token that holds a part of a character of a term is one of the term's. Occurrences
-    in a token that the tokenizer does not know are left out, with a warning that names their terms. Needs a fast
-    tokenizer (`ValueError`)"""
+    `*` is a wildcard as in `BiasSpec`. `special` lets the tokenizer add its own tokens, as the authors' scripts do
+    (GPT-2 and SmolLM2 have none). Characters decide, not tokens: a token that holds a part of a character of a term
+    is one of the term's. Occurrences in a token that the tokenizer does not know are left out, with a warning that
+    names their terms. Needs a fast tokenizer (`ValueError`)"""
     _check_tokenizer(tokenizer)
     texts, terms = list(texts), tuple(dict.fromkeys(terms))
     if block_size is not None and block_size < 2:
         raise ValueError(f"block_size is {block_size}: expected at least 2, since the first token predicts the second")
     number = {t: i for i, t in enumerate(terms)}
-    options = dict(add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
+    options = dict(add_special_tokens=special, return_offsets_mapping=True, verbose=False)
     encoded = tokenizer(texts, **options) if texts else {}
     sentences, unknown = [], set()
     for text, ids, offsets in zip(texts, encoded.get("input_ids", ()), encoded.get("offset_mapping", ())):
@@ -309,10 +303,8 @@ def target_pairs(
         _warn_of_unknown("pairs of the terms", unknown)
         pairs = [p for p in pairs if not set(p) & set(unknown)]
     if not pairs:
-        raise ValueError(
-            f"every pair of {named} holds a token that the tokenizer does not know "
-            f"({', '.join(unknown)}): expected a tokenizer of its language"
-        )
+        said = f"every pair of {named} holds a token that the tokenizer does not know ({', '.join(unknown)})"
+        raise ValueError(f"{said}: expected a tokenizer of its language")
     terms = tuple(dict.fromkeys(t for p in pairs for t in p))
     ids = {t: term_tokens(tokenizer, t) for t in terms}
     most = max(len(v) for v in ids.values())
@@ -459,10 +451,8 @@ def have_embeddings(pairs: TargetPairs, unknown: int | None = None, several: boo
             kept &= (rows >= 0).sum(1) == 1
     if not kept.any():
         what = "" if several else ", as one token each (several=True takes words of several, as WER-averaged does)"
-        raise ValueError(
-            f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}: "
-            "there are no embeddings to draw together"
-        )
+        said = f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}"
+        raise ValueError(f"{said}: there are no embeddings to draw together")
     return kept
 
 # %% ../../nbs/debias/losses.ipynb #10183d00
@@ -490,10 +480,8 @@ class Method:
         check_known("states", self.states, ("term", "before", "sentence"))
         check_known("objective", self.objective, ("release", "equation2"))
         if self.states == "sentence" and (self.objective == "equation2" or self.terms == "attributes"):
-            raise ValueError(
-                "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: "
-                "expected terms='targets1' or 'targets', and objective='release'"
-            )
+            said = "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh"
+            raise ValueError(f"{said}: expected terms='targets1' or 'targets', and objective='release'")
         if self.loss and self.penalty:
             raise ValueError("a method has a loss or a penalty, which lambda_d weighs: expected one of them")
         if (self.several or self.apart) and not self.penalty:

@@ -309,9 +309,8 @@ def _choices(path: Path, after: dict[str, int]) -> dict[str, list[bool]]:
     number = table["id"].str.strip().str.removesuffix(".0")
     for i in table.index[given.ne("").any(axis=1)]:
         if number[i] not in after:
-            raise ValueError(
-                f"{path}: id {table['id'][i]!r} of row {table['row'][i]} is not in the key: is it of this sheet?"
-            )
+            where = f"id {table['id'][i]!r} of row {table['row'][i]}"
+            raise ValueError(f"{path}: {where} is not in the key: is it of this sheet?")
         for question in QUESTIONS:
             if given[question][i] not in ("", "1", "2"):
                 where = f"in column {question} of row {table['row'][i]}"

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from inspect import signature
 from numbers import Integral
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -52,20 +53,20 @@ from redditbias_repro.debias.losses import (
 from ..models.card import model_card, write_card
 from ..models.loading import describe_model, peft_library
 from ..records import check_known, code_digest, digest, write_atomic
-from ..scoring.network import Network, out_of_memory
 from ..scoring.network import find_network as _network
+from ..scoring.network import out_of_memory
 from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['DebiasLoss', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
+__all__ = ['Debiased', 'load_debiased', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
 class _LanguageModel:
     "Language-model losses of a batch's tokens"
 
-    network: Network | None = None  # its output layer is computed here; None: by the model
+    network: NamedTuple | None = None  # of `find_network`, whose output layer is computed here; None: by the model
     dtype: torch.dtype | None = None  # of the output layer's products; None: the hidden states'
 
     @classmethod

@@ -83,16 +83,13 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     return made
 
 # %% ../../nbs/metrics/crg.ipynb #dc119a3f
-def encode_pairs(
-    pairs: pd.DataFrame,  # from `load_responses`
-    tokenizer,
-    max_tokens: int = MAX_TOKENS,
-    responses: bool = True,  # False: contexts only, to be answered; they leave room for `reserve` tokens
-    reserve: int = 40,
-    # Of contexts to be answered: so many tokens from the beginning, as the release has it; None: from the end
-    first: int | None = None,
-) -> list[dict]:  # input_ids, and labels (-100 where nothing is to be learned)
-    "Token ids of contexts and responses. `ValueError` for a tokenizer without an end-of-sequence token"
+def encode_pairs(pairs, tokenizer, max_tokens=MAX_TOKENS, responses=True, reserve=40, first=None) -> list[dict]:
+    """Token ids of contexts and responses of `load_responses`: input_ids, and labels (-100 where nothing is to be
+    learned).
+
+    Without responses contexts only, to be answered: they leave room for `reserve` tokens, and hold the first so
+    many tokens from the beginning, as the release has it, or None: from the end. `ValueError` for a tokenizer
+    without an end-of-sequence token"""
     end = tokenizer.eos_token_id
     if end is None:
         raise ValueError("the tokenizer has no end-of-sequence token, which ends each turn")

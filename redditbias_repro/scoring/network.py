@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import repeat
+from types import SimpleNamespace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from transformers.pytorch_utils import Conv1D
 from .prefix_tree import ancestor_mask, row_nodes
 
 # %% auto #0
-__all__ = ['Network', 'find_network', 'out_of_memory', 'tolerance_of', 'pack_layers', 'in_place_of', 'pad_batch', 'like_lengths',
+__all__ = ['find_network', 'out_of_memory', 'tolerance_of', 'pack_layers', 'in_place_of', 'pad_batch', 'like_lengths',
            'why_not_tree', 'max_positions']
 
 # %% ../../nbs/scoring/network.ipynb #cea986a4
@@ -322,14 +323,10 @@ def _try_sharing(model, network, depth: int) -> str:
     return f"{differs}, and by {unmasked:.1e} without the mask"
 
 
-class _Laid(NamedTuple):
-    token: np.ndarray
-    depth: np.ndarray
-
-
-def _one_row(token, depth, end) -> tuple[_Laid, Rows]:
+def _one_row(token, depth, end) -> tuple[SimpleNamespace, Rows]:
+    "Nodes as of a tree, and the row of all of them"
     nodes = np.arange(len(token))
-    return _Laid(token, depth), Rows(nodes[None], end[None], np.ones((1, len(token)), bool))
+    return SimpleNamespace(token=token, depth=depth), Rows(nodes[None], end[None], np.ones((1, len(token)), bool))
 
 # %% ../../nbs/scoring/network.ipynb #934b26a0
 _TRIED: WeakKeyDictionary = WeakKeyDictionary()  # model: {what was tried: why it cannot share, "" if it can}

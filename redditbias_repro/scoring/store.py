@@ -88,10 +88,8 @@ def check_manifest(path: Path, about: dict, what: str = "scores") -> None:
         raise ValueError(f"{said}: remove the folder, or give another") from None
     changed = sorted(k for k in {*before, *about} if before.get(k) != about.get(k))
     if changed:
-        raise ValueError(
-            f"{path.parent} holds {what} of another run, with other {', '.join(changed)}: "
-            "give another folder, or remove this one"
-        )
+        said = f"{path.parent} holds {what} of another run, with other {', '.join(changed)}"
+        raise ValueError(f"{said}: give another folder, or remove this one")
 
 # %% ../../nbs/scoring/store.ipynb #120f331a
 def hash_tokenizer(

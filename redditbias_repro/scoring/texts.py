@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import islice, repeat, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 
 from ..models.loading import n_vectors
 from ..models.speakers import encode_turns
+from ..records import check_known
 from .network import max_positions
 
 # %% auto #0
@@ -40,11 +41,9 @@ class Options:
     temperatures: tuple[float, ...] = ()  # set by `nll_at_temperatures`
 
     def __post_init__(self):
-        choices = {"on_short": ("raise", "nan"), "on_long": ("raise", "truncate"), "path": ("auto", "tree", "batches")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                said = getattr(self, name)
-                raise ValueError(f"{name} is {said!r}: expected {' or '.join(map(repr, allowed))}")
+        check_known("on_short", self.on_short, ("raise", "nan"))
+        check_known("on_long", self.on_long, ("raise", "truncate"))
+        check_known("path", self.path, ("auto", "tree", "batches"))
         if self.token_budget is not None and self.token_budget < 1:
             raise ValueError(f"token_budget is {self.token_budget}: expected at least 1")
         if self.speakers and (self.path == "tree" or self.spans or self.add_special_tokens):
@@ -140,7 +139,7 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
     empty = [i for i, item in zip(indices, items) if item.source == ()]
     if empty:
         raise ValueError(f"contexts at {empty[:10]} have no token: an encoder needs one at least")
-    check_known([(*item.ids, *(item.source or ())) for item in items], indices, known)
+    check_tokens([(*item.ids, *(item.source or ())) for item in items], indices, known)
     short = [i for i, item in zip(indices, items) if item.first >= len(item.ids)]
     if short:
         message = f"{len(short)} texts have no token to score (the first one needs a token before it), at {short[:10]}"
@@ -150,7 +149,7 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
     return items
 
 
-def check_known(sequences: list[tuple[int, ...]], indices: list[int], known: int | float) -> None:
+def check_tokens(sequences: list[tuple[int, ...]], indices: list[int], known: int | float) -> None:
     """`ValueError` names texts with tokens that the model does not know: its tokenizer is another's, or was added to.
 
     Of token ids of each text, the texts' indices, and how many tokens the model has vectors for"""
@@ -216,23 +215,15 @@ def number_texts(texts, partners, what: str = "context") -> Iterator[tuple[int, 
     for name, value in (("text", texts), (what, partners)):
         if isinstance(value, str):
             raise TypeError(f"{name}s is one string: expected a list of strings")
-    pairs = zip(texts, repeat(None)) if partners is None else _zip(texts, partners, what)
+    pairs = zip(texts, repeat(None)) if partners is None else zip_longest(texts, partners, fillvalue=_END)
     for i, (text, partner) in enumerate(pairs):
+        if text is _END or partner is _END:
+            more, fewer = (what, "text") if text is _END else ("text", what)
+            raise ValueError(f"there are {i} {fewer}s and more {more}s: expected a {what} for each")
         for name, value in (("text", text), (what, partner))[: 1 if partners is None else 2]:
             if not isinstance(value, str):
                 raise TypeError(f"the {name} at {i} is no string ({value!r})")
         yield i, text, partner
-
-
-def _zip(texts, partners, what):
-    partners, i = iter(partners), -1
-    for i, text in enumerate(texts):
-        partner = next(partners, _END)
-        if partner is _END:
-            raise ValueError(f"there are {i} {what}s and more texts: expected a {what} for each")
-        yield text, partner
-    if next(partners, _END) is not _END:
-        raise ValueError(f"there are {i + 1} texts and more {what}s: expected a {what} for each")
 
 # %% ../../nbs/scoring/texts.ipynb #1f79fafa
 def windows(model, tokenizer, numbered, options) -> Iterator[tuple[list[int], list[Item]]]:
