@@ -111,7 +111,7 @@ def pad_candidates(
 
 # %% ../../nbs/answers/ranker.ipynb #bd4c0c31
 @torch.no_grad()
-def encode(model: Ranker, texts: list[list[int]], candidates: bool, batch_size: int = 256, progress: bool = True):
+def encode(model: Ranker, texts: list[list[int]], candidates=False, batch_size: int = 256, progress: bool = True):
     """Vectors (texts, width) of texts, at least one token each (`ValueError`), by a model in eval mode.
 
     Of a candidate the first tokens are read, of a context the last"""

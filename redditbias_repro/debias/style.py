@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.annotation import has_labels, sheet_cells
-from .finetune import Steps, finetune, pad_right
-from .training import Debiased, check_training, run_once, save_trained, split_settings
+from .finetune import Steps, finetune, pad_right, split_settings
+from .training import Debiased, check_training, run_once, save_trained
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions

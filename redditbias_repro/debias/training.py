@@ -28,7 +28,14 @@ from torch.nn import functional as F
 from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from .finetune import WithPenalty, complete_checkpoint, penalised, train_on, trainer_arguments
+from redditbias_repro.debias.finetune import (
+    WithPenalty,
+    complete_checkpoint,
+    penalised,
+    split_settings,
+    train_on,
+    trainer_arguments,
+)
 from redditbias_repro.debias.losses import (
     BLOCK_SIZE,
     Collator,
@@ -280,15 +287,6 @@ class DebiasTraining:
     # None: all weights are trained
     lora_rank: int | None = None
     tensorboard: str | Path | None = None  # folder for TensorBoard's logs (needs tensorboard)
-
-
-def split_settings(kind: type, given: dict, /, **fixed) -> tuple:
-    """Settings by name: an instance of `kind`, a dataclass, and what else was given, such as `TrainingArguments`.
-
-    `fixed` are fields that the caller sets itself"""
-    own = {f.name for f in fields(kind)}
-    settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
-    return kind(**fixed, **settings), others
 
 
 def check_training(others: dict, kind: type) -> None:

@@ -18,8 +18,7 @@ from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import nn
 
-from ..debias.finetune import Steps, finetune, pad_right
-from ..debias.training import split_settings
+from ..debias.finetune import Steps, finetune, pad_right, split_settings
 from ..models.loading import open_model
 from ..records import digest, new_record
 from ..stats.resampling import verdict_of

@@ -27,7 +27,6 @@ from redditbias_repro.scoring.network import (
     why_batches,
 )
 from .prefix_tree import cut_rows, prefix_tree
-from .texts import Options
 
 # %% auto #0
 __all__ = ['last_hidden_states']
@@ -111,12 +110,12 @@ def _run_passes(compute: Callable, tree, passes, share, device, stats) -> Iterat
 
 # %% ../../nbs/scoring/passes.ipynb #f670d8d4
 @torch.inference_mode()
-def causal_log_probs(model, sequences: list[tuple[int, ...]], stats: ScoringStats, options: Options) -> Iterator:
+def causal_log_probs(model, sequences: list[tuple[int, ...]], stats: ScoringStats, options) -> Iterator:
     """Log-probabilities of the tokens of each sequence after its first, as sequences are finished.
 
-    Sequences are distinct, with at least two tokens each. (k,) sequences and (k, longest - 1[, temperatures]), nan
-    past the end. The statistics are counted up: they know what fits this process, while the budget is the same in
-    all"""
+    Sequences are distinct, with at least two tokens each. (k,) sequences and (k, longest - 1[, temperatures]), nan past
+    the end. Options are those of `sequence_scores`. The statistics are counted up: they know what fits this process,
+    while the budget is the same in all"""
     accelerator, temperatures = options.accelerator, options.temperatures
     token_budget = options.token_budget or default_budget(model.device)
     network = find_network(model)._replace(temperatures=temperatures)
