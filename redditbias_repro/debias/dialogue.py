@@ -350,12 +350,12 @@ def _fitted(start: _Training, folder: Path) -> list[dict]:
         how |= {"measure": partial(measure, rows=start.valid, batch_size=batch)}
         if s["plateau"]:
             how |= {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": PLATEAU}
-    collate = partial(KINDS[s["kind"]][1], pad=start.tokenizer.pad_token_id)
+    how |= {"penalty": start.penalty, "collate": KINDS[s["kind"]][1]}
     steps = Steps(
         s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"], at_a_time=batch,
         patience=int(s["patience"]), optimizer=OPTIMIZERS[s["kind"]],
     )  # fmt: skip
-    return finetune(model, start.rows, collate, folder, steps, penalty=start.penalty, **{**how, **start.trainer})
+    return finetune(model, start.rows, start.tokenizer.pad_token_id, folder, steps, **{**how, **start.trainer})
 
 # %% ../../nbs/debias/dialogue.ipynb #1e3ddb99
 def train_dialogue_model(

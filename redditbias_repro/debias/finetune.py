@@ -11,6 +11,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +24,13 @@ from .losses import Penalty
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['pad_right', 'Steps', 'finetune']
+__all__ = ['Steps', 'finetune']
 
 # %% ../../nbs/debias/finetune.ipynb #739d6b57
-def pad_right(
-    rows: list[dict],  # input_ids and, of examples to learn from, labels: a number, or one for each token
-    pad: int,  # token id of the padding
-) -> dict[str, torch.Tensor]:  # input_ids and attention_mask (B, T), labels (B,) or (B, T)
-    "A batch padded on the right"
+def pad_right(rows: list[dict], pad: int) -> dict[str, torch.Tensor]:
+    """A batch padded on the right: input_ids and attention_mask (B, T), labels (B,) or (B, T).
+
+    Rows have input_ids and, of examples to learn from, labels: a number, or one for each token"""
     ids, mask = pad_batch([r["input_ids"] for r in rows], pad)
     batch = {"input_ids": ids, "attention_mask": mask}
     if "labels" not in rows[0]:
@@ -174,12 +174,13 @@ class Steps:
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
     rows: list[dict],  # examples
-    collate,  # from a list of examples to a batch
+    pad: int,  # token id of the padding
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
     steps: Steps,
     # of the module, as it stands whenever a checkpoint is written: the lower, the better
     measure: Callable[[nn.Module], float] | None = None,
     penalty: Penalty | None = None,  # of the module's embeddings, added to the loss of each step
+    collate: Callable = pad_right,  # from a list of examples and the padding to a batch
     **training,  # further arguments of `transformers.TrainingArguments`
 ) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …, or eval_measure
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, or another, by Transformers' Trainer"
@@ -196,7 +197,9 @@ def finetune(
     })  # fmt: skip
     kind, options = steps.optimizer or (None, {})
     more = {"optimizer_cls_and_kwargs": (kind, {"lr": steps.learning_rate, **options})} if kind else {}
-    trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
+    trainer = _AlikeTrainer(
+        module, arguments, partial(collate, pad=pad), rows, eval_dataset=rows if measure else None, **more
+    )
     if penalty:
         trainer.penalty = penalty
         trainer.callback_handler.callbacks.insert(0, WithPenalty(penalty))

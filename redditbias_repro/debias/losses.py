@@ -97,7 +97,8 @@ class _TokenLosses(torch.autograd.Function):
         norm = torch.full((len(hidden),), -torch.inf, dtype=exact, device=hidden.device)
         own, kept = torch.zeros_like(norm), []
         for start, words in _word_blocks(weight):
-            raw = torch.nn.functional.linear(hidden, words.to(hidden.dtype), _block_of(bias, start, len(words), hidden))
+            own_bias = None if bias is None else bias[start : start + len(words)].to(hidden.dtype)
+            raw = torch.nn.functional.linear(hidden, words.to(hidden.dtype), own_bias)
             logits = _capped(raw.to(exact), scale, cap)
             norm = torch.logaddexp(norm, logits.logsumexp(1))
             here, inside = _own_word(labels, start, len(words))
@@ -135,10 +136,6 @@ class _TokenLosses(torch.autograd.Function):
 def _word_blocks(weight):
     step = WORDS.get(weight.device.type, WORDS["other"])
     return ((i, weight[i : i + step]) for i in range(0, len(weight), step))
-
-
-def _block_of(bias, start: int, words: int, hidden):
-    return None if bias is None else bias[start : start + words].to(hidden.dtype)
 
 
 def _capped(logits, scale: float, cap: float | None):

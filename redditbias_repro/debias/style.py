@@ -212,10 +212,10 @@ def tune(
 
     def fit(unfinished: Path) -> list[dict]:
         pad = tokenizer.pad_token_id or 0
-        measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
+        measure = partial(answer_perplexity, rows=kept, pad=pad)
         before = {"step": 0, "eval_measure": measure(model.eval())}
         numbers = {k: settings[k] for k in ("epochs", "batch_size", "learning_rate", "seed", "save_steps", "patience")}
-        log = finetune(model, learned, collate, unfinished / "training", Steps(**numbers), measure, **training)
+        log = finetune(model, learned, pad, unfinished / "training", Steps(**numbers), measure, **training)
         save_trained(unfinished, model, tokenizer, settings)
         return [{"perplexity" if k == "eval_measure" else k: v for k, v in line.items()} for line in (before, *log)]
 

@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +17,7 @@ from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import nn
 
-from ..debias.finetune import Steps, finetune, pad_right, split_settings
+from ..debias.finetune import Steps, finetune, split_settings
 from ..models.loading import open_model
 from ..records import digest, new_record
 from ..stats.resampling import verdict_of
@@ -38,7 +37,7 @@ def train_task(module: nn.Module, rows: list[dict], folder: str | Path, pad: int
     said are fields of `Steps` and arguments of `finetune`"""
     usual = {"epochs": 1, "batch_size": 48, "learning_rate": LEARNING_RATE, "seed": 0, "save_steps": 10}
     steps, more = split_settings(Steps, {**usual, **how})
-    finetune(module, rows, partial(pad_right, pad=pad), folder, steps, **more)
+    finetune(module, rows, pad, folder, steps, **more)
     return module.eval()
 
 # %% ../../nbs/metrics/downstream.ipynb #24b234fe

@@ -272,18 +272,14 @@ def measure_dst(
     return run.record("dst", len(asked), values, {k: known[k] for k in DST_PARAMS}, training=settings)
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
-def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:
-    "Labels and predictions that a record holds, (n,) each"
-    return tuple(unpack_bits(record["values"][k], record["n"]) for k in ("labels", "predictions"))
-
-
 def compare(
     before: dict,  # a record of `measure_dst`
     after: dict,  # of another model, on the same examples
 ) -> dict:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
     "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
     dialogues = shared_dialogues(before, after)
-    (labels, one), (other, two) = _answers_of(before), _answers_of(after)
+    bits = [unpack_bits(r["values"][k], r["n"]) for r in (before, after) for k in ("labels", "predictions")]
+    labels, one, other, two = bits
     if not np.array_equal(labels, other):
         raise ValueError("the records are not of the same examples: their labels differ")
     change, correct = f1_test(labels, one, two, dialogues), mcnemar_test(one == labels, two == labels)

@@ -141,19 +141,14 @@ def source_of(name: str) -> str:
     return name
 
 # %% ../../nbs/models/loading.ipynb #bf564961
-def _devices() -> list[str]:
-    "What this machine computes on: its CPU, and its accelerators by number"
-    if not torch.accelerator.is_available():
-        return ["cpu"]
-    kind = torch.accelerator.current_accelerator().type
-    return ["cpu", *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
-
-
 def device_of(device: str) -> str:
     "The device that is meant; `ValueError` where there is none of that name"
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    there, (kind, _, number) = _devices(), str(device).partition(":")
+    there, (kind, _, number) = ["cpu"], str(device).partition(":")
+    if torch.accelerator.is_available():
+        own = torch.accelerator.current_accelerator().type
+        there += [f"{own}:{i}" for i in range(torch.accelerator.device_count())]
     if f"{kind}:{number or 0}" not in [*there, "cpu:0"]:
         raise ValueError(f"there is no device {str(device)!r} on this machine: expected auto, {' or '.join(there)}")
     return str(device)
