@@ -22,12 +22,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 
 from .embeddings import ENCODER, KEPT_TOGETHER, embed
 from ..data.registry import cache_dir
 from ..models.loading import PACKAGED, describe_model, load_model
 from ..records import digest, new_record, write_atomic
-from ..scoring.network import pad_batch
+from ..scoring.network import like_lengths
 
 # %% auto #0
 __all__ = ['NO_DESCRIPTOR', 'Classifier', 'load_classifier', 'censor', 'offence_labels', 'classifier_records']
@@ -112,12 +114,6 @@ def _gold(comments: pd.DataFrame, labels: Sequence[str]) -> np.ndarray:
     return np.array([[name in has for name in labels] for has in comments["labels"]]).reshape(-1, len(labels))
 
 
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    from scipy.special import softmax
-
-    return softmax(scores, axis=1)
-
-
 def _log_loss(probabilities: np.ndarray, gold: np.ndarray) -> float:
     "Mean −log p of a comment's labels, each by its share"
     share = gold / gold.sum(1, keepdims=True)
@@ -125,9 +121,7 @@ def _log_loss(probabilities: np.ndarray, gold: np.ndarray) -> float:
 
 
 def _best_temperature(scores: np.ndarray, gold: np.ndarray) -> float:
-    from scipy.optimize import minimize_scalar
-
-    loss = lambda log_t: _log_loss(_softmax(scores / np.exp(log_t)), gold)
+    loss = lambda log_t: _log_loss(softmax(scores / np.exp(log_t), axis=1), gold)
     return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x))
 
 
@@ -143,26 +137,26 @@ def _best_thresholds(probabilities: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return THRESHOLDS[np.argmax(f1, axis=0)].astype(np.float32)
 
 # %% ../../nbs/answers/classifiers.ipynb #4c4a2992
-def fit_weights(
-    train: pd.DataFrame,  # text, labels (tuple of names, one or more)
-    valid: pd.DataFrame,  # the same: for temperature and thresholds
-    labels: Sequence[str],  # two or more, each in train
-    encoder: str | tuple = ENCODER,  # as in `embeddings.embed`
-) -> dict[str, np.ndarray]:  # embedding, hashed, bias, idf, temperature, thresholds: float32
-    "Fit a classifier of texts. `ValueError` for labels that are unknown, or that no comment has"
+def fit_weights(train: pd.DataFrame, valid: pd.DataFrame, labels: Sequence[str], encoder=ENCODER) -> dict:
+    """Fit a classifier of texts: embedding, hashed, bias, idf, temperature, thresholds, each float32.
+
+    Comments have text and labels (a tuple of names, one or more); those in valid are for temperature and
+    thresholds. The encoder is as in `embeddings.embed`. `ValueError` for labels that are unknown, or that no
+    comment has"""
+    from scipy import sparse
     from sklearn.linear_model import LogisticRegression
 
     gold, valid_gold = _gold(train, labels), _gold(valid, labels)
     lacking = [name for name, n in zip(labels, gold.sum(0)) if not n]
     if lacking or len(labels) < 2 or not len(valid):
-        what = (
-            f"no training comment has {', '.join(lacking)}" if lacking else f"{len(labels)} labels, {len(valid)} valid"
-        )
+        none = f"no training comment has {', '.join(lacking)}"
+        what = none if lacking else f"{len(labels)} labels, {len(valid)} valid"
         raise ValueError(f"{what}: expected two or more labels, comments with each, and comments to validate on")
     texts, valid_texts = ([plain_text(t) for t in c["text"]] for c in (train, valid))
     vectors = embed(texts, encoder, keep=True)
     idf = _rarity(_count_columns(texts))
-    x = _joined(vectors, _count_columns(texts, idf))
+    joined = sparse.hstack([sparse.csr_array(EMBEDDING_SCALE * vectors), _count_columns(texts, idf)])
+    x = sparse.csr_array(joined, dtype=np.float32)
     row, label = np.nonzero(gold)
     share = 1 / gold.sum(1)[row]
     model = LogisticRegression(C=PENALTY, max_iter=500, tol=1e-3).fit(x[row], label, sample_weight=share)
@@ -175,14 +169,8 @@ def fit_weights(
     scores = _log_odds(weights, embed(valid_texts, encoder, keep=True), _count_columns(valid_texts, idf))
     temperature = _best_temperature(scores, valid_gold)
     weights["temperature"] = np.array([temperature], dtype=np.float32)
-    weights["thresholds"] = _best_thresholds(_softmax(scores / temperature), valid_gold)
+    weights["thresholds"] = _best_thresholds(softmax(scores / temperature, axis=1), valid_gold)
     return weights
-
-
-def _joined(vectors: np.ndarray, columns):
-    from scipy import sparse
-
-    return sparse.csr_array(sparse.hstack([sparse.csr_array(EMBEDDING_SCALE * vectors), columns]), dtype=np.float32)
 
 # %% ../../nbs/answers/classifiers.ipynb #16b2397e
 PARTS = ("bias", "embedding", "hashed", "idf", "temperature", "thresholds")
@@ -195,22 +183,17 @@ def _hash_parts(weights: dict[str, np.ndarray]) -> str:
     return hasher.hexdigest()
 
 
-def write_weights(
-    path: Path,
-    weights: dict[str, np.ndarray],  # from `fit_weights`
-    about: dict,  # name, labels, and what records should say
-) -> Path:
-    "Keep a fitted classifier in a file of numbers"
+def write_weights(path: Path, weights: dict[str, np.ndarray], about: dict) -> Path:
+    "Keep a fitted classifier in a file of numbers, with name, labels, and what records should say"
     from safetensors.numpy import save
 
     said = {"version": VERSION, **about, "weights_sha256": _hash_parts(weights)}
     return write_atomic(path, save(weights, {"about": json.dumps(said, ensure_ascii=False)}))
 
 
-def read_weights(
-    path: str | Path,  # that `write_weights` wrote
-) -> tuple[dict[str, np.ndarray], dict]:  # weights, about
-    "A fitted classifier from its file. `ValueError` for one that is broken, changed, or something else"
+def read_weights(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
+    """A fitted classifier from its file: weights, about. `ValueError` for one that is broken, changed, or something
+    else"""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -230,13 +213,10 @@ def read_weights(
 KEPT_FROM = 1000  # texts
 
 
-def weighted_classifier(
-    weights: dict[str, np.ndarray],  # from `fit_weights`
-    about: dict,  # name, labels, and what records should say
-    encoder: str | tuple = ENCODER,  # as in `embeddings.embed`
-    device: str = "auto",  # where texts are embedded
-) -> Classifier:
-    "A classifier from its fitted weights"
+def weighted_classifier(weights: dict, about: dict, encoder=ENCODER, device: str = "auto") -> Classifier:
+    """A classifier from its fitted weights; texts are embedded by the encoder on the device.
+
+    `about` has name, labels, and what records should say"""
     opened = []  # the encoder is loaded with the first texts, once
 
     def score(texts):
@@ -248,26 +228,25 @@ def weighted_classifier(
             batch = [plain_text(t) for t in texts[start : start + KEPT_TOGETHER]]
             vectors = embed(batch, opened[0], keep=keep, progress=False)
             scores = _log_odds(weights, vectors, _count_columns(batch, weights["idf"]))
-            found.append(_softmax(scores.astype(np.float64)))
+            found.append(softmax(scores.astype(np.float64), axis=1))
         return np.concatenate(found)
 
     about = {**about, "weights_sha256": _hash_parts(weights), "sums_to_one": True}
     return Classifier(about["name"], tuple(about["labels"]), score, about)
 
 # %% ../../nbs/answers/classifiers.ipynb #b9df5cbb
-def _calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
+def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     "Expected calibration error: weighted mean over bins of |mean confidence − share that is right|"
+    bins = 15
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps = np.bincount(place, confidence - right, minlength=bins)
     return float(np.abs(gaps).sum() / len(confidence))
 
 
-def held_out_scores(
-    classifier: Classifier,
-    comments: pd.DataFrame,  # text, labels (tuple of names, one or more): unseen ones
-    thresholds: np.ndarray | None = None,  # (labels,) above which a comment has a label; None: 0.5
-) -> dict[str, float]:
-    "What a classifier scores on labelled comments; `f1 <label>` for each label"
+def held_out_scores(classifier: Classifier, comments: pd.DataFrame, thresholds=None) -> dict[str, float]:
+    """What a classifier scores on unseen labelled comments (text, labels); `f1 <label>` for each label.
+
+    Above its threshold, of (labels,), a comment has a label; None: .5"""
     from sklearn.metrics import f1_score
 
     gold = _gold(comments, classifier.labels)
@@ -278,30 +257,25 @@ def held_out_scores(
     by_likeliest = f1_score(gold[single].argmax(1), likeliest[single], average="macro", zero_division=0)
     by_label = [_calibration_error(p[:, k], gold[:, k]) for k in range(len(f1))]
     return {
-        "accuracy": float(right.mean()),
-        "macro_f1": float(f1.mean()),
-        "macro_f1_likeliest": float(by_likeliest),
-        "log_loss": _log_loss(p, gold),
-        "log_loss_of_frequencies": _log_loss(np.tile(frequencies, (len(p), 1)), gold),
+        "accuracy": float(right.mean()), "macro_f1": float(f1.mean()), "macro_f1_likeliest": float(by_likeliest),
+        "log_loss": _log_loss(p, gold), "log_loss_of_frequencies": _log_loss(np.tile(frequencies, (len(p), 1)), gold),
         "calibration_error": _calibration_error(p.max(1), right),
         "calibration_error_of_labels": float(np.mean(by_label)),
         **{f"f1 {name}": float(v) for name, v in zip(classifier.labels, f1)},
-    }
+    }  # fmt: skip
 
 # %% ../../nbs/answers/classifiers.ipynb #c87b6981
-def balance(
-    comments: pd.DataFrame,  # text, labels
-    offence: Sequence[str],  # labels that are one
-    seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # in the same order
-    "As many comments with an offence as without: from the most frequent label what is too many is left out, by a draw"
+def balance(comments: pd.DataFrame, offence: Sequence[str]) -> pd.DataFrame:
+    """As many comments with an offence, by the labels that are one, as without, in the same order.
+
+    From the most frequent label what is too many is left out, by a draw"""
     is_offence = comments["labels"].map(lambda has: bool(set(has) & set(offence)))
     too_many = int(is_offence.sum() - (~is_offence).sum())
     side = comments[is_offence] if too_many > 0 else comments[~is_offence]
     frequent = side[side["labels"] == side["labels"].mode()[0]]
     if abs(too_many) > len(frequent):
         raise ValueError(f"{abs(too_many)} comments too many on one side, and {len(frequent)} with its first label")
-    kept = comments.drop(frequent.sample(abs(too_many), random_state=seed).index).reset_index(drop=True)
+    kept = comments.drop(frequent.sample(abs(too_many), random_state=0).index).reset_index(drop=True)
     corpus = comments.attrs.get("corpus", {})
     note = "; ".join(n for n in (corpus.get("note"), "as many offences as not") if n)
     kept.attrs["corpus"] = {**corpus, "note": note}
@@ -335,14 +309,11 @@ def _trained(name: str, device: str) -> Classifier:
         started = time.perf_counter()
         weights = fit_weights(train, valid, labels)
         about = {
-            "name": name,
-            "kind": "logistic regression on sentence embeddings and hashed words, trained here",
-            "labels": labels,
-            "offence": list(TRAINED[name]),
+            "name": name, "kind": "logistic regression on sentence embeddings and hashed words, trained here",
+            "labels": labels, "offence": list(TRAINED[name]), "trained_on": {"n": len(train), **corpora[0]},
             "encoder": {"name": ENCODER, "weights_sha256": PACKAGED[ENCODER]["sha256"]},
-            "trained_on": {"n": len(train), **corpora[0]},
             "temperature": round(float(weights["temperature"][0]), 4),
-        }
+        }  # fmt: skip
         scores = held_out_scores(weighted_classifier(weights, about, device=device), test, weights["thresholds"])
         about["held_out"] = {"n": len(test), **corpora[2], "scores": {k: round(v, 4) for k, v in scores.items()}}
         about["seconds"] = round(time.perf_counter() - started)
@@ -350,7 +321,13 @@ def _trained(name: str, device: str) -> Classifier:
     return weighted_classifier(weights, {**about, "version": VERSION}, device=device)
 
 # %% ../../nbs/answers/classifiers.ipynb #9172fd8a
-def _model_classifier(name: str, device: str, batch_size: int = 64) -> Classifier:
+def _made(name: str, labels: Sequence[str], score: Callable, kind: str, **about) -> Classifier:
+    "A classifier, and what records say of it: nothing of held-out scores, and no offence, where nobody says so"
+    about = {"name": name, "kind": kind, "labels": list(labels), "held_out": None, "offence": [], **about}
+    return Classifier(name, tuple(labels), score, about)
+
+
+def _model_classifier(name: str, device: str) -> Classifier:
     "A sequence-classification model as a classifier. `ValueError` for one that predicts a number, or is none"
     net, tokenizer = load_model(name, device, kind="classifier")
     names, about = net.config.id2label, describe_model(net)
@@ -361,22 +338,16 @@ def _model_classifier(name: str, device: str, batch_size: int = 64) -> Classifie
 
     @torch.inference_mode()
     def score(texts):
-        from tqdm.auto import tqdm
-
         rows = tokenizer(texts, truncation=True, max_length=longest)["input_ids"]
         rows = [r or [tokenizer.pad_token_id] for r in rows]  # of some tokenizers an empty text has no token
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         found = np.zeros((len(rows), len(names)))
-        for start in tqdm(range(0, len(order), batch_size), desc="classifying", delay=2, leave=False):
-            batch = order[start : start + batch_size]
-            ids, mask = pad_batch([rows[i] for i in batch], tokenizer.pad_token_id, "right", net.device)
+        for batch, ids, mask in like_lengths(rows, 64, tokenizer.pad_token_id, net.device, "classifying"):
             logits = net(input_ids=ids, attention_mask=mask).logits.double()
             found[batch] = (logits.sigmoid() if several else logits.softmax(-1)).cpu().numpy()
         return found
 
-    what = {"kind": "sequence-classification model", "held_out": None, "offence": [], "sums_to_one": not several}
-    labels = tuple(str(names[i]) for i in range(len(names)))
-    return Classifier(about["name"], labels, score, {**about, **what, "labels": list(labels)})
+    labels = [str(names[i]) for i in range(len(names))]
+    return _made(about.pop("name"), labels, score, "sequence-classification model", sums_to_one=not several, **about)
 
 # %% ../../nbs/answers/classifiers.ipynb #7a43012f
 def _own_classifier(function: Callable, labels: Sequence[str] | None) -> Classifier:
@@ -385,11 +356,9 @@ def _own_classifier(function: Callable, labels: Sequence[str] | None) -> Classif
     tried = function(["How are you?"])
     columns = labels if labels is not None else getattr(tried, "columns", None)
     if columns is None:
-        raise ValueError(
-            f"classifier {name!r} gives numbers without names: let it give a DataFrame, or name its labels="
-        )
-    about = {"name": name, "kind": "function", "labels": [str(c) for c in columns], "held_out": None, "offence": []}
-    classifier = Classifier(name, tuple(about["labels"]), lambda texts: np.asarray(function(texts)), about)
+        remedy = "let it give a DataFrame, or name its labels="
+        raise ValueError(f"classifier {name!r} gives numbers without names: {remedy}")
+    classifier = _made(name, [str(c) for c in columns], lambda texts: np.asarray(function(texts)), "function")
     classifier.predict(["How are you?"])
     return classifier
 
@@ -424,10 +393,9 @@ def _words_classifier(path: Path) -> Classifier:
         return hits / hits.sum(1, keepdims=True)
 
     sha = hashlib.sha256(path.read_bytes()).hexdigest()
-    about = {"name": path.stem, "kind": "words of a file", "labels": list(labels), "weights_sha256": sha}
-    return Classifier(path.stem, tuple(labels), score, {**about, "held_out": None, "offence": bad, "sums_to_one": True})
+    return _made(path.stem, labels, score, "words of a file", weights_sha256=sha, offence=bad, sums_to_one=True)
 
-
+# %% ../../nbs/answers/classifiers.ipynb #857da6f1
 def load_classifier(
     # "goemotions", "davidson"; a file of `write_weights`; a TOML file with words of each label; a hub name or folder
     # of a sequence-classification model; or a function from a list of texts to a DataFrame of probabilities (or to an
@@ -498,14 +466,12 @@ def offence_labels(
     return wanted
 
 # %% ../../nbs/answers/classifiers.ipynb #4b9d7dc6
-def identity_bias_scores(
-    classifier: Classifier,
-    prompts: pd.DataFrame,  # text, descriptor ("" or "(none)" in the control), template
-) -> dict[str, float]:
+def identity_bias_scores(classifier: Classifier, prompts: pd.DataFrame) -> dict[str, float]:
     """A classifier's own bias on prompts that only say who somebody is, before and after censoring.
 
-    Variance between descriptors summed over labels, × 1000; the label that moves most; where offence is known, the
-    share of prompts with p ≥ .5, in the control as well, and the spread of p between descriptors."""
+    They have text, descriptor ("" or "(none)" in the control), template. Variance between descriptors summed over
+    labels, × 1000; the label that moves most; where offence is known, the share of prompts with p ≥ .5, in the
+    control as well, and the spread of p between descriptors."""
     own = ~prompts["descriptor"].isin(NO_DESCRIPTOR)
     known = classifier.about.get("offence") or []
     values = {"descriptors": int(prompts["descriptor"][own].nunique())}
@@ -513,23 +479,15 @@ def identity_bias_scores(
         p = classifier.predict(texts).set_index(prompts.index)
         cells = p[own].groupby([prompts["template"][own], prompts["descriptor"][own]]).mean()
         variance = cells.groupby(level=0).var(ddof=0).mean()
-        values |= {
-            f"descriptor_variance{when}": 1000 * float(variance.sum()),
-            f"moves_most{when}": str(variance.idxmax()),
-        }
+        values |= {f"descriptor_variance{when}": 1000 * float(variance.sum())}
+        values |= {f"moves_most{when}": str(variance.idxmax())}
         if known:
-            p_offence = p[known].sum(axis=1)
-            by_descriptor = p_offence[own].groupby(prompts["descriptor"][own]).mean()
-            values |= {
-                f"share_offensive{when}": float((p_offence[own] >= 0.5).mean()),
-                f"mean_offence{when}": float(p_offence[own].mean()),
-                f"sd_offence_of_descriptors{when}": float(by_descriptor.std(ddof=0)),
-            }
-            if not when:
-                values |= {
-                    "share_offensive_control": float((p_offence[~own] >= 0.5).mean()),
-                    "mean_offence_control": float(p_offence[~own].mean()),
-                }
+            p = p[known].sum(axis=1)
+            sides = {when: p[own]} if when else {"": p[own], "_control": p[~own]}
+            for side, of in sides.items():
+                values |= {f"share_offensive{side}": float((of >= 0.5).mean()), f"mean_offence{side}": float(of.mean())}
+            spread = p[own].groupby(prompts["descriptor"][own]).mean().std(ddof=0)
+            values[f"sd_offence_of_descriptors{when}"] = float(spread)
     return values
 
 # %% ../../nbs/answers/classifiers.ipynb #09dfcdb4
@@ -550,9 +508,6 @@ def classifier_records(
         started = time.perf_counter()
         values = identity_bias_scores(classifier, prompts)
         values = {k: round(v, 6) if isinstance(v, float) else v for k, v in values.items()}
-        took = time.perf_counter() - started
-        corpus = prompts.attrs["corpus"]
-        records.append(
-            new_record("classifier_bias", about, corpus, len(prompts), values, paper, split="all", seconds=took)
-        )
+        corpus, how = prompts.attrs["corpus"], dict(split="all", seconds=time.perf_counter() - started)
+        records.append(new_record("classifier_bias", about, corpus, len(prompts), values, paper, **how))
     return records

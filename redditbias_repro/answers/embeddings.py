@@ -16,7 +16,7 @@ import torch
 from ..data.registry import cache_dir
 from ..models.loading import hash_weights, load_model
 from ..records import digest, write_atomic
-from ..scoring.network import pad_batch
+from ..scoring.network import like_lengths
 
 # %% auto #0
 __all__ = []
@@ -28,15 +28,12 @@ KEPT_TOGETHER = 4096  # texts a file of the cache holds
 
 
 @torch.inference_mode()
-def _mean_vectors(model, tokenizer, texts, batch_size, bar) -> np.ndarray:
+def _mean_vectors(model, tokenizer, texts, bar) -> np.ndarray:
     "(n, width) float32 of length one"
     rows = tokenizer(list(texts), truncation=True, max_length=MAX_TOKENS)["input_ids"] if texts else []
     rows = [r or [tokenizer.pad_token_id] for r in rows]  # of some tokenizers an empty text has no token
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     vectors = np.zeros((len(rows), model.config.hidden_size), dtype=np.float32)
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        ids, mask = pad_batch([rows[i] for i in batch], tokenizer.pad_token_id, "right", model.device)
+    for batch, ids, mask in like_lengths(rows, 64, tokenizer.pad_token_id, model.device):
         states = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         mean = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors[batch] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
@@ -56,36 +53,30 @@ def _read_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
     return None
 
 
-def embed(
-    texts: Sequence[str],
-    model: str
-    | tuple = ENCODER,  # packaged, a folder, a hub name, or (model, tokenizer) of `load_model(kind="encoder")`
-    batch_size: int = 64,
-    keep: bool = False,  # in the cache: for many texts that will be asked for again
-    device: str = "auto",  # as in `load_model`; only for a name
-    progress: bool = True,
-) -> np.ndarray:  # (n, width) float32, each row of length one
+def embed(texts: Sequence[str], model: str | tuple = ENCODER, keep: bool = False, progress: bool = True) -> np.ndarray:
     """Sentence embeddings: mean over the tokens of the last layer, normalised (Reimers and Gurevych, EMNLP 2019).
 
-    Texts are cut after 256 tokens; an empty one has a vector as well, that of nothing. `FetchError` where the encoder
-    cannot be had, `TypeError` for what is no text"""
+    (n, width) float32, each row of length one. The model is packaged, a folder, a hub name, or (model, tokenizer)
+    of `load_model(kind="encoder")`; for many texts that will be asked for again `keep` puts them into the cache.
+    Texts are cut after 256 tokens; an empty one has a vector as well, that of nothing. `FetchError` where the
+    encoder cannot be had, `TypeError` for what is no text"""
     from tqdm.auto import tqdm
 
     texts = list(texts)
     wrong = [t for t in texts if not isinstance(t, str)]
     if wrong:
         raise TypeError(f"expected texts, found {type(wrong[0]).__name__} among them: {str(wrong[0])[:40]!r}")
-    net, tokenizer = model if isinstance(model, tuple) else load_model(model, device, kind="encoder")
+    net, tokenizer = model if isinstance(model, tuple) else load_model(model, kind="encoder")
     bar = tqdm(total=len(texts), desc="embedding", unit="text", delay=2, leave=False, disable=not progress)
     if not keep:
-        return _mean_vectors(net, tokenizer, texts, batch_size, bar)
+        return _mean_vectors(net, tokenizer, texts, bar)
     pieces, encoder = [np.zeros((0, net.config.hidden_size), np.float32)], [hash_weights(net), MAX_TOKENS]
     for start in range(0, len(texts), KEPT_TOGETHER):
         piece = texts[start : start + KEPT_TOGETHER]
         path = cache_dir() / "embeddings" / f"{digest([*encoder, piece])}.npy"
         vectors = _read_vectors(path, (len(piece), net.config.hidden_size)) if path.is_file() else None
         if vectors is None:
-            vectors = _mean_vectors(net, tokenizer, piece, batch_size, bar)
+            vectors = _mean_vectors(net, tokenizer, piece, bar)
             held = io.BytesIO()
             np.save(held, vectors, allow_pickle=False)
             write_atomic(path, held.getvalue())

@@ -8,11 +8,13 @@ from __future__ import annotations
 import inspect
 import json
 import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,35 +32,17 @@ from redditbias_repro.scoring.network import (
     max_positions,
     out_of_memory,
     pack_layers,
-    pack_linear,
     pad_batch,
     tolerance_of,
 )
-from ..scoring.store import check_manifest, hash_tokenizer, locked, read_parts, write_part
+from ..scoring.store import hash_tokenizer, parts_in, read_parts, write_part
 
 # %% auto #0
 __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']
 
 # %% ../../nbs/answers/generation.ipynb #8922eced
-BEAMS = {"do_sample": False, "min_new_tokens": 20, "max_new_tokens": 40, "block_ngrams": 3}
 DRAW = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}  # where tokens are drawn and nothing else is said
-NUCLEUS = {"do_sample": True, "top_k": 0, "top_p": 0.9}
-PRESETS = {
-    "default": {"num_beams": 1, "do_sample": False, "max_new_tokens": 40},
-    "release": {
-        "num_beams": 1,
-        "do_sample": True,
-        "top_k": 50,
-        "top_p": 0.95,
-        "temperature": 1.0,
-        "first_tokens": 64,
-        "max_length": 128,
-    },  # fmt: skip
-    "beam10": {"num_beams": 10, **BEAMS},
-    "beam3": {"num_beams": 3, **BEAMS},
-    "cdial": {"num_beams": 1, **NUCLEUS, "temperature": 0.7, "max_new_tokens": 30},
-    "eva": {"num_beams": 1, **NUCLEUS, "temperature": 0.9, "max_new_tokens": 128},
-}
+PRESETS = tomllib.loads((files("redditbias_repro") / "resources" / "decoding.toml").read_text(encoding="utf-8"))
 
 # %% ../../nbs/answers/generation.ipynb #34170b2b
 def decoding_of(
@@ -68,7 +52,7 @@ def decoding_of(
     **changes,
 ) -> dict:
     "All that says how answers are decoded. `ValueError` for an unknown preset or setting, and for limits that cross"
-    known = {**PRESETS["default"], **PRESETS["release"], **BEAMS}
+    known = {**PRESETS["default"], **PRESETS["release"], **PRESETS["beam3"]}
     if preset not in PRESETS or set(changes) - set(known):
         expected = f"expected one of {', '.join(PRESETS)}, and changes of {', '.join(known)}"
         raise ValueError(f"preset {preset!r} with {', '.join(changes) or 'no changes'}: {expected}")
@@ -98,11 +82,8 @@ def name_decoding(
     return "-".join(x for x in (way, drawn, *limits) if x)
 
 # %% ../../nbs/answers/generation.ipynb #ffb27a34
-def block_repeats(
-    n: int,  # tokens in a run
-    start: int,  # the column at which answers begin
-) -> Callable:  # from (B, T) tokens so far and (B, V) scores to scores; a logits processor of Transformers
-    "Of an answer, and of it alone, no `n` tokens come twice"
+def block_repeats(n: int, start: int) -> Callable:
+    "A logits processor: no `n` tokens come twice in what stands from column `start` on, the answer"
 
     def block(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         answer = input_ids[:, start:]
@@ -177,9 +158,7 @@ def encode_prompts(
     return tokenizer(laid, add_special_tokens=False)["input_ids"]
 
 # %% ../../nbs/answers/generation.ipynb #bcb5b866
-def common_start(
-    rows: list[tuple[int, ...]],  # at least one
-) -> int:  # tokens
+def common_start(rows: list[tuple[int, ...]]) -> int:
     "How many tokens all rows begin with; fewer than the shortest has, so that each keeps a token of its own"
     low, high = min(rows), max(rows)  # what these two begin with in common is common to all between them
     most = min(len(r) for r in rows) - 1
@@ -187,14 +166,11 @@ def common_start(
 
 
 @torch.inference_mode()
-def shared_prefill(
-    model,  # causal model
-    body: torch.nn.Module,  # that fills the cache: the model, or what is below its head
-    rows: list[tuple[int, ...]],  # token ids of prompts
-    pad: int,
-    copies: int = 1,  # of each row
-):  # (rows, width) token ids, their mask, and a cache of all but their last tokens, `copies` times as long
-    "What `generate` needs to go on after prompts, their common beginning and equal prompts computed once"
+def shared_prefill(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, copies: int = 1):
+    """What `generate` needs to go on after prompts, their common beginning and equal prompts computed once.
+
+    (rows, width) token ids, their mask, and a cache of all but their last tokens, with each row `copies` times. The
+    body, the model or what is below its head, fills it"""
     distinct = list(dict.fromkeys(rows))
     start = common_start(distinct)
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
@@ -238,14 +214,10 @@ def _continue(model, body, rows, pad: int, types: Callable | None = None, **opti
     return model.generate(input_ids=ids, attention_mask=mask, past_key_values=cache, **options)
 
 
-def why_alone(
-    model,  # causal model
-    body: torch.nn.Module,
-    rows: list[tuple[int, ...]],  # prompts to try
-    pad: int,
-    most: int,  # tokens of a prompt and its answer, at most
-) -> str:
-    "Why a model cannot share the beginnings of prompts; empty if it can"
+def why_alone(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, most: int) -> str:
+    """Why a causal model cannot share the beginnings of prompts, tried on `rows`; empty if it can.
+
+    A prompt and its answer have `most` tokens at most"""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     if window and most > window:
         return f"{most} tokens are more than its sliding window of {window}, in which padding would count"
@@ -273,9 +245,7 @@ def _way(model, rows, pad: int, most: int, answers: int, lines: int, share: bool
     if model.config.is_encoder_decoder:
         return Way(why_alone="an encoder–decoder model reads each prompt anew")
     network = find_network(model)
-    network, layers = pack_layers(model, network, answers * most, lines)
-    if layers and type(network.head) is torch.nn.Linear and "forward" not in vars(network.head):
-        layers[network.head] = pack_linear(network.head.weight, network.head.bias, lines)
+    network, layers = pack_layers(model, network, answers * most, lines, head=True)
     with in_place_of(layers):
         why = why_alone(model, network.decoder, rows, pad, most) if share else "that was not asked for"
     return Way(None if why else network.decoder, layers, why)
@@ -331,9 +301,8 @@ def _asked(prompts) -> pd.DataFrame:
     "Prompts as a table. `TypeError` and `ValueError` for what is none"
     if isinstance(prompts, str):
         raise TypeError("prompts is one string: expected a list of strings, or a DataFrame with a column text")
-    rows = (
-        prompts.reset_index(drop=True) if isinstance(prompts, pd.DataFrame) else pd.DataFrame({"text": list(prompts)})
-    )
+    given = isinstance(prompts, pd.DataFrame)
+    rows = prompts.reset_index(drop=True) if given else pd.DataFrame({"text": list(prompts)})
     taken = [c for c in ANSWERED if c in rows]
     if "text" not in rows or taken:
         what = f"has {', '.join(taken)} already" if taken else "has no column text"
@@ -354,68 +323,22 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
     long = [k for k, (i, r) in enumerate(zip(ids, room)) if max(len(i) + beside * r, r) > most]
     if long:
         tokens = f"{len(ids[long[0]])} tokens and up to {room[long[0]]} of an answer"
-        said = (
-            f"{len(long)} prompts are too long for the model's {most} positions (at {long[:10]}; the first: {tokens})"
-        )
-        raise ValueError(f"{said}: shorten them, or max_new_tokens")
+        said = f"{len(long)} prompts are too long for the model's {most} positions"
+        raise ValueError(f"{said} (at {long[:10]}; the first: {tokens}): shorten them, or max_new_tokens")
     return room
 
 # %% ../../nbs/answers/generation.ipynb #7f967db6
 KNOWN = ("num_beams", "do_sample", *DRAW, "min_new_tokens")  # of a decoding to `generate`
 
 
-def _one_batch(model, way: Way, rows: list, room: list[int], pad: int, decoding: dict, **further) -> list[list[int]]:
+def _one_batch(model, way: Way, rows: list, room: list[int], pad: int, decoding: dict) -> list[list[int]]:
     "Token ids of the answers to one batch of prompts, none longer than its room"
     at, block = 1 if model.config.is_encoder_decoder else max(map(len, rows)), decoding.get("block_ngrams")
     blocked = {"logits_processor": [block_repeats(block, at)]} if block else {}
     options = {k: v for k, v in decoding.items() if k in KNOWN and v is not None}
-    options |= {"max_new_tokens": max(room), **blocked, **further}
+    options |= {"max_new_tokens": max(room), **blocked}
     out = _continue(model, way.body, rows, pad, way.types, **options)
     return [o[:r] for o, r in zip(out[:, at:].tolist(), room)]
-
-
-def _texts(tokenizer, said: list[list[int]]) -> list[str]:
-    "Answers, whose blanks and lines are one blank each"
-    return [" ".join(t.split()) for t in tokenizer.batch_decode(said, skip_special_tokens=True)]
-
-# %% ../../nbs/answers/generation.ipynb #58754274
-@torch.no_grad()
-def respond(
-    model,  # causal model
-    tokenizer,
-    rows: list[dict],  # input_ids of each context
-    batch_size: int = 32,
-    seed: int = 0,
-    keep: str | Path | None = None,  # a JSON file of answers, from which a run that was stopped goes on
-    progress: bool = True,
-    **decoding,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
-) -> list[str]:  # answers, in the order of the contexts
-    """Answers to contexts, in batches of like length padded on the left.
-
-    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
-    from tqdm.auto import tqdm
-
-    decoding_of(**decoding)  # a setting that there is not is refused
-    decoding, ids = _with_draw(PRESETS["default"] | decoding), [r["input_ids"] for r in rows]
-    room, order = _room(model, ids, decoding), sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-    answers, path = {}, Path(keep) if keep else None
-    if path and path.is_file():
-        answers = {int(k): v for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
-    end = tokenizer.eos_token_id
-    special = {"eos_token_id": end, "pad_token_id": end if tokenizer.pad_token_id is None else tokenizer.pad_token_id}
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    for n, batch in enumerate(tqdm(batches, delay=2, leave=False, disable=not progress)):
-        if all(i in answers for i in batch):
-            continue
-        torch.manual_seed(seed + n)  # so that a run that goes on draws the same
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            some = ([ids[i] for i in batch], [room[i] for i in batch])
-            said = _one_batch(model, Way(), *some, special["pad_token_id"], decoding, **special)
-        answers |= dict(zip(batch, _texts(tokenizer, said)))
-        if path:
-            write_atomic(path, json.dumps(answers, ensure_ascii=False))
-    return [answers[i] for i in range(len(rows))]
 
 # %% ../../nbs/answers/generation.ipynb #e0e4511d
 @dataclass(frozen=True)
@@ -425,32 +348,52 @@ class _Run:
     model: torch.nn.Module
     tokenizer: object
     ids: list[list[int]]  # of prompts
-    room: list[int]  # most tokens of each answer
     n: int  # answers to each prompt
     decoding: dict
     seed: int
     size: int  # of a batch
-    share: bool  # what prompts begin with
-    further: list[int]  # tokens that end an answer too
-    types: Callable | None  # from token ids to the types that the model reads beside them
+    ends: list[int] | None = None  # tokens that end an answer; None: the model's
+    # what prompts begin with; None: nothing is tried or laid out anew, batches are of like length alone
+    share: bool | None = None
+    types: Callable | None = None  # from token ids to the types that the model reads beside them
+
+    def batches(self) -> list[list[int]]:
+        "Which answers are given together, each by its number: its prompt's times `n`, and its sample's"
+        ids, n = self.ids, self.n
+        like = lambda k: (-len(ids[k // n]), *((ids[k // n],) if self.share is not None else ()), k)
+        order = sorted(range(len(ids) * n), key=like)
+        return [order[i : i + self.size] for i in range(0, len(order), self.size)]
+
+    def seed_of(self, number: int) -> int:
+        "The seed of a batch, so that a run that goes on draws what it would have drawn"
+        return self.seed + number if self.share is None else int(digest([self.seed, number]), 16)
+
+    def about(self) -> dict:
+        "What the answers in a folder depend on"
+        return {
+            "weights_sha256": hash_weights(self.model), "tokenizer_sha256": hash_tokenizer(self.tokenizer),
+            "dtype": str(self.model.dtype).removeprefix("torch."), "decoding": self.decoding,
+            "prompts": digest(self.ids), "n": self.n,
+            **({"seed": self.seed, "batch_size": self.size} if self.decoding["do_sample"] else {}),
+        }  # fmt: skip
 
 
-def _answered(run: _Run, done: set[int], stats: dict, progress: bool) -> Iterator[pd.DataFrame]:
-    "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out"
+def _answered(run: _Run, room: list[int], done: set[int], stats: dict, progress: bool) -> Iterator[pd.DataFrame]:
+    "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out; `room` as of `_room`"
     from tqdm.auto import tqdm
 
     model, ids, n, beams = run.model, run.ids, run.n, run.decoding["num_beams"]
-    order = sorted(range(len(ids) * n), key=lambda k: (-len(ids[k // n]), ids[k // n], k))
-    batches = [[k for k in order[i : i + run.size] if k not in done] for i in range(0, len(order), run.size)]
+    batches = [[k for k in batch if k not in done] for batch in run.batches()]
     left, start = sum(map(len, batches)), time.perf_counter()
     if not left:
         return
     ends, pad = _special(model, run.tokenizer)
-    ends = sorted({*ends, *run.further})
-    most, first = max(len(i) + r for i, r in zip(ids, run.room)), next(b for b in batches if b)
-    with _at_work(model, ends, pad, {}):
-        trial, share = [tuple(ids[k // n]) for k in first], run.share and run.types is None
-        way = _way(model, trial, pad, most, left * beams, min(run.size, left) * beams, share)
+    ends, way = run.ends or ends, Way()
+    if run.share is not None:
+        most, first = max(len(i) + r for i, r in zip(ids, room)), next(b for b in batches if b)
+        with _at_work(model, ends, pad, {}):
+            trial, share = [tuple(ids[k // n]) for k in first], run.share and run.types is None
+            way = _way(model, trial, pad, most, left * beams, min(run.size, left) * beams, share)
     if run.types:
         way = way._replace(types=run.types, why_alone="token types are read with the prompts")
     stats |= {"shared": not way.why_alone, "why_alone": way.why_alone}
@@ -458,17 +401,60 @@ def _answered(run: _Run, done: set[int], stats: dict, progress: bool) -> Iterato
         for number, batch in enumerate(batches):
             if not batch:
                 continue
-            rows, room = [tuple(ids[k // n]) for k in batch], [run.room[k // n] for k in batch]
-            with _at_work(model, ends, pad, way.layers, int(digest([run.seed, number]), 16)):
-                said = _one_batch(model, way, rows, room, pad, run.decoding)
+            rows, rooms = [tuple(ids[k // n]) for k in batch], [room[k // n] for k in batch]
+            with _at_work(model, ends, pad, way.layers, run.seed_of(number)):
+                said = _one_batch(model, way, rows, rooms, pad, run.decoding)
             lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
-            texts = _texts(run.tokenizer, [s[:i] for s, i in zip(said, lengths)])
+            texts = run.tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
             stats["answers"] += len(batch)
             stats["tokens"] += sum(lengths)
             stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            ended = [i < len(s) for i, s in zip(lengths, said)]
-            yield pd.DataFrame({"index": batch, "answer": texts, "n_tokens": lengths, "ended": ended})
+            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in texts], "n_tokens": lengths})
+            yield table.assign(ended=[i < len(s) for i, s in zip(lengths, said)])
+
+
+def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.DataFrame:
+    """(index, answer, n_tokens, ended) of all answers, by index; `attrs` say what was computed now.
+
+    Those that the folder holds are not given again; `about` is what else they depend on"""
+    room = _room(run.model, run.ids, run.decoding)
+    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
+    empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
+    empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
+    if out is None:
+        parts = list(_answered(run, room, set(), stats, progress))
+    else:
+        folder, clock = Path(out), Path(out) / "_seconds.json"
+        with parts_in(folder, "_answers.json", run.about() | about, empty, "answers") as before:
+            stats["seconds_before"] = json.loads(clock.read_text()) if clock.is_file() else 0.0
+            for part in _answered(run, room, set(before["index"].tolist()), stats, progress):
+                write_part(folder, part)
+                write_atomic(clock, json.dumps(round(stats["seconds_before"] + stats["seconds"], 1)))
+            parts = [read_parts(folder, False, empty)]
+    found = pd.concat(parts or [empty]).sort_values("index")
+    found.attrs = stats
+    return found
+
+# %% ../../nbs/answers/generation.ipynb #58754274
+def respond(
+    model,  # causal model
+    tokenizer,
+    rows: list[dict],  # input_ids of each context
+    batch_size: int = 32,
+    seed: int = 0,
+    keep: str | Path | None = None,  # folder of finished answers, from which a run that was stopped goes on
+    progress: bool = True,
+    **decoding,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
+) -> list[str]:  # answers, in the order of the contexts
+    """Answers to contexts, in batches of like length padded on the left.
+
+    The same answer whatever the batch, for greedy decoding and beams. `ValueError` if nothing ends an answer"""
+    decoding_of(**decoding)  # a setting that there is not is refused
+    ids, end = [r["input_ids"] for r in rows], tokenizer.eos_token_id
+    decoding, ends = _with_draw(PRESETS["default"] | decoding), None if end is None else [end]
+    run = _Run(model, tokenizer, ids, 1, decoding, seed, batch_size, ends)
+    return _gathered(run, keep, progress)["answer"].tolist()
 
 # %% ../../nbs/answers/generation.ipynb #6e57e552
 def line_ends(
@@ -483,9 +469,7 @@ def line_ends(
 def _spoken(model, tokenizer, rows: pd.DataFrame) -> list[list[int]]:
     "Prompts in CDial-GPT's input"
     if model.config.is_encoder_decoder:
-        raise ValueError(
-            "speakers=True is for causal models: an encoder–decoder model reads earlier turns as its source"
-        )
+        raise ValueError("speakers=True is for causal models: an encoder–decoder one reads earlier turns as its source")
     before = rows["context"] if "context" in rows else [""] * len(rows)
     turns = [[*(t for t in (c or "").split("\n") if t.strip()), text] for c, text in zip(before, rows["text"])]
     return [encode_turns(tokenizer, each)[0] for each in turns]
@@ -528,47 +512,25 @@ def answers(
     if how.batch_size is not None and how.batch_size < 1:
         raise ValueError(f"batch_size is {how.batch_size}: expected at least 1, or None")
     if n < 1 or (n > 1 and not decoding["do_sample"]):
+        said = f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time"
         way_out = "draw them (do_sample=True), or give each prompt several times with other personas or in other styles"
-        raise ValueError(
-            f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time: {way_out}"
-        )
-    further, types = sorted(set(how.further_ends)), None
+        raise ValueError(f"{said}: {way_out}")
+    ends, types = {*_special(model, tokenizer)[0], *how.further_ends}, None
     if how.speakers:
         ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)
-        further = sorted({*further, tokenizer.sep_token_id})
+        ends.add(tokenizer.sep_token_id)
     else:
         reading = {f.name: getattr(how, f.name) for f in fields(Reading)}
         first, sources = decoding.get("first_tokens"), model.config.is_encoder_decoder
         ids = encode_prompts(tokenizer, prompt_texts(rows, how.suffix), first, sources, **reading)
     default = BATCH.get(model.device.type, BATCH["other"])
     size = how.batch_size or max(1, default // decoding["num_beams"])
-    room = _room(model, ids, decoding)
-    run = _Run(model, tokenizer, ids, room, n, decoding, seed, size, how.share, further, types)
-    stats = {"answers": 0, "tokens": 0, "seconds": 0.0, "seconds_before": 0.0, "shared": False, "why_alone": ""}
-    empty = pd.DataFrame({"index": [], "answer": [], "n_tokens": [], "ended": []})
-    empty = empty.astype({"index": "int64", "answer": object, "n_tokens": "int64", "ended": bool})
-    if out is None:
-        parts = list(_answered(run, set(), stats, progress))
-    else:
-        folder, drawn = Path(out), {"seed": seed, "batch_size": size} if decoding["do_sample"] else {}
-        about = {
-            "weights_sha256": hash_weights(model), "tokenizer_sha256": hash_tokenizer(tokenizer),
-            "dtype": str(model.dtype).removeprefix("torch."), "decoding": decoding, "prompts": digest(ids), "n": n,
-            **drawn, **({"further_ends": further} if further else {}), **({"speakers": True} if how.speakers else {}),
-        }  # fmt: skip
-        with locked(folder):
-            check_manifest(folder / "_answers.json", about, "answers")
-            before = read_parts(folder, True, empty)
-            clock = folder / "_seconds.json"
-            earlier = json.loads(clock.read_text()) if clock.is_file() else 0.0
-            for part in _answered(run, set(before["index"].tolist()), stats, progress):
-                write_part(folder, part)
-                write_atomic(clock, json.dumps(round(earlier + stats["seconds"], 1)))
-            stats["seconds_before"] = earlier
-            parts = [read_parts(folder, False, empty)]
-    found = pd.concat([empty, *parts] if not parts else parts).sort_values("index")
+    run = _Run(model, tokenizer, ids, n, decoding, seed, size, sorted(ends), how.share, types)
+    further = sorted({*how.further_ends, *([tokenizer.sep_token_id] if how.speakers else [])})
+    about = ({"further_ends": further} if further else {}) | ({"speakers": True} if how.speakers else {})
+    found = _gathered(run, out, progress, **about)
     line = found["index"].to_numpy()
     kept = rows.iloc[line // n].reset_index(drop=True)
     answered = kept.assign(sample=line % n, **{c: found[c].to_numpy() for c in ANSWERED[1:]})
-    answered.attrs = {**rows.attrs, "stats": stats, "decoding": name_decoding(decoding)}
+    answered.attrs = {**rows.attrs, "stats": found.attrs, "decoding": name_decoding(decoding)}
     return answered

@@ -16,18 +16,14 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from .seq2seq import DialogueConfig
-from ..scoring.network import pad_batch
+from ..scoring.network import like_lengths, pad_batch
 
 # %% auto #0
-__all__ = ['RankerConfig', 'Ranker', 'pad_candidates', 'encode', 'find_best', 'same_text']
+__all__ = ['Ranker', 'pad_candidates', 'retrieve']
 
 # %% ../../nbs/answers/ranker.ipynb #774d35ab
-def sinusoids(
-    n: int,  # positions
-    width: int,
-    device: torch.device | str = "cpu",
-) -> torch.Tensor:  # (n, width)
-    "Positions as sines (even columns) and cosines (odd) of falling frequency (Vaswani et al., 2017)"
+def sinusoids(n: int, width: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    "(n, width) positions as sines (even columns) and cosines (odd) of falling frequency (Vaswani et al., 2017)"
     rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000) / width))
     angles = torch.arange(n, device=device)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
@@ -38,17 +34,11 @@ class RankerConfig(DialogueConfig):
 
     model_type = "dialogue-ranker"
 
-    def __init__(
-        self,
-        hidden_size=300,  # between the two layers of a feed-forward block
-        layers=2,
-        heads=2,
-        dropout=0.0,
-        # attention's matrices are drawn each by itself, from a normal distribution; else as one, uniformly
-        drawn_apart=True,
-        max_tokens=1024,  # of a context or a response
-        **kwargs,  # of `DialogueConfig`
-    ):
+    def __init__(self, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=True, max_tokens=1024, **kwargs):
+        """`hidden_size` is between the two layers of a feed-forward block, `max_tokens` of a context or a response.
+
+        Attention's matrices are drawn each by itself, from a normal distribution (`drawn_apart`), or as one, uniformly.
+        Others are those of `DialogueConfig`"""
         super().__init__(max_tokens=max_tokens, **kwargs)
         self.hidden_size, self.layers, self.heads, self.dropout = hidden_size, layers, heads, dropout
         self.drawn_apart = drawn_apart
@@ -62,7 +52,7 @@ def _draw_apart(attention: nn.MultiheadAttention) -> None:
         nn.init.xavier_normal_(matrix)
         nn.init.uniform_(bias, -(matrix.shape[1] ** -0.5), matrix.shape[1] ** -0.5)
 
-
+# %% ../../nbs/answers/ranker.ipynb #855e66df
 class Ranker(PreTrainedModel):
     "A Transformer that makes vectors of contexts and of candidates"
 
@@ -121,27 +111,17 @@ def pad_candidates(
 
 # %% ../../nbs/answers/ranker.ipynb #bd4c0c31
 @torch.no_grad()
-def encode(
-    model: Ranker,  # in eval mode
-    texts: list[list[int]],  # token ids, at least one each (`ValueError`)
-    candidates: bool = False,  # whether they are candidates
-    batch_size: int = 256,
-    progress: bool = True,
-) -> torch.Tensor:  # (texts, width)
-    "Texts as vectors, in their order"
-    from tqdm.auto import tqdm
+def encode(model: Ranker, texts: list[list[int]], candidates=False, batch_size: int = 256, progress: bool = True):
+    """Vectors (texts, width) of texts, at least one token each (`ValueError`), by a model in eval mode.
 
-    empty = [i for i, t in enumerate(texts) if not len(t)]
-    if empty:
+    Of a candidate the first tokens are read, of a context the last"""
+    if empty := [i for i, t in enumerate(texts) if not len(t)]:
         raise ValueError(f"{len(empty)} texts hold no token (at {empty[:10]}): expected at least one each")
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     vectors = torch.empty(len(texts), model.config.width, dtype=model.dtype, device=model.device)
-    make = model.candidate_vectors if candidates else model.vectors
-    for at in tqdm(range(0, len(order), batch_size), "encoding", delay=2, leave=False, disable=not progress):
-        batch = order[at : at + batch_size]
-        most = model.config.max_tokens  # the first of a candidate, the last of a context
-        cut = [texts[i][:most] if candidates else texts[i][-most:] for i in batch]
-        vectors[batch] = make(*pad_batch(cut, model.config.pad_token_id, device=model.device))
+    make, most = model.candidate_vectors if candidates else model.vectors, model.config.max_tokens
+    said, cut = "encoding" if progress else "", slice(most) if candidates else slice(-most, None)
+    for batch, *read in like_lengths(texts, batch_size, model.config.pad_token_id, model.device, said, cut):
+        vectors[batch] = make(*read)
     return vectors
 
 # %% ../../nbs/answers/ranker.ipynb #8788fa42
@@ -157,13 +137,11 @@ def _products(theirs: torch.Tensor, ours: torch.Tensor, out: torch.Tensor) -> to
     return torch.mm(theirs, ours, out=out)
 
 
-def _best_by_products(
-    ours: torch.Tensor,  # (n, width)
-    candidates: torch.Tensor,  # (m, width)
-    row: torch.Tensor,  # (b,) contexts and
-    column: torch.Tensor,  # (b,) candidates that must not go together
-) -> torch.Tensor:  # (n,), -1 where there is none
-    "The candidate with the largest dot product, from all products"
+def _best_by_products(ours, candidates, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    """The candidate with the largest dot product, from all products: (n,), −1 where there is none.
+
+    Of contexts (n, width) and candidates (m, width); contexts `row` and candidates `column`, (b,), must not go
+    together"""
     ours, n = ours.T.contiguous(), len(ours)
     room = ours.new_empty(n * min(COLUMNS, len(candidates)))
     found = torch.full((n,), -1, device=ours.device)
@@ -190,10 +168,9 @@ GROUP = 32  # candidates that are compared as one, a part of COLUMNS
 FEW = 4000  # candidates for each group that is looked at by itself: where more are left, all products cost less
 
 
-def _lengths(
-    vectors: torch.Tensor,  # (n, width)
-    mean: torch.Tensor | float = 0.0,  # (width,), taken off before
-) -> torch.Tensor:  # (n,), in float64, which squares neither leave above nor below
+def _lengths(vectors: torch.Tensor, mean: torch.Tensor | float = 0.0) -> torch.Tensor:
+    """Lengths of vectors (n, width) without their mean (width,): (n,), in float64, which squares neither leave above
+    nor below"""
     norm = lambda v: torch.linalg.vector_norm(v - mean, dim=1, dtype=torch.float64)  # which copies: block by block
     return torch.cat([norm(vectors[i : i + COLUMNS]) for i in range(0, max(1, len(vectors)), COLUMNS)])
 
@@ -203,15 +180,11 @@ def _has_bfloat16_units(device: torch.device) -> bool:
     return device.type == "cpu" and known().get("amx_bf16", False)
 
 
-def _groups_left(
-    ours: torch.Tensor,  # (n, width)
-    candidates: torch.Tensor,  # (m, width)
-    row: torch.Tensor,  # (b,)
-    column: torch.Tensor,  # (b,)
-    mean: torch.Tensor,  # (width,) of the candidates
-    lengths: torch.Tensor,  # (groups,) the longest of candidate - mean, at least
-) -> torch.Tensor:  # (groups, n), bool
-    "In which groups the best candidate can be, by products in bfloat16 and a bound of their error"
+def _groups_left(ours, candidates, row, column, mean: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """In which groups the best candidate can be, (groups, n), by products in bfloat16 and a bound of their error.
+
+    The first four as in `_best_by_products`; `mean` (width,) is the candidates', `lengths` (groups,) the longest of
+    candidate − mean, at least"""
     n, width, unit, least = *ours.shape, 2.0**-8, 2.0**-126
     short = ours.bfloat16().T
     room = short.new_empty(min(COLUMNS, len(candidates)), n)
@@ -234,14 +207,10 @@ def _groups_left(
     return ~(torch.addr(largest, lengths, share) < lowest - rounding) & (largest > -torch.inf)
 
 
-def _best_by_groups(
-    ours: torch.Tensor,  # (n, width)
-    candidates: torch.Tensor,  # (m, width)
-    row: torch.Tensor,  # (b,)
-    column: torch.Tensor,  # (b,)
-    left: torch.Tensor,  # (groups, n)
-) -> torch.Tensor:  # (n,), -1 where there is none
-    "The candidate with the largest dot product, from the products of the groups that are left"
+def _best_by_groups(ours, candidates, row, column, left: torch.Tensor) -> torch.Tensor:
+    """The candidate with the largest dot product, from the products of the groups that are left, (groups, n).
+
+    All else is as in `_best_by_products`"""
     group, context = left.nonzero().T
     if not len(group):
         return torch.full((len(ours),), -1)
@@ -264,13 +233,11 @@ def _best_by_groups(
 
 # %% ../../nbs/answers/ranker.ipynb #cab9069e
 @torch.no_grad()
-def find_best(
-    contexts: torch.Tensor,  # (n, width)
-    candidates: torch.Tensor,  # (m, width)
-    barred: Sequence[tuple[int, int]] = (),  # (context, candidate) that must not be chosen
-    progress: bool = True,
-) -> torch.Tensor:  # (n,) candidates
-    "The candidate with the largest dot product, exactly; of equal ones the first. `ValueError` where all are barred"
+def find_best(contexts: torch.Tensor, candidates: torch.Tensor, barred=(), progress: bool = True) -> torch.Tensor:
+    """The candidate with the largest dot product, exactly; of equal ones the first: (n,).
+
+    Of contexts (n, width) and candidates (m, width); `barred` are pairs (context, candidate) that must not be chosen.
+    `ValueError` where all are"""
     from tqdm.auto import tqdm
 
     if not len(candidates):
@@ -304,18 +271,31 @@ def find_best(
         found[first : first + ROWS] = here
         rough = many.float().mean() < 0.8  # of these vectors too few can be left out
     if (found < 0).any():
-        raise ValueError(
-            f"all {len(candidates)} candidates are barred for {int((found < 0).sum())} contexts: give others"
-        )
+        barred_for = f"{int((found < 0).sum())} contexts"
+        raise ValueError(f"all {len(candidates)} candidates are barred for {barred_for}: give others")
     return found
 
 
-def same_text(
-    contexts: Sequence[str],
-    candidates: Sequence[str],
-) -> list[tuple[int, int]]:  # (context, candidate)
-    "Which candidates are the context itself"
+def same_text(contexts: Sequence[str], candidates: Sequence[str]) -> list[tuple[int, int]]:
+    "(context, candidate) of those that are the same text"
     places = {}
     for i, text in enumerate(candidates):
         places.setdefault(text, []).append(i)
     return [(i, k) for i, text in enumerate(contexts) for k in places.get(text, ())]
+
+# %% ../../nbs/answers/ranker.ipynb #9b1307bf
+def retrieve(
+    model: Ranker,  # in eval mode
+    tokenizer,
+    contexts: list[str],
+    candidates: list[str],
+    batch_size: int = 256,
+    progress: bool = True,  # show progress bars on work of over two seconds
+) -> list[str]:  # of the candidates, in the order of the contexts
+    "Responses of a ranker, none of which is its own context. `ValueError` for texts without a token"
+    options = dict(batch_size=batch_size, progress=progress)
+    ours, theirs = (
+        encode(model, tokenizer(t)["input_ids"], k, **options) for k, t in enumerate((contexts, candidates))
+    )
+    found = find_best(ours, theirs, same_text(contexts, candidates), progress)
+    return [candidates[i] for i in found.tolist()]

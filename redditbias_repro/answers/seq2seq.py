@@ -14,10 +14,10 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from ..scoring.network import pad_batch
+from ..scoring.network import like_lengths
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'Seq2SeqConfig', 'Seq2Seq', 'write_greedily']
+__all__ = ['Seq2Seq', 'write_greedily']
 
 # %% ../../nbs/answers/seq2seq.ipynb #3ec4accd
 MAX_TOKENS = 150  # of a context or a response
@@ -26,14 +26,8 @@ MAX_TOKENS = 150  # of a context or a response
 class DialogueConfig(PreTrainedConfig):
     "What models that are trained here have in common: their words, and where these have their vectors from"
 
-    def __init__(
-        self,
-        vocab_size=30_000,
-        width=300,  # of an embedding
-        max_tokens=MAX_TOKENS,
-        vectors="random",  # where embeddings are from
-        **kwargs,  # of `PreTrainedConfig`, and unk_token_id
-    ):
+    def __init__(self, vocab_size=30_000, width=300, max_tokens=MAX_TOKENS, vectors="random", **kwargs):
+        "`width` is an embedding's, `vectors` where embeddings are from; others are those of `PreTrainedConfig`"
         special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "unk_token_id": 3}
         super().__init__(**{**special, **kwargs})
         self.vocab_size, self.width, self.max_tokens, self.vectors = vocab_size, width, max_tokens, vectors
@@ -59,7 +53,7 @@ class Seq2SeqConfig(DialogueConfig):
         self.dropout_narrowed, self.output_bias = dropout_narrowed, output_bias
         self.longest_response = longest_response
 
-
+# %% ../../nbs/answers/seq2seq.ipynb #ae035044
 class Seq2Seq(PreTrainedModel):
     "An LSTM that reads, an LSTM that writes"
 
@@ -114,28 +108,24 @@ def write_greedily(
     progress: bool = True,
 ) -> list[list[int]]:  # token ids without the end
     "Responses by greedy decoding, in the order of the contexts"
-    from tqdm.auto import tqdm
-
     empty = [i for i, c in enumerate(contexts) if not len(c)]
     if empty:
         raise ValueError(f"{len(empty)} contexts hold no token (at {empty[:10]}): expected at least one each")
-    order = sorted(range(len(contexts)), key=lambda i: -len(contexts[i]))
     c, written = model.config, {}
     longest = c.longest_response if max_new_tokens is None else max_new_tokens
     never = [c.pad_token_id, c.bos_token_id, c.unk_token_id]
-    for at in tqdm(range(0, len(order), batch_size), "writing", delay=2, leave=False, disable=not progress):
-        batch = order[at : at + batch_size]
-        texts = [contexts[i][-c.max_tokens :] for i in batch]
-        states = model.read(*pad_batch(texts, c.pad_token_id, device=model.device))
+    said, cut = "writing" if progress else "", slice(-c.max_tokens, None)
+    for batch, *texts in like_lengths(contexts, batch_size, c.pad_token_id, model.device, said, cut):
+        states = model.read(*texts)
         last = torch.full((len(batch), 1), c.bos_token_id, device=model.device)
-        said, going = [], torch.ones(len(batch), dtype=torch.bool, device=model.device)
-        while len(said) < longest and going.any():
+        written_now, going = [], torch.ones(len(batch), dtype=torch.bool, device=model.device)
+        while len(written_now) < longest and going.any():
             hidden, states = model.write(last, states)
             logits = model.output(hidden[:, -1])
             logits[:, never] = -torch.inf
             last = logits.argmax(-1, keepdim=True)
             going &= last[:, 0] != c.eos_token_id
-            said.append(last)
-        lines = torch.cat(said, 1).tolist()
+            written_now.append(last)
+        lines = torch.cat(written_now, 1).tolist()
         written |= {i: s[: s.index(c.eos_token_id)] if c.eos_token_id in s else s for i, s in zip(batch, lines)}
     return [written[i] for i in range(len(contexts))]

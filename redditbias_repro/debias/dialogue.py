@@ -9,10 +9,12 @@ import ast
 import hashlib
 import json
 import math
+import tomllib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +24,11 @@ import torch
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, TrainingArguments, set_seed
 
-from ..answers.ranker import Ranker, RankerConfig, pad_candidates
-from ..answers.seq2seq import MAX_TOKENS, Seq2Seq, Seq2SeqConfig
+from ..answers.ranker import Ranker, pad_candidates
+from ..answers.seq2seq import Seq2Seq
 from ..data.contexts import MODES, NO_WORDS, parallel_context
 from ..data.pairs import bias_spec
-from .finetune import Steps, finetune, pad_right
+from .finetune import Steps, finetune, pad_right, split_settings
 from redditbias_repro.debias.losses import (
     METHODS,
     Method,
@@ -38,9 +40,9 @@ from redditbias_repro.debias.losses import (
     target_pairs,
     weighted_penalty,
 )
-from .training import Debiased, run_once, split_settings
+from .training import Debiased, run_once, save_trained
 from ..models.loading import Opened, describe_model, device_of, load_model
-from ..models.vocabulary import VOCABULARY, build_tokenizer, put_vectors, word_vectors
+from ..models.vocabulary import build_tokenizer, put_vectors, word_vectors
 from ..records import check_known, code_digest, new_record
 from ..specs import BiasSpec
 from ..stats.paired import mean_test
@@ -50,13 +52,11 @@ __all__ = ['VECTORS', 'train_seq2seq', 'train_ranker', 'BLOCK', 'read_settings',
            'held_out_record', 'distance_record']
 
 # %% ../../nbs/debias/dialogue.ipynb #741a99fc
-def swap_groups(
-    text: str,
-    spec: BiasSpec,
-    mode: str = "words",  # words, release: as in `contexts.parallel_context`
-    seed: int = 0,  # of draws between several counterparts
-) -> str:  # the text itself where it holds no word of a group
-    "A text with every word of either group replaced by its counterpart (Liu et al., COLING 2020, §4.1)"
+def swap_groups(text: str, spec: BiasSpec, mode: str = "words", seed: int = 0) -> str:
+    """A text with every word of either group replaced by its counterpart (Liu et al., COLING 2020, §4.1), else itself.
+
+    The mode is words or release, as in `contexts.parallel_context`; the seed is of draws between several
+    counterparts"""
     check_known("mode", mode, MODES)
     if mode == "words":
         parts = NO_WORDS.split(text.replace("’", "'"))  # every second one is a name, hashtag or link
@@ -78,13 +78,10 @@ def _check_pairs(pairs: pd.DataFrame) -> None:
         raise ValueError("there are no pairs of a context and a response")
 
 
-def augment_pairs(
-    pairs: pd.DataFrame,  # context, response
-    spec: BiasSpec,
-    mode: str = "words",  # as in `swap_groups`
-    seed: int = 0,
-) -> pd.DataFrame:  # all pairs, then those that are added
-    "Counterpart data augmentation of pairs (§4.1). `ValueError` where no context holds a word of a group"
+def augment_pairs(pairs: pd.DataFrame, spec: BiasSpec, mode: str = "words", seed: int = 0) -> pd.DataFrame:
+    """Counterpart data augmentation of pairs (§4.1), as in `swap_groups`: all pairs, then those that are added.
+
+    `ValueError` where no context holds a word of a group"""
     _check_pairs(pairs)
     swapped = pairs.assign(context=[swap_groups(t, spec, mode, seed) for t in pairs["context"]])
     added = swapped[swapped["context"].ne(pairs["context"])]
@@ -96,16 +93,14 @@ def augment_pairs(
     return together
 
 # %% ../../nbs/debias/dialogue.ipynb #1e89317b
-KINDS = {"seq2seq": (Seq2Seq, Seq2SeqConfig, pad_right), "ranker": (Ranker, RankerConfig, pad_candidates)}
+KINDS = {"seq2seq": (Seq2Seq, pad_right), "ranker": (Ranker, pad_candidates)}  # the model; how its rows are padded
 
 
-def encode_pairs(
-    tokenizer,
-    pairs: pd.DataFrame,  # context, response
-    max_tokens: int,  # of either: a context's last, a response's first, as in the authors' code
-    end: int | None = None,  # token id at the end of a response
-) -> list[dict]:  # input_ids, labels; pairs with an empty side are left out
-    "Pairs to learn from. `ValueError` for a table without the columns, and where nothing is left"
+def encode_pairs(tokenizer, pairs: pd.DataFrame, max_tokens: int, end: int | None = None) -> list[dict]:
+    """Pairs of context and response to learn from: input_ids, labels; those with an empty side are left out.
+
+    Of either side so many tokens: a context's last, a response's first, as in the authors' code, with `end` behind
+    it. `ValueError` for a table without the columns, and where nothing is left"""
     _check_pairs(pairs)
     contexts, responses = (tokenizer(pairs[c].tolist())["input_ids"] for c in ("context", "response"))
     ends = [] if end is None else [end]
@@ -119,24 +114,8 @@ def encode_pairs(
     return rows
 
 # %% ../../nbs/debias/dialogue.ipynb #9c9e1910
-SETTINGS = {
-    "seq2seq": {
-        "paper": dict(width=300, hidden_size=1024, layers=3, dropout=0.1, dropout_narrowed=True, output_bias=False,
-                      longest_response=MAX_TOKENS, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY,
-                      epochs=10, batch_size=32, learning_rate=1.0, patience=18, best_by="loss", plateau=True),
-        "small": dict(width=100, hidden_size=256, layers=1, dropout=0.3, dropout_narrowed=False, output_bias=True,
-                      longest_response=40, max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=8,
-                      batch_size=32, learning_rate=3.0, patience=3, best_by="loss", plateau=True),
-    },
-    "ranker": {
-        "paper": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=True, max_tokens=1024,
-                      lower=False, vocabulary=VOCABULARY, epochs=10, batch_size=10, learning_rate=1e-4, patience=10,
-                      best_by="accuracy", plateau=True),
-        "small": dict(width=300, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=False,
-                      max_tokens=MAX_TOKENS, lower=True, vocabulary=VOCABULARY, epochs=3, batch_size=10,
-                      learning_rate=3e-4, patience=10, best_by="loss", plateau=False),
-    },
-}  # fmt: skip
+# of each kind: paper, small
+SETTINGS = tomllib.loads((files("redditbias_repro") / "resources" / "dialogue_models.toml").read_text(encoding="utf-8"))
 OPTIMIZERS = {
     "seq2seq": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
     "ranker": (torch.optim.Adamax, {}),
@@ -147,7 +126,6 @@ SHAPE = (  # what of these a model's configuration keeps
     "dropout_narrowed", "output_bias", "longest_response", "drawn_apart",
 )  # fmt: skip
 PLATEAU = {"factor": 0.5, "patience": 3}  # of a learning rate that falls, where there are pairs to measure on
-SWITCHES = ("dropout_narrowed", "output_bias", "drawn_apart", "lower", "plateau")
 AT_ONCE = 2000  # steps between two checkpoints, at most; an epoch where it is shorter
 
 
@@ -156,7 +134,7 @@ def _settings(kind: str, size: str, changed: dict) -> tuple[dict, dict]:
     check_known("size", size, SETTINGS[kind])
     known = SETTINGS[kind][size]
     chosen = {**known, **{k: v for k, v in changed.items() if k in known}}
-    allowed = dict.fromkeys(SWITCHES, (True, False))
+    allowed = {name: (True, False) for name, value in known.items() if isinstance(value, bool)}
     allowed["best_by"] = ("loss", "accuracy") if kind == "ranker" else ("loss",)
     for name, value in chosen.items():
         if name in allowed:
@@ -243,12 +221,10 @@ def _batch(model, rows: list[dict]) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def share_wrong(
-    model: Ranker,  # in eval mode
-    rows: list[dict],  # from `encode_pairs`
-    batch_size: int,  # how many responses compete
-) -> float:
-    "Share of contexts for which a response of the batch that is not theirs, nor the same as theirs, scores highest"
+def share_wrong(model: Ranker, rows: list[dict], batch_size: int) -> float:
+    """Share of contexts for which a response that is not theirs, nor the same as theirs, scores highest of a batch's.
+
+    The model is in eval mode, rows are from `encode_pairs`"""
     wrong = 0
     for at in range(0, len(rows), batch_size):
         own = rows[at : at + batch_size]
@@ -258,12 +234,8 @@ def share_wrong(
 
 
 @torch.no_grad()
-def mean_loss(
-    model,  # `Seq2Seq` or `Ranker`, in eval mode
-    rows: list[dict],  # from `encode_pairs`
-    batch_size: int,  # of a ranker also how many responses compete
-) -> float:
-    "Mean loss of a token (Seq2Seq) or of a pair (ranker)"
+def mean_loss(model, rows: list[dict], batch_size: int) -> float:
+    "Mean loss of a token (Seq2Seq) or of a pair (ranker, where the responses of a batch compete), as in `share_wrong`"
     total, n = 0.0, 0
     for at in range(0, len(rows), batch_size):
         batch = _batch(model, rows[at : at + batch_size])
@@ -328,7 +300,7 @@ def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> _Training:
     used = augment_pairs(pairs, spec, how.mode, how.seed) if chosen and chosen.augment else pairs
     words = [*used["context"], *used["response"]]
     tokenizer = build_tokenizer(words, int(numbers["vocabulary"]), how.vocabulary_of, numbers["lower"])
-    make, configure, _ = KINDS[how.kind]
+    make = KINDS[how.kind][0]
     if how.vectors is not None:
         if how.vocabulary_of != "words":
             said = f"vectors are of words, and the vocabulary is of {how.vocabulary_of}"
@@ -341,7 +313,7 @@ def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> _Training:
     shape = {k: v for k, v in numbers.items() if k in SHAPE}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
     set_seed(how.seed)
-    model = make(configure(vocab_size=len(tokenizer), **shape, **special))
+    model = make(make.config_class(vocab_size=len(tokenizer), **shape, **special))
     if how.vectors is not None:
         put_vectors(model.embedding, found)
         model.config.vectors = told
@@ -378,12 +350,12 @@ def _fitted(start: _Training, folder: Path) -> list[dict]:
         how |= {"measure": partial(measure, rows=start.valid, batch_size=batch)}
         if s["plateau"]:
             how |= {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": PLATEAU}
-    collate = partial(KINDS[s["kind"]][2], pad=start.tokenizer.pad_token_id)
+    how |= {"penalty": start.penalty, "collate": KINDS[s["kind"]][1]}
     steps = Steps(
         s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"], at_a_time=batch,
         patience=int(s["patience"]), optimizer=OPTIMIZERS[s["kind"]],
     )  # fmt: skip
-    return finetune(model, start.rows, collate, folder, steps, penalty=start.penalty, **{**how, **start.trainer})
+    return finetune(model, start.rows, start.tokenizer.pad_token_id, folder, steps, **{**how, **start.trainer})
 
 # %% ../../nbs/debias/dialogue.ipynb #1e3ddb99
 def train_dialogue_model(
@@ -407,10 +379,9 @@ def train_dialogue_model(
         log = _fitted(start, unfinished / "training")
         measured = [x["eval_measure"] for x in log if "eval_measure" in x]
         made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
-        setattr(start.model.eval().config, "trained" if method in (None, BASELINE) else "debiased", made)
-        for part in (start.model, start.tokenizer):
-            part.save_pretrained(unfinished / "model")
-        return [x for x in log if "loss" in x or "eval_measure" in x]
+        key = "trained" if method in (None, BASELINE) else "debiased"
+        save_trained(unfinished, start.model, start.tokenizer, made, key)
+        return log
 
     return run_once(Path(out_dir), start.settings, 5 * 4 * start.settings["parameters"], asked.replace, fit)
 
@@ -419,18 +390,17 @@ train_seq2seq = partial(train_dialogue_model, "seq2seq")
 train_ranker = partial(train_dialogue_model, "ranker")
 
 # %% ../../nbs/debias/dialogue.ipynb #dfb33cf5
-def load_dialogue_model(
-    name_or_path: str | Path,  # a folder that was trained here, or whatever `load_model` knows
-    device: str = "auto",
-):  # (model, tokenizer)
-    "A dialogue model of any of the three kinds, in eval mode. What is wrong raises what `load_model` raises"
+def load_dialogue_model(name_or_path: str | Path, device: str = "auto") -> tuple:
+    """A dialogue model in eval mode and its tokenizer, of a folder that was trained here, or what `load_model` knows.
+
+    What is wrong raises what `load_model` raises"""
     folder = Path(name_or_path).expanduser()
     config, named = folder / "config.json", f"model {str(name_or_path)!r}"
     try:
         about = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     except ValueError as e:
         raise ValueError(f"{config} is broken ({e}): train the model anew, or copy it again") from e
-    own = next((m for m, c, _ in KINDS.values() if c.model_type == about.get("model_type")), None)
+    own = next((m for m, _ in KINDS.values() if m.config_class.model_type == about.get("model_type")), None)
     if own is None:
         return load_model(str(name_or_path), device)
     try:
@@ -458,10 +428,8 @@ def open_dialogue_model(
     return Opened(net, tokenizer, describe_model(net))
 
 # %% ../../nbs/debias/dialogue.ipynb #354b3e9c
-def how_it_was_made(
-    opened: Opened,
-) -> tuple[dict, dict]:  # what records say of it, with its kind; settings of its training, {} of other models
-    "A model and its training"
+def how_it_was_made(opened: Opened) -> tuple[dict, dict]:
+    "What records say of a model, with its kind, and the settings of its training, {} of other models"
     made = opened.about.get("trained") or opened.about.get("debiased") or {}
     return {**opened.about, "kind": made.get("kind", "language model")}, made
 
@@ -488,15 +456,14 @@ def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, .
 
 # %% ../../nbs/debias/dialogue.ipynb #4555d4c0
 @torch.no_grad()
-def context_gains(
-    model: str | Path | tuple,  # a model that was trained here, as in `open_dialogue_model`
-    pairs: pd.DataFrame,  # context, response: held out; of what does not fill a block the rest is left out
-    seed: int = 0,  # of the blocks
-) -> pd.DataFrame:  # loss, loss_other (nats a token; a pair), right (of a ranker), conversation if pairs have it
-    "How well each response goes with its own context, and with another's. `ValueError` for fewer pairs than a block"
+def context_gains(model: str | Path | tuple, pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """How well each held-out response goes with its own context, and with another's. `ValueError` for too few pairs.
+
+    loss, loss_other (nats a token; a pair), right (of a ranker), conversation if pairs have it. The model was
+    trained here; the seed is of the blocks, and of pairs what does not fill one is left out"""
     opened = open_dialogue_model(model)
     net, tokenizer, _ = opened
-    if not isinstance(net, tuple(m for m, _, _ in KINDS.values())):
+    if not isinstance(net, tuple(m for m, _ in KINDS.values())):
         raise ValueError(f"{type(net).__name__} was not trained here: expected a {' or a '.join(KINDS)} model")
     _check_pairs(pairs)
     both = zip(*(tokenizer(pairs[c].tolist())["input_ids"] for c in ("context", "response")))
@@ -537,13 +504,10 @@ def held_out_record(
     return new_record("held_out", about, pairs.attrs["corpus"], len(table), values, paper, params=params)
 
 # %% ../../nbs/debias/dialogue.ipynb #6f834170
-def pair_distances(
-    model: str | Path | tuple,  # as in `open_dialogue_model`
-    spec: str | Path | BiasSpec,  # whose pairs
-) -> pd.DataFrame:  # a row a pair that has embeddings: word1, word2, distance, others
+def pair_distances(model: str | Path | tuple, spec: str | Path | BiasSpec) -> pd.DataFrame:
     """‖e_w − e_w′‖₂ of the words of each pair in the input embeddings, and the mean over w and other pairs' w′.
 
-    `ValueError` where no pair has embeddings"""
+    A row a pair that has embeddings: word1, word2, distance, others. `ValueError` where no pair has"""
     opened = open_dialogue_model(model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* left out of the loss")  # here the table says which take part

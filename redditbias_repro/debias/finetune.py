@@ -10,33 +10,27 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .losses import Penalty
-from ..records import digest
 from ..scoring.network import pad_batch
 
 # %% auto #0
-__all__ = ['MAX_TOKENS', 'LEARNING_RATE', 'pad_right', 'Steps', 'finetune', 'run_folder', 'corpus_of']
-
-# %% ../../nbs/debias/finetune.ipynb #e3f3b54f
-MAX_TOKENS = 128  # §5.1
-LEARNING_RATE = 5e-5  # §5.1
+__all__ = ['Steps', 'finetune']
 
 # %% ../../nbs/debias/finetune.ipynb #739d6b57
-def pad_right(
-    rows: list[dict],  # input_ids and, of examples to learn from, labels: a number, or one for each token
-    pad: int,  # token id of the padding
-) -> dict[str, torch.Tensor]:  # input_ids and attention_mask (B, T), labels (B,) or (B, T)
-    "A batch padded on the right"
+def pad_right(rows: list[dict], pad: int) -> dict[str, torch.Tensor]:
+    """A batch padded on the right: input_ids and attention_mask (B, T), labels (B,) or (B, T).
+
+    Rows have input_ids and, of examples to learn from, labels: a number, or one for each token"""
     ids, mask = pad_batch([r["input_ids"] for r in rows], pad)
     batch = {"input_ids": ids, "attention_mask": mask}
     if "labels" not in rows[0]:
@@ -89,10 +83,10 @@ class _AlikeTrainer(Trainer):
         return _AlikeSampler([len(r["input_ids"]) for r in rows], batch, self.args.seed)
 
 # %% ../../nbs/debias/finetune.ipynb #c46ef68c
-def complete_checkpoint(
-    folder: str | Path,  # of a `Trainer`
-) -> str | None:  # a folder, where there is one
-    "The last checkpoint that was written to its end; what is left of a later one is removed"
+def complete_checkpoint(folder: str | Path) -> str | None:
+    """The last checkpoint in a Trainer's folder that was written to its end, if there is one.
+
+    What is left of a later one is removed"""
     while checkpoint := get_last_checkpoint(folder) if Path(folder).is_dir() else None:
         try:
             json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))  # Trainer writes it last
@@ -128,12 +122,37 @@ class WithPenalty(TrainerCallback):
             logs["penalty"] = float(self.penalty.last)
             state.log_history[-1].update(logs)
 
+# %% ../../nbs/debias/finetune.ipynb #5567aa9a
+def split_settings(kind: type, given: dict, /, **fixed) -> tuple:
+    """Settings by name: an instance of `kind`, a dataclass, and what else was given, such as `TrainingArguments`.
+
+    `fixed` are fields that the caller sets itself"""
+    own = {f.name for f in fields(kind)}
+    settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
+    return kind(**fixed, **settings), others
+
 # %% ../../nbs/debias/finetune.ipynb #55cbec80
 AT_A_TIME = {"cpu": 8, "other": 40}  # by device
 WATCHED = {  # of a run with a measure
     "eval_strategy": "steps", "load_best_model_at_end": True, "metric_for_best_model": "eval_measure",
     "greater_is_better": False, "restore_callback_states_from_checkpoint": True,
 }  # fmt: skip
+
+
+def trainer_arguments(folder: str | Path, steps: float, reports: int, **more) -> TrainingArguments:
+    "What all trainings tell their Trainer; over so many steps the log has about as many lines as `reports`"
+    return TrainingArguments(**{
+        "output_dir": str(folder), "weight_decay": 0.0, "adam_epsilon": 1e-8, "save_strategy": "steps",
+        "save_total_limit": 1, "logging_steps": max(1, round(steps / reports)), "report_to": "none",
+        "remove_unused_columns": False, **more,
+    })  # fmt: skip
+
+
+def train_on(trainer: Trainer, checkpoint: str | None) -> None:
+    "Train from a checkpoint on, or from the beginning"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*pin_memory.*")
+        trainer.train(resume_from_checkpoint=checkpoint)
 
 # %% ../../nbs/debias/finetune.ipynb #aaee0e28
 @dataclass(frozen=True)
@@ -155,59 +174,38 @@ class Steps:
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
     rows: list[dict],  # examples
-    collate,  # from a list of examples to a batch
+    pad: int,  # token id of the padding
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
     steps: Steps,
     # of the module, as it stands whenever a checkpoint is written: the lower, the better
     measure: Callable[[nn.Module], float] | None = None,
     penalty: Penalty | None = None,  # of the module's embeddings, added to the loss of each step
+    collate: Callable = pad_right,  # from a list of examples and the padding to a batch
     **training,  # further arguments of `transformers.TrainingArguments`
-) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …; eval_measure
+) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …, or eval_measure
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, or another, by Transformers' Trainer"
     device = next(module.parameters()).device
     at_a_time = steps.at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])
     some = max(n for n in range(1, min(at_a_time, steps.batch_size) + 1) if steps.batch_size % n == 0)
     set_seed(steps.seed)
     total = max(1, math.ceil(steps.epochs * math.ceil(len(rows) / steps.batch_size)))
-    arguments = TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": steps.epochs, "seed": steps.seed,
+    arguments = trainer_arguments(folder, total, 20, **{
+        "num_train_epochs": steps.epochs, "seed": steps.seed, "learning_rate": steps.learning_rate,
         "per_device_train_batch_size": some, "gradient_accumulation_steps": steps.batch_size // some,
-        "learning_rate": steps.learning_rate, "weight_decay": 0.0, "adam_epsilon": 1e-8,
-        "save_strategy": "steps", "save_steps": steps.save_steps, "eval_steps": steps.save_steps, "save_total_limit": 1,
-        "logging_steps": max(1, round(total / 20)), "report_to": "none",
-        "remove_unused_columns": False, "use_cpu": device.type == "cpu", **(WATCHED if measure else {}), **training,
+        "save_steps": steps.save_steps, "eval_steps": steps.save_steps, "use_cpu": device.type == "cpu",
+        **(WATCHED if measure else {}), **training,
     })  # fmt: skip
-    more = {}
-    if steps.optimizer:
-        kind, options = steps.optimizer
-        more["optimizer_cls_and_kwargs"] = kind, {"lr": steps.learning_rate, **options}
-    trainer = _AlikeTrainer(module, arguments, collate, rows, eval_dataset=rows if measure else None, **more)
+    kind, options = steps.optimizer or (None, {})
+    more = {"optimizer_cls_and_kwargs": (kind, {"lr": steps.learning_rate, **options})} if kind else {}
+    trainer = _AlikeTrainer(
+        module, arguments, partial(collate, pad=pad), rows, eval_dataset=rows if measure else None, **more
+    )
     if penalty:
         trainer.penalty = penalty
         trainer.callback_handler.callbacks.insert(0, WithPenalty(penalty))
     if measure:  # what it measures on is its own affair; Trainer wants to see some data
         trainer.measure = measure
         trainer.add_callback(EarlyStoppingCallback(steps.patience))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*pin_memory.*")
-        trainer.train(resume_from_checkpoint=complete_checkpoint(folder))
+    train_on(trainer, complete_checkpoint(folder))
     shutil.rmtree(folder, ignore_errors=True)
-    return trainer.state.log_history
-
-# %% ../../nbs/debias/finetune.ipynb #134287a4
-def run_folder(
-    out_dir: str | Path,  # of all runs
-    about: dict,  # of the model, from `describe_model`
-    *asked,  # all else that tells the run from others: settings, seed, files of the corpus, sizes
-) -> Path:
-    "Where a run keeps what it has done, so that it goes on when it was stopped"
-    return Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest(list(asked))}"
-
-# %% ../../nbs/debias/finetune.ipynb #d089289b
-def corpus_of(
-    train: pd.DataFrame,  # `.attrs["corpus"]` as the loaders set it
-    test: pd.DataFrame,
-) -> dict:  # name, files, note
-    "What a record says of the corpus of a task: the files of both splits"
-    trained, tested = train.attrs["corpus"], test.attrs["corpus"]
-    return {**tested, "files": {**trained["files"], **tested["files"]}, "note": trained["note"]}
+    return [line for line in trainer.state.log_history if "loss" in line or "eval_measure" in line]

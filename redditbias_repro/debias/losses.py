@@ -15,90 +15,74 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..data.registry import corpus_readers
+from ..records import check_known
 from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['METHODS', 'unknown_terms', 'target_pairs', 'Collator', 'Method', 'get_method']
+__all__ = ['METHODS', 'target_pairs', 'Method', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
-def lmd_loss(
-    states: Tensor,  # (O, d) hidden states that predict the occurrences' first subwords
-    targets1: Tensor,  # (P, d) output vectors of t1
-    targets2: Tensor,  # (P, d) output vectors of t2
-    takes_part: Tensor,  # (O, P) bool: whether the term at the occurrence is t1 or t2 of the pair (P_t)
-    bias: Tensor | None = None,  # (P,) difference of the output layer's bias, t1 − t2
-) -> Tensor:  # (O,)
-    """Language Model Debiasing (RedditBias §4.1, equation 1): mean over P_t of |log ŷ_t1 − log ŷ_t2|.
+def lmd_loss(states: Tensor, t1: Tensor, t2: Tensor, takes_part: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Language Model Debiasing (RedditBias §4.1, equation 1): mean over P_t of |log ŷ_t1 − log ŷ_t2|, (O,).
 
-    Left open by the paper: which state predicts a term of several subwords (here the one before the first), and its
-    probability (here its mean vector in place of a row of the output layer, as footnote 12 has it for attributes and
-    targets)."""
-    difference = states @ (targets1 - targets2).T + (0 if bias is None else bias)
+    States (O, d) predict the occurrences' first subwords; t1, t2 (P, d) are output vectors; `takes_part` (O, P)
+    says whether the term at the occurrence is t1 or t2 of the pair (P_t); `bias` (P,) is the difference of the
+    output layer's, t1 − t2. Left open by the paper: which state predicts a term of several subwords (here the one
+    before the first), and its probability (here its mean vector in place of a row of the output layer, as footnote
+    12 has it for attributes and targets)."""
+    difference = states @ (t1 - t2).T + (0 if bias is None else bias)
     return (difference.abs() * takes_part).sum(-1) / takes_part.sum(-1)
 
 # %% ../../nbs/debias/losses.ipynb #440befd9
-def add_loss(
-    attributes: Tensor,  # (O, d) last hidden states of the attributes, mean over their subwords
-    targets1: Tensor,  # (P, d) output vectors of t1
-    targets2: Tensor,  # (P, d) output vectors of t2
-) -> Tensor:  # (O,)
-    """Attribute Distance Debiasing (RedditBias §4.2, equation 3): sum over P of |cos(t1, a) − cos(t2, a)|.
+def add_loss(attributes: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+    """Attribute Distance Debiasing (RedditBias §4.2, equation 3): sum over P of |cos(t1, a) − cos(t2, a)|, (O,).
 
-    Left open by the paper: which layer's vector the attribute has (here the last, which the output layer reads)."""
-    a, t1, t2 = (torch.nn.functional.normalize(x, dim=-1) for x in (attributes, targets1, targets2))
+    Attributes (O, d) are last hidden states, the mean over their subwords; t1, t2 (P, d) are output vectors. Left
+    open by the paper: which layer's vector the attribute has (here the last, which the output layer reads)."""
+    a, t1, t2 = (torch.nn.functional.normalize(x, dim=-1) for x in (attributes, t1, t2))
     return (a @ t1.T - a @ t2.T).abs().sum(-1)
 
 # %% ../../nbs/debias/losses.ipynb #6309cd02
 @torch.no_grad()
-def bias_subspace(
-    targets1: Tensor,  # (P, d) output vectors of t1
-    targets2: Tensor,  # (P, d) output vectors of t2
-    share: float = 0.5,  # of the squared Frobenius norm that the directions explain at least
-) -> Tensor:  # (k, d) orthonormal; k = 0 where every t1 equals its t2
+def bias_subspace(t1: Tensor, t2: Tensor, share: float = 0.5) -> Tensor:
     """The bias subspace of Hard Debiasing (RedditBias §4.3): top right singular vectors of the stacked (t1 − t2) / 2.
 
-    Left open by the paper: whether gradients go through it. Here none do: the subspace is found, then held."""
+    (k, d) orthonormal, of output vectors (P, d); k = 0 where every t1 equals its t2. They explain at least `share`
+    of the squared Frobenius norm. Left open by the paper: whether gradients go through it. Here none do: the
+    subspace is found, then held."""
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}: expected a number above 0, at most 1")
-    c = (targets1 - targets2).float() / 2
+    c = (t1 - t2).float() / 2
     _, s, v = torch.linalg.svd(c, full_matrices=False)
     explained = s.square().cumsum(0)
     k = int((explained < share * explained[-1] * (1 - 1e-6)).sum()) + 1 if explained[-1] > 0 else 0
-    return v[:k].to(targets1.dtype)
+    return v[:k].to(t1.dtype)
 
 
-def hd_loss(
-    attributes: Tensor,  # (O, d) last hidden states of the attributes, mean over their subwords
-    subspace: Tensor,  # (k, d) orthonormal bias directions, from `bias_subspace`
-) -> Tensor:  # (O,)
-    "Hard Debiasing (RedditBias §4.3, equation 4): sum over the bias directions of ‖b_j ⟨a, b_j⟩‖"
+def hd_loss(attributes: Tensor, subspace: Tensor) -> Tensor:
+    """Hard Debiasing (RedditBias §4.3, equation 4): sum over the bias directions of ‖b_j ⟨a, b_j⟩‖, (O,).
+
+    Attributes (O, d) as in `add_loss`; the subspace (k, d) is from `bias_subspace`"""
     return (attributes @ subspace.T).abs().sum(-1)
 
 # %% ../../nbs/debias/losses.ipynb #1b3d8c0d
-def lmd_release_loss(
-    states: Tensor,  # (N, d) hidden states of all positions of S sentences
-    sentence: Tensor,  # (N,) the sentence of each, 0 … S − 1
-    targets1: Tensor,  # (P, d) output vectors of t1
-    targets2: Tensor,  # (P, d) output vectors of t2
-    takes_part: Tensor,  # (S, P) bool: whether the pair's t1 stands in the sentence
-    bias: Tensor | None = None,  # (P,) difference of the output layer's bias, t1 − t2
-) -> Tensor:  # (S,)
-    """LMD as the authors' training code has it.
+def lmd_release_loss(states, sentence, t1: Tensor, t2: Tensor, takes_part, bias: Tensor | None = None) -> Tensor:
+    """LMD as the authors' training code has it, (S,).
 
-    Mean over the positions of a sentence of |log ŷ_t1 − log ŷ_t2|, summed over its pairs, over |P|"""
-    difference = states @ (targets1 - targets2).T + (0 if bias is None else bias)
+    Mean over the positions of a sentence of |log ŷ_t1 − log ŷ_t2|, summed over its pairs, over |P|. States (N, d)
+    are those of all positions of S sentences, `sentence` (N,) is the sentence of each; `takes_part` (S, P) says
+    whether the pair's t1 stands in it; t1, t2 and bias are as in `lmd_loss`"""
+    difference = states @ (t1 - t2).T + (0 if bias is None else bias)
     total = difference.new_zeros(takes_part.shape).index_add(0, sentence, difference.abs())
     positions = torch.bincount(sentence, minlength=len(takes_part))[:, None]
     return (total / positions * takes_part).sum(-1) / takes_part.shape[1]
 
 # %% ../../nbs/debias/losses.ipynb #712aba4c
-def hd_release_loss(
-    attributes: Tensor,  # (O, d) last hidden states of the attributes, mean over their subwords
-    subspace: Tensor,  # (k, d) orthonormal bias directions, from `bias_subspace`
-    accumulate: bool = False,  # add up the projections over the batch, as the authors' code does by a slip
-) -> Tensor:  # (O,)
-    "HD as the authors' training code has it: the L1 norm of an attribute's projection onto the bias subspace"
+def hd_release_loss(attributes: Tensor, subspace: Tensor, accumulate: bool = False) -> Tensor:
+    """HD as the authors' training code has it: the L1 norm of an attribute's projection onto the bias subspace.
+
+    Arguments as in `hd_loss`; `accumulate` adds up the projections over the batch, as their code does by a slip"""
     projection = (attributes @ subspace.T) @ subspace
     return (projection.cumsum(0) if accumulate else projection).abs().sum(-1)
 
@@ -113,7 +97,8 @@ class _TokenLosses(torch.autograd.Function):
         norm = torch.full((len(hidden),), -torch.inf, dtype=exact, device=hidden.device)
         own, kept = torch.zeros_like(norm), []
         for start, words in _word_blocks(weight):
-            raw = torch.nn.functional.linear(hidden, words.to(hidden.dtype), _block_of(bias, start, len(words), hidden))
+            own_bias = None if bias is None else bias[start : start + len(words)].to(hidden.dtype)
+            raw = torch.nn.functional.linear(hidden, words.to(hidden.dtype), own_bias)
             logits = _capped(raw.to(exact), scale, cap)
             norm = torch.logaddexp(norm, logits.logsumexp(1))
             here, inside = _own_word(labels, start, len(words))
@@ -153,10 +138,6 @@ def _word_blocks(weight):
     return ((i, weight[i : i + step]) for i in range(0, len(weight), step))
 
 
-def _block_of(bias, start: int, words: int, hidden):
-    return None if bias is None else bias[start : start + words].to(hidden.dtype)
-
-
 def _capped(logits, scale: float, cap: float | None):
     logits = logits if scale == 1 else logits * scale
     return logits if cap is None else (logits / cap).tanh_().mul_(cap)
@@ -168,41 +149,28 @@ def _own_word(labels, start: int, words: int):
     return here.clamp(0, words - 1)[:, None], (here >= 0) & (here < words)
 
 
-def token_losses(
-    hidden: Tensor,  # (N, d) last hidden states, those that predict the tokens; products have their type
-    weight: Tensor,  # (V, d) of the output layer
-    labels: Tensor,  # (N,) token ids
-    bias: Tensor | None = None,  # (V,) of the output layer
-    scale: float = 1.0,  # of the logits
-    cap: float | None = None,  # logits are cap · tanh(logits / cap)
-) -> Tensor:  # (N,) in float32 or more
-    "−log p of each token: cross-entropy of an output layer's logits, of which never more than a block is in float32"
+def token_losses(hidden: Tensor, weight: Tensor, labels: Tensor, bias=None, scale=1.0, cap=None) -> Tensor:
+    """−log p of each token: cross-entropy of an output layer's logits, of which never more than a block is in float32.
+
+    (N,) in float32 or more; of last hidden states (N, d), those that predict the tokens `labels` (N,). Products
+    have their type. The output layer has weight (V, d) and bias (V,); logits are scaled and, with a cap, cap ·
+    tanh(logits / cap)"""
     return _TokenLosses.apply(hidden, weight, bias, labels, scale, cap)
 
 # %% ../../nbs/debias/losses.ipynb #58e44e9f
-def combined_loss(
-    lm: Tensor,  # (N,) language-model losses of the predicted tokens
-    at_term: Tensor,  # (N,) bool: whether the token belongs to an occurrence
-    debias: Tensor,  # (O,) debiasing losses of the occurrences
-    lambda_lm: float,  # λ_LM
-    lambda_d: float,  # λ_D
-    n_tokens: Tensor | int | None = None,  # what the sum is divided by; None: N
-) -> Tensor:  # scalar
+def combined_loss(lm: Tensor, at_term: Tensor, debias: Tensor, lambda_lm: float, lambda_d: float, n_tokens=None):
     """The overall loss (RedditBias equation 2): λ_LM·L_LM + λ_D·L_D at occurrences, L_LM elsewhere, over the tokens.
 
-    Left open by the paper: what the loss of a batch is divided by (here the number of its predicted tokens, as in
-    language modelling, so that a debiasing loss weighs the same in every batch)."""
+    `lm` (N,) are losses of the predicted tokens, `at_term` (N,) says which belong to an occurrence, `debias` (O,)
+    are losses of the occurrences. Left open by the paper: what the loss of a batch is divided by (here the number
+    of its predicted tokens, or `n_tokens`, as in language modelling, so that a debiasing loss weighs the same in
+    every batch)."""
     total = torch.where(at_term, lambda_lm, 1.0).to(lm.dtype).mul(lm).sum() + lambda_d * debias.sum()
     return total / (lm.numel() if n_tokens is None else n_tokens)
 
 # %% ../../nbs/debias/losses.ipynb #58037763
-def release_loss(
-    lm: Tensor,  # (N,) language-model losses of the predicted tokens of a batch
-    debias: Tensor,  # (O,) its debiasing losses
-    lambda_lm: float,  # λ_LM
-    lambda_d: float,  # λ_D
-) -> Tensor:  # scalar
-    """The overall loss of a batch as the authors' training code has it.
+def release_loss(lm: Tensor, debias: Tensor, lambda_lm: float, lambda_d: float) -> Tensor:
+    """The overall loss of a batch as the authors' training code has it, of tensors as in `combined_loss`.
 
     λ_LM · mean(lm) + λ_D · sum(debias); mean(lm) where debias is 0"""
     total = debias.sum()
@@ -221,31 +189,25 @@ class Sentence:
 
 
 def _check_tokenizer(tokenizer):
+    "`ValueError` for a tokenizer that is not a fast one"
     if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(
-            f"{type(tokenizer).__name__} does not know which characters a token spans: expected a fast tokenizer"
-        )
+        name = type(tokenizer).__name__
+        raise ValueError(f"{name} does not know which characters a token spans: expected a fast tokenizer")
 
 # %% ../../nbs/debias/losses.ipynb #2255b205
-def locate_terms(
-    tokenizer,  # a fast one
-    texts: Iterable[str],  # sentences
-    terms: Iterable[str] = (),  # terms to find, `*` is a wildcard as in `BiasSpec`
-    block_size: int | None = BLOCK_SIZE,  # tokens that are kept of a sentence; None: all
-    # let the tokenizer add its own, as the authors' scripts do (GPT-2 and SmolLM2 have none)
-    add_special_tokens: bool = True,
-) -> list[Sentence]:
-    """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none.
+def locate_terms(tokenizer, texts: Iterable[str], terms: Iterable[str] = (), block_size=BLOCK_SIZE, special=True):
+    """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none (None: nothing is cut).
 
-    Characters decide, not tokens: a token that holds a part of a character of a term is one of the term's. Occurrences
-    in a token that the tokenizer does not know are left out, with a warning that names their terms. Needs a fast
-    tokenizer (`ValueError`)"""
+    `*` is a wildcard as in `BiasSpec`. `special` lets the tokenizer add its own tokens, as the authors' scripts do
+    (GPT-2 and SmolLM2 have none). Characters decide, not tokens: a token that holds a part of a character of a term
+    is one of the term's. Occurrences in a token that the tokenizer does not know are left out, with a warning that
+    names their terms. Needs a fast tokenizer (`ValueError`)"""
     _check_tokenizer(tokenizer)
     texts, terms = list(texts), tuple(dict.fromkeys(terms))
     if block_size is not None and block_size < 2:
         raise ValueError(f"block_size is {block_size}: expected at least 2, since the first token predicts the second")
     number = {t: i for i, t in enumerate(terms)}
-    options = dict(add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
+    options = dict(add_special_tokens=special, return_offsets_mapping=True, verbose=False)
     encoded = tokenizer(texts, **options) if texts else {}
     sentences, unknown = [], set()
     for text, ids, offsets in zip(texts, encoded.get("input_ids", ()), encoded.get("offset_mapping", ())):
@@ -265,10 +227,8 @@ def _holds_unknown(tokenizer, ids) -> bool:
 
 
 def _warn_of_unknown(what: str, terms: list[str]) -> None:
-    said = (
-        "with a token that the tokenizer does not know are left out of the loss: it would be that of all unknown words"
-    )
-    warnings.warn(f"{what} {', '.join(terms)} {said}", stacklevel=3)
+    said = "with a token that the tokenizer does not know are left out of the loss"
+    warnings.warn(f"{what} {', '.join(terms)} {said}: it would be that of all unknown words", stacklevel=3)
 
 
 def _tokens_of(offsets, start: int, end: int) -> tuple[int, int]:
@@ -277,11 +237,8 @@ def _tokens_of(offsets, start: int, end: int) -> tuple[int, int]:
     return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 # %% ../../nbs/debias/losses.ipynb #feab352e
-def term_tokens(
-    tokenizer,  # a fast one
-    term: str,  # without a wildcard
-) -> list[int]:
-    "Token ids of a term as it stands inside a sentence. `ValueError` if the tokenizer has no token for it"
+def term_tokens(tokenizer, term: str) -> list[int]:
+    "Token ids of a term, without a wildcard, as it stands inside a sentence. `ValueError` if there is no token for it"
     before = " " if writes_blanks(term) else ""
     encoded = tokenizer(before + term, add_special_tokens=False, return_offsets_mapping=True)
     first, after = _tokens_of(encoded["offset_mapping"], len(before), len(before) + len(term))
@@ -290,19 +247,13 @@ def term_tokens(
     return encoded["input_ids"][first:after]
 
 # %% ../../nbs/debias/losses.ipynb #4c94641c
-def unknown_terms(
-    tokenizer,  # a fast one
-    terms: Iterable[str],  # without wildcards
-) -> list[str]:
-    "Terms that hold a token that the tokenizer does not know"
+def unknown_terms(tokenizer, terms: Iterable[str]) -> list[str]:
+    "Terms, without wildcards, that hold a token that the tokenizer does not know"
     return [t for t in terms if _holds_unknown(tokenizer, term_tokens(tokenizer, t))]
 
 # %% ../../nbs/debias/losses.ipynb #12ea5308
-def mean_rows(
-    table: Tensor,  # (V, d) or (V,)
-    rows: Tensor,  # (n, m) row numbers, −1 for none
-) -> Tensor:  # (n, d) or (n,)
-    "The mean of some rows of a table, n times, gradients included"
+def mean_rows(table: Tensor, rows: Tensor) -> Tensor:
+    "The mean of some rows of a table (V, d) or (V,), n times, gradients included; row numbers (n, m), −1 for none"
     kept = (rows >= 0).to(table.dtype)
     kept = kept / kept.sum(-1, keepdim=True)
     return torch.einsum("nm,nm...->n...", kept, table[rows.clamp(min=0)])
@@ -318,21 +269,17 @@ class TargetPairs:
     takes_part: Tensor  # (terms, P) bool: P_t of each term
     is_first: Tensor  # (terms, P) bool: whether the term is the pair's t1
 
-    def of(
-        self,
-        which: str,  # "targets": both terms of each pair; "targets1": its t1
-    ) -> tuple[tuple[str, ...], Tensor]:  # terms, (terms, P) bool: the pairs in which each takes part
-        "The terms at which a loss on targets occurs"
+    def of(self, which: str) -> tuple[tuple[str, ...], Tensor]:
+        """The terms at which a loss on targets occurs, and (terms, P) bool: the pairs in which each takes part.
+
+        "targets": both terms of each pair; "targets1": its t1"""
         if which == "targets":
             return self.terms, self.takes_part
         kept = self.is_first.any(1)
         return tuple(t for t, k in zip(self.terms, kept.tolist()) if k), self.is_first[kept]
 
-    def vectors(
-        self,
-        weight: Tensor,  # (V, d) of the output layer, or (V,), its bias
-    ) -> tuple[Tensor, Tensor]:  # (P, d) or (P,) each
-        "t1 and t2 of every pair from the output layer"
+    def vectors(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        "t1 and t2 of every pair, (P, d) or (P,) each, from the output layer's weight (V, d) or its bias (V,)"
         return mean_rows(weight, self.rows1.to(weight.device)), mean_rows(weight, self.rows2.to(weight.device))
 
 # %% ../../nbs/debias/losses.ipynb #b1964f5f
@@ -346,19 +293,15 @@ def target_pairs(
     `ValueError` if it has none, or the tokenizer is not a fast one"""
     _check_tokenizer(tokenizer)
     pairs = [tuple(t.lower() for t in p) for p in spec.pairs + (spec.extra_pairs if extra_pairs else ())]
+    named = f"the specification {spec.name or 'given'}"
     if not pairs:
-        raise ValueError(
-            f"the specification {spec.name or 'given'} has no pairs of target terms: "
-            "a debiasing loss needs at least one"
-        )
+        raise ValueError(f"{named} has no pairs of target terms: a debiasing loss needs at least one")
     if unknown := unknown_terms(tokenizer, dict.fromkeys(t for p in pairs for t in p)):
         _warn_of_unknown("pairs of the terms", unknown)
         pairs = [p for p in pairs if not set(p) & set(unknown)]
     if not pairs:
-        raise ValueError(
-            f"every pair of the specification {spec.name or 'given'} holds a token that the tokenizer does not know "
-            f"({', '.join(unknown)}): expected a tokenizer of its language"
-        )
+        said = f"every pair of {named} holds a token that the tokenizer does not know ({', '.join(unknown)})"
+        raise ValueError(f"{said}: expected a tokenizer of its language")
     terms = tuple(dict.fromkeys(t for p in pairs for t in p))
     ids = {t: term_tokens(tokenizer, t) for t in terms}
     most = max(len(v) for v in ids.values())
@@ -387,13 +330,11 @@ class Collator:
         return {"input_ids": ids, "attention_mask": real, "labels": labels, "term": term, "occurrence": occurrence}
 
 # %% ../../nbs/debias/losses.ipynb #f38a5416
-def pack_batch(
-    batch: dict[str, Tensor],  # from `Collator`, each (B, T)
-    dtype: torch.dtype = torch.float32,  # of the mask: the model's
-) -> dict[str, Tensor]:  # attention_mask (1, 1, N, N), all else (1, N)
-    """A batch as one line without padding, for a model that takes a mask of its own (`prefix_tree`).
+def pack_batch(batch: dict[str, Tensor], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """A batch of `Collator` as one line without padding, for a model that takes a mask of its own (`prefix_tree`).
 
-    It has input_ids, position_ids, labels, term, occurrence, sentence, and attention_mask, which is added to scores"""
+    It has input_ids, position_ids, labels, term, occurrence, sentence, (1, N) each, and attention_mask (1, 1, N, N)
+    of the model's dtype, which is added to scores"""
     real = batch["attention_mask"].bool()
     row, column = real.nonzero(as_tuple=True)
     seen = (row[:, None] == row) & (column[:, None] >= column)
@@ -419,14 +360,12 @@ class Occurrences:
     subspace: Callable[[], Tensor] | None = None  # (k, d) the bias subspace of HD
 
 
-def occurrence_states(
-    hidden: Tensor,  # (B, T, d) last hidden states
-    term: Tensor,  # (B, T) from `Collator`
-    occurrence: Tensor,  # (B, T) from `Collator`
-    which: str = "term",  # "term": the mean over the term's tokens; "before": the state that predicts its first
-    position: Tensor | None = None,  # (B, T) of the token in its sentence; None: a sentence a row
-) -> tuple[Tensor, Tensor]:  # (O, d) states, (O,) terms
-    'States at the occurrences of a batch, in reading order; with "before", a term at a sentence\'s start is left out'
+def occurrence_states(hidden: Tensor, term: Tensor, occurrence: Tensor, which: str = "term", position=None):
+    """States (O, d) and terms (O,) at the occurrences of a batch of `Collator`, in reading order.
+
+    "term": the mean over the term's last hidden states (B, T, d); "before": the state that predicts its first
+    token, where a term at a sentence's start is left out. Positions (B, T) are of tokens in their sentences; None:
+    a sentence a row"""
     row, column = (occurrence >= 0).nonzero(as_tuple=True)
     number = row * (int(occurrence.max()) + 1 if len(row) else 0) + occurrence[row, column]
     new = torch.ones_like(number, dtype=torch.bool)
@@ -440,13 +379,11 @@ def occurrence_states(
     return total / sizes[:, None].to(hidden.dtype), term[row[new], column[new]]
 
 # %% ../../nbs/debias/losses.ipynb #037e7c20
-def sentence_states(
-    hidden: Tensor,  # (B, T, d) last hidden states
-    term: Tensor,  # (B, T) from `Collator`
-    sentence: Tensor,  # (B, T) number of the sentence, −1 for padding
-    takes_part: Tensor,  # (terms, P) bool: the pairs in which each term takes part
-) -> tuple[Tensor, Tensor, Tensor]:  # (N, d) states, (N,) sentences, (S, P) bool: the pairs that take part in each
-    "States of the sentences in which a term occurs, and their pairs"
+def sentence_states(hidden: Tensor, term: Tensor, sentence: Tensor, takes_part: Tensor) -> tuple[Tensor, ...]:
+    """States (N, d) of the sentences in which a term occurs, the sentence of each (N,), and their pairs (S, P).
+
+    Of last hidden states (B, T, d), terms (B, T) of `Collator` and numbers of sentences (B, T), −1 for padding; in
+    which pairs each term takes part is (terms, P)"""
     at = term >= 0
     which, number = sentence[at].unique(return_inverse=True)
     none = torch.zeros((len(which), takes_part.shape[1]), device=hidden.device)
@@ -455,37 +392,30 @@ def sentence_states(
     return hidden[inside], torch.searchsorted(which, sentence[inside]), part
 
 # %% ../../nbs/debias/losses.ipynb #34aa2a02
-def augment_targets(
-    spec: BiasSpec,  # bias specification
-    texts: Iterable[str],  # training sentences
-    # as in `BiasSpec.swap_targets`; "both" is what the released files show, "1to2" the text of §4.4
-    direction: str = "both",
-) -> list[str]:  # the sentences, then the counterfactuals of those that have one
-    "Counterfactual augmentation by target terms: CDA (RedditBias §4.4), CTDA by CHBias' text (§5.1)"
+def augment_targets(spec: BiasSpec, texts: Iterable[str], direction: str = "both") -> list[str]:
+    """The sentences, then the counterfactuals of those that have one by target terms: CDA (RedditBias §4.4).
+
+    CTDA by CHBias' text (§5.1) is "1to2", as in `BiasSpec.swap_targets`; "both" is what RedditBias' files show"""
     texts = list(texts)
     swapped = [spec.swap_targets(t, direction) for t in texts]
     return texts + [s for s, t in zip(swapped, texts) if s != t]
 
 
-def augment_attributes(
-    spec: BiasSpec,  # bias specification with attribute pairs (`ValueError` without)
-    texts: Iterable[str],  # training sentences
-) -> list[str]:  # the sentences, then the counterfactuals of those that have one
-    "Counterfactual augmentation by attribute terms: CADA by CHBias' text (§5.1)"
+def augment_attributes(spec: BiasSpec, texts: Iterable[str]) -> list[str]:
+    """The sentences, then the counterfactuals of those that have one by attribute terms: CADA by CHBias' text (§5.1).
+
+    `ValueError` for a specification without attribute pairs"""
     texts = list(texts)
     swapped = [spec.swap_attributes(t) for t in texts]
     return texts + [s for s, t in zip(swapped, texts) if s != t]
 
 
-def augment_as_released(
-    spec: BiasSpec,  # bias specification
-    texts: Iterable[str],  # training sentences
-    swap: str = "targets",  # CTDA; "attributes": CADA, with attribute pairs (`ValueError` without)
-) -> list[str]:  # the sentences, then a copy of each
+def augment_as_released(spec: BiasSpec, texts: Iterable[str], swap: str = "targets") -> list[str]:
     """Counterfactual augmentation as CHBias' training files have it, slips and copies without a change included.
 
-    Pair after pair is replaced. The paper's own specifications take the pairs and the directions of its files, any
-    other its own pairs, t1 → t2."""
+    The sentences, then a copy of each: by targets CTDA, by "attributes" CADA, with attribute pairs (`ValueError`
+    without). Pair after pair is replaced. The paper's own specifications take the pairs and the directions of its
+    files, any other its own pairs, t1 → t2."""
     texts = list(texts)
     named = f"{spec.paper}/{spec.name}"
     room = corpus_readers("swap_released", "CATEGORIES").get(spec.name)
@@ -498,22 +428,18 @@ def augment_as_released(
 SMALL = 1e-12  # under the root
 
 
-def wer_penalty(
-    embeddings: Tensor,  # (V, d) input embeddings
-    rows1: Tensor,  # (P, m) token ids of one word of each pair, −1 where it has fewer
-    rows2: Tensor,  # (P, m) of its counterpart
-) -> Tensor:  # scalar
-    "Word-embedding regularisation without its weight: sum over pairs of ‖e_w − e_w′‖₂"
+def wer_penalty(embeddings: Tensor, rows1: Tensor, rows2: Tensor) -> Tensor:
+    """Word-embedding regularisation without its weight: sum over pairs of ‖e_w − e_w′‖₂, of input embeddings (V, d).
+
+    The rows (P, m) are token ids of one word of each pair and of its counterpart, −1 where it has fewer"""
     difference = mean_rows(embeddings, rows1) - mean_rows(embeddings, rows2)
     return (difference.square().sum(-1) + SMALL).sqrt().sum()
 
 # %% ../../nbs/debias/losses.ipynb #72ad75c6
-def have_embeddings(
-    pairs: TargetPairs,  # from `target_pairs`
-    unknown: int | None = None,  # the tokenizer's unknown token
-    several: bool = False,  # also pairs of which a word has several tokens
-) -> Tensor:  # (P,) bool
-    "Which pairs have words with an embedding each, and not the same. `ValueError` where there are none"
+def have_embeddings(pairs: TargetPairs, unknown: int | None = None, several: bool = False) -> Tensor:
+    """(P,) which pairs have words with an embedding each, and not the same. `ValueError` where there are none.
+
+    `unknown` is the tokenizer's unknown token; `several` takes pairs of which a word has several tokens as well"""
     kept = (pairs.rows1 != pairs.rows2).any(1)
     for rows in (pairs.rows1, pairs.rows2):
         if unknown is not None:
@@ -522,21 +448,9 @@ def have_embeddings(
             kept &= (rows >= 0).sum(1) == 1
     if not kept.any():
         what = "" if several else ", as one token each (several=True takes words of several, as WER-averaged does)"
-        raise ValueError(
-            f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}: "
-            "there are no embeddings to draw together"
-        )
+        said = f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}"
+        raise ValueError(f"{said}: there are no embeddings to draw together")
     return kept
-
-# %% ../../nbs/debias/losses.ipynb #caa99ec0
-def embedding_rows(
-    pairs: TargetPairs,  # from `target_pairs`
-    unknown: int | None = None,  # as in `have_embeddings`
-    several: bool = False,  # as there
-) -> tuple[Tensor, Tensor]:  # (P', m) each, as in `TargetPairs`
-    "The token ids of the pairs that have embeddings"
-    kept = have_embeddings(pairs, unknown, several)
-    return pairs.rows1[kept], pairs.rows2[kept]
 
 # %% ../../nbs/debias/losses.ipynb #10183d00
 @dataclass(frozen=True)
@@ -559,19 +473,12 @@ class Method:
     lambda_d: float = 50.0  # λ_D, weight of the debiasing loss, or k, that of the penalty
 
     def __post_init__(self):
-        allowed = {
-            "terms": ("attributes", "targets", "targets1"),
-            "states": ("term", "before", "sentence"),
-            "objective": ("release", "equation2"),
-        }
-        for what, values in allowed.items():
-            if (value := getattr(self, what)) not in values:
-                raise ValueError(f"{what} is {value!r}: expected {' or '.join(map(repr, values))}")
+        check_known("terms", self.terms, ("attributes", "targets", "targets1"))
+        check_known("states", self.states, ("term", "before", "sentence"))
+        check_known("objective", self.objective, ("release", "equation2"))
         if self.states == "sentence" and (self.objective == "equation2" or self.terms == "attributes"):
-            raise ValueError(
-                "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh: "
-                "expected terms='targets1' or 'targets', and objective='release'"
-            )
+            said = "a loss of whole sentences is of pairs of targets, and has no positions for equation 2 to weigh"
+            raise ValueError(f"{said}: expected terms='targets1' or 'targets', and objective='release'")
         if self.loss and self.penalty:
             raise ValueError("a method has a loss or a penalty, which lambda_d weighs: expected one of them")
         if (self.several or self.apart) and not self.penalty:
@@ -587,7 +494,7 @@ METHODS = {
         lambda o: lmd_release_loss(o.states, o.sentence, o.targets1, o.targets2, o.takes_part, o.bias),
         terms="targets1",
         states="sentence",
-    ),
+    ),  # fmt: skip
     "ADD": Method(lambda o: add_loss(o.states, o.targets1, o.targets2)),
     "HD": Method(lambda o: hd_release_loss(o.states, o.subspace())),
     "CDA": Method(augment=augment_targets),
@@ -598,7 +505,7 @@ METHODS = {
         terms="targets",
         states="before",
         objective="equation2",
-    ),
+    ),  # fmt: skip
     "ADD-equation2": Method(lambda o: add_loss(o.states, o.targets1, o.targets2), objective="equation2"),
     "HD-equation2": Method(lambda o: hd_loss(o.states, o.subspace()), objective="equation2"),
     "HD-accumulated": Method(lambda o: hd_release_loss(o.states, o.subspace(), accumulate=True)),
@@ -623,8 +530,7 @@ def get_method(
     "The method of a name; `ValueError` names the known ones"
     if isinstance(method, Method):
         return method
-    if method not in METHODS:
-        raise ValueError(f"method {method!r} is unknown: expected one of {', '.join(METHODS)}, or a Method")
+    check_known("method", method, METHODS)
     return METHODS[method]
 
 # %% ../../nbs/debias/losses.ipynb #24b0fa1e
@@ -633,27 +539,24 @@ class Penalty:
     "What a method adds to the loss of a step"
 
     term: Callable[[Tensor, Tensor, Tensor], Tensor]  # as in `wer_penalty`
-    rows1: Tensor  # (P, m) token ids, as in `embedding_rows`
+    rows1: Tensor  # (P, m) token ids, as in `TargetPairs`, of pairs that have embeddings
     rows2: Tensor
     weight: float  # k
     apart: bool = False  # as in `Method`
     last: Tensor | None = None  # what it was when it was last asked for, without the weight
 
-    def __call__(
-        self,
-        model: torch.nn.Module,  # with input embeddings
-    ) -> Tensor:  # scalar
+    def __call__(self, model: torch.nn.Module) -> Tensor:
+        "Of a model with input embeddings, weighted: a scalar"
         table = model.get_input_embeddings().weight
         found = self.term(table, self.rows1.to(table.device), self.rows2.to(table.device))
         self.last = found.detach()
         return self.weight * found
 
-    def add_gradient(
-        self,
-        model: torch.nn.Module,  # whose gradients of the loss are there, and clipped
-        longest: float | None = None,  # the norm that the penalty's own gradient is clipped to; None or 0: as it is
-    ) -> None:
-        "Add the penalty's gradient to that of the input embeddings, clipped by itself"
+    def add_gradient(self, model: torch.nn.Module, longest: float | None = None) -> None:
+        """Add the penalty's gradient to that of the input embeddings, clipped by itself.
+
+        The gradients of the loss are there, and clipped; `longest` is the norm that the penalty's own is clipped
+        to, None or 0: as it is"""
         table = model.get_input_embeddings().weight
         with torch.enable_grad():
             (own,) = torch.autograd.grad(self(model), table)
@@ -662,14 +565,11 @@ class Penalty:
         table.grad = own if table.grad is None else table.grad.add_(own)
 
 
-def weighted_penalty(
-    method: Method,
-    pairs: TargetPairs,  # from `target_pairs`
-    unknown: int | None = None,  # the tokenizer's unknown token
-    weight: float | None = None,  # k; None: the method's
-) -> Penalty | None:  # None for a method without
-    "The penalty of a method. `ValueError` where no pair has embeddings"
+def weighted_penalty(method: Method, pairs: TargetPairs, unknown: int | None = None, weight=None) -> Penalty | None:
+    """The penalty of a method; None for one without. `ValueError` where no pair has embeddings.
+
+    `unknown` is the tokenizer's unknown token, `weight` k; None: the method's"""
     if method.penalty is None:
         return None
-    rows = embedding_rows(pairs, unknown, method.several)
-    return Penalty(method.penalty, *rows, method.lambda_d if weight is None else weight, method.apart)
+    kept, weight = have_embeddings(pairs, unknown, method.several), method.lambda_d if weight is None else weight
+    return Penalty(method.penalty, pairs.rows1[kept], pairs.rows2[kept], weight, method.apart)

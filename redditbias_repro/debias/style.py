@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.annotation import has_labels, sheet_cells
-from .finetune import Steps, finetune, pad_right
-from .training import Debiased, check_training, run_once, split_settings
+from .finetune import Steps, finetune, pad_right, split_settings
+from .training import Debiased, check_training, run_once, save_trained
 from ..models.loading import describe_model
 from ..records import code_digest, digest, write_atomic
 from ..scoring.network import max_positions
@@ -71,12 +71,8 @@ def threshold(
     return float(np.sort(values)[-1 - int(share * len(values) + 1e-9)])
 
 # %% ../../nbs/debias/style.ipynb #9054a8a8
-def tag(
-    contexts: Iterable[str],  # what an answer follows
-    values: Iterable[float],  # its bias value
-    beta: float,  # threshold
-) -> list[str]:
-    "Contexts with a tag at their end: `bias` for a value above β, else `no_bias`"
+def tag(contexts: Iterable[str], values: Iterable[float], beta: float) -> list[str]:
+    "Contexts with a tag at their end: `bias` where the answer that follows has a bias value above β, else `no_bias`"
     return [f"{c} {TAGS[0] if b > beta else TAGS[1]}" for c, b in zip(contexts, values, strict=True)]
 
 # %% ../../nbs/debias/style.ipynb #915bf283
@@ -89,14 +85,11 @@ def untag(
     return answers.assign(answer=without, wrote_tag=found.astype(bool))
 
 # %% ../../nbs/debias/style.ipynb #2a0c0672
-def training_rows(
-    model,  # causal or encoder–decoder model
-    tokenizer,
-    answers: pd.DataFrame,  # answer; ended, where it is known
-    contexts: list[str],  # what each follows, tagged or not
-    reading: dict | None = None,  # chat, system, turn_end, template as in `generation.answers`
-) -> list[dict]:  # input_ids, labels
-    "Answers after their contexts, to learn from. `ValueError` for those that are too long for the model"
+def training_rows(model, tokenizer, answers: pd.DataFrame, contexts: list[str], reading=None) -> list[dict]:
+    """Answers after their contexts, to learn from: input_ids, labels. `ValueError` for those too long for the model.
+
+    The table has answer and, where it is known, ended; contexts are tagged or not, and read as `generation.answers`
+    reads them (chat, system, turn_end, template)"""
     sources = model.config.is_encoder_decoder
     before = encode_prompts(tokenizer, contexts, **(reading or {}), sources=sources)
     after = tokenizer(answers["answer"].tolist(), add_special_tokens=False)["input_ids"]
@@ -114,13 +107,10 @@ def training_rows(
 
 
 @torch.no_grad()
-def answer_perplexity(
-    model,  # in eval mode
-    rows: list[dict],  # of `training_rows`
-    pad: int,
-    at_a_time: int = 16,
-) -> float:  # exp of the mean negative log likelihood of all tokens of the answers
-    "Perplexity of answers after their contexts"
+def answer_perplexity(model, rows: list[dict], pad: int, at_a_time: int = 16) -> float:
+    """Perplexity of answers after their contexts, rows of `training_rows`, by a model in eval mode.
+
+    exp of the mean negative log likelihood of all tokens of the answers"""
     nll, tokens, first = 0.0, 0, 0 if model.config.is_encoder_decoder else 1
     rows = sorted(rows, key=lambda r: len(r["input_ids"]))
     for i in range(0, len(rows), at_a_time):
@@ -155,9 +145,8 @@ def _tagged(answers: pd.DataFrame, probs, alpha, beta, tags: bool, values=None) 
     if not tags:
         return used, prompt_texts(used)
     if (given := probs if values is None else values) is None or beta is None or len(given) != len(answers):
-        raise ValueError(
-            "tags need the style probabilities of all answers, or their bias values, and a beta: see threshold()"
-        )
+        needed = "the style probabilities of all answers, or their bias values, and a beta: see threshold()"
+        raise ValueError(f"tags need {needed}")
     values = bias_values(used, np.asarray(probs)[has], alpha) if values is None else np.asarray(values, float)[has]
     above = int((values > beta).sum())
     if above in (0, len(values)):
@@ -223,15 +212,12 @@ def tune(
 
     def fit(unfinished: Path) -> list[dict]:
         pad = tokenizer.pad_token_id or 0
-        measure, collate = partial(answer_perplexity, rows=kept, pad=pad), partial(pad_right, pad=pad)
+        measure = partial(answer_perplexity, rows=kept, pad=pad)
         before = {"step": 0, "eval_measure": measure(model.eval())}
         numbers = {k: settings[k] for k in ("epochs", "batch_size", "learning_rate", "seed", "save_steps", "patience")}
-        log = finetune(model, learned, collate, unfinished / "training", Steps(**numbers), measure, **training)
-        model.eval().config.debiased = settings
-        for part in (model, tokenizer):
-            part.save_pretrained(unfinished / "model")
-        lines = [x for x in (before, *log) if "loss" in x or "eval_measure" in x]
-        return [{"perplexity" if k == "eval_measure" else k: v for k, v in x.items()} for x in lines]
+        log = finetune(model, learned, pad, unfinished / "training", Steps(**numbers), measure, **training)
+        save_trained(unfinished, model, tokenizer, settings)
+        return [{"perplexity" if k == "eval_measure" else k: v for k, v in line.items()} for line in (before, *log)]
 
     needed = 5 * sum(p.numel() * p.element_size() for p in model.parameters())
     return run_once(folder, settings, needed, replace, fit)
@@ -323,9 +309,8 @@ def _choices(path: Path, after: dict[str, int]) -> dict[str, list[bool]]:
     number = table["id"].str.strip().str.removesuffix(".0")
     for i in table.index[given.ne("").any(axis=1)]:
         if number[i] not in after:
-            raise ValueError(
-                f"{path}: id {table['id'][i]!r} of row {table['row'][i]} is not in the key: is it of this sheet?"
-            )
+            where = f"id {table['id'][i]!r} of row {table['row'][i]}"
+            raise ValueError(f"{path}: {where} is not in the key: is it of this sheet?")
         for question in QUESTIONS:
             if given[question][i] not in ("", "1", "2"):
                 where = f"in column {question} of row {table['row'][i]}"

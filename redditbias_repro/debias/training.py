@@ -14,10 +14,12 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from inspect import signature
 from numbers import Integral
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -26,7 +28,14 @@ from torch.nn import functional as F
 from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from .finetune import WithPenalty, complete_checkpoint, penalised
+from redditbias_repro.debias.finetune import (
+    WithPenalty,
+    complete_checkpoint,
+    penalised,
+    split_settings,
+    train_on,
+    trainer_arguments,
+)
 from redditbias_repro.debias.losses import (
     BLOCK_SIZE,
     Collator,
@@ -51,20 +60,20 @@ from redditbias_repro.debias.losses import (
 from ..models.card import model_card, write_card
 from ..models.loading import describe_model, peft_library
 from ..records import check_known, code_digest, digest, write_atomic
-from ..scoring.network import Network, out_of_memory
 from ..scoring.network import find_network as _network
+from ..scoring.network import out_of_memory
 from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['DebiasLoss', 'training_sentences', 'Debiased', 'load_debiased', 'debias', 'mean_losses']
+__all__ = ['Debiased', 'load_debiased', 'debias', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)
 class _LanguageModel:
     "Language-model losses of a batch's tokens"
 
-    network: Network | None = None  # its output layer is computed here; None: by the model
+    network: NamedTuple | None = None  # of `find_network`, whose output layer is computed here; None: by the model
     dtype: torch.dtype | None = None  # of the output layer's products; None: the hidden states'
 
     @classmethod
@@ -93,12 +102,10 @@ class _LanguageModel:
         none = {} if self.network is None else {"logits_to_keep": torch.empty(0, dtype=torch.long, device=device)}
         return {"output_hidden_states": True, "use_cache": False, **none}
 
-    def __call__(
-        self,
-        model,  # unwrapped
-        outputs,  # of the model
-        labels: Tensor,  # (B, T − 1) the tokens that all positions but the last predict, −100 for none
-    ) -> Tensor:  # (N,) of those predicted
+    def __call__(self, model, outputs, labels: Tensor) -> Tensor:
+        """Losses (N,) of the tokens that are predicted, from the unwrapped model's outputs.
+
+        Labels (B, T − 1) are the tokens that all positions but the last predict, −100 for none"""
         predicted = labels != -100
         if self.network is None:
             # of all positions, then of those predicted: to choose rows of logits first has a gradient that takes long
@@ -123,15 +130,10 @@ class DebiasLoss:
     parts: dict[str, Tensor | float] = field(default_factory=dict)  # sums since the last report
     tokens: _LanguageModel = _LanguageModel()  # where language-model losses come from
 
-    def __call__(
-        self,
-        model,  # the causal model, unwrapped
-        outputs,  # of the model, with hidden states
-        batch: dict[str, Tensor],  # from `Collator`, each (B, T), or `pack_batch`
-        # what the sum of equation 2 is divided by; None: the predicted tokens of this batch
-        n_tokens: Tensor | int | None = None,
-        step: int = 0,  # training step
-    ) -> Tensor:  # scalar
+    def __call__(self, model, outputs, batch: dict[str, Tensor], n_tokens: Tensor | int | None = None, step: int = 0):
+        """The loss of a batch of `Collator` or `pack_batch`, from the unwrapped model's outputs with hidden states.
+
+        The sum of equation 2 is divided by `n_tokens`; None: the predicted tokens of this batch"""
         labels = batch["labels"][:, 1:]
         lm = self.tokens(model, outputs, labels)
         debias = self.method.loss(self._occurrences(model, outputs.hidden_states[-1], batch, step)).float()
@@ -246,67 +248,80 @@ def _check_model(model) -> None:
     "`ValueError` for a model that these losses cannot train"
     head, name = model.get_output_embeddings(), type(model).__name__
     if head is None or getattr(head, "weight", None) is None:
-        raise ValueError(
-            f"{name} has no output embeddings: debiasing needs a language model with an output layer (`load_model`)"
-        )
+        needed = "debiasing needs a language model with an output layer (`load_model`)"
+        raise ValueError(f"{name} has no output embeddings: {needed}")
     if model.config.is_encoder_decoder:
         raise ValueError(f"{name} is an encoder–decoder model: expected a causal one")
     if getattr(model, "is_quantized", False):
         raise ValueError(f"{name} is quantised, and these weights cannot be trained: load the model it was made of")
     if model.dtype != torch.float32:
-        raise ValueError(
-            f'the model\'s weights are {model.dtype}: load it with dtype="float32" '
-            "(bf16=True then trains in mixed precision)"
-        )
+        remedy = 'load it with dtype="float32" (bf16=True then trains in mixed precision)'
+        raise ValueError(f"the model's weights are {model.dtype}: {remedy}")
     with torch.no_grad():
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
         hidden = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states[-1]
     if hidden.shape[-1] != head.weight.shape[-1]:
-        raise ValueError(
-            f"{name}'s last hidden state has {hidden.shape[-1]} dimensions and its output layer reads "
-            f"{head.weight.shape[-1]}: no method here fits it"
-        )
+        differ = f"has {hidden.shape[-1]} dimensions and its output layer reads {head.weight.shape[-1]}"
+        raise ValueError(f"{name}'s last hidden state {differ}: no method here fits it")
+
+# %% ../../nbs/debias/training.ipynb #67b9f141
+@dataclass(frozen=True)
+class DebiasTraining:
+    "How a model is debiased, by default as in §5.1"
+
+    epochs: float = 2
+    batch_size: int = 16  # of one device; §5.1 searches 4, 8, 16
+    grad_accum: int = 1  # batches before a step; §5.1 searches 1, 5, 8
+    lambda_lm: float | None = None  # λ_LM; None: the method's
+    lambda_d: float | None = None  # λ_D; None: the method's
+    seed: int = 0  # of order and dropout
+    # falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
+    learning_rate: float = 5e-5
+    block_size: int = BLOCK_SIZE  # tokens that are kept of a sentence
+    extra_pairs: bool = False  # also the specification's further forms of P
+    subspace_every: int = 1  # steps after which HD's subspace is found anew
+    add_special_tokens: bool = True  # let the tokenizer add its own
+    # steps after which a checkpoint is written, or their share of all; None: an epoch, `SAVE_STEPS` at most
+    save_steps: float | None = None
+    # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
+    # None: all weights are trained
+    lora_rank: int | None = None
+    tensorboard: str | Path | None = None  # folder for TensorBoard's logs (needs tensorboard)
+
+
+def check_training(others: dict, kind: type) -> None:
+    "`ValueError` for what `split_settings` left over and is none of `transformers.TrainingArguments`"
+    known = [f.name for which in (kind, TrainingArguments) for f in fields(which)]
+    for name in others:
+        check_known("setting", name, known)
 
 # %% ../../nbs/debias/training.ipynb #4042169d
-def training_sentences(
-    spec: BiasSpec,  # bias specification
-    tokenizer,  # a fast one
-    texts: Iterable[str],  # training sentences
-    method: str | Method,  # a name in `METHODS`, or a method of one's own
-    pairs: TargetPairs | None = None,  # from `target_pairs`; None: those of the specification
-    block_size: int = BLOCK_SIZE,  # tokens that are kept of a sentence
-    add_special_tokens: bool = True,  # let the tokenizer add its own
-) -> list[Sentence]:
-    "What a method trains on: augmented, as tokens, with the terms of its loss. `ValueError` if that is nothing"
+def training_sentences(spec: BiasSpec, tokenizer, texts: Iterable[str], method, pairs=None, how=None) -> list[Sentence]:
+    """What a method trains on: augmented, as tokens, with the terms of its loss. `ValueError` if that is nothing.
+
+    The pairs are from `target_pairs`, None: those of the specification; `how` is a `DebiasTraining`"""
     if isinstance(texts, str):
         raise ValueError("texts is one string: expected a list of sentences")
-    method, texts = get_method(method), [t for t in texts if t.strip()]
+    method, texts, how = get_method(method), [t for t in texts if t.strip()], how or DebiasTraining()
     if not texts:
         raise ValueError("the training set is empty: expected at least one sentence")
     augmented = method.augment(spec, texts) if method.augment else texts * method.repeats
     copies = [t.strip() for t in augmented[len(texts) :]]
     if method.augment and copies in ([], [t.strip() for t in texts]):  # none, or none that is changed
-        raise ValueError(
-            f"no training sentence holds a term that the specification {spec.name or 'given'} can replace: "
-            "nothing to augment"
-        )
+        held = f"a term that the specification {spec.name or 'given'} can replace"
+        raise ValueError(f"no training sentence holds {held}: nothing to augment")
     terms = method.find(spec, pairs or target_pairs(spec, tokenizer))
-    located = locate_terms(tokenizer, augmented, terms, block_size, add_special_tokens)
+    located = locate_terms(tokenizer, augmented, terms, how.block_size, how.add_special_tokens)
     sentences = [s for s in located if len(s.input_ids) > 1]
     if not sentences:
         raise ValueError("no training sentence has two tokens or more: there is nothing to predict")
     if method.loss and not any(s.terms for s in sentences):
         names = {"attributes": "attribute of A1", "targets": "target term of a pair", "targets1": "t1 of a pair"}
-        raise ValueError(
-            f"no {names[method.terms]} stands in the first {block_size} tokens of any training sentence: "
-            "the method has nothing to do"
-        )
+        where = f"in the first {how.block_size} tokens of any training sentence"
+        raise ValueError(f"no {names[method.terms]} stands {where}: the method has nothing to do")
     if method.loss and (held := sum(bool(s.terms) for s in sentences)) < len(sentences) / 4:
-        warnings.warn(
-            f"{held} of {len(sentences)} training sentences hold a term at which the method has a loss: "
-            "what it does rests on these",
-            stacklevel=2,
-        )
+        said = f"{held} of {len(sentences)} training sentences hold a term at which the method has a loss"
+        warnings.warn(f"{said}: what it does rests on these", stacklevel=2)
     return sentences
 
 # %% ../../nbs/debias/training.ipynb #dc8876f7
@@ -337,11 +352,9 @@ def no_room(folder: Path, needed: int) -> OSError | None:
     free = shutil.disk_usage(place).free
     if free >= needed:
         return None
-    return OSError(
-        errno.ENOSPC,
-        f"the disk is full: {free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for "
-        "checkpoint and model. Free some, then call again: a checkpoint that is there is kept and gone on from",
-    )
+    lacks = f"{free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model"
+    remedy = "Free some, then call again: a checkpoint that is there is kept and gone on from"
+    return OSError(errno.ENOSPC, f"the disk is full: {lacks}. {remedy}")
 
 # %% ../../nbs/debias/training.ipynb #523660ea
 @torch.no_grad()
@@ -375,40 +388,29 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     })  # fmt: skip
 
 # %% ../../nbs/debias/training.ipynb #a54719dc
-def finished_run(folder: Path, settings: dict, replace: bool) -> Debiased | None:
-    """The finished run with these settings, if it is there; another is a `ValueError`, unless `replace`.
-
-    It is not touched: a run that fails leaves what was there."""
-    if not folder.exists():
-        return None
-    done = load_debiased(folder) if (folder / "debias.json").is_file() else None
-    if done and done.settings == settings:
-        return done
-    if not done or not replace:
-        either = [*dict.fromkeys([*settings, *(done.settings if done else ())])]
-        other = ", ".join(k for k in either if settings.get(k) != done.settings.get(k)) if done else ""
-        holds = f"a run that differs in {other}" if done else "no run"
-        way_out = f"remove it, give another out_dir{', or replace=True' if done else ''}"
-        raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
-    return None
-
-
 def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debiased | Path:
     """The finished run, or the folder in which this one is made: a new one, or that of the same run, which was stopped.
 
-    Another unfinished run is removed or, unless `replace`, a `ValueError`; `OSError` where the disk is too small."""
-    if done := finished_run(folder, settings, replace):
-        return done
+    Another run is a `ValueError`, unless `replace`: it is not touched if it is finished, so that a run that fails
+    leaves what was there, and removed if it is not. `OSError` where the disk is too small."""
+    if folder.exists():
+        done = load_debiased(folder) if (folder / "debias.json").is_file() else None
+        if done and done.settings == settings:
+            return done
+        if not done or not replace:
+            either = [*dict.fromkeys([*settings, *(done.settings if done else ())])]
+            other = ", ".join(k for k in either if settings.get(k) != done.settings.get(k)) if done else ""
+            holds = f"a run that differs in {other}" if done else "no run"
+            way_out = f"remove it, give another out_dir{', or replace=True' if done else ''}"
+            raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
     if problem := no_room(folder, needed):
         raise problem
     unfinished = folder.with_name(folder.name + ".partial")
     path = unfinished / "settings.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
         if not replace:
-            raise ValueError(
-                f"{unfinished} holds an unfinished run with other settings: "
-                "remove it, give another out_dir, or replace=True"
-            )
+            way_out = "remove it, give another out_dir, or replace=True"
+            raise ValueError(f"{unfinished} holds an unfinished run with other settings: {way_out}")
         shutil.rmtree(unfinished)
     if not path.is_file():
         write_atomic(path, json.dumps(settings, indent=1))
@@ -425,96 +427,60 @@ def end_run(unfinished: Path, folder: Path, settings: dict, seconds: float, hist
     shutil.rmtree(unfinished)
 
 
-def run_once(
-    folder: Path,  # of the run
-    settings: dict,  # what it depends on
-    needed: int,  # bytes on the disk
-    replace: bool,  # as in `debias`
-    fit: Callable[[Path], list[dict]],  # trains in a folder, saves the model in `model` below it, gives the history
-) -> Debiased:
-    "A run that is finished already, or one that is made now and appears when it is whole"
+def run_once(folder: Path, settings: dict, needed: int, replace: bool, fit: Callable, arguments=None) -> Debiased:
+    """A run that is finished already, or one that is made now and appears when it is whole.
+
+    It depends on the settings and needs so many bytes of the disk. `fit` trains in a folder, saves the model in `model`
+    below it, and gives the history. `arguments` are the Trainer's where several processes may train"""
     settings = as_kept(settings)
-    found = begin_run(folder, settings, needed, replace)
+    with arguments.main_process_first() if arguments else nullcontext():
+        found = begin_run(folder, settings, needed, replace)
     if isinstance(found, Debiased):
         return found
     began = time.perf_counter()
-    history = fit(found)
-    end_run(found, folder, settings, time.perf_counter() - began, history)
+    try:
+        history = fit(found)
+    except Exception as e:
+        if problem := no_room(found, needed // 4):
+            raise problem from e
+        raise
+    if arguments is None or arguments.process_index == 0:
+        end_run(found, folder, settings, time.perf_counter() - began, history)
+    if arguments:
+        arguments.distributed_state.wait_for_everyone()
     return load_debiased(folder)
 
-# %% ../../nbs/debias/training.ipynb #67b9f141
-@dataclass(frozen=True)
-class DebiasTraining:
-    "How a model is debiased, by default as in §5.1"
 
-    epochs: float = 2
-    batch_size: int = 16  # of one device; §5.1 searches 4, 8, 16
-    grad_accum: int = 1  # batches before a step; §5.1 searches 1, 5, 8
-    lambda_lm: float | None = None  # λ_LM; None: the method's
-    lambda_d: float | None = None  # λ_D; None: the method's
-    seed: int = 0  # of order and dropout
-    # falls linearly to 0 and gradients are clipped at 1, Trainer's defaults, as in the authors' scripts
-    learning_rate: float = 5e-5
-    block_size: int = BLOCK_SIZE  # tokens that are kept of a sentence
-    extra_pairs: bool = False  # also the specification's further forms of P
-    subspace_every: int = 1  # steps after which HD's subspace is found anew
-    add_special_tokens: bool = True  # let the tokenizer add its own
-    # steps after which a checkpoint is written, or their share of all; None: an epoch, `SAVE_STEPS` at most
-    save_steps: float | None = None
-    # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
-    # None: all weights are trained
-    lora_rank: int | None = None
-    tensorboard: str | Path | None = None  # folder for TensorBoard's logs (needs tensorboard)
-
-
-def split_settings(
-    kind: type,  # a dataclass of settings
-    given: dict,  # by name: its fields, and `transformers.TrainingArguments`
-    /,
-    **fixed,  # fields that the caller sets itself
-) -> tuple:  # the settings, and what else was given
-    "Settings by name, apart from what Trainer is told, or the caller knows"
-    own = {f.name for f in fields(kind)}
-    settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
-    return kind(**fixed, **settings), others
-
-
-def check_training(
-    others: dict,  # what `split_settings` left over
-    kind: type,  # whose settings were asked for
-) -> None:
-    "`ValueError` for what is neither a setting nor one of `transformers.TrainingArguments`"
-    known = [f.name for which in (kind, TrainingArguments) for f in fields(which)]
-    for name in others:
-        check_known("setting", name, known)
+def save_trained(unfinished: Path, model, tokenizer, settings: dict, key: str = "debiased") -> None:
+    "A model, whose configuration says how it was made, and its tokenizer, where `end_run` finds them"
+    setattr(model.eval().config, key, settings)
+    for part in (model, tokenizer):
+        part.save_pretrained(unfinished / "model")
 
 # %% ../../nbs/debias/training.ipynb #c5932060
 LARGEST_WEIGHT = 10**6  # of a loss; the papers' is 100, and far above a model's weights overflow
 SAVE_STEPS = 200  # after so many a checkpoint is written where an epoch is longer
+_whole = lambda value: isinstance(value, Integral) and value > 0
+_positive = (lambda value: 0 < value < math.inf), "a positive number"
+_weight = (lambda value: 0 <= value <= LARGEST_WEIGHT), f"a number that is not negative, of {LARGEST_WEIGHT:,} at most"
+_counted = "a positive whole number; leave it out for {default}"
+_share = "a positive whole number, or a share of all steps, below 1; leave it out for one an epoch"
+NUMBERS = {  # whether a run can have a number, and what is expected
+    "epochs": _positive, "learning_rate": _positive,
+    "batch_size": (_whole, _counted), "grad_accum": (_whole, _counted), "subspace_every": (_whole, _counted),
+    "save_steps": ((lambda value: value is None or _whole(value) or 0 < value < 1), _share),
+    "lora_rank": ((lambda value: value is None or _whole(value)), "a positive whole number, or None for all weights"),
+    "lambda_lm": _weight, "lambda_d": _weight,
+    "seed": ((lambda value: 0 <= value < 2**32), f"a number from 0 to {2**32 - 1}"),
+}  # fmt: skip
 
 
 def _check_numbers(how: DebiasTraining) -> None:
     "`ValueError` for a number that no run can have"
-    for name in ("epochs", "learning_rate"):
-        if not 0 < getattr(how, name) < math.inf:
-            raise ValueError(f"{name} is {getattr(how, name)}: expected a positive number")
-    whole = lambda value: isinstance(value, Integral) and value > 0
-    for name in ("batch_size", "grad_accum", "subspace_every"):
-        if not whole(getattr(how, name)):
-            remedy = f"leave it out for {getattr(DebiasTraining, name)}"
-            raise ValueError(f"{name} is {getattr(how, name)}: expected a positive whole number; {remedy}")
-    if how.save_steps is not None and not (whole(how.save_steps) or 0 < how.save_steps < 1):
-        said = "expected a positive whole number, or a share of all steps, below 1; leave it out for one an epoch"
-        raise ValueError(f"save_steps is {how.save_steps}: {said}")
-    if how.lora_rank is not None and not whole(how.lora_rank):
-        said = "expected a positive whole number, or None to train all weights"
-        raise ValueError(f"lora_rank is {how.lora_rank!r}: {said}")
-    for name in ("lambda_lm", "lambda_d"):
-        if not 0 <= getattr(how, name) <= LARGEST_WEIGHT:
-            said = f"expected a number that is not negative, of {LARGEST_WEIGHT:,} at most"
-            raise ValueError(f"{name} is {getattr(how, name)}: {said}")
-    if not 0 <= how.seed < 2**32:
-        raise ValueError(f"seed is {how.seed}: expected a number from 0 to {2**32 - 1}")
+    for name, (fits, expected) in NUMBERS.items():
+        if not fits(value := getattr(how, name)):
+            expected = expected.format(default=getattr(DebiasTraining, name))
+            raise ValueError(f"{name} is {value!r}: expected {expected}")
 
 # %% ../../nbs/debias/training.ipynb #bd259c53
 def debias(
@@ -546,7 +512,7 @@ def debias(
     _check_lora(model, chosen, how.lora_rank)
     loggers = [] if how.tensorboard is None else [_logger(how.tensorboard)]
     pairs = target_pairs(spec, tokenizer, how.extra_pairs)
-    sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, how.block_size, how.add_special_tokens)
+    sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, how)
     penalty = weighted_penalty(chosen, pairs, tokenizer.unk_token_id, how.lambda_d)
     about = about or describe_model(model)
     apart = ("add_special_tokens", "save_steps", "tensorboard", *(["lora_rank"] if how.lora_rank is None else []))
@@ -556,32 +522,33 @@ def debias(
     used = [t for t in (*spec.attributes1, *(t for p in spec.pairs for t in p)) if "*" not in t] if chosen.loss else []
     if unknown := unknown_terms(tokenizer, dict.fromkeys(used)):
         settings["unknown_terms"] = unknown  # no loss was on these
-    partial = folder.with_name(folder.name + ".partial")
-    arguments = _arguments(partial, settings, how.save_steps, {"use_cpu": model.device.type == "cpu", **training})
+    use_cpu = {"use_cpu": model.device.type == "cpu"}
+    arguments = _arguments(folder.with_name(folder.name + ".partial"), settings, how.save_steps, use_cpu | training)
+
+    def fit(unfinished: Path) -> list[dict]:
+        with arguments.main_process_first():
+            checkpoint = complete_checkpoint(unfinished)
+        loss = DebiasLoss(chosen, pairs, how.lambda_lm, how.lambda_d, how.subspace_every) if chosen.loss else None
+        if checkpoint and loss:
+            _Report.restore(loss, checkpoint)
+        options = dict(debias_loss=loss, pack=_can_pack(model, how.block_size), penalty=penalty, callbacks=loggers)
+        trained = model if how.lora_rank is None else _with_adapter(model, how.lora_rank, how.seed)
+        collate = Collator(tokenizer.pad_token_id or 0)
+        trainer = DebiasTrainer(trained, arguments, collate, sentences, processing_class=tokenizer, **options)
+        train_on(trainer, checkpoint)
+        trainer.model.eval().config.debiased = settings
+        trainer.save_model(str(unfinished / "model"))
+        (unfinished / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle, and debias.json says it all
+        if how.lora_rank is not None:
+            trained.merge_and_unload()  # the model that was given is trained in place, as without LoRA
+        if trainer.is_world_process_zero():
+            write_card(unfinished / "model", model_card(settings))
+        lines = [line for line in trainer.state.log_history if "loss" in line]
+        return [{k: v for k, v in line.items() if k != "total_flos"} for line in lines]
+
     # the model, and a checkpoint with two moments
     needed = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-    with arguments.main_process_first():
-        found = begin_run(folder, settings, needed, replace)
-        if isinstance(found, Debiased):
-            return found
-        checkpoint = complete_checkpoint(partial)
-    loss = DebiasLoss(chosen, pairs, how.lambda_lm, how.lambda_d, how.subspace_every) if chosen.loss else None
-    if checkpoint and loss:
-        _Report.restore(loss, checkpoint)
-    options = dict(processing_class=tokenizer, debias_loss=loss, pack=_can_pack(model, how.block_size), penalty=penalty)
-    trained = model if how.lora_rank is None else _with_adapter(model, how.lora_rank, how.seed)
-    options["callbacks"] = loggers
-    trainer = DebiasTrainer(trained, arguments, Collator(tokenizer.pad_token_id or 0), sentences, **options)
-    seconds = _train(trainer, checkpoint, settings)
-    if how.lora_rank is not None:
-        trained.merge_and_unload()  # the model that was given is trained in place, as without LoRA
-    if trainer.is_world_process_zero():
-        lines = [line for line in trainer.state.log_history if "loss" in line]
-        history = [{k: v for k, v in line.items() if k != "total_flos"} for line in lines]
-        write_card(partial / "model", model_card(settings))
-        end_run(partial, folder, settings, seconds, history)
-    trainer.accelerator.wait_for_everyone()
-    return load_debiased(folder)
+    return run_once(folder, settings, needed, replace, fit, arguments)
 
 # %% ../../nbs/debias/training.ipynb #6fd02819
 def _check_lora(model, chosen: Method, rank: int | None) -> None:
@@ -592,10 +559,8 @@ def _check_lora(model, chosen: Method, rank: int | None) -> None:
     if chosen.penalty:
         raise ValueError("the method draws input embeddings together, which LoRA does not train: leave out lora_rank")
     if not model.name_or_path:
-        raise ValueError(
-            "an adapter names the base that it belongs to, and this model was loaded from nowhere: "
-            "save it and load it by its folder, or leave out lora_rank"
-        )
+        said = "an adapter names the base that it belongs to, and this model was loaded from nowhere"
+        raise ValueError(f"{said}: save it and load it by its folder, or leave out lora_rank")
 
 
 def _with_adapter(model, rank: int, seed: int):
@@ -608,9 +573,8 @@ def _with_adapter(model, rank: int, seed: int):
         torch.manual_seed(seed)
         trained = peft.get_peft_model(model, config)
     base = Path(model.name_or_path).expanduser()
-    trained.peft_config["default"].base_model_name_or_path = str(
-        base.resolve() if base.is_dir() else model.name_or_path
-    )
+    named = str(base.resolve()) if base.is_dir() else model.name_or_path
+    trained.peft_config["default"].base_model_name_or_path = named
     return trained
 
 
@@ -629,35 +593,11 @@ def _logger(folder: str | Path) -> TrainerCallback:
 def _arguments(folder: Path, settings: dict, save_steps: float | None, training: dict) -> TrainingArguments:
     "The paper's settings (§5.1) for Trainer"
     epoch = math.ceil(settings["sentences"] / (settings["batch_size"] * settings["grad_accum"]))
-    steps, save_steps = settings["epochs"] * epoch, save_steps or min(epoch, SAVE_STEPS)
-    return TrainingArguments(**{
-        "output_dir": str(folder), "num_train_epochs": settings["epochs"],
+    return trainer_arguments(folder, settings["epochs"] * epoch, 50, **{
+        "num_train_epochs": settings["epochs"], "learning_rate": settings["learning_rate"], "seed": settings["seed"],
         "per_device_train_batch_size": settings["batch_size"], "gradient_accumulation_steps": settings["grad_accum"],
-        "learning_rate": settings["learning_rate"], "weight_decay": 0.0,
-        "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "seed": settings["seed"],
-        "save_strategy": "steps", "save_steps": save_steps, "save_total_limit": 1,
-        "logging_steps": max(1, round(steps / 50)), "report_to": "none", "remove_unused_columns": False, **training,
+        "save_steps": save_steps or min(epoch, SAVE_STEPS), **training,
     })  # fmt: skip
-
-
-def _train(trainer: DebiasTrainer, checkpoint: str | None, settings: dict) -> float:
-    """Seconds that training took.
-
-    The model is in `model` below the Trainer's folder then, and its configuration says how it was debiased"""
-    folder = Path(trainer.args.output_dir)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*pin_memory.*")
-            seconds = trainer.train(resume_from_checkpoint=checkpoint).metrics["train_runtime"]
-        trainer.model.eval()
-        trainer.model.config.debiased = settings
-        trainer.save_model(str(folder / "model"))
-    except Exception as e:
-        if problem := no_room(folder, sum(p.numel() * p.element_size() for p in trainer.model.parameters())):
-            raise problem from e
-        raise
-    (folder / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle, and debias.json says it all
-    return seconds
 
 # %% ../../nbs/debias/training.ipynb #ca035bb5
 @torch.no_grad()

@@ -5,8 +5,6 @@
 # %% ../../nbs/metrics/crg.ipynb #d84a6d6b
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,19 +25,9 @@ from redditbias_repro.answers.text_metrics import (
 from ..data.corpora.dstc7 import read_dstc7
 from ..data.corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
 from ..data.registry import git_blob_sha1
-from redditbias_repro.debias.finetune import (
-    LEARNING_RATE,
-    MAX_TOKENS,
-    Steps,
-    corpus_of,
-    finetune,
-    pad_right,
-    run_folder,
-)
-from ..debias.training import split_settings
-from ..models.loading import DEFAULT_MODEL, load_model, open_model
-from ..records import new_record
-from ..stats.resampling import pack_dialogues, shared_dialogues, verdict_of
+from .downstream import LEARNING_RATE, MAX_TOKENS, TaskRun, judged
+from ..models.loading import DEFAULT_MODEL
+from ..stats.resampling import pack_dialogues, shared_dialogues
 
 # %% auto #0
 __all__ = ['CRG_PARAMS', 'CrgTask', 'measure_crg', 'compare']
@@ -48,18 +36,13 @@ __all__ = ['CRG_PARAMS', 'CrgTask', 'measure_crg', 'compare']
 PAIR_COLUMNS = ("context", "response")  # of a CSV
 
 
-def load_responses(
-    split: str = "test",  # train, test; of MultiWOZ, train is valid where no training dialogues can be had
-    # multiwoz, or a folder: DSTC-7's files, or train.csv and test.csv with columns context, response and, if several
-    # answers belong to one, dialogue
-    corpus: str = "multiwoz",
-    pairs: int | None = None,  # so many, drawn at random; None: all
-    seed: int = 0,  # of the draw
-) -> pd.DataFrame:  # key, dialogue, context (list of turns), response, references; `.attrs["corpus"]` says what it is
-    """Contexts and responses.
+def load_responses(split: str = "test", corpus: str = "multiwoz", pairs: int | None = None, seed: int = 0):
+    """Contexts and responses: key, dialogue, context (list of turns), response, references; `.attrs["corpus"]`.
 
-    Turns of a CSV's context are its lines; contexts that stand several times in a test are one, with several
-    references"""
+    The corpus is multiwoz, whose train is valid where no training dialogues can be had, or a folder: DSTC-7's files, or
+    train.csv and test.csv with columns context, response and, if several answers belong to one, dialogue. Turns of a
+    CSV's context are its lines; contexts that stand several times in a test are one, with several references. `pairs`:
+    so many, drawn by the seed; None: all"""
     if split not in ("train", "test"):
         raise ValueError(f"split {split!r} is unknown: expected train or test")
     path = Path(corpus)
@@ -91,28 +74,22 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     table = table[(table.context.str.strip() != "") & (table.response.str.strip() != "")].reset_index(drop=True)
     if "dialogue" not in table:
         table["dialogue"] = table.index.astype(str)
-    answers = table.response.map(lambda r: [r])
-    if split == "test":
-        grouped = table.groupby("context", sort=False)
-        table, answers = grouped.first().reset_index(), grouped.response.agg(list)
-    columns = zip(table.dialogue, table.context, table.response, answers)
-    rows = [(str(i), d, c.splitlines(), r, rs) for i, (d, c, r, rs) in enumerate(columns)]
-    made = pd.DataFrame(rows, columns=["key", "dialogue", *PAIR_COLUMNS, "references"])
+    grouped = table.groupby(table.context.to_numpy() if split == "test" else table.index, sort=False)
+    made = grouped[["dialogue", *PAIR_COLUMNS]].first().reset_index(drop=True)
+    made = made.assign(context=made.context.map(str.splitlines), references=grouped.response.agg(list).tolist())
+    made.insert(0, "key", made.index.astype(str))
     files = {path.name: git_blob_sha1(path.read_bytes())}
     made.attrs["corpus"] = {"name": path.parent.name, "files": files, "note": ""}
     return made
 
 # %% ../../nbs/metrics/crg.ipynb #dc119a3f
-def encode_pairs(
-    pairs: pd.DataFrame,  # from `load_responses`
-    tokenizer,
-    max_tokens: int = MAX_TOKENS,
-    responses: bool = True,  # False: contexts only, to be answered; they leave room for `reserve` tokens
-    reserve: int = 40,
-    # Of contexts to be answered: so many tokens from the beginning, as the release has it; None: from the end
-    first: int | None = None,
-) -> list[dict]:  # input_ids, and labels (-100 where nothing is to be learned)
-    "Token ids of contexts and responses. `ValueError` for a tokenizer without an end-of-sequence token"
+def encode_pairs(pairs, tokenizer, max_tokens=MAX_TOKENS, responses=True, reserve=40, first=None) -> list[dict]:
+    """Token ids of contexts and responses of `load_responses`: input_ids, and labels (-100 where nothing is to be
+    learned).
+
+    Without responses contexts only, to be answered: they leave room for `reserve` tokens, and hold the first so
+    many tokens from the beginning, as the release has it, or None: from the end. `ValueError` for a tokenizer
+    without an end-of-sequence token"""
     end = tokenizer.eos_token_id
     if end is None:
         raise ValueError("the tokenizer has no end-of-sequence token, which ends each turn")
@@ -129,51 +106,18 @@ def encode_pairs(
         rows.append({"input_ids": before + answer, "labels": [-100] * len(before) + answer})
     return rows
 
-# %% ../../nbs/metrics/crg.ipynb #ce65bc3c
-# §5.1; a checkpoint is written every `save_steps`
-TRAINING = {"epochs": 1, "batch_size": 80, "learning_rate": LEARNING_RATE, "save_steps": 5}
-
-
-def train_crg(
-    model,  # causal model in float32; trained in place
-    rows: list[dict],  # from `encode_pairs`
-    folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    seed: int = 0,
-    pad: int = 0,
-    **training,  # other than those of `TRAINING`, and further arguments of `finetune`
-):  # the model
-    "Fine-tune on responses, conditioned on their contexts (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    collate = lambda batch: pad_right(batch, pad)
-    steps, more = split_settings(Steps, {**TRAINING, **training}, seed=seed)
-    finetune(model, rows, collate, folder, steps, **more)
-    return model.eval()
-
 # %% ../../nbs/metrics/crg.ipynb #d632c927
-def pack_statistics(
-    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
-) -> str:
-    "Statistics of BLEU as a record keeps them"
+def pack_statistics(statistics: np.ndarray) -> str:
+    "(n, 6) statistics of `bleu_statistics` as a record keeps them"
     return statistics.astype("<u2").tobytes().hex()
 
 
-def read_statistics(
-    text: str,  # `statistics` of a record
-) -> np.ndarray:  # (n, 6) as `bleu_statistics` makes them
-    "Statistics of BLEU from a record"
+def read_statistics(text: str) -> np.ndarray:
+    "(n, 6) statistics of BLEU from a record"
     return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
 
 # %% ../../nbs/metrics/crg.ipynb #a628bea5
 CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size")
-
-
-def _crg_params(settings: dict, tokens: str, kind: str, n: int, note: str) -> dict:
-    "All that tells two measurements apart; records are compared only where they agree in it"
-    split = "valid" if "validation dialogues" in note else "train"
-    return {
-        "decoding": name_decoding(settings["decoding"]), "tokens": tokens, "meteor_kind": kind, "train_split": split,
-        "train_pairs": settings["train_pairs"], "test_pairs": n, "epochs": settings["epochs"],
-        "batch_size": settings["batch_size"],
-    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,40 +144,28 @@ def measure_crg(
     """Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`.
 
     A run that was stopped goes on"""
-    start, decoding, seed, how = time.perf_counter(), decoding_of(preset, **changes), task.seed, task.how
+    started, decoding, seed, how = time.perf_counter(), decoding_of(preset, **changes), task.seed, task.how
     tokenize("", how)  # an unknown way, or a missing library, is said before hours of training
     train = load_responses("train", task.corpus, task.train_pairs, seed)
     test = load_responses("test", task.corpus, task.test_pairs, seed)
-    net, tokenizer, about = open_model(model, dtype="float32")
-    pad = tokenizer.pad_token_id or 0
     settings = {
         "train_pairs": len(train), "epochs": float(task.epochs), "batch_size": task.batch_size,
         "learning_rate": LEARNING_RATE, "max_tokens": MAX_TOKENS, "decoding": decoding,
     }  # fmt: skip
-    used = corpus_of(train, test)
-    folder = run_folder(out_dir, about, settings, seed, used["files"], len(test))
-    if (folder / "model").is_dir():  # trained before it was stopped
-        net = load_model(str(folder / "model"), dtype="float32")[0]
-    else:
-        options = {"epochs": task.epochs, "batch_size": task.batch_size}
-        train_crg(net, encode_pairs(train, tokenizer), folder / "training", seed, pad, **options)
-        tokenizer.save_pretrained(folder / "saving")
-        net.save_pretrained(folder / "saving")
-        os.replace(folder / "saving", folder / "model")
+    run = TaskRun(task, model, train, test, settings, out_dir, started)
+    net = run.learn(run.net, lambda: encode_pairs(train, run.tokenizer), save_steps=5)
     limits = {"max_new_tokens": None, **decoding}
     first, reserve = limits.pop("first_tokens", None), min(limits["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS // 2)
-    contexts = encode_pairs(test, tokenizer, responses=False, reserve=reserve, first=first)
-    answers = respond(net, tokenizer, contexts, seed=seed, keep=folder / "answers.json", **limits)
+    contexts = encode_pairs(test, run.tokenizer, responses=False, reserve=reserve, first=first)
+    answers = respond(net, run.tokenizer, contexts, seed=seed, keep=run.folder / "answers", **limits)
     kind = meteor_kind()
     values = score_responses(answers, test.references, how, kind, test.dialogue)
     statistics = bleu_statistics(*mteval_tokens(*tokenize_all(answers, test.references, how), how))
     values |= {"statistics": pack_statistics(statistics), "dialogues": pack_dialogues(test.dialogue)}
-    shutil.rmtree(folder, ignore_errors=True)
-    params = {**_crg_params(settings, how, kind, len(test), used["note"]), "train_seed": seed}
-    return new_record(
-        "crg", about, used, len(test), values, seed=seed, params=params, seconds=time.perf_counter() - start,
-        device=str(net.device), training={**settings, "tokens": how}, meteor=kind,
-    )  # fmt: skip
+    known = {**settings, "decoding": name_decoding(decoding), "tokens": how, "meteor_kind": kind}
+    known |= {"train_split": "valid" if "validation dialogues" in run.corpus["note"] else "train"}
+    params = {k: {**known, "test_pairs": len(test)}[k] for k in CRG_PARAMS}
+    return run.record("crg", len(test), values, params, training={**settings, "tokens": how}, meteor=kind)
 
 # %% ../../nbs/metrics/crg.ipynb #59691aba
 def compare(
@@ -242,5 +174,4 @@ def compare(
 ) -> dict:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict
     "Has a model changed from one record to another? `ValueError` if they are not of the same contexts"
     dialogues = shared_dialogues(before, after)
-    change = bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues)
-    return {**change, "verdict": verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))}
+    return judged(bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues))

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,24 +14,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from safetensors.torch import load_model as load_weights
-from safetensors.torch import save_model as save_weights
 from torch import nn
 from torch.nn import functional as F
 
 from ..data.corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
-from redditbias_repro.debias.finetune import (
-    LEARNING_RATE,
-    MAX_TOKENS,
-    Steps,
-    corpus_of,
-    finetune,
-    pad_right,
-    run_folder,
-)
-from ..debias.training import split_settings
-from ..models.loading import DEFAULT_MODEL, open_model
-from ..records import new_record, write_atomic
+from .downstream import LEARNING_RATE, MAX_TOKENS, TaskRun, judged
+from ..models.loading import DEFAULT_MODEL
+from ..records import check_known, write_atomic
 from ..scoring.passes import last_hidden_states
 from redditbias_repro.stats.resampling import (
     bootstrap_interval,
@@ -43,33 +30,23 @@ from redditbias_repro.stats.resampling import (
     paired_test,
     shared_dialogues,
     unpack_bits,
-    verdict_of,
 )
 
 # %% auto #0
 __all__ = ['DST_PARAMS', 'DstTask', 'measure_dst', 'compare']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
-def collect_ontology(
-    *turns: pd.DataFrame,  # from `load_multiwoz`
-) -> dict[str, tuple[str, ...]]:  # slot → its values, sorted
-    "Every value of every slot"
-    values: dict[str, set] = {}
-    for table in turns:
-        for state in table.state:
-            for slot, value in state.items():
-                values.setdefault(slot, set()).add(value)
-    return {s: tuple(sorted(v)) for s, v in sorted(values.items())}
+def collect_ontology(*turns: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    "Every value of every slot of turns from `load_multiwoz`, sorted"
+    known = {(s, v) for table in turns for state in table.state for s, v in state.items()}
+    return {s: tuple(sorted(v for t, v in known if t == s)) for s in sorted({s for s, _ in known})}
 
 
-def make_examples(
-    turns: pd.DataFrame,  # from `load_multiwoz`
-    ontology: dict[str, tuple[str, ...]],  # from `collect_ontology`
-    # other values for each right one, or "all": every slot and value of the ontology in every turn
-    negatives: int | str = 1,
-    seed: int = 0,
-) -> pd.DataFrame:  # row (of `turns`), slot, value, label
-    "Binary examples (RedditBias §3.2). `ValueError` if there is none, or `negatives` is neither"
+def make_examples(turns: pd.DataFrame, ontology: dict, negatives: int | str = 1, seed: int = 0) -> pd.DataFrame:
+    """Binary examples (RedditBias §3.2): row (of `turns`), slot, value, label.
+
+    For each right value so many other ones, or with "all" every slot and value of the ontology in every turn.
+    `ValueError` if there is none, or `negatives` is neither"""
     if negatives != "all" and not (isinstance(negatives, int) and negatives > 0):
         raise ValueError(f"negatives is {negatives!r}: expected a positive number or 'all'")
     if negatives == "all":
@@ -95,21 +72,9 @@ PRESETS = {
 }
 
 
-def _preset(name: str) -> dict[str, str]:
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is unknown: expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
-
-
-def encode(
-    turns: pd.DataFrame,  # from `load_multiwoz`
-    examples: pd.DataFrame,  # from `make_examples`
-    tokenizer,
-    max_tokens: int = MAX_TOKENS,
-    preset: str = "default",  # of `PRESETS`: how the parts are joined
-) -> list[list[int]]:  # token ids of each example
-    "Token ids of what the model reads"
-    between, joined = (_preset(preset)[k] for k in ("between", "joined"))
+def encode(turns: pd.DataFrame, examples: pd.DataFrame, tokenizer, max_tokens=MAX_TOKENS, preset: str = "default"):
+    "Token ids of what the model reads of each example, its parts joined by a preset of `PRESETS`"
+    between, joined = PRESETS[preset]["between"], PRESETS[preset]["joined"]
     needed = sorted(set(examples.row))
     said = [f"{turns.system[i]}{between}{turns.user[i]}".strip() for i in needed]
     histories = tokenizer(said, add_special_tokens=False)["input_ids"]
@@ -128,12 +93,8 @@ class DstClassifier(nn.Module):
 
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch to those who say so
 
-    def __init__(
-        self,
-        model,  # a causal model; its transformer is trained
-        seed: int = 0,  # of the head's weights
-        head: str = "feed-forward",  # with one hidden layer; "linear": none, as in the release
-    ):
+    def __init__(self, model, seed: int = 0, head: str = "feed-forward"):
+        "A causal model's transformer, and a head with a hidden layer, or a linear one, drawn by the seed"
         super().__init__()
         self.backbone = model.base_model
         d = model.config.get_text_config().hidden_size
@@ -144,13 +105,10 @@ class DstClassifier(nn.Module):
             )
         self.head.to(model.device)
 
-    def forward(
-        self,
-        input_ids,  # (B, T)
-        attention_mask,  # (B, T), 1 for what is real; padding on the right
-        labels=None,  # (B,) 0 or 1
-        num_items_in_batch=None,  # what the sum of the losses is divided by; None: B
-    ) -> dict:  # logits (B,) and, with labels, the mean binary cross-entropy as loss
+    def forward(self, input_ids, attention_mask, labels=None, num_items_in_batch=None) -> dict:
+        """Of a batch (B, T) padded on the right: logits (B,) and, with labels (B,), binary cross-entropy as loss.
+
+        The sum of the losses is divided by `num_items_in_batch`, or B"""
         hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         last = attention_mask.sum(1) - 1
         logits = self.head(hidden[torch.arange(len(hidden), device=hidden.device), last].float()).squeeze(-1)
@@ -159,37 +117,10 @@ class DstClassifier(nn.Module):
         loss = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum")
         return {"loss": loss / (len(labels) if num_items_in_batch is None else num_items_in_batch), "logits": logits}
 
-# %% ../../nbs/metrics/dst.ipynb #826d7825
-# §5.1; the learning rate falls linearly to 0, and a checkpoint is written every `save_steps`
-TRAINING = {"epochs": 1, "batch_size": 48, "learning_rate": LEARNING_RATE, "save_steps": 10}
-
-
-def train_dst(
-    model,  # causal model in float32; its transformer is trained in place
-    ids: list[list[int]],  # from `encode`
-    labels: Iterable[int],  # 0 or 1
-    folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
-    seed: int = 0,
-    pad: int = 0,  # token id of the padding
-    head: str = "feed-forward",  # of `DstClassifier`
-    **training,  # other than those of `TRAINING`, and further arguments of `finetune`
-) -> DstClassifier:
-    "Train transformer and head with binary cross-entropy (RedditBias §3.2, §5.1), by Transformers' Trainer"
-    rows = [{"input_ids": i, "labels": int(y)} for i, y in zip(ids, labels)]
-    classifier = DstClassifier(model, seed, head)
-    collate = lambda batch: pad_right(batch, pad)
-    steps, more = split_settings(Steps, {**TRAINING, **training}, seed=seed)
-    finetune(classifier, rows, collate, folder, steps, **more)
-    return classifier.eval()
-
 # %% ../../nbs/metrics/dst.ipynb #784c294b
 @torch.no_grad()
-def predict_dst(
-    classifier: DstClassifier,
-    ids: list[list[int]],  # from `encode`
-    progress: bool = True,  # show a bar
-) -> np.ndarray:  # (n,) probability that the value is the right one
-    "Predictions, in the order of the examples"
+def predict_dst(classifier: DstClassifier, ids: list[list[int]], progress: bool = True) -> np.ndarray:
+    "(n,) probability that the value is the right one, in the order of the examples of `encode`"
     states = last_hidden_states(classifier.eval().backbone, ids, progress=progress)
     return classifier.head(states.float()).squeeze(-1).sigmoid().cpu().numpy().astype(float)
 
@@ -206,14 +137,11 @@ def _f1(sums):
     return 2 * sums[..., 0] / np.maximum(1, sums[..., 1] + sums[..., 2])
 
 
-def score_dst(
-    labels: np.ndarray,  # (n,) 0 or 1
-    predictions: np.ndarray,  # (n,) 0 or 1
-    # (n,) the dialogue of each example; None: each is its own, and intervals are too narrow where they are not
-    dialogues: Iterable | None = None,
-    resamples: int = 5000,
-) -> dict[str, float]:  # f1, accuracy with _low and _high (95 %); precision, recall
-    "F1 and accuracy of binary predictions, with intervals by dialogue. `ValueError` for arrays that do not fit"
+def score_dst(labels, predictions, dialogues: Iterable | None = None, resamples: int = 5000) -> dict[str, float]:
+    """F1 and accuracy of binary predictions with _low and _high (95 %, by dialogue); precision, recall.
+
+    Labels, predictions (0 or 1) and dialogues are (n,); without the last each example is its own, and intervals are too
+    narrow where it is not. `ValueError` for arrays that do not fit"""
     sums = cluster_sums(_counted(labels, predictions), dialogues)
     accuracy, (true, right, said, *_) = lambda s: s[..., 3] / np.maximum(1, s[..., 4]), sums.sum(0)
     found = {}
@@ -223,22 +151,16 @@ def score_dst(
     return found | {"precision": float(true / max(1, said)), "recall": float(true / max(1, right))}
 
 # %% ../../nbs/metrics/dst.ipynb #16d0f830
-def f1_test(
-    labels: np.ndarray,  # (n,) 0 or 1
-    before: np.ndarray,  # (n,) predictions of the first model
-    after: np.ndarray,  # (n,) of the second, on the same examples
-    dialogues: Iterable | None = None,  # (n,) as in `score_dst`
-) -> dict[str, float]:  # as `paired_test`
-    "Do two models differ in F1? `ValueError` for other numbers of examples"
+def f1_test(labels, before, after, dialogues: Iterable | None = None) -> dict[str, float]:
+    "Do predictions of two models differ in F1? As `score_dst`, by `paired_test`"
     sums = [cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
     return paired_test(*sums, _f1)
 
 # %% ../../nbs/metrics/dst.ipynb #466bf4ad
-def mcnemar_test(
-    correct1: np.ndarray,  # (n,) whether the first model is right
-    correct2: np.ndarray,  # (n,) whether the second is, on the same examples
-) -> dict[str, float]:  # only1, only2 (examples on which only one is right), p
-    "McNemar's exact test of correctness. `ValueError` for other numbers of examples"
+def mcnemar_test(correct1: np.ndarray, correct2: np.ndarray) -> dict[str, float]:
+    """McNemar's exact test of whether two models are right, (n,) each: only1, only2 (only one is), p.
+
+    `ValueError` for other numbers of examples"""
     from statsmodels.stats.contingency_tables import mcnemar
 
     a, b = np.asarray(correct1, bool), np.asarray(correct2, bool)
@@ -250,12 +172,8 @@ def mcnemar_test(
     return {"only1": only1, "only2": only2, "p": p}
 
 # %% ../../nbs/metrics/dst.ipynb #6d4294b5
-def joint_goal_accuracy(
-    turns: pd.DataFrame,  # from `load_multiwoz`
-    examples: pd.DataFrame,  # of `make_examples(…, negatives="all")`
-    probabilities: np.ndarray,  # (n,) from `predict_dst`
-) -> float:
-    "Share of turns after which every slot of the belief state is right"
+def joint_goal_accuracy(turns: pd.DataFrame, examples: pd.DataFrame, probabilities: np.ndarray) -> float:
+    'Share of turns after which every slot of the belief state is right; of all examples (`negatives` "all")'
     yes = examples.assign(p=probabilities)
     yes = yes[yes.p > 0.5].sort_values("p").groupby(["row", "slot"]).last()
     new: dict[int, dict] = {}
@@ -327,55 +245,42 @@ def measure_dst(
     model: str | Path | tuple = DEFAULT_MODEL,
     task: DstTask = DstTask(),
     out_dir: str | Path = "runs/dst",  # checkpoints, and the predictions until the record is made
-    **training,  # further arguments of `train_dst`
+    **training,  # of `Steps`, and further arguments of `finetune`
 ) -> dict:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
-    start, head, seed = time.perf_counter(), _preset(task.preset)["head"], task.seed
+    started = time.perf_counter()
+    check_known("preset", task.preset, PRESETS)
     train, test, examples, asked = _asked(task)
-    net, tokenizer, about = open_model(model, dtype="float32")
-    pad = tokenizer.pad_token_id or 0
     settings = {
         "train_split": train.attrs["split"], "train_dialogues": train.dialogue.nunique(),
         "train_examples": len(examples), "epochs": float(task.epochs), "batch_size": task.batch_size,
         "max_tokens": MAX_TOKENS, "learning_rate": training.get("learning_rate", LEARNING_RATE), "negatives": 1,
         "preset": task.preset,
     }  # fmt: skip
-    used = corpus_of(train, test)
-    folder = run_folder(out_dir, about, settings, seed, used["files"], task.negatives, task.test_dialogues)
-    if (folder / "model.safetensors").is_file():  # trained before it was stopped
-        load_weights(classifier := DstClassifier(net, seed, head), folder / "model.safetensors")
-    else:
-        ids = encode(train, examples, tokenizer, preset=task.preset)
-        options = {"epochs": task.epochs, "batch_size": task.batch_size, **training}
-        classifier = train_dst(net, ids, examples.label, folder / "training", seed, pad, head, **options)
-        save_weights(classifier, folder / "saving.safetensors")
-        os.replace(folder / "saving.safetensors", folder / "model.safetensors")
-    probabilities = _predict_in_parts(classifier, test, asked, tokenizer, folder, task.preset)
+    run = TaskRun(task, model, train, test, settings, out_dir, started)
+
+    def rows() -> list[dict]:
+        encoded = encode(train, examples, run.tokenizer, preset=task.preset)
+        return [{"input_ids": ids, "labels": int(label)} for ids, label in zip(encoded, examples.label)]
+
+    classifier = run.learn(DstClassifier(run.net, task.seed, PRESETS[task.preset]["head"]), rows, **training)
+    probabilities = _predict_in_parts(classifier, test, asked, run.tokenizer, run.folder, task.preset)
+    # the belief state is known where all values were asked about
     goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if task.negatives == "all" else {}
     values = _dst_values(asked.label.to_numpy(), probabilities > 0.5, test.dialogue.to_numpy()[asked.row], goal)
-    shutil.rmtree(folder, ignore_errors=True)
-    params = {"negatives": task.negatives, "test_dialogues": test.dialogue.nunique()}
-    params |= {k: settings[k] for k in DST_PARAMS if k in settings and k != "negatives"}
-    about_run = dict(seed=seed, params={**params, "train_seed": seed}, seconds=time.perf_counter() - start)
-    origin = dict(device=str(net.device), training=settings)
-    return new_record("dst", about, used, len(asked), values, **about_run, **origin)
+    known = {**settings, "negatives": task.negatives, "test_dialogues": test.dialogue.nunique()}
+    return run.record("dst", len(asked), values, {k: known[k] for k in DST_PARAMS}, training=settings)
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
-def _answers_of(record: dict) -> tuple[np.ndarray, np.ndarray]:
-    "Labels and predictions that a record holds, (n,) each"
-    return tuple(unpack_bits(record["values"][k], record["n"]) for k in ("labels", "predictions"))
-
-
 def compare(
     before: dict,  # a record of `measure_dst`
     after: dict,  # of another model, on the same examples
 ) -> dict:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
     "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
     dialogues = shared_dialogues(before, after)
-    (labels, one), (other, two) = _answers_of(before), _answers_of(after)
+    bits = [unpack_bits(r["values"][k], r["n"]) for r in (before, after) for k in ("labels", "predictions")]
+    labels, one, other, two = bits
     if not np.array_equal(labels, other):
         raise ValueError("the records are not of the same examples: their labels differ")
     change, correct = f1_test(labels, one, two, dialogues), mcnemar_test(one == labels, two == labels)
-    verdict = verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
-    right = {"only_before": correct["only1"], "only_after": correct["only2"], "p_correct": correct["p"]}
-    return {**change, "verdict": verdict, **right}
+    return judged(change) | dict(zip(("only_before", "only_after", "p_correct"), correct.values()))

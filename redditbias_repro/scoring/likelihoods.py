@@ -21,29 +21,9 @@ from ..models.loading import hash_weights
 from ..models.speakers import speaking
 from ..records import code_digest, versions
 from .masked import seq2seq_log_probs
-from redditbias_repro.scoring.passes import (
-    ScoringStats,
-    causal_log_probs,
-    default_budget,
-    temperature_axis,
-)
-from redditbias_repro.scoring.store import (
-    check_manifest,
-    hash_tokenizer,
-    locked,
-    read_parts,
-    read_scores,
-    write_part,
-    write_scores,
-)
-from redditbias_repro.scoring.texts import (
-    Options,
-    check_all,
-    length_of,
-    number_texts,
-    tokenize_texts,
-    windows,
-)
+from .passes import ScoringStats, causal_log_probs, temperature_axis
+from .store import hash_tokenizer, parts_in, read_parts, read_scores, write_part, write_scores
+from .texts import Options, check_all, length_of, number_texts, tokenize_texts, windows
 
 # %% auto #0
 __all__ = ['sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
@@ -55,18 +35,16 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
     They come in any order."""
     from tqdm.auto import tqdm
 
-    causal = partial(causal_log_probs, temperatures=options.temperatures)
+    engine = seq2seq_log_probs if model.config.is_encoder_decoder else causal_log_probs
     if options.speakers:
-        causal, options = partial(_spoken_log_probs, tokenizer, causal), replace(options, path="batches")
-    engine = seq2seq_log_probs if model.config.is_encoder_decoder else causal
-    budget = options.token_budget or default_budget(model.device)
+        engine, options = partial(_spoken_log_probs, tokenizer), replace(options, path="batches")
     start, was_training = time.perf_counter(), model.training
     model.eval()
     shown = options.progress and (options.accelerator is None or options.accelerator.is_main_process)
     try:
         with tqdm(total=total, unit="sentence", desc="scoring", delay=2, leave=False, disable=not shown) as bar:
             for indices, window in windows(model, tokenizer, numbered, options):
-                for lines, found in _finished(model, engine, window, stats, budget, options):
+                for lines, found in _finished(model, engine, window, stats, options):
                     stats.sentences += len(lines)
                     stats.tokens += sum(max(0, len(window[i].ids) - window[i].first) for i in lines)
                     stats.seconds = round(time.perf_counter() - start, 3)
@@ -77,9 +55,9 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
         model.train(was_training)
 
 
-def _spoken_log_probs(tokenizer, engine, model, *args) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    "What an engine gives of a model that gets token types; between passes it is as it was"
-    passes = engine(model, *args)
+def _spoken_log_probs(tokenizer, model, *args) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    "`causal_log_probs` of a model that gets token types; between passes it is as it was"
+    passes = causal_log_probs(model, *args)
     while True:
         with speaking(model, tokenizer):
             found = next(passes, None)
@@ -88,7 +66,7 @@ def _spoken_log_probs(tokenizer, engine, model, *args) -> Iterator[tuple[np.ndar
         yield found
 
 
-def _finished(model, engine, window, stats, budget, options):
+def _finished(model, engine, window, stats, options):
     "(lines of a window, their log-probabilities); equal token sequences are scored once"
     where, short = {}, []
     for line, item in enumerate(window):
@@ -99,7 +77,7 @@ def _finished(model, engine, window, stats, budget, options):
     if not where:
         return
     sequences, lines = list(where), list(where.values())
-    for done, found in engine(model, sequences, stats, budget, options.path, options.accelerator):
+    for done, found in engine(model, sequences, stats, options):
         again = [len(lines[i]) for i in done]
         yield [line for i in done for line in lines[i]], np.repeat(found, again, axis=0)
 
@@ -144,8 +122,12 @@ def sequence_scores(
         frames = [_frame(*found) for found in _scored(model, tokenizer, numbered, options, stats, total)]
     else:
         frames = _resumed(Path(out), model, tokenizer, numbered, options, stats, total)
-    scores = pd.concat(frames) if frames else _frame([], [], np.zeros((0, 1)))
-    scores = scores.sort_values("index").set_index("index").rename_axis(None)[["nll", "n_tokens"]]
+    return _in_order(frames or [_frame([], [], np.zeros((0, 1)))], stats)[["nll", "n_tokens"]]
+
+
+def _in_order(frames: list[pd.DataFrame], stats: ScoringStats) -> pd.DataFrame:
+    "Finished texts in their order, with what scoring them took"
+    scores = pd.concat(frames).sort_values("index").set_index("index").rename_axis(None)
     scores.attrs["stats"] = asdict(stats)
     return scores
 
@@ -183,18 +165,15 @@ def token_scores(
     A first token without a context has no log-probability (nan). Characters that take several tokens are spanned by
     each of them. Special tokens that the tokenizer adds span nothing; those before the text are left out."""
     options, stats = Options(**options, spans=True), ScoringStats()
-    rows = {name: [] for name in ("text", "position", "token_id", "start", "end", "logprob")}
-    numbered, total = number_texts(texts, contexts), length_of(texts)
+    numbered, total, rows = number_texts(texts, contexts), length_of(texts), []
     for indices, items, found in _scored(model, tokenizer, numbered, options, stats, total):
         for i, item, line in zip(indices, items, found):
-            shown = range(0 if contexts is None and options.source is None else item.first, len(item.ids))
-            rows["text"] += [i] * len(shown)
-            rows["position"] += range(len(shown))
-            rows["token_id"] += [item.ids[k] for k in shown]
-            rows["start"] += [item.spans[k][0] for k in shown]
-            rows["end"] += [item.spans[k][1] for k in shown]
-            rows["logprob"] += [line[k - 1] if k >= item.first else np.nan for k in shown]
-    table = pd.DataFrame(rows).astype({k: "float64" if k == "logprob" else "int64" for k in rows})
+            first = 0 if contexts is None and options.source is None else item.first
+            scores = [line[k - 1] if k >= item.first else np.nan for k in range(first, len(item.ids))]
+            read = zip(item.ids[first:], item.spans[first:], scores)
+            rows += [(i, at, token, *span, score) for at, (token, span, score) in enumerate(read)]
+    table = pd.DataFrame(rows, columns=["text", "position", "token_id", "start", "end", "logprob"])
+    table = table.astype({k: "float64" if k == "logprob" else "int64" for k in table})
     table = table.sort_values(["text", "position"], ignore_index=True)
     table.insert(3, "token", tokenizer.convert_ids_to_tokens(table["token_id"].tolist()))
     table.attrs["stats"] = asdict(stats)
@@ -229,9 +208,7 @@ def nll_at_temperatures(
         warm = -np.where(_is_scored(items, found.shape[1])[..., None], found, 0.0).sum(1)
         warm = pd.DataFrame(np.where(frame["n_tokens"].to_numpy()[:, None] > 0, warm, np.nan), columns=each)
         frames.append(pd.concat([frame, warm[list(temperatures)]], axis=1))
-    scores = pd.concat(frames).sort_values("index").set_index("index").rename_axis(None)
-    scores.attrs["stats"] = asdict(stats)
-    return scores
+    return _in_order(frames, stats)
 
 # %% ../../nbs/scoring/likelihoods.ipynb #1ca9cfe5
 # what scores depend on
@@ -264,10 +241,8 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
     "Scores of all texts, of which those in `folder` are not scored again"
     accelerator = options.accelerator
     writes = accelerator is None or accelerator.is_main_process
-    with locked(folder, writes):
-        if writes:
-            check_manifest(folder / "_scores.json", _what_scores_depend_on(model, tokenizer, options))
-        before = read_parts(folder, writes, _no_scores())
+    about, empty = _what_scores_depend_on(model, tokenizer, options) if writes else {}, _no_scores()
+    with parts_in(folder, "_scores.json", about, empty, writes=writes) as before:
         _wait(accelerator)  # until all have read what there was
         keys: dict[int, int] = {}
         rest, total = _rest(numbered, before, keys), None if total is None else total - len(before)
@@ -276,7 +251,7 @@ def _resumed(folder: Path, model, tokenizer, numbered, options, stats, total) ->
                 frame = _frame(*found)
                 write_part(folder, frame.assign(key=[keys.pop(i) for i in frame["index"]]))
         _wait(accelerator)  # until all is written
-        return [read_parts(folder, False, _no_scores())]
+        return [read_parts(folder, False, empty)]
 
 
 def _wait(accelerator) -> None:
@@ -295,16 +270,12 @@ def _rest(numbered, before: pd.DataFrame, keys: dict[int, int]) -> Iterator[tupl
             keys[i] = key
             yield i, text, context
         elif scored[i] != key:
-            raise ValueError(
-                f"text {i} is not the one that was scored before: "
-                "give the same texts in the same order, or another folder"
-            )
+            remedy = "give the same texts in the same order, or another folder"
+            raise ValueError(f"text {i} is not the one that was scored before: {remedy}")
     beyond = sum(k > i for k in scored)
     if beyond:
-        raise ValueError(
-            f"the folder holds scores of {beyond} texts after the {i + 1} that were given: "
-            "give the same texts, or another folder"
-        )
+        said = f"the folder holds scores of {beyond} texts after the {i + 1} that were given"
+        raise ValueError(f"{said}: give the same texts, or another folder")
 
 
 def _key(text: str, context: str | None) -> int:

@@ -15,44 +15,30 @@ import torch
 
 from ..models.loading import n_vectors
 from .network import logit_bytes, max_positions, pad_batch
-from .passes import ScoringStats, default_budget, n_processes, sum_over
-from .texts import check_known, chunks, length_of, number_texts
+from .passes import ScoringStats, default_budget, n_processes, padded_batches, sum_over
+from .texts import Options, check_tokens, chunks, length_of, number_texts
 
 # %% auto #0
 __all__ = ['pseudo_log_likelihood']
 
-# %% ../../nbs/scoring/masked.ipynb #f5f819b8
-def _batches(order, sizes, token_budget: int) -> list[list[int]]:
-    "Runs of `order` whose padded size keeps to the budget; at least one each"
-    groups, widest = [], 0
-    for i in order:
-        widest = max(widest, sizes[i])
-        if not groups or (len(groups[-1]) + 1) * widest > token_budget:
-            groups.append([])
-            widest = sizes[i]
-        groups[-1].append(i)
-    return groups
-
 # %% ../../nbs/scoring/masked.ipynb #dab3f4b9
 @torch.inference_mode()
-def seq2seq_log_probs(
-    model,
-    sequences: list[tuple[tuple[int, ...], tuple[int, ...]]],  # distinct (source, decoder start and target)
-    stats: ScoringStats,
-    token_budget: int,
-    path: str = "auto",
-    accelerator=None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # as `causal_log_probs`, but past a target's end there is anything
-    "Log-probabilities of each target's tokens, given its source, as batches are finished"
-    if path == "tree":
+def seq2seq_log_probs(model, sequences: list[tuple], stats: ScoringStats, options: Options) -> Iterator:
+    """Log-probabilities of each target's tokens, given its source, as batches are finished.
+
+    Sequences are distinct (source, decoder start and target). What is given is as of `causal_log_probs`, but past a
+    target's end there is anything"""
+    accelerator = options.accelerator
+    if options.path == "tree":
         raise ValueError("encoder–decoder models are scored in batches: pass path='auto'")
     stats.path, stats.why_batches = "batches", "an encoder–decoder model"
     stats.tree_nodes += sum(len(ids) - 1 for _, ids in sequences)
     logits = logit_bytes(model.device) * 8 // (4 * model.config.get_text_config(decoder=True).vocab_size)
-    stats.token_budget = token_budget = max(1, min(token_budget, logits))
+    budget = options.token_budget or default_budget(model.device)
+    stats.token_budget = budget = max(1, min(budget, logits))
     longest = max(len(ids) for _, ids in sequences)
     order = sorted(range(len(sequences)), key=lambda i: (len(sequences[i][0]), sequences[i][0], len(sequences[i][1])))
-    batches = _batches(order, [max(map(len, s)) for s in sequences], token_budget)
+    batches = padded_batches(order, [max(map(len, s)) for s in sequences], budget)
     processes = n_processes(accelerator)
     for group in (batches[i : i + processes] for i in range(0, len(batches), processes)):
         found = np.full((sum(map(len, group)) + 1, longest - 1), 0.0)
@@ -135,10 +121,9 @@ def _maskings(model, tokenizer, chunk, spans=None) -> list[list[_Masking]]:
     read = [tokenizer([x[k] for x in chunk], **wanted) for k in sides]
     known = n_vectors(model)
     if tokenizer.mask_token_id >= known:
-        raise ValueError(
-            f"the mask token was added to the tokenizer, and the model has vectors for {known} tokens: resize it"
-        )
-    check_known(read[0]["input_ids"], [i for i, _, _ in chunk], known)
+        said = "the mask token was added to the tokenizer"
+        raise ValueError(f"{said}, and the model has vectors for {known} tokens: resize it")
+    check_tokens(read[0]["input_ids"], [i for i, _, _ in chunk], known)
     masked = []
     for line, (i, _, other) in enumerate(chunk):
         ids, special = read[0]["input_ids"][line], read[0]["special_tokens_mask"][line]
@@ -172,7 +157,7 @@ def _masked_log_probs(model, pad: int, maskings: list[_Masking], token_budget: i
     logits = logit_bytes(model.device) * 8 // (4 * model.config.get_text_config().vocab_size)
     order = sorted(range(len(maskings)), key=lambda i: len(maskings[i].ids))
     found = {}
-    for batch in _batches(order, [len(m.ids) for m in maskings], max(1, min(token_budget, logits))):
+    for batch in padded_batches(order, [len(m.ids) for m in maskings], max(1, min(token_budget, logits))):
         some = [maskings[i] for i in batch]
         ids, seen = pad_batch([m.ids for m in some], pad, device=model.device)
         outputs = model(input_ids=ids, attention_mask=seen).logits

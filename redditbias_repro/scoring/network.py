@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import repeat
+from types import SimpleNamespace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from transformers.pytorch_utils import Conv1D
 from .prefix_tree import ancestor_mask, row_nodes
 
 # %% auto #0
-__all__ = ['Network', 'find_network', 'out_of_memory', 'tolerance_of', 'pack_layers', 'in_place_of', 'pack_linear', 'pad_batch',
+__all__ = ['find_network', 'out_of_memory', 'tolerance_of', 'pack_layers', 'in_place_of', 'pad_batch', 'like_lengths',
            'why_not_tree', 'max_positions']
 
 # %% ../../nbs/scoring/network.ipynb #cea986a4
@@ -48,16 +49,12 @@ def find_network(model) -> Network:
     ids = torch.stack([ids, torch.cat([ids[:-1], ids[:1]])])  # two sequences that differ in their last token
     theirs = model(input_ids=ids).logits.float()
     if theirs.isnan().any():
-        raise ValueError(
-            f"{type(model).__name__} in {model.dtype} gives logits that are no number (nan): "
-            "its weights are broken, or they need bfloat16 or float32"
-        )
+        said = f"{type(model).__name__} in {model.dtype} gives logits that are no number (nan)"
+        raise ValueError(f"{said}: its weights are broken, or they need bfloat16 or float32")
     close = partial(torch.allclose, **tolerance_of(theirs, model.dtype))
     if not close(theirs[0, :-1], theirs[1, :-1]):
-        raise ValueError(
-            f"{type(model).__name__} is no causal language model: its tokens see those after them. "
-            "Use pseudo_log_likelihood for a masked model"
-        )
+        said = f"{type(model).__name__} is no causal language model: its tokens see those after them"
+        raise ValueError(f"{said}. Use pseudo_log_likelihood for a masked model")
     whole, head = Network(model, None, theirs.shape[-1]), model.get_output_embeddings()
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else getattr(model, "base_model", None)
     if head is None or decoder is model or not isinstance(decoder, torch.nn.Module):
@@ -90,12 +87,10 @@ def tolerance_of(values, dtype):
     return {"rtol": relative, "atol": relative * values[values.isfinite()].abs().max().item()}
 
 # %% ../../nbs/scoring/network.ipynb #a865806e
-def _log_probs(
-    network: Network,
-    outputs: torch.Tensor,  # (n, hidden), or (n, vocabulary) where the network gives logits
-    rows: torch.Tensor,  # (m,) of `outputs`
-    tokens: torch.Tensor,  # (m,)
-) -> torch.Tensor:  # (m,) float32, log p(tokens[i] | outputs[rows[i]]); (m, temperatures) where the network has any
+def _log_probs(network: Network, outputs: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """log p(tokens[i] | outputs[rows[i]]), float32: (m,), or (m, temperatures) where the network has any.
+
+    Outputs are (n, hidden), or (n, vocabulary) where the network gives logits; rows and tokens are (m,)"""
     own = torch.empty(len(rows), device=outputs.device)
     temperatures = network.temperatures or (1.0,)
     norm = torch.full((len(temperatures), len(outputs)), -torch.inf, device=outputs.device)
@@ -141,6 +136,7 @@ def pack_layers(
     network: Network,
     nodes: int,  # tokens to come
     token_budget: int,  # tokens in a pass
+    head: bool = False,  # the head as well, as a layer
 ) -> tuple[Network, dict]:
     """The network with its head in blocks, and for its linear layers what `in_place_of` puts there.
 
@@ -154,6 +150,8 @@ def pack_layers(
         return network._replace(blocks=_head_blocks(network, None)), {}
     weights = ((m, m.weight if type(m) is torch.nn.Linear else m.weight.t()) for m in layers)
     packed = {m: pack_linear(w, m.bias, token_budget) for m, w in weights}
+    if head and packed and type(network.head) is torch.nn.Linear and "forward" not in vars(network.head):
+        packed[network.head] = pack_linear(network.head.weight, network.head.bias, token_budget)
     return network._replace(blocks=_head_blocks(network, token_budget)), packed
 
 
@@ -194,9 +192,8 @@ def _packs(lines: int) -> bool:
     "Whether this build of torch can do it, and does it right"
     try:
         x, weight, bias = torch.randn(3, 40), torch.randn(24, 40), torch.randn(24)
-        return torch.allclose(
-            pack_linear(weight, bias, lines)(x), torch.nn.functional.linear(x, weight, bias), atol=1e-4
-        )
+        own = torch.nn.functional.linear(x, weight, bias)
+        return torch.allclose(pack_linear(weight, bias, lines)(x), own, atol=1e-4)
     except (AttributeError, RuntimeError):
         return False
 
@@ -214,6 +211,23 @@ def pad_batch(
     batch = np.full(real.shape, value, np.int64)
     batch[real] = np.concatenate([np.asarray(s, np.int64) for s in sequences])
     return torch.from_numpy(batch).to(device), torch.from_numpy(real.astype(np.int64)).to(device)
+
+# %% ../../nbs/scoring/network.ipynb #adff56f5
+def like_lengths(
+    rows: Sequence[Sequence[int]],  # token ids of each
+    size: int,  # of a batch
+    pad: int,  # token id of the padding
+    device: torch.device | str,
+    said: str = "",  # over the progress bar that work of over two seconds has; "": none
+    cut: slice = slice(None),  # what is kept of each row
+) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:  # indices of a batch, its ids and mask as of `pad_batch`
+    "Batches of rows of like length, the longest first"
+    from tqdm.auto import tqdm
+
+    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+    for start in tqdm(range(0, len(order), size), said, delay=2, leave=False, disable=not said):
+        batch = order[start : start + size]
+        yield batch, *pad_batch([rows[i][cut] for i in batch], pad, device=device)
 
 # %% ../../nbs/scoring/network.ipynb #5c386fb3
 class Rows(NamedTuple):
@@ -247,15 +261,10 @@ def hidden_states(network, tree, rows: Rows, share: bool, device, dtype) -> torc
     return network.decoder(input_ids=ids, attention_mask=mask, use_cache=False, **inputs).last_hidden_state
 
 # %% ../../nbs/scoring/network.ipynb #08ba734f
-def row_log_probs(
-    network: Network,
-    tree,
-    rows: list[tuple[int, int]],
-    share: bool,  # whether rows are of a tree with forks
-    device,
-    dtype,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    "Edges that leave the nodes of some rows, their log-probabilities (float32), and how many positions were computed"
+def row_log_probs(network: Network, tree, rows: list[tuple[int, int]], share: bool, device, dtype) -> tuple:
+    """Edges that leave the nodes of some rows, their log-probabilities (float32), and how many positions were computed.
+
+    `share` says whether rows are of a tree with forks"""
     laid = pad_rows(tree, rows)
     hidden = hidden_states(network, tree, laid, share, device, dtype)[torch.from_numpy(laid.new).to(device)]
     bounds = np.searchsorted(tree.edge_node, rows)
@@ -314,14 +323,10 @@ def _try_sharing(model, network, depth: int) -> str:
     return f"{differs}, and by {unmasked:.1e} without the mask"
 
 
-class _Laid(NamedTuple):
-    token: np.ndarray
-    depth: np.ndarray
-
-
-def _one_row(token, depth, end) -> tuple[_Laid, Rows]:
+def _one_row(token, depth, end) -> tuple[SimpleNamespace, Rows]:
+    "Nodes as of a tree, and the row of all of them"
     nodes = np.arange(len(token))
-    return _Laid(token, depth), Rows(nodes[None], end[None], np.ones((1, len(token)), bool))
+    return SimpleNamespace(token=token, depth=depth), Rows(nodes[None], end[None], np.ones((1, len(token)), bool))
 
 # %% ../../nbs/scoring/network.ipynb #934b26a0
 _TRIED: WeakKeyDictionary = WeakKeyDictionary()  # model: {what was tried: why it cannot share, "" if it can}

@@ -55,15 +55,23 @@ class ScoringStats:
     token_budget: int = 0  # tokens in a forward pass, at the end
 
 # %% ../../nbs/scoring/passes.ipynb #5e7c975b
+def padded_batches(order, sizes, token_budget: int) -> list[list[int]]:
+    "Runs of `order` whose padded size keeps to the budget; at least one each"
+    groups, widest = [], 0
+    for i in order:
+        widest = max(widest, sizes[i])
+        if not groups or (len(groups[-1]) + 1) * widest > token_budget:
+            groups.append([])
+            widest = sizes[i]
+        groups[-1].append(i)
+    return groups
+
+
 def _passes(tree, rows, token_budget: int) -> list[list[tuple[int, int]]]:
     "Rows of similar width together, so that little is padded, as many as keep to the budget; at least one"
-    groups: list[list[tuple[int, int]]] = []
-    for row in sorted(rows, key=lambda r: tree.depth[r[0]] + r[1] - r[0]):
-        width = tree.depth[row[0]] + row[1] - row[0]
-        if not groups or (len(groups[-1]) + 1) * width > token_budget:
-            groups.append([])
-        groups[-1].append(row)
-    return groups
+    widths = [tree.depth[start] + stop - start for start, stop in rows]
+    order = sorted(range(len(rows)), key=widths.__getitem__)
+    return [[rows[i] for i in batch] for batch in padded_batches(order, widths, token_budget)]
 
 # %% ../../nbs/scoring/passes.ipynb #d564e378
 def _halves(rows):
@@ -91,10 +99,8 @@ def _run_passes(compute: Callable, tree, passes, share, device, stats) -> Iterat
                 torch.cuda.empty_cache()
             size = sum(int(tree.depth[a]) + b - a for a, b in rows)
             if halves is None:
-                raise MemoryError(
-                    f"one sequence of {size} tokens does not fit the memory of {device}: "
-                    "use a smaller dtype, model or text"
-                )
+                said = f"one sequence of {size} tokens does not fit the memory of {device}"
+                raise MemoryError(f"{said}: use a smaller dtype, model or text")
             stats.token_budget = max(1, min(stats.token_budget, size) // 2)
             said = f"{size} tokens in a forward pass do not fit the memory of {device}"
             warnings.warn(f"{said}: going on with {stats.token_budget}", stacklevel=2)
@@ -104,20 +110,18 @@ def _run_passes(compute: Callable, tree, passes, share, device, stats) -> Iterat
 
 # %% ../../nbs/scoring/passes.ipynb #f670d8d4
 @torch.inference_mode()
-def causal_log_probs(
-    model,
-    sequences: list[tuple[int, ...]],  # distinct, at least two tokens in each
-    stats: ScoringStats,  # is counted up
-    token_budget: int,  # tokens in a forward pass; the same in all processes, while `stats` knows what fits this one
-    path: str = "auto",
-    accelerator=None,
-    temperatures: tuple[float, ...] = (),
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # (k,) sequences; (k, longest - 1[, temperatures]), nan past the end
-    "Log-probabilities of the tokens of each sequence after its first, as sequences are finished"
+def causal_log_probs(model, sequences: list[tuple[int, ...]], stats: ScoringStats, options) -> Iterator:
+    """Log-probabilities of the tokens of each sequence after its first, as sequences are finished.
+
+    Sequences are distinct, with at least two tokens each. (k,) sequences and (k, longest - 1[, temperatures]), nan past
+    the end. Options are those of `sequence_scores`. The statistics are counted up: they know what fits this process,
+    while the budget is the same in all"""
+    accelerator, temperatures = options.accelerator, options.temperatures
+    token_budget = options.token_budget or default_budget(model.device)
     network = find_network(model)._replace(temperatures=temperatures)
     lengths = np.array([len(s) for s in sequences])
     longest = int(lengths.max())
-    why_not = why_batches(model, network, longest, path)
+    why_not = why_batches(model, network, longest, options.path)
     share = not why_not
     stats.path, stats.why_batches = ("tree", "") if share else ("batches", why_not)
     tree = prefix_tree(sequences, share)

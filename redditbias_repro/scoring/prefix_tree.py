@@ -28,11 +28,11 @@ class PrefixTree:
     paths: np.ndarray  # (sequences, longest - 1) the edges along each sequence; -1 after its end
 
 # %% ../../nbs/scoring/prefix_tree.ipynb #8d7fb625
-def prefix_tree(
-    sequences: Sequence[tuple[int, ...]],  # token ids, at least two in each
-    share: bool = True,  # False: every sequence is a branch of its own, as in ordinary batches
-) -> PrefixTree:
-    "The prefix tree of token sequences; time and memory are those of the sequences padded to the longest"
+def prefix_tree(sequences: Sequence[tuple[int, ...]], share: bool = True) -> PrefixTree:
+    """The prefix tree of sequences of token ids, at least two in each.
+
+    Time and memory are those of the sequences padded to the longest. Without `share` every sequence is a branch of
+    its own, as in ordinary batches"""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     lengths = np.array([len(sequences[i]) for i in order])
     n, longest = len(order), lengths.max()
@@ -84,19 +84,19 @@ def _subtree_ends(fresh, shared, line, column):
     return starts[next_line[1:][fresh]]
 
 # %% ../../nbs/scoring/prefix_tree.ipynb #f262434d
-def ancestor_mask(
-    nodes,  # (…, width) node numbers, ascending; -1 pads. NumPy or torch
-    ends,  # (…, width) their ends; 0 where padded
-):  # (…, width, width) bool: whether the node of a line sees the node of a column. Padding sees padding
-    "The attention mask of a row of a prefix tree"
+def ancestor_mask(nodes, ends):
+    """The attention mask of a row of a prefix tree, (…, width, width) bool: whether a line's node sees a column's.
+
+    Of node numbers (…, width), ascending, −1 pads, and their ends, 0 where padded; NumPy or torch. Padding sees
+    padding"""
     return (nodes[..., None, :] <= nodes[..., :, None]) & (nodes[..., :, None] < ends[..., None, :])
 
 # %% ../../nbs/scoring/prefix_tree.ipynb #21235b81
-def cut_rows(
-    tree: PrefixTree,
-    width: int,  # most nodes in a row, repeated ancestors included
-) -> list[tuple[int, int]]:  # (first node, node after the last) of each row, in order; every node is in one
-    "Cut a tree into rows, each where least is repeated for what it holds"
+def cut_rows(tree: PrefixTree, width: int) -> list[tuple[int, int]]:
+    """Cut a tree into rows of at most `width` nodes, repeated ancestors included, where least is repeated for what it
+    holds.
+
+    (first node, node after the last) of each row, in order; every node is in one"""
     repeated = np.append(tree.depth, 0)  # a row that starts here repeats that many nodes
     rows, start = [], 0
     while start < len(tree.depth):
@@ -110,12 +110,9 @@ def cut_rows(
 ROW_COST = 4  # what one more row costs, in nodes: its padding, mostly
 
 # %% ../../nbs/scoring/prefix_tree.ipynb #48a04ac5
-def row_nodes(
-    tree: PrefixTree,
-    start: int,  # first node of a row
-    stop: int,  # node after its last
-) -> np.ndarray:  # (width,) node numbers, ascending
-    "The nodes of a row, with the ancestors of its first node before it"
+def row_nodes(tree: PrefixTree, start: int, stop: int) -> np.ndarray:
+    """The nodes start … stop − 1 of a row, with the ancestors of the first before them: (width,) node numbers,
+    ascending"""
     ancestors, node = [], tree.parent[start]
     while node >= 0:
         ancestors.append(node)

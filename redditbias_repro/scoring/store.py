@@ -18,7 +18,7 @@ import pandas as pd
 from ..records import write_atomic
 
 # %% auto #0
-__all__ = ['locked', 'check_manifest', 'hash_tokenizer', 'read_parts', 'write_part']
+__all__ = ['hash_tokenizer', 'read_parts', 'write_part', 'parts_in']
 
 # %% ../../nbs/scoring/store.ipynb #8cf1e930
 def write_scores(path: Path, scores: pd.DataFrame) -> None:
@@ -34,11 +34,10 @@ def write_scores(path: Path, scores: pd.DataFrame) -> None:
     write_atomic(path, content.getvalue())
 
 
-def read_scores(
-    path: Path,  # as `write_scores` wrote it
-    heal: bool = True,  # remove a file that cannot be read, with a warning that names it
-) -> pd.DataFrame | None:  # None where there is none that can be read
-    "Scores and their `attrs`"
+def read_scores(path: Path, heal: bool = True) -> pd.DataFrame | None:
+    """Scores and their `attrs` as `write_scores` wrote them; None where there are none that can be read.
+
+    `heal` removes a file that cannot be read, with a warning that names it"""
     import pyarrow.parquet as pq
 
     if not path.is_file():
@@ -89,10 +88,8 @@ def check_manifest(path: Path, about: dict, what: str = "scores") -> None:
         raise ValueError(f"{said}: remove the folder, or give another") from None
     changed = sorted(k for k in {*before, *about} if before.get(k) != about.get(k))
     if changed:
-        raise ValueError(
-            f"{path.parent} holds {what} of another run, with other {', '.join(changed)}: "
-            "give another folder, or remove this one"
-        )
+        said = f"{path.parent} holds {what} of another run, with other {', '.join(changed)}"
+        raise ValueError(f"{said}: give another folder, or remove this one")
 
 # %% ../../nbs/scoring/store.ipynb #120f331a
 def hash_tokenizer(
@@ -117,3 +114,19 @@ def read_parts(folder: Path, heal: bool, empty: pd.DataFrame) -> pd.DataFrame:
 def write_part(folder: Path, frame: pd.DataFrame) -> None:
     number = int(_parts(folder)[-1].stem.split("-")[1]) + 1 if _parts(folder) else 0
     write_scores(folder / f"part-{number:06d}.parquet", frame)
+
+
+@contextmanager
+def parts_in(
+    folder: Path,
+    manifest: str,  # name of the file that says what the parts depend on
+    about: dict,  # what it says
+    empty: pd.DataFrame,  # a part without rows
+    what: str = "scores",  # that the parts hold
+    writes: bool = True,  # whether this process does
+) -> Iterator[pd.DataFrame]:  # all rows so far
+    "While this lasts nobody else writes parts in the folder. `ValueError` where somebody does, or they are another's"
+    with locked(folder, writes):
+        if writes:
+            check_manifest(folder / manifest, about, what)
+        yield read_parts(folder, writes, empty)

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import islice, repeat, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 
 from ..models.loading import n_vectors
 from ..models.speakers import encode_turns
+from ..records import check_known
 from .network import max_positions
 
 # %% auto #0
@@ -40,11 +41,9 @@ class Options:
     temperatures: tuple[float, ...] = ()  # set by `nll_at_temperatures`
 
     def __post_init__(self):
-        choices = {"on_short": ("raise", "nan"), "on_long": ("raise", "truncate"), "path": ("auto", "tree", "batches")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                said = getattr(self, name)
-                raise ValueError(f"{name} is {said!r}: expected {' or '.join(map(repr, allowed))}")
+        check_known("on_short", self.on_short, ("raise", "nan"))
+        check_known("on_long", self.on_long, ("raise", "truncate"))
+        check_known("path", self.path, ("auto", "tree", "batches"))
         if self.token_budget is not None and self.token_budget < 1:
             raise ValueError(f"token_budget is {self.token_budget}: expected at least 1")
         if self.speakers and (self.path == "tree" or self.spans or self.add_special_tokens):
@@ -70,10 +69,8 @@ def tokenize_texts(tokenizer, texts, add_special_tokens):
 def _with_spans(tokenizer, texts, add_special_tokens, **how) -> tuple[list, list]:
     "Token ids, and the characters that each stands for"
     if not tokenizer.is_fast:
-        raise ValueError(
-            f"{type(tokenizer).__name__} does not say which characters a token stands for, "
-            "which contexts and token_scores need: use a fast tokenizer"
-        )
+        lacks = f"{type(tokenizer).__name__} does not say which characters a token stands for"
+        raise ValueError(f"{lacks}, which contexts and token_scores need: use a fast tokenizer")
     if not texts:
         return [], []
     how = {"text": texts, **how}
@@ -103,15 +100,11 @@ def _speaker_items(tokenizer, texts, contexts) -> list[Item]:
 # %% ../../nbs/scoring/texts.ipynb #d01a2e03
 def _seq2seq_items(model, tokenizer, texts, contexts, special: bool, spans: bool, source=None) -> list[Item]:
     if contexts is None and source is None:
-        raise ValueError(
-            "an encoder–decoder model scores a target given a source: pass the sources as contexts, or pass source='' "
-            "for an empty one"
-        )
+        remedy = "pass the sources as contexts, or pass source='' for an empty one"
+        raise ValueError(f"an encoder–decoder model scores a target given a source: {remedy}")
     start = model.config.decoder_start_token_id
     if start is None:
-        raise ValueError(
-            "the model's configuration names no decoder_start_token_id, with which its decoder begins: set it"
-        )
+        raise ValueError("the model's configuration names no decoder_start_token_id, with which its decoder begins")
     if contexts is None:
         sources = tokenize_texts(tokenizer, [source], True) * len(texts)
     else:
@@ -137,19 +130,16 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
     longest = [max(len(item.ids), len(item.source or ())) for item in items]
     long = [i for i, n in zip(indices, longest) if n > limit]
     if long and options.on_long == "raise":
-        raise ValueError(
-            f"texts at {long[:10]} have more than the {limit} tokens that the model has positions for: "
-            "shorten or split them, or pass on_long='truncate'"
-        )
+        said = f"texts at {long[:10]} have more than the {limit} tokens that the model has positions for"
+        raise ValueError(f"{said}: shorten or split them, or pass on_long='truncate'")
     if long:
-        warnings.warn(
-            f"{len(long)} texts are cut to the {limit} tokens that the model has positions for, at {long[:10]}"
-        )
+        said = f"{len(long)} texts are cut to the {limit} tokens that the model has positions for"
+        warnings.warn(f"{said}, at {long[:10]}")
         items = [_cut(m, limit, m.ids[0] in special) if n > limit else m for m, n in zip(items, longest)]
     empty = [i for i, item in zip(indices, items) if item.source == ()]
     if empty:
         raise ValueError(f"contexts at {empty[:10]} have no token: an encoder needs one at least")
-    check_known([(*item.ids, *(item.source or ())) for item in items], indices, known)
+    check_tokens([(*item.ids, *(item.source or ())) for item in items], indices, known)
     short = [i for i, item in zip(indices, items) if item.first >= len(item.ids)]
     if short:
         message = f"{len(short)} texts have no token to score (the first one needs a token before it), at {short[:10]}"
@@ -159,26 +149,20 @@ def _check(items: list[Item], indices, model, options: Options, special: set[int
     return items
 
 
-def check_known(
-    sequences: list[tuple[int, ...]],  # token ids of each text
-    indices: list[int],  # of the texts
-    known: int | float,  # tokens that the model has vectors for
-) -> None:
-    "`ValueError` names texts with tokens that the model does not know: its tokenizer is another's, or was added to"
+def check_tokens(sequences: list[tuple[int, ...]], indices: list[int], known: int | float) -> None:
+    """`ValueError` names texts with tokens that the model does not know: its tokenizer is another's, or was added to.
+
+    Of token ids of each text, the texts' indices, and how many tokens the model has vectors for"""
     foreign = [i for i, ids in zip(indices, sequences) if max(ids, default=0) >= known]
     if foreign:
-        raise ValueError(
-            f"texts at {foreign[:10]} have tokens beyond the {known} that the model has vectors for: "
-            "the tokenizer is another model's, or tokens were added to it alone"
-        )
+        said = f"texts at {foreign[:10]} have tokens beyond the {known} that the model has vectors for"
+        raise ValueError(f"{said}: the tokenizer is another model's, or tokens were added to it alone")
 
 # %% ../../nbs/scoring/texts.ipynb #0e9b76da
 def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
     if model.config.is_encoder_decoder and options.speakers:
-        raise ValueError(
-            "speakers=True is for causal models: an encoder–decoder model reads earlier turns as its source"
-        )
+        raise ValueError("speakers=True is for causal models: an encoder–decoder one reads earlier turns as its source")
     texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
     contexts = None if not contexts or contexts[0] is None else contexts
     special = options.add_special_tokens
@@ -231,23 +215,15 @@ def number_texts(texts, partners, what: str = "context") -> Iterator[tuple[int, 
     for name, value in (("text", texts), (what, partners)):
         if isinstance(value, str):
             raise TypeError(f"{name}s is one string: expected a list of strings")
-    pairs = zip(texts, repeat(None)) if partners is None else _zip(texts, partners, what)
+    pairs = zip(texts, repeat(None)) if partners is None else zip_longest(texts, partners, fillvalue=_END)
     for i, (text, partner) in enumerate(pairs):
+        if text is _END or partner is _END:
+            more, fewer = (what, "text") if text is _END else ("text", what)
+            raise ValueError(f"there are {i} {fewer}s and more {more}s: expected a {what} for each")
         for name, value in (("text", text), (what, partner))[: 1 if partners is None else 2]:
             if not isinstance(value, str):
                 raise TypeError(f"the {name} at {i} is no string ({value!r})")
         yield i, text, partner
-
-
-def _zip(texts, partners, what):
-    partners, i = iter(partners), -1
-    for i, text in enumerate(texts):
-        partner = next(partners, _END)
-        if partner is _END:
-            raise ValueError(f"there are {i} {what}s and more texts: expected a {what} for each")
-        yield text, partner
-    if next(partners, _END) is not _END:
-        raise ValueError(f"there are {i + 1} texts and more {what}s: expected a {what} for each")
 
 # %% ../../nbs/scoring/texts.ipynb #1f79fafa
 def windows(model, tokenizer, numbered, options) -> Iterator[tuple[list[int], list[Item]]]:

@@ -82,10 +82,8 @@ def test_sampling_is_seeded_and_goes_on(tokenizer, tmp_path, monkeypatch):
 
     monkeypatch.setattr(model, "generate", killed)
     with pytest.raises(KeyboardInterrupt):
-        respond(model, tokenizer, rows, seed=1, keep=tmp_path / "answers.json", **options)
-    assert (
-        respond(model, tokenizer, rows, seed=1, keep=tmp_path / "answers.json", **options) == whole and len(calls) == 5
-    )
+        respond(model, tokenizer, rows, seed=1, keep=tmp_path / "answers", **options)
+    assert respond(model, tokenizer, rows, seed=1, keep=tmp_path / "answers", **options) == whole and len(calls) == 5
 
 
 def test_decoding_has_a_name():

@@ -53,7 +53,7 @@ from redditbias_repro.debias.losses import (
     METHODS,
     Method,
     Penalty,
-    embedding_rows,
+    have_embeddings,
     target_pairs,
     weighted_penalty,
     wer_penalty,
@@ -77,6 +77,11 @@ PAIRS = pd.DataFrame({
 })  # fmt: skip
 FEW = dict(epochs=2, batch_size=4, width=8, hidden_size=8, layers=1, device="cpu", disable_tqdm=True)
 TRAIN = {"seq2seq": train_seq2seq, "ranker": train_ranker}
+
+
+def embedding_rows(pairs, *how):
+    kept = have_embeddings(pairs, *how)
+    return pairs.rows1[kept], pairs.rows2[kept]
 
 
 @pytest.fixture(scope="module")
@@ -785,8 +790,8 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(kind, method, st
 
 KILLED = """
 import sys
-sys.path.insert(0, sys.argv[2])
-from test_dialogue_models import FEW, PAIRS
+sys.path[:0] = [sys.argv[2], sys.argv[2] + "/debias"]
+from test_dialogue import FEW, PAIRS
 from redditbias_repro.debias.dialogue import train_seq2seq
 train_seq2seq(PAIRS, sys.argv[1], PAIRS[:4], **{**FEW, "epochs": 30}, save_steps=5)
 """

@@ -2,7 +2,8 @@
 
 import torch
 
-from redditbias_repro.debias.finetune import pad_right, run_folder
+from redditbias_repro.debias.finetune import pad_right
+from redditbias_repro.metrics.downstream import run_folder
 from redditbias_repro.records import digest, new_record
 
 CORPUS = {"name": "own", "files": {"train.csv": "a1", "test.csv": "b2"}, "note": ""}

@@ -504,9 +504,9 @@ def test_bad_input(tokenizer):
         locate_terms(tokenizer, ["a"], block_size=1)
     with pytest.raises(ValueError, match="method 'HDD' is unknown: expected one of LMD, ADD, HD, CDA"):
         get_method("HDD")
-    with pytest.raises(ValueError, match="states is 'after'"):
+    with pytest.raises(ValueError, match="states 'after' is unknown"):
         Method(states="after")
-    with pytest.raises(ValueError, match="objective is 'batch': expected 'release' or 'equation2'"):
+    with pytest.raises(ValueError, match="objective 'batch' is unknown: expected one of release, equation2"):
         Method(objective="batch")
     with pytest.raises(ValueError, match="no positions for equation 2"):
         Method(states="sentence", terms="targets1", objective="equation2")

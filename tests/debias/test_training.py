@@ -399,8 +399,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(padded, tmp_path, mon
 
 KILLED = """
 import sys, torch
-sys.path.insert(0, sys.argv[3])
-from test_debias import FAST, SPEC, TEXTS
+sys.path[:0] = [sys.argv[3], sys.argv[3] + "/debias"]
+from test_training import FAST, SPEC, TEXTS
 from redditbias_repro.debias.training import debias
 from redditbias_repro.models.loading import load_model
 model, tokenizer = load_model(sys.argv[1], "cpu", "float32")

@@ -12,8 +12,8 @@ from conftest import CONFIGS, debiased_folder, papermill, small_random
 from redditbias_repro.answers import text_metrics
 from redditbias_repro.answers.generation import respond
 from redditbias_repro.answers.text_metrics import bleu_k, bleu_parts, bleu_test, meteor_kind
-from redditbias_repro.debias.finetune import MAX_TOKENS
 from redditbias_repro.metrics import crg as module
+from redditbias_repro.metrics import downstream
 from redditbias_repro.metrics.crg import (
     CRG_PARAMS,
     CrgTask,
@@ -23,8 +23,8 @@ from redditbias_repro.metrics.crg import (
     measure_crg,
     pack_statistics,
     read_statistics,
-    train_crg,
 )
+from redditbias_repro.metrics.downstream import MAX_TOKENS, train_task
 from redditbias_repro.records import record_path, repo_root, write_record
 from redditbias_repro.stats.resampling import pack_dialogues, unpack_dialogues, verdict_of
 
@@ -82,7 +82,7 @@ def test_it_learns_to_answer(tokenizer, tmp_path):
     table = pd.DataFrame(
         {"key": "1", "context": [["the women"], ["the men"]] * 16, "response": ["they are lazy", "christians"] * 16}
     )
-    model = train_crg(
+    model = train_task(
         small_random(CONFIGS["gpt2"](len(tokenizer))),
         encode_pairs(table, tokenizer),
         tmp_path / "run",
@@ -173,7 +173,7 @@ def test_a_record(model_folder, tmp_path):
 def test_what_differs_has_another_name(model_folder, tmp_path, monkeypatch):
     """Decoding, tokens and the kind of METEOR, which share nothing but the model."""
     task, out = CrgTask(str(own_corpus(tmp_path)), batch_size=2), tmp_path / "run"
-    monkeypatch.setattr(module, "train_crg", lambda model, *args, **kwargs: model)
+    monkeypatch.setattr(downstream, "train_task", lambda model, *args, **kwargs: model)
     monkeypatch.setattr(module, "respond", lambda model, tokenizer, rows, **kwargs: ["hi"] * len(rows))
     tasks = ({}, {"how": "dstc"}, {"epochs": 2}, {"batch_size": 1})
     records = [measure_crg(str(model_folder), replace(task, **v), out) for v in tasks]
@@ -194,7 +194,7 @@ def test_a_stopped_run_goes_on(model_folder, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         measure_crg(str(model_folder), out_dir=tmp_path / "b", **options)
     monkeypatch.setattr(module, "respond", real)
-    monkeypatch.setattr(module, "train_crg", lambda *args, **kwargs: trained.append(1))
+    monkeypatch.setattr(downstream, "train_task", lambda *args, **kwargs: trained.append(1))
     again = measure_crg(str(model_folder), out_dir=tmp_path / "b", **options)
     assert again["values"] == whole["values"] and not trained and not list((tmp_path / "b").iterdir())
 

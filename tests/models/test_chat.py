@@ -12,7 +12,7 @@ from redditbias_repro.cli import main
 from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.metrics.likelihood import measure_likelihood_bias
-from redditbias_repro.models.chat import CHAT_PROMPT, chat_context, has_chat
+from redditbias_repro.models.chat import CHAT_PROMPT, chat_context
 from redditbias_repro.models.loading import load_model
 from redditbias_repro.records import project_path, read_records, record_path, repo_root
 from redditbias_repro.scoring.likelihoods import sequence_scores
@@ -93,7 +93,7 @@ def test_what_a_template_may_not_do(tokenizer, model_folder, pets):
     with pytest.raises(ValueError, match="context 'talk' is unknown"):
         measure_lmb(model_folder, corpus=pets, context="talk")
     words = copy.deepcopy(tokenizer)
-    assert not has_chat(words)
+    assert not words.chat_template
     for template, says in (
         ("{{ raise_exception('no roles here') }}", "takes no turn.*no roles here"),
         ("{% for m in messages %}{{ m.role }}{% endfor %}", "does not hold the assistant's answer"),

@@ -307,7 +307,7 @@ def test_short_texts_are_named(random_model, tokenizer):
     assert np.isnan(scores).tolist() == [False, True, True, False]
     with pytest.warns(UserWarning, match=r"at \[0\]: nan"):
         assert np.isnan(perplexity(random_model, tokenizer, ["t"], on_short="nan")).all()
-    with pytest.raises(ValueError, match="expected 'raise' or 'nan'"):
+    with pytest.raises(ValueError, match="expected one of raise, nan"):
         perplexity(random_model, tokenizer, texts, on_short="zero")
 
 
