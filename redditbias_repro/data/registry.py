@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import hashlib
 import importlib
@@ -328,6 +329,23 @@ def read_own_cells(
         return read_cells(text)
     except (csv.Error, pd.errors.EmptyDataError, pd.errors.ParserError) as e:
         raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
+
+# %% ../../nbs/data/registry.ipynb #d00b2527
+def check_columns(
+    where: str | Path,  # the file, or what the table is called
+    there: Iterable[str],  # columns that it has
+    wanted: Iterable[str],  # columns that it should have
+    hint: str = "",  # what else may be wrong
+) -> None:
+    "`ValueError` that names the columns which are not there, and what may be meant by those that are"
+    there, wanted = list(there), list(wanted)
+    others = [c for c in there if c not in wanted]
+    near = {c: difflib.get_close_matches(c, others, 1, 0.7) for c in wanted if c not in there}
+    if near:
+        named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
+        if len(there) == 1 and re.search("[;\t]", there[0]):
+            hint = hint or ": are cells separated by other marks than commas?"
+        raise ValueError(f"{where}: no column {named}; its columns are {', '.join(there)}{hint}")
 
 # %% ../../nbs/data/registry.ipynb #8b932b3a
 def only(

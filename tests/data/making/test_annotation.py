@@ -1,6 +1,5 @@
 """Annotation: sheets, what spreadsheets do to them, agreement, splits."""
 
-import io
 from unittest import mock
 
 import krippendorff
@@ -19,15 +18,14 @@ from redditbias_repro.data.making.annotation import (
     agreement,
     annotate,
     count_labels,
-    has_labels,
     make_sheets,
     merge_labels,
     read_released,
     read_sheets,
     sheet_order,
-    sheets_in,
     split,
 )
+from redditbias_repro.data.making.sheets import KINDS, has_labels, sheet_cells, sheets_in
 from redditbias_repro.data.pairs import load_pairs, load_phrases, own_bias_types
 from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.papers.redditbias.results import table2
@@ -103,7 +101,10 @@ def test_labels_are_never_written_over(phrases, tmp_path):
 
 @pytest.mark.parametrize(
     "change,says",
-    [(lambda p: p.drop(columns="phrase"), "no column phrase"), (lambda p: p.iloc[:0], "no phrases to label")],
+    [
+        (lambda p: p.drop(columns="phrase"), "no column 'phrase'"),
+        (lambda p: p.iloc[:0], "no phrases to label"),
+    ],
 )
 def test_phrases_that_make_no_sheet(phrases, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
@@ -534,9 +535,8 @@ def test_reading_gives_back_what_was_written(phrases, tmp_path):
     )
     (path,) = make_sheets(odd, tmp_path)
     assert set(read_sheets(path, odd).comment) == set(odd.comment)
-    assert module.sheet_cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(
-        module.GUIDELINES
-    ).readline().startswith("# Annotation")
+    assert sheet_cells(path).columns.tolist() == [*SHEET, "row"]
+    assert all(kind["guidelines"].startswith("# ") for kind in KINDS.values())
 
 
 def test_a_comment_of_several_phrases_is_one_comment():
