@@ -8,12 +8,14 @@ from __future__ import annotations
 import codecs
 import csv
 import html
-import importlib
+import re
 import shutil
 import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import pandas as pd
@@ -21,16 +23,16 @@ import regex
 
 from redditbias_repro.data.making.retrieval import (
     Matcher,
-    file_identity,
     find_candidates,
-    finished_part,
     from_texts,
     lines_with,
+    part_of,
     read_blocks,
-    resumed_part,
+    scanned,
     skip_bytes,
 )
-from ...records import digest, write_atomic
+from ..registry import readers
+from ...records import write_atomic
 from ...specs import BiasSpec, load_specs, match_terms
 
 # %% auto #0
@@ -40,34 +42,28 @@ __all__ = ['collect']
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
-def _read_blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as f:
-        while block := f.read(1 << 20):
-            yield block
-
-
 def _decoded_until(path: Path, encoding: str) -> tuple[int | None, int, bool]:
     "The first byte that is not of an encoding (None: all are), its line, and whether Han characters stand before it"
     decoder, at, line, han = codecs.getincrementaldecoder(encoding)(), 0, 1, False
-    for block in _read_blocks(path):
-        kept = decoder.getstate()[0]
-        try:
-            text = decoder.decode(block)
-        except UnicodeDecodeError as e:
-            before = (kept + block)[: e.start]
-            text = before.decode(encoding, "ignore")
-            return at - len(kept) + e.start, line + text.count("\n"), han or bool(_HAN.search(text))
-        at, line, han = at + len(block), line + text.count("\n"), han or bool(_HAN.search(text))
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            kept, wrong = decoder.getstate()[0], None
+            try:
+                text = decoder.decode(block)
+            except UnicodeDecodeError as e:
+                wrong = at - len(kept) + e.start
+                text = (kept + block)[: e.start].decode(encoding, "ignore")
+            at, line, han = at + len(block), line + text.count("\n"), han or bool(_HAN.search(text))
+            if wrong is not None:
+                return wrong, line, han
     return None, line, han
 
 
 _HAN = regex.compile(r"\p{Han}")
 
 
-def encoding_of(
-    path: str | Path,
-) -> str:  # utf-8, utf-8-sig, utf-16 or gb18030
-    """The encoding of all of a file. `ValueError` for one that is none of those, with the place of the byte.
+def encoding_of(path: str | Path) -> str:
+    """The encoding of all of a file: utf-8, utf-8-sig, utf-16 or gb18030. `ValueError` with the byte that is of none.
 
     Bytes of GBK hardly ever make Han characters in UTF-8: where some stand before the first wrong byte, it is UTF-8"""
     path = Path(path)
@@ -96,12 +92,9 @@ def encoding_of(
 
 def _has_lone_returns(path: Path) -> bool:
     "Whether lines end with a carriage return alone, as on old Macs"
-    last = b""
-    for block in _read_blocks(path):
-        if b"\r" in (last + block).replace(b"\r\n", b"")[:-1]:
-            return True
-        last = block[-1:] if block.endswith(b"\r") else b""
-    return False
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        return size > 0 and re.search(rb"\r[^\n]", mmap(file.fileno(), 0, access=ACCESS_READ)) is not None
 
 
 def _as_utf8(path: Path, encoding: str, to: Path) -> Path:
@@ -238,12 +231,11 @@ def find_posts(
 
     `ValueError` for a file that cannot be read, and where no row holds the text."""
     path, matcher, stats = Path(path), Matcher(specs), Counter() if stats is None else stats
-    encoding, part = encoding_of(path), None
+    encoding = encoding_of(path)
     if parts:
-        terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
         parts.mkdir(parents=True, exist_ok=True)
-        part = parts / f"{path.name}.{digest([*file_identity(path), terms, column])}.parquet"
-    found = finished_part(part, lambda: _scanned(path, encoding, matcher, column, progress, part))
+    scan = partial(_scan, path, encoding, matcher, column, progress)
+    found = scanned(part_of(parts, path, specs, column), scan)
     counts = dict(found.attrs["stats"])
     _check_counts(path, counts, _is_table(path))
     counts.pop("first_broken", None)
@@ -271,20 +263,16 @@ def _check_counts(path: Path, counts: dict, table: bool) -> None:
         warnings.warn(f"{path}: {broken:,} {what} are left out{first}. Each {why}", stacklevel=3)
 
 
-def _scanned(path: Path, encoding: str, matcher: Matcher, column: str | None, progress: bool, part: Path | None):
-    "Candidates of a file; a scan that was stopped goes on from what was kept last"
+def _scan(path: Path, encoding: str, matcher: Matcher, column: str | None, progress: bool, *how) -> Iterator[dict]:
+    "Candidates of a file"
     with tempfile.TemporaryDirectory() as folder:
         plain = _as_utf8(path, encoding, Path(folder, path.name))
-        plain = plain if _is_table(path) else _list_as_lines(plain, Path(folder, f"{path.name} as lines"))
-
-        def scan(*how):
-            if _is_table(path):
-                posts = _posts_of_table(path, plain, column, *how)
-            else:
-                posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
-            return find_candidates(posts, matcher, how[0], None, None)
-
-        return resumed_part(part, scan)
+        if _is_table(path):
+            posts = _posts_of_table(path, plain, column, *how)
+        else:
+            plain = _list_as_lines(plain, Path(folder, f"{path.name} as lines"))
+            posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
+        yield from find_candidates(posts, matcher, how[0], None, None)
 
 # %% ../../../nbs/data/making/collection.ipynb #bb0907a8
 _RULES = [
@@ -302,9 +290,7 @@ _RULES = [
 _RULES = [(regex.compile(pattern), by) for pattern, by in _RULES]
 
 
-def clean_post(
-    text: str,  # as it was posted
-) -> str:
+def clean_post(text: str) -> str:
     "A post without links, names, tags, emojis and repeated marks; its lines stay apart"
     text = html.unescape(text).replace("\r\n", "\n").replace("\r", "\n")
     for pattern, by in _RULES:
@@ -315,11 +301,8 @@ def clean_post(
 _ENDS = (r"(?<=[。！？!?；;\n])(?![”’」』）)])", r"(?<=[，,、：:…\s])")
 
 
-def split_sentences(
-    text: str,  # cleaned
-    max_chars: int = 130,
-) -> list[str]:
-    "A text in pieces of at most so many characters"
+def split_sentences(text: str, max_chars: int = 130) -> list[str]:
+    "A cleaned text in pieces of at most so many characters"
     if max_chars < 1:
         raise ValueError(f"max_chars is {max_chars}: expected at least 1")
     whole = " ".join(text.split())
@@ -338,23 +321,14 @@ def split_sentences(
     return [p for p in (" ".join(x.split()) for x in packed) if p]
 
 # %% ../../../nbs/data/making/collection.ipynb #b69e8ffe
-def default_cap(
-    spec: BiasSpec,
-) -> int | None:  # None: no paper says one
-    "Posts for each keyword, as the paper of a specification has it (CHBias §3.2: 100, 200, 200, 100)"
-    try:
-        room = importlib.import_module(f"redditbias_repro.data.corpora.{spec.paper}") if spec.paper else None
-    except ModuleNotFoundError:
-        room = None
-    caps = getattr(room, "CAPS", None)
+def default_cap(spec: BiasSpec) -> int | None:
+    "Posts for each keyword, as a specification's paper has it (CHBias §3.2: 100, 200, 200, 100). None: it says nothing"
+    caps = getattr(readers().get(spec.paper), "CAPS", None)
     return caps.get(spec.name.rpartition("/")[2]) if isinstance(caps, dict) else None
 
 
-def keywords_of(
-    text: str,
-    spec: BiasSpec,
-) -> list[tuple[str, str]]:  # (target, attribute), in reading order
-    "The keywords of T1 × A1 that a text holds"
+def keywords_of(text: str, spec: BiasSpec) -> list[tuple[str, str]]:
+    "The keywords of T1 × A1 that a text holds, in reading order: (target, attribute)"
     targets, attributes = (
         dict.fromkeys(t for *_, t in match_terms(text, terms)) for terms in (spec.targets1, spec.attributes1)
     )

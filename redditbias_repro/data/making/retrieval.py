@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ import regex
 
 from ..pairs import load_released
 from ..registry import FetchError
-from ...records import DEFAULT_PAPER, digest, write_atomic
+from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
@@ -60,13 +61,9 @@ def _apply(text: str, mode: str) -> str:
     return text
 
 # %% ../../../nbs/data/making/retrieval.ipynb #146d4691
-def clean_comment(
-    text: str,  # as it was posted
-    mode: str = "release",  # one of `CLEANING`
-) -> str:
-    "A comment as it is annotated (RedditBias §2.2). `ValueError` for an unknown mode"
-    if mode not in CLEANING:
-        raise ValueError(f"cleaning {mode!r} is unknown: expected one of {', '.join(CLEANING)}")
+def clean_comment(text: str, mode: str = "release") -> str:
+    "A comment, cleaned as one of `CLEANING` does it (RedditBias §2.2)"
+    check_known("cleaning", mode, CLEANING)
     if mode == "release":
         text = _apply(text.encode("ascii", "ignore").decode(), "release")
         return _apply(text.lower(), "release, in lower case").strip()
@@ -159,50 +156,37 @@ BLOCK = 1 << 20  # bytes read at a time
 SUFFIXES = (".zst", ".gz", ".bz2", ".xz", ".ndjson", ".jsonl", ".json")
 
 
-class _ZstdFile:
-    "A reader of Zstandard frames; `EOFError` where one is cut, which zstandard's own reader takes for the end"
+def _zstd_blocks(raw) -> Iterator[bytes]:
+    "What Zstandard frames hold; `EOFError` where one is cut, which zstandard's own readers take for the end"
+    import zstandard
 
-    def __init__(self, raw):
-        import zstandard
-
-        self.raw, self.frame = raw, None
-        self.decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
-
-    def read1(self, size: int) -> bytes:
-        "What the next bytes of the file hold, at least one; nothing at its end. About `size`, for a text"
-        found, rest = [], b""
-        while not any(found):
-            if not rest and not (rest := self.raw.read(max(1, size // 8))):
-                if self.frame is None or not self.frame.eof:
-                    raise EOFError("the file ends inside a frame" if self.frame else "the file holds no frame")
-                return b""
-            while rest:
-                if self.frame is None or self.frame.eof:
-                    self.frame = self.decompressor.decompressobj()
-                found.append(self.frame.decompress(rest))
-                rest = self.frame.unused_data
-        return b"".join(found)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.raw.close()
+    decompressor, frame = zstandard.ZstdDecompressor(max_window_size=2**31), None
+    while rest := raw.read(max(1, BLOCK // 8)):  # about `BLOCK` of a text
+        found = []
+        while rest:
+            if frame is None or frame.eof:
+                frame = decompressor.decompressobj()
+            found.append(frame.decompress(rest))
+            rest = frame.unused_data
+        yield b"".join(found)
+    if not (frame and frame.eof):
+        raise EOFError("the file ends inside a frame" if frame else "the file holds no frame")
 
 
-def _open_dump(path: Path, raw) -> tuple:
-    "A reader of what a dump file holds, decompressed, and what it raises where the file is broken"
+def _unpacked(path: Path, raw) -> tuple[Iterator[bytes], tuple]:
+    "What a dump file holds, decompressed, in blocks, and what is raised where the file is broken"
     if path.suffix == ".zst":
         import zstandard
 
-        return _ZstdFile(raw), (EOFError, zstandard.ZstdError)
-    if path.suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw), (EOFError, gzip.BadGzipFile, zlib.error)
-    if path.suffix == ".bz2":
-        return bz2.BZ2File(raw), (EOFError, OSError)
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(raw), (EOFError, lzma.LZMAError)
-    return raw, ()
+        return _zstd_blocks(raw), (EOFError, zstandard.ZstdError)
+    known = {
+        ".gz": (gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)),
+        ".bz2": (bz2.open, (EOFError, OSError)),
+        ".xz": (lzma.open, (EOFError, lzma.LZMAError)),
+    }
+    opened, broken = known.get(path.suffix, (lambda plain: plain, ()))
+    stream = opened(raw)
+    return iter(lambda: stream.read1(BLOCK), b""), broken  # `read` would lose what came before an error
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9af0755f
 def read_blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
@@ -214,23 +198,19 @@ def read_blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
         stats["torn"] += 1
         return
     with path.open("rb", buffering=0) as raw:
-        stream, broken = _open_dump(path, io.BufferedReader(raw, BLOCK))
+        blocks, broken = _unpacked(path, io.BufferedReader(raw, BLOCK))
         how = dict(unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress)
-        with stream, tqdm(total=path.stat().st_size, **how) as bar:
-            while True:
-                try:
-                    block = stream.read1(BLOCK)  # `read` would lose what came before an error
-                except broken as e:
-                    why = f"{type(e).__name__}: {e}"
-                    warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {why}", stacklevel=2)
-                    stats["torn"] += 1
-                    return
-                if not block:
-                    return
-                stats["bytes"] += len(block)
-                bar.update(raw.tell() - bar.n)
-                bar.set_postfix(hits=stats["hits"], refresh=False)
-                yield block
+        with tqdm(total=path.stat().st_size, **how) as bar:
+            try:
+                for block in blocks:
+                    stats["bytes"] += len(block)
+                    bar.update(raw.tell() - bar.n)
+                    bar.set_postfix(hits=stats["hits"], refresh=False)
+                    yield block
+            except broken as e:
+                why = f"{type(e).__name__}: {e}"
+                warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {why}", stacklevel=2)
+                stats["torn"] += 1
 
 # %% ../../../nbs/data/making/retrieval.ipynb #07326299
 def skip_bytes(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
@@ -344,20 +324,32 @@ def scan_dump(
     yield from find_candidates(parsed(), matcher, stats, after, before)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #45b42a30
+@dataclass(frozen=True)
+class Service:
+    "A search service, and how it is asked"
+
+    url: str  # such as "https://api.pushshift.io/reddit/search/comment/"
+    size: int = 100  # comments asked for at a time
+    rate: float = 1.0  # requests a second, at most
+    timeout: float = 30.0  # seconds
+    retries: int = 8  # further tries of a request
+    pause: float = 1.0  # seconds before the second try; each next pause is twice as long
+
+
 CAPS = (10, 25, 50, 100, 250, 500, 1000)  # services cap the page size silently; a page of such a size is taken for full
 
 
-def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> list[dict]:
+def _ask(service: Service, params: dict) -> list[dict]:
     """One page. Tries again, with growing pauses, after 429, 5xx, timeouts, cut connections and what is not JSON.
 
     `FetchError` after the last."""
     import requests
 
     problem, unreachable = "", 0
-    for attempt in range(retries + 1):
-        wait = pause * 2**attempt
+    for attempt in range(service.retries + 1):
+        wait = service.pause * 2**attempt
         try:
-            answer = requests.get(url, params=params, timeout=timeout)
+            answer = requests.get(service.url, params=params, timeout=service.timeout)
             if answer.status_code == 200:
                 page = answer.json()
                 page = page["data"] if isinstance(page, dict) else page
@@ -374,11 +366,11 @@ def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> 
             unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
             if unreachable > 1:
                 break  # nobody is there: waiting longer will not help
-        if attempt < retries:
+        if attempt < service.retries:
             time.sleep(min(wait, 300))
     raise FetchError(
-        f"{url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same call "
-        "goes on from there"
+        f"{service.url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same "
+        "call goes on from there"
     )
 
 # %% ../../../nbs/data/making/retrieval.ipynb #703b6575
@@ -397,18 +389,6 @@ def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
         return [json.loads(line) for line in f.read().splitlines()], kept["place"]
 
 # %% ../../../nbs/data/making/retrieval.ipynb #64f35703
-@dataclass(frozen=True)
-class Service:
-    "A search service, and how it is asked"
-
-    url: str  # such as "https://api.pushshift.io/reddit/search/comment/"
-    size: int = 100  # comments asked for at a time
-    rate: float = 1.0  # requests a second, at most
-    timeout: float = 30.0  # seconds
-    retries: int = 8  # further tries of a request
-    pause: float = 1.0  # seconds before the second try; each next pause is twice as long
-
-
 def search_comments(
     service: Service,
     queries: Iterable[str],  # each is asked for the whole period
@@ -435,7 +415,7 @@ def search_comments(
             time.sleep(max(0.0, last + 1 / service.rate - time.monotonic()))
             last = time.monotonic()
             params = {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end}
-            page = _ask(service.url, params, service.timeout, service.retries, service.pause)
+            page = _ask(service, params)
             full = len(page) >= size or len(page) in CAPS
             if full and end - start > 1:
                 place["width"] = (end - start) // 2
@@ -446,13 +426,10 @@ def search_comments(
             new = [c for c in map(_kept, page) if c and start <= c["created_utc"] < end and c["id"] not in seen]
             new = list({c["id"]: c for c in new}.values())
             seen |= {c["id"] for c in new}
-            place = {
-                **place,
-                "start": end,
-                "width": max(1, (end - start) * (2 if len(page) < max(1, size // 4) else 1)),
-            }
+            width = max(1, (end - start) * (2 if len(page) < max(1, size // 4) else 1))
+            place |= {"start": end, "width": width}
             if end >= before:
-                place = {**place, "query": place["query"] + 1, "start": after, "width": before - after}
+                place |= {"query": place["query"] + 1, "start": after, "width": before - after}
                 bar.update()
             if checkpoint:
                 f.write(b"".join(json.dumps(c).encode() + b"\n" for c in new))
@@ -473,18 +450,15 @@ def _kept(comment: dict) -> dict | None:
     return record if record["created_utc"] is not None else None
 
 # %% ../../../nbs/data/making/retrieval.ipynb #2694b1cd
-def api_queries(
-    spec: BiasSpec,  # bias specification
-) -> list[str]:  # |T1| · |A1|
+def api_queries(spec: BiasSpec) -> list[str]:
     'Q = T1 × A1 as Pushshift\'s search reads it: `"jews are" greed*`'
     return [f'"{t}" {a}' for t in spec.targets1 for a in spec.attributes1]
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9e12e548
-def from_texts(
-    texts,  # DataFrame, Hugging Face dataset, iterable of strings or of dictionaries
-    column: str = "body",  # the one with the text
-) -> Iterator[dict]:  # id (a hash of the text where there is none), body, created_utc, subreddit
-    "Comments from any texts. `ValueError` names the columns where the one asked for is missing"
+def from_texts(texts, column: str = "body") -> Iterator[dict]:
+    """Comments (as from `_record`) of a DataFrame, a Hugging Face dataset, an iterable of strings or of dictionaries.
+
+    Without an id it is a hash of the text. `ValueError` names the columns where the one with the text is missing."""
     if isinstance(texts, pd.DataFrame):
         texts = texts.to_dict("records")
     for i, row in enumerate(texts):
@@ -502,11 +476,10 @@ COLUMNS = ("id", "created_utc", "subreddit", "bias_type", "target", "attribute",
 SAVE_EVERY = 60  # seconds of a dump file's scan after which it is kept how far it came
 
 
-def period(
-    years: float = YEARS,  # its length
-    before: str | int | None = None,  # its end, "2020-12-31" (UTC) or seconds since 1970; None or "": now
-) -> tuple[int, int]:  # its beginning and its end in seconds since 1970
-    "The period that an API is asked about. `ValueError` for a date that is none"
+def period(years: float = YEARS, before: str | int | None = None) -> tuple[int, int]:
+    """The period that an API is asked about: its beginning and its end in seconds since 1970.
+
+    `before` is its end, "2020-12-31" (UTC) or such seconds; None or "": now. `ValueError` for a date that is none."""
     end = int(time.time()) if before in (None, "") else before
     if isinstance(end, str):
         try:
@@ -558,8 +531,11 @@ def retrieve(
     if is_api:
         tables = _from_api(Service(source, **api), specs, matcher, stats, (after, before), parts, progress)
     elif isinstance(source, (str, Path)) or _are_paths(source):
-        files = source if isinstance(source, list) else find_sources(source)
-        tables = [_from_file(f, specs, matcher, stats, (after, before), column, parts, progress) for f in files]
+        tables, how = [], (matcher, after, before, column, progress)
+        for file in source if isinstance(source, list) else find_sources(source):
+            part = part_of(parts, file, specs, after, before, column)
+            tables.append(scanned(part, partial(_scan, file, *how)))
+            stats.update(tables[-1].attrs["stats"])
     else:
         tables = [_table(find_candidates(from_texts(source, column), matcher, stats, after, before))]
     found = pd.concat(tables, ignore_index=True).drop_duplicates(["bias_type", "id"]).reset_index(drop=True)
@@ -578,9 +554,10 @@ def _are_paths(source) -> bool:
     return isinstance(source, list) and bool(source) and all(isinstance(s, Path) for s in source)
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
-    "Parquet, atomically; pandas keeps `attrs` in it"
+def _write(table: pd.DataFrame, path: Path, **more) -> None:
+    "Parquet, atomically; pandas keeps `attrs` in it, with more"
     content = io.BytesIO()
+    table.attrs |= more
     table.to_parquet(content, index=False)
     write_atomic(path, content.getvalue())
 
@@ -596,81 +573,56 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
     return found
 
 
-def _from_file(path, specs, matcher, stats, asked, column, parts, progress) -> pd.DataFrame:
-    "Candidates of one file, from its part if that was finished"
-    terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
-    key = digest([*file_identity(path), terms, *asked, column])
-    part = parts / f"{path.name}.{key}.parquet" if parts else None
-    if path.suffix in (".parquet", ".csv"):
-        found = finished_part(part, lambda: _from_table(path, matcher, *asked, column))
-    else:
-        found = finished_part(part, lambda: _from_dump(path, matcher, *asked, progress, part))
-    stats.update(found.attrs["stats"])
-    return found
+def part_of(parts: Path | None, path: Path, specs: dict[str, BiasSpec], *asked) -> Path | None:
+    """Where the candidates of a file are kept until all is done.
 
-
-def finished_part(part: Path | None, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    "Candidates of a file: from its part if that is there, else they are made, and kept as that"
-    if part and part.is_file():
-        return pd.read_parquet(part)
-    found = make()
-    if part:
-        _write(found, part)
-        _begun(part).unlink(missing_ok=True)
-    return found
-
-
-def file_identity(path: Path) -> list:
-    "What tells a file from another of its name, without reading all of it"
+    It is told from another of its name, and from other questions, without reading all of it."""
+    if not parts:
+        return None
     with path.open("rb") as file:
         head = hashlib.sha256(file.read(1 << 20)).hexdigest()
-    return [path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head]
+    terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
+    key = digest([path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head, terms, *asked])
+    return parts / f"{path.name}.{key}.parquet"
 
 
-def _from_table(path: Path, matcher: Matcher, after: int | None, before: int | None, column: str) -> pd.DataFrame:
-    as_csv, counts = path.suffix == ".csv", Counter()
-    table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
-    found = _table(find_candidates(from_texts(table, column), matcher, counts, after, before))
-    found.attrs["stats"] = dict(counts)
-    return found
-
-
-def _begun(part: Path) -> Path:
-    "Where it is kept how far the scan came that `part` is to be the result of"
-    return part.with_suffix(".begun.parquet")
-
-
-def _from_dump(
-    path: Path, matcher: Matcher, after: int | None, before: int | None, progress: bool, part: Path | None
-) -> pd.DataFrame:
-    "Candidates of a dump file; a scan that was stopped goes on from what was kept last"
-    return resumed_part(part, lambda *how: scan_dump(path, matcher, how[0], after, before, progress, *how[1:]))
-
-
-def resumed_part(part: Path | None, scan: Callable[[Counter, int, Callable], Iterator[dict]]) -> pd.DataFrame:
-    """Candidates of a scan that was stopped and goes on from what was kept last beside `part`.
+def scanned(part: Path | None, scan: Callable[[Counter, int, Callable], Iterable[dict]]) -> pd.DataFrame:
+    """Candidates of a file: from its part if it was finished, else of a scan, which goes on from where it was stopped.
 
     It is given what it counts up, how much it may read over, and what to call now and then with the same further on"""
+    if part and part.is_file():
+        return pd.read_parquet(part)
+    begun = part and part.with_suffix(".begun.parquet")
     rows, counts, skip, saved = [], Counter(), 0, time.monotonic()
-    if part and _begun(part).is_file():
-        kept = pd.read_parquet(_begun(part))
+    if begun and begun.is_file():
+        kept = pd.read_parquet(begun)
         rows, skip = kept.to_dict("records"), kept.attrs["skip"]
         # bytes are decompressed, and counted, anew
         counts.update({k: 0 if k == "bytes" else v for k, v in kept.attrs["stats"].items()})
 
     def save(skip: int) -> None:
         nonlocal saved
-        if part and time.monotonic() - saved >= SAVE_EVERY:
-            kept = _table(rows)
-            kept.attrs = {"skip": skip, "stats": dict(counts)}
-            _write(kept, _begun(part))
+        if begun and time.monotonic() - saved >= SAVE_EVERY:
+            _write(_table(rows), begun, skip=skip, stats=dict(counts))
             saved = time.monotonic()
 
     for row in scan(counts, skip, save):
         rows.append(row)
     found = _table(rows)
     found.attrs["stats"] = dict(counts)
+    if part:
+        _write(found, part)
+        begun.unlink(missing_ok=True)
     return found
+
+
+def _scan(path: Path, matcher: Matcher, after, before, column: str, progress: bool, *how) -> Iterable[dict]:
+    "Candidates of a dump file, or of a table, such as an earlier result"
+    if path.suffix not in (".parquet", ".csv"):
+        return scan_dump(path, matcher, how[0], after, before, progress, *how[1:])
+    as_csv = path.suffix == ".csv"
+    table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
+    return find_candidates(from_texts(table, column), matcher, how[0], after, before)
 
 
 def _from_api(service, specs, matcher, stats, asked, parts, progress) -> list[pd.DataFrame]:
@@ -678,14 +630,9 @@ def _from_api(service, specs, matcher, stats, asked, parts, progress) -> list[pd
     tables = []
     for name, spec in specs.items():
         kept = parts / f"{name}.ndjson" if parts else None
-        comments = search_comments(service, api_queries(spec), *asked, kept, progress)
-
-        def counted():
-            for c in comments:
-                stats["parsed"] += 1
-                yield c
-
-        tables.append(_table(find_candidates(counted(), matcher, stats, *asked)))
+        comments = [*search_comments(service, api_queries(spec), *asked, kept, progress)]
+        stats["parsed"] += len(comments)
+        tables.append(_table(find_candidates(comments, matcher, stats, *asked)))
     return tables
 
 # %% ../../../nbs/data/making/retrieval.ipynb #a2368240
@@ -742,12 +689,10 @@ SINGLE_TARGET = {"gender": True, "orientation": False}  # whether the dominant g
 PRONOUNS = ("she", "he")
 
 
-def is_single_target(
-    comment: str,  # cleaned
-    spec: BiasSpec,  # bias specification
-    both: bool = False,  # the dominant group's terms count as well
-) -> bool:
-    "Whether a comment names one target only; terms that hold the same shorter term are forms of it"
+def is_single_target(comment: str, spec: BiasSpec, both: bool = False) -> bool:
+    """Whether a cleaned comment names one target only; terms that hold the same shorter term are forms of it.
+
+    With `both` the dominant group's terms count as well."""
     families = set()
     for group in (1, 2) if both else (1,):
         terms = spec.target_terms(group)
@@ -769,8 +714,7 @@ def make_phrases(
     "Comments cleaned and cut to phrases, each phrase once (RedditBias §2.2). `ValueError` for an unknown mode"
     from tqdm.auto import tqdm
 
-    if mode not in WINDOWS:
-        raise ValueError(f"mode {mode!r} is unknown: expected one of {', '.join(WINDOWS)}")
+    check_known("mode", mode, WINDOWS)
     name = spec.name.rpartition("/")[2]
     single_target = name in SINGLE_TARGET if single_target is None else single_target
     texts = candidates["body"] if cleaning is None else [clean_comment(b, cleaning) for b in candidates["body"]]

@@ -448,7 +448,7 @@ def test_broken_sheets_of_sentences(tmp_path):
     assert sorted(merge_labels(read_sheets(path), "unanimous")["bias sent"]) == ["", "1"]
     with pytest.raises(FileExistsError, match="holds labels"):
         make_sheets(rows, tmp_path, layout="sentences")
-    with pytest.raises(ValueError, match="no column target"):
+    with pytest.raises(ValueError, match="no column 'target'"):
         make_sheets(rows.drop(columns="target"), tmp_path / "x", layout="sentences")
     with pytest.raises(ValueError, match="layout 'lines' is unknown"):
         make_sheets(rows, tmp_path / "x", layout="lines")
