@@ -16,12 +16,15 @@ from redditbias_repro.data.registry import (
     SWAPS,
     ChecksumError,
     FetchError,
+    check_columns,
+    check_texts,
     draw_rows,
+    file_sha256,
     read_own_cells,
     readers,
     with_corpus,
 )
-from ..records import DEFAULT_PAPER, check_known, digest, nearest
+from ..records import DEFAULT_PAPER, check_known, digest, nearest, read_text
 from ..specs import BiasSpec, list_specs, load_spec, meant_spec
 
 # %% auto #0
@@ -96,12 +99,8 @@ def _query_split(text: str) -> str:
     return ("train", "train", "train", "valid", "test")[int(hashlib.sha1(text.encode()).hexdigest(), 16) % 5]
 
 # %% ../../nbs/data/pairs.ipynb #9f9de352
-def query_pairs(
-    spec: BiasSpec,  # any specification
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # as in `load_pairs`
-) -> pd.DataFrame:  # as from `load_pairs`
-    """The queries of a specification and their counterfactuals.
+def query_pairs(spec: BiasSpec, split: str = "test", swap: str = "targets") -> pd.DataFrame:
+    """The queries of a specification and their counterfactuals, as from `load_pairs`.
 
     `ValueError` for attribute swaps of a specification without attribute pairs."""
     if swap == "targets":
@@ -138,25 +137,21 @@ def _warn_of(path: Path, pairs: pd.DataFrame) -> None:
         warnings.warn(f"{path}: {said}: a test of so few tells little, whatever its p", stacklevel=3)
 
 # %% ../../nbs/data/pairs.ipynb #a35698ce
-def read_pairs(
-    path: str | Path,  # a CSV in UTF-8 with columns text1, text2 and, if you have them, target1, target2
-) -> pd.DataFrame:
-    "Counterfactual pairs from a file of one's own; `ValueError` says which column or row is wrong"
+def read_pairs(path: str | Path) -> pd.DataFrame:
+    """Counterfactual pairs from a CSV of one's own, in UTF-8: text1, text2 and, if you have them, target1, target2.
+
+    `ValueError` says which column or row is wrong."""
     path = Path(path)
     if not path.is_file():
         known = corpora()
         hint = nearest(path, known)
         raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(known)}{hint}")
-    content, pairs = path.read_bytes(), read_own_cells(path)
-    missing = [c for c in ("text1", "text2") if c not in pairs]
-    if missing:
-        raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {list(pairs.columns)}")
-    empty = [i + 1 for i, r in enumerate(pairs[["text1", "text2"]].values) if not r[0].strip() or not r[1].strip()]
-    if empty or not len(pairs):
-        raise ValueError(f"{path}: " + (f"an empty text in data row {empty[:10]}" if empty else "no rows"))
+    pairs = read_own_cells(path)
+    check_columns(path, pairs, ("text1", "text2"))
+    check_texts(path, pairs, ("text1", "text2"))
     _warn_of(path, pairs)
     pairs = pairs.reindex(columns=["text1", "text2", "target1", "target2"], fill_value="")
-    return with_corpus(pairs, path.stem, sha256=hashlib.sha256(content).hexdigest())
+    return with_corpus(pairs, path.stem, sha256=file_sha256(path))
 
 # %% ../../nbs/data/pairs.ipynb #1feb9074
 def own_bias_types(
@@ -258,21 +253,12 @@ def load_phrases(
     return phrases
 
 # %% ../../nbs/data/pairs.ipynb #ad92d4f9
-def load_annotations(
-    bias_type: str,  # as in `load_pairs`
-) -> pd.DataFrame:  # comment, phrase, bias_sent, bias_phrase; labels as they stand in the release
-    "Released labels of a bias type. `FetchError` where they cannot be had, `ValueError` where there are none"
+def load_annotations(bias_type: str) -> pd.DataFrame:
+    """Released labels of a bias type, as they stand there: comment, phrase, bias_sent, bias_phrase.
+
+    `FetchError` where they cannot be had, `ValueError` where there are none."""
     paper, name = split_bias_type(bias_type)
     return _offered(paper, "load_annotations")(name)
-
-# %% ../../nbs/data/pairs.ipynb #308781e5
-def load_released(
-    bias_type: str,  # as in `load_pairs`
-    what: str = "",  # which list, as the reader names it
-) -> pd.DataFrame:  # columns as released, all strings
-    "Comments and phrases of a release before annotation. `ValueError` where there are none"
-    paper, name = split_bias_type(bias_type)
-    return _offered(paper, "load_released")(name, what)
 
 # %% ../../nbs/data/pairs.ipynb #845e4b59
 def load_references(
@@ -303,12 +289,9 @@ def load_calibration(
 
 def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:
     "The lines of a file that are not blank"
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
-    texts = draw_rows(pd.DataFrame({"text": [line.strip() for line in lines if line.strip()]}, dtype=str), n, seed)
-    return with_corpus(texts, path.stem, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+    texts = draw_rows(pd.DataFrame({"text": lines}, dtype=str), n, seed)
+    return with_corpus(texts, path.stem, sha256=file_sha256(path))
 
 # %% ../../nbs/data/pairs.ipynb #980cfa35
 def corpus_title(

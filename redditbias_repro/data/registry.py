@@ -264,25 +264,17 @@ def corpus_readers(
     return {name: m for m in readers().values() if hasattr(m, function) for name in getattr(m, names)}
 
 # %% ../../nbs/data/registry.ipynb #2b09b448
-def with_corpus(
-    table: pd.DataFrame,  # texts, pairs or numbers
-    name: str,  # of the corpus, as records have it
-    keys: Iterable[str] = (),  # the registered files that it was read from
-    note: str = "",  # where something stood in
-    **more,  # such as the hash of a file of one's own
-) -> pd.DataFrame:  # the same table, with `attrs["corpus"]`
-    "Say of a table what corpus it is"
+def with_corpus(table: pd.DataFrame, name: str, keys: Iterable[str] = (), note: str = "", **more) -> pd.DataFrame:
+    """The same table, with `attrs["corpus"]`: what corpus it is, by its name in records, and of which registered files.
+
+    The note says where something stood in; more is such as the hash of a file of one's own."""
     hashes = {k: _registry()[k]["git_blob_sha1"] for k in keys}
     table.attrs["corpus"] = {"name": name, "files": hashes, "note": note, **more}
     return table
 
 # %% ../../nbs/data/registry.ipynb #7c6b4493
-def draw_rows(
-    table: pd.DataFrame,
-    n: int | None = None,  # rows; None: all
-    seed: int = 0,
-) -> pd.DataFrame:
-    "Rows drawn without replacement, in their order. `ValueError` for more than there are, or none"
+def draw_rows(table: pd.DataFrame, n: int | None = None, seed: int = 0) -> pd.DataFrame:
+    "n rows drawn without replacement, in their order; None: all. `ValueError` for more than there are, or none"
     if n is not None and not 0 < n <= len(table):
         raise ValueError(f"n is {n}: expected 1 to {len(table)} references, or None for all")
     if n is None or n == len(table):
@@ -313,47 +305,76 @@ def read_lines(
         raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
 
 # %% ../../nbs/data/registry.ipynb #f9044af1
-def read_own_cells(
-    path: str | Path,  # a CSV in UTF-8, or a .gz of one
-) -> pd.DataFrame:
-    """`read_cells` of a file of one's own. `FileNotFoundError`; `ValueError` that names the file and the row.
+def own_rows(path: str | Path) -> Iterator[list[str]]:
+    """Rows of a CSV of one's own, in UTF-8, or of a .gz of one, as they are asked for; the header first.
 
-    Pandas would take the surplus cells of an unquoted comma for names of rows, and fill up a row that is too short."""
-    text = "\n".join(read_lines(path))
+    `FileNotFoundError`; `ValueError` that names the file, and the row with another number of cells. Empty lines are
+    left out."""
     try:
-        header, *rows = [row for row in csv.reader(io.StringIO(text)) if row] or [[]]
+        rows = filter(None, csv.reader((line + "\n" for line in read_lines(path)), strict=True))
+        yield (header := next(rows, []))
         for number, row in enumerate(rows, 1):
             if len(row) != len(header):
                 said = f"data row {number} has {len(row)} cells and the header {len(header)}"
                 raise ValueError(f"{path}: not a CSV file: {said}: put a text that holds a comma in quotes")
-        return read_cells(text)
-    except (csv.Error, pd.errors.EmptyDataError, pd.errors.ParserError) as e:
-        raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
+            yield row
+    except csv.Error as e:
+        raise ValueError(
+            f"{path}: not a CSV file that can be read ({e}): save it with commas, quotes and line feeds"
+        ) from e
+
+
+def read_own_cells(path: str | Path) -> pd.DataFrame:
+    "A table of `own_rows`; of two columns with one name the first"
+    header, *rows = own_rows(path)
+    if not header:
+        raise ValueError(f"{path}: not a CSV file that can be read: it is empty")
+    table = pd.DataFrame(rows, columns=header, dtype=str)
+    return table.loc[:, ~table.columns.duplicated()]
 
 # %% ../../nbs/data/registry.ipynb #d00b2527
-def check_columns(
-    where: str | Path,  # the file, or what the table is called
-    there: Iterable[str],  # columns that it has
-    wanted: Iterable[str],  # columns that it should have
-    hint: str = "",  # what else may be wrong
-) -> None:
-    "`ValueError` that names the columns which are not there, and what may be meant by those that are"
+def check_columns(where: str | Path, there: Iterable[str], wanted: Iterable[str], hint: str = "") -> None:
+    "`ValueError` that names the wanted columns which are not there, and what may be meant by those that are"
     there, wanted = list(there), list(wanted)
     others = [c for c in there if c not in wanted]
     near = {c: difflib.get_close_matches(c, others, 1, 0.7) for c in wanted if c not in there}
     if near:
         named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
         if len(there) == 1 and re.search("[;\t]", there[0]):
-            hint = hint or ": are cells separated by other marks than commas?"
+            hint = ": are cells separated by other marks than commas?"
         raise ValueError(f"{where}: no column {named}; its columns are {', '.join(there)}{hint}")
 
+
+def check_texts(where: str | Path, table: pd.DataFrame, columns: Iterable[str]) -> None:
+    "`ValueError` that names the rows of which a column holds no text, or an empty one, and for a table without rows"
+    cells = table[list(columns)].astype(object)
+    is_text = cells.map(lambda t: isinstance(t, str)).to_numpy()
+    empty = cells.map(lambda t: t is None or t != t or (isinstance(t, str) and not t.strip())).to_numpy()
+    for what, wrong in (("what is no text", ~is_text & ~empty), ("an empty text", empty)):
+        if wrong.any():
+            rows = wrong.any(axis=1).nonzero()[0][:10] + 1
+            raise ValueError(f"{where}: {what} in data row {rows.tolist()}")
+    if not len(cells):
+        raise ValueError(f"{where}: no rows")
+
+
+def file_sha256(path: str | Path) -> str:
+    "What tells a version of a file of one's own from another"
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def own_or_released(path: str | Path | None, key: str) -> tuple[Path, dict]:
+    "A file of one's own, else the registered one, and what `with_corpus` says of it. `FileNotFoundError`"
+    if path is None:
+        return fetch(key), {"keys": [key]}
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no file {path}")
+    return Path(path), {"sha256": file_sha256(path)}
+
 # %% ../../nbs/data/registry.ipynb #8b932b3a
-def only(
-    rows: pd.DataFrame,
-    column: str,
-    wanted: str | Iterable[str] | None,  # its values that are kept; None: all
-) -> pd.DataFrame:
-    "Rows with one of these values. `ValueError` for a value that no row has"
+def only(rows: pd.DataFrame, column: str, wanted: str | Iterable[str] | None) -> pd.DataFrame:
+    "Rows with one of these values; None: all rows. `ValueError` for a value that no row has"
     if wanted is None:
         return rows
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)

@@ -29,7 +29,6 @@ import numpy as np
 import pandas as pd
 import regex
 
-from ..pairs import load_released
 from ..registry import FetchError
 from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms

@@ -24,6 +24,7 @@ from conftest import papermill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redditbias_repro.data.corpora.redditbias import load_released
 from redditbias_repro.data.making import retrieval as module
 from redditbias_repro.data.making.retrieval import (
     COLUMNS,
@@ -41,7 +42,7 @@ from redditbias_repro.data.making.retrieval import (
 from redditbias_repro.data.making.retrieval import (
     Service as Asked,
 )
-from redditbias_repro.data.pairs import load_pairs, load_released
+from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.data.registry import FetchError
 from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
