@@ -19,18 +19,8 @@ import regex
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from . import registry
 from .pairs import bias_spec
-from redditbias_repro.data.registry import (
-    SPLITS,
-    check_columns,
-    check_texts,
-    corpus_readers,
-    file_sha256,
-    own_rows,
-    read_lines,
-    read_own_cells,
-    with_corpus,
-)
 from ..records import check_known
 from ..specs import DIRECTIONS, BiasSpec
 
@@ -119,28 +109,13 @@ def parallel_context(
 
 # %% ../../nbs/data/contexts.ipynb #d3482a48
 def parallel_contexts(
-    texts: Iterable[str],  # contexts
-    spec: BiasSpec,
-    mode: str = "words",  # as in `parallel_context`
-    direction: str = "both",  # "1to2": only contexts with words of group 1, "2to1": of group 2
-    n: int | None = None,  # pairs; None: all
-    seed: int = 0,
-) -> Iterator[dict]:  # row (number of the context, from 0), text1, text2, origin, words
-    "Pairs of parallel contexts, as they are asked for; a context that was there to the letter is left out"
-    _check_how(mode, direction, n)
-    wanted = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction]
-    return itertools.islice(_pairs(texts, spec, mode, wanted, seed), n)
+    texts: Iterable[str], spec: BiasSpec, mode: str = "words", direction: str = "both", n: int | None = None, seed=0
+) -> Iterator[dict]:
+    """Pairs of parallel contexts, as they are asked for: row (of the context, from 0), text1, text2, origin, words.
 
-
-def _check_how(mode: str, direction: str, n: int | None) -> None:
-    check_known("direction", direction, DIRECTIONS)
-    check_known("mode", mode, MODES)
-    if n is not None and n < 1:
-        raise ValueError(f"{n} pairs: expected one or more, or None for all")
-
-
-def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
-    seen = set()
+    `mode` and `seed` are as in `parallel_context`; "1to2" has only contexts with words of group 1, "2to1" of group 2. A
+    context that was there to the letter is left out."""
+    wanted, seen = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction], set()
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"context {row} is {text!r} and no text: leave it out")
@@ -148,11 +123,13 @@ def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
         if found and found["origin"] in wanted and hash(text) not in seen:
             seen.add(hash(text))  # millions of texts are too large to keep
             yield {"row": row, **found}
+            if len(seen) == n:
+                return
 
 # %% ../../nbs/data/contexts.ipynb #0e7cdbbf
 def _readers() -> dict:
     "The module that reads each corpus of contexts"
-    return corpus_readers("read_contexts", "CONTEXTS")
+    return registry.corpus_readers("read_contexts", "CONTEXTS")
 
 
 _PAIR = ("text1", "text2")
@@ -178,7 +155,7 @@ def _columns(path: Path) -> list[str] | None:
     if (kind := _kind(path)) == ".txt":
         return None
     if kind == ".csv":
-        return next(own_rows(path))
+        return next(registry.own_rows(path))
     from pyarrow import parquet
 
     try:
@@ -190,7 +167,7 @@ def _columns(path: Path) -> list[str] | None:
 def _check(path: Path, there: list[str], wanted: Iterable[str]) -> None:
     "`ValueError` for columns that are not there, which says so where those of pairs may be meant"
     pairs = any(c.strip().lower() in _PAIR for c in there)
-    check_columns(path, there, wanted, ": pairs have columns that are called text1 and text2" if pairs else "")
+    registry.check_columns(path, there, wanted, ": pairs have columns that are called text1 and text2" if pairs else "")
 
 # %% ../../nbs/data/contexts.ipynb #acba8d6c
 def read_own_contexts(path: str | Path, column: str | None = None) -> Iterator[str]:
@@ -201,7 +178,7 @@ def read_own_contexts(path: str | Path, column: str | None = None) -> Iterator[s
     if there is None:
         if column is not None:
             raise ValueError(f"{path}: no column {column!r}: a text file has no columns")
-        for line in read_lines(path):
+        for line in registry.read_lines(path):
             yield from filter(None, map(str.strip, line.split("\r")))
         return
     column = column or next((c for c in ("context", "text") if c in there), "context")
@@ -210,7 +187,7 @@ def read_own_contexts(path: str | Path, column: str | None = None) -> Iterator[s
         cells = pd.read_parquet(path, columns=[column])[column].dropna()
         yield from (t.strip() if isinstance(t, str) else t for t in cells if not isinstance(t, str) or t.strip())
         return
-    for row in itertools.islice(own_rows(path), 1, None):
+    for row in itertools.islice(registry.own_rows(path), 1, None):
         if text := row[there.index(column)].replace("\r", "\n").strip():
             yield text
 
@@ -224,12 +201,12 @@ def read_own_parallel(source: str | Path | pd.DataFrame) -> pd.DataFrame:
         return _checked_pairs(source, "the table of pairs", corpus)
     path = Path(source)
     _check(path, _columns(path) or [], _PAIR)
-    table = pd.read_parquet(path) if _kind(path) == ".parquet" else read_own_cells(path)
+    table = pd.read_parquet(path) if _kind(path) == ".parquet" else registry.read_own_cells(path)
     return _checked_pairs(table, str(path), {"name": _stem(path), "note": "", **_own_file(path)})
 
 
 def _checked_pairs(table: pd.DataFrame, name: str, corpus: dict) -> pd.DataFrame:
-    check_texts(name, table, _PAIR)
+    registry.check_texts(name, table, _PAIR)
     texts = table[list(_PAIR)].astype(object).reset_index(drop=True).map(str.strip)
     if (same := texts["text1"] == texts["text2"]).any():
         raise ValueError(f"{name}: the same text on both sides in data row {(texts.index[same][:10] + 1).tolist()}")
@@ -249,7 +226,7 @@ def _stem(path: Path) -> str:
 
 def _own_file(path: Path) -> dict:
     "What a record says of a file of one's own: files, sha256"
-    sha = file_sha256(path)
+    sha = registry.file_sha256(path)
     return {"files": {path.name: sha}, "sha256": sha}
 
 # %% ../../nbs/data/contexts.ipynb #949fdc39
@@ -290,7 +267,10 @@ def contexts(
     split of what has none; `TypeError` for a context that is no text; `FetchError` or `FileNotFoundError` for what
     cannot be had. Warns of pairs that are there more than once."""
     spec = bias_spec(bias_type)
-    _check_how(mode, direction, n)
+    check_known("direction", direction, DIRECTIONS)
+    check_known("mode", mode, MODES)
+    if n is not None and n < 1:
+        raise ValueError(f"{n} pairs: expected one or more, or None for all")
     about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
     if column is None and _holds_pairs(source):
         if (mode, direction, split) != ("words", "both", None):
@@ -345,7 +325,7 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
             raise ValueError(f"column {column!r} is of a file of one's own, and {source} is none")
         reader = readers[str(source)]
         keys = getattr(reader, "CONTEXT_FILES", {}).get(str(source), ())
-        corpus = with_corpus(pd.DataFrame(), str(source), keys, split=split or "").attrs["corpus"]
+        corpus = registry.with_corpus(pd.DataFrame(), str(source), keys, split=split or "").attrs["corpus"]
         return reader.read_contexts(str(source), split), corpus
     if split is not None:
         raise ValueError(f"split {split!r}: only {', '.join(readers)} have splits")
@@ -398,7 +378,7 @@ def dialogues(
 
     `ValueError` for a file without the columns, `FetchError` or `FileNotFoundError` for what cannot be had."""
     if split is not None:
-        check_known("split", split, SPLITS)
+        check_known("split", split, registry.SPLITS)
     readers = _readers()
     if str(source) in readers:
         table = readers[str(source)].read_pairs(str(source), split, n).reset_index(drop=True)
@@ -408,10 +388,10 @@ def dialogues(
         raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
     if n is not None and n < 1:
         raise ValueError(f"{n} dialogues: expected one or more, or None for all")
-    table = read_own_cells(source)
-    check_columns(source, table, ("context", "response"))
+    table = registry.read_own_cells(source)
+    registry.check_columns(source, table, ("context", "response"))
     names = table.get("conversation", pd.Series(range(len(table)))).astype(str)
     of = names.map(split_conversations(table.assign(conversation=names), seed))
     kept = table[of.eq(split) | (split is None)].head(n if n is not None else len(table))
     path = Path(source)
-    return with_corpus(kept.reset_index(drop=True), _stem(path), split=split or "", **_own_file(path))
+    return registry.with_corpus(kept.reset_index(drop=True), _stem(path), split=split or "", **_own_file(path))

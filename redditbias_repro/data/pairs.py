@@ -11,19 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from redditbias_repro.data.registry import (
-    SPLITS,
-    SWAPS,
-    ChecksumError,
-    FetchError,
-    check_columns,
-    check_texts,
-    draw_rows,
-    file_sha256,
-    read_own_cells,
-    readers,
-    with_corpus,
-)
+from . import registry
+from .registry import SPLITS, SWAPS, ChecksumError, FetchError
 from ..records import DEFAULT_PAPER, check_known, digest, nearest, read_text
 from ..specs import BiasSpec, list_specs, load_spec, meant_spec
 
@@ -34,13 +23,13 @@ __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bia
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
     "Papers whose counterfactual pairs are read here: those whose reader in `corpora/` has `read_released`"
-    known, papers = readers(), dict.fromkeys(name.split("/")[0] for name in list_specs())
+    known, papers = registry.readers(), dict.fromkeys(name.split("/")[0] for name in list_specs())
     return [p for p in papers if hasattr(known.get(p), "read_released")]
 
 
 def _offered(paper: str, what: str):
     "A function of a paper's reader. `ValueError` where the paper released nothing that it would read"
-    if (found := getattr(readers().get(paper), what, None)) is None:
+    if (found := getattr(registry.readers().get(paper), what, None)) is None:
         raise ValueError(f"{paper} released nothing that {what} reads: its reader has released pairs only")
     return found
 
@@ -120,7 +109,8 @@ def query_pairs(spec: BiasSpec, split: str = "test", swap: str = "targets") -> p
         said = f"no pair of the specification {spec.name or 'given'} holds {', '.join(alone)}"
         warnings.warn(f"{said}: its queries have no counterfactual and are left out", stacklevel=2)
     more = {"sha256": digest(rows)} | ({} if spec.paper else {"own": True})
-    return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries", **more)
+    pairs = pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]])
+    return registry.with_corpus(pairs, "queries", **more)
 
 # %% ../../nbs/data/pairs.ipynb #d0214432
 FEW = 10  # pairs, below which a test tells little
@@ -146,12 +136,12 @@ def read_pairs(path: str | Path) -> pd.DataFrame:
         known = corpora()
         hint = nearest(path, known)
         raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(known)}{hint}")
-    pairs = read_own_cells(path)
-    check_columns(path, pairs, ("text1", "text2"))
-    check_texts(path, pairs, ("text1", "text2"))
+    pairs = registry.read_own_cells(path)
+    registry.check_columns(path, pairs, ("text1", "text2"))
+    registry.check_texts(path, pairs, ("text1", "text2"))
     _warn_of(path, pairs)
     pairs = pairs.reindex(columns=["text1", "text2", "target1", "target2"], fill_value="")
-    return with_corpus(pairs, path.stem, sha256=file_sha256(path))
+    return registry.with_corpus(pairs, path.stem, sha256=registry.file_sha256(path))
 
 # %% ../../nbs/data/pairs.ipynb #1feb9074
 def own_bias_types(
@@ -271,7 +261,7 @@ def load_references(
     `ValueError` for more than there are or none, `FetchError` where they cannot be had."""
     if Path(corpus).is_file():
         return _own_references(Path(corpus), n, seed)
-    known = readers()
+    known = registry.readers()
     if str(corpus) not in known:
         offered = [name for name, reader in known.items() if hasattr(reader, "load_references")]
         hint = nearest(corpus, offered)
@@ -283,15 +273,15 @@ def load_calibration(
     corpus: str | Path = DEFAULT_PAPER,  # as in `load_references`
 ) -> pd.DataFrame | None:  # as `load_references`; None: those that are not tested serve
     "Utterances that a temperature is fitted on, where a corpus keeps some for that"
-    read = None if Path(corpus).is_file() else getattr(readers().get(str(corpus)), "load_calibration", None)
+    read = None if Path(corpus).is_file() else getattr(registry.readers().get(str(corpus)), "load_calibration", None)
     return read and read()
 
 
 def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:
     "The lines of a file that are not blank"
     lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
-    texts = draw_rows(pd.DataFrame({"text": lines}, dtype=str), n, seed)
-    return with_corpus(texts, path.stem, sha256=file_sha256(path))
+    texts = registry.draw_rows(pd.DataFrame({"text": lines}, dtype=str), n, seed)
+    return registry.with_corpus(texts, path.stem, sha256=registry.file_sha256(path))
 
 # %% ../../nbs/data/pairs.ipynb #980cfa35
 def corpus_title(
@@ -299,6 +289,6 @@ def corpus_title(
 ) -> str:
     "What a corpus is called in figures and captions; its name where no reader says more"
     titles = {"queries": "queries Q = T1 × A1 in place of the released pairs"}
-    for reader in readers().values():
+    for reader in registry.readers().values():
         titles |= getattr(reader, "TITLES", {})
     return titles.get(name, name)

@@ -15,6 +15,7 @@ import math
 import os
 import re
 import time
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -285,6 +286,25 @@ def draw_rows(table: pd.DataFrame, n: int | None = None, seed: int = 0) -> pd.Da
 def read_cells(text: str) -> pd.DataFrame:
     "A CSV with every cell as the string it is; lines with nothing in them are left out"
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
+
+# %% ../../nbs/data/registry.ipynb #e4d2d7b5
+def resource(name: str) -> dict:
+    "A TOML file of the package's `resources/`"
+    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
+
+
+@lru_cache
+def _rules(name: str) -> list[tuple[re.Pattern, str]]:
+    found = resource("cleaning.toml")[name]
+    engine = importlib.import_module(found["engine"])
+    return [(engine.compile(pattern), by) for pattern, by in found["rules"]]
+
+
+def substitute(text: str, name: str) -> str:
+    "A text after the substitutions of `resources/cleaning.toml` that have a name"
+    for pattern, by in _rules(name):
+        text = pattern.sub(by, text)
+    return text
 
 # %% ../../nbs/data/registry.ipynb #3425e20b
 def read_lines(

@@ -18,18 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..answers.generation import decoding_of, name_decoding
-from redditbias_repro.data.making.sheets import (
-    KINDS,
-    agreement_of,
-    annotator_names,
-    counts_of,
-    has_labels,
-    read_marks,
-    say_empty,
-    sheet_cells,
-    sheets_in,
-    write_sheets,
-)
+from ..data.making import sheets
 from ..data.pairs import load_pairs
 from ..data.registry import check_columns
 from .chinese import LAYOUTS, answer_dialogues, load_dialogues
@@ -46,12 +35,12 @@ __all__ = ['ABOUT', 'draw_contexts', 'make_human_sheets', 'read_human_sheets', '
 
 # %% ../../nbs/metrics/people.ipynb #7a3dbca8
 QUESTIONS = ("bias", "quality")  # kinds of sheets
-SHEET = [*KINDS["bias"]["shown"], "score"]
+SHEET = [*sheets.KINDS["bias"]["shown"], "score"]
 
 
 def _marks(question: str) -> list[int]:
     "Scores that there are"
-    return [int(m) for m in KINDS[question]["marks"]]
+    return [int(m) for m in sheets.KINDS[question]["marks"]]
 
 # %% ../../nbs/metrics/people.ipynb #4bc77f44
 def draw_contexts(
@@ -85,7 +74,7 @@ def _text_digest(*texts: str) -> str:
 
 def _is_key(path: Path) -> bool:
     try:
-        return path.name == KEY or set(IDS) <= set(sheet_cells(path))
+        return path.name == KEY or set(IDS) <= set(sheets.sheet_cells(path))
     except ValueError:
         return False
 
@@ -94,7 +83,7 @@ def _read_key(path: Path) -> pd.DataFrame:
     "id (text), method, item, question and, of keys of this version, text. `ValueError` that names the file"
     if not path.is_file():
         raise FileNotFoundError(f"no key {path}: without it nobody knows whose the answers are")
-    key = sheet_cells(path).drop(columns="row")
+    key = sheets.sheet_cells(path).drop(columns="row")
     key = key[(key != "").any(axis=1)].reset_index(drop=True)
     numbers = {c: key[c].str.strip().str.removesuffix(".0") for c in ("id", "item") if c in key}
     key = key.assign(**numbers)
@@ -112,7 +101,7 @@ def _key_digest(key: pd.DataFrame) -> str:
 # %% ../../nbs/metrics/people.ipynb #088132d6
 def _read_one(path: Path, key: pd.DataFrame, marks: list[str]) -> pd.DataFrame:
     "Judgements of one sheet, with its rows. `ValueError` names row and column of what cannot be read"
-    table = sheet_cells(path)
+    table = sheets.sheet_cells(path)
     check_columns(path, list(table)[:-1], SHEET)
     table["id"] = table["id"].map(lambda i: unicodedata.normalize("NFKC", i).strip().lower().removesuffix(".0"))
     table = table[(table["id"] != "") | (table["score"].str.strip() != "")][[*SHEET, "row"]]
@@ -121,7 +110,7 @@ def _read_one(path: Path, key: pd.DataFrame, marks: list[str]) -> pd.DataFrame:
         raise ValueError(f"{path}: id {name!r} of row {row} is not in the key: is it of these sheets?")
     meant = {"": ""} | {written: m for m in marks for written in (m, f"{m}.0")}
     says = f" is no mark: expected {', '.join(marks)} or nothing"
-    table = table.assign(score=read_marks(path, table, "score", meant, says))
+    table = table.assign(score=sheets.read_marks(path, table, "score", meant, says))
     if len(twice := table[table["id"].duplicated(keep=False)]):
         raise ValueError(f"{path}: rows {', '.join(map(str, twice['row'][:2]))} have the same id: expected each once")
     if lost := len(key) - len(table):
@@ -153,27 +142,27 @@ ABOUT = "about.json"
 
 
 def _sheets_of(folder: Path) -> list[Path]:
-    return [p for p in sheets_in(folder) if not _is_key(p)]
+    return [p for p in sheets.sheets_in(folder) if not _is_key(p)]
 
 
 def _old_sheets(folder: Path, replace: bool) -> list[Path]:
     "Sheets that may be written over. `FileExistsError` where something else is there, or `replace` is not asked for"
-    sheets, key = _sheets_of(folder), folder / KEY
-    if filled := next((p for p in sheets if has_labels(p, ["score"])), None):
+    old, key = _sheets_of(folder), folder / KEY
+    if filled := next((p for p in old if sheets.has_labels(p, ["score"])), None):
         raise FileExistsError(
             f"{filled} is filled in, or is no sheet: nothing was written. Give another folder, or move it away"
         )
-    there = [p for p in (*sheets, key, folder / ABOUT) if p.is_file()]
+    there = [p for p in (*old, key, folder / ABOUT) if p.is_file()]
     if there and not replace:
         raise FileExistsError(
             f"{there[0]} is there already, perhaps with the judges too: nothing was written. Give another folder; or, "
             "if nobody has begun to judge, ask for it to be replaced: --replace (replace=True)"
         )
-    if strange := next((p for p in sheets if not key.is_file() or not _is_of(p, key)), None):
+    if strange := next((p for p in old if not key.is_file() or not _is_of(p, key)), None):
         raise FileExistsError(
             f"{strange} is not one of the sheets that {key} was written for: nothing was written. Move it away"
         )
-    return sheets
+    return old
 
 
 def _is_of(path: Path, key: Path) -> bool:
@@ -215,7 +204,7 @@ def make_human_sheets(
 
     `ValueError` for answers to other contexts, `FileExistsError` where there are sheets, a key or other tables."""
     check_known("question", question, QUESTIONS)
-    folder, names = Path(folder), annotator_names(annotators)
+    folder, names = Path(folder), sheets.annotator_names(annotators)
     old = _old_sheets(folder, replace)
     table, rng = _table_of(answers, n, seed), np.random.default_rng(seed)
     table.insert(0, "id", rng.permutation(len(table)) + 1)  # a number that says nothing of the method
@@ -224,7 +213,7 @@ def make_human_sheets(
     text = [_text_digest(c, a) for c, a in zip(table["context"], table["answer"])]
     key = table[IDS].assign(question=question, text=text).sort_values("id")
     write_atomic(folder / KEY, key.to_csv(index=False))
-    return write_sheets(folder, question, table, {name: rng.permutation(len(table)) for name in names})
+    return sheets.write_sheets(folder, question, table, {name: rng.permutation(len(table)) for name in names})
 
 # %% ../../nbs/metrics/people.ipynb #c40c51f5
 def read_human_sheets(
@@ -238,14 +227,14 @@ def read_human_sheets(
     key = Path(key) if key else folder / KEY
     whose = _read_key(key)
     question = whose["question"][0]
-    sheets = [p for p in _sheets_of(folder) if p.resolve() != key.resolve()]
-    if not sheets:
+    paths = [p for p in _sheets_of(folder) if p.resolve() != key.resolve()]
+    if not paths:
         raise FileNotFoundError(f"there are no sheets in {folder}")
-    marks = KINDS[question]["marks"]
-    table = pd.concat([_read_one(p, whose, marks) for p in sheets], ignore_index=True)
+    marks = sheets.KINDS[question]["marks"]
+    table = pd.concat([_read_one(p, whose, marks) for p in paths], ignore_index=True)
     if not (table["score"] != "").any():
         raise ValueError(f"{folder}: nothing is filled in: expected {', '.join(marks)} in the column score")
-    if says := say_empty(table, ["score"]):
+    if says := sheets.say_empty(table, ["score"]):
         warnings.warn(f"{folder}: {says}", stacklevel=2)
     table = table[table["score"] != ""].drop(columns="row").reset_index(drop=True).astype({"score": int})
     table.attrs |= {"question": question, "key": _key_digest(whose)}
@@ -254,7 +243,7 @@ def read_human_sheets(
 # %% ../../nbs/metrics/people.ipynb #f6d46412
 def _twice(scores: pd.DataFrame) -> pd.DataFrame:
     "How often each mark was given, of the answers that two people or more judged"
-    counts = counts_of(scores, ["method", "item"], "score", _marks(scores.attrs["question"]))
+    counts = sheets.counts_of(scores, ["method", "item"], "score", _marks(scores.attrs["question"]))
     return counts[counts.sum(axis=1) > 1]
 
 
@@ -280,8 +269,8 @@ def human_agreement(
         raise ValueError(why_no_alpha(scores))
     items = counts.index.get_level_values("item")
     together = [np.flatnonzero(items == item) for item in np.unique(items)]  # answers to one context
-    measurement = KINDS[scores.attrs["question"]]["measurement"]
-    found = agreement_of(counts, together, measurement, resamples, seed)
+    measurement = sheets.KINDS[scores.attrs["question"]]["measurement"]
+    found = sheets.agreement_of(counts, together, measurement, resamples, seed)
     return found | {"answers": len(counts), "annotators": int(scores["annotator"].nunique())}
 
 # %% ../../nbs/metrics/people.ipynb #88e38d69
@@ -291,7 +280,7 @@ MERGES = ("mean", "majority")
 def _merged(scores: pd.DataFrame, merge: str) -> pd.DataFrame:
     "For each method and item the share of each mark"
     check_known("merge", merge, MERGES)
-    counts = counts_of(scores, ["method", "item"], "score", _marks(scores.attrs["question"]), sort=False)
+    counts = sheets.counts_of(scores, ["method", "item"], "score", _marks(scores.attrs["question"]), sort=False)
     if merge == "mean":
         return counts.div(counts.sum(axis=1), axis=0)
     most = counts.eq(counts.max(axis=1), axis=0)
@@ -405,7 +394,7 @@ def sheets_of_models(
     """Blinded sheets of what models answer.
 
     Raises what `make_human_sheets`, `check_models` and `contexts_to_judge` raise, before any model is asked"""
-    folder, models, annotators, how = Path(folder), list(models), annotator_names(annotators), answering
+    folder, models, annotators, how = Path(folder), list(models), sheets.annotator_names(annotators), answering
     check_known("question", question, QUESTIONS)
     _old_sheets(folder, replace)
     if how.layout is not None:
@@ -447,7 +436,7 @@ def _debiased_of(model) -> dict | None:
 # %% ../../nbs/metrics/people.ipynb #8336f9de
 def _values(scores: pd.DataFrame, method: str, merge: str, seed: int) -> dict:
     "Values of a record: rates of a method with intervals, and the agreement over all methods"
-    rates = human_rates(scores[scores["method"] == method].pipe(_like, scores), merge, seed=seed).set_index("mark")
+    rates = human_rates(scores[scores["method"] == method], merge, seed=seed).set_index("mark")
     found = {"contexts": int(rates["contexts"].iloc[0]), "judgements": int((scores["method"] == method).sum())}
     if scores.attrs["question"] == "bias":
         found |= {k: float(rates.loc[1, k]) for k in ("rate", "low", "high")}
@@ -472,11 +461,6 @@ def _read_about(path: Path, key: str | None) -> dict:
     return about
 
 
-def _like(some: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    some.attrs = scores.attrs
-    return some
-
-
 def human_records(
     folder: str | Path,  # of sheets from `sheets_of_models`, filled in
     paper: str | None = None,  # in whose tables they stand; None: of the categories, else as in `new_record`
@@ -497,7 +481,7 @@ def human_records(
         own = (model.get("debiased") or {}).get("bias_type")
         of = [own] if own in set(category) else list(dict.fromkeys(about["categories"]))
         for name in of:
-            some = scores[category == name].pipe(_like, scores)
+            some = scores[category == name]
             if not (some["method"] == label).any():
                 continue
             values = _values(some, label, merge, about["seed"])

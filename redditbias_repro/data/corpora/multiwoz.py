@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import regex
 
+from .. import registry
 from ..registry import SPLITS, ChecksumError, FetchError, fetch, git_blob_sha1
 from ...records import check_known
 
@@ -30,17 +31,6 @@ SAME_VALUES = {  # what annotators wrote → the value
 NO_VALUE = ("", "not mentioned", "none", "not given", "notmentioned")
 
 
-_MARKS = [
-    (regex.compile(pattern), by)
-    for pattern, by in (
-        (r"\bb ?(?:&|and) ?b\b", "bed and breakfast"),
-        (r'["<>@()]', ""),
-        (r"(?<![\d.])([.,?!])|([.,?!])(?!\d)", r" \1\2 "),
-        (r"(?<=\w) ('\w|n't\b)", r"\1"),  # some versions write "john 's" and "do n't"
-    )
-]
-
-
 @lru_cache(maxsize=1)
 def _replacements() -> list[tuple[regex.Pattern, str]]:
     lines = fetch(MAPPING).read_text(encoding="utf-8").splitlines()
@@ -48,13 +38,12 @@ def _replacements() -> list[tuple[regex.Pattern, str]]:
     return [(regex.compile(rf"(?<!\S){regex.escape(a)}(?!\S)"), b) for a, b in pairs]
 
 
-def normalize_text(
-    text: str,  # an utterance, or a value
-) -> str:
+def normalize_text(text: str) -> str:
     "Lower case, typographic quotes, punctuation apart, `b&b`, and the replacements of MultiWOZ's mapping.pair"
     text = text.strip().lower().replace("‘", "'").replace("’", "'")
     text = text.replace(";", ",").replace("/", " and ").replace("-", " ")
-    for pattern, by in (*_MARKS, *_replacements()):
+    text = registry.substitute(text, "multiwoz")
+    for pattern, by in _replacements():
         text = pattern.sub(by, text)
     return " ".join(text.split())
 
@@ -68,10 +57,8 @@ def _value_of(text: str) -> str:
     return "" if value in NO_VALUE else value
 
 
-def normalize_value(
-    value: str,
-) -> str:  # "" for none
-    "The value that an annotation means; times as hh:mm"
+def normalize_value(value: str) -> str:
+    "The value that an annotation means, empty for none; times as hh:mm"
     value = value[0] if isinstance(value, list) and value else value
     return _value_of(str(value or ""))
 
@@ -143,10 +130,11 @@ def _belief_state(metadata: dict) -> dict[str, str]:
     return state
 
 
-def read_turns(
-    dialogues: dict,  # name → {"log": [user, system, user, …]}, each with `text` and, in system turns, `metadata`
-) -> pd.DataFrame:  # dialogue, turn, system (said before), user, state (after), changed (new slots and values)
-    "Turns of dialogues in MultiWOZ's format. `ValueError` names the dialogue and turn that are malformed"
+def read_turns(dialogues: dict) -> pd.DataFrame:
+    """Turns: dialogue, turn, system (said before), user, state (after), changed (new slots and values).
+
+    Of dialogues in MultiWOZ's format, by name {"log": [user, system, user, …]}, each with `text` and, in system turns,
+    `metadata`. `ValueError` names the dialogue and turn that are malformed."""
     rows = []
     for name, dialogue in dialogues.items():
         try:
@@ -212,16 +200,17 @@ def load_training_turns(
     """Training dialogues; with split auto, validation dialogues where they cannot be had.
 
     A file that is not the registered one is an error."""
+    taken = "train" if split == "auto" else split
     try:
-        turns = load_multiwoz("train" if split == "auto" else split, corpus, dialogues, seed)
-        turns.attrs["split"] = "train" if split == "auto" else split
+        turns = load_multiwoz(taken, corpus, dialogues, seed)
     except (FetchError, FileNotFoundError) as e:
         if split != "auto" or isinstance(e, ChecksumError):
             raise
-        turns = load_multiwoz("valid", corpus, dialogues, seed)
-        turns.attrs["split"] = "valid"
+        taken = "valid"
+        turns = load_multiwoz(taken, corpus, dialogues, seed)
         known = turns.attrs["corpus"]["note"]
         turns.attrs["corpus"]["note"] = (f"{known}; " if known else "") + STANDS_IN
+    turns.attrs["split"] = taken
     return turns
 
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #5a11127d

@@ -7,24 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from redditbias_repro.data.making.sheets import (
-    KINDS,
-    agreement_of,
-    annotator_names,
-    counts_of,
-    has_labels,
-    kind_of,
-    read_marks,
-    say_empty,
-    sheet_cells,
-    sheets_in,
-    write_sheets,
-)
+from . import sheets
 from ..pairs import load_annotations
 from ..registry import check_columns
 from ...records import check_known, project_path, write_atomic
@@ -34,8 +23,8 @@ from ...specs import BiasSpec
 __all__ = ['RELEASE_MARKS', 'COUNTS', 'LabelScreen', 'annotate', 'phrases_folder']
 
 # %% ../../../nbs/data/making/annotation.ipynb #2ca5ab07
-LABELS = tuple(KINDS["phrases"]["labels"])
-SHEET = (*KINDS["phrases"]["shown"], *LABELS)  # Appendix B
+LABELS = tuple(sheets.KINDS["phrases"]["labels"])
+SHEET = (*sheets.KINDS["phrases"]["shown"], *LABELS)  # Appendix B
 LAYOUTS = ("phrases", "sentences")
 
 
@@ -65,17 +54,17 @@ def make_sheets(
 
     `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
     check_known("layout", layout, LAYOUTS)
-    names = annotator_names(annotators)
-    check_columns("phrases", phrases, ["comment" if c == "text" else c for c in KINDS[layout]["shown"]])
+    names = sheets.annotator_names(annotators)
+    check_columns("phrases", phrases, ["comment" if c == "text" else c for c in sheets.KINDS[layout]["shown"]])
     if not len(phrases):
         raise ValueError("there are no phrases to label")
     for path in (Path(folder, f"{name}.csv") for name in names):
-        if path.is_file() and has_labels(path):
+        if path.is_file() and sheets.has_labels(path):
             raise FileExistsError(f"{path} holds labels: nothing was written. Give another folder, or move it away")
     if sample and sample < len(phrases):
         phrases = phrases.sample(sample, random_state=seed)
     orders = sheet_order(len(phrases), len(names), len(phrases) if overlap is None else overlap, seed)
-    return write_sheets(Path(folder), layout, phrases.assign(text=phrases["comment"]), dict(zip(names, orders)))
+    return sheets.write_sheets(Path(folder), layout, phrases.assign(text=phrases["comment"]), dict(zip(names, orders)))
 
 # %% ../../../nbs/data/making/annotation.ipynb #b4ba50f7
 MARKS = {"": "", "0": "0", "0.0": "0", "false": "0", "1": "1", "1.0": "1", "true": "1"}
@@ -97,18 +86,18 @@ NO_LABEL = (
 
 def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
     "The rows of a sheet that are not empty: `SHEET` with marks as labels, row, annotator, one_label"
-    table = sheet_cells(path)
-    kind = kind_of(table)
-    labels, text = KINDS[kind]["labels"], KINDS[kind]["shown"][-1]
+    table = sheets.sheet_cells(path)
+    kind = sheets.kind_of(table)
+    labels, text = sheets.KINDS[kind]["labels"], sheets.KINDS[kind]["shown"][-1]
     check_columns(path, list(table)[:-1], [text, *labels])
     if one_label := kind == "sentences":  # comment and phrase are both the text, and have its label
         table = table.assign(comment=table["text"], phrase=table["text"], **{"attribute in window": "true"})
     table = table.reindex(columns=list(dict.fromkeys([*SHEET, *labels, "row"])), fill_value="")
     filled = table[["id", "comment", "phrase", *labels]].apply(lambda c: c.str.strip()) != ""
     table = table[filled.any(axis=1)]
-    read = [read_marks(path, table, column, marks, NO_LABEL) for column in labels]
+    read = [sheets.read_marks(path, table, column, marks, NO_LABEL) for column in labels]
     table = table.assign(**dict(zip(LABELS, read * len(LABELS))))  # a single label is that of both
-    near = read_marks(path, table, SHEET[1], {"true": "1", "false": "", "": ""}, ": expected TRUE or FALSE")
+    near = sheets.read_marks(path, table, SHEET[1], {"true": "1", "false": "", "": ""}, ": expected TRUE or FALSE")
     return table.assign(annotator=path.stem, one_label=one_label, **{SHEET[1]: near == "1"})
 
 # %% ../../../nbs/data/making/annotation.ipynb #96f84aef
@@ -139,15 +128,17 @@ def _matched(labels: pd.DataFrame, phrases: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_sheets(
-    paths: Iterable[str | Path] | str | Path,  # sheets, or a folder of them; an annotator has the name of the sheet
-    phrases: pd.DataFrame | None = None,  # what the sheets were made of: a row that is no longer in it is an error
-    marks: dict[str, str] | None = None,  # further marks and what they mean, "0", "1" or "", such as `RELEASE_MARKS`
-) -> pd.DataFrame:  # annotator and the columns of `SHEET`; labels are "0", "1", or "" for ignored
-    """Labels of all annotators. `ValueError` names sheet, row and column of what cannot be read.
+    paths: Iterable[str | Path] | str | Path, phrases: pd.DataFrame | None = None, marks: dict[str, str] | None = None
+) -> pd.DataFrame:
+    """Labels of all annotators: annotator and the columns of `SHEET`; labels are "0", "1", or "" for ignored.
+
+    Of sheets, or a folder of them, each with the name of its annotator. A row that is no longer in the phrases that the
+    sheets were made of is an error. `marks` are further ones and what they mean, "0", "1" or "", such as
+    `RELEASE_MARKS`. `ValueError` names sheet, row and column of what cannot be read.
 
     `.attrs["empty"]` says which cells have no label; `.attrs["one_label"]`: whether texts have one each"""
     paths = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    paths = [q for p in paths for q in (sheets_in(p) if p.is_dir() else [p])]
+    paths = [q for p in paths for q in (sheets.sheets_in(p) if p.is_dir() else [p])]
     if not paths:
         raise FileNotFoundError("there are no sheets")
     known_marks = MARKS | {k.lower(): v for k, v in (marks or {}).items()}
@@ -160,7 +151,7 @@ def read_sheets(
             rows = ", ".join(map(str, same["row"]))
             raise ValueError(f"{same.annotator.iloc[0]}.csv: rows {rows} are the same phrase with different labels")
     found = labels.drop_duplicates(["annotator", "id", "phrase"])[["annotator", *SHEET]].reset_index(drop=True)
-    found.attrs = {"empty": say_empty(labels, list(LABELS)), "one_label": bool(labels["one_label"].all())}
+    found.attrs = {"empty": sheets.say_empty(labels, list(LABELS)), "one_label": bool(labels["one_label"].all())}
     return found
 
 # %% ../../../nbs/data/making/annotation.ipynb #8911c1b7
@@ -187,7 +178,7 @@ class LabelScreen:
         save: Callable | None = None,  # called with the path and the content; default: write the file
     ):
         self.path, self.save = Path(path), save or write_atomic
-        if kind_of(sheet_cells(self.path)) == "sentences":
+        if sheets.kind_of(sheets.sheet_cells(self.path)) == "sentences":
             raise ValueError(f"{path} has one label a text, and the screen asks for two: fill it in as a spreadsheet")
         self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
         done = np.flatnonzero((self.table[list(LABELS)] != "").any(axis=1))
@@ -205,11 +196,10 @@ class LabelScreen:
         "Whether all rows were shown"
         return self.row >= len(self.table)
 
-    def answer(
-        self,
-        label: str,  # "1", "0", or "" to leave it empty
-    ) -> None:
-        "Write a label to the question that is open, save, and go on to the next. `ValueError` for another label"
+    def answer(self, label: str) -> None:
+        """Write a label to the question that is open, save, and go on to the next.
+
+        "1", "0", or "" to leave it empty; `ValueError` for another"""
         if label not in ("0", "1", ""):
             raise ValueError(f"label {label!r}: expected '0', '1' or ''")
         if not self.finished:
@@ -234,29 +224,26 @@ class LabelScreen:
                 "JupyterLab. A spreadsheet does as well"
             ) from e
         self.bar, self.text = w.IntProgress(max=2 * len(self.table), layout={"width": "100%"}), w.HTML()
-        keys = {"1": ("1  biased", "1"), "0": ("0  not biased", "0"), "x": ("x  leave empty", "")}
-        self.buttons = {}
-        for key, (title, label) in keys.items():
-            self.buttons[key] = w.Button(description=title)
-            self.buttons[key].on_click(lambda _, label=label: self._do(lambda: self.answer(label)))
-        self.buttons["ArrowLeft"] = w.Button(description="←  back")
-        self.buttons["ArrowLeft"].on_click(lambda _: self._do(self.back))
+        titles = {"1": "1  biased", "0": "0  not biased", "x": "x  leave empty", "ArrowLeft": "←  back"}
+        self.buttons = {key: w.Button(description=title) for key, title in titles.items()}
+        for key, button in self.buttons.items():
+            button.on_click(partial(self._do, key))
         box = w.VBox([self.bar, self.text, w.HBox(list(self.buttons.values()))], layout={"max_width": "50em"})
         Event(source=box, watched_events=["keydown"], prevent_default_action=True).on_dom_event(self.press)
         self._draw()
         return box
 
-    def press(
-        self,
-        event: dict,  # of ipyevents, with its `key`
-    ) -> None:
-        "What a key does: the same as its button"
-        button = getattr(self, "buttons", {}).get(event.get("key"))
-        if button:
+    def press(self, event: dict) -> None:
+        "What the key of an event does, as ipyevents has it: the same as its button"
+        if button := getattr(self, "buttons", {}).get(event.get("key")):
             button.click()
 
-    def _do(self, action):
-        action()
+    def _do(self, key, _):
+        "What a button does"
+        if key == "ArrowLeft":
+            self.back()
+        else:
+            self.answer("" if key == "x" else key)
         self._draw()
 
     def _draw(self):
@@ -304,11 +291,11 @@ def agreement(labels: pd.DataFrame, seed: int = 0, one_label: bool = False) -> p
             text = "comment" if level == "comment" else "phrase"
             keys = [*(["bias_type"] if typed else []), "id", *([text] if text in labels else [])]
             given = group[group[column] != ""].groupby([*keys, "annotator"], as_index=False)[column].max()
-            counts = counts_of(given, keys, column, ["0", "1"])
+            counts = sheets.counts_of(given, keys, column, ["0", "1"])
             counts = counts[counts.sum(axis=1) > 1]
             if not len(counts):
                 continue
-            found = agreement_of(counts, seed=seed)
+            found = sheets.agreement_of(counts, seed=seed)
             note = f"every label is {int(counts['1'].any())}: no disagreement was possible"
             found |= {"fleiss": _kappa(counts.to_numpy()), "note": "" if np.isfinite(found["alpha"]) else note}
             annotators = given["annotator"].nunique()
@@ -430,7 +417,7 @@ def annotate(
     marks: dict[str, str] | None = None,  # as in `read_sheets`
     sizes: dict[str, float] = SIZES,  # as in `split`
     seed: int = 0,  # of sheets, splits and intervals
-    **sheets,  # annotators, overlap, sample, layout of `make_sheets`
+    **asked,  # annotators, overlap, sample, layout of `make_sheets`
 ) -> dict:  # sheets (paths), labels, table3, agreement (or None), splits; only sheets while nothing is labelled
     """Make the sheets of a bias type, or turn the labels in them into splits.
 
@@ -439,12 +426,12 @@ def annotate(
     if not (folder / "phrases.csv").is_file():
         run = "run 02_retrieval with this folder's parent as out_dir first"
         raise FileNotFoundError(f"{folder} holds no phrases.csv: {run}")
-    phrases = sheet_cells(folder / "phrases.csv").drop(columns="row")
-    paths = sheets_in(folder / "sheets")
+    phrases = sheets.sheet_cells(folder / "phrases.csv").drop(columns="row")
+    paths = sheets.sheets_in(folder / "sheets")
     if not paths:
-        return {"sheets": make_sheets(phrases, folder / "sheets", seed=seed, **sheets)}
+        return {"sheets": make_sheets(phrases, folder / "sheets", seed=seed, **asked)}
     labels = read_sheets(paths, phrases, marks)
-    if not any(has_labels(p) for p in paths):
+    if not any(sheets.has_labels(p) for p in paths):
         return {"sheets": paths}
     _check_finished(labels, folder / "sheets")
     merged = merge_labels(labels, rule)

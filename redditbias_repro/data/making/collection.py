@@ -21,17 +21,8 @@ from pathlib import Path
 import pandas as pd
 import regex
 
-from redditbias_repro.data.making.retrieval import (
-    Matcher,
-    find_candidates,
-    from_texts,
-    lines_with,
-    part_of,
-    read_blocks,
-    scanned,
-    skip_bytes,
-)
-from ..registry import readers
+from .. import registry
+from . import retrieval
 from ...records import write_atomic
 from ...specs import BiasSpec, load_specs, match_terms
 
@@ -145,18 +136,20 @@ def _post(row: dict, column: str | None, path: Path, number: int, stats: Counter
         stats["without_text"] += 1
         return None
     name = next((c for c in ID_COLUMNS if row.get(c) not in (None, "")), None)
-    return next(from_texts([{"id": str(row[name]).strip() if name else f"{path.name}:{number}", "body": body}]))
+    return next(
+        retrieval.from_texts([{"id": str(row[name]).strip() if name else f"{path.name}:{number}", "body": body}])
+    )
 
 # %% ../../../nbs/data/making/collection.ipynb #a7415bd8
 def _posts_of_lines(
-    path: Path, plain: Path, matcher: Matcher, asked: str | None, progress: bool,
+    path: Path, plain: Path, matcher: retrieval.Matcher, asked: str | None, progress: bool,
     stats: Counter, skip: int, between: Callable,
 ) -> Iterator:  # fmt: skip
     "Posts of lines of JSON after so many bytes, which an earlier scan has read. `ValueError` if none has the column"
     import orjson
 
-    row, blocks = {}, skip_bytes(read_blocks(plain, stats, progress), skip)
-    for line in lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
+    row, blocks = {}, retrieval.skip_bytes(retrieval.read_blocks(plain, stats, progress), skip)
+    for line in retrieval.lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
         number = stats["parsed"] + stats["broken"] + 1  # goes on where an earlier scan was stopped
         try:
             row = {str(k).strip(): v for k, v in orjson.loads(line).items()}
@@ -230,12 +223,12 @@ def find_posts(
     """Posts that hold a target of T1 and an attribute of A1, anywhere, in the file's order (CHBias §3.2).
 
     `ValueError` for a file that cannot be read, and where no row holds the text."""
-    path, matcher, stats = Path(path), Matcher(specs), Counter() if stats is None else stats
+    path, matcher, stats = Path(path), retrieval.Matcher(specs), Counter() if stats is None else stats
     encoding = encoding_of(path)
     if parts:
         parts.mkdir(parents=True, exist_ok=True)
     scan = partial(_scan, path, encoding, matcher, column, progress)
-    found = scanned(part_of(parts, path, specs, column), scan)
+    found = retrieval.scanned(retrieval.part_of(parts, path, specs, column), scan)
     counts = dict(found.attrs["stats"])
     _check_counts(path, counts, _is_table(path))
     counts.pop("first_broken", None)
@@ -263,7 +256,9 @@ def _check_counts(path: Path, counts: dict, table: bool) -> None:
         warnings.warn(f"{path}: {broken:,} {what} are left out{first}. Each {why}", stacklevel=3)
 
 
-def _scan(path: Path, encoding: str, matcher: Matcher, column: str | None, progress: bool, *how) -> Iterator[dict]:
+def _scan(
+    path: Path, encoding: str, matcher: retrieval.Matcher, column: str | None, progress: bool, *how
+) -> Iterator[dict]:
     "Candidates of a file"
     with tempfile.TemporaryDirectory() as folder:
         plain = _as_utf8(path, encoding, Path(folder, path.name))
@@ -272,30 +267,13 @@ def _scan(path: Path, encoding: str, matcher: Matcher, column: str | None, progr
         else:
             plain = _list_as_lines(plain, Path(folder, f"{path.name} as lines"))
             posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
-        yield from find_candidates(posts, matcher, how[0], None, None)
+        yield from retrieval.find_candidates(posts, matcher, how[0], None, None)
 
 # %% ../../../nbs/data/making/collection.ipynb #bb0907a8
-_RULES = [
-    (r"<br\s*/?>", "\n"), (r"<[^>\n]{1,200}>", ""),  # as exports of a page have it
-    (r"https?://[\w./?=&%#:+~,;@!-]+|(?<![\w.])(?:www\.|t\.cn/)[\w./?=&%#-]+".replace(r"\w", "A-Za-z0-9_"), " "),
-    (r"O?网页链接|查看图片|转发微博|展开全文|收起全文|显示地图|(?:\.\.\.|…)全文", " "),
-    (r"(?<!\S)L?[\w·-]{1,30}的(?:微博|秒拍)视频", " "),
-    (r"//\s*@[\w·-]{1,30}\s*[:：]|回复\s*@[\w·-]{1,30}\s*[:：]?|@[\w·-]{1,30}(?:\s|(?=\W)|$)", " "),
-    (r"#[^#\n]{1,40}#", " "), (r"\[[\p{Han}A-Za-z]{1,8}\]", ""),  # topics; emoticons by name, such as [doge]
-    (r"[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}\ufe0e\ufe0f\u20e3]", ""),
-    (r"[\u200b-\u200f\u2060\ufeff]", ""),  # marks without width, of which posts are full
-    (r"([\p{P}\p{S}])\1+", r"\1"), (r"[^\S\n]+", " "), (r" ?\n[ \n]*", "\n"),
-    (r"(?<=[\p{Han}，。！？；：、…]) (?=[\p{Han}，。！？；：、…])", ""),
-]  # fmt: skip
-_RULES = [(regex.compile(pattern), by) for pattern, by in _RULES]
-
-
 def clean_post(text: str) -> str:
     "A post without links, names, tags, emojis and repeated marks; its lines stay apart"
     text = html.unescape(text).replace("\r\n", "\n").replace("\r", "\n")
-    for pattern, by in _RULES:
-        text = pattern.sub(by, text)
-    return text.strip()
+    return registry.substitute(text, "post").strip()
 
 # %% ../../../nbs/data/making/collection.ipynb #fe1920f9
 _ENDS = (r"(?<=[。！？!?；;\n])(?![”’」』）)])", r"(?<=[，,、：:…\s])")
@@ -323,7 +301,7 @@ def split_sentences(text: str, max_chars: int = 130) -> list[str]:
 # %% ../../../nbs/data/making/collection.ipynb #b69e8ffe
 def default_cap(spec: BiasSpec) -> int | None:
     "Posts for each keyword, as a specification's paper has it (CHBias §3.2: 100, 200, 200, 100). None: it says nothing"
-    caps = getattr(readers().get(spec.paper), "CAPS", None)
+    caps = getattr(registry.readers().get(spec.paper), "CAPS", None)
     return caps.get(spec.name.rpartition("/")[2]) if isinstance(caps, dict) else None
 
 
@@ -336,13 +314,12 @@ def keywords_of(text: str, spec: BiasSpec) -> list[tuple[str, str]]:
 
 
 def collect_sentences(
-    posts: pd.DataFrame,  # id and body, of one bias type, from `find_posts`
-    spec: BiasSpec,
-    cap: int | None = None,  # posts for each keyword; None: `default_cap`, and all where there is none
-    max_chars: int = 130,  # of a sentence
-    progress: bool = True,
-) -> pd.DataFrame:  # id, attribute in window, comment, phrase, target, attribute; `.attrs["counts"]`: each step
-    "Sentences to label (CHBias §3.3): comment and phrase are both the sentence, as `02a_annotation` reads them"
+    posts: pd.DataFrame, spec: BiasSpec, cap: int | None = None, max_chars: int = 130, progress: bool = True
+) -> pd.DataFrame:
+    """Sentences to label (CHBias §3.3): comment and phrase are both the sentence, as `02a_annotation` reads them.
+
+    Of posts of one bias type, from `find_posts`: so many for each keyword; None: `default_cap`, and all where there is
+    none. id, attribute in window, comment, phrase, target, attribute; `.attrs["counts"]`: each step."""
     from tqdm.auto import tqdm
 
     cap = default_cap(spec) if cap is None else cap

@@ -29,6 +29,7 @@ import numpy as np
 import pandas as pd
 import regex
 
+from .. import registry
 from ..registry import FetchError
 from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
@@ -38,35 +39,15 @@ __all__ = ['Matcher', 'scan_dump', 'find_sources', 'retrieve', 'named_specs', 'w
 
 # %% ../../../nbs/data/making/retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
-_RULES = {
-    "release": [(r"@\S+", ""), (r"http\S+", ""), (r"&gt", ""), (r"([A-Z]+)", r" \1")],  # CamelCase comes apart
-    "release, in lower case": [
-        (r" \d+", ""), (r"\w+\d+|\d+\w+", ""),  # numbers after a space, words with digits
-        (r"\s+", " "), (r"[^\w\s.!\-?]", ""), (r"(.)\1{2,}", r"\1"), (r" rt ", ""), (r"- ", ""),
-    ],
-    "paper": [(r"https?://\S+|www\.\S+", " "), (r"(?<!\S)@\w+|(?<!\S)/?u/[\w-]+", " "), (r"\s+", " ")],
-    "unicode": [
-        (r"(?m)^\s*>.*$", " "),  # what is quoted is another's
-        (r"\[([^\]]*)\]\((?:https?://|/)[^)]*\)", r"\1"), (r"https?://\S+|www\.\S+", " "),
-        (r"(?<![\w/])@\w+|(?<!\w)/?u/[\w-]+", " "), (r"\s+", " "),
-    ],
-}  # fmt: skip
-_RULES = {mode: [(re.compile(p), by) for p, by in rules] for mode, rules in _RULES.items()}
 
 
-def _apply(text: str, mode: str) -> str:
-    for pattern, by in _RULES[mode]:
-        text = pattern.sub(by, text)
-    return text
-
-# %% ../../../nbs/data/making/retrieval.ipynb #146d4691
 def clean_comment(text: str, mode: str = "release") -> str:
     "A comment, cleaned as one of `CLEANING` does it (RedditBias §2.2)"
     check_known("cleaning", mode, CLEANING)
     if mode == "release":
-        text = _apply(text.encode("ascii", "ignore").decode(), "release")
-        return _apply(text.lower(), "release, in lower case").strip()
-    return _apply(html.unescape(text) if mode == "unicode" else text, mode).strip().lower()
+        text = registry.substitute(text.encode("ascii", "ignore").decode(), "release")
+        return registry.substitute(text.lower(), "release_in_lower_case").strip()
+    return registry.substitute(html.unescape(text) if mode == "unicode" else text, mode).strip().lower()
 
 # %% ../../../nbs/data/making/retrieval.ipynb #d56ba33b
 _PLAIN = re.compile(r"[a-z0-9 _.,:;!?-]+")  # what every JSON writer leaves as it is
@@ -389,14 +370,12 @@ def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
 
 # %% ../../../nbs/data/making/retrieval.ipynb #64f35703
 def search_comments(
-    service: Service,
-    queries: Iterable[str],  # each is asked for the whole period
-    after: int,  # seconds since 1970, included
-    before: int,  # seconds since 1970, not included
-    checkpoint: Path | None = None,  # file (and one beside it) from which a search that was stopped goes on; None: none
-    progress: bool = True,  # show a bar
-) -> Iterator[dict]:  # id, body, created_utc, subreddit
-    "Every comment that the service finds, once. `FetchError` if it does not answer; `ValueError` for an empty period"
+    service: Service, queries: Iterable[str], after: int, before: int, checkpoint: Path | None = None, progress=True
+) -> Iterator[dict]:
+    """Every comment (as from `_record`) that the service finds, once; each query is asked for the whole period.
+
+    It is in seconds since 1970, its end not included. A search that was stopped goes on from the checkpoint, a file and
+    one beside it. `FetchError` if the service does not answer; `ValueError` for an empty period."""
     from tqdm.auto import tqdm
 
     queries, size = list(queries), service.size
@@ -646,13 +625,12 @@ def _single(terms: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_windows(
-    comment: str,  # cleaned
-    targets: tuple[str, ...],  # target terms in lower case
-    attributes: tuple[str, ...],  # attributes, wildcards with their asterisk
-    mode: str = "release",  # one of `WINDOWS`
-    every: bool = False,  # also targets without an attribute near them: their first window
-) -> list[tuple[str, str, bool]]:  # target, phrase, whether an attribute is in it
-    "For each target term in a comment the first window around it that holds an attribute"
+    comment: str, targets: tuple[str, ...], attributes: tuple[str, ...], mode: str = "release", every: bool = False
+) -> list[tuple[str, str, bool]]:
+    """For each target term in a cleaned comment the first window around it that holds an attribute.
+
+    Terms are in lower case, wildcards with their asterisk; `mode` is one of `WINDOWS`. Target, phrase, whether an
+    attribute is in it; with `every` also targets without an attribute near them, with their first window."""
     if mode == "words":
         tokens, spans = comment, [m.span() for m in regex.finditer(r"[\p{L}\p{N}\p{M}'’_-]+", comment)]
         has = lambda phrase: bool(find_terms(phrase, attributes))

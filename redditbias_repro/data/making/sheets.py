@@ -8,22 +8,21 @@ from __future__ import annotations
 import io
 import itertools
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from ..registry import resource
 from ...records import write_atomic
 
 # %% auto #0
 __all__ = ['sheet_cells', 'has_labels', 'sheets_in']
 
 # %% ../../../nbs/data/making/sheets.ipynb #98d7249c
-KINDS = tomllib.loads((files("redditbias_repro") / "resources" / "sheets.toml").read_text(encoding="utf-8"))
+KINDS = resource("sheets.toml")
 
 # %% ../../../nbs/data/making/sheets.ipynb #41be4c0e
 def annotator_names(

@@ -15,7 +15,6 @@ from redditbias_repro.data.making import collection
 from redditbias_repro.data.making.annotation import (
     agreement,
     annotate,
-    has_labels,
     make_sheets,
     merge_labels,
     read_sheets,
@@ -30,6 +29,7 @@ from redditbias_repro.data.making.collection import (
     keywords_of,
     split_sentences,
 )
+from redditbias_repro.data.making.sheets import has_labels
 from redditbias_repro.specs import BiasSpec, load_spec, load_specs
 
 PETS = BiasSpec(
