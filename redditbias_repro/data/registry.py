@@ -78,26 +78,24 @@ def cache_dir() -> Path:
     return Path(os.environ.get("REDDITBIAS_CACHE") or user_cache_dir("redditbias_repro"))
 
 # %% ../../nbs/data/registry.ipynb #3d6692da
-def _mirror_file(entry: dict) -> Path | None:
-    """The file in the mirror, if there is a mirror and it has it.
-
-    A relative mirror counts from here, then from the checkout."""
+def _mirrors() -> list[Path]:
+    "Folders that REDDITBIAS_MIRROR may mean: a relative one counts from here, then from the checkout"
     mirror = os.environ.get("REDDITBIAS_MIRROR")
-    for base in (Path.cwd(), repo_root()) if mirror else ():
-        path = base / mirror / entry["repository"] / entry["commit"] / entry["path"] if base else None
-        if path and path.is_file():
-            return path
-    return None
+    return [base / mirror for base in (Path.cwd(), repo_root()) if base] if mirror else []
+
+
+def _mirror_file(entry: dict) -> Path | None:
+    "The file in the mirror, if there is a mirror and it has it"
+    files = (folder / entry["repository"] / entry["commit"] / entry["path"] for folder in _mirrors())
+    return next(filter(Path.is_file, files), None)
 
 
 def _without_a_mirror() -> str:
     "What to do about a file that is not to be had, by whether a mirror is named and there"
-    mirror = os.environ.get("REDDITBIAS_MIRROR")
-    if not mirror:
+    if not (named := _mirrors()):
         return "REDDITBIAS_MIRROR=FOLDER reads it from a folder laid out as on GitHub"
-    if not any((base / mirror).is_dir() for base in (Path.cwd(), repo_root()) if base):
-        return f"REDDITBIAS_MIRROR={mirror} is no folder"
-    return f"REDDITBIAS_MIRROR={mirror} does not have it"
+    has = "does not have it" if any(map(Path.is_dir, named)) else "is no folder"
+    return f"REDDITBIAS_MIRROR={os.environ['REDDITBIAS_MIRROR']} {has}"
 
 # %% ../../nbs/data/registry.ipynb #086cd8c4
 def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumError:

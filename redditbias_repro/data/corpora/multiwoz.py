@@ -75,23 +75,6 @@ RELEASED = {
 TITLES = {"convlab": "MultiWOZ (ConvLab's copy)", "multiwoz responses (convlab)": "MultiWOZ responses (ConvLab's copy)"}
 STANDS_IN = "trained on the validation dialogues, as the training ones could not be had"
 
-
-def _official(archive: zipfile.ZipFile, split: str, where: str) -> dict:
-    "Dialogues of a split of the official zip: data.json and the lists of the other two splits"
-    inside = [n for n in archive.namelist() if not Path(n).name.startswith(".") and "__MACOSX" not in n]
-    names = {Path(n).stem.lower(): n for n in inside}
-    if "data" not in names:
-        raise ValueError(f"{where} holds no data.json; it holds {', '.join(sorted(names)) or 'nothing'}")
-    known = [(s, f"{n}listfile") for s, n in (("valid", "val"), ("test", "test"))]
-    lists = {s: archive.read(names[n]).decode().split() for s, n in known if n in names}
-    if len(lists) < 2:
-        raise ValueError(f"{where} holds no valListFile and testListFile")
-    data = json.loads(archive.read(names["data"]))
-    if split != "train":
-        return {k: data[k] for k in lists[split] if k in data}
-    others = {k for names in lists.values() for k in names}
-    return {k: v for k, v in data.items() if k not in others}
-
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #7ed11ae0
 def _file_of(path: Path, split: str) -> Path:
     "The file of a split: the path itself, or the one in that folder"
@@ -104,17 +87,30 @@ def _file_of(path: Path, split: str) -> Path:
     return found[0]
 
 
+def _of_zip(archive: zipfile.ZipFile, split: str, where: str) -> dict:
+    "Dialogues of a split: ConvLab's zip holds it alone, the official one data.json and the lists of the other splits"
+    inside = [n for n in archive.namelist() if not Path(n).name.startswith(".") and "__MACOSX" not in n]
+    names = {Path(n).stem.lower(): n for n in inside}
+    read = lambda name: archive.read(names[name])
+    if len(names) == 1 and {"train", "val", "valid", "dev", "test"} & set(names):
+        return json.loads(read(*names))
+    if "data" not in names:
+        raise ValueError(f"{where} holds no data.json; it holds {', '.join(sorted(names)) or 'nothing'}")
+    if not {"vallistfile", "testlistfile"} <= set(names):
+        raise ValueError(f"{where} holds no valListFile and testListFile")
+    data = json.loads(read("data"))
+    lists = {"valid": read("vallistfile").decode().split(), "test": read("testlistfile").decode().split()}
+    others = {k for names in lists.values() for k in names}
+    return {k: data[k] for k in lists.get(split, [k for k in data if k not in others]) if k in data}
+
+
 def _read_dialogues(path: Path, split: str) -> dict:
     "Dialogues of a split from a zip (official or ConvLab's), or a JSON file"
     try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                inside = [n for n in archive.namelist() if n.endswith(".json") and "__MACOSX" not in n]
-                own = [n for n in inside if Path(n).stem in ("train", "val", "valid", "dev", "test")]
-                if own and len(own) == len(inside) == 1:
-                    return json.loads(archive.read(own[0]))
-                return _official(archive, split, str(path))
-        return json.loads(path.read_text(encoding="utf-8"))
+        if path.suffix != ".zip":
+            return json.loads(path.read_text(encoding="utf-8"))
+        with zipfile.ZipFile(path) as archive:
+            return _of_zip(archive, split, str(path))
     except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError) as e:
         raise ValueError(f"{path} cannot be read as dialogues: {e}") from e
 

@@ -33,15 +33,18 @@ def _pairs_key(bias_type, group, split):
     return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_biased_{split}_reduced.csv"
 
 
-def _annotated_key(bias_type):
+def _processed_key(bias_type, what):
     group = load_spec(f"redditbias/{bias_type}").groups[0]
-    return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed_phrase_annotated.csv"
+    return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed{what}.csv"
+
+
+def _annotated_key(bias_type):
+    return _processed_key(bias_type, "_phrase_annotated")
 
 
 def _attribute_keys(bias_type):
-    group = load_spec(f"redditbias/{bias_type}").groups[0]
-    stem = f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed_phrase"
-    return [f"{stem}_biased_testset_neg_attr_reduced.csv", f"{stem}_unbiased_testset_pos_attr_reduced.csv"]
+    ends = ("_phrase_biased_testset_neg_attr_reduced", "_phrase_unbiased_testset_pos_attr_reduced")
+    return [_processed_key(bias_type, end) for end in ends]
 
 
 def _train_key(bias_type, swap=None):
@@ -63,15 +66,12 @@ def _terms(cell: str) -> str:
     return "; ".join(t.strip() for t in ast.literal_eval(cell)) if cell else ""
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #d82db63e
-def read_released(
-    bias_type: str,  # religion1, religion2, race, gender, orientation
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # what differs: "targets" (§3.1), or "attributes" (the authors' second measure)
-) -> pd.DataFrame:  # text1, text2, target1, target2; or text1, text2 (its opposite), attribute1, attribute2
-    """Counterfactual pairs of the release.
+def read_released(bias_type: str, split: str = "test", swap: str = "targets") -> pd.DataFrame:
+    """Counterfactual pairs of the release: text1, text2, target1, target2; or attribute1, attribute2.
 
-    With swapped attributes, `text1` is stereotypical and `text2` its opposite. `ValueError` for files that do not pair,
-    and for attribute pairs of the validation set, which there are not."""
+    What differs is "targets" (§3.1), or "attributes" (the authors' second measure): then `text1` is stereotypical and
+    `text2` its opposite. `ValueError` for files that do not pair, and for attribute pairs of the validation set, which
+    there are not."""
     if split == "train":
         keys = [_train_key(bias_type, swap)]
         lines = _read_lines(*keys)
@@ -154,21 +154,12 @@ def count_annotations(
     }
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #e6a10915
-RELEASED_COMMENTS = {
-    b: f"umanlp/RedditBias/data/{b}/reddit_comments_{b}_{g}_processed"
-    for b, g in (("religion1", "jews"), ("orientation", "lgbtq"))
-}
+def load_released(bias_type: str, what: str = "") -> pd.DataFrame:
+    """Comments and phrases before annotation, of religion1 or orientation: those of the others are not released.
 
-
-def load_released(
-    bias_type: str,  # religion1 or orientation: of the others only annotated files are released
-    what: str = "",  # "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases
-) -> pd.DataFrame:  # columns as released, all strings
-    "Comments and phrases of the release before annotation"
-    if bias_type not in RELEASED_COMMENTS:
-        expected = f"expected one of {', '.join(RELEASED_COMMENTS)}"
-        raise ValueError(f"comments of {bias_type!r} are not released before annotation: {expected}")
-    return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
+    "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases. All cells are strings."""
+    check_known("bias type", bias_type, ("religion1", "orientation"))
+    return read_cells(_decode(fetch(_processed_key(bias_type, what)).read_bytes()))
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #a3384411
 REFERENCES = "microsoft/DialoGPT/data/human.ref.6k.txt"

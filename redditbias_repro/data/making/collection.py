@@ -212,23 +212,20 @@ def _posts_of_table(
                 yield post
 
 # %% ../../../nbs/data/making/collection.ipynb #2c2eaac7
-def find_posts(
-    path: str | Path,  # .jsonl, .ndjson, .json: an object a line, or a list of them; .csv
-    specs: dict[str, BiasSpec],  # by name
-    column: str | None = None,  # with the text; None: of `TEXT_COLUMNS`
-    stats: Counter | None = None,  # is counted up: bytes, lines, parsed, broken, without_text, hits
-    progress: bool = True,
-    parts: Path | None = None,  # a folder that keeps how far the scan came, from which one that was stopped goes on
-) -> pd.DataFrame:  # id, bias_type, target, attribute, body
+def find_posts(path: str | Path, specs: dict[str, BiasSpec], column=None, stats=None, progress=True, parts=None):
     """Posts that hold a target of T1 and an attribute of A1, anywhere, in the file's order (CHBias §3.2).
 
-    `ValueError` for a file that cannot be read, and where no row holds the text."""
+    id, bias_type, target, attribute, body; of .jsonl, .ndjson, .json, an object a line, or a list of them, or .csv. The
+    column with the text is one of `TEXT_COLUMNS` where it is not given. `stats` is counted up: bytes, lines, parsed,
+    broken, without_text, hits. `parts` is a folder that keeps how far the scan came, from which one that was stopped
+    goes on. `ValueError` for a file that cannot be read, and where no row holds the text."""
     path, matcher, stats = Path(path), retrieval.Matcher(specs), Counter() if stats is None else stats
     encoding = encoding_of(path)
     if parts:
         parts.mkdir(parents=True, exist_ok=True)
     scan = partial(_scan, path, encoding, matcher, column, progress)
-    found = retrieval.scanned(retrieval.part_of(parts, path, specs, column), scan)
+    part = retrieval.part_of(parts, path.name, *retrieval.file_identity(path, specs), column)
+    found = retrieval.scanned(part, scan)
     counts = dict(found.attrs["stats"])
     _check_counts(path, counts, _is_table(path))
     counts.pop("first_broken", None)

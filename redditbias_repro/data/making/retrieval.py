@@ -12,7 +12,6 @@ import html
 import io
 import json
 import lzma
-import os
 import re
 import shutil
 import time
@@ -353,73 +352,49 @@ def _ask(service: Service, params: dict) -> list[dict]:
         "call goes on from there"
     )
 
-# %% ../../../nbs/data/making/retrieval.ipynb #703b6575
-def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
-    "Comments and place of a search that was stopped; `ValueError` if it asked for something else"
-    if path is None or not path.with_suffix(".json").is_file():
-        if path:
-            path.unlink(missing_ok=True)  # of a search that was stopped in its first window
-        return [], {"query": 0, "start": asked["after"], "width": asked["before"] - asked["after"], "bytes": 0}
-    kept = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    if kept["asked"] != asked:
-        other = ", ".join(k for k in asked if asked[k] != kept["asked"].get(k))
-        raise ValueError(f"{path} holds a search with other {other}: remove it, or give another folder")
-    with path.open("r+b") as f:
-        f.truncate(kept["place"]["bytes"])  # what came after the last window is asked for again
-        return [json.loads(line) for line in f.read().splitlines()], kept["place"]
-
 # %% ../../../nbs/data/making/retrieval.ipynb #64f35703
 def search_comments(
-    service: Service, queries: Iterable[str], after: int, before: int, checkpoint: Path | None = None, progress=True
+    service: Service, queries: Iterable[str], after: int, before: int, progress=True, skip=None, between=None
 ) -> Iterator[dict]:
     """Every comment (as from `_record`) that the service finds, once; each query is asked for the whole period.
 
-    It is in seconds since 1970, its end not included. A search that was stopped goes on from the checkpoint, a file and
-    one beside it. `FetchError` if the service does not answer; `ValueError` for an empty period."""
+    It is in seconds since 1970, its end not included. `between` is called after each window with the `skip` to go on
+    from. `FetchError` if the service does not answer; `ValueError` for an empty period."""
     from tqdm.auto import tqdm
 
     queries, size = list(queries), service.size
     if not after < before or size < 2:
         empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
         raise ValueError(empty if size > 1 else small)
-    asked = {"url": service.url, "after": after, "before": before, "size": size, "queries": digest(queries)}
-    kept, place = _checkpoint(checkpoint, asked)
-    seen, last = {c["id"] for c in kept}, 0.0
-    yield from kept
+    whole = {"start": after, "width": before - after}
+    place, seen, last = skip or {"query": 0, **whole}, set(), 0.0
     bar = tqdm(total=len(queries), initial=place["query"], unit="query", delay=2, leave=False, disable=not progress)
-    with bar, checkpoint.open("ab") if checkpoint else io.BytesIO() as f:
+    with bar:
         while place["query"] < len(queries):
             start, end = place["start"], min(place["start"] + place["width"], before)
             time.sleep(max(0.0, last + 1 / service.rate - time.monotonic()))
             last = time.monotonic()
-            params = {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end}
-            page = _ask(service, params)
+            page = _ask(service, {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end})
             full = len(page) >= size or len(page) in CAPS
             if full and end - start > 1:
-                place["width"] = (end - start) // 2
+                place = {**place, "width": (end - start) // 2}
                 continue
             if full and len(page) >= min(size, 100):
                 few = f"the service gives no more than {len(page)} comments of the second {start}"
                 warnings.warn(f"{few}: some may be missing", stacklevel=2)
-            new = [c for c in map(_kept, page) if c and start <= c["created_utc"] < end and c["id"] not in seen]
-            new = list({c["id"]: c for c in new}.values())
-            seen |= {c["id"] for c in new}
-            width = max(1, (end - start) * (2 if len(page) < max(1, size // 4) else 1))
-            place |= {"start": end, "width": width}
+            found = {c["id"]: c for c in map(_timed, page) if c and start <= c["created_utc"] < end}
+            yield from (c for i, c in found.items() if i not in seen)
+            seen |= set(found)
+            place = {**place, "start": end, "width": (end - start) * (2 if len(page) < max(1, size // 4) else 1)}
             if end >= before:
-                place |= {"query": place["query"] + 1, "start": after, "width": before - after}
+                place = {"query": place["query"] + 1, **whole}
                 bar.update()
-            if checkpoint:
-                f.write(b"".join(json.dumps(c).encode() + b"\n" for c in new))
-                f.flush()
-                os.fsync(f.fileno())
-                place["bytes"] = f.tell()
-                write_atomic(checkpoint.with_suffix(".json"), json.dumps({"asked": asked, "place": place}))
             bar.set_postfix(comments=len(seen), refresh=False)
-            yield from new
+            if between:
+                between(place)
 
 
-def _kept(comment: dict) -> dict | None:
+def _timed(comment: dict) -> dict | None:
     "The record of a comment, None for what is none or has no time"
     try:
         record = _record(comment)
@@ -506,16 +481,23 @@ def retrieve(
     if is_api or before:
         start, before = _asked_period(after, before, years, parts)
         after = start if after is None else after
+    scans = []  # where its candidates are kept until all is done, and what finds them
     if is_api:
-        tables = _from_api(Service(source, **api), specs, matcher, stats, (after, before), parts, progress)
+        service = Service(source, **api)
+        for name, spec in specs.items():
+            asked = api_queries(spec), after, before
+            part = part_of(parts, name, service.url, service.size, *asked)
+            scans.append((part, partial(_search, service, *asked, matcher, progress)))
     elif isinstance(source, (str, Path)) or _are_paths(source):
-        tables, how = [], (matcher, after, before, column, progress)
         for file in source if isinstance(source, list) else find_sources(source):
-            part = part_of(parts, file, specs, after, before, column)
-            tables.append(scanned(part, partial(_scan, file, *how)))
-            stats.update(tables[-1].attrs["stats"])
+            part = part_of(parts, file.name, *file_identity(file, specs), after, before, column)
+            scans.append((part, partial(_scan, file, matcher, after, before, column, progress)))
     else:
-        tables = [_table(find_candidates(from_texts(source, column), matcher, stats, after, before))]
+        texts = from_texts(source, column)
+        scans.append((None, lambda counts, *_: find_candidates(texts, matcher, counts, after, before)))
+    tables = [scanned(*each) for each in scans]
+    for table in tables:
+        stats.update(table.attrs["stats"])
     found = pd.concat(tables, ignore_index=True).drop_duplicates(["bias_type", "id"]).reset_index(drop=True)
     found.attrs["stats"] = dict(stats) | {"candidates": len(found)}
     if out:
@@ -551,23 +533,24 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
     return found
 
 
-def part_of(parts: Path | None, path: Path, specs: dict[str, BiasSpec], *asked) -> Path | None:
-    """Where the candidates of a file are kept until all is done.
+def part_of(parts: Path | None, name: str, *asked) -> Path | None:
+    "Where the candidates of a source are kept until all is done; other questions have another place"
+    return parts and parts / f"{name}.{digest(asked)}.parquet"
 
-    It is told from another of its name, and from other questions, without reading all of it."""
-    if not parts:
-        return None
+
+def file_identity(path: Path, specs: dict[str, BiasSpec]) -> list:
+    "What tells a file from another of its name, without reading all of it, and what is looked for in it"
     with path.open("rb") as file:
         head = hashlib.sha256(file.read(1 << 20)).hexdigest()
     terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
-    key = digest([path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head, terms, *asked])
-    return parts / f"{path.name}.{key}.parquet"
+    return [path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head, terms]
 
 
 def scanned(part: Path | None, scan: Callable[[Counter, int, Callable], Iterable[dict]]) -> pd.DataFrame:
-    """Candidates of a file: from its part if it was finished, else of a scan, which goes on from where it was stopped.
+    """Candidates of a source: from its part if it was finished, else of a scan, which goes on where it was stopped.
 
-    It is given what it counts up, how much it may read over, and what to call now and then with the same further on"""
+    It is given what it counts up, how much it may read over (0: nothing), and what to call now and then with the same
+    further on. What was found before is kept every minute, and where a service gives up."""
     if part and part.is_file():
         return pd.read_parquet(part)
     begun = part and part.with_suffix(".begun.parquet")
@@ -578,14 +561,25 @@ def scanned(part: Path | None, scan: Callable[[Counter, int, Callable], Iterable
         # bytes are decompressed, and counted, anew
         counts.update({k: 0 if k == "bytes" else v for k, v in kept.attrs["stats"].items()})
 
-    def save(skip: int) -> None:
-        nonlocal saved
-        if begun and time.monotonic() - saved >= SAVE_EVERY:
-            _write(_table(rows), begun, skip=skip, stats=dict(counts))
-            saved = time.monotonic()
+    last = None
 
-    for row in scan(counts, skip, save):
-        rows.append(row)
+    def save(last: tuple) -> float:
+        _write(_table(rows[: last[1]]), begun, skip=last[0], stats=last[2])
+        return time.monotonic()
+
+    def between(further) -> None:
+        nonlocal saved, last
+        last = further, len(rows), dict(counts)
+        if begun and time.monotonic() - saved >= SAVE_EVERY:
+            saved = save(last)
+
+    try:
+        for row in scan(counts, skip, between):
+            rows.append(row)
+    except FetchError:
+        if begun and last:
+            save(last)
+        raise
     found = _table(rows)
     found.attrs["stats"] = dict(counts)
     if part:
@@ -603,15 +597,15 @@ def _scan(path: Path, matcher: Matcher, after, before, column: str, progress: bo
     return find_candidates(from_texts(table, column), matcher, how[0], after, before)
 
 
-def _from_api(service, specs, matcher, stats, asked, parts, progress) -> list[pd.DataFrame]:
-    "Candidates from the queries of each specification in turn, without what only the service takes for a match"
-    tables = []
-    for name, spec in specs.items():
-        kept = parts / f"{name}.ndjson" if parts else None
-        comments = [*search_comments(service, api_queries(spec), *asked, kept, progress)]
-        stats["parsed"] += len(comments)
-        tables.append(_table(find_candidates(comments, matcher, stats, *asked)))
-    return tables
+def _search(service, queries, after, before, matcher: Matcher, progress: bool, counts, *how) -> Iterable[dict]:
+    "Candidates from queries, without what only the service takes for a match"
+
+    def counted():
+        for comment in search_comments(service, queries, after, before, progress, *how):
+            counts["parsed"] += 1
+            yield comment
+
+    return find_candidates(counted(), matcher, counts, after, before)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #a2368240
 WINDOWS = ("release", "words")
