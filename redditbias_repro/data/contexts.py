@@ -197,15 +197,13 @@ def read_own_parallel(source: str | Path | pd.DataFrame) -> pd.DataFrame:
 
     Where nothing says it, origin is "given". `FileNotFoundError`; `ValueError` that names the rows."""
     if isinstance(source, pd.DataFrame):
+        table, name = source, "the table of pairs"
         corpus = source.attrs.get("corpus", {"name": "pairs", "files": {}, "note": ""})
-        return _checked_pairs(source, "the table of pairs", corpus)
-    path = Path(source)
-    _check(path, _columns(path) or [], _PAIR)
-    table = pd.read_parquet(path) if _kind(path) == ".parquet" else registry.read_own_cells(path)
-    return _checked_pairs(table, str(path), {"name": _stem(path), "note": "", **_own_file(path)})
-
-
-def _checked_pairs(table: pd.DataFrame, name: str, corpus: dict) -> pd.DataFrame:
+    else:
+        path = name = Path(source)
+        _check(path, _columns(path) or [], _PAIR)
+        table = pd.read_parquet(path) if _kind(path) == ".parquet" else registry.read_own_cells(path)
+        corpus = {"name": _stem(path), "note": "", **_own_file(path)}
     registry.check_texts(name, table, _PAIR)
     texts = table[list(_PAIR)].astype(object).reset_index(drop=True).map(str.strip)
     if (same := texts["text1"] == texts["text2"]).any():
@@ -288,22 +286,16 @@ def contexts(
 
 def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame:
     "Pairs of what holds contexts"
-    texts, corpus, read = *_texts(source, split, column), 0
-
-    def counted():
-        nonlocal read
-        for read, text in enumerate(texts, 1):
-            yield text
-
     from tqdm.auto import tqdm
 
-    shown = tqdm(counted(), "contexts", unit="", delay=2, leave=False)
+    texts, corpus = _texts(source, split, column)
+    shown = tqdm(texts, "contexts", unit="", delay=2, leave=False)
     pairs = parallel_contexts(shown, spec, about["mode"], about["direction"], n, about["seed"])
     table = pd.DataFrame(pairs, columns=["row", *COLUMNS])
     if not len(table):
         of = f"no context with a word of {spec.title or spec.name or 'the specification'}"
         of += "" if about["direction"] == "both" else f" that direction {about['direction']} takes"
-        raise ValueError(f"{corpus['name']}: {of if read else 'no contexts at all'}")
+        raise ValueError(f"{corpus['name']}: {of if shown.n else 'no contexts at all'}")
     table.attrs = {"corpus": {"files": {}, "note": "", **corpus, **about}}
     return table
 

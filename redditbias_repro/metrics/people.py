@@ -327,9 +327,8 @@ def compare_methods(
         difference = (both["after"] - both["before"]).to_numpy()
         low, high = _interval_of_mean(difference)
         change, p = float(difference.mean()), sign_flip(difference, seed=0)
-        rows.append((method, both["before"].mean(), both["after"].mean(), change, low, high, p, len(both)))
-    columns = ["method", "before", "after", "change", "low", "high", "p", "contexts"]
-    table = pd.DataFrame(rows, columns=columns)
+        rows.append((method, *both.mean(), change, low, high, p, len(both)))
+    table = pd.DataFrame(rows, columns=["method", "before", "after", "change", "low", "high", "p", "contexts"])
     if len(table):
         table.insert(7, "p_holm", holm(table["p"]))
     return table

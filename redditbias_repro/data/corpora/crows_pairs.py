@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..registry import check_columns, own_or_released, read_own_cells, with_corpus
+from ..registry import check_columns, own_or_released, read_own_cells, resource, with_corpus
 from ...records import check_known
 
 # %% auto #0
@@ -21,11 +21,7 @@ PAIRS = "nyu-mll/crows-pairs/data/crows_pairs_anonymized.csv"
 PAIR_SETS = ("crows-pairs",)
 TITLES = {"crows-pairs": "CrowS-Pairs"}
 SIDES = ("stereotype", "group")
-CAUTION = (
-    "CrowS-Pairs (Nangia et al., EMNLP 2020; CC BY-SA 4.0). Its authors point to Blodgett et al. (ACL 2021), who found "
-    "pairs that compare what cannot be compared, differ in more than the group, are not grammatical or hold no harmful "
-    "stereotype: it may not be a good indicator of bias."
-)
+CAUTION = resource("cautions.toml")["crows-pairs"]
 
 # %% ../../../nbs/data/corpora/crows_pairs.ipynb #e3e7b802
 def differing_words(first: str, second: str) -> tuple[str, str]:

@@ -23,12 +23,7 @@ __all__ = ['CORPORA', 'load_multiwoz', 'load_training_turns', 'collect_responses
 
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
-SAME_VALUES = {  # what annotators wrote → the value
-    "do not care": "dont care", "dontcare": "dont care", "do nt care": "dont care", "any": "dont care",
-    "y": "yes", "n": "no", "free": "yes", "center": "centre", "town centre": "centre",
-    "guest house": "guesthouse", "guest houses": "guesthouse", "guesthouses": "guesthouse",
-}  # fmt: skip
-NO_VALUE = ("", "not mentioned", "none", "not given", "notmentioned")
+SAME_VALUES = registry.resource("cleaning.toml")["multiwoz"]["values"]  # what annotators wrote → the value
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +48,7 @@ def _value_of(text: str) -> str:
     value = normalize_text(text)
     if m := regex.fullmatch(r"(\d{1,2}):(\d{2})", value):
         return f"{int(m[1]):02}:{m[2]}"
-    value = SAME_VALUES.get(value, value)
-    return "" if value in NO_VALUE else value
+    return SAME_VALUES.get(value, value)
 
 
 def normalize_value(value: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..registry import own_or_released, with_corpus
+from ..registry import own_or_released, resource, with_corpus
 from ...records import check_known
 
 # %% auto #0
@@ -21,11 +21,7 @@ DEV = "moinnadeem/StereoSet/data/dev.json"
 PAIR_SETS = ("stereoset", "stereoset-intersentence")
 TITLES = {"stereoset": "StereoSet, within sentences", "stereoset-intersentence": "StereoSet, between sentences"}
 LABELS = ("stereotype", "anti-stereotype")
-CAUTION = (
-    "StereoSet, development set (Nadeem et al., ACL 2021; CC BY-SA 4.0). Blodgett et al. (ACL 2021) found targets that "
-    "are no social group, anti-stereotypes that are none, sentences that differ in several ways; the group stays and "
-    "what is said of it changes, so that common words count as well. The unrelated sentences are left out."
-)
+CAUTION = resource("cautions.toml")["stereoset"]
 
 # %% ../../../nbs/data/corpora/stereoset.ipynb #f4f3b4bc
 def _check_example(example, where: str, kind: str) -> None:

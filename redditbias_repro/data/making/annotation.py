@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -70,12 +70,7 @@ def make_sheets(
 MARKS = {"": "", "0": "0", "0.0": "0", "false": "0", "1": "1", "1.0": "1", "true": "1"}
 
 # %% ../../../nbs/data/making/annotation.ipynb #9d3f7d71
-RELEASE_MARKS = {  # what the authors' annotated files hold besides, as Appendix B would have it
-    "question": "0",  # "if a sentence is question – unbiased"
-    "re-state": "0",  # "restates someone else's point of view – unbiased"
-    "1 - context needed": "",  # "if more context is needed, please ignore"
-    "biased?": "", "fact?": "", "toxic-unrelated": "", "2": "",  # not explained: ignored
-}  # fmt: skip
+RELEASE_MARKS = sheets.KINDS["phrases"]["release_marks"]  # what the authors' annotated files hold besides 0 and 1
 
 # %% ../../../nbs/data/making/annotation.ipynb #cf05e2d1
 NO_LABEL = (
@@ -108,23 +103,24 @@ def _same_text(text: str) -> str:
 
 def _matched(labels: pd.DataFrame, phrases: pd.DataFrame) -> pd.DataFrame:
     "Rows with the id and the texts of the phrases that they were made of: by id and phrase, else by their texts alone"
-    comments = phrases["comment"] if "comment" in phrases else phrases["phrase"]
-    made = list(zip(phrases["id"].astype(str), comments, phrases["phrase"]))
-    by_id = {(i, _same_text(p)): k for k, (i, _, p) in reversed([*enumerate(made)])}
-    by_text = {(_same_text(c), _same_text(p)): k for k, (_, c, p) in reversed([*enumerate(made)])}
-    of = [
-        by_id.get((i.strip(), _same_text(p)), by_text.get((_same_text(c), _same_text(p))))
-        for i, c, p in zip(labels["id"], labels["comment"], labels["phrase"])
-    ]
-    strange = labels[[k is None for k in of]]
+    made = phrases.assign(comment=phrases.get("comment", phrases["phrase"]), id=phrases["id"].astype(str))
+    made = made[["id", "comment", "phrase"]].reset_index(drop=True)
+
+    def keys(table: pd.DataFrame) -> list[pd.Series]:
+        comment, phrase = table["comment"].map(_same_text), table["phrase"].map(_same_text)
+        return [table["id"].str.strip() + "\n" + phrase, comment + "\n" + phrase]
+
+    first = [dict(zip(key[::-1], key.index[::-1])) for key in keys(made)]
+    by_id, by_text = (key.map(rows) for key, rows in zip(keys(labels), first))
+    of = by_id.fillna(by_text)
+    strange = labels[of.isna()]
     if len(strange):
         r = strange.iloc[0]
         raise ValueError(
             f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the "
             f"sheets were made of ({len(strange)} such rows): was a cell changed, or phrases.csv made anew since?"
         )
-    ids, comments, texts = zip(*(made[k] for k in of))
-    return labels.assign(id=ids, comment=comments, phrase=texts)
+    return labels.assign(**made.loc[of.astype(int)].set_index(labels.index))
 
 
 def read_sheets(
@@ -175,21 +171,23 @@ class LabelScreen:
     def __init__(
         self,
         path: str | Path,  # a sheet of `make_sheets`
-        save: Callable | None = None,  # called with the path and the content; default: write the file
     ):
-        self.path, self.save = Path(path), save or write_atomic
+        self.path = Path(path)
         if sheets.kind_of(sheets.sheet_cells(self.path)) == "sentences":
             raise ValueError(f"{path} has one label a text, and the screen asks for two: fill it in as a spreadsheet")
         self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
-        done = np.flatnonzero((self.table[list(LABELS)] != "").any(axis=1))
-        self.row, self.question = (int(done[-1]) if len(done) else 0), 0  # row and question that are open
-        if len(done):
-            self.question = 1 if self.table.loc[self.row, LABELS[1]] == "" else 2
-            self._settle()
+        answered = np.flatnonzero(self.table[list(LABELS)].to_numpy() != "")
+        self.place = int(answered[-1]) + 1 if len(answered) else 0  # of the question that is open: two a row
 
-    def _settle(self):
-        if self.question > 1:
-            self.row, self.question = self.row + 1, 0
+    @property
+    def row(self) -> int:
+        "The row that is open"
+        return self.place // len(LABELS)
+
+    @property
+    def question(self) -> int:
+        "Which of its questions is open"
+        return self.place % len(LABELS)
 
     @property
     def finished(self) -> bool:
@@ -204,14 +202,12 @@ class LabelScreen:
             raise ValueError(f"label {label!r}: expected '0', '1' or ''")
         if not self.finished:
             self.table.loc[self.row, LABELS[self.question]] = label
-            self.save(self.path, self.table[list(SHEET)].to_csv(index=False).encode("utf-8-sig"))
-            self.question += 1
-            self._settle()
+            write_atomic(self.path, self.table[list(SHEET)].to_csv(index=False).encode("utf-8-sig"))
+            self.place += 1
 
     def back(self) -> None:
         "To the question before"
-        if self.question or self.row:
-            self.row, self.question = (self.row, 0) if self.question else (self.row - 1, 1)
+        self.place = max(0, self.place - 1)
 
     def show(self):  # an ipywidgets box
         "The screen. `ImportError` says what to install"
@@ -249,7 +245,7 @@ class LabelScreen:
     def _draw(self):
         from html import escape
 
-        self.bar.value = 2 * self.row + self.question
+        self.bar.value = self.place
         if self.finished:
             self.text.value = f"<p>All {len(self.table)} rows are done; the labels are in {escape(self.path.name)}.</p>"
             return

@@ -34,7 +34,7 @@ from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['Matcher', 'scan_dump', 'find_sources', 'retrieve', 'named_specs', 'write_phrases']
+__all__ = ['find_sources', 'retrieve', 'named_specs', 'write_phrases']
 
 # %% ../../../nbs/data/making/retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
@@ -89,12 +89,9 @@ def _slow_automaton(literals: list[bytes]) -> Callable[[bytes], list[tuple[int, 
 
 # %% ../../../nbs/data/making/retrieval.ipynb #e8e7c253
 class Matcher:
-    "Which bias types a text is a candidate for, of several specifications at once"
+    "Which bias types a text is a candidate for, of several specifications at once, by their names"
 
-    def __init__(
-        self,
-        specs: dict[str, BiasSpec],  # by name
-    ):
+    def __init__(self, specs: dict[str, BiasSpec]):
         self.specs = specs
         parts = ("targets1", "attributes1")
         terms = [(name, part, t) for name, s in specs.items() for part in parts for t in getattr(s, part)]
@@ -107,11 +104,10 @@ class Matcher:
         of_targets = [x for x, owners in self._owners.items() if any(part == "targets1" for _, part, _ in owners)]
         self.in_lines = _automaton(of_targets)
 
-    def __call__(
-        self,
-        text: str,
-    ) -> dict[str, tuple[str, str]]:  # bias type → (target phrase, attribute), the first of each in the text
-        "`text` is a candidate where it holds a target phrase of T1 and an attribute of A1, anywhere (RedditBias §2.2)"
+    def __call__(self, text: str) -> dict[str, tuple[str, str]]:
+        """Of each bias type for which it is a candidate the first target phrase and the first attribute in a text.
+
+        It holds a target phrase of T1 and an attribute of A1, anywhere (RedditBias §2.2)."""
         parts = {}
         for i in {i for i, _ in self._found_in_text(text.encode("utf-8", "replace"))}:
             for name, part, term in self._owners[self._literals[i]]:
@@ -277,16 +273,14 @@ def find_candidates(
 
 # %% ../../../nbs/data/making/retrieval.ipynb #f7a2667b
 def scan_dump(
-    path: str | Path,  # .zst, .gz, .bz2, .xz or plain lines of JSON
-    matcher: Matcher,  # of the specifications
-    stats: Counter | None = None,  # is counted up: bytes, lines, parsed, hits, broken, invalid_utf8, torn
-    after: int | None = None,  # seconds since 1970, included; None: from the beginning
-    before: int | None = None,  # seconds since 1970, not included; None: to the end
-    progress: bool = True,  # show a bar
-    skip: int = 0,  # bytes, decompressed, of whole lines that were looked at before: they are read over
-    between: Callable[[int], None] | None = None,  # is called now and then with the `skip` to go on from
-) -> Iterator[dict]:  # id, body, created_utc, subreddit, bias_type, target, attribute
-    "Candidates of a dump file, in its order, as fast as it can be decompressed. Memory does not grow with the file"
+    path: str | Path, matcher: Matcher, stats=None, after=None, before=None, progress=True, skip: int = 0, between=None
+) -> Iterator[dict]:
+    """Candidates of a .zst, .gz, .bz2, .xz or of plain lines of JSON, in their order: `COLUMNS`.
+
+    As fast as it can be decompressed, and memory does not grow with the file. `stats` is counted up: bytes, lines,
+    parsed, hits, broken, invalid_utf8, torn. The period is in seconds since 1970, its end not included; None: all.
+    `skip` is how many bytes, decompressed, of whole lines were looked at before: they are read over. `between` is
+    called now and then with the `skip` to go on from."""
     stats = Counter() if stats is None else stats
     path = Path(path)
     if not path.is_file():
