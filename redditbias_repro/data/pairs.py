@@ -196,19 +196,14 @@ def load_pairs(
         spec = bias_spec(bias_type)
         if corpus != "auto" or isinstance(e, ChecksumError) or (swap == "attributes" and not spec.attribute_pairs):
             raise
-        warnings.warn(_said_once(paper, e), stacklevel=2)
+        # in the same words for all bias types, so that it is shown once
+        said = f"{paper}: the released pairs are not available ({e.__cause__ or e}), so queries of the specification"
+        way_out = "With the network, or REDDITBIAS_MIRROR=FOLDER, the same call reads the released pairs."
+        warnings.warn(f"{said} stand in. {way_out}", stacklevel=2)
         pairs = query_pairs(spec, split, swap)
-        pairs.attrs["corpus"] |= {"note": "queries of the specification stand in for the released pairs"}
-        pairs.attrs["corpus"] |= {"stands_in_for": paper}
+        note = "queries of the specification stand in for the released pairs"
+        pairs.attrs["corpus"] |= {"note": note, "stands_in_for": paper}
         return pairs
-
-
-def _said_once(paper: str, error: FetchError) -> str:
-    "What stands in and what to do, in the same words for all bias types, so that it is shown once"
-    return (
-        f"{paper}: the released pairs are not available ({error.__cause__ or error}), so queries of the specification "
-        "stand in. With the network, or REDDITBIAS_MIRROR=FOLDER, the same call reads the released pairs."
-    )
 
 
 def _own_pairs(bias_type, split, corpus, swap) -> pd.DataFrame:
@@ -241,14 +236,6 @@ def load_phrases(
     phrases = pairs[["text1"]].rename(columns={"text1": "text"})
     phrases.attrs = pairs.attrs
     return phrases
-
-# %% ../../nbs/data/pairs.ipynb #ad92d4f9
-def load_annotations(bias_type: str) -> pd.DataFrame:
-    """Released labels of a bias type, as they stand there: comment, phrase, bias_sent, bias_phrase.
-
-    `FetchError` where they cannot be had, `ValueError` where there are none."""
-    paper, name = split_bias_type(bias_type)
-    return _offered(paper, "load_annotations")(name)
 
 # %% ../../nbs/data/pairs.ipynb #845e4b59
 def load_references(

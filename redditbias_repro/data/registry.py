@@ -37,7 +37,7 @@ def _read_registry(path: str) -> dict[str, dict]:
     source = Path(path) if path else files("redditbias_repro") / "resources" / "sources.tsv"
     if not source.is_file():
         raise FileNotFoundError(f"REDDITBIAS_SOURCES={path}: no such file; without it, the package's own list is read")
-    rows = csv.DictReader(io.StringIO(source.read_text(encoding="utf-8")), delimiter="\t")
+    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines(), delimiter="\t")
     return {f"{r['repository']}/{r['path']}": r for r in rows}
 
 
@@ -246,6 +246,12 @@ def _entry(key):
 SPLITS = ("train", "valid", "test")
 # what is swapped, and the columns with the terms
 SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
+
+# %% ../../nbs/data/registry.ipynb #038aa362
+def paired_targets(spec, texts: Iterable[str]) -> list[tuple[str, str]]:
+    "`target1` and `target2` of texts: the terms of a specification's group 1 that each holds, and their counterparts"
+    found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in texts]
+    return [("; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)) for terms in found]
 
 # %% ../../nbs/data/registry.ipynb #e925d736
 def readers() -> dict:  # its name → the module

@@ -175,12 +175,11 @@ def _is_of(path: Path, key: Path) -> bool:
 
 def _table_of(answers: dict[str, pd.DataFrame], n: int | None, seed: int) -> pd.DataFrame:
     "method, item, context, answer of the items that are judged"
-    contexts = {name: table["context"].map(lambda c: c if isinstance(c, str) else "\n".join(c)).tolist()
-                for name, table in answers.items() if {"context", "answer"} <= set(table)}  # fmt: skip
-    lacking = [name for name in answers if name not in contexts]
+    lacking = [name for name, table in answers.items() if not {"context", "answer"} <= set(table)]
     if lacking or not answers:
         raise ValueError(f"answers of {', '.join(lacking) or 'no method'}: expected tables with context and answer")
-    (first, asked), *others = contexts.items()
+    said = lambda c: c if isinstance(c, str) else "\n".join(c)
+    (first, asked), *others = ((name, [*map(said, table["context"])]) for name, table in answers.items())
     for name, theirs in others:
         if theirs != asked:
             raise ValueError(f"{name} and {first} did not answer the same contexts in the same order")

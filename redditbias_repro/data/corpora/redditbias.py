@@ -10,7 +10,7 @@ import difflib
 
 import pandas as pd
 
-from ..registry import SWAPS, draw_rows, fetch, read_cells, with_corpus
+from ..registry import SWAPS, draw_rows, fetch, paired_targets, read_cells, with_corpus
 from ...records import check_known, data_file
 from ...specs import BIAS_TYPES, load_spec
 
@@ -29,8 +29,9 @@ def _decode(content: bytes) -> str:
         return content.decode("mac_roman")
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #cdfae95b
-def _pairs_key(bias_type, group, split):
-    return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_biased_{split}_reduced.csv"
+def _pairs_keys(bias_type, split):
+    stem = f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}"
+    return [f"{stem}_{group}_biased_{split}_reduced.csv" for group in load_spec(f"redditbias/{bias_type}").groups]
 
 
 def _processed_key(bias_type, what):
@@ -81,11 +82,14 @@ def read_released(bias_type: str, split: str = "test", swap: str = "targets") ->
         if not whole or list(pairs.text1.str.lower()) != [t.lower() for t in _read_lines(_train_key(bias_type))]:
             raise ValueError(f"{keys[0]} does not hold the {half} training sentences and then as many counterfactuals")
         if swap == "targets":
-            terms = _found_targets(bias_type, pairs.text1)
+            terms = paired_targets(load_spec(f"redditbias/{bias_type}"), pairs.text1)
         else:
             terms = [_changed_words(*p) for p in zip(pairs.text1, pairs.text2)]
     else:
-        keys = _test_keys(bias_type, split, swap)
+        if swap == "attributes" and split == "valid":
+            way_out = "split='test' has all that were not trained on"
+            raise ValueError(f"the release does not divide its attribute pairs into valid and test: {way_out}")
+        keys = _attribute_keys(bias_type) if swap == "attributes" else _pairs_keys(bias_type, split)
         one, two = (read_cells(_decode(fetch(k).read_bytes())) for k in keys)
         if len(one) != len(two) or list(one["comments_processed"]) != list(two["comments"]):
             raise ValueError(f"{keys[0]} and {keys[1]} do not hold the same sentences in the same order")
@@ -95,24 +99,7 @@ def read_released(bias_type: str, split: str = "test", swap: str = "targets") ->
     pairs[SWAPS[swap]] = terms
     return with_corpus(pairs, "redditbias", keys)
 
-
-def _test_keys(bias_type, split, swap):
-    if swap == "targets":
-        return [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
-    if split == "valid":
-        raise ValueError(
-            "the release does not divide its attribute pairs into valid and test: "
-            "split='test' has all that were not trained on"
-        )
-    return _attribute_keys(bias_type)
-
 # %% ../../../nbs/data/corpora/redditbias.ipynb #9e8ca666
-def _found_targets(bias_type, texts):
-    spec = load_spec(f"redditbias/{bias_type}")
-    found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in texts]
-    return [["; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)] for terms in found]
-
-
 def _changed_words(text1: str, text2: str) -> list[str]:
     "The words in which two texts differ, of the one and of the other, as `mom; she`"
     one, two = text1.split(), text2.split()
@@ -180,8 +167,7 @@ def release_files() -> list[str]:
     "Keys of the released files that RedditBias' tables and measures need"
     keys = [REFERENCES]
     for b in BIAS_TYPES:
-        groups = load_spec(f"redditbias/{b}").groups
-        keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")]
+        keys += [*_pairs_keys(b, "valid"), *_pairs_keys(b, "test")]
         keys += [_annotated_key(b), *_attribute_keys(b)]
         keys += [_train_key(b), *(_train_key(b, swap) for swap in SWAPS)]
     return keys
@@ -201,5 +187,4 @@ def load_published(
     wanted = rows[(rows.bias_type == bias_type) & (rows.split == split)].reset_index(drop=True)
     types = {"row": int, "perplexity1": float, "perplexity2": float}
     wanted = wanted[list(types)].astype(types)
-    keys = [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
-    return with_corpus(wanted, "redditbias", keys, "DialoGPT-small's perplexities as released")
+    return with_corpus(wanted, "redditbias", _pairs_keys(bias_type, split), "DialoGPT-small's perplexities as released")

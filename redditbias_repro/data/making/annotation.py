@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from . import sheets
-from ..pairs import load_annotations
-from ..registry import check_columns
+from ..registry import check_columns, paired_targets
 from ...records import check_known, project_path, write_atomic
 from ...specs import BiasSpec
 
@@ -42,17 +41,14 @@ def sheet_order(n: int, annotators: int = 1, overlap: int = 0, seed: int = 0) ->
 
 # %% ../../../nbs/data/making/annotation.ipynb #a22b9ccb
 def make_sheets(
-    phrases: pd.DataFrame,  # id, attribute in window, comment, phrase, as `retrieval.make_phrases` gives them
-    folder: str | Path,  # the sheets and GUIDELINES.md are written there
-    annotators: int | Iterable[str] = 1,  # how many, or their names
-    overlap: int | None = 0,  # rows that every annotator gets; None: all
-    sample: int | None = None,  # so many phrases, drawn at random; None: all
-    seed: int = 0,
-    layout: str = "phrases",  # or "sentences": CHBias' sheets, one label a text; phrases need target, attribute, too
-) -> list[Path]:  # the sheets
-    """Sheets to label (Appendix B).
+    phrases: pd.DataFrame, folder: str | Path, annotators=1, overlap=0, sample=None, seed=0, layout="phrases"
+):
+    """Sheets to label (Appendix B), in a folder with GUIDELINES.md; their paths.
 
-    `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
+    Of id, attribute in window, comment, phrase, as `retrieval.make_phrases` gives them; of so many of them, drawn at
+    random, where there is a sample. Annotators are how many, or their names; every one gets the rows of the overlap
+    (None: all). The layout is "phrases", or "sentences": CHBias' sheets, one label a text, for which phrases need
+    target and attribute, too. `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
     check_known("layout", layout, LAYOUTS)
     names = sheets.annotator_names(annotators)
     check_columns("phrases", phrases, ["comment" if c == "text" else c for c in sheets.KINDS[layout]["shown"]])
@@ -149,18 +145,6 @@ def read_sheets(
     found = labels.drop_duplicates(["annotator", "id", "phrase"])[["annotator", *SHEET]].reset_index(drop=True)
     found.attrs = {"empty": sheets.say_empty(labels, list(LABELS)), "one_label": bool(labels["one_label"].all())}
     return found
-
-# %% ../../../nbs/data/making/annotation.ipynb #8911c1b7
-def read_released(bias_type: str) -> pd.DataFrame:
-    """The released labels, as from `read_sheets`; other marks than 0 and 1 as `RELEASE_MARKS` maps them.
-
-    Rows are numbered, as gender has no ids in the release."""
-    rows = load_annotations(bias_type).rename(columns={"bias_sent": "bias sent", "bias_phrase": "bias phrase"})
-    marks = MARKS | RELEASE_MARKS
-    for column in LABELS:
-        rows[column] = rows[column].str.strip().str.lower().map(marks)
-    rows = rows.assign(annotator="release", id=[f"{bias_type}-{i}" for i in range(len(rows))])
-    return rows[["annotator", "id", "comment", "phrase", *LABELS]]
 
 # %% ../../../nbs/data/making/annotation.ipynb #009777d6
 class LabelScreen:
@@ -336,10 +320,8 @@ def split(labels: pd.DataFrame, spec: BiasSpec, sizes: dict[str, float] = SIZES,
     swapped = [spec.swap_targets(p, "1to2") for p in biased["phrase"]]
     comments = biased.get("comment", biased["phrase"])
     pairs = pd.DataFrame({"text1": biased["phrase"], "text2": swapped, "comment": comments})
-    found = [dict.fromkeys(p[a:b].lower() for a, b in spec.find_targets(p, 1)) for p in pairs.text1]
-    pairs["target1"] = ["; ".join(f) for f in found]
-    pairs["target2"] = ["; ".join(spec.swap_targets(t, "1to2") for t in f) for f in found]
     numbers = _numbers(sizes, len(pairs))
+    pairs[["target1", "target2"]] = paired_targets(spec, pairs["text1"])
     order = _stratified(pairs, numbers, seed)
     columns = ["text1", "text2", "target1", "target2"]
     return {name: pairs.loc[order == name, columns].reset_index(drop=True) for name in sizes}
@@ -461,8 +443,6 @@ def phrases_folder(
     "Where `annotate` finds the phrases of a bias type. `FileNotFoundError` if the corpus itself is not there"
     corpus = project_path(corpus_dir)
     if not corpus.is_dir():
-        raise FileNotFoundError(
-            f"corpus_dir is {str(corpus_dir)!r}, and there is no folder {corpus}: expected the out_dir of a run of "
-            "02_retrieval"
-        )
+        there = f"corpus_dir is {str(corpus_dir)!r}, and there is no folder {corpus}"
+        raise FileNotFoundError(f"{there}: expected the out_dir of a run of 02_retrieval")
     return corpus / name if (corpus / name / "phrases.csv").is_file() else None

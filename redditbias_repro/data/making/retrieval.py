@@ -19,6 +19,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -232,31 +233,29 @@ def lines_with(
             yield rest
 
 # %% ../../../nbs/data/making/retrieval.ipynb #7db2f84d
-def _record(comment: dict) -> dict:
-    "id, body, created_utc (seconds), subreddit. `KeyError`, `TypeError` or `ValueError` for what is no comment"
-    body = comment["body"]
-    if not isinstance(body, str):
-        raise TypeError("body is no text")
-    when = comment.get("created_utc")
-    return {
-        "id": str(comment["id"]), "body": body, "created_utc": None if when is None else int(float(when)),
-        "subreddit": str(comment.get("subreddit") or ""),
-    }  # fmt: skip
+def _record(comment: dict) -> dict | None:
+    "id, body, created_utc (seconds), subreddit; None for what is no comment"
+    try:
+        body, when = comment["body"], comment.get("created_utc")
+        seconds = None if when is None else int(float(when))
+        about = {"created_utc": seconds, "subreddit": str(comment.get("subreddit") or "")}
+        return {"id": str(comment["id"]), "body": body, **about} if isinstance(body, str) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _parse(line: bytes, stats: Counter) -> dict | None:
     import orjson
 
+    record = None
     try:
-        try:
-            comment = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            comment = orjson.loads(line.decode("utf-8", "replace"))
+        record = _record(orjson.loads(line))
+    except orjson.JSONDecodeError:
+        with suppress(ValueError):
+            record = _record(orjson.loads(line.decode("utf-8", "replace")))
             stats["invalid_utf8"] += 1
-        return _record(comment)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        stats["broken"] += 1
-        return None
+    stats["broken"] += record is None
+    return record
 
 # %% ../../../nbs/data/making/retrieval.ipynb #e779a879
 def find_candidates(
@@ -323,17 +322,16 @@ def _ask(service: Service, params: dict) -> list[dict]:
         wait = service.pause * 2**attempt
         try:
             answer = requests.get(service.url, params=params, timeout=service.timeout)
+            problem = f"HTTP {answer.status_code}"
             if answer.status_code == 200:
                 page = answer.json()
                 page = page["data"] if isinstance(page, dict) else page
                 if isinstance(page, list) and all(isinstance(c, dict) for c in page):
                     return page
                 problem = "an answer without a list of comments"
-            else:
-                problem = f"HTTP {answer.status_code}"
-                if answer.status_code != 429 and answer.status_code < 500:
-                    break
-                wait = max(wait, float(answer.headers.get("Retry-After", 0)))
+            elif answer.status_code != 429 and answer.status_code < 500:
+                break
+            wait = max(wait, float(answer.headers.get("Retry-After", 0)))
         except (requests.RequestException, ValueError, KeyError) as e:
             problem = f"{type(e).__name__}: {e}"
             unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
@@ -376,7 +374,8 @@ def search_comments(
             if full and len(page) >= min(size, 100):
                 few = f"the service gives no more than {len(page)} comments of the second {start}"
                 warnings.warn(f"{few}: some may be missing", stacklevel=2)
-            found = {c["id"]: c for c in map(_timed, page) if c and start <= c["created_utc"] < end}
+            timed = [c for c in map(_record, page) if c and c["created_utc"] is not None]
+            found = {c["id"]: c for c in timed if start <= c["created_utc"] < end}
             yield from (c for i, c in found.items() if i not in seen)
             seen |= set(found)
             place = {**place, "start": end, "width": (end - start) * (2 if len(page) < max(1, size // 4) else 1)}
@@ -386,15 +385,6 @@ def search_comments(
             bar.set_postfix(comments=len(seen), refresh=False)
             if between:
                 between(place)
-
-
-def _timed(comment: dict) -> dict | None:
-    "The record of a comment, None for what is none or has no time"
-    try:
-        record = _record(comment)
-    except (KeyError, TypeError, ValueError):
-        return None
-    return record if record["created_utc"] is not None else None
 
 # %% ../../../nbs/data/making/retrieval.ipynb #2694b1cd
 def api_queries(spec: BiasSpec) -> list[str]:
@@ -555,24 +545,25 @@ def scanned(part: Path | None, scan: Callable[[Counter, int, Callable], Iterable
         # bytes are decompressed, and counted, anew
         counts.update({k: 0 if k == "bytes" else v for k, v in kept.attrs["stats"].items()})
 
-    last = None
+    done = None  # what to read over next time, and how many rows and what counts there were by then
 
-    def save(last: tuple) -> float:
-        _write(_table(rows[: last[1]]), begun, skip=last[0], stats=last[2])
-        return time.monotonic()
+    def save() -> None:
+        nonlocal saved
+        if begun and done:
+            _write(_table(rows[: done[1]]), begun, skip=done[0], stats=done[2])
+        saved = time.monotonic()
 
     def between(further) -> None:
-        nonlocal saved, last
-        last = further, len(rows), dict(counts)
-        if begun and time.monotonic() - saved >= SAVE_EVERY:
-            saved = save(last)
+        nonlocal done
+        done = further, len(rows), dict(counts)
+        if time.monotonic() - saved >= SAVE_EVERY:
+            save()
 
     try:
         for row in scan(counts, skip, between):
             rows.append(row)
     except FetchError:
-        if begun and last:
-            save(last)
+        save()
         raise
     found = _table(rows)
     found.attrs["stats"] = dict(counts)

@@ -12,6 +12,7 @@ from redditbias_repro.data.corpora.redditbias import load_annotations
 from redditbias_repro.data.making import annotation as module
 from redditbias_repro.data.making.annotation import (
     LABELS,
+    MARKS,
     RELEASE_MARKS,
     SHEET,
     LabelScreen,
@@ -20,7 +21,6 @@ from redditbias_repro.data.making.annotation import (
     count_labels,
     make_sheets,
     merge_labels,
-    read_released,
     read_sheets,
     sheet_order,
     split,
@@ -249,6 +249,13 @@ def test_rows_that_stand_twice(phrases, tmp_path):
         read_sheets(tmp_path / "none")
 
 
+def released(bias_type):
+    """The released labels, as from `read_sheets`; other marks than 0 and 1 as `RELEASE_MARKS` maps them."""
+    rows = load_annotations(bias_type).rename(columns={"bias_sent": "bias sent", "bias_phrase": "bias phrase"})
+    marks = {c: rows[c].str.strip().str.lower().map(MARKS | RELEASE_MARKS) for c in LABELS}
+    return rows.assign(**marks, annotator="release", id=[f"{bias_type}-{i}" for i in range(len(rows))])
+
+
 def test_the_releases_own_marks(corpus):
     """All five read, with the counts of Table 3."""
     wanted = {
@@ -259,7 +266,7 @@ def test_the_releases_own_marks(corpus):
         "orientation": (1200, 1119),
     }
     for b in BIAS_TYPES:
-        labels = read_released(b)
+        labels = released(b)
         assert ((labels["bias phrase"] == "1").sum(), (labels["bias sent"] == "1").sum()) == wanted[b]
     assert {
         m for b in BIAS_TYPES for c in ("bias_sent", "bias_phrase") for m in load_annotations(b)[c].str.lower()
@@ -428,8 +435,8 @@ def test_the_released_sizes_from_the_released_labels(corpus):
     """The release: 1,200 biased phrases, 60 of a hundred to train on.
 
     Half of the rest is for validation and for test each, before outliers were taken out."""
-    parts = split(read_released("religion1"), load_spec("redditbias/religion1"))
-    n = read_released("religion1").query("`bias phrase` == '1'").phrase.nunique()
+    parts = split(released("religion1"), load_spec("redditbias/religion1"))
+    n = released("religion1").query("`bias phrase` == '1'").phrase.nunique()
     assert sum(len(p) for p in parts.values()) == n < 1200, "some stand twice in the release"
     assert abs(len(parts["train"]) - 0.6 * n) < 2 and abs(len(parts["test"]) - 0.2 * n) < 2
 
