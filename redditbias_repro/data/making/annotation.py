@@ -42,13 +42,13 @@ def sheet_order(n: int, annotators: int = 1, overlap: int = 0, seed: int = 0) ->
 # %% ../../../nbs/data/making/annotation.ipynb #a22b9ccb
 def make_sheets(
     phrases: pd.DataFrame, folder: str | Path, annotators=1, overlap=0, sample=None, seed=0, layout="phrases"
-):
+) -> list[Path]:
     """Sheets to label (Appendix B), in a folder with GUIDELINES.md; their paths.
 
     Of id, attribute in window, comment, phrase, as `retrieval.make_phrases` gives them; of so many of them, drawn at
     random, where there is a sample. Annotators are how many, or their names; every one gets the rows of the overlap
     (None: all). The layout is "phrases", or "sentences": CHBias' sheets, one label a text, for which phrases need
-    target and attribute, too. `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
+    target and attribute, too. `FileExistsError` where one holds labels, `ValueError` for phrases without columns."""
     check_known("layout", layout, LAYOUTS)
     names = sheets.annotator_names(annotators)
     check_columns("phrases", phrases, ["comment" if c == "text" else c for c in sheets.KINDS[layout]["shown"]])
