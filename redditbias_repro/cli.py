@@ -449,6 +449,7 @@ def _sheets(args) -> None:
             raise ValueError(f"no --model: name the model whose answers are judged, or several; {chinese}")
         _check_out(args.folder, "folder", "folder")
     from redditbias_repro.metrics.people import (
+        Answering,
         human_agreement,
         human_rates,
         human_records,
@@ -461,8 +462,8 @@ def _sheets(args) -> None:
 
     if not args.read:
         drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.contexts)
-        how = dict(annotators=args.annotators, preset=args.preset, layout=args.layout, kind=args.kind, seed=args.seed)
-        how["replace"] = args.replace
+        how = Answering(args.preset, layout=args.layout, kind=args.kind)
+        how = dict(annotators=args.annotators, answering=how, seed=args.seed, replace=args.replace)
         for path in sheets_of_models(args.model, args.folder, args.question, **how, **drawn):
             print(f"written: {path}")
         print(f"Once they are filled in: redditbias sheets {args.folder} --read --save")

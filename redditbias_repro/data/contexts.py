@@ -5,8 +5,6 @@
 # %% ../../nbs/data/contexts.ipynb #23fde8e4
 from __future__ import annotations
 
-import csv
-import hashlib
 import itertools
 import random
 import re
@@ -21,8 +19,8 @@ import regex
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from . import registry
 from .pairs import bias_spec
-from .registry import SPLITS, corpus_readers, read_lines, read_own_cells, with_corpus
 from ..records import check_known
 from ..specs import DIRECTIONS, BiasSpec
 
@@ -111,28 +109,13 @@ def parallel_context(
 
 # %% ../../nbs/data/contexts.ipynb #d3482a48
 def parallel_contexts(
-    texts: Iterable[str],  # contexts
-    spec: BiasSpec,
-    mode: str = "words",  # as in `parallel_context`
-    direction: str = "both",  # "1to2": only contexts with words of group 1, "2to1": of group 2
-    n: int | None = None,  # pairs; None: all
-    seed: int = 0,
-) -> Iterator[dict]:  # row (number of the context, from 0), text1, text2, origin, words
-    "Pairs of parallel contexts, as they are asked for; a context that was there to the letter is left out"
-    _check_how(mode, direction, n)
-    wanted = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction]
-    return itertools.islice(_pairs(texts, spec, mode, wanted, seed), n)
+    texts: Iterable[str], spec: BiasSpec, mode: str = "words", direction: str = "both", n: int | None = None, seed=0
+) -> Iterator[dict]:
+    """Pairs of parallel contexts, as they are asked for: row (of the context, from 0), text1, text2, origin, words.
 
-
-def _check_how(mode: str, direction: str, n: int | None) -> None:
-    check_known("direction", direction, DIRECTIONS)
-    check_known("mode", mode, MODES)
-    if n is not None and n < 1:
-        raise ValueError(f"{n} pairs: expected one or more, or None for all")
-
-
-def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
-    seen = set()
+    `mode` and `seed` are as in `parallel_context`; "1to2" has only contexts with words of group 1, "2to1" of group 2. A
+    context that was there to the letter is left out."""
+    wanted, seen = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction], set()
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"context {row} is {text!r} and no text: leave it out")
@@ -140,11 +123,13 @@ def _pairs(texts, spec, mode, wanted, seed) -> Iterator[dict]:
         if found and found["origin"] in wanted and hash(text) not in seen:
             seen.add(hash(text))  # millions of texts are too large to keep
             yield {"row": row, **found}
+            if len(seen) == n:
+                return
 
 # %% ../../nbs/data/contexts.ipynb #0e7cdbbf
 def _readers() -> dict:
     "The module that reads each corpus of contexts"
-    return corpus_readers("read_contexts", "CONTEXTS")
+    return registry.corpus_readers("read_contexts", "CONTEXTS")
 
 
 _PAIR = ("text1", "text2")
@@ -155,16 +140,6 @@ def _is_file(source) -> bool:
         return Path(source).is_file()
     except OSError:  # a text that is too long for a name
         return False
-
-
-def _cells(path: Path) -> csv.DictReader:
-    "A CSV row by row; empty lines before its header are passed over"
-    lines = itertools.dropwhile(lambda line: not line.strip(), read_lines(path))
-    return csv.DictReader(line + "\n" for line in lines)
-
-
-def _unreadable(path: Path, e: Exception) -> ValueError:
-    return ValueError(f"{path}: not a CSV file that can be read ({e}): save it with commas, quotes and line feeds")
 
 
 def _kind(path: Path) -> str:
@@ -180,10 +155,7 @@ def _columns(path: Path) -> list[str] | None:
     if (kind := _kind(path)) == ".txt":
         return None
     if kind == ".csv":
-        try:
-            return list(_cells(path).fieldnames or [])
-        except csv.Error as e:
-            raise _unreadable(path, e) from e
+        return next(registry.own_rows(path))
     from pyarrow import parquet
 
     try:
@@ -192,73 +164,50 @@ def _columns(path: Path) -> list[str] | None:
         raise ValueError(f"{path}: not a Parquet file ({e})") from e
 
 
-def _meant(there: list[str]) -> str:
-    "What may be wrong with columns"
-    if any(c.strip().lower() in _PAIR for c in there):
-        return ": pairs have columns that are called text1 and text2"
-    if len(there) == 1 and re.search("[;\t]", there[0]):
-        return ": are cells separated by other marks than commas?"
-    return ""
+def _check(path: Path, there: list[str], wanted: Iterable[str]) -> None:
+    "`ValueError` for columns that are not there, which says so where those of pairs may be meant"
+    pairs = any(c.strip().lower() in _PAIR for c in there)
+    registry.check_columns(path, there, wanted, ": pairs have columns that are called text1 and text2" if pairs else "")
 
 # %% ../../nbs/data/contexts.ipynb #acba8d6c
-def read_own_contexts(
-    path: str | Path,  # .csv, .txt, .gz of them, or .parquet
-    column: str | None = None,  # not of a text file; None: context, else text
-) -> Iterator[str]:  # those that are not empty
-    "Contexts of a file of one's own, as they are asked for. `FileNotFoundError`; `ValueError` that names the file"
+def read_own_contexts(path: str | Path, column: str | None = None) -> Iterator[str]:
+    """Contexts of a .csv, .txt, .gz of them, or .parquet that are not empty, as they are asked for.
+
+    The column is context, else text, where none is given. `FileNotFoundError`; `ValueError` that names the file."""
     path, there = Path(path), _columns(Path(path))
     if there is None:
         if column is not None:
             raise ValueError(f"{path}: no column {column!r}: a text file has no columns")
-        for line in read_lines(path):
+        for line in registry.read_lines(path):
             yield from filter(None, map(str.strip, line.split("\r")))
         return
     column = column or next((c for c in ("context", "text") if c in there), "context")
-    if column not in there:
-        raise ValueError(f"{path}: no column {column!r}; its columns are {there}{_meant(there)}")
+    _check(path, there, [column])
     if _kind(path) == ".parquet":
         cells = pd.read_parquet(path, columns=[column])[column].dropna()
         yield from (t.strip() if isinstance(t, str) else t for t in cells if not isinstance(t, str) or t.strip())
         return
-    try:
-        for number, row in enumerate(_cells(path), 1):
-            if None in row:
-                advice = "put a text that holds a comma in quotes"
-                raise ValueError(f"{path}: data row {number} has more cells than the header: {advice}")
-            if text := (row[column] or "").replace("\r\n", "\n").replace("\r", "\n").strip():
-                yield text
-    except csv.Error as e:
-        raise _unreadable(path, e) from e
+    for row in itertools.islice(registry.own_rows(path), 1, None):
+        if text := row[there.index(column)].replace("\r", "\n").strip():
+            yield text
 
 # %% ../../nbs/data/contexts.ipynb #200fd6a0
-def read_own_parallel(
-    # a .csv, .parquet or table: text1, text2 and, as `contexts` has them, origin and words
-    source: str | Path | pd.DataFrame,
-) -> pd.DataFrame:  # row, text1, text2, origin ("given" where nothing says it), words
-    "Pairs of parallel contexts as they stand there. `FileNotFoundError`; `ValueError` that names the rows"
+def read_own_parallel(source: str | Path | pd.DataFrame) -> pd.DataFrame:
+    """Pairs of parallel contexts as they stand in a .csv, .parquet or table: row, text1, text2, origin, words.
+
+    Where nothing says it, origin is "given". `FileNotFoundError`; `ValueError` that names the rows."""
     if isinstance(source, pd.DataFrame):
+        table, name = source, "the table of pairs"
         corpus = source.attrs.get("corpus", {"name": "pairs", "files": {}, "note": ""})
-        return _checked_pairs(source, "the table of pairs", corpus)
-    path = Path(source)
-    there = _columns(path) or []
-    if missing := [c for c in _PAIR if c not in there]:
-        raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {there}{_meant(there)}")
-    table = pd.read_parquet(path) if _kind(path) == ".parquet" else read_own_cells(path)
-    return _checked_pairs(table, str(path), {"name": _stem(path), "note": "", **_own_file(path)})
-
-
-def _checked_pairs(table: pd.DataFrame, name: str, corpus: dict) -> pd.DataFrame:
-    texts = table[list(_PAIR)].astype(object).reset_index(drop=True)
-    rows = lambda wrong: (np.flatnonzero(wrong)[:10] + 1).tolist()
-    if (wrong := ~texts.map(lambda t: isinstance(t, str) or t is None or t != t).all(axis=1)).any():
-        raise ValueError(f"{name}: what is no text in data row {rows(wrong)}")
-    if (wrong := ~texts.map(lambda t: isinstance(t, str) and bool(t.strip())).all(axis=1)).any():
-        raise ValueError(f"{name}: an empty text in data row {rows(wrong)}")
-    texts = texts.map(str.strip)
-    if (wrong := texts["text1"] == texts["text2"]).any():
-        raise ValueError(f"{name}: the same text on both sides in data row {rows(wrong)}")
-    if not len(texts):
-        raise ValueError(f"{name}: no rows")
+    else:
+        path = name = Path(source)
+        _check(path, _columns(path) or [], _PAIR)
+        table = pd.read_parquet(path) if _kind(path) == ".parquet" else registry.read_own_cells(path)
+        corpus = {"name": _stem(path), "note": "", **_own_file(path)}
+    registry.check_texts(name, table, _PAIR)
+    texts = table[list(_PAIR)].astype(object).reset_index(drop=True).map(str.strip)
+    if (same := texts["text1"] == texts["text2"]).any():
+        raise ValueError(f"{name}: the same text on both sides in data row {(texts.index[same][:10] + 1).tolist()}")
     more = {"row": range(len(texts))}
     for column, default in (("origin", "given"), ("words", "")):
         said = table[column].to_numpy(object) if column in table else [None] * len(texts)
@@ -273,10 +222,9 @@ def _stem(path: Path) -> str:
     return re.sub(r"(?i)(\.(csv|txt|parquet))?(\.gz)?$", "", path.name)
 
 
-def _own_file(path: Path) -> dict:  # files, sha256
-    "What a record says of a file of one's own"
-    with path.open("rb") as file:
-        sha = hashlib.file_digest(file, "sha256").hexdigest()
+def _own_file(path: Path) -> dict:
+    "What a record says of a file of one's own: files, sha256"
+    sha = registry.file_sha256(path)
     return {"files": {path.name: sha}, "sha256": sha}
 
 # %% ../../nbs/data/contexts.ipynb #949fdc39
@@ -317,7 +265,10 @@ def contexts(
     split of what has none; `TypeError` for a context that is no text; `FetchError` or `FileNotFoundError` for what
     cannot be had. Warns of pairs that are there more than once."""
     spec = bias_spec(bias_type)
-    _check_how(mode, direction, n)
+    check_known("direction", direction, DIRECTIONS)
+    check_known("mode", mode, MODES)
+    if n is not None and n < 1:
+        raise ValueError(f"{n} pairs: expected one or more, or None for all")
     about = {"bias_type": f"{spec.paper or 'own'}/{spec.name}", "mode": mode, "direction": direction, "seed": seed}
     if column is None and _holds_pairs(source):
         if (mode, direction, split) != ("words", "both", None):
@@ -335,22 +286,16 @@ def contexts(
 
 def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame:
     "Pairs of what holds contexts"
-    texts, corpus, read = *_texts(source, split, column), 0
-
-    def counted():
-        nonlocal read
-        for read, text in enumerate(texts, 1):
-            yield text
-
     from tqdm.auto import tqdm
 
-    shown = tqdm(counted(), "contexts", unit="", delay=2, leave=False)
+    texts, corpus = _texts(source, split, column)
+    shown = tqdm(texts, "contexts", unit="", delay=2, leave=False)
     pairs = parallel_contexts(shown, spec, about["mode"], about["direction"], n, about["seed"])
     table = pd.DataFrame(pairs, columns=["row", *COLUMNS])
     if not len(table):
         of = f"no context with a word of {spec.title or spec.name or 'the specification'}"
         of += "" if about["direction"] == "both" else f" that direction {about['direction']} takes"
-        raise ValueError(f"{corpus['name']}: {of if read else 'no contexts at all'}")
+        raise ValueError(f"{corpus['name']}: {of if shown.n else 'no contexts at all'}")
     table.attrs = {"corpus": {"files": {}, "note": "", **corpus, **about}}
     return table
 
@@ -372,7 +317,7 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
             raise ValueError(f"column {column!r} is of a file of one's own, and {source} is none")
         reader = readers[str(source)]
         keys = getattr(reader, "CONTEXT_FILES", {}).get(str(source), ())
-        corpus = with_corpus(pd.DataFrame(), str(source), keys, split=split or "").attrs["corpus"]
+        corpus = registry.with_corpus(pd.DataFrame(), str(source), keys, split=split or "").attrs["corpus"]
         return reader.read_contexts(str(source), split), corpus
     if split is not None:
         raise ValueError(f"split {split!r}: only {', '.join(readers)} have splits")
@@ -396,11 +341,10 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}  # of the conversations
 
 
-def split_conversations(
-    pairs: pd.DataFrame,  # context, response, conversation
-    seed: int = 0,
-) -> pd.Series:  # train, valid or test, by conversation
-    "The split of each conversation; those with the same context and response, whatever the case, stay together"
+def split_conversations(pairs: pd.DataFrame, seed: int = 0) -> pd.Series:
+    """train, valid or test, by conversation, of pairs with context, response, conversation.
+
+    Those with the same context and response, whatever the case, stay together."""
     names = pd.Index(pairs["conversation"].unique()).sort_values()
     number = names.get_indexer(pairs["conversation"])
     both = pairs["context"].str.casefold() + "\n" + pairs["response"].str.casefold()
@@ -426,7 +370,7 @@ def dialogues(
 
     `ValueError` for a file without the columns, `FetchError` or `FileNotFoundError` for what cannot be had."""
     if split is not None:
-        check_known("split", split, SPLITS)
+        check_known("split", split, registry.SPLITS)
     readers = _readers()
     if str(source) in readers:
         table = readers[str(source)].read_pairs(str(source), split, n).reset_index(drop=True)
@@ -436,12 +380,10 @@ def dialogues(
         raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
     if n is not None and n < 1:
         raise ValueError(f"{n} dialogues: expected one or more, or None for all")
-    table = read_own_cells(source)
-    if missing := [c for c in ("context", "response") if c not in table]:
-        raise ValueError(f"{source}: no column {missing[0]!r}; its columns are {list(table)}")
+    table = registry.read_own_cells(source)
+    registry.check_columns(source, table, ("context", "response"))
     names = table.get("conversation", pd.Series(range(len(table)))).astype(str)
     of = names.map(split_conversations(table.assign(conversation=names), seed))
     kept = table[of.eq(split) | (split is None)].head(n if n is not None else len(table))
-    found = with_corpus(kept.reset_index(drop=True), _stem(Path(source)), split=split or "")
-    found.attrs["corpus"] |= _own_file(Path(source))
-    return found
+    path = Path(source)
+    return registry.with_corpus(kept.reset_index(drop=True), _stem(path), split=split or "", **_own_file(path))

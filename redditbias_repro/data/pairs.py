@@ -11,17 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from redditbias_repro.data.registry import (
-    SPLITS,
-    SWAPS,
-    ChecksumError,
-    FetchError,
-    draw_rows,
-    read_own_cells,
-    readers,
-    with_corpus,
-)
-from ..records import DEFAULT_PAPER, check_known, digest, nearest
+from . import registry
+from .registry import SPLITS, SWAPS, ChecksumError, FetchError
+from ..records import DEFAULT_PAPER, check_known, digest, nearest, read_text
 from ..specs import BiasSpec, list_specs, load_spec, meant_spec
 
 # %% auto #0
@@ -31,13 +23,13 @@ __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bia
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
     "Papers whose counterfactual pairs are read here: those whose reader in `corpora/` has `read_released`"
-    known, papers = readers(), dict.fromkeys(name.split("/")[0] for name in list_specs())
+    known, papers = registry.readers(), dict.fromkeys(name.split("/")[0] for name in list_specs())
     return [p for p in papers if hasattr(known.get(p), "read_released")]
 
 
 def _offered(paper: str, what: str):
     "A function of a paper's reader. `ValueError` where the paper released nothing that it would read"
-    if (found := getattr(readers().get(paper), what, None)) is None:
+    if (found := getattr(registry.readers().get(paper), what, None)) is None:
         raise ValueError(f"{paper} released nothing that {what} reads: its reader has released pairs only")
     return found
 
@@ -96,12 +88,8 @@ def _query_split(text: str) -> str:
     return ("train", "train", "train", "valid", "test")[int(hashlib.sha1(text.encode()).hexdigest(), 16) % 5]
 
 # %% ../../nbs/data/pairs.ipynb #9f9de352
-def query_pairs(
-    spec: BiasSpec,  # any specification
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # as in `load_pairs`
-) -> pd.DataFrame:  # as from `load_pairs`
-    """The queries of a specification and their counterfactuals.
+def query_pairs(spec: BiasSpec, split: str = "test", swap: str = "targets") -> pd.DataFrame:
+    """The queries of a specification and their counterfactuals, as from `load_pairs`.
 
     `ValueError` for attribute swaps of a specification without attribute pairs."""
     if swap == "targets":
@@ -121,7 +109,8 @@ def query_pairs(
         said = f"no pair of the specification {spec.name or 'given'} holds {', '.join(alone)}"
         warnings.warn(f"{said}: its queries have no counterfactual and are left out", stacklevel=2)
     more = {"sha256": digest(rows)} | ({} if spec.paper else {"own": True})
-    return with_corpus(pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]]), "queries", **more)
+    pairs = pd.DataFrame(rows, columns=["text1", "text2", *SWAPS[swap]])
+    return registry.with_corpus(pairs, "queries", **more)
 
 # %% ../../nbs/data/pairs.ipynb #d0214432
 FEW = 10  # pairs, below which a test tells little
@@ -138,25 +127,21 @@ def _warn_of(path: Path, pairs: pd.DataFrame) -> None:
         warnings.warn(f"{path}: {said}: a test of so few tells little, whatever its p", stacklevel=3)
 
 # %% ../../nbs/data/pairs.ipynb #a35698ce
-def read_pairs(
-    path: str | Path,  # a CSV in UTF-8 with columns text1, text2 and, if you have them, target1, target2
-) -> pd.DataFrame:
-    "Counterfactual pairs from a file of one's own; `ValueError` says which column or row is wrong"
+def read_pairs(path: str | Path) -> pd.DataFrame:
+    """Counterfactual pairs from a CSV of one's own, in UTF-8: text1, text2 and, if you have them, target1, target2.
+
+    `ValueError` says which column or row is wrong."""
     path = Path(path)
     if not path.is_file():
         known = corpora()
         hint = nearest(path, known)
         raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(known)}{hint}")
-    content, pairs = path.read_bytes(), read_own_cells(path)
-    missing = [c for c in ("text1", "text2") if c not in pairs]
-    if missing:
-        raise ValueError(f"{path}: no column {' and '.join(missing)}; its columns are {list(pairs.columns)}")
-    empty = [i + 1 for i, r in enumerate(pairs[["text1", "text2"]].values) if not r[0].strip() or not r[1].strip()]
-    if empty or not len(pairs):
-        raise ValueError(f"{path}: " + (f"an empty text in data row {empty[:10]}" if empty else "no rows"))
+    pairs = registry.read_own_cells(path)
+    registry.check_columns(path, pairs, ("text1", "text2"))
+    registry.check_texts(path, pairs, ("text1", "text2"))
     _warn_of(path, pairs)
     pairs = pairs.reindex(columns=["text1", "text2", "target1", "target2"], fill_value="")
-    return with_corpus(pairs, path.stem, sha256=hashlib.sha256(content).hexdigest())
+    return registry.with_corpus(pairs, path.stem, sha256=registry.file_sha256(path))
 
 # %% ../../nbs/data/pairs.ipynb #1feb9074
 def own_bias_types(
@@ -211,19 +196,14 @@ def load_pairs(
         spec = bias_spec(bias_type)
         if corpus != "auto" or isinstance(e, ChecksumError) or (swap == "attributes" and not spec.attribute_pairs):
             raise
-        warnings.warn(_said_once(paper, e), stacklevel=2)
+        # in the same words for all bias types, so that it is shown once
+        said = f"{paper}: the released pairs are not available ({e.__cause__ or e}), so queries of the specification"
+        way_out = "With the network, or REDDITBIAS_MIRROR=FOLDER, the same call reads the released pairs."
+        warnings.warn(f"{said} stand in. {way_out}", stacklevel=2)
         pairs = query_pairs(spec, split, swap)
-        pairs.attrs["corpus"] |= {"note": "queries of the specification stand in for the released pairs"}
-        pairs.attrs["corpus"] |= {"stands_in_for": paper}
+        note = "queries of the specification stand in for the released pairs"
+        pairs.attrs["corpus"] |= {"note": note, "stands_in_for": paper}
         return pairs
-
-
-def _said_once(paper: str, error: FetchError) -> str:
-    "What stands in and what to do, in the same words for all bias types, so that it is shown once"
-    return (
-        f"{paper}: the released pairs are not available ({error.__cause__ or error}), so queries of the specification "
-        "stand in. With the network, or REDDITBIAS_MIRROR=FOLDER, the same call reads the released pairs."
-    )
 
 
 def _own_pairs(bias_type, split, corpus, swap) -> pd.DataFrame:
@@ -257,23 +237,6 @@ def load_phrases(
     phrases.attrs = pairs.attrs
     return phrases
 
-# %% ../../nbs/data/pairs.ipynb #ad92d4f9
-def load_annotations(
-    bias_type: str,  # as in `load_pairs`
-) -> pd.DataFrame:  # comment, phrase, bias_sent, bias_phrase; labels as they stand in the release
-    "Released labels of a bias type. `FetchError` where they cannot be had, `ValueError` where there are none"
-    paper, name = split_bias_type(bias_type)
-    return _offered(paper, "load_annotations")(name)
-
-# %% ../../nbs/data/pairs.ipynb #308781e5
-def load_released(
-    bias_type: str,  # as in `load_pairs`
-    what: str = "",  # which list, as the reader names it
-) -> pd.DataFrame:  # columns as released, all strings
-    "Comments and phrases of a release before annotation. `ValueError` where there are none"
-    paper, name = split_bias_type(bias_type)
-    return _offered(paper, "load_released")(name, what)
-
 # %% ../../nbs/data/pairs.ipynb #845e4b59
 def load_references(
     n: int | None = None,  # this many, drawn without replacement, in their order; None: all 6,000
@@ -285,7 +248,7 @@ def load_references(
     `ValueError` for more than there are or none, `FetchError` where they cannot be had."""
     if Path(corpus).is_file():
         return _own_references(Path(corpus), n, seed)
-    known = readers()
+    known = registry.readers()
     if str(corpus) not in known:
         offered = [name for name, reader in known.items() if hasattr(reader, "load_references")]
         hint = nearest(corpus, offered)
@@ -297,18 +260,15 @@ def load_calibration(
     corpus: str | Path = DEFAULT_PAPER,  # as in `load_references`
 ) -> pd.DataFrame | None:  # as `load_references`; None: those that are not tested serve
     "Utterances that a temperature is fitted on, where a corpus keeps some for that"
-    read = None if Path(corpus).is_file() else getattr(readers().get(str(corpus)), "load_calibration", None)
+    read = None if Path(corpus).is_file() else getattr(registry.readers().get(str(corpus)), "load_calibration", None)
     return read and read()
 
 
 def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:
     "The lines of a file that are not blank"
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
-    texts = draw_rows(pd.DataFrame({"text": [line.strip() for line in lines if line.strip()]}, dtype=str), n, seed)
-    return with_corpus(texts, path.stem, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+    texts = registry.draw_rows(pd.DataFrame({"text": lines}, dtype=str), n, seed)
+    return registry.with_corpus(texts, path.stem, sha256=registry.file_sha256(path))
 
 # %% ../../nbs/data/pairs.ipynb #980cfa35
 def corpus_title(
@@ -316,6 +276,6 @@ def corpus_title(
 ) -> str:
     "What a corpus is called in figures and captions; its name where no reader says more"
     titles = {"queries": "queries Q = T1 × A1 in place of the released pairs"}
-    for reader in readers().values():
+    for reader in registry.readers().values():
         titles |= getattr(reader, "TITLES", {})
     return titles.get(name, name)

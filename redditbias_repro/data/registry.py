@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import hashlib
 import importlib
@@ -14,6 +15,7 @@ import math
 import os
 import re
 import time
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -35,7 +37,7 @@ def _read_registry(path: str) -> dict[str, dict]:
     source = Path(path) if path else files("redditbias_repro") / "resources" / "sources.tsv"
     if not source.is_file():
         raise FileNotFoundError(f"REDDITBIAS_SOURCES={path}: no such file; without it, the package's own list is read")
-    rows = csv.DictReader(io.StringIO(source.read_text(encoding="utf-8")), delimiter="\t")
+    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines(), delimiter="\t")
     return {f"{r['repository']}/{r['path']}": r for r in rows}
 
 
@@ -76,26 +78,24 @@ def cache_dir() -> Path:
     return Path(os.environ.get("REDDITBIAS_CACHE") or user_cache_dir("redditbias_repro"))
 
 # %% ../../nbs/data/registry.ipynb #3d6692da
-def _mirror_file(entry: dict) -> Path | None:
-    """The file in the mirror, if there is a mirror and it has it.
-
-    A relative mirror counts from here, then from the checkout."""
+def _mirrors() -> list[Path]:
+    "Folders that REDDITBIAS_MIRROR may mean: a relative one counts from here, then from the checkout"
     mirror = os.environ.get("REDDITBIAS_MIRROR")
-    for base in (Path.cwd(), repo_root()) if mirror else ():
-        path = base / mirror / entry["repository"] / entry["commit"] / entry["path"] if base else None
-        if path and path.is_file():
-            return path
-    return None
+    return [base / mirror for base in (Path.cwd(), repo_root()) if base] if mirror else []
+
+
+def _mirror_file(entry: dict) -> Path | None:
+    "The file in the mirror, if there is a mirror and it has it"
+    files = (folder / entry["repository"] / entry["commit"] / entry["path"] for folder in _mirrors())
+    return next(filter(Path.is_file, files), None)
 
 
 def _without_a_mirror() -> str:
     "What to do about a file that is not to be had, by whether a mirror is named and there"
-    mirror = os.environ.get("REDDITBIAS_MIRROR")
-    if not mirror:
+    if not (named := _mirrors()):
         return "REDDITBIAS_MIRROR=FOLDER reads it from a folder laid out as on GitHub"
-    if not any((base / mirror).is_dir() for base in (Path.cwd(), repo_root()) if base):
-        return f"REDDITBIAS_MIRROR={mirror} is no folder"
-    return f"REDDITBIAS_MIRROR={mirror} does not have it"
+    has = "does not have it" if any(map(Path.is_dir, named)) else "is no folder"
+    return f"REDDITBIAS_MIRROR={os.environ['REDDITBIAS_MIRROR']} {has}"
 
 # %% ../../nbs/data/registry.ipynb #086cd8c4
 def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumError:
@@ -247,6 +247,12 @@ SPLITS = ("train", "valid", "test")
 # what is swapped, and the columns with the terms
 SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
 
+# %% ../../nbs/data/registry.ipynb #038aa362
+def paired_targets(spec, texts: Iterable[str]) -> list[tuple[str, str]]:
+    "`target1` and `target2` of texts: the terms of a specification's group 1 that each holds, and their counterparts"
+    found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in texts]
+    return [("; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)) for terms in found]
+
 # %% ../../nbs/data/registry.ipynb #e925d736
 def readers() -> dict:  # its name → the module
     "The modules of `corpora/`, each of which reads what was released"
@@ -263,25 +269,17 @@ def corpus_readers(
     return {name: m for m in readers().values() if hasattr(m, function) for name in getattr(m, names)}
 
 # %% ../../nbs/data/registry.ipynb #2b09b448
-def with_corpus(
-    table: pd.DataFrame,  # texts, pairs or numbers
-    name: str,  # of the corpus, as records have it
-    keys: Iterable[str] = (),  # the registered files that it was read from
-    note: str = "",  # where something stood in
-    **more,  # such as the hash of a file of one's own
-) -> pd.DataFrame:  # the same table, with `attrs["corpus"]`
-    "Say of a table what corpus it is"
+def with_corpus(table: pd.DataFrame, name: str, keys: Iterable[str] = (), note: str = "", **more) -> pd.DataFrame:
+    """The same table, with `attrs["corpus"]`: what corpus it is, by its name in records, and of which registered files.
+
+    The note says where something stood in; more is such as the hash of a file of one's own."""
     hashes = {k: _registry()[k]["git_blob_sha1"] for k in keys}
     table.attrs["corpus"] = {"name": name, "files": hashes, "note": note, **more}
     return table
 
 # %% ../../nbs/data/registry.ipynb #7c6b4493
-def draw_rows(
-    table: pd.DataFrame,
-    n: int | None = None,  # rows; None: all
-    seed: int = 0,
-) -> pd.DataFrame:
-    "Rows drawn without replacement, in their order. `ValueError` for more than there are, or none"
+def draw_rows(table: pd.DataFrame, n: int | None = None, seed: int = 0) -> pd.DataFrame:
+    "n rows drawn without replacement, in their order; None: all. `ValueError` for more than there are, or none"
     if n is not None and not 0 < n <= len(table):
         raise ValueError(f"n is {n}: expected 1 to {len(table)} references, or None for all")
     if n is None or n == len(table):
@@ -292,6 +290,25 @@ def draw_rows(
 def read_cells(text: str) -> pd.DataFrame:
     "A CSV with every cell as the string it is; lines with nothing in them are left out"
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
+
+# %% ../../nbs/data/registry.ipynb #e4d2d7b5
+def resource(name: str) -> dict:
+    "A TOML file of the package's `resources/`"
+    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
+
+
+@lru_cache
+def _rules(name: str) -> list[tuple[re.Pattern, str]]:
+    found = resource("cleaning.toml")[name]
+    engine = importlib.import_module(found["engine"])
+    return [(engine.compile(pattern), by) for pattern, by in found["rules"]]
+
+
+def substitute(text: str, name: str) -> str:
+    "A text after the substitutions of `resources/cleaning.toml` that have a name"
+    for pattern, by in _rules(name):
+        text = pattern.sub(by, text)
+    return text
 
 # %% ../../nbs/data/registry.ipynb #3425e20b
 def read_lines(
@@ -312,30 +329,76 @@ def read_lines(
         raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
 
 # %% ../../nbs/data/registry.ipynb #f9044af1
-def read_own_cells(
-    path: str | Path,  # a CSV in UTF-8, or a .gz of one
-) -> pd.DataFrame:
-    """`read_cells` of a file of one's own. `FileNotFoundError`; `ValueError` that names the file and the row.
+def own_rows(path: str | Path) -> Iterator[list[str]]:
+    """Rows of a CSV of one's own, in UTF-8, or of a .gz of one, as they are asked for; the header first.
 
-    Pandas would take the surplus cells of an unquoted comma for names of rows, and fill up a row that is too short."""
-    text = "\n".join(read_lines(path))
+    `FileNotFoundError`; `ValueError` that names the file, and the row with another number of cells. Empty lines are
+    left out."""
     try:
-        header, *rows = [row for row in csv.reader(io.StringIO(text)) if row] or [[]]
+        rows = filter(None, csv.reader((line + "\n" for line in read_lines(path)), strict=True))
+        yield (header := next(rows, []))
         for number, row in enumerate(rows, 1):
             if len(row) != len(header):
                 said = f"data row {number} has {len(row)} cells and the header {len(header)}"
                 raise ValueError(f"{path}: not a CSV file: {said}: put a text that holds a comma in quotes")
-        return read_cells(text)
-    except (csv.Error, pd.errors.EmptyDataError, pd.errors.ParserError) as e:
-        raise ValueError(f"{path}: not a CSV file that can be read ({e})") from e
+            yield row
+    except csv.Error as e:
+        raise ValueError(
+            f"{path}: not a CSV file that can be read ({e}): save it with commas, quotes and line feeds"
+        ) from e
+
+
+def read_own_cells(path: str | Path) -> pd.DataFrame:
+    "A table of `own_rows`; of two columns with one name the first"
+    header, *rows = own_rows(path)
+    if not header:
+        raise ValueError(f"{path}: not a CSV file that can be read: it is empty")
+    table = pd.DataFrame(rows, columns=header, dtype=str)
+    return table.loc[:, ~table.columns.duplicated()]
+
+# %% ../../nbs/data/registry.ipynb #d00b2527
+def check_columns(where: str | Path, there: Iterable[str], wanted: Iterable[str], hint: str = "") -> None:
+    "`ValueError` that names the wanted columns which are not there, and what may be meant by those that are"
+    there, wanted = list(there), list(wanted)
+    others = [c for c in there if c not in wanted]
+    near = {c: difflib.get_close_matches(c, others, 1, 0.7) for c in wanted if c not in there}
+    if near:
+        named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
+        if len(there) == 1 and re.search("[;\t]", there[0]):
+            hint = ": are cells separated by other marks than commas?"
+        raise ValueError(f"{where}: no column {named}; its columns are {', '.join(there)}{hint}")
+
+
+def check_texts(where: str | Path, table: pd.DataFrame, columns: Iterable[str]) -> None:
+    "`ValueError` that names the rows of which a column holds no text, or an empty one, and for a table without rows"
+    cells = table[list(columns)].astype(object)
+    is_text = cells.map(lambda t: isinstance(t, str)).to_numpy()
+    empty = cells.map(lambda t: t is None or t != t or (isinstance(t, str) and not t.strip())).to_numpy()
+    for what, wrong in (("what is no text", ~is_text & ~empty), ("an empty text", empty)):
+        if wrong.any():
+            rows = wrong.any(axis=1).nonzero()[0][:10] + 1
+            raise ValueError(f"{where}: {what} in data row {rows.tolist()}")
+    if not len(cells):
+        raise ValueError(f"{where}: no rows")
+
+
+def file_sha256(path: str | Path) -> str:
+    "What tells a version of a file of one's own from another"
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def own_or_released(path: str | Path | None, key: str) -> tuple[Path, dict]:
+    "A file of one's own, else the registered one, and what `with_corpus` says of it. `FileNotFoundError`"
+    if path is None:
+        return fetch(key), {"keys": [key]}
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no file {path}")
+    return Path(path), {"sha256": file_sha256(path)}
 
 # %% ../../nbs/data/registry.ipynb #8b932b3a
-def only(
-    rows: pd.DataFrame,
-    column: str,
-    wanted: str | Iterable[str] | None,  # its values that are kept; None: all
-) -> pd.DataFrame:
-    "Rows with one of these values. `ValueError` for a value that no row has"
+def only(rows: pd.DataFrame, column: str, wanted: str | Iterable[str] | None) -> pd.DataFrame:
+    "Rows with one of these values; None: all rows. `ValueError` for a value that no row has"
     if wanted is None:
         return rows
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)

@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
-from ..data.making.annotation import has_labels, sheet_cells
+from ..data.making.sheets import has_labels, sheet_cells
 from .finetune import Steps, finetune, pad_right, split_settings
 from .training import Debiased, check_training, run_once, save_trained
 from ..models.loading import describe_model

@@ -186,7 +186,7 @@ def test_files(tmp_path):
     assert list(read_own_contexts(tmp_path / "a.csv")) == list(read_own_contexts(tmp_path / "a.csv.gz")) == expected
     assert list(read_own_contexts(tmp_path / "b.txt")) == expected[:2]
     (tmp_path / "c.csv").write_text("said\nhe sings\n")
-    with pytest.raises(ValueError, match=r"no column 'context'; its columns are \['said'\]"):
+    with pytest.raises(ValueError, match="no column 'context'; its columns are said"):
         list(read_own_contexts(tmp_path / "c.csv"))
     assert list(read_own_contexts(tmp_path / "c.csv", "said")) == ["he sings"]
 
@@ -250,7 +250,7 @@ def test_cells_that_do_not_fit(tmp_path):
     """A comma without quotes would shift columns, or cut a text off."""
     path = tmp_path / "a.csv"
     for rows, says in (
-        ("context,n\nhe sings, ok,1\n", r"a\.csv: data row 1 has more cells than the header"),
+        ("context,n\nhe sings, ok,1\n", r"a\.csv: .*data row 1 has 3 cells and the header 2"),
         ("text1,text2\nwell, she sings,he sings\nwell, her dog,his dog\n", r"a\.csv: .*data row 1 has 3 cells"),
         ("text1,text2\nshe sings,he sings\nwell, her dog,his dog\n", r"a\.csv: .*data row 2 has 3 cells"),
         ("", r"a\.csv: no column 'context'"), ("\n\n", r"a\.csv: no column 'context'"),
@@ -349,7 +349,7 @@ def test_pairs_that_are_wrong(tmp_path):
     path.write_text("text1,text2\nshe sings,he sings\n")
     assert contexts(path, "dialoguefairness/gender")["origin"].tolist() == ["given"]
     assert contexts(path, "dialoguefairness/gender", column="text1")["text2"].tolist() == ["he sings"]
-    with pytest.raises(ValueError, match="no column text2"):
+    with pytest.raises(ValueError, match="no column 'text2'"):
         (tmp_path / "half.csv").write_text("text1\nshe sings\n")
         read_own_parallel(tmp_path / "half.csv")
 

@@ -131,7 +131,7 @@ def test_no_example_gives_a_parameter_another_value(path):
 
 
 LATE = {  # functions that stand below an example which calls what could call them, and when only it does
-    "data/pairs": {"corpora": "in an error"}, "data/making/annotation": {"has_labels": "of a sheet that is there"},
+    "data/pairs": {"corpora": "in an error"},
     "models/loading": {"hash_weights": "of an adapter"}, "scoring/likelihoods": {"_resumed": "with out="},
     "show/readme": {"_named": "of cells, of which the example has none"},
     "data/corpora/holisticbias": {"_read_regard_prompts": "of another version"},

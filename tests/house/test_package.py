@@ -214,8 +214,6 @@ assert ran
 
 WITHOUT_EXAMPLE = {  # and why
     "scoring.network.tolerance_of": "how far two ways of a model may differ: tests/scoring/test_likelihoods.py",
-    "data.making.annotation.sheet_cells": "a part of `read_sheets`, whose example is its own",
-    "data.making.annotation.marks_of": "a part of `read_sheets`, whose example is its own",
     "scoring.store.hash_tokenizer": "a hash, of which there is nothing to see",
     "show.tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
     "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/debias/test_training.py",

@@ -11,6 +11,7 @@ from transformers import GPT2Config
 
 from redditbias_repro.cli import main
 from redditbias_repro.metrics.people import (
+    Answering,
     compare_methods,
     draw_contexts,
     human_agreement,
@@ -174,9 +175,9 @@ def test_broken_sheets_say_where(tmp_path):
     says(whole.assign(id=["999", *whole.id[1:]]), "id '999' of row 2 is not in the key")
     says(whole.assign(id=[whole.id[1], *whole.id[1:]]), "rows 2, 3 have the same id")
     says(whole.assign(id=[whole.id[1], whole.id[0], *whole.id[2:]]), r"2 of 60 texts are not those .* \(rows 2, 3\)")
-    says(whole.drop(columns="answer"), "no column answer; its columns are id, context, score")
+    says(whole.drop(columns="answer"), "no column 'answer'; its columns are id, context, score")
     says(whole[1:], "1 of 60 rows are missing")
-    says(whole.drop(columns="score"), "no column score; its columns are id, context, answer")
+    says(whole.drop(columns="score"), "no column 'score'; its columns are id, context, answer")
     paths[0].write_bytes(b"\x00\x01\x02,")
     with pytest.raises(ValueError):
         read_human_sheets(tmp_path)
@@ -375,9 +376,10 @@ def test_by_the_notebook_quality_and_one_judge(talkers, tmp_path):
 
 
 def test_models_that_cannot_be_told_apart(talkers, tmp_path, made_up):
-    how = dict(bias_types=["chbias/age"], n=2, preset="default", layout="lines", changes={"max_new_tokens": 2})
+    short = Answering("default", {"max_new_tokens": 2}, "lines", progress=False)
+    how = dict(bias_types=["chbias/age"], n=2, answering=short)
     with pytest.raises(ValueError, match="several of the models are 'baseline'"):
-        sheets_of_models(talkers[:1] * 2, tmp_path / "two", progress=False, **how)
+        sheets_of_models(talkers[:1] * 2, tmp_path / "two", **how)
     with pytest.raises(ValueError, match="no models: expected at least one"):
         sheets_of_models([], tmp_path / "none", **how)
     with pytest.raises(ValueError, match="no bias types"):
@@ -395,8 +397,8 @@ def test_models_that_cannot_be_told_apart(talkers, tmp_path, made_up):
     [
         (dict(models="before before"), "several of the models are 'baseline'"),
         (dict(models="before nothing-here/"), "nothing-here"),
-        (dict(models="before", layout="rows"), "layout 'rows' is unknown"),
-        (dict(models="before", preset="cdail"), "preset 'cdail'"),
+        (dict(models="before", answering=Answering(layout="rows")), "layout 'rows' is unknown"),
+        (dict(models="before", answering=Answering("cdail")), "preset 'cdail'"),
         (dict(models="before", question="fun"), "question 'fun' is unknown"),
         (dict(models="before", annotators=["wang", "wang"]), "each once"),
         (dict(models="before", contexts=pd.DataFrame({"context": [["a"]]})), "expected columns context and category"),

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 from pathlib import Path
 
 import pandas as pd
 
-from ..registry import fetch, read_own_cells, with_corpus
+from ..registry import check_columns, own_or_released, read_own_cells, resource, with_corpus
 from ...records import check_known
 
 # %% auto #0
@@ -22,18 +21,11 @@ PAIRS = "nyu-mll/crows-pairs/data/crows_pairs_anonymized.csv"
 PAIR_SETS = ("crows-pairs",)
 TITLES = {"crows-pairs": "CrowS-Pairs"}
 SIDES = ("stereotype", "group")
-CAUTION = (
-    "CrowS-Pairs (Nangia et al., EMNLP 2020; CC BY-SA 4.0). Its authors point to Blodgett et al. (ACL 2021), who found "
-    "pairs that compare what cannot be compared, differ in more than the group, are not grammatical or hold no harmful "
-    "stereotype: it may not be a good indicator of bias."
-)
+CAUTION = resource("cautions.toml")["crows-pairs"]
 
 # %% ../../../nbs/data/corpora/crows_pairs.ipynb #e3e7b802
-def differing_words(
-    first: str,
-    second: str,
-) -> tuple[str, str]:  # from the first differing word to the last, of each sentence
-    "The words in which two sentences differ"
+def differing_words(first: str, second: str) -> tuple[str, str]:
+    "The words in which two sentences differ: from the first differing word to the last, of each"
     a, b = first.split(), second.split()
     changes = [c for c in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes() if c[0] != "equal"]
     if not changes:
@@ -42,23 +34,17 @@ def differing_words(
     return " ".join(a[a0:a1]), " ".join(b[b0:b1])
 
 # %% ../../../nbs/data/corpora/crows_pairs.ipynb #d6c6e10f
-def read_pair_set(
-    name: str = "crows-pairs",  # of `PAIR_SETS`
-    path: str | Path | None = None,  # the released CSV, or one with its columns; None: the registered file
-    first: str = "stereotype",  # what `text1` is: the sentence that stereotypes more, or that about the "group"
-) -> pd.DataFrame:  # text1, text2, target1, target2, bias_type, direction
-    """Pairs in the release's order. `FetchError` where it cannot be had.
+def read_pair_set(name: str = "crows-pairs", path: str | Path | None = None, first: str = "stereotype"):
+    """Pairs in the release's order: text1, text2, target1, target2, bias_type, direction.
 
-    `FileNotFoundError`, and `ValueError` for another file and an unknown side."""
+    `path` is the released CSV, or one with its columns; None: the registered file. `first` is what `text1` is: the
+    sentence that stereotypes more, or that about the "group". `FetchError`, `FileNotFoundError`, and `ValueError` for
+    another file and an unknown side."""
     check_known("pair set", name, PAIR_SETS)
     check_known("side", first, SIDES)
-    if path is not None and not Path(path).is_file():
-        raise FileNotFoundError(f"no file {path}")
-    file = fetch(PAIRS) if path is None else Path(path)
-    content, rows = file.read_bytes(), read_own_cells(file)
-    needed = ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
-    if missing := [c for c in needed if c not in rows]:
-        raise ValueError(f"{file}: no column {missing[0]}: expected crows_pairs_anonymized.csv, as released")
+    file, about = own_or_released(path, PAIRS)
+    rows, needed = read_own_cells(file), ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
+    check_columns(file, rows, needed, ": expected crows_pairs_anonymized.csv, as released")
     for c in needed[:2]:
         if (empty := rows[c].str.strip().eq("")).any():
             raise ValueError(f"{file}: data row {empty.argmax() + 1} has no {c}: expected a text in every row")
@@ -69,5 +55,4 @@ def read_pair_set(
     pairs = pd.DataFrame({"text1": more.where(~turned, less), "text2": less.where(~turned, more)})
     pairs[["target1", "target2"]] = [differing_words(a, b) for a, b in zip(pairs.text1, pairs.text2)]
     pairs = pairs.assign(bias_type=rows["bias_type"], direction=rows["stereo_antistereo"])
-    own = {} if path is None else {"sha256": hashlib.sha256(content).hexdigest()}
-    return with_corpus(pairs, name, [PAIRS] if path is None else [], "" if first == "stereotype" else first, **own)
+    return with_corpus(pairs, name, note="" if first == "stereotype" else first, **about)

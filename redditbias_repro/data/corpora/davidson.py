@@ -37,11 +37,10 @@ def _draw_splits(keys: pd.Series, labels: pd.Series, seed: int) -> pd.Series:
     return keys.map(dict(zip(first["key"], drawn)))
 
 # %% ../../../nbs/data/corpora/davidson.ipynb #ea339568
-def read_comments(
-    split: str = "train",  # train, valid, test, of our own
-    seed: int = 0,  # of the split
-) -> pd.DataFrame:  # text as released (with names, addresses and entities), labels (tuple of one name)
-    "The tweets of a split, each with its label. `FetchError` where the release cannot be had"
+def read_comments(split: str = "train", seed: int = 0) -> pd.DataFrame:
+    """The tweets of a split of our own: text as released (with names, addresses, entities), labels (tuple of one name).
+
+    `FetchError` where the release cannot be had."""
     check_known("split", split, SPLITS)
     rows = read_cells(fetch(TWEETS).read_text(encoding="utf-8"))
     mine = _draw_splits(_same_words(rows["tweet"]), rows["class"], seed) == split

@@ -16,7 +16,19 @@ __all__ = ['read_dstc7']
 # %% ../../../nbs/data/corpora/dstc7.ipynb #02347bfc
 # Of DSTC-7's evaluation: how many references, and the number of the one that is people's answer
 REFERENCES, PEOPLE = 6, 1
-KEY_FILES = ("test.2k.txt", "keys/test.2k.txt", "keys.2k.txt", "keys/keys.2k.txt")  # where the test's keys may be
+FILES = {  # where they may be
+    "train": ("train_convos.txt", "train.convos.txt"),
+    "test": ("test_convos.txt", "test.convos.txt", "test_convos_processed.txt"),
+    "references": ("test.refs", "test.refs.txt"),
+    "keys": ("test.2k.txt", "keys/test.2k.txt", "keys.2k.txt", "keys/keys.2k.txt"),
+}
+
+
+def _file_of(folder: Path, what: str) -> Path:
+    found = [folder / name for name in FILES[what] if (folder / name).is_file()]
+    if not found:
+        raise FileNotFoundError(f"{folder} holds no {' or '.join(FILES[what])}")
+    return found[0]
 
 
 def _turns_of(context: str) -> list[str]:
@@ -60,25 +72,17 @@ def read_dstc7(
 
     Of the test only contexts with references."""
     folder = Path(folder)
-    names = {
-        "train": ("train_convos.txt", "train.convos.txt"),
-        "test": ("test_convos.txt", "test.convos.txt", "test_convos_processed.txt"),
-    }[split]
-    found = [folder / n for n in names if (folder / n).is_file()]
-    if not found:
-        raise FileNotFoundError(f"{folder} holds no {' or '.join(names)}")
-    pairs = _read_convos(found[0])
+    used = [_file_of(folder, split)]
+    pairs = _read_convos(used[0])
     if split == "train":
         table = pairs.assign(references=[[r] for r in pairs.response])
-        table.attrs["files"] = found[:1]
-        return table
-    refs = [p for p in (folder / "test.refs", folder / "test.refs.txt") if p.is_file()]
-    if not refs:
-        raise FileNotFoundError(f"{folder} holds no test.refs")
-    references = _read_refs(refs[0])
-    keys = [p for n in KEY_FILES if (p := folder / n).is_file()] or sorted(folder.glob("*keys*.txt"))
-    wanted = set(keys[0].read_text().split()) if keys else set(references)
-    pairs = pairs[pairs.key.isin(wanted & set(references))].drop_duplicates("key")
-    table = pairs.assign(references=[references[k] for k in pairs.key]).reset_index(drop=True)
-    table.attrs["files"] = [found[0], refs[0], *keys[:1]]
+    else:
+        used.append(_file_of(folder, "references"))
+        references = _read_refs(used[1])
+        keys = [folder / name for name in FILES["keys"] if (folder / name).is_file()]
+        used += (keys or sorted(folder.glob("*keys*.txt")))[:1]
+        wanted = set(used[2].read_text().split()) if len(used) > 2 else set(references)
+        pairs = pairs[pairs.key.isin(wanted & set(references))].drop_duplicates("key")
+        table = pairs.assign(references=[references[k] for k in pairs.key]).reset_index(drop=True)
+    table.attrs["files"] = used
     return table

@@ -28,10 +28,10 @@ def read_labels() -> tuple[str, ...]:  # 28, in the release's order
     return tuple(fetch(LABELS).read_text(encoding="utf-8").split())
 
 
-def read_comments(
-    split: str = "train",  # train, valid, test, as released
-) -> pd.DataFrame:  # text, labels (tuple of names, one or more)
-    "The comments of a split, each with its labels. `FetchError` where the release cannot be had"
+def read_comments(split: str = "train") -> pd.DataFrame:
+    """The comments of a released split: text, labels (tuple of names, one or more).
+
+    `FetchError` where the release cannot be had."""
     check_known("split", split, SPLITS)
     names, text = read_labels(), fetch(FILES[split]).read_text(encoding="utf-8")
     columns = dict(sep="\t", names=["text", "numbers", "id"], dtype=str)

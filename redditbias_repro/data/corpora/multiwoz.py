@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import regex
 
+from .. import registry
 from ..registry import SPLITS, ChecksumError, FetchError, fetch, git_blob_sha1
 from ...records import check_known
 
@@ -22,23 +23,7 @@ __all__ = ['CORPORA', 'load_multiwoz', 'load_training_turns', 'collect_responses
 
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
-SAME_VALUES = {  # what annotators wrote → the value
-    "do not care": "dont care", "dontcare": "dont care", "do nt care": "dont care", "any": "dont care",
-    "y": "yes", "n": "no", "free": "yes", "center": "centre", "town centre": "centre",
-    "guest house": "guesthouse", "guest houses": "guesthouse", "guesthouses": "guesthouse",
-}  # fmt: skip
-NO_VALUE = ("", "not mentioned", "none", "not given", "notmentioned")
-
-
-_MARKS = [
-    (regex.compile(pattern), by)
-    for pattern, by in (
-        (r"\bb ?(?:&|and) ?b\b", "bed and breakfast"),
-        (r'["<>@()]', ""),
-        (r"(?<![\d.])([.,?!])|([.,?!])(?!\d)", r" \1\2 "),
-        (r"(?<=\w) ('\w|n't\b)", r"\1"),  # some versions write "john 's" and "do n't"
-    )
-]
+SAME_VALUES = registry.resource("cleaning.toml")["multiwoz"]["values"]  # what annotators wrote → the value
 
 
 @lru_cache(maxsize=1)
@@ -48,13 +33,12 @@ def _replacements() -> list[tuple[regex.Pattern, str]]:
     return [(regex.compile(rf"(?<!\S){regex.escape(a)}(?!\S)"), b) for a, b in pairs]
 
 
-def normalize_text(
-    text: str,  # an utterance, or a value
-) -> str:
+def normalize_text(text: str) -> str:
     "Lower case, typographic quotes, punctuation apart, `b&b`, and the replacements of MultiWOZ's mapping.pair"
     text = text.strip().lower().replace("‘", "'").replace("’", "'")
     text = text.replace(";", ",").replace("/", " and ").replace("-", " ")
-    for pattern, by in (*_MARKS, *_replacements()):
+    text = registry.substitute(text, "multiwoz")
+    for pattern, by in _replacements():
         text = pattern.sub(by, text)
     return " ".join(text.split())
 
@@ -64,14 +48,11 @@ def _value_of(text: str) -> str:
     value = normalize_text(text)
     if m := regex.fullmatch(r"(\d{1,2}):(\d{2})", value):
         return f"{int(m[1]):02}:{m[2]}"
-    value = SAME_VALUES.get(value, value)
-    return "" if value in NO_VALUE else value
+    return SAME_VALUES.get(value, value)
 
 
-def normalize_value(
-    value: str,
-) -> str:  # "" for none
-    "The value that an annotation means; times as hh:mm"
+def normalize_value(value: str) -> str:
+    "The value that an annotation means, empty for none; times as hh:mm"
     value = value[0] if isinstance(value, list) and value else value
     return _value_of(str(value or ""))
 
@@ -88,23 +69,6 @@ RELEASED = {
 TITLES = {"convlab": "MultiWOZ (ConvLab's copy)", "multiwoz responses (convlab)": "MultiWOZ responses (ConvLab's copy)"}
 STANDS_IN = "trained on the validation dialogues, as the training ones could not be had"
 
-
-def _official(archive: zipfile.ZipFile, split: str, where: str) -> dict:
-    "Dialogues of a split of the official zip: data.json and the lists of the other two splits"
-    inside = [n for n in archive.namelist() if not Path(n).name.startswith(".") and "__MACOSX" not in n]
-    names = {Path(n).stem.lower(): n for n in inside}
-    if "data" not in names:
-        raise ValueError(f"{where} holds no data.json; it holds {', '.join(sorted(names)) or 'nothing'}")
-    known = [(s, f"{n}listfile") for s, n in (("valid", "val"), ("test", "test"))]
-    lists = {s: archive.read(names[n]).decode().split() for s, n in known if n in names}
-    if len(lists) < 2:
-        raise ValueError(f"{where} holds no valListFile and testListFile")
-    data = json.loads(archive.read(names["data"]))
-    if split != "train":
-        return {k: data[k] for k in lists[split] if k in data}
-    others = {k for names in lists.values() for k in names}
-    return {k: v for k, v in data.items() if k not in others}
-
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #7ed11ae0
 def _file_of(path: Path, split: str) -> Path:
     "The file of a split: the path itself, or the one in that folder"
@@ -117,17 +81,30 @@ def _file_of(path: Path, split: str) -> Path:
     return found[0]
 
 
+def _of_zip(archive: zipfile.ZipFile, split: str, where: str) -> dict:
+    "Dialogues of a split: ConvLab's zip holds it alone, the official one data.json and the lists of the other splits"
+    inside = [n for n in archive.namelist() if not Path(n).name.startswith(".") and "__MACOSX" not in n]
+    names = {Path(n).stem.lower(): n for n in inside}
+    read = lambda name: archive.read(names[name])
+    if len(names) == 1 and {"train", "val", "valid", "dev", "test"} & set(names):
+        return json.loads(read(*names))
+    if "data" not in names:
+        raise ValueError(f"{where} holds no data.json; it holds {', '.join(sorted(names)) or 'nothing'}")
+    if not {"vallistfile", "testlistfile"} <= set(names):
+        raise ValueError(f"{where} holds no valListFile and testListFile")
+    data = json.loads(read("data"))
+    lists = {"valid": read("vallistfile").decode().split(), "test": read("testlistfile").decode().split()}
+    others = {k for names in lists.values() for k in names}
+    return {k: data[k] for k in lists.get(split, [k for k in data if k not in others]) if k in data}
+
+
 def _read_dialogues(path: Path, split: str) -> dict:
     "Dialogues of a split from a zip (official or ConvLab's), or a JSON file"
     try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                inside = [n for n in archive.namelist() if n.endswith(".json") and "__MACOSX" not in n]
-                own = [n for n in inside if Path(n).stem in ("train", "val", "valid", "dev", "test")]
-                if own and len(own) == len(inside) == 1:
-                    return json.loads(archive.read(own[0]))
-                return _official(archive, split, str(path))
-        return json.loads(path.read_text(encoding="utf-8"))
+        if path.suffix != ".zip":
+            return json.loads(path.read_text(encoding="utf-8"))
+        with zipfile.ZipFile(path) as archive:
+            return _of_zip(archive, split, str(path))
     except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError) as e:
         raise ValueError(f"{path} cannot be read as dialogues: {e}") from e
 
@@ -143,10 +120,11 @@ def _belief_state(metadata: dict) -> dict[str, str]:
     return state
 
 
-def read_turns(
-    dialogues: dict,  # name → {"log": [user, system, user, …]}, each with `text` and, in system turns, `metadata`
-) -> pd.DataFrame:  # dialogue, turn, system (said before), user, state (after), changed (new slots and values)
-    "Turns of dialogues in MultiWOZ's format. `ValueError` names the dialogue and turn that are malformed"
+def read_turns(dialogues: dict) -> pd.DataFrame:
+    """Turns: dialogue, turn, system (said before), user, state (after), changed (new slots and values).
+
+    Of dialogues in MultiWOZ's format, by name {"log": [user, system, user, …]}, each with `text` and, in system turns,
+    `metadata`. `ValueError` names the dialogue and turn that are malformed."""
     rows = []
     for name, dialogue in dialogues.items():
         try:
@@ -212,16 +190,17 @@ def load_training_turns(
     """Training dialogues; with split auto, validation dialogues where they cannot be had.
 
     A file that is not the registered one is an error."""
+    taken = "train" if split == "auto" else split
     try:
-        turns = load_multiwoz("train" if split == "auto" else split, corpus, dialogues, seed)
-        turns.attrs["split"] = "train" if split == "auto" else split
+        turns = load_multiwoz(taken, corpus, dialogues, seed)
     except (FetchError, FileNotFoundError) as e:
         if split != "auto" or isinstance(e, ChecksumError):
             raise
-        turns = load_multiwoz("valid", corpus, dialogues, seed)
-        turns.attrs["split"] = "valid"
+        taken = "valid"
+        turns = load_multiwoz(taken, corpus, dialogues, seed)
         known = turns.attrs["corpus"]["note"]
         turns.attrs["corpus"]["note"] = (f"{known}; " if known else "") + STANDS_IN
+    turns.attrs["split"] = taken
     return turns
 
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #5a11127d

@@ -10,7 +10,7 @@ import difflib
 
 import pandas as pd
 
-from ..registry import SWAPS, draw_rows, fetch, read_cells, with_corpus
+from ..registry import SWAPS, draw_rows, fetch, paired_targets, read_cells, with_corpus
 from ...records import check_known, data_file
 from ...specs import BIAS_TYPES, load_spec
 
@@ -29,19 +29,23 @@ def _decode(content: bytes) -> str:
         return content.decode("mac_roman")
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #cdfae95b
-def _pairs_key(bias_type, group, split):
-    return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_biased_{split}_reduced.csv"
+def _pairs_keys(bias_type, split):
+    stem = f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}"
+    return [f"{stem}_{group}_biased_{split}_reduced.csv" for group in load_spec(f"redditbias/{bias_type}").groups]
+
+
+def _processed_key(bias_type, what):
+    group = load_spec(f"redditbias/{bias_type}").groups[0]
+    return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed{what}.csv"
 
 
 def _annotated_key(bias_type):
-    group = load_spec(f"redditbias/{bias_type}").groups[0]
-    return f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed_phrase_annotated.csv"
+    return _processed_key(bias_type, "_phrase_annotated")
 
 
 def _attribute_keys(bias_type):
-    group = load_spec(f"redditbias/{bias_type}").groups[0]
-    stem = f"{RELEASE}/data/{bias_type}/reddit_comments_{bias_type}_{group}_processed_phrase"
-    return [f"{stem}_biased_testset_neg_attr_reduced.csv", f"{stem}_unbiased_testset_pos_attr_reduced.csv"]
+    ends = ("_phrase_biased_testset_neg_attr_reduced", "_phrase_unbiased_testset_pos_attr_reduced")
+    return [_processed_key(bias_type, end) for end in ends]
 
 
 def _train_key(bias_type, swap=None):
@@ -63,15 +67,12 @@ def _terms(cell: str) -> str:
     return "; ".join(t.strip() for t in ast.literal_eval(cell)) if cell else ""
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #d82db63e
-def read_released(
-    bias_type: str,  # religion1, religion2, race, gender, orientation
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # what differs: "targets" (§3.1), or "attributes" (the authors' second measure)
-) -> pd.DataFrame:  # text1, text2, target1, target2; or text1, text2 (its opposite), attribute1, attribute2
-    """Counterfactual pairs of the release.
+def read_released(bias_type: str, split: str = "test", swap: str = "targets") -> pd.DataFrame:
+    """Counterfactual pairs of the release: text1, text2, target1, target2; or attribute1, attribute2.
 
-    With swapped attributes, `text1` is stereotypical and `text2` its opposite. `ValueError` for files that do not pair,
-    and for attribute pairs of the validation set, which there are not."""
+    What differs is "targets" (§3.1), or "attributes" (the authors' second measure): then `text1` is stereotypical and
+    `text2` its opposite. `ValueError` for files that do not pair, and for attribute pairs of the validation set, which
+    there are not."""
     if split == "train":
         keys = [_train_key(bias_type, swap)]
         lines = _read_lines(*keys)
@@ -81,11 +82,14 @@ def read_released(
         if not whole or list(pairs.text1.str.lower()) != [t.lower() for t in _read_lines(_train_key(bias_type))]:
             raise ValueError(f"{keys[0]} does not hold the {half} training sentences and then as many counterfactuals")
         if swap == "targets":
-            terms = _found_targets(bias_type, pairs.text1)
+            terms = paired_targets(load_spec(f"redditbias/{bias_type}"), pairs.text1)
         else:
             terms = [_changed_words(*p) for p in zip(pairs.text1, pairs.text2)]
     else:
-        keys = _test_keys(bias_type, split, swap)
+        if swap == "attributes" and split == "valid":
+            way_out = "split='test' has all that were not trained on"
+            raise ValueError(f"the release does not divide its attribute pairs into valid and test: {way_out}")
+        keys = _attribute_keys(bias_type) if swap == "attributes" else _pairs_keys(bias_type, split)
         one, two = (read_cells(_decode(fetch(k).read_bytes())) for k in keys)
         if len(one) != len(two) or list(one["comments_processed"]) != list(two["comments"]):
             raise ValueError(f"{keys[0]} and {keys[1]} do not hold the same sentences in the same order")
@@ -95,24 +99,7 @@ def read_released(
     pairs[SWAPS[swap]] = terms
     return with_corpus(pairs, "redditbias", keys)
 
-
-def _test_keys(bias_type, split, swap):
-    if swap == "targets":
-        return [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
-    if split == "valid":
-        raise ValueError(
-            "the release does not divide its attribute pairs into valid and test: "
-            "split='test' has all that were not trained on"
-        )
-    return _attribute_keys(bias_type)
-
 # %% ../../../nbs/data/corpora/redditbias.ipynb #9e8ca666
-def _found_targets(bias_type, texts):
-    spec = load_spec(f"redditbias/{bias_type}")
-    found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in texts]
-    return [["; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)] for terms in found]
-
-
 def _changed_words(text1: str, text2: str) -> list[str]:
     "The words in which two texts differ, of the one and of the other, as `mom; she`"
     one, two = text1.split(), text2.split()
@@ -154,21 +141,12 @@ def count_annotations(
     }
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #e6a10915
-RELEASED_COMMENTS = {
-    b: f"umanlp/RedditBias/data/{b}/reddit_comments_{b}_{g}_processed"
-    for b, g in (("religion1", "jews"), ("orientation", "lgbtq"))
-}
+def load_released(bias_type: str, what: str = "") -> pd.DataFrame:
+    """Comments and phrases before annotation, of religion1 or orientation: those of the others are not released.
 
-
-def load_released(
-    bias_type: str,  # religion1 or orientation: of the others only annotated files are released
-    what: str = "",  # "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases
-) -> pd.DataFrame:  # columns as released, all strings
-    "Comments and phrases of the release before annotation"
-    if bias_type not in RELEASED_COMMENTS:
-        expected = f"expected one of {', '.join(RELEASED_COMMENTS)}"
-        raise ValueError(f"comments of {bias_type!r} are not released before annotation: {expected}")
-    return pd.read_csv(fetch(f"{RELEASED_COMMENTS[bias_type]}{what}.csv"), dtype=str, keep_default_na=False)
+    "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases. All cells are strings."""
+    check_known("bias type", bias_type, ("religion1", "orientation"))
+    return read_cells(_decode(fetch(_processed_key(bias_type, what)).read_bytes()))
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #a3384411
 REFERENCES = "microsoft/DialoGPT/data/human.ref.6k.txt"
@@ -189,8 +167,7 @@ def release_files() -> list[str]:
     "Keys of the released files that RedditBias' tables and measures need"
     keys = [REFERENCES]
     for b in BIAS_TYPES:
-        groups = load_spec(f"redditbias/{b}").groups
-        keys += [_pairs_key(b, g, s) for g in groups for s in ("valid", "test")]
+        keys += [*_pairs_keys(b, "valid"), *_pairs_keys(b, "test")]
         keys += [_annotated_key(b), *_attribute_keys(b)]
         keys += [_train_key(b), *(_train_key(b, swap) for swap in SWAPS)]
     return keys
@@ -210,5 +187,4 @@ def load_published(
     wanted = rows[(rows.bias_type == bias_type) & (rows.split == split)].reset_index(drop=True)
     types = {"row": int, "perplexity1": float, "perplexity2": float}
     wanted = wanted[list(types)].astype(types)
-    keys = [_pairs_key(bias_type, g, split) for g in load_spec(f"redditbias/{bias_type}").groups]
-    return with_corpus(wanted, "redditbias", keys, "DialoGPT-small's perplexities as released")
+    return with_corpus(wanted, "redditbias", _pairs_keys(bias_type, split), "DialoGPT-small's perplexities as released")

@@ -5,13 +5,12 @@
 # %% ../../../nbs/data/corpora/stereoset.ipynb #5f078689
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import pandas as pd
 
-from ..registry import fetch, with_corpus
+from ..registry import own_or_released, resource, with_corpus
 from ...records import check_known
 
 # %% auto #0
@@ -22,18 +21,13 @@ DEV = "moinnadeem/StereoSet/data/dev.json"
 PAIR_SETS = ("stereoset", "stereoset-intersentence")
 TITLES = {"stereoset": "StereoSet, within sentences", "stereoset-intersentence": "StereoSet, between sentences"}
 LABELS = ("stereotype", "anti-stereotype")
-CAUTION = (
-    "StereoSet, development set (Nadeem et al., ACL 2021; CC BY-SA 4.0). Blodgett et al. (ACL 2021) found targets that "
-    "are no social group, anti-stereotypes that are none, sentences that differ in several ways; the group stays and "
-    "what is said of it changes, so that common words count as well. The unrelated sentences are left out."
-)
+CAUTION = resource("cautions.toml")["stereoset"]
 
 # %% ../../../nbs/data/corpora/stereoset.ipynb #f4f3b4bc
 def _check_example(example, where: str, kind: str) -> None:
     "`ValueError` names what an example lacks"
-    needed = {"target": str, "bias_type": str, "sentences": list} | (
-        {} if kind == "intrasentence" else {"context": str}
-    )
+    needed = {"target": str, "bias_type": str, "sentences": list}
+    needed |= {} if kind == "intrasentence" else {"context": str}
     about = example if isinstance(example, dict) else {}
     lacking = [k for k, of in needed.items() if not isinstance(about.get(k), of)]
     parts = [] if lacking else [s if isinstance(s, dict) else {} for s in about["sentences"]]
@@ -42,20 +36,16 @@ def _check_example(example, where: str, kind: str) -> None:
         raise ValueError(f"{where}: {lacking[0]} is missing, or empty, or of another kind: expected it as in dev.json")
 
 
-def read_pair_set(
-    name: str = "stereoset",  # of `PAIR_SETS`
-    path: str | Path | None = None,  # dev.json, or a file in its format; None: the registered one
-) -> pd.DataFrame:  # text1 (stereotype), text2 (anti-stereotype), target1, target2, bias_type
-    """Pairs in the release's order. `FetchError` where it cannot be had.
+def read_pair_set(name: str = "stereoset", path: str | Path | None = None) -> pd.DataFrame:
+    """Pairs in the release's order: text1 (stereotype), text2 (anti-stereotype), target1, target2, bias_type.
 
-    `FileNotFoundError`, and `ValueError` for another file and for an example without one of the two."""
+    `path` is dev.json, or a file in its format; None: the registered one. `FetchError`, `FileNotFoundError`, and
+    `ValueError` for another file and for an example without one of the two."""
     check_known("pair set", name, PAIR_SETS)
-    if path is not None and not Path(path).is_file():
-        raise FileNotFoundError(f"no file {path}")
-    content = (fetch(DEV) if path is None else Path(path)).read_bytes()
+    file, about = own_or_released(path, DEV)
     kind = "intrasentence" if name == "stereoset" else "intersentence"
     try:
-        examples = json.loads(content)["data"][kind]
+        examples = json.loads(file.read_bytes())["data"][kind]
     except (ValueError, KeyError, TypeError) as e:
         raise ValueError(f"{path}: expected JSON with data and {kind} in it, as dev.json has ({e})") from e
     rows = []
@@ -68,5 +58,4 @@ def read_pair_set(
         texts = [before + said[label] for label in LABELS]
         rows.append((*texts, example["target"], example["target"], example["bias_type"]))
     pairs = pd.DataFrame(rows, columns=["text1", "text2", "target1", "target2", "bias_type"])
-    own = {} if path is None else {"sha256": hashlib.sha256(content).hexdigest()}
-    return with_corpus(pairs, name, [DEV] if path is None else [], **own)
+    return with_corpus(pairs, name, **about)

@@ -5,76 +5,32 @@
 # %% ../../../nbs/data/making/annotation.ipynb #d14f231c
 from __future__ import annotations
 
-import difflib
-import io
-import itertools
-import re
-import unicodedata
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ..pairs import load_annotations
+from . import sheets
+from ..registry import check_columns, paired_targets
 from ...records import check_known, project_path, write_atomic
 from ...specs import BiasSpec
 
 # %% auto #0
-__all__ = ['RELEASE_MARKS', 'COUNTS', 'sheet_cells', 'marks_of', 'has_labels', 'sheets_in', 'say_empty', 'LabelScreen',
-           'annotate', 'phrases_folder']
+__all__ = ['RELEASE_MARKS', 'COUNTS', 'LabelScreen', 'annotate', 'phrases_folder']
 
 # %% ../../../nbs/data/making/annotation.ipynb #2ca5ab07
-LABELS = ("bias sent", "bias phrase")
-SHEET = ("id", "attribute in window", "comment", "phrase", *LABELS)  # Appendix B
-GUIDELINES = """# Annotation guidelines (after RedditBias, Appendix B)
-
-Content warning: you will read stereotypes and slurs. Take breaks; you may stop at any time.
-
-Decide for each comment and for each phrase whether it is *biased* against the group that the target term names: \
-whether it ascribes something bad to it.
-A phrase is a part of its comment and is judged as if nothing stood around it, so one of the two can be biased \
-and the other not.
-
-| column | what to write |
-|---|---|
-| `bias sent` | 1 if the comment is biased, 0 if it is not |
-| `bias phrase` | 1 if the phrase is biased, 0 if it is not |
-
-Leave a cell empty if you cannot decide. Change nothing else.
-
-- A question is not biased.
-- Sarcasm is biased.
-- Where you would need more context to decide, leave it empty.
-- Restating or quoting what somebody else thinks is not biased.
-"""
-
-
+LABELS = tuple(sheets.KINDS["phrases"]["labels"])
+SHEET = (*sheets.KINDS["phrases"]["shown"], *LABELS)  # Appendix B
 LAYOUTS = ("phrases", "sentences")
-SENTENCE_SHEET = ("id", "target", "attribute", "text", "bias")  # CHBias, Appendix B
-SENTENCE_GUIDELINES = """# Annotation guidelines (after CHBias, Appendix B)
-
-Content warning: you will read stereotypes and slurs. Take breaks; you may stop at any time.
-
-内容警告：以下文本含有刻板印象和辱骂性语言。请适时休息；您可以随时停止。
-
-Decide for each text whether it is *biased* against the group that the target term names. Write into the column \
-`bias` 1 if it is and 0 if it is not. The attribute is the term by which the text was found: that it stands there does \
-not make the text biased. Leave the cell empty if you cannot decide. Change nothing else.
-
-请判断每条文本是否对目标词（target）所指的群体带有偏见：在 bias 一栏填 1（有偏见）或 0（无偏见）；无法判断时留空。\
-属性词（attribute）只是检索该文本所用的词，出现该词并不等于有偏见。请勿更改其他内容。
-"""
 
 
-def sheet_order(
-    n: int,  # rows
-    annotators: int = 1,
-    overlap: int = 0,  # rows that every annotator gets
-    seed: int = 0,
-) -> list[np.ndarray]:  # the rows of each annotator
-    "Who labels what: `overlap` random rows everybody, of the rest an equal part each; each in an order of their own"
+def sheet_order(n: int, annotators: int = 1, overlap: int = 0, seed: int = 0) -> list[np.ndarray]:
+    """Which of n rows each annotator labels: `overlap` random ones everybody, of the rest an equal part each.
+
+    Each has an order of their own."""
     if annotators < 1 or not 0 <= overlap <= n:
         asked = f"{annotators} annotators and an overlap of {overlap} for {n} rows"
         raise ValueError(f"{asked}: expected at least one annotator and 0 to {n} rows")
@@ -85,216 +41,96 @@ def sheet_order(
 
 # %% ../../../nbs/data/making/annotation.ipynb #a22b9ccb
 def make_sheets(
-    phrases: pd.DataFrame,  # id, attribute in window, comment, phrase, as `retrieval.make_phrases` gives them
-    folder: str | Path,  # the sheets and GUIDELINES.md are written there
-    annotators: int | Iterable[str] = 1,  # how many, or their names
-    overlap: int | None = 0,  # rows that every annotator gets; None: all
-    sample: int | None = None,  # so many phrases, drawn at random; None: all
-    seed: int = 0,
-    layout: str = "phrases",  # or "sentences": CHBias' sheets, one label a text; phrases need target, attribute, too
-) -> list[Path]:  # the sheets
-    """Sheets to label (Appendix B).
+    phrases: pd.DataFrame, folder: str | Path, annotators=1, overlap=0, sample=None, seed=0, layout="phrases"
+) -> list[Path]:
+    """Sheets to label (Appendix B), in a folder with GUIDELINES.md; their paths.
 
-    `FileExistsError` where one holds labels, `ValueError` for phrases without the columns."""
-    numbered = isinstance(annotators, int)
-    folder, names = Path(folder), [f"annotator{i + 1}" for i in range(annotators)] if numbered else list(annotators)
+    Of id, attribute in window, comment, phrase, as `retrieval.make_phrases` gives them; of so many of them, drawn at
+    random, where there is a sample. Annotators are how many, or their names; every one gets the rows of the overlap
+    (None: all). The layout is "phrases", or "sentences": CHBias' sheets, one label a text, for which phrases need
+    target and attribute, too. `FileExistsError` where one holds labels, `ValueError` for phrases without columns."""
     check_known("layout", layout, LAYOUTS)
-    sentences = layout == "sentences"
-    missing = [c for c in (("id", "target", "attribute", "comment") if sentences else SHEET[:4]) if c not in phrases]
-    if missing or not len(phrases):
-        raise ValueError(f"phrases have no column {', '.join(missing)}" if missing else "there are no phrases to label")
+    names = sheets.annotator_names(annotators)
+    check_columns("phrases", phrases, ["comment" if c == "text" else c for c in sheets.KINDS[layout]["shown"]])
+    if not len(phrases):
+        raise ValueError("there are no phrases to label")
+    for path in (Path(folder, f"{name}.csv") for name in names):
+        if path.is_file() and sheets.has_labels(path):
+            raise FileExistsError(f"{path} holds labels: nothing was written. Give another folder, or move it away")
     if sample and sample < len(phrases):
         phrases = phrases.sample(sample, random_state=seed)
-    if sentences:
-        sheet = phrases.assign(text=phrases["comment"], bias="")[list(SENTENCE_SHEET)]
-    else:
-        sheet = phrases[list(SHEET[:4])].assign(**dict.fromkeys(LABELS, ""))
-    overlap = len(sheet) if overlap is None else overlap
-    paths = [folder / f"{name}.csv" for name in names]
-    for path in paths:
-        if path.is_file() and has_labels(path):
-            raise FileExistsError(f"{path} holds labels: nothing was written. Give another folder, or move it away")
-    for path, rows in zip(paths, sheet_order(len(sheet), len(names), overlap, seed)):
-        write_atomic(path, sheet.iloc[rows].to_csv(index=False).encode("utf-8-sig"))
-    write_atomic(folder / "GUIDELINES.md", SENTENCE_GUIDELINES if sentences else GUIDELINES)
-    return paths
+    orders = sheet_order(len(phrases), len(names), len(phrases) if overlap is None else overlap, seed)
+    return sheets.write_sheets(Path(folder), layout, phrases.assign(text=phrases["comment"]), dict(zip(names, orders)))
 
 # %% ../../../nbs/data/making/annotation.ipynb #b4ba50f7
 MARKS = {"": "", "0": "0", "0.0": "0", "false": "0", "1": "1", "1.0": "1", "true": "1"}
 
 # %% ../../../nbs/data/making/annotation.ipynb #9d3f7d71
-RELEASE_MARKS = {  # what the authors' annotated files hold besides, as Appendix B would have it
-    "question": "0",  # "if a sentence is question – unbiased"
-    "re-state": "0",  # "restates someone else's point of view – unbiased"
-    "1 - context needed": "",  # "if more context is needed, please ignore"
-    "biased?": "", "fact?": "", "toxic-unrelated": "", "2": "",  # not explained: ignored
-}  # fmt: skip
-
-
-def _text_of(content: bytes) -> str:
-    """UTF-8 or UTF-16 by its mark, UTF-8 without one, else GBK for Chinese, else Windows' or the Mac's encoding.
-
-    Of these whichever makes more typographic quotes and dashes of it. In Chinese, bytes beyond ASCII stand together,
-    where quotes and accents stand alone."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        beyond = sum(b > 127 for b in content)
-        if sum(map(len, re.findall(rb"[\x80-\xff]{2,}", content))) > 0.8 * beyond:
-            try:
-                return content.decode("gb18030")
-            except UnicodeDecodeError:
-                pass
-        texts = [content.decode(e, "replace") for e in ("cp1252", "mac_roman")]
-        return max(texts, key=lambda t: sum(c in "‘’“”–—…" for c in t) - t.count("�"))
-
-# %% ../../../nbs/data/making/annotation.ipynb #17de5248
-def sheet_cells(path: Path) -> pd.DataFrame:
-    "All cells as text, columns by their names in lower case with blanks, and `row` as a spreadsheet counts it"
-    text = _text_of(path.read_bytes())
-    header = text.split("\n", 1)[0]
-    separator = max(",;\t", key=header.count)
-    try:
-        table = pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False, skip_blank_lines=False)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
-        raise ValueError(f"{path}: not a CSV file ({e})") from e
-    if not isinstance(table.index, pd.RangeIndex):  # cells beyond the header: pandas takes the first for an index
-        names, table = list(table.columns), table.reset_index()
-        beyond = table.iloc[:, len(names) :].fillna("").apply(lambda c: c.str.strip() != "").any(axis=1)
-        if beyond.any():
-            row = f"row {int(beyond.idxmax()) + 2} has more cells than the header has names"
-            raise ValueError(f"{path}: {row}: a text with a comma has to stand in quotation marks")
-        table = table.iloc[:, : len(names)].set_axis(names, axis=1)
-    table = table.fillna("")
-    table.columns = [str(c).strip().lower().replace("_", " ") for c in table.columns]
-    if table.columns.duplicated().any():
-        raise ValueError(f"{path}: two columns are named {table.columns[table.columns.duplicated()][0]!r}")
-    return table.assign(row=range(2, len(table) + 2))
-
-
-_SENTENCE_LABELS = SENTENCE_SHEET[-1:]
-
-
-def _of_sentences(table: pd.DataFrame) -> bool:
-    "Whether a sheet is one of CHBias' kind"
-    return "phrase" not in table and bool({"text", "bias", "target"} & set(table))
-
-
-def marks_of(cells: pd.Series) -> pd.Series:
-    "What people wrote, without blanks, in lower case, full-width digits as digits"
-    return cells.map(lambda x: unicodedata.normalize("NFKC", x).strip().lower())
-
-
-def has_labels(
-    path: str | Path,  # a sheet
-    columns: Iterable[str] | None = None,  # that people fill in; None: labels of sentences or phrases
-) -> bool:
-    "Whether somebody has written a label into a sheet; something that is no sheet counts as if"
-    try:
-        table = sheet_cells(Path(path))
-    except ValueError:
-        return True
-    wanted = columns or (_SENTENCE_LABELS if _of_sentences(table) else LABELS)
-    return any((table[c].str.strip() != "").any() for c in wanted if c in table) or not set(wanted) <= set(table)
+RELEASE_MARKS = sheets.KINDS["phrases"]["release_marks"]  # what the authors' annotated files hold besides 0 and 1
 
 # %% ../../../nbs/data/making/annotation.ipynb #cf05e2d1
-def _missing(path: Path, table: pd.DataFrame, wanted: Iterable[str]) -> str:
-    "What an error says of columns that are not there, nothing where all are"
-    columns = [c for c in table.columns if c != "row"]
-    others = [c for c in columns if c not in (*SHEET, *SENTENCE_SHEET)]
-    near = {c: difflib.get_close_matches(c, others, 1) for c in wanted if c not in table}
-    named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
-    return f"{path}: no column {named}; its columns are {', '.join(columns)}" if near else ""
+NO_LABEL = (
+    " is no label ({n} such cells): expected 0, 1 or nothing. Write one of them; or say what it means: "
+    'marks={{{mark}: "1"}} (or "0", or "" for nothing) of read_sheets'
+)
 
 
 def _read_sheet(path: Path, marks: dict[str, str]) -> pd.DataFrame:
-    table = sheet_cells(path)
-    one_label = _of_sentences(table)
-    if says := _missing(path, table, SENTENCE_SHEET[-2:] if one_label else ("phrase", *LABELS)):
-        raise ValueError(says)
-    if one_label:  # comment and phrase are both the text, and have its label
-        table = table.assign(comment=table["text"], phrase=table["text"], **dict.fromkeys(LABELS, table["bias"]))
-        table["attribute in window"] = "true"
-    table = table.reindex(columns=[*SHEET, "row"], fill_value="")
-    table = table[(table[["id", "comment", "phrase", *LABELS]].apply(lambda c: c.str.strip()) != "").any(axis=1)]
-    for column in LABELS:
-        found = marks_of(table[column])
-        wrong = table[~found.isin(list(marks))]
-        if len(wrong):
-            r = wrong.iloc[0]
-            where = f"in column {'bias' if one_label else column!r} of row {r['row']}"
-            mark = found[r.name]
-            raise ValueError(
-                f"{path}: {r[column]!r} {where} is no label ({len(wrong)} such cells): expected 0, 1 or nothing. Write "
-                f'one of them; or say what it means: marks={{{mark!r}: "1"}} (or "0", or "" for nothing) of read_sheets'
-            )
-        table[column] = found.map(marks)
-    near = table["attribute in window"].str.strip().str.lower()
-    bad = table[~near.isin(["true", "false", ""])]
-    if len(bad):
-        column, r = "attribute in window", bad.iloc[0]
-        raise ValueError(f"{path}: {r[column]!r} in column {column!r} of row {r['row']}: expected TRUE or FALSE")
-    return table.assign(annotator=path.stem, one_label=one_label, **{"attribute in window": near == "true"})
-
-# %% ../../../nbs/data/making/annotation.ipynb #02221e9d
-_COPIED = r"的?副本|拷贝|复制|复件|コピー|copy|copie|kopie|copia|cópia|kopia|bak|backup"
-_COPY_AFTER = re.compile(rf"[\s_.–-]*(?:{_COPIED}).*|\s*[(（\[]\s*\d+\s*[)）\]]|[\s_.–-]+\d+", re.IGNORECASE)
-_COPY_BEFORE = re.compile(rf"(?:{_COPIED})\b.*[\s_–-]|(?:{_COPIED})[\s_–-]*", re.IGNORECASE)
-
-
-def sheets_in(
-    folder: str | Path,
-) -> list[Path]:  # in the order of their names
-    "The CSV files of a folder, hidden ones left aside. `ValueError` for one that is a copy of another by its name"
-    paths = sorted(p for p in Path(folder).glob("*.csv") if not p.name.startswith((".", "~$")))
-    for copy, of in itertools.permutations(paths, 2):
-        name, stem = copy.stem, of.stem
-        after = name.startswith(stem) and _COPY_AFTER.fullmatch(name[len(stem) :])
-        if after or (name.endswith(stem) and _COPY_BEFORE.fullmatch(name[: -len(stem)])):
-            raise ValueError(
-                f"{copy} looks like a copy of {of.name} and would count as one more annotator: move one of them away, "
-                "or give it the name of its annotator"
-            )
-    return paths
+    "The rows of a sheet that are not empty: `SHEET` with marks as labels, row, annotator, one_label"
+    table = sheets.sheet_cells(path)
+    kind = sheets.kind_of(table)
+    labels, text = sheets.KINDS[kind]["labels"], sheets.KINDS[kind]["shown"][-1]
+    check_columns(path, list(table)[:-1], [text, *labels])
+    if one_label := kind == "sentences":  # comment and phrase are both the text, and have its label
+        table = table.assign(comment=table["text"], phrase=table["text"], **{"attribute in window": "true"})
+    table = table.reindex(columns=list(dict.fromkeys([*SHEET, *labels, "row"])), fill_value="")
+    filled = table[["id", "comment", "phrase", *labels]].apply(lambda c: c.str.strip()) != ""
+    table = table[filled.any(axis=1)]
+    read = [sheets.read_marks(path, table, column, marks, NO_LABEL) for column in labels]
+    table = table.assign(**dict(zip(LABELS, read * len(LABELS))))  # a single label is that of both
+    near = sheets.read_marks(path, table, SHEET[1], {"true": "1", "false": "", "": ""}, ": expected TRUE or FALSE")
+    return table.assign(annotator=path.stem, one_label=one_label, **{SHEET[1]: near == "1"})
 
 # %% ../../../nbs/data/making/annotation.ipynb #96f84aef
 def _same_text(text: str) -> str:
+    "A text without its blanks, which spreadsheets change"
     return "".join(str(text).split())
 
 
 def _matched(labels: pd.DataFrame, phrases: pd.DataFrame) -> pd.DataFrame:
     "Rows with the id and the texts of the phrases that they were made of: by id and phrase, else by their texts alone"
-    comments = phrases["comment"] if "comment" in phrases else phrases["phrase"]
-    made = list(zip(phrases["id"].astype(str), comments, phrases["phrase"]))
-    by_id = {(i, _same_text(p)): k for k, (i, _, p) in reversed([*enumerate(made)])}
-    by_text = {(_same_text(c), _same_text(p)): k for k, (_, c, p) in reversed([*enumerate(made)])}
-    of = [
-        by_id.get((i.strip(), _same_text(p)), by_text.get((_same_text(c), _same_text(p))))
-        for i, c, p in zip(labels["id"], labels["comment"], labels["phrase"])
-    ]
-    strange = labels[[k is None for k in of]]
+    made = phrases.assign(comment=phrases.get("comment", phrases["phrase"]), id=phrases["id"].astype(str))
+    made = made[["id", "comment", "phrase"]].reset_index(drop=True)
+
+    def keys(table: pd.DataFrame) -> list[pd.Series]:
+        comment, phrase = table["comment"].map(_same_text), table["phrase"].map(_same_text)
+        return [table["id"].str.strip() + "\n" + phrase, comment + "\n" + phrase]
+
+    first = [dict(zip(key[::-1], key.index[::-1])) for key in keys(made)]
+    by_id, by_text = (key.map(rows) for key, rows in zip(keys(labels), first))
+    of = by_id.fillna(by_text)
+    strange = labels[of.isna()]
     if len(strange):
         r = strange.iloc[0]
         raise ValueError(
             f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the "
             f"sheets were made of ({len(strange)} such rows): was a cell changed, or phrases.csv made anew since?"
         )
-    ids, comments, texts = zip(*(made[k] for k in of))
-    return labels.assign(id=ids, comment=comments, phrase=texts)
+    return labels.assign(**made.loc[of.astype(int)].set_index(labels.index))
 
 
 def read_sheets(
-    paths: Iterable[str | Path] | str | Path,  # sheets, or a folder of them; an annotator has the name of the sheet
-    phrases: pd.DataFrame | None = None,  # what the sheets were made of: a row that is no longer in it is an error
-    marks: dict[str, str] | None = None,  # further marks and what they mean, "0", "1" or "", such as `RELEASE_MARKS`
-) -> pd.DataFrame:  # annotator and the columns of `SHEET`; labels are "0", "1", or "" for ignored
-    """Labels of all annotators. `ValueError` names sheet, row and column of what cannot be read.
+    paths: Iterable[str | Path] | str | Path, phrases: pd.DataFrame | None = None, marks: dict[str, str] | None = None
+) -> pd.DataFrame:
+    """Labels of all annotators: annotator and the columns of `SHEET`; labels are "0", "1", or "" for ignored.
 
-    `.attrs["empty"]`: by annotator the rows without a label; `.attrs["one_label"]`: whether texts have one each"""
+    Of sheets, or a folder of them, each with the name of its annotator. A row that is no longer in the phrases that the
+    sheets were made of is an error. `marks` are further ones and what they mean, "0", "1" or "", such as
+    `RELEASE_MARKS`. `ValueError` names sheet, row and column of what cannot be read.
+
+    `.attrs["empty"]` says which cells have no label; `.attrs["one_label"]`: whether texts have one each"""
     paths = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    paths = [q for p in paths for q in (sheets_in(p) if p.is_dir() else [p])]
+    paths = [q for p in paths for q in (sheets.sheets_in(p) if p.is_dir() else [p])]
     if not paths:
         raise FileNotFoundError("there are no sheets")
     known_marks = MARKS | {k.lower(): v for k, v in (marks or {}).items()}
@@ -306,35 +142,9 @@ def read_sheets(
         if same[list(LABELS)].drop_duplicates().shape[0] > 1:
             rows = ", ".join(map(str, same["row"]))
             raise ValueError(f"{same.annotator.iloc[0]}.csv: rows {rows} are the same phrase with different labels")
-    empty = labels[(labels[list(LABELS)] == "").any(axis=1)]
     found = labels.drop_duplicates(["annotator", "id", "phrase"])[["annotator", *SHEET]].reset_index(drop=True)
-    found.attrs = {
-        "empty": {name: rows["row"].tolist() for name, rows in empty.groupby("annotator")},
-        "one_label": bool(labels["one_label"].all()),
-    }
+    found.attrs = {"empty": sheets.say_empty(labels, list(LABELS)), "one_label": bool(labels["one_label"].all())}
     return found
-
-# %% ../../../nbs/data/making/annotation.ipynb #0fc0f4c5
-def say_empty(
-    empty: dict[str, list[int]],  # by annotator the rows without a label
-    rows: dict[str, int],  # by annotator how many rows there are
-) -> str:  # nothing where none is empty
-    "Whose cells are empty, as a sentence"
-    first = {name: ", ".join(map(str, at[:5])) + (", …" if len(at) > 5 else "") for name, at in empty.items() if at}
-    each = [f"{name}.csv has {len(empty[name]):,} of {rows[name]:,} (row {at})" for name, at in first.items()]
-    return f"cells for labels are empty: {'; '.join(each)}" if each else ""
-
-# %% ../../../nbs/data/making/annotation.ipynb #8911c1b7
-def read_released(
-    bias_type: str,  # religion1, religion2, race, gender, orientation
-) -> pd.DataFrame:  # as `read_sheets`; gender has no ids in the release, so its rows are numbered
-    "The released labels; other marks than 0 and 1 as `RELEASE_MARKS` maps them"
-    rows = load_annotations(bias_type).rename(columns={"bias_sent": "bias sent", "bias_phrase": "bias phrase"})
-    marks = MARKS | RELEASE_MARKS
-    for column in LABELS:
-        rows[column] = rows[column].str.strip().str.lower().map(marks)
-    rows = rows.assign(annotator="release", id=[f"{bias_type}-{i}" for i in range(len(rows))])
-    return rows[["annotator", "id", "comment", "phrase", *LABELS]]
 
 # %% ../../../nbs/data/making/annotation.ipynb #009777d6
 class LabelScreen:
@@ -345,44 +155,43 @@ class LabelScreen:
     def __init__(
         self,
         path: str | Path,  # a sheet of `make_sheets`
-        save: Callable | None = None,  # called with the path and the content; default: write the file
     ):
-        self.path, self.save = Path(path), save or write_atomic
-        if _of_sentences(sheet_cells(self.path)):
+        self.path = Path(path)
+        if sheets.kind_of(sheets.sheet_cells(self.path)) == "sentences":
             raise ValueError(f"{path} has one label a text, and the screen asks for two: fill it in as a spreadsheet")
         self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
-        done = np.flatnonzero((self.table[list(LABELS)] != "").any(axis=1))
-        self.row, self.question = (int(done[-1]) if len(done) else 0), 0  # row and question that are open
-        if len(done):
-            self.question = 1 if self.table.loc[self.row, LABELS[1]] == "" else 2
-            self._settle()
+        answered = np.flatnonzero(self.table[list(LABELS)].to_numpy() != "")
+        self.place = int(answered[-1]) + 1 if len(answered) else 0  # of the question that is open: two a row
 
-    def _settle(self):
-        if self.question > 1:
-            self.row, self.question = self.row + 1, 0
+    @property
+    def row(self) -> int:
+        "The row that is open"
+        return self.place // len(LABELS)
+
+    @property
+    def question(self) -> int:
+        "Which of its questions is open"
+        return self.place % len(LABELS)
 
     @property
     def finished(self) -> bool:
         "Whether all rows were shown"
         return self.row >= len(self.table)
 
-    def answer(
-        self,
-        label: str,  # "1", "0", or "" to leave it empty
-    ) -> None:
-        "Write a label to the question that is open, save, and go on to the next. `ValueError` for another label"
+    def answer(self, label: str) -> None:
+        """Write a label to the question that is open, save, and go on to the next.
+
+        "1", "0", or "" to leave it empty; `ValueError` for another"""
         if label not in ("0", "1", ""):
             raise ValueError(f"label {label!r}: expected '0', '1' or ''")
         if not self.finished:
             self.table.loc[self.row, LABELS[self.question]] = label
-            self.save(self.path, self.table[list(SHEET)].to_csv(index=False).encode("utf-8-sig"))
-            self.question += 1
-            self._settle()
+            write_atomic(self.path, self.table[list(SHEET)].to_csv(index=False).encode("utf-8-sig"))
+            self.place += 1
 
     def back(self) -> None:
         "To the question before"
-        if self.question or self.row:
-            self.row, self.question = (self.row, 0) if self.question else (self.row - 1, 1)
+        self.place = max(0, self.place - 1)
 
     def show(self):  # an ipywidgets box
         "The screen. `ImportError` says what to install"
@@ -395,35 +204,32 @@ class LabelScreen:
                 "JupyterLab. A spreadsheet does as well"
             ) from e
         self.bar, self.text = w.IntProgress(max=2 * len(self.table), layout={"width": "100%"}), w.HTML()
-        keys = {"1": ("1  biased", "1"), "0": ("0  not biased", "0"), "x": ("x  leave empty", "")}
-        self.buttons = {}
-        for key, (title, label) in keys.items():
-            self.buttons[key] = w.Button(description=title)
-            self.buttons[key].on_click(lambda _, label=label: self._do(lambda: self.answer(label)))
-        self.buttons["ArrowLeft"] = w.Button(description="←  back")
-        self.buttons["ArrowLeft"].on_click(lambda _: self._do(self.back))
+        titles = {"1": "1  biased", "0": "0  not biased", "x": "x  leave empty", "ArrowLeft": "←  back"}
+        self.buttons = {key: w.Button(description=title) for key, title in titles.items()}
+        for key, button in self.buttons.items():
+            button.on_click(partial(self._do, key))
         box = w.VBox([self.bar, self.text, w.HBox(list(self.buttons.values()))], layout={"max_width": "50em"})
         Event(source=box, watched_events=["keydown"], prevent_default_action=True).on_dom_event(self.press)
         self._draw()
         return box
 
-    def press(
-        self,
-        event: dict,  # of ipyevents, with its `key`
-    ) -> None:
-        "What a key does: the same as its button"
-        button = getattr(self, "buttons", {}).get(event.get("key"))
-        if button:
+    def press(self, event: dict) -> None:
+        "What the key of an event does, as ipyevents has it: the same as its button"
+        if button := getattr(self, "buttons", {}).get(event.get("key")):
             button.click()
 
-    def _do(self, action):
-        action()
+    def _do(self, key, _):
+        "What a button does"
+        if key == "ArrowLeft":
+            self.back()
+        else:
+            self.answer("" if key == "x" else key)
         self._draw()
 
     def _draw(self):
         from html import escape
 
-        self.bar.value = 2 * self.row + self.question
+        self.bar.value = self.place
         if self.finished:
             self.text.value = f"<p>All {len(self.table)} rows are done; the labels are in {escape(self.path.name)}.</p>"
             return
@@ -440,37 +246,6 @@ class LabelScreen:
         )
 
 # %% ../../../nbs/data/making/annotation.ipynb #95a0113f
-def alpha_of(
-    counts: np.ndarray,  # (n, marks) how often each mark was given, of rows that two people or more judged
-    measurement: str = "nominal",  # or ordinal
-) -> float:  # nan where only one mark was ever given: no disagreement was possible
-    "Krippendorff's α"
-    import krippendorff
-
-    used = counts.sum(0) > 0
-    if used.sum() < 2:
-        return np.nan
-    how = dict(value_domain=np.flatnonzero(used).tolist(), level_of_measurement=measurement)
-    return float(krippendorff.alpha(value_counts=counts[:, used], **how))
-
-
-def alpha_interval(
-    counts: np.ndarray,  # as in `alpha_of`
-    groups: list[np.ndarray],  # rows that are drawn together
-    measurement: str = "nominal",
-    resamples: int = 1000,
-    seed: int = 0,
-) -> tuple[float, float]:  # low, high (95 %); nan where most draws have no α
-    "Interval of α from resampled groups of rows"
-    rng = np.random.default_rng(seed)
-    draws = (rng.integers(len(groups), size=len(groups)) for _ in range(resamples))
-    drawn = [alpha_of(counts[np.concatenate([groups[i] for i in picked])], measurement) for picked in draws]
-    if np.isfinite(drawn).sum() <= resamples / 2:
-        return np.nan, np.nan
-    low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def _kappa(counts: np.ndarray) -> float:
     "Fleiss' κ of the rows that most annotators labelled alike in number; nan where only one label was ever given"
     from statsmodels.stats.inter_rater import fleiss_kappa
@@ -479,36 +254,32 @@ def _kappa(counts: np.ndarray) -> float:
     return float(fleiss_kappa(counts)) if (counts.sum(0) > 0).all() else np.nan
 
 
-def agreement(
-    labels: pd.DataFrame,  # from `read_sheets`; with a column `bias_type` for a row a type and one overall
-    seed: int = 0,  # of the interval
-    one_label: bool = False,  # comment and phrase are one, as in sheets of sentences: the only level is sentence
-) -> pd.DataFrame:  # bias_type, level, rows, annotators, same, alpha, alpha_low, alpha_high, fleiss, note
-    """Inter-annotator agreement (RedditBias §2.3). `ValueError` if no row was labelled twice.
+def agreement(labels: pd.DataFrame, seed: int = 0, one_label: bool = False) -> pd.DataFrame:
+    """Inter-annotator agreement on what `read_sheets` gives (RedditBias §2.3). `ValueError` if no row has two labels.
 
-    `rows` counts comments or phrases, `same` is the share of them with one label; `alpha` is Krippendorff's, `fleiss`
-    is κ of the rows that all annotators labelled; `note` says why there is no α. A row is known by id and text."""
+    bias_type, level, rows (comments or phrases), annotators, same (share with one label), alpha (Krippendorff's),
+    alpha_low, alpha_high, fleiss (κ of the rows that all annotators labelled), note (why there is no α).
+
+    A row is known by id and text. Labels with a column `bias_type` have rows for each type, too. With `one_label`
+    comment and phrase are one, as in sheets of sentences, and the only level is sentence."""
     labels = labels.assign(**{c: labels[c].map(_same_text) for c in ("comment", "phrase") if c in labels})
     typed = "bias_type" in labels
     groups = [("all", labels), *(labels.groupby("bias_type") if typed and labels.bias_type.nunique() > 1 else [])]
     rows = []
     for name, group in groups:
-        for column, what in [(LABELS[0], "sentence")] if one_label else zip(LABELS, ("comment", "phrase")):
-            given = group[group[column] != ""]
-            text = "comment" if what == "comment" else "phrase"
+        for column, level in [(LABELS[0], "sentence")] if one_label else zip(LABELS, ("comment", "phrase")):
+            text = "comment" if level == "comment" else "phrase"
             keys = [*(["bias_type"] if typed else []), "id", *([text] if text in labels else [])]
-            given = given.groupby([*keys, "annotator"], as_index=False)[column].max()
-            counts = given.groupby([*keys, column]).size().unstack(fill_value=0)
-            counts = counts.reindex(columns=["0", "1"], fill_value=0).to_numpy()
-            counts = counts[counts.sum(1) > 1]
+            given = group[group[column] != ""].groupby([*keys, "annotator"], as_index=False)[column].max()
+            counts = sheets.counts_of(given, keys, column, ["0", "1"])
+            counts = counts[counts.sum(axis=1) > 1]
             if not len(counts):
                 continue
-            low, high = alpha_interval(counts, np.arange(len(counts))[:, None], seed=seed)
-            same = (counts.max(1) == counts.sum(1)).mean()
-            alpha, used = alpha_of(counts), counts.sum(0) > 0
-            note = "" if np.isfinite(alpha) else f"every label is {int(used[1])}: no disagreement was possible"
-            found = (same, alpha, low, high, _kappa(counts), note)
-            rows.append((name, what, len(counts), given.annotator.nunique(), *found))
+            found = sheets.agreement_of(counts, seed=seed)
+            note = f"every label is {int(counts['1'].any())}: no disagreement was possible"
+            found |= {"fleiss": _kappa(counts.to_numpy()), "note": "" if np.isfinite(found["alpha"]) else note}
+            annotators = given["annotator"].nunique()
+            rows.append({"bias_type": name, "level": level, "rows": len(counts), "annotators": annotators, **found})
     if not rows:
         raise ValueError("no row was labelled by two annotators: make the sheets with an overlap")
     columns = ["bias_type", "level", "rows", "annotators", "same", "alpha", "alpha_low", "alpha_high", "fleiss", "note"]
@@ -518,13 +289,11 @@ def agreement(
 RULES = ("first", "majority", "unanimous")
 
 
-def merge_labels(
-    labels: pd.DataFrame,  # from `read_sheets`
-    rule: str = "first",  # first: the first annotator's (RedditBias); majority; unanimous: all's, or empty (CHBias)
-) -> pd.DataFrame:  # a row for each id and phrase, without annotator
-    "What counts where several people labelled a row. `ValueError` for an unknown rule"
-    if rule not in RULES:
-        raise ValueError(f"rule {rule!r} is unknown: expected one of {', '.join(RULES)}")
+def merge_labels(labels: pd.DataFrame, rule: str = "first") -> pd.DataFrame:
+    """What counts where several people labelled a row: a row for each id and phrase, without annotator.
+
+    first: the first annotator's label (RedditBias); majority; unanimous: all's, or empty (CHBias)."""
+    check_known("rule", rule, RULES)
 
     def pick(given):
         if rule == "unanimous":
@@ -542,23 +311,17 @@ def merge_labels(
 SIZES = {"train": 0.6, "valid": 0.2, "test": 0.2}
 
 
-def split(
-    labels: pd.DataFrame,  # a row a phrase, from `merge_labels`
-    spec: BiasSpec,  # bias specification
-    sizes: dict[str, float] = SIZES,  # shares, or numbers of phrases
-    seed: int = 0,
-) -> dict[str, pd.DataFrame]:  # by split: text1, text2, target1, target2
-    """Counterfactual pairs of the phrases that are labelled as biased (RedditBias §2.3 and §3.1).
+def split(labels: pd.DataFrame, spec: BiasSpec, sizes: dict[str, float] = SIZES, seed: int = 0):
+    """Counterfactual pairs of the phrases that are labelled as biased, by split (RedditBias §2.3 and §3.1).
 
-    `ValueError` if there are fewer than asked for."""
+    Labels are from `merge_labels`; sizes are shares, or numbers of phrases: `ValueError` if there are fewer. Pairs have
+    text1, text2, target1, target2."""
     biased = labels[labels["bias phrase"] == "1"].drop_duplicates("phrase").sort_values("phrase")
     swapped = [spec.swap_targets(p, "1to2") for p in biased["phrase"]]
     comments = biased.get("comment", biased["phrase"])
     pairs = pd.DataFrame({"text1": biased["phrase"], "text2": swapped, "comment": comments})
-    found = [[p[a:b].lower() for a, b in spec.find_targets(p, 1)] for p in pairs.text1]
-    pairs["target1"] = ["; ".join(dict.fromkeys(f)) for f in found]
-    pairs["target2"] = ["; ".join(spec.swap_targets(t, "1to2") for t in dict.fromkeys(f)) for f in found]
     numbers = _numbers(sizes, len(pairs))
+    pairs[["target1", "target2"]] = paired_targets(spec, pairs["text1"])
     order = _stratified(pairs, numbers, seed)
     columns = ["text1", "text2", "target1", "target2"]
     return {name: pairs.loc[order == name, columns].reset_index(drop=True) for name in sizes}
@@ -612,25 +375,15 @@ def _stratified(pairs: pd.DataFrame, numbers: dict[str, int], seed: int) -> np.n
 COUNTS = ("annotated_comments", "biased_comments", "biased_phrases", "train", "dev", "test")  # of RedditBias Table 3
 
 # %% ../../../nbs/data/making/annotation.ipynb #2cca2044
-def count_labels(
-    labels: pd.DataFrame,  # from `merge_labels`
-    splits: dict[str, pd.DataFrame] | None = None,  # from `split`
-    name: str = "own",  # bias type
-) -> pd.DataFrame:  # bias_type and the columns of RedditBias Table 3
-    "Table 3 of one's own annotation"
-    sizes = {k: len((splits or {}).get(s, ())) for k, s in (("train", "train"), ("dev", "valid"), ("test", "test"))}
-    counts = {
-        "annotated_comments": int((labels["bias sent"] != "").sum()),
-        "biased_comments": int((labels["bias sent"] == "1").sum()),
-        "biased_phrases": int((labels["bias phrase"] == "1").sum()), **sizes,
-    }  # fmt: skip
-    return pd.DataFrame([{"bias_type": name, **{k: counts[k] for k in COUNTS}}])
+def count_labels(labels: pd.DataFrame, splits: dict[str, pd.DataFrame] | None = None, name: str = "own"):
+    "Table 3 of one's own annotation, from what `merge_labels` and `split` give: bias_type and `COUNTS`"
+    comments, phrases = labels["bias sent"], labels["bias phrase"]
+    counts = [int(n.sum()) for n in (comments != "", comments == "1", phrases == "1")]
+    sizes = [len((splits or {}).get(name, ())) for name in SIZES]
+    return pd.DataFrame([[name, *counts, *sizes]], columns=["bias_type", *COUNTS])
 
 # %% ../../../nbs/data/making/annotation.ipynb #ee5568d2
-def write_splits(
-    splits: dict[str, pd.DataFrame],  # from `split`
-    folder: str | Path,  # of a bias type
-) -> list[Path]:
+def write_splits(splits: dict[str, pd.DataFrame], folder: str | Path) -> list[Path]:
     "`train.csv`, `valid.csv`, `test.csv`: `load_pairs(bias_type, split, corpus=FOLDER_ABOVE)` reads them"
     return [write_atomic(Path(folder) / f"{name}.csv", pairs.to_csv(index=False)) for name, pairs in splits.items()]
 
@@ -638,14 +391,11 @@ def write_splits(
 def annotate(
     folder: str | Path,  # of a bias type, with the `phrases.csv` of `retrieval.write_phrases`
     spec: BiasSpec,  # bias specification
-    annotators: int = 1,
-    overlap: int | None = 0,  # as in `make_sheets`
-    sample: int | None = None,
     rule: str = "first",  # as in `merge_labels`
     marks: dict[str, str] | None = None,  # as in `read_sheets`
     sizes: dict[str, float] = SIZES,  # as in `split`
-    seed: int = 0,
-    layout: str = "phrases",  # as in `make_sheets`
+    seed: int = 0,  # of sheets, splits and intervals
+    **asked,  # annotators, overlap, sample, layout of `make_sheets`
 ) -> dict:  # sheets (paths), labels, table3, agreement (or None), splits; only sheets while nothing is labelled
     """Make the sheets of a bias type, or turn the labels in them into splits.
 
@@ -654,14 +404,13 @@ def annotate(
     if not (folder / "phrases.csv").is_file():
         run = "run 02_retrieval with this folder's parent as out_dir first"
         raise FileNotFoundError(f"{folder} holds no phrases.csv: {run}")
-    phrases = sheet_cells(folder / "phrases.csv").drop(columns="row")
-    sheets = sheets_in(folder / "sheets")
-    if not sheets:
-        asked = (annotators, overlap, sample or None, seed, layout)
-        return {"sheets": make_sheets(phrases, folder / "sheets", *asked)}
-    labels = read_sheets(sheets, phrases, marks)
-    if not any(has_labels(s) for s in sheets):
-        return {"sheets": sheets}
+    phrases = sheets.sheet_cells(folder / "phrases.csv").drop(columns="row")
+    paths = sheets.sheets_in(folder / "sheets")
+    if not paths:
+        return {"sheets": make_sheets(phrases, folder / "sheets", seed=seed, **asked)}
+    labels = read_sheets(paths, phrases, marks)
+    if not any(sheets.has_labels(p) for p in paths):
+        return {"sheets": paths}
     _check_finished(labels, folder / "sheets")
     merged = merge_labels(labels, rule)
     shared = any(labels[labels[c] != ""].duplicated(["id", "phrase"]).any() for c in LABELS)
@@ -669,22 +418,21 @@ def annotate(
     agreed = agreement(labels, seed=seed, one_label=labels.attrs["one_label"]) if shared else None
     write_splits(splits, folder)
     return {
-        "sheets": sheets, "labels": merged, "table3": count_labels(merged, splits, folder.name), "agreement": agreed,
+        "sheets": paths, "labels": merged, "table3": count_labels(merged, splits, folder.name), "agreement": agreed,
         "splits": splits,
     }  # fmt: skip
 
 
 def _check_finished(labels: pd.DataFrame, folder: Path) -> None:
     "A warning that says whose cells are empty; `ValueError` where all of somebody are"
-    rows, empty = labels["annotator"].value_counts().to_dict(), labels.attrs["empty"]
     given = labels[(labels[list(LABELS)] != "").any(axis=1)]["annotator"]
-    if none := sorted(set(rows) - set(given)):
+    if none := sorted(set(labels["annotator"]) - set(given)):
         raise ValueError(
             f"{folder}: no label yet in {', '.join(f'{n}.csv' for n in none)}, and some in "
             f"{', '.join(f'{n}.csv' for n in sorted(set(given)))}: nothing was written. Wait until all are filled in, "
             "or move those without a label out of the folder to go on without them"
         )
-    if says := say_empty(empty, rows):
+    if says := labels.attrs["empty"]:
         warnings.warn(f"{folder}: {says}", stacklevel=3)
 
 # %% ../../../nbs/data/making/annotation.ipynb #9a0d747f
@@ -695,8 +443,6 @@ def phrases_folder(
     "Where `annotate` finds the phrases of a bias type. `FileNotFoundError` if the corpus itself is not there"
     corpus = project_path(corpus_dir)
     if not corpus.is_dir():
-        raise FileNotFoundError(
-            f"corpus_dir is {str(corpus_dir)!r}, and there is no folder {corpus}: expected the out_dir of a run of "
-            "02_retrieval"
-        )
+        there = f"corpus_dir is {str(corpus_dir)!r}, and there is no folder {corpus}"
+        raise FileNotFoundError(f"{there}: expected the out_dir of a run of 02_retrieval")
     return corpus / name if (corpus / name / "phrases.csv").is_file() else None

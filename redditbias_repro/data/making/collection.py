@@ -8,29 +8,22 @@ from __future__ import annotations
 import codecs
 import csv
 import html
-import importlib
+import re
 import shutil
 import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import pandas as pd
 import regex
 
-from redditbias_repro.data.making.retrieval import (
-    Matcher,
-    file_identity,
-    find_candidates,
-    finished_part,
-    from_texts,
-    lines_with,
-    read_blocks,
-    resumed_part,
-    skip_bytes,
-)
-from ...records import digest, write_atomic
+from .. import registry
+from . import retrieval
+from ...records import write_atomic
 from ...specs import BiasSpec, load_specs, match_terms
 
 # %% auto #0
@@ -40,34 +33,28 @@ __all__ = ['collect']
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
-def _read_blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as f:
-        while block := f.read(1 << 20):
-            yield block
-
-
 def _decoded_until(path: Path, encoding: str) -> tuple[int | None, int, bool]:
     "The first byte that is not of an encoding (None: all are), its line, and whether Han characters stand before it"
     decoder, at, line, han = codecs.getincrementaldecoder(encoding)(), 0, 1, False
-    for block in _read_blocks(path):
-        kept = decoder.getstate()[0]
-        try:
-            text = decoder.decode(block)
-        except UnicodeDecodeError as e:
-            before = (kept + block)[: e.start]
-            text = before.decode(encoding, "ignore")
-            return at - len(kept) + e.start, line + text.count("\n"), han or bool(_HAN.search(text))
-        at, line, han = at + len(block), line + text.count("\n"), han or bool(_HAN.search(text))
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            kept, wrong = decoder.getstate()[0], None
+            try:
+                text = decoder.decode(block)
+            except UnicodeDecodeError as e:
+                wrong = at - len(kept) + e.start
+                text = (kept + block)[: e.start].decode(encoding, "ignore")
+            at, line, han = at + len(block), line + text.count("\n"), han or bool(_HAN.search(text))
+            if wrong is not None:
+                return wrong, line, han
     return None, line, han
 
 
 _HAN = regex.compile(r"\p{Han}")
 
 
-def encoding_of(
-    path: str | Path,
-) -> str:  # utf-8, utf-8-sig, utf-16 or gb18030
-    """The encoding of all of a file. `ValueError` for one that is none of those, with the place of the byte.
+def encoding_of(path: str | Path) -> str:
+    """The encoding of all of a file: utf-8, utf-8-sig, utf-16 or gb18030. `ValueError` with the byte that is of none.
 
     Bytes of GBK hardly ever make Han characters in UTF-8: where some stand before the first wrong byte, it is UTF-8"""
     path = Path(path)
@@ -96,12 +83,9 @@ def encoding_of(
 
 def _has_lone_returns(path: Path) -> bool:
     "Whether lines end with a carriage return alone, as on old Macs"
-    last = b""
-    for block in _read_blocks(path):
-        if b"\r" in (last + block).replace(b"\r\n", b"")[:-1]:
-            return True
-        last = block[-1:] if block.endswith(b"\r") else b""
-    return False
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        return size > 0 and re.search(rb"\r[^\n]", mmap(file.fileno(), 0, access=ACCESS_READ)) is not None
 
 
 def _as_utf8(path: Path, encoding: str, to: Path) -> Path:
@@ -152,18 +136,20 @@ def _post(row: dict, column: str | None, path: Path, number: int, stats: Counter
         stats["without_text"] += 1
         return None
     name = next((c for c in ID_COLUMNS if row.get(c) not in (None, "")), None)
-    return next(from_texts([{"id": str(row[name]).strip() if name else f"{path.name}:{number}", "body": body}]))
+    return next(
+        retrieval.from_texts([{"id": str(row[name]).strip() if name else f"{path.name}:{number}", "body": body}])
+    )
 
 # %% ../../../nbs/data/making/collection.ipynb #a7415bd8
 def _posts_of_lines(
-    path: Path, plain: Path, matcher: Matcher, asked: str | None, progress: bool,
+    path: Path, plain: Path, matcher: retrieval.Matcher, asked: str | None, progress: bool,
     stats: Counter, skip: int, between: Callable,
 ) -> Iterator:  # fmt: skip
     "Posts of lines of JSON after so many bytes, which an earlier scan has read. `ValueError` if none has the column"
     import orjson
 
-    row, blocks = {}, skip_bytes(read_blocks(plain, stats, progress), skip)
-    for line in lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
+    row, blocks = {}, retrieval.skip_bytes(retrieval.read_blocks(plain, stats, progress), skip)
+    for line in retrieval.lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken)):
         number = stats["parsed"] + stats["broken"] + 1  # goes on where an earlier scan was stopped
         try:
             row = {str(k).strip(): v for k, v in orjson.loads(line).items()}
@@ -226,24 +212,20 @@ def _posts_of_table(
                 yield post
 
 # %% ../../../nbs/data/making/collection.ipynb #2c2eaac7
-def find_posts(
-    path: str | Path,  # .jsonl, .ndjson, .json: an object a line, or a list of them; .csv
-    specs: dict[str, BiasSpec],  # by name
-    column: str | None = None,  # with the text; None: of `TEXT_COLUMNS`
-    stats: Counter | None = None,  # is counted up: bytes, lines, parsed, broken, without_text, hits
-    progress: bool = True,
-    parts: Path | None = None,  # a folder that keeps how far the scan came, from which one that was stopped goes on
-) -> pd.DataFrame:  # id, bias_type, target, attribute, body
+def find_posts(path: str | Path, specs: dict[str, BiasSpec], column=None, stats=None, progress=True, parts=None):
     """Posts that hold a target of T1 and an attribute of A1, anywhere, in the file's order (CHBias §3.2).
 
-    `ValueError` for a file that cannot be read, and where no row holds the text."""
-    path, matcher, stats = Path(path), Matcher(specs), Counter() if stats is None else stats
-    encoding, part = encoding_of(path), None
+    id, bias_type, target, attribute, body; of .jsonl, .ndjson, .json, an object a line, or a list of them, or .csv. The
+    column with the text is one of `TEXT_COLUMNS` where it is not given. `stats` is counted up: bytes, lines, parsed,
+    broken, without_text, hits. `parts` is a folder that keeps how far the scan came, from which one that was stopped
+    goes on. `ValueError` for a file that cannot be read, and where no row holds the text."""
+    path, matcher, stats = Path(path), retrieval.Matcher(specs), Counter() if stats is None else stats
+    encoding = encoding_of(path)
     if parts:
-        terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
         parts.mkdir(parents=True, exist_ok=True)
-        part = parts / f"{path.name}.{digest([*file_identity(path), terms, column])}.parquet"
-    found = finished_part(part, lambda: _scanned(path, encoding, matcher, column, progress, part))
+    scan = partial(_scan, path, encoding, matcher, column, progress)
+    part = retrieval.part_of(parts, path.name, *retrieval.file_identity(path, specs), column)
+    found = retrieval.scanned(part, scan)
     counts = dict(found.attrs["stats"])
     _check_counts(path, counts, _is_table(path))
     counts.pop("first_broken", None)
@@ -271,55 +253,31 @@ def _check_counts(path: Path, counts: dict, table: bool) -> None:
         warnings.warn(f"{path}: {broken:,} {what} are left out{first}. Each {why}", stacklevel=3)
 
 
-def _scanned(path: Path, encoding: str, matcher: Matcher, column: str | None, progress: bool, part: Path | None):
-    "Candidates of a file; a scan that was stopped goes on from what was kept last"
+def _scan(
+    path: Path, encoding: str, matcher: retrieval.Matcher, column: str | None, progress: bool, *how
+) -> Iterator[dict]:
+    "Candidates of a file"
     with tempfile.TemporaryDirectory() as folder:
         plain = _as_utf8(path, encoding, Path(folder, path.name))
-        plain = plain if _is_table(path) else _list_as_lines(plain, Path(folder, f"{path.name} as lines"))
-
-        def scan(*how):
-            if _is_table(path):
-                posts = _posts_of_table(path, plain, column, *how)
-            else:
-                posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
-            return find_candidates(posts, matcher, how[0], None, None)
-
-        return resumed_part(part, scan)
+        if _is_table(path):
+            posts = _posts_of_table(path, plain, column, *how)
+        else:
+            plain = _list_as_lines(plain, Path(folder, f"{path.name} as lines"))
+            posts = _posts_of_lines(path, plain, matcher, column, progress, *how)
+        yield from retrieval.find_candidates(posts, matcher, how[0], None, None)
 
 # %% ../../../nbs/data/making/collection.ipynb #bb0907a8
-_RULES = [
-    (r"<br\s*/?>", "\n"), (r"<[^>\n]{1,200}>", ""),  # as exports of a page have it
-    (r"https?://[\w./?=&%#:+~,;@!-]+|(?<![\w.])(?:www\.|t\.cn/)[\w./?=&%#-]+".replace(r"\w", "A-Za-z0-9_"), " "),
-    (r"O?网页链接|查看图片|转发微博|展开全文|收起全文|显示地图|(?:\.\.\.|…)全文", " "),
-    (r"(?<!\S)L?[\w·-]{1,30}的(?:微博|秒拍)视频", " "),
-    (r"//\s*@[\w·-]{1,30}\s*[:：]|回复\s*@[\w·-]{1,30}\s*[:：]?|@[\w·-]{1,30}(?:\s|(?=\W)|$)", " "),
-    (r"#[^#\n]{1,40}#", " "), (r"\[[\p{Han}A-Za-z]{1,8}\]", ""),  # topics; emoticons by name, such as [doge]
-    (r"[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}\ufe0e\ufe0f\u20e3]", ""),
-    (r"[\u200b-\u200f\u2060\ufeff]", ""),  # marks without width, of which posts are full
-    (r"([\p{P}\p{S}])\1+", r"\1"), (r"[^\S\n]+", " "), (r" ?\n[ \n]*", "\n"),
-    (r"(?<=[\p{Han}，。！？；：、…]) (?=[\p{Han}，。！？；：、…])", ""),
-]  # fmt: skip
-_RULES = [(regex.compile(pattern), by) for pattern, by in _RULES]
-
-
-def clean_post(
-    text: str,  # as it was posted
-) -> str:
+def clean_post(text: str) -> str:
     "A post without links, names, tags, emojis and repeated marks; its lines stay apart"
     text = html.unescape(text).replace("\r\n", "\n").replace("\r", "\n")
-    for pattern, by in _RULES:
-        text = pattern.sub(by, text)
-    return text.strip()
+    return registry.substitute(text, "post").strip()
 
 # %% ../../../nbs/data/making/collection.ipynb #fe1920f9
 _ENDS = (r"(?<=[。！？!?；;\n])(?![”’」』）)])", r"(?<=[，,、：:…\s])")
 
 
-def split_sentences(
-    text: str,  # cleaned
-    max_chars: int = 130,
-) -> list[str]:
-    "A text in pieces of at most so many characters"
+def split_sentences(text: str, max_chars: int = 130) -> list[str]:
+    "A cleaned text in pieces of at most so many characters"
     if max_chars < 1:
         raise ValueError(f"max_chars is {max_chars}: expected at least 1")
     whole = " ".join(text.split())
@@ -338,23 +296,14 @@ def split_sentences(
     return [p for p in (" ".join(x.split()) for x in packed) if p]
 
 # %% ../../../nbs/data/making/collection.ipynb #b69e8ffe
-def default_cap(
-    spec: BiasSpec,
-) -> int | None:  # None: no paper says one
-    "Posts for each keyword, as the paper of a specification has it (CHBias §3.2: 100, 200, 200, 100)"
-    try:
-        room = importlib.import_module(f"redditbias_repro.data.corpora.{spec.paper}") if spec.paper else None
-    except ModuleNotFoundError:
-        room = None
-    caps = getattr(room, "CAPS", None)
+def default_cap(spec: BiasSpec) -> int | None:
+    "Posts for each keyword, as a specification's paper has it (CHBias §3.2: 100, 200, 200, 100). None: it says nothing"
+    caps = getattr(registry.readers().get(spec.paper), "CAPS", None)
     return caps.get(spec.name.rpartition("/")[2]) if isinstance(caps, dict) else None
 
 
-def keywords_of(
-    text: str,
-    spec: BiasSpec,
-) -> list[tuple[str, str]]:  # (target, attribute), in reading order
-    "The keywords of T1 × A1 that a text holds"
+def keywords_of(text: str, spec: BiasSpec) -> list[tuple[str, str]]:
+    "The keywords of T1 × A1 that a text holds, in reading order: (target, attribute)"
     targets, attributes = (
         dict.fromkeys(t for *_, t in match_terms(text, terms)) for terms in (spec.targets1, spec.attributes1)
     )
@@ -362,13 +311,12 @@ def keywords_of(
 
 
 def collect_sentences(
-    posts: pd.DataFrame,  # id and body, of one bias type, from `find_posts`
-    spec: BiasSpec,
-    cap: int | None = None,  # posts for each keyword; None: `default_cap`, and all where there is none
-    max_chars: int = 130,  # of a sentence
-    progress: bool = True,
-) -> pd.DataFrame:  # id, attribute in window, comment, phrase, target, attribute; `.attrs["counts"]`: each step
-    "Sentences to label (CHBias §3.3): comment and phrase are both the sentence, as `02a_annotation` reads them"
+    posts: pd.DataFrame, spec: BiasSpec, cap: int | None = None, max_chars: int = 130, progress: bool = True
+) -> pd.DataFrame:
+    """Sentences to label (CHBias §3.3): comment and phrase are both the sentence, as `02a_annotation` reads them.
+
+    Of posts of one bias type, from `find_posts`: so many for each keyword; None: `default_cap`, and all where there is
+    none. id, attribute in window, comment, phrase, target, attribute; `.attrs["counts"]`: each step."""
     from tqdm.auto import tqdm
 
     cap = default_cap(spec) if cap is None else cap

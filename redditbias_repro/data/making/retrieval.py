@@ -12,7 +12,6 @@ import html
 import io
 import json
 import lzma
-import os
 import re
 import shutil
 import time
@@ -20,57 +19,35 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import regex
 
-from ..pairs import load_released
+from .. import registry
 from ..registry import FetchError
-from ...records import DEFAULT_PAPER, digest, write_atomic
+from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
-__all__ = ['Matcher', 'scan_dump', 'find_sources', 'retrieve', 'named_specs', 'write_phrases']
+__all__ = ['find_sources', 'retrieve', 'named_specs', 'write_phrases']
 
 # %% ../../../nbs/data/making/retrieval.ipynb #b42305c5
 CLEANING = ("release", "paper", "unicode")
-_RULES = {
-    "release": [(r"@\S+", ""), (r"http\S+", ""), (r"&gt", ""), (r"([A-Z]+)", r" \1")],  # CamelCase comes apart
-    "release, in lower case": [
-        (r" \d+", ""), (r"\w+\d+|\d+\w+", ""),  # numbers after a space, words with digits
-        (r"\s+", " "), (r"[^\w\s.!\-?]", ""), (r"(.)\1{2,}", r"\1"), (r" rt ", ""), (r"- ", ""),
-    ],
-    "paper": [(r"https?://\S+|www\.\S+", " "), (r"(?<!\S)@\w+|(?<!\S)/?u/[\w-]+", " "), (r"\s+", " ")],
-    "unicode": [
-        (r"(?m)^\s*>.*$", " "),  # what is quoted is another's
-        (r"\[([^\]]*)\]\((?:https?://|/)[^)]*\)", r"\1"), (r"https?://\S+|www\.\S+", " "),
-        (r"(?<![\w/])@\w+|(?<!\w)/?u/[\w-]+", " "), (r"\s+", " "),
-    ],
-}  # fmt: skip
-_RULES = {mode: [(re.compile(p), by) for p, by in rules] for mode, rules in _RULES.items()}
 
 
-def _apply(text: str, mode: str) -> str:
-    for pattern, by in _RULES[mode]:
-        text = pattern.sub(by, text)
-    return text
-
-# %% ../../../nbs/data/making/retrieval.ipynb #146d4691
-def clean_comment(
-    text: str,  # as it was posted
-    mode: str = "release",  # one of `CLEANING`
-) -> str:
-    "A comment as it is annotated (RedditBias §2.2). `ValueError` for an unknown mode"
-    if mode not in CLEANING:
-        raise ValueError(f"cleaning {mode!r} is unknown: expected one of {', '.join(CLEANING)}")
+def clean_comment(text: str, mode: str = "release") -> str:
+    "A comment, cleaned as one of `CLEANING` does it (RedditBias §2.2)"
+    check_known("cleaning", mode, CLEANING)
     if mode == "release":
-        text = _apply(text.encode("ascii", "ignore").decode(), "release")
-        return _apply(text.lower(), "release, in lower case").strip()
-    return _apply(html.unescape(text) if mode == "unicode" else text, mode).strip().lower()
+        text = registry.substitute(text.encode("ascii", "ignore").decode(), "release")
+        return registry.substitute(text.lower(), "release_in_lower_case").strip()
+    return registry.substitute(html.unescape(text) if mode == "unicode" else text, mode).strip().lower()
 
 # %% ../../../nbs/data/making/retrieval.ipynb #d56ba33b
 _PLAIN = re.compile(r"[a-z0-9 _.,:;!?-]+")  # what every JSON writer leaves as it is
@@ -113,12 +90,9 @@ def _slow_automaton(literals: list[bytes]) -> Callable[[bytes], list[tuple[int, 
 
 # %% ../../../nbs/data/making/retrieval.ipynb #e8e7c253
 class Matcher:
-    "Which bias types a text is a candidate for, of several specifications at once"
+    "Which bias types a text is a candidate for, of several specifications at once, by their names"
 
-    def __init__(
-        self,
-        specs: dict[str, BiasSpec],  # by name
-    ):
+    def __init__(self, specs: dict[str, BiasSpec]):
         self.specs = specs
         parts = ("targets1", "attributes1")
         terms = [(name, part, t) for name, s in specs.items() for part in parts for t in getattr(s, part)]
@@ -131,11 +105,10 @@ class Matcher:
         of_targets = [x for x, owners in self._owners.items() if any(part == "targets1" for _, part, _ in owners)]
         self.in_lines = _automaton(of_targets)
 
-    def __call__(
-        self,
-        text: str,
-    ) -> dict[str, tuple[str, str]]:  # bias type → (target phrase, attribute), the first of each in the text
-        "`text` is a candidate where it holds a target phrase of T1 and an attribute of A1, anywhere (RedditBias §2.2)"
+    def __call__(self, text: str) -> dict[str, tuple[str, str]]:
+        """Of each bias type for which it is a candidate the first target phrase and the first attribute in a text.
+
+        It holds a target phrase of T1 and an attribute of A1, anywhere (RedditBias §2.2)."""
         parts = {}
         for i in {i for i, _ in self._found_in_text(text.encode("utf-8", "replace"))}:
             for name, part, term in self._owners[self._literals[i]]:
@@ -159,50 +132,37 @@ BLOCK = 1 << 20  # bytes read at a time
 SUFFIXES = (".zst", ".gz", ".bz2", ".xz", ".ndjson", ".jsonl", ".json")
 
 
-class _ZstdFile:
-    "A reader of Zstandard frames; `EOFError` where one is cut, which zstandard's own reader takes for the end"
+def _zstd_blocks(raw) -> Iterator[bytes]:
+    "What Zstandard frames hold; `EOFError` where one is cut, which zstandard's own readers take for the end"
+    import zstandard
 
-    def __init__(self, raw):
-        import zstandard
-
-        self.raw, self.frame = raw, None
-        self.decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
-
-    def read1(self, size: int) -> bytes:
-        "What the next bytes of the file hold, at least one; nothing at its end. About `size`, for a text"
-        found, rest = [], b""
-        while not any(found):
-            if not rest and not (rest := self.raw.read(max(1, size // 8))):
-                if self.frame is None or not self.frame.eof:
-                    raise EOFError("the file ends inside a frame" if self.frame else "the file holds no frame")
-                return b""
-            while rest:
-                if self.frame is None or self.frame.eof:
-                    self.frame = self.decompressor.decompressobj()
-                found.append(self.frame.decompress(rest))
-                rest = self.frame.unused_data
-        return b"".join(found)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.raw.close()
+    decompressor, frame = zstandard.ZstdDecompressor(max_window_size=2**31), None
+    while rest := raw.read(max(1, BLOCK // 8)):  # about `BLOCK` of a text
+        found = []
+        while rest:
+            if frame is None or frame.eof:
+                frame = decompressor.decompressobj()
+            found.append(frame.decompress(rest))
+            rest = frame.unused_data
+        yield b"".join(found)
+    if not (frame and frame.eof):
+        raise EOFError("the file ends inside a frame" if frame else "the file holds no frame")
 
 
-def _open_dump(path: Path, raw) -> tuple:
-    "A reader of what a dump file holds, decompressed, and what it raises where the file is broken"
+def _unpacked(path: Path, raw) -> tuple[Iterator[bytes], tuple]:
+    "What a dump file holds, decompressed, in blocks, and what is raised where the file is broken"
     if path.suffix == ".zst":
         import zstandard
 
-        return _ZstdFile(raw), (EOFError, zstandard.ZstdError)
-    if path.suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw), (EOFError, gzip.BadGzipFile, zlib.error)
-    if path.suffix == ".bz2":
-        return bz2.BZ2File(raw), (EOFError, OSError)
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(raw), (EOFError, lzma.LZMAError)
-    return raw, ()
+        return _zstd_blocks(raw), (EOFError, zstandard.ZstdError)
+    known = {
+        ".gz": (gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)),
+        ".bz2": (bz2.open, (EOFError, OSError)),
+        ".xz": (lzma.open, (EOFError, lzma.LZMAError)),
+    }
+    opened, broken = known.get(path.suffix, (lambda plain: plain, ()))
+    stream = opened(raw)
+    return iter(lambda: stream.read1(BLOCK), b""), broken  # `read` would lose what came before an error
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9af0755f
 def read_blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
@@ -214,23 +174,19 @@ def read_blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
         stats["torn"] += 1
         return
     with path.open("rb", buffering=0) as raw:
-        stream, broken = _open_dump(path, io.BufferedReader(raw, BLOCK))
+        blocks, broken = _unpacked(path, io.BufferedReader(raw, BLOCK))
         how = dict(unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress)
-        with stream, tqdm(total=path.stat().st_size, **how) as bar:
-            while True:
-                try:
-                    block = stream.read1(BLOCK)  # `read` would lose what came before an error
-                except broken as e:
-                    why = f"{type(e).__name__}: {e}"
-                    warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {why}", stacklevel=2)
-                    stats["torn"] += 1
-                    return
-                if not block:
-                    return
-                stats["bytes"] += len(block)
-                bar.update(raw.tell() - bar.n)
-                bar.set_postfix(hits=stats["hits"], refresh=False)
-                yield block
+        with tqdm(total=path.stat().st_size, **how) as bar:
+            try:
+                for block in blocks:
+                    stats["bytes"] += len(block)
+                    bar.update(raw.tell() - bar.n)
+                    bar.set_postfix(hits=stats["hits"], refresh=False)
+                    yield block
+            except broken as e:
+                why = f"{type(e).__name__}: {e}"
+                warnings.warn(f"{path} cannot be read further than byte {raw.tell():,}: {why}", stacklevel=2)
+                stats["torn"] += 1
 
 # %% ../../../nbs/data/making/retrieval.ipynb #07326299
 def skip_bytes(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
@@ -277,31 +233,29 @@ def lines_with(
             yield rest
 
 # %% ../../../nbs/data/making/retrieval.ipynb #7db2f84d
-def _record(comment: dict) -> dict:
-    "id, body, created_utc (seconds), subreddit. `KeyError`, `TypeError` or `ValueError` for what is no comment"
-    body = comment["body"]
-    if not isinstance(body, str):
-        raise TypeError("body is no text")
-    when = comment.get("created_utc")
-    return {
-        "id": str(comment["id"]), "body": body, "created_utc": None if when is None else int(float(when)),
-        "subreddit": str(comment.get("subreddit") or ""),
-    }  # fmt: skip
+def _record(comment: dict) -> dict | None:
+    "id, body, created_utc (seconds), subreddit; None for what is no comment"
+    try:
+        body, when = comment["body"], comment.get("created_utc")
+        seconds = None if when is None else int(float(when))
+        about = {"created_utc": seconds, "subreddit": str(comment.get("subreddit") or "")}
+        return {"id": str(comment["id"]), "body": body, **about} if isinstance(body, str) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _parse(line: bytes, stats: Counter) -> dict | None:
     import orjson
 
+    record = None
     try:
-        try:
-            comment = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            comment = orjson.loads(line.decode("utf-8", "replace"))
+        record = _record(orjson.loads(line))
+    except orjson.JSONDecodeError:
+        with suppress(ValueError):
+            record = _record(orjson.loads(line.decode("utf-8", "replace")))
             stats["invalid_utf8"] += 1
-        return _record(comment)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        stats["broken"] += 1
-        return None
+    stats["broken"] += record is None
+    return record
 
 # %% ../../../nbs/data/making/retrieval.ipynb #e779a879
 def find_candidates(
@@ -318,16 +272,14 @@ def find_candidates(
 
 # %% ../../../nbs/data/making/retrieval.ipynb #f7a2667b
 def scan_dump(
-    path: str | Path,  # .zst, .gz, .bz2, .xz or plain lines of JSON
-    matcher: Matcher,  # of the specifications
-    stats: Counter | None = None,  # is counted up: bytes, lines, parsed, hits, broken, invalid_utf8, torn
-    after: int | None = None,  # seconds since 1970, included; None: from the beginning
-    before: int | None = None,  # seconds since 1970, not included; None: to the end
-    progress: bool = True,  # show a bar
-    skip: int = 0,  # bytes, decompressed, of whole lines that were looked at before: they are read over
-    between: Callable[[int], None] | None = None,  # is called now and then with the `skip` to go on from
-) -> Iterator[dict]:  # id, body, created_utc, subreddit, bias_type, target, attribute
-    "Candidates of a dump file, in its order, as fast as it can be decompressed. Memory does not grow with the file"
+    path: str | Path, matcher: Matcher, stats=None, after=None, before=None, progress=True, skip: int = 0, between=None
+) -> Iterator[dict]:
+    """Candidates of a .zst, .gz, .bz2, .xz or of plain lines of JSON, in their order: `COLUMNS`.
+
+    As fast as it can be decompressed, and memory does not grow with the file. `stats` is counted up: bytes, lines,
+    parsed, hits, broken, invalid_utf8, torn. The period is in seconds since 1970, its end not included; None: all.
+    `skip` is how many bytes, decompressed, of whole lines were looked at before: they are read over. `between` is
+    called now and then with the `skip` to go on from."""
     stats = Counter() if stats is None else stats
     path = Path(path)
     if not path.is_file():
@@ -344,59 +296,6 @@ def scan_dump(
     yield from find_candidates(parsed(), matcher, stats, after, before)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #45b42a30
-CAPS = (10, 25, 50, 100, 250, 500, 1000)  # services cap the page size silently; a page of such a size is taken for full
-
-
-def _ask(url: str, params: dict, timeout: float, retries: int, pause: float) -> list[dict]:
-    """One page. Tries again, with growing pauses, after 429, 5xx, timeouts, cut connections and what is not JSON.
-
-    `FetchError` after the last."""
-    import requests
-
-    problem, unreachable = "", 0
-    for attempt in range(retries + 1):
-        wait = pause * 2**attempt
-        try:
-            answer = requests.get(url, params=params, timeout=timeout)
-            if answer.status_code == 200:
-                page = answer.json()
-                page = page["data"] if isinstance(page, dict) else page
-                if isinstance(page, list) and all(isinstance(c, dict) for c in page):
-                    return page
-                problem = "an answer without a list of comments"
-            else:
-                problem = f"HTTP {answer.status_code}"
-                if answer.status_code != 429 and answer.status_code < 500:
-                    break
-                wait = max(wait, float(answer.headers.get("Retry-After", 0)))
-        except (requests.RequestException, ValueError, KeyError) as e:
-            problem = f"{type(e).__name__}: {e}"
-            unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
-            if unreachable > 1:
-                break  # nobody is there: waiting longer will not help
-        if attempt < retries:
-            time.sleep(min(wait, 300))
-    raise FetchError(
-        f"{url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same call "
-        "goes on from there"
-    )
-
-# %% ../../../nbs/data/making/retrieval.ipynb #703b6575
-def _checkpoint(path: Path | None, asked: dict) -> tuple[list[dict], dict]:
-    "Comments and place of a search that was stopped; `ValueError` if it asked for something else"
-    if path is None or not path.with_suffix(".json").is_file():
-        if path:
-            path.unlink(missing_ok=True)  # of a search that was stopped in its first window
-        return [], {"query": 0, "start": asked["after"], "width": asked["before"] - asked["after"], "bytes": 0}
-    kept = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    if kept["asked"] != asked:
-        other = ", ".join(k for k in asked if asked[k] != kept["asked"].get(k))
-        raise ValueError(f"{path} holds a search with other {other}: remove it, or give another folder")
-    with path.open("r+b") as f:
-        f.truncate(kept["place"]["bytes"])  # what came after the last window is asked for again
-        return [json.loads(line) for line in f.read().splitlines()], kept["place"]
-
-# %% ../../../nbs/data/making/retrieval.ipynb #64f35703
 @dataclass(frozen=True)
 class Service:
     "A search service, and how it is asked"
@@ -409,82 +308,94 @@ class Service:
     pause: float = 1.0  # seconds before the second try; each next pause is twice as long
 
 
+CAPS = (10, 25, 50, 100, 250, 500, 1000)  # services cap the page size silently; a page of such a size is taken for full
+
+
+def _ask(service: Service, params: dict) -> list[dict]:
+    """One page. Tries again, with growing pauses, after 429, 5xx, timeouts, cut connections and what is not JSON.
+
+    `FetchError` after the last."""
+    import requests
+
+    problem, unreachable = "", 0
+    for attempt in range(service.retries + 1):
+        wait = service.pause * 2**attempt
+        try:
+            answer = requests.get(service.url, params=params, timeout=service.timeout)
+            problem = f"HTTP {answer.status_code}"
+            if answer.status_code == 200:
+                page = answer.json()
+                page = page["data"] if isinstance(page, dict) else page
+                if isinstance(page, list) and all(isinstance(c, dict) for c in page):
+                    return page
+                problem = "an answer without a list of comments"
+            elif answer.status_code != 429 and answer.status_code < 500:
+                break
+            wait = max(wait, float(answer.headers.get("Retry-After", 0)))
+        except (requests.RequestException, ValueError, KeyError) as e:
+            problem = f"{type(e).__name__}: {e}"
+            unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
+            if unreachable > 1:
+                break  # nobody is there: waiting longer will not help
+        if attempt < service.retries:
+            time.sleep(min(wait, 300))
+    raise FetchError(
+        f"{service.url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same "
+        "call goes on from there"
+    )
+
+# %% ../../../nbs/data/making/retrieval.ipynb #64f35703
 def search_comments(
-    service: Service,
-    queries: Iterable[str],  # each is asked for the whole period
-    after: int,  # seconds since 1970, included
-    before: int,  # seconds since 1970, not included
-    checkpoint: Path | None = None,  # file (and one beside it) from which a search that was stopped goes on; None: none
-    progress: bool = True,  # show a bar
-) -> Iterator[dict]:  # id, body, created_utc, subreddit
-    "Every comment that the service finds, once. `FetchError` if it does not answer; `ValueError` for an empty period"
+    service: Service, queries: Iterable[str], after: int, before: int, progress=True, skip=None, between=None
+) -> Iterator[dict]:
+    """Every comment (as from `_record`) that the service finds, once; each query is asked for the whole period.
+
+    It is in seconds since 1970, its end not included. `between` is called after each window with the `skip` to go on
+    from. `FetchError` if the service does not answer; `ValueError` for an empty period."""
     from tqdm.auto import tqdm
 
     queries, size = list(queries), service.size
     if not after < before or size < 2:
         empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
         raise ValueError(empty if size > 1 else small)
-    asked = {"url": service.url, "after": after, "before": before, "size": size, "queries": digest(queries)}
-    kept, place = _checkpoint(checkpoint, asked)
-    seen, last = {c["id"] for c in kept}, 0.0
-    yield from kept
+    whole = {"start": after, "width": before - after}
+    place, seen, last = skip or {"query": 0, **whole}, set(), 0.0
     bar = tqdm(total=len(queries), initial=place["query"], unit="query", delay=2, leave=False, disable=not progress)
-    with bar, checkpoint.open("ab") if checkpoint else io.BytesIO() as f:
+    with bar:
         while place["query"] < len(queries):
             start, end = place["start"], min(place["start"] + place["width"], before)
             time.sleep(max(0.0, last + 1 / service.rate - time.monotonic()))
             last = time.monotonic()
-            params = {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end}
-            page = _ask(service.url, params, service.timeout, service.retries, service.pause)
+            page = _ask(service, {"q": queries[place["query"]], "size": size, "after": start - 1, "before": end})
             full = len(page) >= size or len(page) in CAPS
             if full and end - start > 1:
-                place["width"] = (end - start) // 2
+                place = {**place, "width": (end - start) // 2}
                 continue
             if full and len(page) >= min(size, 100):
                 few = f"the service gives no more than {len(page)} comments of the second {start}"
                 warnings.warn(f"{few}: some may be missing", stacklevel=2)
-            new = [c for c in map(_kept, page) if c and start <= c["created_utc"] < end and c["id"] not in seen]
-            new = list({c["id"]: c for c in new}.values())
-            seen |= {c["id"] for c in new}
-            place = {
-                **place,
-                "start": end,
-                "width": max(1, (end - start) * (2 if len(page) < max(1, size // 4) else 1)),
-            }
+            timed = [c for c in map(_record, page) if c and c["created_utc"] is not None]
+            found = {c["id"]: c for c in timed if start <= c["created_utc"] < end}
+            yield from (c for i, c in found.items() if i not in seen)
+            seen |= set(found)
+            place = {**place, "start": end, "width": (end - start) * (2 if len(page) < max(1, size // 4) else 1)}
             if end >= before:
-                place = {**place, "query": place["query"] + 1, "start": after, "width": before - after}
+                place = {"query": place["query"] + 1, **whole}
                 bar.update()
-            if checkpoint:
-                f.write(b"".join(json.dumps(c).encode() + b"\n" for c in new))
-                f.flush()
-                os.fsync(f.fileno())
-                place["bytes"] = f.tell()
-                write_atomic(checkpoint.with_suffix(".json"), json.dumps({"asked": asked, "place": place}))
             bar.set_postfix(comments=len(seen), refresh=False)
-            yield from new
-
-
-def _kept(comment: dict) -> dict | None:
-    "The record of a comment, None for what is none or has no time"
-    try:
-        record = _record(comment)
-    except (KeyError, TypeError, ValueError):
-        return None
-    return record if record["created_utc"] is not None else None
+            if between:
+                between(place)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #2694b1cd
-def api_queries(
-    spec: BiasSpec,  # bias specification
-) -> list[str]:  # |T1| · |A1|
+def api_queries(spec: BiasSpec) -> list[str]:
     'Q = T1 × A1 as Pushshift\'s search reads it: `"jews are" greed*`'
     return [f'"{t}" {a}' for t in spec.targets1 for a in spec.attributes1]
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9e12e548
-def from_texts(
-    texts,  # DataFrame, Hugging Face dataset, iterable of strings or of dictionaries
-    column: str = "body",  # the one with the text
-) -> Iterator[dict]:  # id (a hash of the text where there is none), body, created_utc, subreddit
-    "Comments from any texts. `ValueError` names the columns where the one asked for is missing"
+def from_texts(texts, column: str = "body") -> Iterator[dict]:
+    """Comments (as from `_record`) of a DataFrame, a Hugging Face dataset, an iterable of strings or of dictionaries.
+
+    Without an id it is a hash of the text. `ValueError` names the columns where the one with the text is missing."""
     if isinstance(texts, pd.DataFrame):
         texts = texts.to_dict("records")
     for i, row in enumerate(texts):
@@ -502,11 +413,10 @@ COLUMNS = ("id", "created_utc", "subreddit", "bias_type", "target", "attribute",
 SAVE_EVERY = 60  # seconds of a dump file's scan after which it is kept how far it came
 
 
-def period(
-    years: float = YEARS,  # its length
-    before: str | int | None = None,  # its end, "2020-12-31" (UTC) or seconds since 1970; None or "": now
-) -> tuple[int, int]:  # its beginning and its end in seconds since 1970
-    "The period that an API is asked about. `ValueError` for a date that is none"
+def period(years: float = YEARS, before: str | int | None = None) -> tuple[int, int]:
+    """The period that an API is asked about: its beginning and its end in seconds since 1970.
+
+    `before` is its end, "2020-12-31" (UTC) or such seconds; None or "": now. `ValueError` for a date that is none."""
     end = int(time.time()) if before in (None, "") else before
     if isinstance(end, str):
         try:
@@ -555,13 +465,23 @@ def retrieve(
     if is_api or before:
         start, before = _asked_period(after, before, years, parts)
         after = start if after is None else after
+    scans = []  # where its candidates are kept until all is done, and what finds them
     if is_api:
-        tables = _from_api(Service(source, **api), specs, matcher, stats, (after, before), parts, progress)
+        service = Service(source, **api)
+        for name, spec in specs.items():
+            asked = api_queries(spec), after, before
+            part = part_of(parts, name, service.url, service.size, *asked)
+            scans.append((part, partial(_search, service, *asked, matcher, progress)))
     elif isinstance(source, (str, Path)) or _are_paths(source):
-        files = source if isinstance(source, list) else find_sources(source)
-        tables = [_from_file(f, specs, matcher, stats, (after, before), column, parts, progress) for f in files]
+        for file in source if isinstance(source, list) else find_sources(source):
+            part = part_of(parts, file.name, *file_identity(file, specs), after, before, column)
+            scans.append((part, partial(_scan, file, matcher, after, before, column, progress)))
     else:
-        tables = [_table(find_candidates(from_texts(source, column), matcher, stats, after, before))]
+        texts = from_texts(source, column)
+        scans.append((None, lambda counts, *_: find_candidates(texts, matcher, counts, after, before)))
+    tables = [scanned(*each) for each in scans]
+    for table in tables:
+        stats.update(table.attrs["stats"])
     found = pd.concat(tables, ignore_index=True).drop_duplicates(["bias_type", "id"]).reset_index(drop=True)
     found.attrs["stats"] = dict(stats) | {"candidates": len(found)}
     if out:
@@ -578,9 +498,10 @@ def _are_paths(source) -> bool:
     return isinstance(source, list) and bool(source) and all(isinstance(s, Path) for s in source)
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
-    "Parquet, atomically; pandas keeps `attrs` in it"
+def _write(table: pd.DataFrame, path: Path, **more) -> None:
+    "Parquet, atomically; pandas keeps `attrs` in it, with more"
     content = io.BytesIO()
+    table.attrs |= more
     table.to_parquet(content, index=False)
     write_atomic(path, content.getvalue())
 
@@ -596,97 +517,80 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
     return found
 
 
-def _from_file(path, specs, matcher, stats, asked, column, parts, progress) -> pd.DataFrame:
-    "Candidates of one file, from its part if that was finished"
-    terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
-    key = digest([*file_identity(path), terms, *asked, column])
-    part = parts / f"{path.name}.{key}.parquet" if parts else None
-    if path.suffix in (".parquet", ".csv"):
-        found = finished_part(part, lambda: _from_table(path, matcher, *asked, column))
-    else:
-        found = finished_part(part, lambda: _from_dump(path, matcher, *asked, progress, part))
-    stats.update(found.attrs["stats"])
-    return found
+def part_of(parts: Path | None, name: str, *asked) -> Path | None:
+    "Where the candidates of a source are kept until all is done; other questions have another place"
+    return parts and parts / f"{name}.{digest(asked)}.parquet"
 
 
-def finished_part(part: Path | None, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    "Candidates of a file: from its part if that is there, else they are made, and kept as that"
-    if part and part.is_file():
-        return pd.read_parquet(part)
-    found = make()
-    if part:
-        _write(found, part)
-        _begun(part).unlink(missing_ok=True)
-    return found
-
-
-def file_identity(path: Path) -> list:
-    "What tells a file from another of its name, without reading all of it"
+def file_identity(path: Path, specs: dict[str, BiasSpec]) -> list:
+    "What tells a file from another of its name, without reading all of it, and what is looked for in it"
     with path.open("rb") as file:
         head = hashlib.sha256(file.read(1 << 20)).hexdigest()
-    return [path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head]
+    terms = {n: (s.targets1, s.attributes1) for n, s in specs.items()}
+    return [path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head, terms]
 
 
-def _from_table(path: Path, matcher: Matcher, after: int | None, before: int | None, column: str) -> pd.DataFrame:
-    as_csv, counts = path.suffix == ".csv", Counter()
-    table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
-    found = _table(find_candidates(from_texts(table, column), matcher, counts, after, before))
-    found.attrs["stats"] = dict(counts)
-    return found
+def scanned(part: Path | None, scan: Callable[[Counter, int, Callable], Iterable[dict]]) -> pd.DataFrame:
+    """Candidates of a source: from its part if it was finished, else of a scan, which goes on where it was stopped.
 
-
-def _begun(part: Path) -> Path:
-    "Where it is kept how far the scan came that `part` is to be the result of"
-    return part.with_suffix(".begun.parquet")
-
-
-def _from_dump(
-    path: Path, matcher: Matcher, after: int | None, before: int | None, progress: bool, part: Path | None
-) -> pd.DataFrame:
-    "Candidates of a dump file; a scan that was stopped goes on from what was kept last"
-    return resumed_part(part, lambda *how: scan_dump(path, matcher, how[0], after, before, progress, *how[1:]))
-
-
-def resumed_part(part: Path | None, scan: Callable[[Counter, int, Callable], Iterator[dict]]) -> pd.DataFrame:
-    """Candidates of a scan that was stopped and goes on from what was kept last beside `part`.
-
-    It is given what it counts up, how much it may read over, and what to call now and then with the same further on"""
+    It is given what it counts up, how much it may read over (0: nothing), and what to call now and then with the same
+    further on. What was found before is kept every minute, and where a service gives up."""
+    if part and part.is_file():
+        return pd.read_parquet(part)
+    begun = part and part.with_suffix(".begun.parquet")
     rows, counts, skip, saved = [], Counter(), 0, time.monotonic()
-    if part and _begun(part).is_file():
-        kept = pd.read_parquet(_begun(part))
+    if begun and begun.is_file():
+        kept = pd.read_parquet(begun)
         rows, skip = kept.to_dict("records"), kept.attrs["skip"]
         # bytes are decompressed, and counted, anew
         counts.update({k: 0 if k == "bytes" else v for k, v in kept.attrs["stats"].items()})
 
-    def save(skip: int) -> None:
-        nonlocal saved
-        if part and time.monotonic() - saved >= SAVE_EVERY:
-            kept = _table(rows)
-            kept.attrs = {"skip": skip, "stats": dict(counts)}
-            _write(kept, _begun(part))
-            saved = time.monotonic()
+    done = None  # what to read over next time, and how many rows and what counts there were by then
 
-    for row in scan(counts, skip, save):
-        rows.append(row)
+    def save() -> None:
+        nonlocal saved
+        if begun and done:
+            _write(_table(rows[: done[1]]), begun, skip=done[0], stats=done[2])
+        saved = time.monotonic()
+
+    def between(further) -> None:
+        nonlocal done
+        done = further, len(rows), dict(counts)
+        if time.monotonic() - saved >= SAVE_EVERY:
+            save()
+
+    try:
+        for row in scan(counts, skip, between):
+            rows.append(row)
+    except FetchError:
+        save()
+        raise
     found = _table(rows)
     found.attrs["stats"] = dict(counts)
+    if part:
+        _write(found, part)
+        begun.unlink(missing_ok=True)
     return found
 
 
-def _from_api(service, specs, matcher, stats, asked, parts, progress) -> list[pd.DataFrame]:
-    "Candidates from the queries of each specification in turn, without what only the service takes for a match"
-    tables = []
-    for name, spec in specs.items():
-        kept = parts / f"{name}.ndjson" if parts else None
-        comments = search_comments(service, api_queries(spec), *asked, kept, progress)
+def _scan(path: Path, matcher: Matcher, after, before, column: str, progress: bool, *how) -> Iterable[dict]:
+    "Candidates of a dump file, or of a table, such as an earlier result"
+    if path.suffix not in (".parquet", ".csv"):
+        return scan_dump(path, matcher, how[0], after, before, progress, *how[1:])
+    as_csv = path.suffix == ".csv"
+    table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
+    return find_candidates(from_texts(table, column), matcher, how[0], after, before)
 
-        def counted():
-            for c in comments:
-                stats["parsed"] += 1
-                yield c
 
-        tables.append(_table(find_candidates(counted(), matcher, stats, *asked)))
-    return tables
+def _search(service, queries, after, before, matcher: Matcher, progress: bool, counts, *how) -> Iterable[dict]:
+    "Candidates from queries, without what only the service takes for a match"
+
+    def counted():
+        for comment in search_comments(service, queries, after, before, progress, *how):
+            counts["parsed"] += 1
+            yield comment
+
+    return find_candidates(counted(), matcher, counts, after, before)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #a2368240
 WINDOWS = ("release", "words")
@@ -700,13 +604,12 @@ def _single(terms: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_windows(
-    comment: str,  # cleaned
-    targets: tuple[str, ...],  # target terms in lower case
-    attributes: tuple[str, ...],  # attributes, wildcards with their asterisk
-    mode: str = "release",  # one of `WINDOWS`
-    every: bool = False,  # also targets without an attribute near them: their first window
-) -> list[tuple[str, str, bool]]:  # target, phrase, whether an attribute is in it
-    "For each target term in a comment the first window around it that holds an attribute"
+    comment: str, targets: tuple[str, ...], attributes: tuple[str, ...], mode: str = "release", every: bool = False
+) -> list[tuple[str, str, bool]]:
+    """For each target term in a cleaned comment the first window around it that holds an attribute.
+
+    Terms are in lower case, wildcards with their asterisk; `mode` is one of `WINDOWS`. Target, phrase, whether an
+    attribute is in it; with `every` also targets without an attribute near them, with their first window."""
     if mode == "words":
         tokens, spans = comment, [m.span() for m in regex.finditer(r"[\p{L}\p{N}\p{M}'’_-]+", comment)]
         has = lambda phrase: bool(find_terms(phrase, attributes))
@@ -742,12 +645,10 @@ SINGLE_TARGET = {"gender": True, "orientation": False}  # whether the dominant g
 PRONOUNS = ("she", "he")
 
 
-def is_single_target(
-    comment: str,  # cleaned
-    spec: BiasSpec,  # bias specification
-    both: bool = False,  # the dominant group's terms count as well
-) -> bool:
-    "Whether a comment names one target only; terms that hold the same shorter term are forms of it"
+def is_single_target(comment: str, spec: BiasSpec, both: bool = False) -> bool:
+    """Whether a cleaned comment names one target only; terms that hold the same shorter term are forms of it.
+
+    With `both` the dominant group's terms count as well."""
     families = set()
     for group in (1, 2) if both else (1,):
         terms = spec.target_terms(group)
@@ -769,8 +670,7 @@ def make_phrases(
     "Comments cleaned and cut to phrases, each phrase once (RedditBias §2.2). `ValueError` for an unknown mode"
     from tqdm.auto import tqdm
 
-    if mode not in WINDOWS:
-        raise ValueError(f"mode {mode!r} is unknown: expected one of {', '.join(WINDOWS)}")
+    check_known("mode", mode, WINDOWS)
     name = spec.name.rpartition("/")[2]
     single_target = name in SINGLE_TARGET if single_target is None else single_target
     texts = candidates["body"] if cleaning is None else [clean_comment(b, cleaning) for b in candidates["body"]]

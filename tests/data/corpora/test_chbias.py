@@ -26,7 +26,7 @@ from redditbias_repro.data.corpora.chbias import (
     released_spec,
     swap_released,
 )
-from redditbias_repro.data.pairs import load_annotations, load_pairs, load_phrases, load_references, released_papers
+from redditbias_repro.data.pairs import load_pairs, load_phrases, load_references, released_papers
 from redditbias_repro.data.registry import SPLITS, fetch, list_files
 from redditbias_repro.debias.losses import METHODS
 from redditbias_repro.records import data_file, repo_root
@@ -217,8 +217,6 @@ def test_bad_names_are_named():
 
 def test_what_chbias_did_not_release():
     assert "chbias" in released_papers()
-    with pytest.raises(ValueError, match="chbias released nothing that load_annotations reads"):
-        load_annotations("chbias/age")
     with pytest.raises(ValueError, match="chbias released nothing that load_references reads"):
         load_references(corpus="chbias")
 

@@ -95,7 +95,7 @@ def test_what_is_wrong_is_said(crows, stereo, tmp_path, capsys):
     ):
         assert main([*call, *out]) == 2 and said in capsys.readouterr().err
     crows.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="no column sent_more"):
+    with pytest.raises(ValueError, match="no column 'sent_more'.*expected crows_pairs_anonymized.csv"):
         import_pairs("crows-pairs", tmp_path / "out", crows)
     data = json.loads(stereo.read_text())
     data["data"]["intrasentence"][0]["sentences"].pop()

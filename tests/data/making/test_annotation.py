@@ -1,6 +1,5 @@
 """Annotation: sheets, what spreadsheets do to them, agreement, splits."""
 
-import io
 from unittest import mock
 
 import krippendorff
@@ -13,21 +12,20 @@ from redditbias_repro.data.corpora.redditbias import load_annotations
 from redditbias_repro.data.making import annotation as module
 from redditbias_repro.data.making.annotation import (
     LABELS,
+    MARKS,
     RELEASE_MARKS,
     SHEET,
     LabelScreen,
     agreement,
     annotate,
     count_labels,
-    has_labels,
     make_sheets,
     merge_labels,
-    read_released,
     read_sheets,
     sheet_order,
-    sheets_in,
     split,
 )
+from redditbias_repro.data.making.sheets import KINDS, has_labels, sheet_cells, sheets_in
 from redditbias_repro.data.pairs import load_pairs, load_phrases, own_bias_types
 from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.papers.redditbias.results import table2
@@ -103,7 +101,10 @@ def test_labels_are_never_written_over(phrases, tmp_path):
 
 @pytest.mark.parametrize(
     "change,says",
-    [(lambda p: p.drop(columns="phrase"), "no column phrase"), (lambda p: p.iloc[:0], "no phrases to label")],
+    [
+        (lambda p: p.drop(columns="phrase"), "no column 'phrase'"),
+        (lambda p: p.iloc[:0], "no phrases to label"),
+    ],
 )
 def test_phrases_that_make_no_sheet(phrases, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
@@ -248,6 +249,13 @@ def test_rows_that_stand_twice(phrases, tmp_path):
         read_sheets(tmp_path / "none")
 
 
+def released(bias_type):
+    """The released labels, as from `read_sheets`; other marks than 0 and 1 as `RELEASE_MARKS` maps them."""
+    rows = load_annotations(bias_type).rename(columns={"bias_sent": "bias sent", "bias_phrase": "bias phrase"})
+    marks = {c: rows[c].str.strip().str.lower().map(MARKS | RELEASE_MARKS) for c in LABELS}
+    return rows.assign(**marks, annotator="release", id=[f"{bias_type}-{i}" for i in range(len(rows))])
+
+
 def test_the_releases_own_marks(corpus):
     """All five read, with the counts of Table 3."""
     wanted = {
@@ -258,7 +266,7 @@ def test_the_releases_own_marks(corpus):
         "orientation": (1200, 1119),
     }
     for b in BIAS_TYPES:
-        labels = read_released(b)
+        labels = released(b)
         assert ((labels["bias phrase"] == "1").sum(), (labels["bias sent"] == "1").sum()) == wanted[b]
     assert {
         m for b in BIAS_TYPES for c in ("bias_sent", "bias_phrase") for m in load_annotations(b)[c].str.lower()
@@ -427,8 +435,8 @@ def test_the_released_sizes_from_the_released_labels(corpus):
     """The release: 1,200 biased phrases, 60 of a hundred to train on.
 
     Half of the rest is for validation and for test each, before outliers were taken out."""
-    parts = split(read_released("religion1"), load_spec("redditbias/religion1"))
-    n = read_released("religion1").query("`bias phrase` == '1'").phrase.nunique()
+    parts = split(released("religion1"), load_spec("redditbias/religion1"))
+    n = released("religion1").query("`bias phrase` == '1'").phrase.nunique()
     assert sum(len(p) for p in parts.values()) == n < 1200, "some stand twice in the release"
     assert abs(len(parts["train"]) - 0.6 * n) < 2 and abs(len(parts["test"]) - 0.2 * n) < 2
 
@@ -534,9 +542,8 @@ def test_reading_gives_back_what_was_written(phrases, tmp_path):
     )
     (path,) = make_sheets(odd, tmp_path)
     assert set(read_sheets(path, odd).comment) == set(odd.comment)
-    assert module.sheet_cells(path).columns.tolist() == [*SHEET, "row"] and io.StringIO(
-        module.GUIDELINES
-    ).readline().startswith("# Annotation")
+    assert sheet_cells(path).columns.tolist() == [*SHEET, "row"]
+    assert all(kind["guidelines"].startswith("# ") for kind in KINDS.values())
 
 
 def test_a_comment_of_several_phrases_is_one_comment():

@@ -15,7 +15,6 @@ from redditbias_repro.data.making import collection
 from redditbias_repro.data.making.annotation import (
     agreement,
     annotate,
-    has_labels,
     make_sheets,
     merge_labels,
     read_sheets,
@@ -30,6 +29,7 @@ from redditbias_repro.data.making.collection import (
     keywords_of,
     split_sentences,
 )
+from redditbias_repro.data.making.sheets import has_labels
 from redditbias_repro.specs import BiasSpec, load_spec, load_specs
 
 PETS = BiasSpec(
@@ -448,7 +448,7 @@ def test_broken_sheets_of_sentences(tmp_path):
     assert sorted(merge_labels(read_sheets(path), "unanimous")["bias sent"]) == ["", "1"]
     with pytest.raises(FileExistsError, match="holds labels"):
         make_sheets(rows, tmp_path, layout="sentences")
-    with pytest.raises(ValueError, match="no column target"):
+    with pytest.raises(ValueError, match="no column 'target'"):
         make_sheets(rows.drop(columns="target"), tmp_path / "x", layout="sentences")
     with pytest.raises(ValueError, match="layout 'lines' is unknown"):
         make_sheets(rows, tmp_path / "x", layout="lines")

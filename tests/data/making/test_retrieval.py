@@ -24,6 +24,7 @@ from conftest import papermill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redditbias_repro.data.corpora.redditbias import load_released
 from redditbias_repro.data.making import retrieval as module
 from redditbias_repro.data.making.retrieval import (
     COLUMNS,
@@ -41,7 +42,7 @@ from redditbias_repro.data.making.retrieval import (
 from redditbias_repro.data.making.retrieval import (
     Service as Asked,
 )
-from redditbias_repro.data.pairs import load_pairs, load_released
+from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.data.registry import FetchError
 from redditbias_repro.records import repo_root
 from redditbias_repro.specs import BIAS_TYPES, BiasSpec, load_spec
@@ -530,8 +531,8 @@ def posted(n=700, burst=60):
 FAST = dict(rate=1e6, pause=0.001, timeout=0.5, progress=False)
 
 
-def search(url, queries, after=START, before=END, checkpoint=None, progress=True, **how):
-    return search_comments(Asked(url, **how), queries, after, before, checkpoint, progress)
+def search(url, queries, after=START, before=END, progress=True, **how):
+    return search_comments(Asked(url, **how), queries, after, before, progress)
 
 
 @pytest.mark.parametrize(
@@ -561,21 +562,10 @@ def test_a_service_that_fails_in_every_way():
     assert sorted(c["id"] for c in got) == sorted(c["id"] for c in comments) and not service.faults
 
 
-def test_a_service_that_does_not_answer(tmp_path):
+def test_a_service_that_does_not_answer():
     service = Service(posted(), faults=[None] * 6 + [503] * 50)
     with pytest.raises(FetchError, match=r"in 3 tries \(HTTP 503\). What was found is kept"):
-        list(
-            search(
-                service.url,
-                ['"cats are" laz*'],
-                START,
-                END,
-                size=40,
-                retries=2,
-                checkpoint=tmp_path / "s.ndjson",
-                **FAST,
-            )
-        )
+        list(search(service.url, ['"cats are" laz*'], START, END, size=40, retries=2, **FAST))
     service.faults = [403]
     with pytest.raises(FetchError, match=r"in 1 tries \(HTTP 403\)"):
         list(search(service.url, ["x"], START, END, **FAST))
@@ -590,32 +580,44 @@ def test_more_in_a_second_than_a_page_holds_is_said():
         assert len(list(search(service.url, ['"cats are" laz*'], START, START + 10, size=100, **FAST))) == 100
 
 
-@pytest.mark.parametrize("stop", [0, 1, 57, 333])
-def test_a_search_goes_on_where_it_was_stopped(tmp_path, stop):
-    """Stopped after any number of comments, also in the middle of writing.
+@pytest.mark.parametrize("stop", [0, 1, 5, 20])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch, stop, killed):
+    """Given up by the service, or killed, after any number of pages.
 
-    None twice, none lost, little asked again."""
-    comments, queries, path = posted(), ['"cats are" laz*', '"cats are" sly'], tmp_path / "s.ndjson"
-    service = Service(comments)
-    whole = list(search(service.url, queries, START, END, size=100, **FAST))
+    No comment twice, none lost, little asked again."""
+    service, out = Service(posted()), tmp_path / "api.parquet"
+    asked = dict(after=START, before=END, size=100, retries=0, **FAST)
+    whole = retrieve(service.url, SPECS, **asked)
     needed = len(service.asked)
     service.asked.clear()
-    going = search(service.url, queries, START, END, size=100, checkpoint=path, **FAST)
-    for _ in range(stop):
-        next(going)
-    going.close()
-    if path.exists():
-        with path.open("ab") as f:
-            f.write(b'{"id": "torn')  # what a kill leaves
-    if not path.with_suffix(".json").exists():
-        path.write_bytes(b'{"id": "a1", "body": "stopped in the first window"}\n{"id": "a')
-    again = list(search(service.url, queries, START, END, size=100, checkpoint=path, **FAST))
-    assert [c["id"] for c in search(service.url, queries, START, END, size=100, checkpoint=path, **FAST)] == [
-        c["id"] for c in again
-    ], "finished: nothing is asked"
-    assert sorted(c["id"] for c in again) == sorted(c["id"] for c in whole) and len(service.asked) <= needed + 2
-    with pytest.raises(ValueError, match="holds a search with other queries"):
-        list(search(service.url, queries[:1], START, END, size=100, checkpoint=path, **FAST))
+    real, pages = module._ask, []
+
+    def ask(*args):
+        if len(pages) == stop:
+            raise KeyboardInterrupt if killed else FetchError("no more")
+        pages.append(real(*args))
+        return pages[-1]
+
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt if killed else FetchError):
+        m.setattr(module, "_ask", ask)
+        m.setattr(module, "SAVE_EVERY", 0 if killed else 60)
+        retrieve(service.url, SPECS, out, **asked)
+    other = tmp_path / "api.parts" / "cats.0123456789abcdef.parquet"  # of another question
+    other.write_bytes(b"")
+    again = retrieve(service.url, SPECS, out, **asked)
+    assert again.id.is_unique and sorted(again.id) == sorted(whole.id) and len(service.asked) <= needed + 3
+    assert again.sort_values("id", ignore_index=True).equals(whole.sort_values("id", ignore_index=True))
+    assert not other.parent.exists()
+
+
+def test_a_search_that_was_stopped_is_not_taken_for_another(tmp_path, monkeypatch):
+    service, out = Service(posted(50, 0), faults=[None] * 3 + [503]), tmp_path / "api.parquet"
+    asked = dict(after=START, size=40, retries=0, **FAST)
+    with pytest.raises(FetchError):
+        retrieve(service.url, SPECS, out, before=END, **asked)
+    half = (START + END) // 2
+    assert retrieve(service.url, SPECS, out, before=half, **asked)["created_utc"].max() < half
 
 
 def test_the_rate_is_kept():
