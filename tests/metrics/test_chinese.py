@@ -76,8 +76,8 @@ def test_the_toy_data_as_released():
     table = read_toy("valid")
     assert len(table) == 200 and not any(" " in t for t in table.turns[0])
     assert len(load_dialogues("cdial-toy", "valid")) == 617
-    with pytest.raises(ValueError, match="split 'test' is unknown"):
-        read_toy("test", lines=True)
+    with pytest.raises(ValueError, match="split 'dev' is unknown"):
+        read_toy("dev")
 
 
 def test_lccc_by_hand_and_without_the_hub(offline, tmp_path):
