@@ -283,6 +283,9 @@ def fairness_values(measured: Measured, resamples: int = 999, seed: int = 0) -> 
     }  # fmt: skip
 
 # %% ../../nbs/metrics/fairness.ipynb #5ae4585c
+USUAL = {"mode": "words", "direction": "both", "lemmas": "wordnet"}  # what is so is not said in a record's params
+
+# %% ../../nbs/metrics/fairness.ipynb #64ac9ee8
 def fairness_record(
     measured: Measured,  # from `measure_responses`
     paper: str,  # in whose tables it stands
@@ -293,12 +296,9 @@ def fairness_record(
     attrs, started = measured.said.attrs, time.perf_counter()
     values = fairness_values(measured, resamples, seed)
     drawn = dict(attrs.get("corpus", {"name": "texts", "files": {}}))
-    unless = lambda usual, value: None if value == usual else value  # what is as usual is not said
-    params = {
-        "decoding": attrs.get("decoding"), "mode": unless("words", drawn.get("mode")),
-        "direction": unless("both", drawn.get("direction")), "pairs": len(measured.said),
-        "lemmas": unless("wordnet", measured.lemmas), "column": drawn.get("column"),
-    }  # fmt: skip
+    said = {"decoding": attrs.get("decoding"), **{k: drawn.get(k) for k in ("mode", "direction")}}
+    said |= {"pairs": len(measured.said), "lemmas": measured.lemmas, "column": drawn.get("column")}
+    params = {k: None if v == USUAL.get(k) else v for k, v in said.items()}
     if measured.spec.counterparts == "drawn" and drawn.get("mode") != "given":
         params["contexts_seed"] = drawn.get("seed") or None  # other counterparts
     params |= {"tokens_by": None, **attrs.get("options", {})}  # tokens are always words; `tokens` is one of the values

@@ -84,11 +84,11 @@ def table3(measured: pd.DataFrame) -> pd.DataFrame:
     rows = pd.concat([printed_lmb().assign(seeds=0), rows.reset_index()], ignore_index=True)
     star, spread = np.where(rows.significant, "*", ""), rows.deviation.map(" ± {:.2f}".format, na_action="ignore")
     rows["said"] = rows.t.map("{:.2f}".format) + star + spread.fillna("")
-    seeds = rows[rows.seeds > 0].groupby(["model", "method"]).seeds.agg(["min", "max"])
-    seeds = seeds.apply(lambda n: "–".join(map(str, sorted(set(n)))), axis=1)
-    table = rows.drop_duplicates(["model", "method"])[["model", "method"]]
-    table = table.merge(seeds.rename("seeds").reset_index(), how="left").fillna({"seeds": ""})
-    table = table.merge(rows.pivot(index=["model", "method"], columns="bias_type", values="said").reset_index())
+    of = rows[rows.seeds > 0].groupby(["model", "method"]).seeds
+    seeds = {key: "–".join(map(str, sorted({min(n), max(n)}))) for key, n in of}
+    table = rows.pivot(index=["model", "method"], columns="bias_type", values="said")
+    table = table.loc[list(dict.fromkeys(zip(rows.model, rows.method)))].reset_index()
+    table["seeds"] = [seeds.get(key, "") for key in zip(table.model, table.method)]
     columns = ["model", "method", "seeds", *(b for b in CATEGORIES if b in table)]
     return in_order(table)[columns].rename(columns=type_titles(None, "chbias"))
 

@@ -30,7 +30,7 @@ from ...records import SAME, check_known, data_file, paper_resource, read_record
 from ...show.figures import Page
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import rate_test, recompute
+from ...stats.proportions import REACH, rate_test, recompute
 
 # %% auto #0
 __all__ = ['PAPER', 'ORIGINAL', 'draw']
@@ -104,13 +104,13 @@ def _printed_row(r) -> dict:
         return row
     p = float(str(r.p).lstrip("<"))
     z = r.z if not pd.isna(r.z) else np.sign(a - b) * stats.norm.isf(p / 2)
-    se = abs((a - b) / z) if z else np.nan
     if r.unit == "percent":
-        se = rate_test(a, b, PAIRS).smallest / (stats.norm.isf(0.025) + stats.norm.ppf(0.8))
-    reach = stats.norm.isf(0.025) * se
-    smallest = (stats.norm.isf(0.025) + stats.norm.ppf(0.8)) * se
-    test = {"p": p, "paired_p": p, "paired_low": a - b - reach}
-    return {**row, "z": z, **test, "paired_high": a - b + reach, "paired_smallest": smallest, "smallest": smallest}
+        se = rate_test(a, b, PAIRS).smallest / REACH
+    else:
+        se = abs((a - b) / z) if z else np.nan
+    half, smallest = stats.norm.isf(0.025) * se, REACH * se
+    test = {"p": p, "paired_p": p, "paired_low": a - b - half, "paired_high": a - b + half}
+    return {**row, "z": z, **test, "paired_smallest": smallest, "smallest": smallest}
 
 
 @cache
