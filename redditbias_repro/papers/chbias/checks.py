@@ -109,7 +109,8 @@ def _differs_by_category(cells) -> Found:
 def _change(method: str, types: str, rule: Callable) -> Callable:
     def check(cells) -> Found:
         keys = [[("baseline", b), (method, b)] for b in types.split()]
-        holds = all(rule(*(cells.loc[key] for key in both)) for both in keys)
+        known = dict(zip(cells.index, cells.itertuples()))
+        holds = all(rule(*(known[key] for key in both)) for both in keys)
         return bool(holds), _t(cells, *(key for both in keys for key in both))
 
     return check
