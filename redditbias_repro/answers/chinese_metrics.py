@@ -6,32 +6,19 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from redditbias_repro.answers.text_metrics import (
-    bleu_k,
-    bleu_parts,
-    bleu_statistics,
-    embedding_scores,
-    ngrams,
-    rouge_f,
-    tokenize,
-    unigram_f1,
-)
+from .text_metrics import bleu_k, bleu_parts, bleu_statistics, ngrams, pair_scores, tokenize
 from ..records import check_known
-from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test, verdict_of
+from ..stats.resampling import bootstrap_interval, cluster_sums, jackknife, paired_test, verdict_of
 
 # %% auto #0
-__all__ = ['VARIANTS', 'chinese_tokens', 'read_word_vectors', 'score_dialogues', 'compare_scores']
+__all__ = ['VARIANTS', 'score_dialogues', 'compare_scores']
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #66e0e811
 VARIANTS = {
@@ -40,79 +27,28 @@ VARIANTS = {
     "eva": {"tokens": "letters", "beta": 1.2, "short_counts": True, "last_ngram": False},
 }
 
-
-def chinese_tokens(
-    text: str,
-    how: str = "char",  # "letters": each that is no blank; or as in `text_metrics.tokenize`
-) -> list[str]:
-    "Tokens of a text; none for one of blanks"
-    return [c for c in text if not c.isspace()] if how == "letters" else tokenize(text, how)
-
 # %% ../../nbs/answers/chinese_metrics.ipynb #b0d2da80
 def tokenize_pairs(
-    hypotheses: Iterable[str],  # n answers
-    references: Iterable[str],  # what people said
-    how: str = "char",  # as in `chinese_tokens`
-) -> tuple[list[list[str]], list[list[list[str]]]]:  # of each answer; of each reference, in a list of one
-    "Tokens of both. `ValueError` for numbers that do not fit, and for a reference without a token"
-    hypotheses, references = list(hypotheses), list(references)
-    if len(hypotheses) != len(references) or not hypotheses:
-        both = f"{len(hypotheses)} answers and {len(references)} references"
+    hypotheses: Iterable[str], references: Iterable[str], how: str = "char"
+) -> tuple[list[list[str]], list[list[list[str]]]]:
+    """Tokens of each answer, and of each reference, in a list of one.
+
+    `ValueError` for numbers that do not fit, and for a reference without a token"""
+    said, people = ([tokenize(t, how) for t in texts] for texts in (hypotheses, references))
+    if len(said) != len(people) or not said:
+        both = f"{len(said)} answers and {len(people)} references"
         raise ValueError(f"{both}: expected as many of both, and at least one")
-    wanted = [chinese_tokens(r, how) for r in references]
-    bare = [i for i, r in enumerate(wanted) if not r]
-    if bare:
+    if bare := [i for i, r in enumerate(people) if not r]:
         raise ValueError(f"the references at {bare[:10]} are empty: leave those contexts out")
-    return [chinese_tokens(h, how) for h in hypotheses], [[r] for r in wanted]
-
-# %% ../../nbs/answers/chinese_metrics.ipynb #2e2a692b
-def read_word_vectors(
-    path: str | Path,  # a word and its numbers a line, separated by blanks; word2vec's first line may stand above
-    words: Iterable[str],  # only these
-) -> tuple[dict[str, np.ndarray], dict]:  # word → vector; name, sha256
-    "Vectors from a text file in UTF-8. `ValueError` names a line that is none"
-    path, wanted, found, width = Path(path), set(words), {}, None
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path} of word vectors")
-    digest = hashlib.sha256()
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            digest.update(line)
-            cells = line.decode("utf-8-sig", "replace").rstrip().split(" ")
-            if number == 1 and len(cells) == 2 and all(c.isdecimal() for c in cells):
-                continue
-            width = width or len(cells)
-            if len(cells) != width or width < 2:
-                raise ValueError(f"{path}, line {number}: {len(cells) - 1} numbers, expected {max(width - 1, 1)}")
-            if cells[0] in wanted:
-                try:
-                    found[cells[0]] = np.array(cells[1:], float)
-                except ValueError as e:
-                    raise ValueError(f"{path}, line {number}: {e}") from e
-    return found, {"name": path.name, "sha256": digest.hexdigest()}
-
-# %% ../../nbs/answers/chinese_metrics.ipynb #ed86d3b8
-def answer_scores(
-    hypotheses: list[list[str]],  # n answers, tokens
-    references: list[list[list[str]]],  # tokens of the reference of each
-    beta: float = 1.0,  # of ROUGE-L
-    vectors: dict[str, np.ndarray] | None = None,  # of words; None: no Greedy Matching, no Embedding Average
-) -> pd.DataFrame:  # unigram_f1, rouge_l, greedy_matching, embedding_average, in percent; a row an answer
-    "The metrics that are means over answers"
-    rows = []
-    for h, rs in zip(hypotheses, references):
-        near = embedding_scores([h], [rs], vectors) if vectors is not None else {}
-        rows.append({"unigram_f1": unigram_f1([h], [rs]), "rouge_l": rouge_f(h, rs[0], beta), **near})
-    return 100 * pd.DataFrame(rows)
+    return said, [[r] for r in people]
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #0c930f52
 def distinct_parts(
-    hypotheses: list[list[str]],  # n answers, tokens
-    dialogues: Iterable,  # (n,) the dialogue of each
-    n: int = 2,
-    last_ngram: bool = True,  # False: without each answer's last one
-) -> tuple[np.ndarray, int]:  # (K, 2) n-grams of each dialogue, and those that it alone has; how many differ
-    "What Distinct-n and its jackknife are made of"
+    hypotheses: list[list[str]], dialogues: Iterable, n: int = 2, last_ngram: bool = True
+) -> tuple[np.ndarray, int]:
+    """What Distinct-n and its jackknife are made of; without `last_ngram` each answer's last one is left out.
+
+    (K, 2): n-grams of each dialogue, and those that it alone has; how many differ"""
     codes, names = pd.factorize(np.asarray(list(dialogues)))
     of_dialogue = [Counter() for _ in names]
     for tokens, dialogue in zip(hypotheses, codes):
@@ -122,38 +58,23 @@ def distinct_parts(
     return np.array(parts, float), len(holders)
 
 
-def distinct_without(
-    parts: np.ndarray,  # (K, 2) of `distinct_parts`
-    different: int,
-) -> tuple[float, np.ndarray]:  # Distinct of all, and (K,) without each dialogue; 0 to 100
-    "Distinct-n of all dialogues, and of all but one"
+def distinct_without(parts: np.ndarray, different: int) -> tuple[float, np.ndarray]:
+    "Distinct-n of all dialogues, and (K,) of all but one, 0 to 100; of `distinct_parts`"
     total = parts[:, 0].sum()
     return float(100 * different / max(total, 1)), 100 * (different - parts[:, 1]) / np.maximum(total - parts[:, 0], 1)
 
-
-def jackknife(
-    score: float,
-    without: np.ndarray,  # (K,) the score without each dialogue
-) -> tuple[float, float, float]:  # low, high (95 %); p of 0, two-tailed
-    "Interval of a score by the jackknife, with Student's t; of a single dialogue the score itself, as it says nothing"
-    k = len(without)
-    error = math.sqrt((k - 1) / k * ((without - without.mean()) ** 2).sum()) if k > 1 else 0.0
-    if error <= 1e-12:
-        return score, score, float(score == 0)
-    half = stats.t.ppf(0.975, k - 1) * error
-    return score - half, score + half, float(2 * stats.t.sf(abs(score) / error, k - 1))
-
 # %% ../../nbs/answers/chinese_metrics.ipynb #5940eddd
-MEANS = ("unigram_f1", "rouge_l", "greedy_matching", "embedding_average")
-ORDERS = (1, 2, 4)  # of Distinct
-COLUMNS = 10 + 1 + len(MEANS) + 2 * len(ORDERS)  # parts of BLEU, answers, means, parts of Distinct
+# columns of sums over dialogues: parts of BLEU, answers, means, parts of Distinct
+MEANS = {"unigram_f1": 11, "rouge_l": 12, "greedy_matching": 13, "embedding_average": 14}
+DISTINCT = {n: slice(15 + 2 * i, 17 + 2 * i) for i, n in enumerate((1, 2, 4))}
+COLUMNS = 21
 
 
 def _measures(names: Iterable[str]) -> dict[str, Callable]:
     "From sums over dialogues to the scores that are made of sums"
     found = {f"bleu_{k}": lambda sums, k=k: bleu_k(sums, k) for k in (2, 4)}
-    place = {name: 11 + i for i, name in enumerate(MEANS)}
-    return found | {m: lambda s, i=place[m]: s[..., i] / np.maximum(s[..., 10], 1e-9) for m in MEANS if m in names}
+    mean = lambda column: lambda sums: sums[..., column] / np.maximum(sums[..., 10], 1e-9)
+    return found | {name: mean(column) for name, column in MEANS.items() if name in names}
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #259ca39d
 def score_dialogues(
@@ -161,7 +82,7 @@ def score_dialogues(
     references: Iterable[str],  # what people said
     dialogues: Iterable,  # (n,) the dialogue of each
     variant: str = "char",  # of `VARIANTS`
-    vectors: Callable | None = None,  # from words to what `read_word_vectors` gives; None: no embedding metrics
+    vectors: Callable | None = None,  # from words to their vectors and what is known of them; None: none are used
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[dict, dict]:  # scores with _low and _high (95 %), in percent; what is known of the vectors
@@ -171,44 +92,35 @@ def score_dialogues(
     check_known("variant", variant, VARIANTS)
     how, dialogues = VARIANTS[variant], list(dialogues)
     said, people = tokenize_pairs(hypotheses, references, how["tokens"])
-    words = sorted({t for tokens in (*said, *(rs[0] for rs in people)) for t in tokens})
+    first = [rs[0] for rs in people]
+    words = sorted({t for tokens in (*said, *first) for t in tokens})
     known, about = vectors(words) if vectors else (None, {})
-    each = answer_scores(said, people, how["beta"], known)
+    each = 100 * pair_scores(said, people, how["beta"], known)
     means = [each[m] if m in each else np.zeros(len(each)) for m in MEANS]
-    parts = np.column_stack(
-        [bleu_parts(bleu_statistics(said, people), how["short_counts"]), np.ones(len(said)), *means]
-    )
-    sums, values = cluster_sums(parts, dialogues), {}
+    bleu = bleu_parts(bleu_statistics(said, people), how["short_counts"])
+    sums, values = cluster_sums(np.column_stack([bleu, np.ones(len(said)), *means]), dialogues), {}
     for name, measure in _measures(each).items():
         low, high = bootstrap_interval(sums, measure, resamples, seed=seed)
         values |= {name: float(measure(sums.sum(0))), f"{name}_low": low, f"{name}_high": high}
-    kept = [sums]
-    for n in ORDERS:
-        of, different = distinct_parts(said, dialogues, n, how["last_ngram"])
-        score, without = distinct_without(of, different)
+    for n in DISTINCT:
+        (own, different), theirs = (distinct_parts(t, dialogues, n, how["last_ngram"]) for t in (said, first))
+        score, without = distinct_without(own, different)
         low, high = np.clip(jackknife(score, without)[:2], 0, 100).tolist()
         values |= {f"distinct_{n}": score, f"distinct_{n}_low": low, f"distinct_{n}_high": high}
-        by_people, theirs = distinct_parts([rs[0] for rs in people], dialogues, n, how["last_ngram"])
-        values |= {f"different_{n}": different, f"people_distinct_{n}": distinct_without(by_people, theirs)[0]}
-        kept.append(of)
+        values |= {f"different_{n}": different, f"people_distinct_{n}": distinct_without(*theirs)[0]}
+        sums = np.hstack([sums, own])
     values |= {"mean_length": float(np.mean([len(s) for s in said])), "empty": sum(not s for s in said)}
-    values |= {"people_mean_length": float(np.mean([len(rs[0]) for rs in people]))}
-    if known is not None:
-        about = {**about, "words": len(words), "known": len(known)}
-    return {**values, "statistics": pack_sums(np.hstack(kept))}, about
+    values |= {"people_mean_length": float(np.mean([len(r) for r in first])), "statistics": pack_sums(sums)}
+    return values, about if known is None else {**about, "words": len(words), "known": len(known)}
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #cffc2a83
-def pack_sums(
-    sums: np.ndarray,  # (K, columns)
-) -> str:
+def pack_sums(sums: np.ndarray) -> str:
     "Sums over dialogues as a record keeps them: float32, compressed, in base 64"
     return base64.b64encode(zlib.compress(sums.astype("<f4").tobytes(), 9)).decode()
 
-# %% ../../nbs/answers/chinese_metrics.ipynb #0efded4d
-def unpack_sums(
-    text: str,  # from `pack_sums`
-) -> np.ndarray:  # (K, columns)
-    "Sums over dialogues from a record"
+
+def unpack_sums(text: str) -> np.ndarray:
+    "Sums over dialogues from a record: (K, columns)"
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), "<f4").reshape(-1, COLUMNS).astype(float)
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #26777030
@@ -223,19 +135,16 @@ def compare_scores(
     if one.shape != two.shape or not np.array_equal(one[:, 9:11], two[:, 9:11]):
         raise ValueError("the two are not of the same contexts: their dialogues or references differ")
     names = set(before) & set(after)
-    names -= set() if same_vectors else set(MEANS[2:])
-    rows = []
-    for name, measure in _measures(names).items():
-        rows.append({"metric": name, **paired_test(one, two, measure, resamples)})
-    for i, n in enumerate(ORDERS):
-        columns = slice(11 + len(MEANS) + 2 * i, 13 + len(MEANS) + 2 * i)
+    names -= set() if same_vectors else {"greedy_matching", "embedding_average"}
+    rows = [{"metric": name, **paired_test(one, two, m, resamples)} for name, m in _measures(names).items()]
+    for n, columns in DISTINCT.items():
         (old, old_without), (new, new_without) = (
             distinct_without(s[:, columns], v[f"different_{n}"]) for s, v in ((one, before), (two, after))
         )
         low, high, p = jackknife(new - old, new_without - old_without)
         rows.append({"metric": f"distinct_{n}", "change": new - old, "change_low": low, "change_high": high, "p": p})
     table = pd.DataFrame(rows)
-    table.insert(1, "before", [before[m] for m in table.metric])
-    table.insert(2, "after", [after[m] for m in table.metric])
+    table.insert(1, "before", table.metric.map(before))
+    table.insert(2, "after", table.metric.map(after))
     told = zip(table.change, table.change_low, table.change_high, table.p)
     return table.assign(verdict=[verdict_of(*each) for each in told])

@@ -10,7 +10,6 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -166,24 +165,16 @@ def lemmatizer() -> Callable[[str], str]:
     return lemma
 
 # %% ../../nbs/answers/response_measures.ipynb #70cc1a32
-@dataclass(frozen=True)
-class WordCounts:
-    "Words of a list in responses"
-
-    values: np.ndarray  # (n,) how many each response holds
-    found: dict[str, int]  # of each word that was found, how often, the most frequent first
-
-
 def count_words(
-    responses: Iterable[str],
-    words: Iterable[str],  # of a list
-    lemma: Callable[[str], str],  # of a token, such as `lemmatizer()`
-) -> WordCounts:
-    "Tokens of each response whose lemma is a word of the list (§2.4.4). A term of several words is never found"
+    responses: Iterable[str], words: Iterable[str], lemma: Callable[[str], str]
+) -> tuple[np.ndarray, Counter]:
+    """Tokens of each response whose lemma is a word of the list (§2.4.4). A term of several words is never found.
+
+    (n,) how many each holds; of each word that was found, how often, the most frequent first"""
     words = frozenset(words)
     said = [[w for w in map(lemma, tokens_of(response)) if w in words] for response in responses]
     found = Counter(w for here in said for w in here)
-    return WordCounts(np.array([len(here) for here in said], dtype=np.int64), dict(found.most_common()))
+    return np.array([len(here) for here in said], dtype=np.int64), Counter(dict(found.most_common()))
 
 # %% ../../nbs/answers/response_measures.ipynb #0ac6dbd4
 VARIANT = " without group words"  # what the names of lists end in that repeat a measure
@@ -215,13 +206,15 @@ def response_values(
     responses: Iterable[str],
     spec: BiasSpec,  # whose attribute words are counted
     lemma: Callable[[str], str],  # of a token, such as `lemmatizer()`
-) -> tuple[dict[str, np.ndarray], dict[str, WordCounts]]:  # (n,) of each measure; what was counted for the word lists
+) -> tuple[dict[str, np.ndarray], dict[str, Counter]]:  # (n,) of each measure; of each list its words, how often
     "Every measure that needs no model, response by response: sentiment_positive, sentiment_negative, and word lists"
     responses = list(responses)
     scores = sentiment(responses)
     values = {"sentiment_positive": scores >= POSITIVE, "sentiment_negative": scores <= -POSITIVE}
-    counts = {name: count_words(responses, words, lemma) for name, words in attribute_lists(spec).items()}
-    return values | {name: c.values for name, c in counts.items()}, counts
+    found = {}
+    for name, words in attribute_lists(spec).items():
+        values[name], found[name] = count_words(responses, words, lemma)
+    return values, {name: said for name, said in found.items() if not name.endswith(VARIANT)}
 
 # %% ../../nbs/answers/response_measures.ipynb #1d09f4e3
 def compare_values(

@@ -11,25 +11,24 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
+import pandas as pd
 import regex
 
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test
 
 # %% auto #0
 __all__ = ['tokenize', 'tokenize_all', 'mteval_tokens', 'bleu_statistics', 'bleu_parts', 'bleu_k', 'bleu_test', 'meteor_kind',
-           'score_responses']
+           'pair_scores', 'score_responses']
 
 # %% ../../nbs/answers/text_metrics.ipynb #110c0b2f
 EMPTY_ANSWER = "__empty__"
 # The reference of a context of whose references nothing is left, such as an emoji
 CLEANED_AWAY = "__cleaned_away__"
-TOKENIZERS = ("space", "dstc", "char", "jieba")
+TOKENIZERS = ("space", "dstc", "char", "jieba", "letters")
 SUFFIXES = ("'s", "'m", "'re", "n't", "'ll", "'ve", "'d", "'em")  # that DSTC-7 sets apart, in this order
 
 
-def clean_dstc(
-    text: str,
-) -> str:
+def clean_dstc(text: str) -> str:
     "A text as DSTC-7 cleans it before it evaluates (facts of its dstc.py -c, in our words)"
     from nltk.tokenize import TweetTokenizer
 
@@ -46,7 +45,7 @@ def clean_dstc(
 def tokenize(
     text: str,
     # space: between blanks; dstc: as DSTC-7 cleans; char: characters, Latin words and numbers whole (Chinese); jieba:
-    # Chinese words
+    # Chinese words; letters: each that is no blank, as it is
     how: str = "space",
 ) -> list[str]:
     """Tokens of a text; accents are composed (NFC) first, so that an é is one letter.
@@ -54,6 +53,8 @@ def tokenize(
     `ValueError` for an unknown way, `ModuleNotFoundError` where jieba is not installed"""
     if how == "dstc":
         return clean_dstc(text).split()
+    if how == "letters":
+        return [c for c in text if not c.isspace()]
     text = unicodedata.normalize("NFC", text)
     if how == "space":
         return text.split()
@@ -102,24 +103,6 @@ def mteval_tokens(
     again = lambda tokens: [] if tokens == [EMPTY_ANSWER] else split(" ".join(tokens).lower()).split()
     return [again(h) for h in hypotheses], [[again(r) for r in rs] for rs in references]
 
-# %% ../../nbs/answers/text_metrics.ipynb #afbc58a2
-def ngrams(tokens: list[list[str]], n: int) -> Counter:
-    return Counter(tuple(t[i : i + n]) for t in tokens for i in range(len(t) - n + 1))
-
-
-def bleu(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    n: int = 4,  # longest n-gram
-) -> float:  # 0 to 100
-    "BLEU of a corpus with several references (SacreBLEU, smoothed as mteval does)"
-    from sacrebleu.metrics import BLEU
-
-    most = max(map(len, references))
-    streams = [[" ".join(r[i]) if i < len(r) else None for r in references] for i in range(most)]
-    scorer = BLEU(tokenize="none", smooth_method="exp", max_ngram_order=n, force=True)
-    return scorer.corpus_score([" ".join(h) for h in hypotheses], streams).score
-
 # %% ../../nbs/answers/text_metrics.ipynb #b50252ca
 def bleu_statistics(
     hypotheses: list[list[str]],  # n answers, tokens
@@ -159,12 +142,8 @@ def bleu_k(
     return np.where((matches[..., 0] > 0) & (total[..., k - 1] > 0), score, 0.0)
 
 # %% ../../nbs/answers/text_metrics.ipynb #e3476f36
-def bleu_interval(
-    statistics: np.ndarray,  # (n, 6) from `bleu_statistics`
-    dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
-    resamples: int = 5000,
-) -> tuple[float, float]:  # low, high (95 %)
-    "Interval of BLEU-4 from resampled dialogues (`resampling.bootstrap_interval`)"
+def bleu_interval(statistics: np.ndarray, dialogues: Iterable | None = None, resamples=5000) -> tuple[float, float]:
+    "95 % interval of BLEU-4 from resampled dialogues, as in `bleu_test`; statistics: (n, 6) from `bleu_statistics`"
     return bootstrap_interval(cluster_sums(bleu_parts(statistics), dialogues), bleu_k, resamples)
 
 # %% ../../nbs/answers/text_metrics.ipynb #f3c12748
@@ -182,12 +161,12 @@ def bleu_test(
     return paired_test(*sums, bleu_k, resamples)
 
 # %% ../../nbs/answers/text_metrics.ipynb #5f1af1c3
-def nist(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    n: int = 2,  # longest n-gram
-) -> float:
-    """NIST of a corpus with several references, as mteval computes it (Doddington 2002).
+def ngrams(tokens: list[list[str]], n: int) -> Counter:
+    return Counter(tuple(t[i : i + n]) for t in tokens for i in range(len(t) - n + 1))
+
+
+def nist(hypotheses: list[list[str]], references: list[list[list[str]]], n: int = 2) -> float:
+    """NIST of a corpus with several references, n-grams up to n, as mteval computes it (Doddington 2002).
 
     Matches are clipped by the reference that has most of an n-gram, n-grams weigh what they tell over all references,
     the penalty is by the mean length of references. (NLTK's holds each reference by itself against the answer.)"""
@@ -232,12 +211,8 @@ class _NoSynonyms:
         return []
 
 # %% ../../nbs/answers/text_metrics.ipynb #06976a77
-def meteor(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-    kind: str | None = None,  # as `meteor_kind` names them; None: the first that there is
-) -> float:  # 0 to 100
-    "METEOR: of the corpus (1.5), or the mean over hypotheses (NLTK)"
+def meteor(hypotheses: list[list[str]], references: list[list[list[str]]], kind: str | None = None) -> float:
+    "METEOR, 0 to 100: of the corpus (1.5), or the mean over hypotheses (NLTK); kind: None is that of `meteor_kind`"
     kind = kind or meteor_kind()
     if kind == "meteor-1.5":
         from pycocoevalcap.meteor.meteor import Meteor
@@ -255,44 +230,32 @@ def meteor(
     return 100 * float(np.mean([meteor_score(rs, h, wordnet=words) for h, rs in zip(hypotheses, references)]))
 
 # %% ../../nbs/answers/text_metrics.ipynb #50f39f19
-def entropy_n(
-    hypotheses: list[list[str]],  # tokens
-    n: int = 4,
-) -> float:  # nats
-    "Entropy of the distribution of n-grams (Zhang et al. 2018), at most ln of their number; 0 where there is none"
+def entropy_n(hypotheses: list[list[str]], n: int = 4) -> float:
+    "Entropy of the distribution of n-grams, in nats (Zhang et al. 2018), at most ln of their number; 0 where none is"
     counts = np.array(list(ngrams(hypotheses, n).values()), dtype=float)
     p = counts / counts.sum() if len(counts) else counts
     return float(-(p * np.log(p)).sum()) if len(p) else 0.0
 
 
-def distinct_n(
-    hypotheses: list[list[str]],  # tokens
-    n: int = 2,
-) -> float:  # 0 to 1
-    "Share of n-grams that are different (Li et al. 2016); 0 where there is none"
+def distinct_n(hypotheses: list[list[str]], n: int = 2) -> float:
+    "Share of n-grams that are different, 0 to 1 (Li et al. 2016); 0 where there is none"
     counts = ngrams(hypotheses, n)
     return len(counts) / counts.total() if counts else 0.0
 
+
+def _variety(answers: list[list[str]]) -> dict[str, float]:
+    "Entropy-4, the most that it can be of answers of these lengths (all 4-grams different), and Distinct"
+    found = {"entropy_4": entropy_n(answers, 4), **{f"distinct_{n}": distinct_n(answers, n) for n in (1, 2, 4)}}
+    return {**found, "entropy_4_max": float(np.log(max(1, sum(max(len(a) - 3, 0) for a in answers))))}
+
 # %% ../../nbs/answers/text_metrics.ipynb #be82df0c
-def unigram_f1(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-) -> float:  # 0 to 1
-    "Mean F1 of shared tokens with the best reference"
-
-    def f1(h, r):
-        shared = (Counter(h) & Counter(r)).total()
-        return 2 * shared / (len(h) + len(r))
-
-    return float(np.mean([max(f1(h, r) for r in rs) for h, rs in zip(hypotheses, references)]))
+def unigram_f1(hypothesis: list[str], reference: list[str]) -> float:
+    "F1 of shared tokens, 0 to 1"
+    return 2 * (Counter(hypothesis) & Counter(reference)).total() / (len(hypothesis) + len(reference))
 
 
-def rouge_f(
-    hypothesis: list[str],  # tokens
-    reference: list[str],  # tokens
-    beta: float = 1.0,  # weight of recall
-) -> float:  # 0 to 1
-    "ROUGE-L: F of the longest common subsequence"
+def rouge_l(hypothesis: list[str], reference: list[str], beta: float = 1.0) -> float:
+    "ROUGE-L: F of the longest common subsequence, 0 to 1; beta: weight of recall"
     row = [0] * (len(reference) + 1)
     for h in hypothesis:
         before = 0
@@ -303,66 +266,42 @@ def rouge_f(
     precision, recall = row[-1] / len(hypothesis), row[-1] / len(reference)
     return (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
 
+# %% ../../nbs/answers/text_metrics.ipynb #7fc7570f
+def _unit(m: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(m, axis=1, keepdims=True)
+    return np.divide(m, length, out=np.zeros_like(m), where=length > 0)
 
-def rouge_l(
-    hypotheses: list[list[str]],  # tokens
-    references: list[list[list[str]]],  # tokens of one or more references each
-) -> float:  # 0 to 1
-    "Mean ROUGE-L of the best reference"
-    return float(np.mean([max(rouge_f(h, r) for r in rs) for h, rs in zip(hypotheses, references)]))
 
-# %% ../../nbs/answers/text_metrics.ipynb #b1c345cb
-def embedding_scores(
-    hypotheses: list[list[str]],  # tokens
+def greedy_matching(a: np.ndarray, b: np.ndarray) -> float:
+    "How near each token's vector is to the nearest of the other side: the mean of both sides"
+    near = _unit(a) @ _unit(b).T
+    return (near.max(0).mean() + near.max(1).mean()) / 2
+
+
+def embedding_average(a: np.ndarray, b: np.ndarray) -> float:
+    "How near the mean vectors are"
+    return (_unit(a.mean(0, keepdims=True)) @ _unit(b.mean(0, keepdims=True)).T).item()
+
+# %% ../../nbs/answers/text_metrics.ipynb #bed50182
+def pair_scores(
+    hypotheses: list[list[str]],  # n answers, tokens
     references: list[list[list[str]]],  # tokens of one or more references each
-    vectors: dict[str, np.ndarray],  # token → vector
-) -> dict[str, float]:  # greedy_matching, embedding_average: means over all hypotheses of the best reference
-    """Greedy Matching and Embedding Average (Liu et al. 2016).
+    beta: float = 1.0,  # weight of recall in ROUGE-L
+    vectors: dict[str, np.ndarray] | None = None,  # token → vector; None: no Greedy Matching, no Embedding Average
+) -> pd.DataFrame:  # unigram_f1, rouge_l, greedy_matching, embedding_average (0 to 1); a row an answer
+    """The metrics that are means over answers, each of the best reference (Liu et al. 2016).
 
     Tokens without a vector are left out; an answer of which none is left, or whose references have none, counts 0, as
     does the cosine with a vector of zeros: what cannot be compared must not raise a mean"""
-
-    def matrix(tokens):
-        rows = [vectors[t] for t in tokens if t in vectors]
-        return np.array(rows, float) if rows else None
-
-    def unit(m):
-        length = np.linalg.norm(m, axis=1, keepdims=True)
-        return np.divide(m, length, out=np.zeros_like(m), where=length > 0)
-
-    def greedy(a, b):
-        near = unit(a) @ unit(b).T
-        return (near.max(0).mean() + near.max(1).mean()) / 2
-
-    def average(a, b):
-        return (unit(a.mean(0, keepdims=True)) @ unit(b.mean(0, keepdims=True)).T).item()
-
-    pairs = [(matrix(h), [m for m in map(matrix, rs) if m is not None]) for h, rs in zip(hypotheses, references)]
-
-    def mean(score):
-        best = lambda a, others: max((score(a, b) for b in others), default=0.0) if a is not None else 0.0
-        return float(np.mean([best(a, others) for a, others in pairs]))
-
-    return {"greedy_matching": mean(greedy), "embedding_average": mean(average)}
-
-# %% ../../nbs/answers/text_metrics.ipynb #13c7a5a4
-def most_entropy(
-    lengths: Iterable[int],  # tokens of each answer
-) -> float:  # nats
-    "The most that Entropy-4 of answers of these lengths can be: all 4-grams different"
-    return float(np.log(max(1, np.maximum(np.asarray(lengths) - 3, 0).sum())))
-
-
-def people_variety(
-    references: list[list[list[str]]],  # tokens of one or more references each
-) -> dict[str, float]:  # people_entropy_4, people_entropy_4_max, people_distinct_2
-    "How varied people's own answers to the same contexts are: the first reference of each"
-    first = [rs[0] for rs in references]
-    return {
-        "people_entropy_4": entropy_n(first, 4),
-        "people_entropy_4_max": most_entropy([len(r) for r in first]),
-        "people_distinct_2": distinct_n(first, 2),
-    }
+    rows = []
+    for h, rs in zip(hypotheses, references):
+        rows.append({"unigram_f1": max(unigram_f1(h, r) for r in rs), "rouge_l": max(rouge_l(h, r, beta) for r in rs)})
+        if vectors is not None:
+            said, *others = (np.array([vectors[t] for t in tokens if t in vectors], float) for tokens in (h, *rs))
+            others = [other for other in others if len(other)] if len(said) else []
+            for near in (greedy_matching, embedding_average):
+                rows[-1][near.__name__] = max((near(said, other) for other in others), default=0.0)
+    return pd.DataFrame(rows)
 
 # %% ../../nbs/answers/text_metrics.ipynb #20193f8d
 def score_responses(
@@ -376,13 +315,15 @@ def score_responses(
 
     `ValueError` for numbers that do not fit, or a missing reference"""
     hyps, refs = tokenize_all(hypotheses, references, how)
-    said, (ours, theirs) = [h for h in hyps if h != [EMPTY_ANSWER]], mteval_tokens(hyps, refs, how)
-    low, high = bleu_interval(bleu_statistics(ours, theirs), dialogues)
+    said, people = [h for h in hyps if h != [EMPTY_ANSWER]], _variety([rs[0] for rs in refs])
+    ours, theirs = mteval_tokens(hyps, refs, how)
+    statistics, near = bleu_statistics(ours, theirs), pair_scores(hyps, refs)
+    low, high = bleu_interval(statistics, dialogues)
     return {
-        **{f"bleu_{n}": bleu(ours, theirs, n) for n in (1, 2, 3, 4)}, "bleu_4_low": low, "bleu_4_high": high,
-        "nist_2": nist(ours, theirs, 2), "nist_4": nist(ours, theirs, 4), "meteor": meteor(hyps, refs, kind),
-        "entropy_4": entropy_n(said, 4), **{f"distinct_{n}": distinct_n(said, n) for n in (1, 2, 4)},
-        **people_variety(refs), "entropy_4_max": most_entropy([len(h) for h in said]),
-        "mean_length": sum(map(len, said)) / len(hyps), "unigram_f1": unigram_f1(hyps, refs),
-        "rouge_l": rouge_l(hyps, refs), "empty": len(hyps) - len(said),
+        **{f"bleu_{n}": float(bleu_k(bleu_parts(statistics).sum(0), n)) for n in (1, 2, 3, 4)},
+        "bleu_4_low": low, "bleu_4_high": high, **{f"nist_{n}": nist(ours, theirs, n) for n in (2, 4)},
+        "meteor": meteor(hyps, refs, kind), **_variety(said),
+        **{f"people_{k}": people[k] for k in ("entropy_4", "entropy_4_max", "distinct_2")},
+        "mean_length": sum(map(len, said)) / len(hyps), **{k: float(near[k].to_numpy().mean()) for k in near},
+        "empty": len(hyps) - len(said),
     }  # fmt: skip

@@ -5,29 +5,29 @@
 # %% ../../nbs/metrics/chinese.ipynb #8c8b913c
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from redditbias_repro.answers.chinese_metrics import (
-    VARIANTS,
-    chinese_tokens,
-    compare_scores,
-    read_word_vectors,
-    score_dialogues,
-)
+from ..answers.chinese_metrics import VARIANTS, compare_scores, score_dialogues
 from ..answers.generation import answers, decoding_of, line_ends, name_decoding
+from ..answers.text_metrics import tokenize
 from ..data.corpora.kdconv import read_turns
 from ..data.corpora.lccc import join_characters, read_lccc, read_toy
 from ..data.registry import SPLITS, FetchError, git_blob_sha1
+from ..debias.training import split_settings
 from ..models.loading import PACKAGED, describe_model, load_model
 from ..models.speakers import has_speakers
-from ..models.vocabulary import input_vectors
-from ..records import check_known, new_record
+from ..models.vocabulary import input_vectors, read_vectors
+from ..records import check_known, new_record, read_text
 from ..scoring.texts import unknown_words
 from ..stats.resampling import pack_dialogues, shared_dialogues
 
@@ -41,11 +41,7 @@ CORPORA = {"kdconv": read_turns, "lccc": read_lccc, "cdial-toy": read_toy}
 def _own_dialogues(path: Path) -> pd.DataFrame:
     "A file of lines, each a JSON list of turns, or turns between tabs"
     rows = []
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
-    for i, line in enumerate(lines, 1):
+    for i, line in enumerate(read_text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -92,10 +88,7 @@ def load_dialogues(
 LAYOUTS = ("lines", "bare", "speakers", "sep", "chat")
 
 
-def layout_of(
-    model,
-    tokenizer,
-) -> str:  # of `LAYOUTS`
+def layout_of(model, tokenizer) -> str:
     "The layout that a model was made for, as far as its tokenizer says"
     if model.config.is_encoder_decoder:
         return "sep" if "<sep>" in tokenizer.get_vocab() else "lines"
@@ -104,12 +97,10 @@ def layout_of(
     return "chat" if getattr(tokenizer, "chat_template", None) else "lines"
 
 
-def last_turns(
-    tokenizer,
-    contexts: list[list[str]],  # turns of each
-    max_context: int | None = 128,  # tokens; None: all
-) -> list[list[str]]:
-    "The last turns of each context that fit, at least one; without the blanks and lines inside a turn"
+def last_turns(tokenizer, contexts: list[list[str]], max_context: int | None = 128) -> list[list[str]]:
+    """The last turns of each context that fit into so many tokens (None: all), at least one.
+
+    Without the blanks and lines inside a turn"""
     plain = [[" ".join(t.split()) for t in turns] for turns in contexts]
     if max_context is None:
         return plain
@@ -118,11 +109,8 @@ def last_turns(
     size = {t: len(ids) + 1 for t, ids in zip(distinct, coded)}  # with what stands between turns
     kept = []
     for turns in plain:
-        first, left = len(turns) - 1, max_context - size[turns[-1]]
-        while first > 0 and size[turns[first - 1]] <= left:
-            first -= 1
-            left -= size[turns[first]]
-        kept.append(turns[first:])
+        fits = np.cumsum([size[t] for t in reversed(turns)]) <= max_context
+        kept.append(turns[-max(1, int(fits.sum())) :])
     return kept
 
 # %% ../../nbs/metrics/chinese.ipynb #f6ba4e1b
@@ -139,22 +127,18 @@ def answer_dialogues(
     layout, seq2seq = layout or layout_of(model, tokenizer), model.config.is_encoder_decoder
     check_known("layout", layout, LAYOUTS)
     turns = last_turns(tokenizer, dialogues["context"].tolist(), max_context)
-    how = {"chat": False, "turn_end": ""}
+    between = {"bare": ("", ""), "sep": ("<sep>", "<sep><s_0>"), "chat": ("\n", "")}
+    join, end = between.get(layout, ("\n", "" if seq2seq else "\n"))
+    asked = pd.DataFrame({"text": [join.join(t) + end for t in turns]})
+    how = {"chat": True} if layout == "chat" else {"chat": False, "turn_end": ""}
     if layout == "speakers":
-        asked, how = pd.DataFrame({"text": [t[-1] for t in turns], "context": ["\n".join(t[:-1]) for t in turns]}), {}
-        how["speakers"] = True
-    elif layout == "chat":
-        asked, how = pd.DataFrame({"text": ["\n".join(t) for t in turns]}), {"chat": True}
-    elif layout == "sep":
-        asked = pd.DataFrame({"text": ["".join(f"{x}<sep>" for x in t) + "<s_0>" for t in turns]})
-    else:
-        join, end = ("", "") if layout == "bare" else ("\n", "" if seq2seq else "\n")
-        asked = pd.DataFrame({"text": [join.join(t) + end for t in turns]})
-        if not seq2seq:
-            # CDial-GPT's tokenizer would end the context with [SEP]; what begins a text for other models stays
-            how["add_special_tokens"] = tokenizer.sep_token_id is None
-            further = [tokenizer.sep_token_id] if tokenizer.sep_token_id is not None else []
-            how["further_ends"] = [*further, *(line_ends(tokenizer) if layout == "lines" else [])]
+        asked = pd.DataFrame({"text": [t[-1] for t in turns], "context": ["\n".join(t[:-1]) for t in turns]})
+        how = {"speakers": True}
+    elif layout in ("lines", "bare") and not seq2seq:
+        # CDial-GPT's tokenizer would end the context with [SEP]; what begins a text for other models stays
+        how["add_special_tokens"] = tokenizer.sep_token_id is None
+        further = [tokenizer.sep_token_id] if tokenizer.sep_token_id is not None else []
+        how["further_ends"] = [*further, *(line_ends(tokenizer) if layout == "lines" else [])]
     found = answers(model, tokenizer, asked, decoding, **how, **options)
     table = dialogues.reset_index(drop=True).assign(**{c: found[c] for c in ("answer", "n_tokens", "ended")})
     table["answer"] = [join_characters(a) for a in table["answer"]]
@@ -175,53 +159,69 @@ def _undebiased(model, tokenizer):
         return model, tokenizer
 
 
-def _vectors(vectors, model, tokenizer):
+def _from_file(path: str | Path, words: Iterable[str]) -> tuple[dict[str, np.ndarray], dict]:
+    "As `input_vectors`: words and their vectors in a file, as `read_vectors` takes it; its name and hash"
+    words = list(words)
+    found = read_vectors(path, {w: i for i, w in enumerate(words)})
+    with Path(path).open("rb") as file:
+        about = {"name": Path(path).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    return {words[i]: vector for i, vector in found.items()}, about
+
+
+def _vectors(vectors, model, tokenizer) -> Callable[[Iterable[str]], tuple[dict[str, np.ndarray], dict]]:
     "From words to their vectors, and what is known of them"
     if vectors is None:
         return partial(input_vectors, *_undebiased(model, tokenizer))
     if isinstance(vectors, tuple):
         return partial(input_vectors, *vectors)
     if str(vectors) not in PACKAGED and Path(vectors).is_file():
-        return partial(read_word_vectors, vectors)
+        return partial(_from_file, vectors)
     return partial(input_vectors, *load_model(vectors, "cpu"))
 
+# %% ../../nbs/metrics/chinese.ipynb #139e3b59
+@dataclass(frozen=True)
+class DialogueSettings:
+    "How answers are made and measured"
 
+    variant: str = "char"  # of `chinese_metrics.VARIANTS`
+    preset: str = "cdial"  # of decoding
+    layout: str | None = None  # of `LAYOUTS`; None: `layout_of`
+    max_context: int | None = 128  # as in `last_turns`
+    # a file, a model's name or (model, tokenizer); None: the model's own, of a debiased one those of the model before
+    vectors: str | Path | tuple | None = None
+    seed: int = 0  # of sampled answers, and of resampling
+
+# %% ../../nbs/metrics/chinese.ipynb #098e9b05
 def measure_zh_dialogue(
     model,  # from `load_model`
     tokenizer,  # its tokenizer
     dialogues: pd.DataFrame,  # from `load_dialogues`
-    variant: str = "char",  # of `chinese_metrics.VARIANTS`
-    preset: str = "cdial",  # of decoding
-    layout: str | None = None,  # of `LAYOUTS`; None: `layout_of`
-    max_context: int | None = 128,  # as in `last_turns`
-    # a file, a model's name or (model, tokenizer); None: the model's own, of a debiased one those of the model before
-    vectors: str | Path | tuple | None = None,
-    seed: int = 0,  # of sampled answers, and of resampling
     out: str | Path | None = None,  # folder of answers, from which a run that was stopped goes on
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
     batch_size: int | None = None,  # as in `generation.answers`
     progress: bool = True,
-    **changes,  # of the preset: max_new_tokens, temperature, …
+    **how,  # of `DialogueSettings`; others change the preset: max_new_tokens, temperature, …
 ) -> dict:  # a result record
     """Dialogue performance (CHBias §5.3.2): the metrics of `chinese_metrics.score_dialogues`, of all given contexts.
 
     The record also says how many words of the dialogues the tokenizer does not know."""
-    check_known("variant", variant, VARIANTS)
-    chinese_tokens("", VARIANTS[variant]["tokens"])  # a missing library is said before anything is answered
-    start, decoding, about = time.perf_counter(), decoding_of(preset, **changes), describe_model(model)
-    source = _vectors(vectors, model, tokenizer)
-    how = dict(seed=seed, out=out, batch_size=batch_size, progress=progress)
-    said = answer_dialogues(model, tokenizer, dialogues, decoding, layout, max_context, **how)
-    values, known = score_dialogues(said.answer, said.response, said.dialogue, variant, source, seed=seed)
+    s, changes = split_settings(DialogueSettings, how)
+    check_known("variant", s.variant, VARIANTS)
+    tokenize("", VARIANTS[s.variant]["tokens"])  # a missing library is said before anything is answered
+    start, decoding, about = time.perf_counter(), decoding_of(s.preset, **changes), describe_model(model)
+    source = _vectors(s.vectors, model, tokenizer)
+    options = dict(seed=s.seed, out=out, batch_size=batch_size, progress=progress)
+    said = answer_dialogues(model, tokenizer, dialogues, decoding, s.layout, s.max_context, **options)
+    values, known = score_dialogues(said.answer, said.response, said.dialogue, s.variant, source, seed=s.seed)
     spoken = [*{t for turns in dialogues.context for t in turns} | set(dialogues.response)]
     values["unknown"] = sum(unknown_words(tokenizer, spoken).values()) if tokenizer.is_fast else 0
     values |= {"cut_off": int((~said.ended).sum()), "dialogues": pack_dialogues(said.dialogue)}
     params = {
-        "decoding": name_decoding(decoding), "variant": variant, "layout": said.attrs["layout"],
-        "context": max_context, "responses": len(said), "vectors": known["name"],
+        "decoding": name_decoding(decoding), "variant": s.variant, "layout": said.attrs["layout"],
+        "context": s.max_context, "responses": len(said), "vectors": known["name"],
     }  # fmt: skip
     return new_record(
-        "zh_dialogue", about, dialogues.attrs["corpus"], len(said), values, paper, seed=seed, params=params,
+        "zh_dialogue", about, dialogues.attrs["corpus"], len(said), values, paper, seed=s.seed, params=params,
         seconds=time.perf_counter() - start, device=str(model.device), answering=said.attrs["stats"], vectors=known,
     )  # fmt: skip
 

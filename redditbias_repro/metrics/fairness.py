@@ -42,7 +42,7 @@ from ..scoring.store import hash_tokenizer
 from ..specs import BiasSpec
 from ..stats.multiplicity import holm
 from ..stats.paired import bias_change
-from ..stats.resampling import pack_bits, unpack_bits
+from ..stats.resampling import jackknife, pack_bits, unpack_bits
 
 # %% auto #0
 __all__ = ['answer_pairs', 'draw_candidates', 'lemma_by', 'measure_responses', 'fairness_table', 'pairs_for', 'unpack_values',
@@ -195,8 +195,7 @@ def measure_responses(
     values = {n: tuple(_offends(c, own, t) for t in plain) for n, c, own in zip(names, judges, labels)}
     (a, in_a), (b, in_b) = (response_values(texts, spec, lemma) for texts in sides)
     values |= {k: (a[k], b[k]) for k in a}
-    words = {k: {w: [s[k].found.get(w, 0) for s in (in_a, in_b)] for w in {**in_a[k].found, **in_b[k].found}}
-             for k in in_a if not k.endswith(VARIANT)}  # fmt: skip
+    words = {k: {w: [said[w] for said in (in_a[k], in_b[k])] for w in {**in_a[k], **in_b[k]}} for k in in_a}
     about = {n: {"name": c.name, **c.about, "offence": own} for n, c, own in zip(names, judges, labels)}
     marks = _without_marks(sides, *([judges[0], labels[0]] if judges else [None, None]))
     counted_by = getattr(lemmas, "__name__", "own") if callable(lemmas) else lemmas
@@ -245,10 +244,10 @@ BLOCKS = 20
 SHOWN = 6  # digits of a number in a record
 
 
-def pack_values(
-    values,  # (n,) whole numbers from 0
-) -> list[str]:  # for 1, 2, … up to the largest: which values are at least that
-    "Small whole numbers as bits. `ValueError` for other numbers"
+def pack_values(values) -> list[str]:
+    """(n,) small whole numbers as bits: for 1, 2, … up to the largest, which values are at least that.
+
+    `ValueError` for other numbers"""
     values = np.asarray(values)
     if values.dtype != bool and (not np.issubdtype(values.dtype, np.integer) or (values < 0).any()):
         raise ValueError(f"values of type {values.dtype}: expected whole numbers from 0")
@@ -263,11 +262,7 @@ def unpack_values(
     return sum((unpack_bits(bits, n).astype(np.int64) for bits in packed), np.zeros(n, np.int64))
 
 # %% ../../nbs/metrics/fairness.ipynb #57864fe2
-def fairness_values(
-    measured: Measured,  # from `measure_responses`
-    resamples: int = 999,  # as in `fairness_table`
-    seed: int = 0,
-) -> dict:  # values of a record
+def fairness_values(measured: Measured, resamples: int = 999, seed: int = 0) -> dict:
     "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty, alike, different"
     sides, short = measured.sides, lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
     table = fairness_table(measured, resamples, seed)
@@ -288,6 +283,9 @@ def fairness_values(
     }  # fmt: skip
 
 # %% ../../nbs/metrics/fairness.ipynb #5ae4585c
+USUAL = {"mode": "words", "direction": "both", "lemmas": "wordnet"}  # what is so is not said in a record's params
+
+# %% ../../nbs/metrics/fairness.ipynb #64ac9ee8
 def fairness_record(
     measured: Measured,  # from `measure_responses`
     paper: str,  # in whose tables it stands
@@ -298,12 +296,9 @@ def fairness_record(
     attrs, started = measured.said.attrs, time.perf_counter()
     values = fairness_values(measured, resamples, seed)
     drawn = dict(attrs.get("corpus", {"name": "texts", "files": {}}))
-    unless = lambda usual, value: None if value == usual else value  # what is as usual is not said
-    params = {
-        "decoding": attrs.get("decoding"), "mode": unless("words", drawn.get("mode")),
-        "direction": unless("both", drawn.get("direction")), "pairs": len(measured.said),
-        "lemmas": unless("wordnet", measured.lemmas), "column": drawn.get("column"),
-    }  # fmt: skip
+    said = {"decoding": attrs.get("decoding"), **{k: drawn.get(k) for k in ("mode", "direction")}}
+    said |= {"pairs": len(measured.said), "lemmas": measured.lemmas, "column": drawn.get("column")}
+    params = {k: None if v == USUAL.get(k) else v for k, v in said.items()}
     if measured.spec.counterparts == "drawn" and drawn.get("mode") != "given":
         params["contexts_seed"] = drawn.get("seed") or None  # other counterparts
     params |= {"tokens_by": None, **attrs.get("options", {})}  # tokens are always words; `tokens` is one of the values
@@ -364,19 +359,16 @@ def measure_fairness(
     return fairness_record(measured, paper, s.resamples, s.seed)
 
 # %% ../../nbs/metrics/fairness.ipynb #e719b291
-def record_values(
-    values: dict,  # of a record, or the record's row
-    measure: str,
-    n: int,
-) -> tuple[np.ndarray, np.ndarray]:  # (n,) of the dominant side, of the other
-    "The values of each pair that a record keeps. `KeyError` for a measure that it lacks"
+def record_values(values: dict, measure: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    "(n,) of the dominant side, of the other: the values of each pair that a record keeps. `KeyError` without a measure"
     return tuple(unpack_values(packed, n) for packed in values["pairs"][measure])
 
 
-def _drawn(record: dict) -> dict:
-    "How a record's pairs were made, and of what file"
+def _asked(record: dict) -> dict:
+    "Which pairs a record is of: how they were made, and of what file"
     corpus = (record.get("provenance") or {}).get("corpus", {})
-    return {k: corpus.get(k) for k in ("sha256", "mode", "direction", "split", "column", "seed") if k in corpus}
+    made = ("sha256", "mode", "direction", "split", "column", "seed")
+    return {**{k: record.get(k) for k in ("n", "corpus", "bias_type")}, **{k: corpus[k] for k in made if k in corpus}}
 
 # %% ../../nbs/metrics/fairness.ipynb #4c6abdeb
 def answered_how(
@@ -396,6 +388,12 @@ def answered_how(
     return found
 
 # %% ../../nbs/metrics/fairness.ipynb #ebcc7130
+DIFFERENT = (  # pairs, responses, models
+    "these are not records of the same pairs: {}",
+    "responses of these records were made or measured in different ways: {}: "
+    "measure one of the models again with the settings of the other",
+    "these models were trained in different ways: {}: train one of them as the other",
+)
 TRAINED_ALIKE = (  # settings that a debiased dialogue model shares with the one before
     "size", "width", "hidden_size", "layers", "heads", "dropout", "max_tokens", "lower", "vocabulary", "vocabulary_of",
     "vectors", "epochs", "batch_size", "learning_rate", "patience", "best_by", "plateau",
@@ -407,26 +405,21 @@ def what_differs(
     after: dict,
 ) -> str:  # what to do about it too; "" where nothing does
     "Why two records cannot be compared: other pairs, or responses that were made or measured otherwise"
-    apart = lambda one, other: ", ".join(
-        f"{k} {one.get(k)} and {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)
-    )
-    pairs = [{**{k: r.get(k) for k in ("n", "corpus", "bias_type")}, **_drawn(r)} for r in (before, after)]
-    files = [((r.get("provenance") or {}).get("corpus") or {}).get("files") for r in (before, after)]
+    origins = [r.get("provenance") or {} for r in (before, after)]
+    pairs, files = [_asked(r) for r in (before, after)], [(o.get("corpus") or {}).get("files") for o in origins]
     if all(files):  # records were kept without them
         pairs = [{**p, "files": f} for p, f in zip(pairs, files)]
-    if said := apart(*pairs):
-        return f"these are not records of the same pairs: {said}"
     shared = set.intersection(*(set(r.get("values", r).get("pairs", ())) for r in (before, after)))
-    of_measures = lambda k: not k.startswith("offence") or k in shared
-    how = [{k: v for k, v in answered_how(r).items() if of_measures(k)} for r in (before, after)]
-    if said := apart(*how):
-        advice = "measure one of the models again with the settings of the other"
-        return f"responses of these records were made or measured in different ways: {said}: {advice}"
-    trained = [(r.get("provenance") or {}).get("training") or {} for r in (before, after)]
-    if all("kind" in t for t in trained):  # dialogue models, which are trained from nothing, as they are and debiased
-        alike = [{k: str(t.get(k)).split(":")[0] for k in TRAINED_ALIKE} for t in trained]
-        if said := apart(*alike):
-            return f"these models were trained in different ways: {said}: train one of them as the other"
+    counts = lambda k: not k.startswith("offence") or k in shared
+    how = [{k: v for k, v in answered_how(r).items() if counts(k)} for r in (before, after)]
+    trained = [o.get("training") or {} for o in origins]
+    # dialogue models are trained from nothing, as they are and debiased
+    alike = TRAINED_ALIKE if all("kind" in t for t in trained) else ()
+    trained = [{k: str(t.get(k)).split(":")[0] for k in alike} for t in trained]
+    for text, (one, other) in zip(DIFFERENT, (pairs, how, trained)):
+        apart = [f"{k} {one.get(k)} and {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)]
+        if apart:
+            return text.format(", ".join(apart))
     return ""
 
 
@@ -467,13 +460,9 @@ def diversity_change(
     after: dict,  # of the same pairs
 ) -> dict | None:  # change (of both sides' mean, as a share of before), p (jackknife over blocks); None where unknown
     "What became of diversity. The jackknife errs on the careful side: p is rather too large"
-    from scipy import stats
-
     both = [r.get("values", r) for r in (before, after)]
     if not all(isinstance(v.get("diversity_without"), list) and v["diversity_without"] for v in both):
         return None
     (old, old_without), (new, new_without) = map(_diversity, both)
-    without = new_without - old_without
-    se = np.sqrt((BLOCKS - 1) * without.var())
-    p = float(2 * stats.t.sf(abs(new - old) / se, BLOCKS - 1)) if se else float(new == old)
+    p = jackknife(new - old, new_without - old_without)[2]
     return {"change": float(new / old - 1) if old else np.nan, "p": p}

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['cluster_sums', 'bootstrap_interval', 'paired_test', 'verdict_of', 'pack_bits', 'unpack_bits', 'pack_dialogues',
-           'count_dialogues', 'shared_dialogues']
+__all__ = ['cluster_sums', 'bootstrap_interval', 'paired_test', 'jackknife', 'verdict_of', 'pack_bits', 'unpack_bits',
+           'pack_dialogues', 'count_dialogues', 'shared_dialogues']
 
 # %% ../../nbs/stats/resampling.ipynb #176cd6ac
 def cluster_sums(
@@ -79,6 +79,21 @@ def paired_test(
         found = measure(after.sum(0) - moved) - measure(before.sum(0) + moved)
         as_large += int((np.abs(found) >= abs(change) - 1e-9).sum())
     return {"change": change, "change_low": low, "change_high": high, "p": (1 + as_large) / (1 + resamples)}
+
+# %% ../../nbs/stats/resampling.ipynb #8dcbff35
+def jackknife(
+    score: float,
+    without: np.ndarray,  # (K,) the score without each dialogue
+) -> tuple[float, float, float]:  # low, high (95 %); p of 0, two-tailed
+    "Interval of a score by the jackknife, with Student's t; of a single dialogue the score itself, as it says nothing"
+    from scipy.stats import t
+
+    k = len(without)
+    error = np.sqrt((k - 1) / k * ((without - without.mean()) ** 2).sum()) if k > 1 else 0.0
+    if error <= 1e-12:
+        return score, score, float(score == 0)
+    half = t.ppf(0.975, k - 1) * error
+    return score - half, score + half, float(2 * t.sf(abs(score) / error, k - 1))
 
 # %% ../../nbs/stats/resampling.ipynb #bc67833b
 def verdict_of(

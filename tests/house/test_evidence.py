@@ -24,10 +24,9 @@ def of_redditbias(results, folder):
 
 
 def of_chbias(results, folder):
-    from redditbias_repro.papers.chbias import results as paper
+    from redditbias_repro.papers.chbias.results import draw
 
-    tables = paper.make_tables(results)
-    paper.save_all(tables, paper.make_figures(tables, results), folder)
+    draw(results).save(folder)
 
 
 def of_holisticbias(results, folder):
@@ -47,13 +46,9 @@ def of_holisticbias(results, folder):
 
 
 def of_dialoguefairness(results, folder):
-    from redditbias_repro.papers.dialoguefairness import results as paper
-    from redditbias_repro.papers.dialoguefairness.checks import statement_tables
-    from redditbias_repro.show.figures import save_results
+    from redditbias_repro.papers.dialoguefairness.results import draw
 
-    found = paper.read_fairness(results)
-    tables = paper.make_tables(found, paper.learned_table(results)) | statement_tables(found)
-    save_results(tables, paper.fairness_figures(found), paper.read_captions(found), folder)
+    draw(results).save(folder)
 
 
 def of_claims(results, folder):

@@ -11,28 +11,34 @@ from conftest import CONFIGS, papermill, released, small_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, corpus_bleu
+from sacrebleu.metrics import BLEU
 from transformers import AutoModelForSeq2SeqLM, BertTokenizer, T5Config
 
 from redditbias_repro.answers.chinese_metrics import (
     VARIANTS,
-    answer_scores,
-    chinese_tokens,
     compare_scores,
     distinct_parts,
     distinct_without,
-    jackknife,
-    read_word_vectors,
     score_dialogues,
     tokenize_pairs,
     unpack_sums,
 )
 from redditbias_repro.answers.generation import answers, decoding_of, name_decoding
-from redditbias_repro.answers.text_metrics import bleu, bleu_interval, bleu_k, bleu_parts, bleu_statistics, rouge_f
+from redditbias_repro.answers.text_metrics import (
+    bleu_interval,
+    bleu_k,
+    bleu_parts,
+    bleu_statistics,
+    pair_scores,
+    rouge_l,
+    tokenize,
+)
 from redditbias_repro.data.corpora.kdconv import DIALOGUES, DOMAINS, read_turns
 from redditbias_repro.data.corpora.lccc import TOY, join_characters, read_lccc, read_toy
 from redditbias_repro.data.registry import FetchError
 from redditbias_repro.metrics.chinese import (
     LAYOUTS,
+    _from_file,
     answer_dialogues,
     compare_zh_dialogue,
     last_turns,
@@ -43,6 +49,7 @@ from redditbias_repro.metrics.chinese import (
 from redditbias_repro.models.speakers import SPEAKERS
 from redditbias_repro.models.vocabulary import input_vectors
 from redditbias_repro.records import FIELDS, record_path, repo_root, write_record
+from redditbias_repro.stats.resampling import jackknife
 
 ANSWERS = ["我很好，谢谢", "", "。。。", "今天去iPhone店看看", "好", "我很好"]
 PEOPLE = ["我也很好，谢谢你", "好的", "再见。", "今天去苹果店看看吧", "好", "你呢"]
@@ -69,8 +76,8 @@ def test_the_toy_data_as_released():
     table = read_toy("valid")
     assert len(table) == 200 and not any(" " in t for t in table.turns[0])
     assert len(load_dialogues("cdial-toy", "valid")) == 617
-    with pytest.raises(ValueError, match="split 'test' is unknown"):
-        read_toy("test", lines=True)
+    with pytest.raises(ValueError, match="split 'dev' is unknown"):
+        read_toy("dev")
 
 
 def test_lccc_by_hand_and_without_the_hub(offline, tmp_path):
@@ -111,9 +118,9 @@ def test_a_file_of_dialogues(tmp_path):
 
 def test_tokens_of_the_variants():
     text = "去 iPhone店，2个！"
-    assert chinese_tokens(text) == ["去", "iPhone", "店", "，", "2", "个", "！"]
-    assert chinese_tokens(text, "letters") == list("去iPhone店，2个！")
-    assert "".join(chinese_tokens(text, "jieba")) == text.replace(" ", "")
+    assert tokenize(text, "char") == ["去", "iPhone", "店", "，", "2", "个", "！"]
+    assert tokenize(text, "letters") == list("去iPhone店，2个！")
+    assert "".join(tokenize(text, "jieba")) == text.replace(" ", "")
 
 
 @pytest.mark.parametrize("k", [2, 4])
@@ -142,13 +149,15 @@ def test_bleu_is_nltks_and_rouge_is_evas_whatever_is_said(pairs):
             longer = lengths[i, j] + 1 if h[i] == r[j] else max(lengths[i, j + 1], lengths[i + 1, j])
             lengths[i + 1, j + 1] = longer
         p, q = lengths[-1, -1] / max(len(h), 1), lengths[-1, -1] / len(r)
-        assert rouge_f(h, r, 1.2) == pytest.approx(2.44 * p * q / (q + 1.44 * p) if p else 0)
+        assert rouge_l(h, r, 1.2) == pytest.approx(2.44 * p * q / (q + 1.44 * p) if p else 0)
 
 
 def test_bleu_of_characters_is_the_houses():
     said, people = tokenize_pairs(ANSWERS, PEOPLE)
     counts = bleu_statistics(said, people)
-    assert bleu_k(bleu_parts(counts).sum(0)) == pytest.approx(bleu(said, people))
+    scorer = BLEU(tokenize="none", smooth_method="exp", force=True)
+    theirs = scorer.corpus_score([" ".join(s) for s in said], [[" ".join(r) for (r,) in people]]).score
+    assert bleu_k(bleu_parts(counts).sum(0)) == pytest.approx(theirs)
     values, _ = score_dialogues(ANSWERS, PEOPLE, OF, resamples=500)
     assert (values["bleu_4_low"], values["bleu_4_high"]) == pytest.approx(bleu_interval(counts, OF, 500))
 
@@ -156,19 +165,19 @@ def test_bleu_of_characters_is_the_houses():
 def test_means_by_hand():
     """我很好 beside 你呢: nothing. 好 beside 好: all. 我也很好 beside 我很好: 3 of 3 and 3 of 4."""
     said, people = tokenize_pairs(["我很好", "好", "我很好", "！", ""], ["你呢", "好", "我也很好", "再见！", "好"])
-    found = answer_scores(said, people)
+    found = 100 * pair_scores(said, people)
     assert found.unigram_f1.tolist() == pytest.approx([0, 100, 600 / 7, 50, 0])
     assert found.rouge_l.tolist() == pytest.approx([0, 100, 600 / 7, 50, 0])
     precision, recall = 1, 3 / 4
-    assert answer_scores(said, people, 1.2).rouge_l[2] == pytest.approx(
-        100 * 2.44 * precision * recall / (recall + 1.44 * precision)
+    assert pair_scores(said, people, 1.2).rouge_l[2] == pytest.approx(
+        2.44 * precision * recall / (recall + 1.44 * precision)
     )
 
 
 def test_embeddings_by_hand():
     vectors = {"我": np.array([1.0, 0]), "你": np.array([0, 1.0]), "好": np.array([1.0, 1.0])}
     said, people = tokenize_pairs(["我", "我好", "！！！", "我"], ["你", "你好", "好", "嗯"])
-    found = answer_scores(said, people, 1.0, vectors)
+    found = 100 * pair_scores(said, people, 1.0, vectors)
     h = np.sqrt(0.5)
     assert found.greedy_matching.tolist() == pytest.approx([0, 100 * (h + 1) / 2, 0, 0])
     assert found.embedding_average.tolist() == pytest.approx([0, 100 * 4 / 5, 0, 0]), "(2, 1) beside (1, 2)"
@@ -224,16 +233,16 @@ def test_wrong_numbers_and_empty_references():
 def test_word_vectors_from_a_file(tmp_path):
     path = tmp_path / "v.txt"
     path.write_text("好 1 2\n我 0 1\n", encoding="utf-8-sig")
-    assert list(read_word_vectors(path, ["好"])[0]) == ["好"], "word2vec's first line may be missing"
+    assert list(_from_file(path, ["好"])[0]) == ["好"], "word2vec's first line may be missing"
     for content, said in (
-        ("好 1 2\n我 0\n", "line 2: 1 numbers, expected 2"),
-        ("好 1 x\n", "line 1: could not convert"),
+        ("好 1 2\n我 0\n", "line 2: '我' has 1 numbers, expected 2"),
+        ("好 1 x\n", "line 1: '好' is not followed by 2 numbers"),
     ):
         path.write_text(content, encoding="utf-8")
         with pytest.raises(ValueError, match=said):
-            read_word_vectors(path, ["好", "我"])
+            _from_file(path, ["好", "我"])
     with pytest.raises(FileNotFoundError):
-        read_word_vectors(tmp_path / "none", [])
+        _from_file(tmp_path / "none", ["好"])
 
 
 def test_input_embeddings_by_hand(cdial_model):

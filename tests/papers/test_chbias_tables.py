@@ -21,26 +21,28 @@ from redditbias_repro.papers.chbias.checks import (
     statements_summary,
     statements_table,
 )
+from redditbias_repro.papers.chbias.release import (
+    METHODS,
+    count_release,
+    inconsistencies,
+    measure_rows,
+    pair_rows,
+    read_printed,
+    table2,
+)
 from redditbias_repro.papers.chbias.results import (
     DIALOGUE_METRICS,
-    METHODS,
     control_changes,
-    count_release,
     dialogue_changes,
     dialogue_table,
+    draw,
     human_bias,
     human_quality,
-    inconsistencies,
     make_figures,
     make_tables,
-    measure_rows,
     measured_lmb,
-    pair_rows,
     printed_lmb,
-    read_printed,
     released_changes,
-    save_all,
-    table2,
     table3,
     what_to_run,
 )
@@ -48,7 +50,6 @@ from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import (
     data_file,
     new_record,
-    paper_resource,
     project_path,
     read_records,
     repo_root,
@@ -413,12 +414,12 @@ def test_without_the_font_it_is_said(monkeypatch):
 
 
 def test_figures_of_a_debiased_model(results, tmp_path):
-    tables = make_tables(results)
-    figures = make_figures(tables, results)
-    assert {"figure1", "table3-made", "targets-made", "changes-made"} == set(figures)
-    written = {p.name for p in save_all(tables, figures, tmp_path)}
+    page = draw(results)
+    tables = page.tables
+    assert {"figure1", "table3-made", "targets-made", "changes-made"} == set(page.figures)
+    written = {p.name for p in page.save(tmp_path)}
     assert {"targets-made.svg", "table3.md", "statements.csv", "rows.md"} - written == {"rows.md"}
-    assert set(tables) - {f"dialogue-{b}" for b in CATEGORIES} <= set(paper_resource("chbias"))
+    assert set(tables) <= set(page.captions)
     with pytest.raises(ValueError, match="no terms are exchanged in 999 pairs"):
         plot_targets(tables["targets"].query("method == 'baseline'"), 999, "chbias")
     with pytest.raises(ValueError, match="expected rows of one model, method, corpus and split"):

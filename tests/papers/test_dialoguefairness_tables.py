@@ -18,7 +18,7 @@ from redditbias_repro.papers.dialoguefairness import checks
 from redditbias_repro.papers.dialoguefairness import results as paper
 from redditbias_repro.papers.statements import read_claims, read_statements, together
 from redditbias_repro.records import new_record, repo_root, write_record
-from redditbias_repro.show.figures import save_results
+from redditbias_repro.show.figures import Page
 
 WORDS = {"gender": ("the office", "a wedding"), "race": ("a vacation", "the crash")}
 SAID = ("you rudeword", "excellent superb amazing best", "worst dreadful hate hideous")  # offence, positive, negative
@@ -292,7 +292,7 @@ def test_tables_of_records(as_said, tmp_path):
     answers = tables["responses"].set_index(["bias_type", "kind", "method"])
     assert answers.loc[("race", "seq2seq", "WER"), "alike_percent"] == 100
     assert set(tables) <= set(captions) and "{" not in "".join(captions.values())
-    written = {p.name for p in save_results(tables, paper.fairness_figures(as_said), captions, tmp_path)}
+    written = {p.name for p in Page(tables, paper.make_figures(as_said), captions).save(tmp_path)}
     assert {"table7.md", "statements.csv", "differences-gender.svg", "differences-race.png"} <= written
 
 
@@ -315,7 +315,7 @@ def test_other_models_stand_apart(tmp_path):
 
 def test_nothing_was_measured(tmp_path):
     found = paper.read_fairness(tmp_path)
-    assert found == {} and paper.fairness_figures(found) == {} and "measured" not in paper.make_tables(found)
+    assert found == {} and paper.make_figures(found) == {} and "measured" not in paper.make_tables(found)
     assert set(verdicts(found).values()) == {"not measured"}
 
 
@@ -491,8 +491,7 @@ def test_what_the_page_says(committed):
     assert said["wer_less_diverse"] == "holds" and said["wer_similar_responses"] == "undetermined"
     for name in ("debiasing_reduces", "debiasing_not_significant", "wer_better", "biases_from_data", "trade_off"):
         assert said[name] == "undetermined", name
-    tables = paper.make_tables(found, paper.learned_table(committed / "results")) | checks.statement_tables(found)
-    for name, table in tables.items():
+    for name, table in paper.draw(committed / "results").tables.items():
         kept = pd.read_csv(committed / "figures" / "dialoguefairness" / f"{name}.csv")
         assert list(kept.columns) == list(table.columns) and len(kept) == len(table), name
 

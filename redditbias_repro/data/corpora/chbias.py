@@ -12,12 +12,11 @@ from dataclasses import replace
 import pandas as pd
 
 from ..registry import SPLITS, SWAPS, fetch, with_corpus
-from ...records import check_known
+from ...records import check_known, paper_resource
 from ...specs import BiasSpec, find_terms, load_spec
 
 # %% auto #0
-__all__ = ['CATEGORIES', 'released_spec', 'read_released', 'count_table2', 'has_keyword', 'count_overlaps', 'flag_pairs',
-           'cdial_tokenizer', 'has_unknown']
+__all__ = ['CATEGORIES', 'released_spec', 'read_released', 'cdial_tokenizer']
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #e70938ee
 RELEASE = "hyintell/CHBias"
@@ -48,19 +47,6 @@ def _pair_keys(bias_type: str, split: str) -> list[str]:
     return [_key(bias_type, f"{group}_{split}") for group in _spec(bias_type).groups]
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #748e77bf
-ATTRIBUTE_PAIRS = {
-    "gender": (
-        ("丑", "美"), ("胖", "瘦"), ("骚", "文静"), ("傻", "聪明"), ("矮", "高"), ("瘦", "胖"), ("讨厌", "喜欢"),
-        ("空姐", "空少"), ("老", "年轻"), ("恶心", "美好"), ("大龄", "年轻"), ("不靠谱", "不离谱"), ("矫情", "耿直"),
-        ("服务员", "老板"), ("难看", "好看"), ("麻烦", "简单"), ("撒泼", "文雅"), ("感性", "理性"),
-    ),
-    "appearance": (
-        ("丑陋", "美丽"), ("丑", "美"), ("恶心", "舒心"), ("辣眼睛", "好看"), ("懒惰", "努力"), ("懒", "勤奋"),
-        ("讨厌", "喜欢"), ("厌恶", "喜欢"), ("不好看", "漂亮"), ("不喜欢", "喜欢"), ("油腻", "清新"),
-    ),
-}  # fmt: skip
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #b943ab16
 def released_spec(
     bias_type: str,  # gender, orientation, age, appearance
     split: str = "train",  # whose pairs
@@ -69,23 +55,19 @@ def released_spec(
     check_known("split", split, SPLITS)
     spec = _spec(bias_type)
     pairs = tuple(p for p in spec.pairs if split == "train" or p != ("老婆", "老公"))
-    return replace(spec, pairs=pairs, attribute_pairs=ATTRIBUTE_PAIRS.get(bias_type, spec.attribute_pairs))
+    of_scripts = paper_resource("chbias")["attribute_pairs"].get(bias_type, spec.attribute_pairs)
+    return replace(spec, pairs=pairs, attribute_pairs=tuple(map(tuple, of_scripts)))
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #3a50ed37
-def swap_direction(
-    bias_type: str,  # gender, orientation, age, appearance
-) -> str:  # as in `BiasSpec.swap_targets`
+def swap_direction(bias_type: str) -> str:
     "Which way the release replaced targets: Gender's both ways, the others' t1 → t2"
     return "both" if bias_type == "gender" else "1to2"
 
 
-def swap_released(
-    texts: Iterable[str],  # sentences
-    bias_type: str,  # gender, orientation, age, appearance
-    split: str = "test",  # whose pairs: Gender's differ
-    swap: str = "targets",  # or "attributes": a1 → a2
-) -> list[str]:
-    "Sentences as the release replaced their terms, slips included"
+def swap_released(texts: Iterable[str], bias_type: str, split: str = "test", swap: str = "targets") -> list[str]:
+    """Sentences as the release replaced their terms (targets, or attributes: a1 → a2), slips included.
+
+    Gender's pairs differ by split"""
     check_known("swap", swap, SWAPS)
     spec = released_spec(bias_type, split)
     if swap == "attributes":
@@ -124,48 +106,6 @@ def _found_terms(texts, bias_type, split, swap):
     became = dict(zip(terms, swap_released(terms, bias_type, split, swap)))
     return [["; ".join(each), "; ".join(became[term] for term in each)] for each in found]
 
-# %% ../../../nbs/data/corpora/chbias.ipynb #63af68eb
-CAPS = {"gender": 100, "orientation": 200, "age": 200, "appearance": 100}  # posts a keyword, §3.2
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #504aaab8
-def count_table2(
-    bias_type: str,  # gender, orientation, age, appearance
-) -> dict[str, int]:
-    "Table 2's row of a category, counted in the specification and the release"
-    keywords = len(_spec(bias_type).queries())
-    sizes = {s: len(read_released(bias_type, s)) for s in SPLITS}
-    return {"keywords": keywords, "retrieval": keywords * CAPS[bias_type], **sizes, "total": sum(sizes.values())}
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #6c1ac083
-def has_keyword(
-    texts: Iterable[str],  # sentences
-    bias_type: str,  # gender, orientation, age, appearance
-) -> list[bool]:
-    "Whether each text holds a term of T1 and one of A1, in any case"
-    spec = _spec(bias_type)
-    return [bool(find_terms(t, spec.targets1) and spec.find_attributes(t, 1)) for t in texts]
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #3d8819bf
-def count_overlaps(
-    bias_type: str,  # gender, orientation, age, appearance
-) -> dict[str, int]:
-    "Different sentences that stand in two splits, and rows that repeat another one of their split"
-    found = {s: list(read_released(bias_type, s).text1) for s in SPLITS}
-    between = (("train", "valid"), ("train", "test"), ("valid", "test"))
-    shared = {f"{a} and {b}": len(set(found[a]) & set(found[b])) for a, b in between}
-    return shared | {f"repeated in {s}": len(texts) - len(set(texts)) for s, texts in found.items()}
-
-# %% ../../../nbs/data/corpora/chbias.ipynb #094ed96c
-def flag_pairs(
-    pairs: pd.DataFrame,  # from `read_released` or `load_pairs`
-    bias_type: str,  # gender, orientation, age, appearance
-    split: str = "test",  # whose pairs they were made with
-) -> pd.DataFrame:  # identical, artefact: bool, a row a pair
-    "Which pairs are equal on both sides, and which were replaced in another way than in one pass"
-    spec, way = released_spec(bias_type, split), swap_direction(bias_type)
-    artefact = [spec.swap_targets(a, way) != b for a, b in zip(pairs.text1, pairs.text2)]
-    return pd.DataFrame({"identical": pairs.text1 == pairs.text2, "artefact": artefact})
-
 # %% ../../../nbs/data/corpora/chbias.ipynb #5675c987
 CDIAL_VOCABULARY = "thu-coai/CDial-GPT/config/cgpt/vocab.txt"
 
@@ -175,15 +115,6 @@ def cdial_tokenizer():
     from transformers import BertTokenizer
 
     return BertTokenizer(str(fetch(CDIAL_VOCABULARY)), do_lower_case=True)
-
-
-def has_unknown(
-    texts: Iterable[str],  # sentences
-    tokenizer,  # any with an unknown token
-) -> list[bool]:
-    "Whether each text holds a token that the tokenizer does not know"
-    coded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    return [tokenizer.unk_token_id in ids for ids in coded]
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #e1828fba
 def release_files() -> list[str]:

@@ -10,7 +10,7 @@ from collections import Counter
 import pandas as pd
 
 from ..registry import fetch, with_corpus
-from ...records import check_known
+from ...records import check_known, paper_resource
 from ...specs import load_spec
 
 # %% auto #0
@@ -40,25 +40,9 @@ def read_word_pairs(
     return with_corpus(pd.DataFrame(rows, columns=["left", "right"]), PAPER, [_key(name)])
 
 # %% ../../../nbs/data/corpora/dialoguefairness.ipynb #0a6cfb98
-READ = (
-    ("race", "police ↔ po po", "reversed: the term of standard English stands on the other side"),
-    ("race", "shortie ↔ girlfiend", "misprint of girlfriend: it is never found"),
-    ("race", "tims ↔ Timbalands", "misprint of Timberlands"),
-    ("race", "mo ↔ friend", "mo is short for more; its counterpart here is friend"),
-    ("race", "shade ↔ subliminal", "no counterparts"),
-    ("race", "blood ↔ family", "blood is ambiguous: every blood becomes family"),
-    ("race", "pen ↔ prison", "pen is ambiguous: every pen becomes prison"),
-    ("race", "word ↔ That's it", "word is ambiguous: every word becomes That's it"),
-    ("gender", "her ↔ his", "her is also him: him, himself and hers are not in the list"),
-    ("gender", "matron ↔ governor", "no counterparts today"),
-    ("gender", "governesses ↔ tutors", "no counterparts today; the singular is not there"),
-    ("unpleasant", "kill lie", "a comma is missing: neither kill nor lie is counted"),
-)  # fmt: skip
-
-# %% ../../../nbs/data/corpora/dialoguefairness.ipynb #a1084d61
 def slips() -> pd.DataFrame:  # list, entry, what
     "Misprints, reversed and ambiguous pairs, terms on both sides, and attribute words that are group words"
-    rows = list(READ)
+    rows = list(map(tuple, paper_resource(PAPER)["slips"]))  # found by reading
     attributes, groups = {}, {}
     for name in LISTS:
         spec = load_spec(f"{PAPER}/{name}")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 
 import pandas as pd
 
@@ -25,27 +24,20 @@ TITLES = {"kdconv": "KdConv"}
 # %% ../../../nbs/data/corpora/kdconv.ipynb #f4b7c7b8
 def read_turns(
     split: str = "test",  # train, valid, test
-    domains: Iterable[str] = DOMAINS,  # of `DOMAINS`
 ) -> pd.DataFrame:  # dialogue (such as film-0), turns (list of strings); one row a dialogue
     "Dialogues of a split. `FetchError` where the release cannot be had"
     check_known("split", split, SPLIT_FILES)
-    domains = tuple(domains)
-    for domain in domains:
-        check_known("domain", domain, DOMAINS)
-    keys = [f"{DIALOGUES}/{domain}/{SPLIT_FILES[split]}.json" for domain in domains]
-    rows = []
-    for domain, key in zip(domains, keys):
+    keys, rows = [f"{DIALOGUES}/{domain}/{SPLIT_FILES[split]}.json" for domain in DOMAINS], []
+    for domain, key in zip(DOMAINS, keys):
         for i, dialogue in enumerate(json.loads(fetch(key).read_text(encoding="utf-8"))):
             rows.append((f"{domain}-{i}", [m["message"].strip() for m in dialogue["messages"]]))
     return with_corpus(pd.DataFrame(rows, columns=["dialogue", "turns"]), "kdconv", keys)
 
 # %% ../../../nbs/data/corpora/kdconv.ipynb #afffe2ae
-def load_references(
-    n: int | None = None,  # so many, drawn without replacement, in their order; None: all
-    seed: int = 0,  # of the draw
-    split: str = "test",  # train, valid, test
-) -> pd.DataFrame:  # text; `.attrs["corpus"]` says what it is
-    "Turns for LM perplexity, each once. `ValueError` for more than there are"
+def load_references(n: int | None = None, seed: int = 0, split: str = "test") -> pd.DataFrame:
+    """Turns for LM perplexity (text), each once: n drawn without replacement, in their order; None: all.
+
+    `ValueError` for more than there are"""
     table = read_turns(split)
     texts = pd.DataFrame({"text": list(dict.fromkeys(t for turns in table.turns for t in turns if t))})
     drawn = draw_rows(texts, n, seed)
@@ -53,6 +45,6 @@ def load_references(
     return drawn
 
 
-def load_calibration() -> pd.DataFrame:  # as `load_references`
-    "Turns that a temperature is fitted on"
+def load_calibration() -> pd.DataFrame:
+    "Turns that a temperature is fitted on, as `load_references`"
     return load_references(split="valid")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import regex
 
-from ..registry import SPLITS, ChecksumError, FetchError, fetch, read_lines, with_corpus
+from ..registry import SPLITS, ChecksumError, FetchError, fetch, with_corpus
 from ...records import check_known
 
 # %% auto #0
@@ -31,7 +31,6 @@ def join_characters(
 
 # %% ../../../nbs/data/corpora/lccc.ipynb #228916c5
 TOY = "thu-coai/CDial-GPT/data/toy_data.json"
-TOY_LINES = {"train": "thu-coai/CDial-GPT/data/toy_train.txt", "valid": "thu-coai/CDial-GPT/data/toy_valid.txt"}
 TITLES = {"cdial-toy": "CDial-GPT's toy data", "lccc": "LCCC-base"}
 
 
@@ -42,13 +41,9 @@ def _dialogues(turns: list[list[str]]) -> pd.DataFrame:
 # %% ../../../nbs/data/corpora/lccc.ipynb #308e91c7
 def read_toy(
     split: str = "test",  # train, valid, test
-    lines: bool = False,  # the files of single exchanges; there is none for test
 ) -> pd.DataFrame:  # dialogue, turns (list of strings); one row a dialogue
     "CDial-GPT's toy data. `FetchError` where it cannot be had"
-    check_known("split", split, TOY_LINES if lines else SPLITS)
-    if lines:
-        turns = [line.split("\t") for line in read_lines(fetch(TOY_LINES[split])) if line.strip()]
-        return with_corpus(_dialogues(turns), "cdial-toy", [TOY_LINES[split]])
+    check_known("split", split, SPLITS)
     turns = json.loads(fetch(TOY).read_text(encoding="utf-8"))[split]
     return with_corpus(_dialogues(turns), "cdial-toy", [TOY])
 

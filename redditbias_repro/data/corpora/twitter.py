@@ -26,10 +26,8 @@ CONVERSATIONS = "Phylliida/Dialogue-Datasets/TwitterConvCorpus.txt"
 TITLES = {"twitter-conversations": "Twitter conversations", "twitter-en-big": "twitter_en_big"}
 
 
-def parse_conversations(
-    lines: Iterable[str],
-) -> list[list[str]]:  # turns of each
-    "Conversations of lines: three or more empty ones divide them, fewer do not"
+def parse_conversations(lines: Iterable[str]) -> list[list[str]]:
+    "Turns of conversations of lines: three or more empty ones divide them, fewer do not"
     conversations, empty = [[]], 0
     for line in lines:
         if line.strip():
@@ -47,11 +45,10 @@ def read_conversations() -> list[list[str]]:  # turns of each, in the file's ord
     return parse_conversations(read_lines(fetch(CONVERSATIONS)))
 
 # %% ../../../nbs/data/corpora/twitter.ipynb #91e60bb8
-def read_dialogues(
-    split: str | None = None,  # train, valid, test; None: all
-    seed: int = 0,  # of the split
-) -> pd.DataFrame:  # context, response, conversation (number)
-    "Adjacent turns of the conversations. `FetchError` where they cannot be had"
+def read_dialogues(split: str | None = None, seed: int = 0) -> pd.DataFrame:
+    """Adjacent turns of the conversations of a split (None: of all): context, response, conversation (number).
+
+    `FetchError` where they cannot be had"""
     if split is not None:
         check_known("split", split, SPLITS)
     rows = [(a, b, i) for i, turns in enumerate(read_conversations()) for a, b in zip(turns, turns[1:])]
@@ -81,20 +78,19 @@ def _letter(character: str) -> str:
     return f" {about['en'].replace(':', '@')} " if about else character
 
 
-def prepare_tweet(
-    text: str,
-) -> str:  # ASCII, blanks around punctuation; "" where nothing is left
-    "A tweet as ParlAI prepares it. `ModuleNotFoundError` without emoji and unidecode"
+def prepare_tweet(text: str) -> str:
+    """A tweet as ParlAI prepares it: ASCII, blanks around punctuation; "" where nothing is left.
+
+    `ModuleNotFoundError` without emoji and unidecode"""
     named = "".join(_letter(c) for c in text.strip(" ").replace("|", " __PIPE__ "))
     plain = _needed("unidecode").unidecode(named)
     return " ".join(_PUNCTUATION.sub(r" \g<0> ", plain).split())
 
 
-def prepare_dialogues(
-    lines: Iterable[str],  # of twitter_en_big, a tweet each
-    split: str | None = None,  # train, valid, test; None: all
-) -> Iterator[tuple[str, str, str]]:  # context, response, split
-    "Dialogues of one turn as ParlAI prepares and splits them, as they are asked for"
+def prepare_dialogues(lines: Iterable[str], split: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Context, response and split of dialogues of one turn, as ParlAI prepares and splits them, as they are asked for.
+
+    Of lines of twitter_en_big, a tweet each; split: None is all"""
     if split is not None:
         check_known("split", split, SPLITS)
     rest = itertools.islice(lines, 2, None)
@@ -109,8 +105,8 @@ def prepare_dialogues(
 BIG = [f"marsan-ma/chat_corpus/twitter_en_big.txt.gz.part{part}" for part in ("aa", "ab")]
 
 
-def big_file() -> Path:  # in the cache
-    "twitter_en_big.txt.gz, put together of its parts. `FetchError` where they cannot be had"
+def big_file() -> Path:
+    "twitter_en_big.txt.gz in the cache, put together of its parts. `FetchError` where they cannot be had"
     parts = [fetch(key) for key in BIG]
     whole = parts[0].with_name("twitter_en_big.txt.gz")
     if not whole.is_file():
@@ -118,12 +114,10 @@ def big_file() -> Path:  # in the cache
     return whole
 
 
-def read_big(
-    path: str | Path | None = None,  # twitter_en_big.txt or .txt.gz of one's own; None: fetch it
-    split: str | None = None,  # train, valid, test; None: all
-    n: int | None = None,  # the first so many dialogues; None: all
-) -> pd.DataFrame:  # context, response, split
-    "Dialogues of twitter_en_big as ParlAI prepares them. `FetchError`, `FileNotFoundError`, `ValueError`"
+def read_big(path: str | Path | None = None, split: str | None = None, n: int | None = None) -> pd.DataFrame:
+    """Dialogues of twitter_en_big as ParlAI prepares them (context, response, split), the first n of a split.
+
+    path: twitter_en_big.txt or .txt.gz of one's own; None: fetch it. `FetchError`, `FileNotFoundError`, `ValueError`"""
     rows = itertools.islice(prepare_dialogues(read_lines(path or big_file()), split), n)
     table = pd.DataFrame(rows, columns=["context", "response", "split"])
     return with_corpus(table, "twitter-en-big", [] if path else BIG, str(path or ""))
@@ -133,11 +127,8 @@ CONTEXTS = ("twitter-conversations", "twitter-en-big")
 CONTEXT_FILES = dict(zip(CONTEXTS, ([CONVERSATIONS], BIG)))  # registered files of each
 
 
-def read_contexts(
-    name: str,  # one of `CONTEXTS`
-    split: str | None = None,  # train, valid, test; None: all
-) -> Iterator[str]:
-    "The contexts of a corpus, as they are asked for. `FetchError` where it cannot be had"
+def read_contexts(name: str, split: str | None = None) -> Iterator[str]:
+    "The contexts of a corpus, of one of `CONTEXTS`, as they are asked for. `FetchError` where it cannot be had"
     check_known("corpus", name, CONTEXTS)
     if name == CONTEXTS[0]:
         yield from read_dialogues(split)["context"]
@@ -145,12 +136,10 @@ def read_contexts(
         yield from (context for context, *_ in prepare_dialogues(read_lines(big_file()), split))
 
 
-def read_pairs(
-    name: str,  # one of `CONTEXTS`
-    split: str | None = None,  # train, valid, test; None: all
-    n: int | None = None,  # the first so many; None: all
-) -> pd.DataFrame:  # context, response
-    "The dialogues of a corpus, for models to learn from. `FetchError` where it cannot be had"
+def read_pairs(name: str, split: str | None = None, n: int | None = None) -> pd.DataFrame:
+    """The first n dialogues (context, response) of a corpus of `CONTEXTS`, for models to learn from.
+
+    `FetchError` where it cannot be had"""
     check_known("corpus", name, CONTEXTS)
     table = read_dialogues(split) if name == CONTEXTS[0] else read_big(split=split, n=n)
     return table if n is None else table.head(n)

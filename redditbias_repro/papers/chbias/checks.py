@@ -5,7 +5,7 @@
 # %% ../../../nbs/papers/chbias/checks.ipynb #6218b0b8
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +14,18 @@ from scipy import stats
 
 from ...data.corpora.chbias import CATEGORIES, read_released
 from ...data.registry import FetchError, list_files
-from redditbias_repro.papers.chbias.results import (
+from redditbias_repro.papers.chbias.release import (
     DIALOGUE,
-    JUDGED,
     METHODS,
     MODELS,
     PAPER,
-    _cells,
-    change_tests,
+    STEPS,
     count_release,
-    human_quality,
     inconsistencies,
-    measured_lmb,
-    printed_lmb,
+    printed,
     read_printed,
 )
+from .results import JUDGED, change_tests, human_quality, measured_lmb, printed_lmb
 from redditbias_repro.papers.statements import (
     FAILS,
     HOLDS,
@@ -60,18 +57,16 @@ def _t(cells: pd.DataFrame, *keys: tuple[str, str]) -> str:
     "`HD orientation -6.10`, …"
     return ", ".join(f"{'before' if m == 'baseline' else m} {b} {cells.t[m, b]:.2f}" for m, b in keys)
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #87af1d29
-def _size(cells: pd.DataFrame, method: str, b: str) -> float:
-    return abs(cells.t[method, b])
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #ff485ac1
-def _measured_methods(cells: pd.DataFrame, b: str) -> list[str]:
-    return [m for m in METHODS if (m, b) in cells.index]
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #b50b73ad
 def _debiased(cells: pd.DataFrame) -> pd.DataFrame:
     "The cells of the paper's methods: FT, a control, is none"
-    return cells[cells.index.get_level_values(0).isin(METHODS)]
+    return cells[cells.index.get_level_values("method").isin(METHODS)]
+
+
+def _ratios(cells: pd.DataFrame) -> pd.Series:
+    "The size of t after debiasing over that before. `KeyError` for a cell without one before"
+    after = _debiased(cells).t
+    return after.abs() / cells.t["baseline"].loc[after.index.get_level_values("bias_type")].abs().to_numpy()
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #e6b25a03
 def _biased(cells) -> Found:
@@ -86,140 +81,112 @@ def _mostly_reduced(cells) -> Found:
     if not len(debiased):
         return NONE, ""
     if debiased.verdict.isna().all():
-        less = pd.Series([_size(cells, m, b) < _size(cells, "baseline", b) for m, b in debiased.index])
+        less = _ratios(cells) < 1
         text = f"|t| smaller in {less.sum()} of {len(debiased)} cells; the change itself is not tested"
         return bool(less.mean() > 0.5), text
     every = len(METHODS) * len(CATEGORIES)
     less, decided = (debiased.verdict == "less").sum(), debiased.verdict.isin(["less", "more", "equally"]).sum()
     text = f"less biased by a test of the change of log perplexities in {less} of {len(debiased)} cells"
     text += f", {len(debiased) - decided} undetermined" + ("" if len(debiased) == every else f"; {every} are asked for")
-    text += _beyond_control(debiased) + _at_what_cost(debiased)
+    if debiased.beyond.notna().any():  # as far as the control was measured
+        fewer, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
+        names = " or ".join(dict.fromkeys(debiased.control.dropna()))
+        text += f"; less than the control {names} (training without debiasing) in {fewer} of {debiased.beyond.count()}"
+        text += f", more in {more}"
+    if debiased.rise.notna().any():  # what tells no text apart has no gap
+        least, most = (debiased.rise.astype(float) + 1).agg(["min", "max"])
+        text += f"; perplexity is {least:.1f} to {most:.1f} times that before"
     return True if less > every / 2 else False if less + every - decided <= every / 2 else None, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #0bb7a8f5
-def _beyond_control(debiased: pd.DataFrame) -> str:
-    "How many cells are less biased than the control; empty where that was not measured"
-    if "beyond" not in debiased or debiased.beyond.isna().all():
-        return ""
-    less, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
-    of = debiased.beyond.notna().sum()
-    names = " or ".join(dict.fromkeys(debiased.control.dropna()))
-    return f"; less than the control {names} (training without debiasing) in {less} of {of}, more in {more}"
+def _differs_by_category(cells) -> Found:
+    ratios = _ratios(cells).groupby("method", sort=False).agg(["min", "max", "count"]).query("count > 1")
+    text = ", ".join(f"{m} {low:.2f} to {high:.2f}" for m, low, high in ratios[["min", "max"]].itertuples())
+    same = (ratios["max"] > 2 * ratios["min"]).all()
+    return (bool(same), f"|t| after over before: {text}") if len(ratios) else (NONE, "")
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #d56d97c8
-def _at_what_cost(debiased: pd.DataFrame) -> str:
-    "How perplexity changed in these cells; empty where it was not measured. What tells no text apart has no gap"
-    if "rise" not in debiased or debiased.rise.isna().all():
-        return ""
-    least, most = (debiased.rise.astype(float) + 1).agg(["min", "max"])
-    return f"; perplexity is {least:.1f} to {most:.1f} times that before"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #6ddf72d6
-def _differs_by_category(cells) -> Found:
-    ratios = {}
-    for m, b in _debiased(cells).index:
-        ratios.setdefault(m, []).append(_size(cells, m, b) / _size(cells, "baseline", b))
-    ratios = {m: (min(r), max(r)) for m, r in ratios.items() if len(r) > 1}
-    if not ratios:
-        return NONE, ""
-    text = ", ".join(f"{m} {low:.2f} to {high:.2f}" for m, (low, high) in ratios.items())
-    return all(high > 2 * low for low, high in ratios.values()), f"|t| after over before: {text}"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #795f9396
-def _reduces(method: str, b: str, share: float = 1.0, silent: bool = False) -> Callable:
-    "Whether |t| is below a share of that before, and with `silent` no longer significant"
-
+def _change(method: str, types: str, rule: Callable) -> Callable:
     def check(cells) -> Found:
-        less = _size(cells, method, b) < share * _size(cells, "baseline", b)
-        less = less and not (silent and cells.significant[method, b])
-        return bool(less), _t(cells, ("baseline", b), (method, b))
+        keys = [[("baseline", b), (method, b)] for b in types.split()]
+        known = dict(zip(cells.index, cells.itertuples()))
+        holds = all(rule(*(known[key] for key in both)) for both in keys)
+        return bool(holds), _t(cells, *(key for both in keys for key in both))
 
     return check
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #dcf104d5
-def _amplifies(method: str, *types: str) -> Callable:
-    "Whether |t| is above that before, in all of the types"
 
-    def check(cells) -> Found:
-        more = [_size(cells, method, b) > _size(cells, "baseline", b) for b in types]
-        return all(more), _t(cells, *((m, b) for b in types for m in ("baseline", method)))
+def _less(before, after, share: float = 1.0) -> bool:
+    return abs(after.t) < share * abs(before.t)
 
-    return check
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #00dcdb23
-def _best(**wanted: str) -> Callable:
+def _more(before, after) -> bool:
+    return abs(after.t) > abs(before.t)
+
+
+def _turned(before, after) -> bool:
+    return before.t * after.t < 0
+
+
+def _best(cells: pd.DataFrame, types: Iterable[str]) -> dict[str, str]:
+    "The method with the smallest |t| of each type for which all were measured"
+    sizes = cells.t.abs().unstack().reindex(METHODS)
+    return {b: sizes[b].idxmin() for b in types if b in sizes and sizes[b].notna().all()}
+
+
+def _best_are(**wanted: str) -> Callable:
     "Whether a method has the smallest |t| of a type: `age='CTDA'`"
 
     def check(cells) -> Found:
-        if any(len(_measured_methods(cells, b)) < len(METHODS) for b in wanted):
-            return NONE, ""
-        found = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in wanted}
-        return found == wanted, "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
+        found = _best(cells, wanted)
+        said = "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
+        return (found == wanted, said) if len(found) == len(wanted) else (NONE, "")
 
     return check
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #3d792cec
+
 def _best_differs(cells) -> Found:
-    types = [b for b in CATEGORIES if len(_measured_methods(cells, b)) == len(METHODS)]
-    if len(types) < 2:
-        return NONE, ""
-    best = {b: min(METHODS, key=lambda m: _size(cells, m, b)) for b in types}
-    return len(set(best.values())) > 1, ", ".join(f"{b}: {m}" for b, m in best.items())
+    best = _best(cells, CATEGORIES)
+    said = ", ".join(f"{b}: {m}" for b, m in best.items())
+    return (len(set(best.values())) > 1, said) if len(best) > 1 else (NONE, "")
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #5cb3f8a7
-def _turns(method: str, b: str, larger: bool = False) -> Callable:
-    "Whether t has the other sign than before, and with `larger` a larger size"
 
-    def check(cells) -> Found:
-        turned = cells.t[method, b] * cells.t["baseline", b] < 0
-        turned = turned and (not larger or _size(cells, method, b) > _size(cells, "baseline", b))
-        return bool(turned), _t(cells, ("baseline", b), (method, b))
-
-    return check
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #8c61f7bb
 def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) -> Callable:
     def check(cells) -> Found:
-        worse = [_size(cells, method, b) > _size(cells, m, b) for b in types for m in others]
+        worse = [abs(cells.t[method, b]) > abs(cells.t[m, b]) for b in types for m in others]
         return all(worse), "; ".join(_t(cells, *((m, b) for m in (method, *others))) for b in types)
 
     return check
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #2a884b08
+# %% ../../../nbs/papers/chbias/checks.ipynb #6ddf72d6
 OF_BIAS = {
     "biased": _biased,
     "mostly_reduced": _mostly_reduced,
     "differs_by_category": _differs_by_category,
-    "hd_reduces_orientation": _reduces("HD", "orientation", 0.5),
-    "hd_amplifies_appearance": _amplifies("HD", "appearance"),
-    "hd_reduces_age": _reduces("HD", "age", silent=True),
-    "hd_amplifies_two": _amplifies("HD", "orientation", "appearance"),
-    "ctda_best_two": _best(gender="CTDA", appearance="CTDA"),
-    "ctda_overcorrects": _turns("CTDA", "orientation"),
+    "hd_reduces_orientation": _change("HD", "orientation", lambda *cells: _less(*cells, share=0.5)),
+    "hd_amplifies_appearance": _change("HD", "appearance", _more),
+    "hd_reduces_age": _change("HD", "age", lambda *cells: _less(*cells) and not cells[1].significant),
+    "hd_amplifies_two": _change("HD", "orientation appearance", _more),
+    "ctda_best_two": _best_are(gender="CTDA", appearance="CTDA"),
+    "ctda_overcorrects": _change("CTDA", "orientation", _turned),
     "best_differs": _best_differs,
-    "best_gender_add": _best(gender="ADD"),
-    "best_age_ctda_appearance_add": _best(age="CTDA", appearance="ADD"),
-    "ctda_best_on_cdial": _best(orientation="CTDA", age="CTDA"),
+    "best_gender_add": _best_are(gender="ADD"),
+    "best_age_ctda_appearance_add": _best_are(age="CTDA", appearance="ADD"),
+    "ctda_best_on_cdial": _best_are(orientation="CTDA", age="CTDA"),
     "ctda_worse_on_eva": _worse_than("CTDA", ("HD", "LMD"), ("orientation", "age")),
-    "hd_turns_orientation": _turns("HD", "orientation", larger=True),
+    "hd_turns_orientation": _change("HD", "orientation", lambda *cells: _turned(*cells) and _more(*cells)),
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ae251cf3
-def bias_cells(
-    rows: pd.DataFrame,  # rows of LMB of one model
-    changes: pd.DataFrame | None = None,  # rows of `lmb_changes` of that model
-    beyond: pd.DataFrame | None = None,  # the same against the control
-    rises: pd.DataFrame | None = None,  # rows of `lmp_changes` of that model
-) -> pd.DataFrame:  # by method, bias type: t (mean of seeds), p (largest), significant (in all); where known the others
-    "The cells that a check of bias looks at"
+def bias_cells(rows: pd.DataFrame, changes=None, beyond=None, rises=None) -> pd.DataFrame:
+    """The cells that a check of bias looks at, from one model's rows of LMB and of tests (None: there are none).
+
+    By method and bias type: t (mean of seeds), p (largest), significant (in all); `verdict` of a change, `beyond` and
+    `control` against the control, `rise` of perplexity"""
     seeds = rows.groupby(["method", "bias_type"], sort=False)
     cells = seeds.agg(t=("t", "mean"), p=("p", "max"), significant=("significant", "all"))
-    for name, found, column in (
-        ("verdict", changes, "verdict"),
-        ("beyond", beyond, "verdict"),
-        ("control", beyond, "control"),
-        ("rise", rises, "rise"),
-    ):
+    of_tests = {"verdict": (changes, "verdict"), "beyond": (beyond, "verdict"), "control": (beyond, "control")}
+    for name, (found, column) in (of_tests | {"rise": (rises, "rise")}).items():
         cells[name] = pd.Series(np.nan, cells.index, dtype=object)
         if found is not None and len(found):
             last = found.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
@@ -228,11 +195,8 @@ def bias_cells(
     return cells
 
 
-def cells_of_models(
-    lmb: pd.DataFrame,  # from `measured_lmb`
-    tests: dict[str, pd.DataFrame],  # from `change_tests`
-) -> dict[str, pd.DataFrame]:  # model → cells; the paper's models first
-    "The cells of every model that is printed or measured"
+def cells_of_models(lmb: pd.DataFrame, tests: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    "The cells of every model that is printed or measured, the paper's first; of `measured_lmb` and `change_tests`"
     rows = pd.concat([printed_lmb(), lmb], ignore_index=True)
     of_cells = [tests[name] for name in ("changes", "changes-control", "lmp_changes")]
     return {m: bias_cells(own, *(t[t.model == m] for t in of_cells)) for m, own in rows.groupby("model", sort=False)}
@@ -248,16 +212,15 @@ def _answers(found: bool | None | str, evidence: str, model: str, basis: str = P
     return [Answer(model, found, evidence, basis)] if isinstance(found, str) else told(found, evidence, model, basis)
 
 
-def _named(claim) -> list[str]:
-    "The paper's models that a statement is about"
-    return [m for m in claim.model.split("; ") if m]
+def _named(claim, judge: Callable) -> list[Answer]:
+    "What a judge finds on the printed numbers of the paper's models that a statement is about"
+    return [a for m in claim.model.split("; ") if m for a in _answers(*judge(m), m + AS_PRINTED)]
 
 
-def of_bias(
-    judge: Callable,  # of cells
-    tested: bool = False,  # a test decides, not sizes of |t|
-):  # a check
-    "A check of the printed cells of the paper's models, and of those of every model measured here"
+def of_bias(judge: Callable, tested: bool = False) -> Callable:
+    """A check of the printed cells of the paper's models, and of those of every model measured here.
+
+    `tested`: a test decides, not sizes of |t|"""
 
     def found(cells: pd.DataFrame) -> Found:
         try:
@@ -266,9 +229,8 @@ def of_bias(
             return NONE, ""
 
     def check(claim, measured) -> list[Answer]:
-        cells, answers = measured["cells"], []
-        for m in _named(claim):
-            answers += _answers(*found(cells[m + PAPER]), m + AS_PRINTED)
+        cells = measured["cells"]
+        answers = _named(claim, lambda m: found(cells[m + PAPER]))
         for m in (m for m in cells if not m.endswith(PAPER)):
             holds, evidence = found(cells[m])
             open_ = holds != NONE and not tested
@@ -278,114 +240,98 @@ def of_bias(
     return check
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ff0294d8
-def _printed_cells(model: str) -> pd.Series:
-    "Dialogue metrics of Table 4 or 5, by method, bias type and metric"
-    return _cells(f"table{4 + MODELS.index(model)}")[model]
+def _before_and_after(table: pd.Series) -> pd.DataFrame:
+    "Numbers of the paper's methods beside those of the model before, by method, bias type and what else there is"
+    before = table.xs("baseline", level="method")
+    after = table[table.index.get_level_values("method") != "baseline"]
+    return pd.DataFrame({"before": before.reindex(after.index.droplevel("method")).to_numpy(), "after": after})
+
+
+def _talk(model: str) -> pd.DataFrame:
+    "Dialogue metrics of Table 4 or 5, before and after debiasing"
+    return _before_and_after(printed(f"table{4 + MODELS.index(model)}")[model])
+
+
+def _rates(model: str) -> pd.DataFrame:
+    "Rates of Table 6, before and after debiasing"
+    return _before_and_after(printed("table6", value="rate")[model])
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #d1276841
-def _bleu_changes(model: str) -> pd.Series:
-    bleu = _printed_cells(model).xs("BLEU-4", level="metric")
-    return pd.Series({(m, b): bleu[m, b] / bleu["baseline", b] - 1 for m in METHODS for b in CATEGORIES})
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #ddc7106c
 def _preserved(model: str) -> Found:
-    change = _bleu_changes(model)
-    (worst, where), b = (change.min(), change.idxmin()[0]), change.idxmin()[1]
+    talk = _talk(model).xs("BLEU-4", level="metric").loc[list(METHODS)]
+    change = talk.after / talk.before - 1
+    (where, b), worst = change.idxmin(), change.min()
     text = f"BLEU-4 falls in {(change < 0).sum()} of {len(change)} cells, by {-worst:.0%} at most ({where}, {b})"
     return None, f"{text}; the paper tests none of these changes"
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #c326070e
+# %% ../../../nbs/papers/chbias/checks.ipynb #ddc7106c
 def _improved(model: str) -> Found:
-    found = []
-    for b, numbers in DIALOGUE.items():
-        values = _cells(f"table{numbers[MODELS.index(model)]}")[model]
-        for (m, _, metric), v in values.drop("baseline", level="method").items():
-            found += [f"{metric} of {m} for {b}"] if v > values["baseline", b, metric] else []
+    numbers = [both[MODELS.index(model)] for both in DIALOGUE.values()]
+    tables = [_before_and_after(printed(f"table{n}")[model]) for n in numbers]
+    found = [f"{metric} of {m} for {b}" for m, b, metric in pd.concat(tables).query("after > before").index]
     return bool(found), f"{len(found)} of 80 numbers, first {', '.join(found[:2])}"
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #c53c1f47
+# %% ../../../nbs/papers/chbias/checks.ipynb #c326070e
 def _is_number(method: str, b: str, metric: str, said: float, by: bool = False) -> Callable:
     "Whether a cell of Table 4 or 5 is the number that the text says, or has changed by that"
 
     def judge(model: str) -> Found:
-        cells = _printed_cells(model)
-        before, after = cells["baseline", b, metric], cells[method, b, metric]
+        before, after = _talk(model).loc[method, b, metric]
         close = np.isclose(after - before if by else after, said, atol=0.0051)
         return bool(close), f"{before:.2f} before, {after:.2f} after"
 
     return judge
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #995f6406
-def _rates(model: str) -> pd.DataFrame:
-    rates = read_printed("table6").query("model == @model").assign(rate=lambda t: t.rate.astype(float))
-    return rates.set_index(["method", "bias_type"]).rate
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #a991274a
-def _counted(rates, method, b) -> list[list[int]]:
-    each = [round(JUDGED * rates[m, b]) for m in (method, "baseline")]
-    return [[n, JUDGED - n] for n in each]
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #6264b57a
+# %% ../../../nbs/papers/chbias/checks.ipynb #c53c1f47
 def _people_reduced(model: str) -> Found:
     rates = _rates(model)
-    less = [rates[m, b] < rates["baseline", b] for m in METHODS for b in CATEGORIES]
-    n = sum(stats.fisher_exact(_counted(rates, m, b)).pvalue < 0.05 for m in METHODS for b in CATEGORIES)
-    text = f"below in {sum(less)} of {len(less)} cells; significantly in {n} (Fisher, 100 independent judgements each)"
-    return sum(less) > len(less) / 2, text
+    counts = (JUDGED * rates[["after", "before"]]).round().astype(int).to_numpy()
+    n = sum(stats.fisher_exact([[k, JUDGED - k] for k in both]).pvalue < 0.05 for both in counts)
+    less = (rates.after < rates.before).sum()
+    text = f"below in {less} of {len(rates)} cells; significantly in {n} (Fisher, 100 independent judgements each)"
+    return bool(less > len(rates) / 2), text
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #5fd088e0
+# %% ../../../nbs/papers/chbias/checks.ipynb #995f6406
 def _people_amplified(*cells: tuple[str, str]) -> Callable:
     def judge(model: str) -> Found:
-        rates = _rates(model)
-        text = ", ".join(f"{m} {b} {rates[m, b]:.2f} (before {rates['baseline', b]:.2f})" for m, b in cells)
-        return all(rates[m, b] > rates["baseline", b] for m, b in cells), text
+        rates = _rates(model).loc[list(cells)]
+        said = ", ".join(f"{m} {b} {r.after:.2f} (before {r.before:.2f})" for (m, b), r in rates.iterrows())
+        return bool((rates.after > rates.before).all()), said
 
     return judge
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #aff14945
+# %% ../../../nbs/papers/chbias/checks.ipynb #a991274a
 def _rarely_damaged(model: str) -> Found:
-    table = human_quality(Path("nowhere")).query("model == @model + @PAPER").set_index(["method", "bias_type"])
-    variance = (4 * table.share_2 + table.share_1) - table["mean"] ** 2
-    lower = {}
-    for m in METHODS:
-        for b in CATEGORIES:
-            change = table["mean"][m, b] - table["mean"]["baseline", b]
-            lower[m, b] = change / np.sqrt((variance[m, b] + variance["baseline", b]) / JUDGED)
-    below, z = sum(v < 0 for v in lower.values()), pd.Series(lower)
-    text = f"mean score below that before in {below} of {len(z)} cells, significantly in {(z < -1.96).sum()}"
+    scores = human_quality(Path("nowhere")).query("model == @model + @PAPER").set_index(["method", "bias_type"])
+    mean = _before_and_after(scores["mean"])
+    variance = _before_and_after(4 * scores.share_2 + scores.share_1 - scores["mean"] ** 2)
+    z = (mean.after - mean.before) / np.sqrt(variance.sum(axis=1) / JUDGED)
+    text = f"mean score below that before in {(z < 0).sum()} of {len(z)} cells, significantly in {(z < -1.96).sum()}"
     return None, f"{text} (smallest z {z.min():.1f}, 100 independent judgements each; no agreement is given)"
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #5f1f0a81
-def _compared_cells(talks: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    "Changes of a metric that a test looked at, of the paper's methods, and what they are in words"
-    own = talks[talks.method.isin(METHODS) & talks.p_holm.notna()]
-    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
-    return own, f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison)"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #ed99457b
 def _talks(talks: pd.DataFrame, sign: int, what: str, otherwise: bool) -> Found:
     """Whether a metric of dialogue has changed to a side by a test, and what that says.
 
     That none has fallen by a test is no proof that none fell: without a significant change the answer is open"""
-    own, words = _compared_cells(talks)
+    own = talks[talks.method.isin(METHODS) & talks.p_holm.notna()]
     if not len(own):
         return NONE, ""
+    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
     moved = own[(own.p_holm < 0.05) & (sign * own.change > 0)]
     named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in moved.itertuples())
-    return otherwise if len(moved) else None, f"{words} {len(moved)} are significant {what}{named and ': '}{named}"
+    text = f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison) {len(moved)} are "
+    return otherwise if len(moved) else None, f"{text}significant {what}{named and ': '}{named}"
 
 
 _LOSSES, _GAINS = (-1, "losses", False), (1, "gains", True)  # sign, name, what one says of the statement
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c57a373c
-def of_print(
-    judge: Callable,  # of a model of the paper
-    side: tuple[int, str, bool] | None = None,  # of `_talks`: models measured here answer, too
-):  # a check
-    "A check of the printed numbers of the models that a statement is about"
+def of_print(judge: Callable, side: tuple[int, str, bool] | None = None) -> Callable:
+    "A check of the printed numbers of the paper's models; with a `side` of `_talks` models measured here answer, too"
 
     def check(claim, measured) -> list[Answer]:
-        answers = [a for m in _named(claim) for a in _answers(*judge(m), m + AS_PRINTED)]
+        answers = _named(claim, judge)
         for m, own in measured["talks"].groupby("model", sort=False) if side else ():
             answers += _answers(*_talks(own, *side), m, OTHER)
         return answers
@@ -407,72 +353,47 @@ OF_PRINT = {
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #de9279d7
-def _each(values) -> str:
-    return ", ".join(f"{b} {v}" for b, v in values.items())
+def _of_cleaning(column: str, rule: Callable, text: str) -> Callable:
+    "Whether a count of `cleaning_steps` is as it should be in each category"
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #a8b4511b
-def _left(release: dict) -> pd.DataFrame:
-    return release["cleaning"].set_index("bias_type")
+    def judge(release: dict) -> Found:
+        left = release["cleaning"].set_index("bias_type")
+        each = ", ".join(f"{b} {n}" for b, n in left[column].items())
+        return bool(rule(left).all()), text.format(each=each, n=left[column].sum(), sentences=left.sentences.sum())
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #06b43c59
-def _step(name: str) -> Callable:
-    def check(release: dict) -> Found:
-        left = _left(release)
-        n = int(left[name].sum())
-        return n == 0, f"of {left.sentences.sum():,} sentences {n} have some: {_each(left[name])}"
+    return judge
 
-    return check
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #b1e5481a
-def _all_with_keyword(release: dict) -> Found:
-    left = _left(release)
-    return bool((left.with_keyword == left.sentences).all()), f"with both terms: {_each(left.with_keyword)} of 1,200"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #554ffdba
-def _none_twice(release: dict) -> Found:
-    left = _left(release)
-    return bool((left.different == left.sentences).all()), f"different: {_each(left.different)} of 1,200 each"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #eeb35df6
-def _twelve_hundred(release: dict) -> Found:
-    left = _left(release)
-    return bool((left.sentences == 1200).all()), f"{_each(left.sentences)}, together {left.sentences.sum():,}"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #771309bd
-def _short_enough(release: dict) -> Found:
-    longest = _left(release).longest
-    return bool((longest <= 130).all()), f"longest, in characters: {_each(longest)}"
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #5f410248
 def _examples_are_there(release: dict) -> Found:
     found = release["table7"]
     text = ", ".join(f"{r.bias_type}: {r.split}" for r in found.itertuples())
     return found.bias_type.nunique() == 4, f"{text}; two of four letter for letter, two in longer rows"
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #802040fc
+
 def _same_but_for_targets(release: dict) -> Found:
-    paired = release["release"][release["release"].identical.notna()]
-    n, same, slips = int(paired.rows.sum()), paired.identical.sum(), paired.artefact.sum()
-    text = f"of {n:,} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
+    paired = release["release"].dropna(subset="identical")
+    n, same, slips = paired[["rows", "identical", "artefact"]].sum()
+    text = f"of {n:,.0f} pairs {same:.0f} are the same on both sides, {slips:.0f} are not what one pass makes"
     return not same + slips, text
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #e6397e3d
+
+_SOME = "of {sentences:,} sentences {n} have some: {each}"
 OF_RELEASE = {
-    "at_most_130": _short_enough,
-    "only_with_keywords": _all_with_keyword,
-    "no_urls": _step("no_urls"),
-    "no_tags": _step("no_tags"),
-    "no_repeated_punctuation": _step("no_repeated_punctuation"),
-    "no_duplicates": _none_twice,
-    "twelve_hundred": _twelve_hundred,
+    "at_most_130": _of_cleaning("longest", lambda left: left.longest <= 130, "longest, in characters: {each}"),
+    "only_with_keywords": _of_cleaning(
+        "with_keyword", lambda left: left.with_keyword == left.sentences, "with both terms: {each} of 1,200"
+    ),
+    **{s: _of_cleaning(s, lambda left, s=s: left[s] == 0, _SOME) for s in STEPS},
+    "no_duplicates": _of_cleaning(
+        "different", lambda left: left.different == left.sentences, "different: {each} of 1,200 each"
+    ),
+    "twelve_hundred": _of_cleaning("sentences", lambda left: left.sentences == 1200, "{each}, together {n:,}"),
     "table7_examples": _examples_are_there,
     "same_but_for_targets": _same_but_for_targets,
 }
 
-# %% ../../../nbs/papers/chbias/checks.ipynb #f3e22b34
-def of_release(
-    judge: Callable,  # of `count_release`
-):  # a check
+# %% ../../../nbs/papers/chbias/checks.ipynb #06b43c59
+def of_release(judge: Callable) -> Callable:
     "A check of the released files; without them nothing is measured"
 
     def check(claim, measured) -> list[Answer]:
@@ -483,7 +404,7 @@ def of_release(
 
 
 def _ten_thousand(claim, measured) -> list[Answer]:
-    least = read_printed("table2").query("quantity == 'retrieval'").value.astype(int).min()
+    least = printed("table2").xs("retrieval", level="quantity").min()
     text = f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
     return told(None, text, RELEASE)
 
@@ -492,12 +413,8 @@ def _unanimous(claim, measured) -> list[Answer]:
     return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=PRINTED)]
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86
-def finding(
-    words: str,  # of a finding, or of its place
-    model: str = TABLES,
-    basis: str = PRINTED,
-):  # a check
-    "A check that fails where the audit has a finding with these words"
+def finding(words: str, model: str = TABLES, basis: str = PRINTED) -> Callable:
+    "A check that fails where the audit has a finding with these words, or in a place with them"
 
     def check(claim, measured) -> list[Answer]:
         rows = measured["found"]
@@ -508,47 +425,36 @@ def finding(
     return check
 
 
-def _t_printed() -> pd.Series:
-    return read_printed("table3").set_index(["model", "method", "bias_type"]).t
-
-
-def more_biased(
-    more: tuple[str, str],  # model and category
-    less: tuple[str, str],
-    times: float = 1.0,  # by how much
-):  # a check
-    "A check of two printed |t| before debiasing"
+def more_biased(more: tuple[str, str], less: tuple[str, str], times: float = 1.0) -> Callable:
+    "A check of two printed |t| before debiasing, of a model and category each: so many times as large"
 
     def check(claim, measured) -> list[Answer]:
-        one, two = (abs(_t_printed()[m, "baseline", b]) for m, b in (more, less))
+        before = printed("table3", value="t").xs("baseline", level="method").abs()
+        one, two = before[more], before[less]
         return told(one > times * two, f"|t| {one:.2f} ({' '.join(more)}) and {two:.2f} ({' '.join(less)})")
 
     return check
 
 
 def _varying(claim, measured) -> list[Answer]:
-    rows = _t_printed().xs("baseline", level="method")
+    rows = printed("table3", value="t").xs("baseline", level="method")
     text = "; ".join(f"{m}: " + ", ".join(f"{b} {rows[m, b]:.2f}" for b in CATEGORIES) for m in MODELS)
     return told(all(rows[m].abs().nunique() == 4 for m in MODELS), text)
 
 
 def _turns_age(claim, measured) -> list[Answer]:
-    before, after = (_t_printed()["CDial-GPT", m, "age"] for m in ("baseline", "HD"))
+    before, after = printed("table3", value="t")["CDial-GPT"].unstack()["age"][["baseline", "HD"]]
     return told(before * after < 0, f"t of age {before:.2f} before, {after:.2f} after HD")
 
 
 def _differs(claim, measured) -> list[Answer]:
-    best = {m: {b: min(METHODS, key=lambda k: abs(_t_printed()[m, k, b])) for b in CATEGORIES} for m in MODELS}
-    differ = [b for b in CATEGORIES if best[MODELS[0]][b] != best[MODELS[1]][b]]
-    text = "; ".join(f"{b}: " + " and ".join(best[m][b] for m in MODELS) for b in CATEGORIES)
-    return told(bool(differ), f"smallest |t| of {' and '.join(MODELS)}: {text}")
+    best = [_best(measured["cells"][m + PAPER], CATEGORIES) for m in MODELS]
+    text = "; ".join(f"{b}: " + " and ".join(of[b] for of in best) for b in CATEGORIES)
+    return told(best[0] != best[1], f"smallest |t| of {' and '.join(MODELS)}: {text}")
 
 
 def _amplified(claim, measured) -> list[Answer]:
-    rates = read_printed("table6").assign(rate=lambda t: t.rate.astype(float))
-    before = rates[rates.method == "baseline"].set_index(["model", "bias_type"]).rate
-    more = rates[[r.rate > before[r.model, r.bias_type] for r in rates.itertuples()]]
-    found = {(r.model, r.method, r.bias_type) for r in more.itertuples()}
+    found = {(m, *cell) for m in MODELS for cell in _rates(m).query("after > before").index}
     named = {("CDial-GPT", "HD", "gender"), ("CDial-GPT", "HD", "orientation"), ("EVA2.0", "LMD", "appearance"),
              ("EVA2.0", "HD", "appearance")}  # fmt: skip
     said = ", ".join(" ".join(cell) for cell in sorted(found - named)) or "none"
@@ -568,18 +474,19 @@ def _reduced_and_preserved(claim, measured) -> list[Answer]:
 
 
 def _posts_a_keyword(claim, measured) -> list[Answer]:
-    paper = read_printed("table2").set_index(["bias_type", "quantity"]).value.astype(int)
-    each = {b: paper[b, "retrieval"] / paper[b, "keywords"] for b in CATEGORIES}
-    return told(list(each.values()) == [100, 200, 200, 100], ", ".join(f"{b} {n:g}" for b, n in each.items()))
+    counts = printed("table2").unstack().loc[list(CATEGORIES)]
+    each = counts.retrieval / counts.keywords
+    return told(each.tolist() == [100, 200, 200, 100], ", ".join(f"{b} {n:g}" for b, n in each.items()))
 
 
 def _combinations(claim, measured) -> list[Answer]:
-    paper = read_printed("table2").set_index(["bias_type", "quantity"]).value.astype(int)
-    specs = {b: load_spec(f"chbias/{b}") for b in CATEGORIES}
-    sizes = {b: (len(s.targets1), len(s.attributes1)) for b, s in specs.items()}
-    text = ", ".join(f"{b} {n} × {m} = {n * m} (printed {paper[b, 'keywords']})" for b, (n, m) in sizes.items())
-    same = all(n * m == paper[b, "keywords"] for b, (n, m) in sizes.items())
-    return told(same, text, "the lists of Appendix A", OWN)
+    said, same = [], True
+    for b, said_so in printed("table2").unstack().keywords[list(CATEGORIES)].items():
+        spec = load_spec(f"chbias/{b}")
+        n, m = len(spec.targets1), len(spec.attributes1)
+        said.append(f"{b} {n} × {m} = {n * m} (printed {said_so})")
+        same = same and n * m == said_so
+    return told(same, ", ".join(said), "the lists of Appendix A", OWN)
 
 
 def _categories(claim, measured) -> list[Answer]:
@@ -631,14 +538,14 @@ def read_measured(
 NOT_TESTED = "not tested: "
 
 
-def statements_table(
-    measured: dict,  # from `read_measured`
-) -> pd.DataFrame:  # id, of, verdict, evidence (and what would decide), statement, source, test
-    "All answers to the statements that have a test; what nobody tests says why"
+def statements_table(measured: dict) -> pd.DataFrame:
+    """All answers to the statements that have a test; what nobody tests says why.
+
+    id, of, verdict, evidence (and what would decide), statement, source, test"""
     claims = read_claims("chbias").query("test != ''")
     rows = answer_table(claims, answer_claims(claims, CHECKS, measured))
-    said = ["; ".join(filter(None, texts)) for texts in zip(rows.evidence, rows.needed)]
-    rows = rows.assign(of=rows.model.str.replace(AS_PRINTED, PAPER), verdict=rows.found, evidence=said)
+    evidence = rows.evidence + np.where(rows.needed != "", "; ", "") + rows.needed
+    rows = rows.assign(of=rows.model.str.replace(AS_PRINTED, PAPER), verdict=rows.found, evidence=evidence)
     about = claims.rename(columns={"section": "source"})[["id", "statement", "source", "test", "unchecked"]]
     table = about.merge(rows[["id", "of", "verdict", "evidence"]], how="left", on="id").fillna("")
     reason = NOT_TESTED + table.unchecked.str.removeprefix(NOT_TESTED)
@@ -650,15 +557,11 @@ def statements_summary(
     statements: pd.DataFrame,  # from `statements_table`
 ) -> pd.DataFrame:  # statement, source, the paper, a column a model measured here
     "How each statement comes out"
-    whose = statements.of.where(
-        ~statements.of.str.endswith(PAPER) & ~statements.of.isin(["the release", ""]), "the paper"
-    )
-    wide = statements.assign(
-        who=whose, said=[v if o in ("", "the release") else f"{o.removesuffix(PAPER)}: {v}" if w == "the paper" else v
-                         for o, v, w in zip(statements.of, statements.verdict, whose)],
-    )  # fmt: skip
-    cells = wide.groupby(["id", "who"], sort=False).said.agg("; ".join).unstack().fillna("")
+    of_print = statements.of.str.endswith(PAPER)
+    of_paper = of_print | statements.of.isin(["the release", ""])
+    named = np.where(of_print, statements.of.str.removesuffix(PAPER) + ": ", "") + statements.verdict
+    said = statements.assign(who=statements.of.mask(of_paper, "the paper"), said=named)
+    cells = said.pivot_table("said", "id", "who", aggfunc="; ".join, sort=False).fillna("")
+    cells = cells[sorted(cells, key="the paper".__ne__)]
     about = statements.drop_duplicates("id").set_index("id")[["statement", "source"]]
-    first = [c for c in ("the paper",) if c in cells]
-    table = about.join(cells[[*first, *(c for c in cells if c not in first)]])
-    return table.reset_index(drop=True)
+    return about.join(cells).reset_index(drop=True)

@@ -5,33 +5,20 @@
 # %% ../../../nbs/papers/chbias/results.ipynb #0a3da866
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from redditbias_repro.data.corpora.chbias import (
-    CATEGORIES,
-    cdial_tokenizer,
-    count_overlaps,
-    count_table2,
-    flag_pairs,
-    has_keyword,
-    has_unknown,
-    read_released,
-    released_spec,
-)
-from ...data.registry import SPLITS, FetchError
+from ...data.corpora.chbias import CATEGORIES
 from ...metrics.chinese import compare_zh_dialogue
-from ...metrics.language_model import lmb_of_rows
+from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
-from ...records import data_file, paper_resource, read_records
-from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets, save_results
+from ...records import paper_resource, read_records
+from ...show.figures import Page, plot_changes, plot_lmb, plot_runs, plot_targets
 from redditbias_repro.show.tables import (
     CONTROLS,
     PAPER_METHODS,
@@ -51,106 +38,29 @@ from ...specs import load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['measure_rows', 'inconsistencies', 'make_tables', 'make_figures', 'save_all', 'what_to_run']
+__all__ = ['draw', 'what_to_run']
 
 # %% ../../../nbs/papers/chbias/results.ipynb #2d47efbe
-METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1
-MODELS = ("CDial-GPT", "EVA2.0")
-PAPER = " (paper)"  # behind the name of a model whose numbers are printed ones
+def in_order(table: pd.DataFrame, *between: str) -> pd.DataFrame:
+    "Rows by model, as they come, by further columns, and by method as the paper has them"
+    places = {"model": dict.fromkeys(table.model), "method": order_methods(table.method)}
+    rank = lambda c: c.map({v: i for i, v in enumerate(places[c.name])}) if c.name in places else c
+    return table.sort_values(["model", *between, "method"], key=rank, kind="stable", ignore_index=True)
 
 
-def read_printed(
-    name: str,  # table2, table3, …
-) -> pd.DataFrame:
-    "A table of the paper as numbers"
-    return pd.read_csv(data_file("paper", "chbias", f"{name}.csv"), keep_default_na=False)
-
-# %% ../../../nbs/papers/chbias/results.ipynb #44a3ca8b
-_NAMES = {"train": "train", "valid": "dev", "test": "test"}  # as the release has them → as the paper does
-_WHY = {
-    "retrieval": "equal, but no count: keywords × the most that was asked for of each (§3.2)",
-    "train": "the released training file has one sentence fewer",
-    "total": "see train",
-}
-
-
-def table2() -> pd.DataFrame:  # bias_type, quantity, released, paper, difference, explanation
-    "Table 2 counted in the specifications and the released files, beside the paper's numbers"
-    paper, rows = read_printed("table2").set_index(["bias_type", "quantity"]).value, []
-    for b in CATEGORIES:
-        for name, ours in count_table2(b).items():
-            theirs = int(paper[b, _NAMES.get(name, name)])
-            why = _WHY.get(name, "not explained") if ours != theirs or name == "retrieval" else ""
-            rows.append((b, _NAMES.get(name, name), ours, theirs, theirs - ours, why))
-    return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
-
-# %% ../../../nbs/papers/chbias/results.ipynb #946fb24e
-def release_quality() -> pd.DataFrame:  # a row a category and split
-    """What is odd in the released pairs, by category and split.
-
-    Of the training split, which is not paired, what is counted in pairs is missing; `unknown` is missing without the
-    vocabulary of CDial-GPT"""
-    try:
-        words = cdial_tokenizer()
-    except FetchError:
-        words = None
-    rows = []
-    for b in CATEGORIES:
-        overlaps = count_overlaps(b)
-        for split in SPLITS:
-            pairs = read_released(b, split)
-            row = {
-                "bias_type": b,
-                "split": _NAMES[split],
-                "rows": len(pairs),
-                "repeated": overlaps[f"repeated in {split}"],
-            }
-            if split != "train":
-                row |= {k: int(v.sum()) for k, v in flag_pairs(pairs, b, split).items()}
-            row["with_keyword"] = sum(has_keyword(pairs.text1, b))
-            if words:
-                row["unknown"] = sum(has_unknown(pairs.text1, words))
-            rows.append({**row, **{k: v for k, v in overlaps.items() if k.startswith(split)}})
-    return pd.DataFrame(rows)
-
-# %% ../../../nbs/papers/chbias/results.ipynb #084599f1
-def pair_rows(
-    pairs: pd.DataFrame,  # from `load_pairs`
-    bias_type: str,  # gender, orientation, age, appearance
-    split: str = "test",  # whose pairs they are
-    tokenizer=None,  # of the model; None: it is not asked what it does not know
-) -> dict[str, np.ndarray]:  # name → (n,) whether each pair is kept
-    "Subsets of released pairs: without identical ones, without slips of replacement, without unknown tokens"
-    flags = flag_pairs(pairs, bias_type, split)
-    rows = {"no-identical": ~flags.identical, "no-artefacts": ~flags.artefact}
-    if tokenizer is not None and tokenizer.unk_token_id is not None:
-        unknown = (np.array(has_unknown(texts, tokenizer), bool) for texts in (pairs.text1, pairs.text2))
-        rows["no-unknown"] = ~np.logical_or(*unknown)
-    rows["none-of-these"] = np.logical_and.reduce(list(rows.values()))
-    return {name: np.asarray(kept) for name, kept in rows.items()}
-
-# %% ../../../nbs/papers/chbias/results.ipynb #7a85aea3
-def measure_rows(
-    records: Iterable[dict],  # from `measure_lmb` on the released pairs; those without pairs are left aside
-    tokenizer=None,  # as in `pair_rows`
-) -> list[dict]:  # records of `lmb_of_rows`; of subsets that leave nothing out, none
-    "LMB without the pairs that test nothing"
-    found = []
-    for r in records:
-        swapped = r["params"].get("swap", "targets") != "targets"
-        if r["paper"] != "chbias" or r["corpus"] != "chbias" or swapped or "pairs" not in r["values"]:
-            continue
-        pairs = read_released(r["bias_type"], r["split"])
-        rows = pair_rows(pairs, r["bias_type"], r["split"], tokenizer)
-        found += lmb_of_rows(r, {name: kept for name, kept in rows.items() if not kept.all()})
-    return found
+def on_test_pairs(table: pd.DataFrame) -> pd.DataFrame:
+    "Rows on the released test pairs, targets exchanged"
+    kept = (table.corpus == "chbias") & (table.split == "test")
+    return table[kept & (table.swap == "targets") if "swap" in table else kept]
 
 # %% ../../../nbs/papers/chbias/results.ipynb #36b29d2e
 PAIRS = 200  # of a test set, Table 2
 
 
-def printed_lmb() -> pd.DataFrame:  # rows as `lmb_table` has them; what the paper does not print is nan
-    "Table 3 as rows of LMB: significance from |t| and 199 degrees of freedom, which the paper's stars would be of"
+def printed_lmb() -> pd.DataFrame:
+    """Table 3 as rows of LMB; what the paper does not print is nan.
+
+    Significance is from |t| and 199 degrees of freedom, which the paper's stars would be of"""
     rows = read_printed("table3")
     p = 2 * stats.t.sf(rows.t.abs(), PAIRS - 1)
     about = {"model": rows.model + PAPER, "n": PAIRS, "p": p, "significant": p < 0.05}
@@ -158,46 +68,31 @@ def printed_lmb() -> pd.DataFrame:  # rows as `lmb_table` has them; what the pap
     return rows[["method", "bias_type", "t", "deviation"]].assign(**about, **same)
 
 
-def measured_lmb(
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # rows of `lmb_table`
-    "LMB of the released test pairs, all of them, targets exchanged"
-    table = lmb_table(folder=folder, paper="chbias")
-    kept = (table.corpus == "chbias") & (table.split == "test") & (table.swap == "targets") & table.outlier_sd.isna()
-    return table[kept].reset_index(drop=True)
+def measured_lmb(folder: Path | None = None) -> pd.DataFrame:
+    "LMB of the released test pairs, all of them, targets exchanged: rows of `lmb_table`"
+    table = on_test_pairs(lmb_table(folder=folder, paper="chbias"))
+    return table[table.outlier_sd.isna()].reset_index(drop=True)
 
 
-def _from_to(counts: list[int]) -> str:
-    "2, 1–3, or nothing"
-    return "–".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else ""
-
-
-def table3(
-    measured: pd.DataFrame,  # from `measured_lmb`
-) -> pd.DataFrame:  # model, method, seeds, a column a category: t ± deviation, * p < 0.05
-    """Table 3, the paper's numbers first, then ours: mean of the training seeds ± their standard deviation.
+def table3(measured: pd.DataFrame) -> pd.DataFrame:
+    """Table 3, the paper's numbers first, then ours, from `measured_lmb`: mean of the training seeds ± their deviation.
 
     A model before debiasing is measured once and has no deviation: nothing in it is random"""
-    ours = measured.groupby(["model", "method", "bias_type"], sort=False).agg(
+    rows = measured.groupby(["model", "method", "bias_type"], sort=False).agg(
         t=("t", "mean"), deviation=("t", "std"), significant=("significant", "all"), seeds=("train_seed", "count")
     )
-    every = pd.concat([printed_lmb().assign(seeds=0), ours.reset_index()], ignore_index=True)
-    rows = {}
-    for r in every.itertuples():
-        spread = "" if np.isnan(r.deviation) else f" ± {r.deviation:.2f}"
-        cell = f"{r.t:.2f}{'*' if r.significant else ''}{spread}"
-        row = rows.setdefault((r.model, r.method), {"seeds": []})
-        row[r.bias_type], row["seeds"] = cell, row["seeds"] + [int(r.seeds)] * (r.seeds > 0)
-    said = {k: {**cells, "seeds": _from_to(cells["seeds"])} for k, cells in rows.items()}
-    table = pd.DataFrame([{"model": m, "method": k, **cells} for (m, k), cells in said.items()])
-    order = {m: i for i, m in enumerate(order_methods(table.method))}
-    models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
-    places = table.assign(a=table.model.map(models), b=table.method.map(order)).sort_values(["a", "b"]).index
-    table = table.loc[places, ["model", "method", "seeds", *(b for b in CATEGORIES if b in table)]]
-    return table.reset_index(drop=True).rename(columns=type_titles(None, "chbias"))
+    rows = pd.concat([printed_lmb().assign(seeds=0), rows.reset_index()], ignore_index=True)
+    star, spread = np.where(rows.significant, "*", ""), rows.deviation.map(" ± {:.2f}".format, na_action="ignore")
+    rows["said"] = rows.t.map("{:.2f}".format) + star + spread.fillna("")
+    of = rows[rows.seeds > 0].groupby(["model", "method"]).seeds
+    seeds = {key: "–".join(map(str, sorted({min(n), max(n)}))) for key, n in of}
+    table = rows.pivot(index=["model", "method"], columns="bias_type", values="said")
+    table = table.loc[list(dict.fromkeys(zip(rows.model, rows.method)))].reset_index()
+    table["seeds"] = [seeds.get(key, "") for key in zip(table.model, table.method)]
+    columns = ["model", "method", "seeds", *(b for b in CATEGORIES if b in table)]
+    return in_order(table)[columns].rename(columns=type_titles(None, "chbias"))
 
 # %% ../../../nbs/papers/chbias/results.ipynb #786341f1
-DIALOGUE = {"gender": (12, 8), "orientation": (13, 9), "age": (14, 10), "appearance": (15, 11)}  # CDial-GPT, EVA2.0
 DIALOGUE_METRICS = (
     "BLEU-2", "BLEU-4", "Dist-1", "Dist-2", "Dist-4", "F1", "ROUGE-L", "Embedding Average", "Greedy Matching",
 )  # fmt: skip
@@ -213,14 +108,10 @@ def _said(settings: dict) -> str:
     return ", ".join(f"{k}={v}" for k, v in settings.items() if pd.notna(v))
 
 
-def dialogue_table(
-    bias_type: str,  # gender, orientation, age, appearance
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, settings, n, method and the metrics; the paper's rows first
+def dialogue_table(bias_type: str, folder: Path | None = None) -> pd.DataFrame:
     "Dialogue performance before and after debiasing for a category: Tables 12 and 8 and so on, then ours"
-    parts = [read_printed(f"table{n}") for n in DIALOGUE[bias_type]]
-    paper = pd.concat(parts).assign(metric=lambda t: t.metric.replace(_SHORT), value=lambda t: t.value.astype(float))
-    paper = paper.pivot(index=["model", "method"], columns="metric", values="value").reset_index()
+    paper = printed(*(f"table{n}" for n in DIALOGUE[bias_type])).rename(index=_SHORT, level="metric").unstack("metric")
+    paper = paper.reset_index()
     corpora = dict(zip(MODELS, ("LCCC-base", "KdConv")))
     paper = paper.assign(corpus=paper.model.map(corpora), model=paper.model + PAPER, settings="")
     columns = ("model", "corpus", "n", *_SETTINGS, *_OURS)
@@ -230,11 +121,7 @@ def dialogue_table(
     keys = ["model", "corpus", "settings", "n", "method"]
     ours = ours.groupby(keys, sort=False)[[m for m in DIALOGUE_METRICS if ours[m].notna().any()]].mean().reset_index()
     table = pd.concat([paper, ours]) if len(ours) else paper
-    order = {m: i for i, m in enumerate(order_methods(table.method))}
-    models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
-    table = table.assign(a=table.model.map(models), b=table.method.map(order))
-    table = table.sort_values(["a", "settings", "b"], kind="stable")
-    return table.reindex(columns=[*keys, *DIALOGUE_METRICS]).reset_index(drop=True)
+    return in_order(table, "settings").reindex(columns=[*keys, *DIALOGUE_METRICS])
 
 # %% ../../../nbs/papers/chbias/results.ipynb #f94c2f39
 DIALOGUE_CHANGES = (
@@ -256,12 +143,10 @@ def _compared(after: dict, baselines: list[dict]) -> pd.DataFrame:
     return pd.DataFrame([{"metric": "", "verdict": f"not compared: {why}"}])
 
 
-def dialogue_changes(
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # the columns of `DIALOGUE_CHANGES`; empty without records of debiased models
+def dialogue_changes(folder: Path | None = None) -> pd.DataFrame:
     """Dialogue performance of every debiased model against the model before, by paired tests.
 
-    p_holm is corrected over the metrics of a comparison"""
+    The columns of `DIALOGUE_CHANGES`; p_holm is corrected over the metrics of a comparison"""
     kept = read_records(folder, paper="chbias", metric="zh_dialogue")
     records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in kept.path] if len(kept) else []
     parts = []
@@ -279,282 +164,49 @@ def dialogue_changes(
 JUDGED = 100  # contexts a model, §5.4
 
 
-def human_bias(
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, method, bias_type, rate, low, high, n
+def human_bias(folder: Path | None = None) -> pd.DataFrame:
     """Table 6: the share of responses that people call biased, with intervals.
 
     Then records of metric human_bias, whose values are rate, low and high"""
     paper = read_printed("table6")
-    paper = paper.assign(model=paper.model + PAPER, rate=paper.rate.astype(float), n=JUDGED)
     ends = [stats.binomtest(round(r * JUDGED), JUDGED).proportion_ci(method="wilson") for r in paper.rate]
-    paper = paper.assign(low=[e.low for e in ends], high=[e.high for e in ends])
-    columns = ["model", "method", "bias_type", "rate", "low", "high", "n"]
-    ours = records_table(None, folder, "human_bias", columns, "chbias")
-    return pd.concat([part[columns] for part in (paper, ours) if len(part)], ignore_index=True)
+    paper = paper.assign(model=paper.model + PAPER, n=JUDGED, low=[e.low for e in ends], high=[e.high for e in ends])
+    return _with_records(paper, "human_bias", ["rate", "low", "high", "n"], folder)
 
 
-def human_quality(
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, method, bias_type, share_2, share_1, share_0, mean
+def human_quality(folder: Path | None = None) -> pd.DataFrame:
     """Tables 16 and 17: shares of the scores 2, 1 and 0 and their mean.
 
     Then records of metric human_quality, whose values have the names of these columns"""
-    paper = pd.concat([read_printed(f"table{n}") for n in (16, 17)])
-    keys = ["model", "method", "bias_type"]
-    wide = paper.assign(share=paper.share.astype(float)).pivot(index=keys, columns="score", values="share")
-    wide = wide.rename(columns=lambda s: f"share_{s}").reset_index()
-    wide = wide.assign(model=wide.model + PAPER, mean=(2 * wide.share_2 + wide.share_1))
-    columns = [*keys, "share_2", "share_1", "share_0", "mean"]
-    ours = records_table(None, folder, "human_quality", columns, "chbias")
-    found = pd.concat([part[columns] for part in (wide, ours) if len(part)], ignore_index=True)
-    order = {m: i for i, m in enumerate(order_methods(found.method))}
-    return found.sort_values("method", key=lambda c: c.map(order), kind="stable").sort_values("model", kind="stable")
-
-# %% ../../../nbs/papers/chbias/results.ipynb #edb750a0
-def _cells(name: str) -> pd.Series:
-    keys = ["model", "method", "bias_type", "metric"]
-    return read_printed(name).set_index(keys)["value"].astype(float)
+    paper = printed("table16", "table17", value="share").unstack("score").add_prefix("share_").reset_index()
+    paper = paper.assign(model=paper.model + PAPER, mean=2 * paper.share_2 + paper.share_1)
+    return in_order(_with_records(paper, "human_quality", ["share_2", "share_1", "share_0", "mean"], folder))
 
 
-def _short_and_full() -> list[tuple[str, str, str]]:
-    "Tables 4 and 5 against 12 to 15 and 8 to 11"
-    found = []
-    for short, place in (("table4", 0), ("table5", 1)):
-        for b, numbers in DIALOGUE.items():
-            one, two = _cells(short), _cells(f"table{numbers[place]}")
-            for key in one.index.intersection(two.index):
-                if one[key] != two[key]:
-                    _, method, _, metric = key
-                    said = f"{metric} of {method} for {type_titles([b], 'chbias')[b]}"
-                    where = f"Tables {short[5:]} and {numbers[place]}"
-                    found.append(
-                        (where, f"{said} differs between the two tables", f"{one[key]:.2f} and {two[key]:.2f}")
-                    )
-    return found
-
-
-def _shares_of_scores() -> list[tuple[str, str, str]]:
-    "Rows of Tables 16 and 17 whose three shares are not 1 together"
-    found = []
-    for number in (16, 17):
-        shares = read_printed(f"table{number}").assign(share=lambda t: t.share.astype(float))
-        for (method, b), each in shares.groupby(["method", "bias_type"]).share:
-            if abs(each.sum() - 1) > 0.0151:  # each is rounded
-                said = f"the shares of {method} for {type_titles([b], 'chbias')[b]} are not 1 together"
-                found.append((f"Table {number}", said, f"{' + '.join(f'{x:.2f}' for x in each)} = {each.sum():.2f}"))
-    return found
-
-# %% ../../../nbs/papers/chbias/results.ipynb #ca5de5a4
-def _reachable_rates() -> list[tuple[str, str, str]]:
-    "Rates of Table 6 that 25 contexts of a category, with one or three raters, can give"
-    rates, found = read_printed("table6").rate.astype(float), []
-    for judgements, raters in ((25, "a merged label each"), (75, "three raters")):
-        can = {round(k / judgements + 1e-9, 2) for k in range(judgements + 1)}
-        cannot = sorted({r for r in rates if r not in can})
-        found.append(f"of 25 contexts and {raters} {', '.join(f'{r:.2f}' for r in cannot)} cannot come out")
-    what = "the rates by category are not of the 25 contexts that a category has in 100"
-    before = read_printed("table6").query("method == 'baseline'").groupby("model").rate.unique()
-    same = "; ".join(f"{m} before debiasing has {float(r[0]):.2f} in all four categories" for m, r in before.items())
-    return [("§5.4 and Table 6", what, f"{'; '.join(found)}; {same}, as if each cell were of all 100")]
-
-# %% ../../../nbs/papers/chbias/results.ipynb #10a32db0
-def _text_against_tables() -> list[tuple[str, str, str]]:
-    "Sentences of §5.3 and §5.4 that the tables which they name do not bear out"
-    t4, rate = _cells("table4"), read_printed("table6").set_index(["model", "method", "bias_type"]).rate.astype(float)
-    t = read_printed("table3").set_index(["model", "method", "bias_type"]).t
-    bleu = {b: t4["CDial-GPT", "ADD", b, "BLEU-4"] for b in ("gender", "orientation")}
-    dist = {b: t4["CDial-GPT", "LMD", b, "Dist-2"] for b in ("gender", "orientation")}
-    before = t4["CDial-GPT", "baseline", "gender", "Dist-2"]
-    eva = {(m, b): t["EVA2.0", m, b] for m in ("baseline", "HD", "LMD", "CTDA") for b in CATEGORIES}
-    more, three = (rate["CDial-GPT", "LMD", "age"], rate["CDial-GPT", "baseline", "age"]), ("CTDA", "HD", "LMD")
-    return [
-        (
-            "§5.3.2 and Table 4", "BLEU of ADD is said to be 0.96 for Gender, and is that for Orientation",
-            f"Gender {bleu['gender']:.2f}, Orientation {bleu['orientation']:.2f}",
-        ),
-        (
-            "§5.3.2 and Table 4", "LMD is said to lose 0.01 of Dist-2 for Gender; for Orientation it gains that",
-            f"{before:.2f} before; Gender {dist['gender']:.2f}, Orientation {dist['orientation']:.2f}",
-        ),
-        (
-            "§5.3.1 (1) and Table 3", "HD is said to amplify EVA2.0's appearance bias, and |t| is smaller after it",
-            f"{eva['baseline', 'appearance']:.2f} before, {eva['HD', 'appearance']:.2f} after: the other side",
-        ),
-        (
-            "§5.3.1 (3) and Table 3", "CTDA is said to be worse than HD and LMD on EVA2.0, and is between or best",
-            "; ".join(f"{b}: " + ", ".join(f"{m} {eva[m, b]:.2f}" for m in three) for b in ("orientation", "age")),
-        ),
-        (
-            "§5.3.2 and Table 5", "the table is said to be of both models, and is of one",
-            f"{', '.join(dict.fromkeys(read_printed('table5').model))}",
-        ),
-        (
-            "§5.4 and Table 6", "the cases in which bias is amplified leave one out: LMD for Age on CDial-GPT",
-            f"{more[0]:.2f} after, {more[1]:.2f} before",
-        ),
-    ]  # fmt: skip
-
-# %% ../../../nbs/papers/chbias/results.ipynb #3757153b
-def _deviations() -> list[tuple[str, str, str]]:
-    "Table 3 gives a deviation for what is not random"
-    before = read_printed("table3").query("method == 'baseline'")
-    spread = f"{before.deviation.min():.2f} to {before.deviation.max():.2f} over {len(before)} cells"
-    what = "models before debiasing have a deviation of t, though nothing in scoring them is random"
-    return [("Table 3", what, spread)]
-
-
-def _terms() -> list[tuple[str, str, str]]:
-    "Terms that the paper names in one place and not in another, and pairs in which paper and code differ"
-    rows = read_printed("table1")
-    lacking = [
-        f"{t} ({r.set}, {load_spec(f'chbias/{r.bias_type}').title})"
-        for r in rows.itertuples()
-        for t in r.terms.split("; ")
-        if t not in getattr(load_spec(f"chbias/{r.bias_type}"), r.set)
-    ]
-    found = [("Table 1 and Appendix A", "examples of terms that the appendix does not hold", ", ".join(lacking))]
-    for b in CATEGORIES:
-        paper, code = set(load_spec(f"chbias/{b}").attribute_pairs), set(released_spec(b).attribute_pairs)
-        if paper != code:
-            said = lambda pairs: ", ".join("→".join(p) for p in sorted(pairs)) or "none"
-            what = f"attribute pairs for {load_spec(f'chbias/{b}').title} differ"
-            found.append(
-                ("Appendix A and code", what, f"paper only: {said(paper - code)}; code only: {said(code - paper)}")
-            )
-    return found
-
-
-def _retrieved() -> list[tuple[str, str, str]]:
-    "Table 2's retrieved posts are no count"
-    paper = read_printed("table2").set_index(["bias_type", "quantity"]).value.astype(int)
-    each = ", ".join(f"{paper[b, 'keywords']} × {paper[b, 'retrieval'] // paper[b, 'keywords']}" for b in CATEGORIES)
-    what = "retrieved posts are exactly keywords × the most per keyword, as if each had given that many"
-    return [("Table 2 and §3.2", what, each)]
-
-# %% ../../../nbs/papers/chbias/results.ipynb #be791c9c
-_STEPS = {  # what a step of §3.3 removes
-    "no_urls": r"https?:|www\.",
-    "no_tags": r"[@#]|[\U0001F300-\U0001FAFF]",
-    "no_repeated_punctuation": r"([,，!！。.?？~～、])\1|  ",
-}
-
-
-def _released() -> dict[str, list[str]]:
-    "All sentences of the first group, by category"
-    return {b: [t for s in SPLITS for t in read_released(b, s).text1] for b in CATEGORIES}
-
-
-def cleaning_steps() -> pd.DataFrame:  # a row a category: sentences, longest, and how many each step has left
-    "What the steps of §3.3 have left in the released sentences"
-    rows = []
-    for b, texts in _released().items():
-        row = {"bias_type": b, "sentences": len(texts), "different": len(set(texts)), "longest": max(map(len, texts))}
-        row |= {step: sum(bool(re.search(pattern, t)) for t in texts) for step, pattern in _STEPS.items()}
-        rows.append({**row, "with_keyword": sum(has_keyword(texts, b))})
-    return pd.DataFrame(rows)
-
-
-def _cleaning(release: dict[str, pd.DataFrame]) -> list[tuple[str, str, str]]:
-    steps = release["cleaning"].set_index("bias_type")
-    titles = type_titles(None, "chbias")
-    each = lambda values: ", ".join(f"{titles[b]} {v}" for b, v in values.items())
-    return [
-        (
-            "§3.3 (2) and release", "sentences without the keyword that they were retrieved by, which §3.3 removes",
-            each(steps.sentences - steps.with_keyword),
-        ),
-        (
-            "§3.3 (6) and release", "sentences that stand several times, which §3.3 removes",
-            each(steps.sentences - steps.different),
-        ),
-        (
-            "§3.3 (5) and release", "sentences with a punctuation mark or blank twice in a row, which §3.3 removes",
-            each(steps.no_repeated_punctuation),
-        ),
-        ("§3.3 (4) and release", "sentences with @, # or a pictograph, which §3.3 removes", each(steps.no_tags)),
-    ]  # fmt: skip
-
-# %% ../../../nbs/papers/chbias/results.ipynb #f6c09b24
-def find_table7() -> pd.DataFrame:  # bias_type, target, attribute, split
-    "The examples of Table 7 in the released files"
-    wanted, rows = read_printed("table7"), []
-    for b, own in wanted.groupby("bias_type", sort=False):
-        for split in SPLITS:
-            found = {hashlib.sha256(t.encode()).hexdigest() for t in read_released(b, split).text1}
-            rows += [(b, r.target, r.attribute, split) for r in own.itertuples() if r.sha256 in found]
-    return pd.DataFrame(rows, columns=["bias_type", "target", "attribute", "split"])
-
-
-def count_release() -> dict[str, pd.DataFrame]:  # table2, release, cleaning, table7; empty without the released files
-    "All that is counted in the released files"
-    try:
-        return {
-            "table2": table2(), "release": release_quality(), "cleaning": cleaning_steps(), "table7": find_table7(),
-        }  # fmt: skip
-    except FetchError:
-        return {}
-
-# %% ../../../nbs/papers/chbias/results.ipynb #8bdd1e12
-def _counts(release: dict[str, pd.DataFrame]) -> list[tuple[str, str, str]]:
-    "Counts of the release that differ from Table 2, and pairs that are the same on both sides"
-    counted, quality = release["table2"], release["release"]
-    wrong = counted[(counted.difference != 0) & (counted.quantity != "total")]
-    each = ", ".join(f"{r.bias_type} {r.quantity}: {r.released} for {r.paper}" for r in wrong.itertuples())
-    same = quality[quality.identical > 0]
-    pairs = ", ".join(f"{r.bias_type} {r.split} {r.identical:.0f}" for r in same.itertuples())
-    slips = quality[quality.artefact > 0]
-    wrong_pairs = ", ".join(f"{r.bias_type} {r.split} {r.artefact:.0f}" for r in slips.itertuples())
-    said = "pairs in which a replacement met what another had put there, or a part of a word (男人→夫男)"
-    return [
-        ("Table 2 and release", "a sentence fewer than printed", each),
-        ("§3.5 and release", "pairs that are the same on both sides, so that they test nothing", pairs),
-        ("§3.5 and release", said, wrong_pairs),
-    ]
-
-
-def inconsistencies(
-    release: dict[str, pd.DataFrame] | None = None,  # from `count_release`; None counts, empty leaves the release out
-) -> pd.DataFrame:  # where, what, evidence
-    "What in CHBias does not go together, computed; without the release only what the paper itself shows"
-    release = count_release() if release is None else release
-    checks = [
-        _short_and_full,
-        _shares_of_scores,
-        _reachable_rates,
-        _text_against_tables,
-        _deviations,
-        _terms,
-        _retrieved,
-    ]
-    found = [row for check in checks for row in check()]
-    found += [*_counts(release), *_cleaning(release)] if release else []
-    return pd.DataFrame(found, columns=["where", "what", "evidence"])
+def _with_records(paper: pd.DataFrame, metric: str, columns: list[str], folder: Path | None) -> pd.DataFrame:
+    "Printed rows, then those of records"
+    columns = ["model", "method", "bias_type", *columns]
+    ours = records_table(None, folder, metric, columns, "chbias")
+    return pd.concat([part[columns] for part in (paper, ours) if len(part)], ignore_index=True)
 
 # %% ../../../nbs/papers/chbias/results.ipynb #ba0476b7
-def released_changes(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-    against: str = "baseline",  # as in `lmb_changes`
-) -> pd.DataFrame:  # rows of `lmb_changes`
-    "Tests of what debiasing changed on the released test pairs"
-    found = lmb_changes(folder=folder, paper="chbias", against=against)
-    released = (found.split == "test") & (found.corpus == "chbias") & (found.swap == "targets")
-    return found[found.change.notna() & released]
+def released_changes(folder: Path | None = None, against: str = "baseline") -> pd.DataFrame:
+    "Tests of what debiasing changed on the released test pairs: rows of `lmb_changes`"
+    found = on_test_pairs(lmb_changes(folder=folder, paper="chbias", against=against))
+    return found[found.change.notna()]
 
 # %% ../../../nbs/papers/chbias/results.ipynb #2ee69ac1
-def control_changes(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> pd.DataFrame:  # rows of `lmb_changes`, and the control
-    "The same against the control that took as many steps as a method; where that was not measured, against the other"
+def control_changes(folder: Path | None = None) -> pd.DataFrame:
+    """The same against the control that took as many steps as a method.
+
+    Where that was not measured, against the other"""
     found = pd.concat([released_changes(folder, name).assign(control=name) for name in CONTROLS], ignore_index=True)
     found = found[~found.method.isin(CONTROLS)]
     own = found.control == found.method.map(control_of)
     return found[own | ~own.groupby([found.model, found.method]).transform("any")]
 
 # %% ../../../nbs/papers/chbias/results.ipynb #22b4360b
-def change_tests(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict[str, pd.DataFrame]:  # changes, changes-control, lmp_changes, dialogue-changes
+def change_tests(folder: Path | None = None) -> dict[str, pd.DataFrame]:
     "Every test of what debiasing changed: bias, the same against the control, perplexity, dialogue"
     return {
         "changes": released_changes(folder), "changes-control": control_changes(folder),
@@ -562,19 +214,18 @@ def change_tests(
     }  # fmt: skip
 
 # %% ../../../nbs/papers/chbias/results.ipynb #a0dfc948
-def make_tables(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict[str, pd.DataFrame]:
+FEWEST = 5  # pairs that exchange the same terms, for a line in a figure
+
+
+def make_tables(folder: Path | None = None) -> dict[str, pd.DataFrame]:
     "CHBias' tables and what stands beside them, by the names of their files"
     checks = paper_module("chbias")  # which look at these tables, so that they are not imported above
     looked = checks.read_measured(folder)
-    measured, release = looked["lmb"], looked["release"]
-    gaps = target_gaps(folder=folder, paper="chbias")
-    gaps = gaps[(gaps.corpus == "chbias") & (gaps.split == "test")]
     tables = {
-        **release, "table3": table3(measured), "lmb": measured,
+        **looked["release"], "table3": table3(looked["lmb"]), "lmb": looked["lmb"],
         "rows": rows_table(folder=folder, paper="chbias"),
-        "targets": gaps, **looked["tests"], "search": search_table(folder, "chbias"),
+        "targets": on_test_pairs(target_gaps(folder=folder, paper="chbias")), **looked["tests"],
+        "search": search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
         "lmp": lmp_table(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
@@ -582,62 +233,51 @@ def make_tables(
     }  # fmt: skip
     return {name: table for name, table in tables.items() if len(table)}
 
-# %% ../../../nbs/papers/chbias/results.ipynb #cf0d4fdb
-def make_figures(
-    tables: dict[str, pd.DataFrame],  # from `make_tables`
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict:  # matplotlib figures
+
+def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) -> dict:
     "Figure 1 of the paper's models and ours, gaps by terms, what debiasing changed, Figures 2 to 6 (training curves)"
     measured = tables.get("lmb", measured_lmb(Path("nowhere")))
     every = pd.concat([printed_lmb(), measured], ignore_index=True)
     figures = {"figure1": plot_lmb(every[every.method == "baseline"], paper="chbias")}
-    for m in dict.fromkeys(measured.model[measured.method != "baseline"]):
-        own = measured[(measured.model == m) & measured.method.isin(PAPER_METHODS)]
-        figures[f"table3-{m}"] = plot_lmb(own, paper="chbias")
-    for m, own in tables["targets"].groupby("model", sort=False) if "targets" in tables else ():
-        before = own[(own.method == "baseline") & (own.n >= FEWEST)]
-        figures |= {f"targets-{m}": plot_targets(before, FEWEST, "chbias")} if len(before) else {}
-    for m, own in tables["changes"].groupby("model", sort=False) if "changes" in tables else ():
-        figures[f"changes-{m}"] = plot_changes(own, "chbias")
-    trained = read_records(folder, paper="chbias", metric="training")
-    for m, own in trained.groupby("model", sort=False) if len(trained) else ():
-        figures[f"figures2-6-{m}"] = plot_runs(own, "chbias")
+    debiased, gaps = measured[measured.method.isin(PAPER_METHODS)], tables.get("targets", pd.DataFrame())
+    gaps = gaps[(gaps.method == "baseline") & (gaps.n >= FEWEST)] if len(gaps) else gaps
+    for name, rows, plot in (
+        ("table3", debiased[debiased.model.isin(measured.model[measured.method != "baseline"])], plot_lmb),
+        ("targets", gaps, lambda own, paper: plot_targets(own, FEWEST, paper)),
+        ("changes", tables.get("changes", pd.DataFrame()), plot_changes),
+        ("figures2-6", read_records(folder, paper="chbias", metric="training"), plot_runs),
+    ):
+        of_models = rows.groupby("model", sort=False) if len(rows) else ()
+        figures |= {f"{name}-{m}": plot(own, paper="chbias") for m, own in of_models}
     return {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in figures.items()}  # names of files
 
-# %% ../../../nbs/papers/chbias/results.ipynb #8cd12c39
-FEWEST = 5  # pairs that exchange the same terms, for a line in a figure
 
-# %% ../../../nbs/papers/chbias/results.ipynb #a7db8272
-def save_all(
-    tables: dict[str, pd.DataFrame],  # from `make_tables`
-    figures: dict,  # from `make_figures`
-    folder: Path,
-) -> list[Path]:
-    "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
-    captions = paper_resource("chbias")
-    for b, numbers in DIALOGUE.items():
-        of = f"Tables {numbers[0]} (CDial-GPT) and {numbers[1]} (EVA2.0)"
-        captions[f"dialogue-{b}"] = captions["dialogue"].format(tables=of, title=load_spec(f"chbias/{b}").title)
-    return save_results(tables, figures, {name: captions[name] for name in tables}, folder)
+def read_captions() -> dict[str, str]:
+    "What stands below each table"
+    captions = paper_resource("chbias")["captions"]
+    for b, (cdial, eva) in DIALOGUE.items():
+        about = {"tables": f"Tables {cdial} (CDial-GPT) and {eva} (EVA2.0)", "title": load_spec(f"chbias/{b}").title}
+        captions[f"dialogue-{b}"] = captions["dialogue"].format(**about)
+    return captions
+
+# %% ../../../nbs/papers/chbias/results.ipynb #cf0d4fdb
+def draw(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> Page:
+    "All that the paper's page shows"
+    tables = make_tables(folder)
+    return Page(tables, make_figures(tables, folder), read_captions())
 
 # %% ../../../nbs/papers/chbias/results.ipynb #4f40e8ad
 def what_to_run(
-    tables: dict[str, pd.DataFrame],  # from `make_tables`
+    tables: dict[str, pd.DataFrame],  # of a page
     model: str,  # as `load_model` takes it
 ) -> str:  # Markdown; empty where nothing is missing
     "Which measurements are missing, and the command for each"
     measured = tables.get("lmb", pd.DataFrame(columns=["model", "method"]))
     cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
-    debias = f"papermill nbs/05_debias.ipynb out.ipynb -p model {model} -p bias_type chbias/age -p method CTDA"
-    debias += " -p references kdconv -p lmp_sentences 500 -p results_dir results"
-    special = " (--special-tokens, -p special_tokens True, for a model that was trained with a first token, as Gemma)"
-    missing = {
-        "t of the model before debiasing": (
-            not len(measured),
-            f"redditbias measure --model {model} --corpus chbias --save",
-        ),
-        "a debiased model (Table 3, Figures 2 to 6)": (not len(cells), debias),
-        "all of them": (len(cells) < len(METHODS) * len(CATEGORIES), "make full PROFILE=chbias"),
-    }
-    lines = [f"- {what}: `{command}`" for what, (lacks, command) in missing.items() if lacks]
-    return f"Not measured yet{special}:\n\n" + "\n".join(lines) if lines else ""
+    lacks = {"before": not len(measured), "debiased": not len(cells)}
+    lacks["all"] = len(cells) < len(METHODS) * len(CATEGORIES)
+    texts = paper_resource("chbias")["run"]
+    lines = [texts[what].format(model=model) for what, lacking in lacks.items() if lacking]
+    return "\n".join([texts["title"], "", *lines]) if lines else ""

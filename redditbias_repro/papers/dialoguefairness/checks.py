@@ -63,13 +63,11 @@ from ...stats.multiplicity import holm
 from ...stats.proportions import BOUNDED, DIFFERS
 
 # %% auto #0
-__all__ = ['statement_tables']
+__all__ = []
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #6d885f00
-def models_of(
-    found: dict,  # from `read_fairness`
-) -> dict[str, dict]:  # whose responses → their part of it
-    "The paper's two kinds of models, which its statements compare, and each other model by itself"
+def models_of(found: dict) -> dict[str, dict]:
+    "Whose responses → their part: the paper's two kinds, which its statements compare; each other model by itself"
     ours = {k: r for k, r in found.items() if k.kind in KINDS}
     models = {", ".join(dict.fromkeys(f"{KINDS[k.kind]} {k.model}" for k in ours)): ours}
     for name in dict.fromkeys(k.model for k in found if k.kind not in KINDS):
@@ -77,21 +75,16 @@ def models_of(
     return models
 
 
-def read_measured(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict[str, dict]:  # as `models_of`
-    "What the checks look at"
+def read_measured(folder: Path | None = None) -> dict[str, dict]:
+    "What the checks look at, as `models_of`"
     return models_of(read_fairness(folder))
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #aab111fc
 Part = tuple[str, str]  # verdict, evidence
 
 
-def of_records(
-    judge: Callable[..., Iterable[Part]],  # of records, as in `read_fairness`
-    *about,  # what else it takes
-) -> Callable:  # a function of a claim and of `models_of`, which gives answers
-    "A check of records: of the paper's printed numbers, then of each model"
+def of_records(judge: Callable[..., Iterable[Part]], *about) -> Callable:
+    "A check of records, as in `read_fairness`: of the paper's printed numbers, then of each model; about: as the judge"
 
     def check(claim, measured) -> list[Answer]:
         answers = [Answer(TABLES, *together(judge(printed_found(), *about)), PRINTED)]
@@ -357,34 +350,35 @@ def _counterparts(name: str):
     return check
 
 
+def _plain(text: str) -> str:
+    return text.strip().lower().replace("’", "'")
+
+
 def _examples(claim, measured) -> list[Answer]:
-    plain = lambda text: text.lower().replace("’", "'")
-    pairs = {n: {frozenset(map(plain, p)) for p in load_spec(f"{PAPER}/{n}").pairs} for n in ("gender", "race")}
-    lists = {}
-    for n in ("gender", "race"):
-        spec = load_spec(f"{PAPER}/{n}")
-        for name, words in zip(spec.attribute_names, (spec.attributes1, spec.attributes2)):
-            lists[name] = {w.lower() for w in words}
+    specs = {n: load_spec(f"{PAPER}/{n}") for n in SIDES}
+    pairs = {n: {frozenset(map(_plain, p)) for p in spec.pairs} for n, spec in specs.items()}
+    lists = {name: {w.lower() for w in words} for spec in specs.values()
+             for name, words in zip(spec.attribute_names, (spec.attributes1, spec.attributes2))}  # fmt: skip
     shown = read_printed("table2")
     apart = [f"{a} – {b}" for n, a, b in zip(shown["list"], shown["dominant"], shown["minoritized"])
-             if frozenset(map(plain, (a, b))) not in pairs[n]]  # fmt: skip
+             if frozenset(map(_plain, (a, b))) not in pairs[n]]  # fmt: skip
     apart += [r.word for r in read_printed("table2_attributes").itertuples() if r.word.lower() not in lists[r.list]]
     return told(not apart, f"not in the lists: {', '.join(apart) or 'none'}", "the lists", OWN)
 
 
 def _released_lists(claim, measured) -> list[Answer]:
-    same = {}
-    for name in ("gender", "race"):
+    bag = lambda pairs: Counter(tuple(sorted(map(_plain, pair))) for pair in pairs)
+    differ, said = 0, []
+    for name in SIDES:
         try:
             rows = read_word_pairs(name)
         except FetchError:
             return [Answer(RELEASE, NOT_RELEASED)]
-        norm = lambda text: text.strip().lower().replace("’", "'")
-        released = Counter(tuple(sorted((norm(a), norm(b)))) for a, b in zip(rows["left"], rows["right"]))
-        printed = Counter(tuple(sorted((norm(a), norm(b)))) for a, b in load_spec(f"{PAPER}/{name}").pairs)
-        same[name] = (released.total(), ((released - printed) + (printed - released)).total())
-    text = ", ".join(f"{n}: {k} pairs released, {d} differ" for n, (k, d) in same.items())
-    return told(not any(d for _, d in same.values()), text, RELEASE, OWN)
+        released, printed = bag(zip(rows["left"], rows["right"])), bag(load_spec(f"{PAPER}/{name}").pairs)
+        apart = ((released - printed) + (printed - released)).total()
+        differ += apart
+        said.append(f"{name}: {released.total()} pairs released, {apart} differ")
+    return told(not differ, ", ".join(said), RELEASE, OWN)
 
 
 def _follows(column: str):
@@ -449,10 +443,10 @@ def _statements(claims: pd.DataFrame, answers: pd.DataFrame, models: Iterable[st
     return pd.DataFrame(rows, columns=columns)
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #5dc577a3
-def statement_tables(
-    found: dict,  # from `read_fairness`
-) -> dict[str, pd.DataFrame]:  # statements; statements_others, of models of other kinds, where there are any
-    "The paper's statements, whether models here show the same, and whether its own tables do: views of the answers"
+def statement_tables(found: dict) -> dict[str, pd.DataFrame]:
+    """The paper's statements, whether models here show the same, and whether its own tables do: views of the answers.
+
+    statements; statements_others, of models of other kinds, where there are any"""
     claims, measured = read_claims(PAPER).query("test != ''"), models_of(found)
     answers = answer_table(claims, answer_claims(claims, CHECKS, measured))
     own, *others = measured
@@ -460,8 +454,8 @@ def statement_tables(
     return tables | ({"statements_others": _statements(claims, answers, others)} if others else {})
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #79f2bc67
-def against_release() -> pd.DataFrame:  # where, what, evidence
-    "What the paper says of its lists and numbers, and what is not so"
+def against_release() -> pd.DataFrame:
+    "What the paper says of its lists and numbers, and what is not so: where, what, evidence"
     return refuted(read_claims(PAPER), CHECKS, ("release", "lists", "print"))
 
 

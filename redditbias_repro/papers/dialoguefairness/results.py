@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,14 +24,16 @@ from redditbias_repro.metrics.fairness import (
     pairs_for,
     what_differs,
 )
+from ..findings import find_inconsistencies
+from ..statements import paper_module
 from ...records import SAME, check_known, data_file, paper_resource, read_records
+from ...show.figures import Page
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import rate_test, recompute
+from ...stats.proportions import REACH, rate_test, recompute
 
 # %% auto #0
-__all__ = ['PAPER', 'ORIGINAL', 'HUB', 'key_of', 'read_fairness', 'learned_table', 'fairness_figures', 'make_tables',
-           'read_captions']
+__all__ = ['PAPER', 'ORIGINAL', 'draw']
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #b2a9ea00
 PAPER = "dialoguefairness"
@@ -47,20 +48,24 @@ ORDER = ("offence", "sentiment_positive", "sentiment_negative")
 LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 
 
-def read_printed(
-    name: str,  # one of `PRINTED`
-) -> pd.DataFrame:  # text where a cell is empty is ""
-    "A table of the paper as numbers; options: those that the release loads its Seq2Seq models with"
+def read_printed(name: str) -> pd.DataFrame:
+    """A table of the paper as numbers, of `PRINTED`; text where a cell is empty is "".
+
+    options: those that the release loads its Seq2Seq models with"""
     check_known("table", name, PRINTED)
     table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"), dtype={"p": str})
     texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
     return table.assign(**{c: table[c].fillna("") for c in texts})
 
+
+def printed_rows(*numbers: int) -> pd.DataFrame:
+    "Rows of Tables 3 to 7, and the number of the table"
+    return pd.concat([read_printed(f"table{n}").assign(table=n) for n in numbers], ignore_index=True)
+
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #f1c5e9cb
 def recomputed_table() -> pd.DataFrame:  # a row a printed row; ranges are what rounding leaves open
     "Z, p and differences of Tables 3 to 7 from the paper's other numbers: whether they agree, or are only bounded"
-    printed = [read_printed(f"table{n}").assign(table=n) for n in range(3, 8)]
-    again = recompute(pd.concat(printed, ignore_index=True), PAIRS)
+    again = recompute(printed_rows(*range(3, 8)), PAIRS)
     columns = ["table", "bias_type", "model", "variant", "measure", "dominant", "minoritized", "difference_percent"]
     columns += ["difference_agrees", "z", "z_low", "z_high", "z_agrees", "p", "p_low", "p_high", "p_agrees"]
     return again[[*columns, "variance_ratio"]]
@@ -99,19 +104,19 @@ def _printed_row(r) -> dict:
         return row
     p = float(str(r.p).lstrip("<"))
     z = r.z if not pd.isna(r.z) else np.sign(a - b) * stats.norm.isf(p / 2)
-    se = abs((a - b) / z) if z else np.nan
     if r.unit == "percent":
-        se = rate_test(a, b, PAIRS).smallest / (stats.norm.isf(0.025) + stats.norm.ppf(0.8))
-    reach = stats.norm.isf(0.025) * se
-    smallest = (stats.norm.isf(0.025) + stats.norm.ppf(0.8)) * se
-    test = {"p": p, "paired_p": p, "paired_low": a - b - reach}
-    return {**row, "z": z, **test, "paired_high": a - b + reach, "paired_smallest": smallest, "smallest": smallest}
+        se = rate_test(a, b, PAIRS).smallest / REACH
+    else:
+        se = abs((a - b) / z) if z else np.nan
+    half, smallest = stats.norm.isf(0.025) * se, REACH * se
+    test = {"p": p, "paired_p": p, "paired_low": a - b - half, "paired_high": a - b + half}
+    return {**row, "z": z, **test, "paired_smallest": smallest, "smallest": smallest}
 
 
 @cache
 def printed_found() -> dict[Key, dict]:  # as `read_fairness`
     "The paper's Tables 3 to 7 in place of records (the same each time: not to be changed)"
-    rows, found = pd.concat([read_printed(f"table{n}") for n in range(3, 8)], ignore_index=True), {}
+    rows, found = printed_rows(*range(3, 8)), {}
     for (bias_type, kind, variant), own in rows.groupby(["bias_type", "model", "variant"], sort=False):
         measures = [_printed_row(r) for r in own.itertuples()]
         tested = [row for row in measures if "p" in row]
@@ -125,10 +130,8 @@ def printed_found() -> dict[Key, dict]:  # as `read_fairness`
 HUB = "language model"  # the kind of what was not trained here
 
 
-def key_of(
-    r: dict,  # a record's row, as `read_records` has it
-) -> Key:
-    "Of which model a record is"
+def key_of(r: dict) -> Key:
+    "Of which model a record is, of its row as `read_records` has it"
     kind = r["provenance"]["model"].get("kind") or HUB
     return Key(r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"])
 
@@ -183,12 +186,11 @@ def _read_distances(folder: Path | None) -> dict[Key, pd.DataFrame]:
     return found
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #fa1f9a33
-def read_fairness(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict[Key, dict]:  # a record's fields and values; empty where nothing was measured
-    """What was measured; a model whose responses were made or measured in several ways is several.
+def read_fairness(folder: Path | None = None) -> dict[Key, dict]:
+    """What was measured: a record's fields and values; empty where nothing was.
 
-    Warns of debiased models that cannot be compared with the model before."""
+    A model whose responses were made or measured in several ways is several. Warns of debiased models that cannot be
+    compared with the model before."""
     records = read_records(folder, paper=PAPER, metric="response_fairness")
     if not len(records):
         return {}
@@ -217,9 +219,7 @@ _LEARNED = (
 )  # fmt: skip
 
 
-def learned_table(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> pd.DataFrame:  # a row a model that was trained; empty where nothing was measured
+def learned_table(folder: Path | None = None) -> pd.DataFrame:
     """What models that were trained here have learned: how much more a response is expected from its own context.
 
     bias_type, kind, model, method, train_seed, corpus, vectors, learning_rate, dropout, epochs (as asked for), valid
@@ -235,10 +235,10 @@ def learned_table(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #f7889934
-def one_response(
-    record: dict,  # as in `read_fairness`
-) -> str:  # how that is known; "" where there are several, or records do not tell
-    "Whether a model gave one and the same response to every context of both sides"
+def one_response(record: dict) -> str:
+    """How it is known that a model gave one and the same response to every context of both sides.
+
+    "" where there are several, or records do not tell"""
     if isinstance(record.get("different"), list):
         return "one and the same response to every context" if record["different"][-1] == 1 else ""
     diverse = find_row(record, "diversity")
@@ -276,11 +276,10 @@ def in_papers_units(row: dict) -> dict:
     }  # fmt: skip
 
 
-def measured_table(
-    found: dict,  # from `read_fairness`
-    variants: bool = False,  # what repeats a measure, in place of the measures
-) -> pd.DataFrame:  # bias_type, kind, model, method, n, measure, and what is measured
-    "All that was measured, a row a model and measure"
+def measured_table(found: dict, variants: bool = False) -> pd.DataFrame:
+    """All that was measured, a row a model and measure; `variants`: what repeats a measure, in place of the measures.
+
+    bias_type, kind, model, method, n, measure, and what is measured"""
     rows = []
     for key, r in found.items():
         for measure in (m["measure"] for m in r["measures"]):
@@ -299,63 +298,57 @@ def printed_difference(bias_type: str, kind: str, measure: str) -> float:
     return row["relative"] if row else np.nan
 
 
-def paper_table(
-    found: dict,  # from `read_fairness`
-    number: int,  # 3, 4, 5, 6
-) -> pd.DataFrame:  # printed: the paper's; then ours, if there is any
-    "Tables 3 to 6: a model's responses to the two groups, the paper's numbers and ours"
+def beside(printed: pd.DataFrame, ours: pd.DataFrame, keys: list[str], how: str, names: dict[str, str]) -> pd.DataFrame:
+    "Printed rows, whose numbers are called so, and those measured by the same keys; sides by their names"
+    columns = [c for c in ("dominant", "minoritized", "difference_percent", "z", "p", "smaller") if c in printed]
+    called = {"difference_percent": "difference %"} | names
+    printed = printed[[*keys, "unit", *columns]].rename(columns={c: f"printed {called.get(c, c)}" for c in columns})
+    return printed.merge(ours.rename(columns=names), on=keys, how=how) if len(ours) else printed
+
+
+def paper_table(found: dict, number: int) -> pd.DataFrame:
+    "Tables 3 to 6: a model's responses to the two groups, the paper's numbers and ours, if there are any"
     check_known("table", number, TABLES)
-    (bias_type, kind), columns = TABLES[number], ["dominant", "minoritized", "difference_percent", "z", "p"]
-    a, b = SIDES[bias_type]
-    names = {"dominant": a, "minoritized": b, "difference_percent": "difference %"}
-    printed = read_printed(f"table{number}")[["measure", "unit", *columns]]
-    printed = printed.rename(columns={c: f"printed {names.get(c, c)}" for c in columns})
+    bias_type, kind = TABLES[number]
     ours = measured_table({k: r for k, r in found.items() if (*k[:2], k.method) == (bias_type, kind, ORIGINAL)})
-    if not len(ours):
-        return printed
-    row = lambda r: find_row(found[Key(bias_type, kind, r.model, ORIGINAL)], r.measure)
-    needed = [pairs_for(row(r), printed_difference(bias_type, kind, r.measure)) for r in ours.itertuples()]
-    ours = ours.assign(needed=pd.array(needed, dtype="Int64"))
-    ours = ours.drop(columns=["bias_type", "kind", "method", "difference"])
-    return printed.merge(ours.rename(columns=names), on="measure", how="left")
+    if len(ours):
+        row = lambda r: find_row(found[Key(bias_type, kind, r.model, ORIGINAL)], r.measure)
+        needed = [pairs_for(row(r), printed_difference(bias_type, kind, r.measure)) for r in ours.itertuples()]
+        ours = ours.assign(needed=pd.array(needed, dtype="Int64"))
+        ours = ours.drop(columns=["bias_type", "kind", "method", "difference"])
+    names = dict(zip(("dominant", "minoritized", "difference_percent"), (*SIDES[bias_type], "difference %")))
+    return beside(read_printed(f"table{number}"), ours, ["measure"], "left", names)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #bc938ad4
-def table7(
-    found: dict,  # from `read_fairness`
-) -> pd.DataFrame:  # a row a bias type, method and measure
+def table7(found: dict) -> pd.DataFrame:
     """Table 7: responses of debiased models, the paper's numbers and ours; `smaller`: than before, in size.
 
     The paper marks a smaller difference green and a larger one red. What diversity was it does not print."""
-    printed = read_printed("table7")
+    printed = read_printed("table7").rename(columns={"variant": "method"}).drop(columns="z")
     was = [printed_difference(r.bias_type, "seq2seq", r.measure) for r in printed.itertuples()]
-    smaller = np.abs(printed["difference_percent"]) < 100 * np.abs(was)
-    names = {"dominant": "printed dominant", "minoritized": "printed minoritized", "p": "printed p"}
-    names |= {"difference_percent": "printed difference %", "variant": "method"}
-    printed = printed.assign(smaller=smaller).rename(columns={**names, "smaller": "printed smaller"})
-    printed = printed.drop(columns=["model", "z"])
+    printed["smaller"] = printed["difference_percent"].abs() < 100 * np.abs(was)
     ours = measured_table({k: r for k, r in found.items() if k.kind in KINDS and k.method != ORIGINAL})
+    keys = ["bias_type", "method", "measure"]
     if not len(ours):
-        return printed
+        return beside(printed, ours, keys, "left", {})
     shrunk = []
     for r in ours.itertuples():
         before = found.get(Key(r.bias_type, r.kind, r.model, ORIGINAL))
         old = find_row(before, r.measure) if before else None
         now = abs(r.difference) / (100 if r.measure.startswith(PERCENT) else 1)
         shrunk.append(bool(now < (1 - SAME) * abs(old["difference"])) if old else None)
-    ours["smaller"] = shrunk
-    keys = ["bias_type", "method", "measure"]
-    merged = printed.merge(ours.drop(columns="difference"), on=keys, how="outer")
+    table = beside(printed, ours.assign(smaller=shrunk).drop(columns="difference"), keys, "outer", {})
     # the paper's order, which an outer merge does not keep; of measures ours, which have diversity
     order = {k: [*printed[k], *ours[k]] for k in keys[:2]} | {"kind": list(KINDS), "measure": list(ours["measure"])}
-    place = {k: {v: i for i, v in enumerate(dict.fromkeys(order.get(k, ())))} for k in merged}
-    by = ["bias_type", "method", "kind", "model", "measure"]
-    return merged.sort_values(by, key=lambda c: c.map(place[c.name]) if place[c.name] else c, ignore_index=True)
+    place = {k: {v: i for i, v in enumerate(dict.fromkeys(values))} for k, values in order.items()}
+    rank = lambda c: c.map(place[c.name]) if c.name in place else c
+    return table.sort_values(["bias_type", "method", "kind", "model", "measure"], key=rank, ignore_index=True)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #5f73568c
-def changes_table(
-    found: dict,  # from `read_fairness`
-) -> pd.DataFrame:  # bias_type, kind, model, method, and the columns of `fairness_changes`
-    "Whether a debiased model treats the groups more alike than the model before, measure by measure"
+def changes_table(found: dict) -> pd.DataFrame:
+    """Whether a debiased model treats the groups more alike than the model before, measure by measure.
+
+    bias_type, kind, model, method, and the columns of `fairness_changes`"""
     tables = []
     for key in compared(found):
         changes = fairness_changes(found[key.before], found[key])
@@ -363,10 +356,10 @@ def changes_table(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #13934155
-def answers_table(
-    found: dict,  # from `read_fairness`
-) -> pd.DataFrame:  # … tokens and empty (dominant; minoritized), alike (share), diversity, diversity_change, p
-    "What responses are like: their length, how many are empty, how many are the same on both sides, and diversity"
+def answers_table(found: dict) -> pd.DataFrame:
+    """What responses are like: their length, how many are empty, how many are the same on both sides, and diversity.
+
+    tokens and empty: dominant; minoritized"""
     rows, known = [], set(compared(found))
     for key, r in found.items():
         change = diversity_change(found[key.before], r) if key in known else None
@@ -383,10 +376,10 @@ def answers_table(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #a844d8f8
-def words_table(
-    found: dict,  # from `read_fairness`
-) -> pd.DataFrame:  # …, list, word, group_word, dominant, minoritized (how often)
-    "The five attribute words of each list that are said most often, and whether they are group words themselves"
+def words_table(found: dict) -> pd.DataFrame:
+    """The five attribute words of each list that are said most often, and whether they are group words themselves.
+
+    dominant, minoritized: how often in responses to each side"""
     rows = []
     for key, r in found.items():
         own = key.bias_type in SIDES
@@ -407,10 +400,10 @@ def _drawn(before: pd.DataFrame, after: pd.DataFrame, column: str) -> dict:
     return {"pairs": len(both), "change": change.mean(), "low": low, "high": high, "p": test.pvalue}
 
 
-def distances_table(
-    found: dict,  # from `read_fairness`
-) -> pd.DataFrame:  # bias_type, kind, model, method, words, pairs, change (percent), low, high, p
-    "Whether words of a pair are nearer to each other in the embeddings than before, and words of different pairs"
+def distances_table(found: dict) -> pd.DataFrame:
+    """Whether words of a pair are nearer to each other in the embeddings than before, and words of different pairs.
+
+    Mean change in percent, with its interval and p"""
     rows = []
     for key, r in found.items():
         before = found.get(key.before, {}).get("pair_distances")
@@ -421,244 +414,128 @@ def distances_table(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #2f4253af
-FINDINGS = []  # functions that give where, what, evidence
+def _variances() -> pd.DataFrame:
+    return recomputed_table().query("measure in ('career', 'family') and z.notna()")
 
 
-def finding(
-    where: str,
-    what: str,
-):  # of a function that gives the evidence
-    "Enter what does not go together; tables have it in the order of this page"
-
-    def enter(evidence: Callable[[], str]) -> Callable[[], str]:
-        FINDINGS.append(lambda: (where, what, evidence()))
-        return evidence
-
-    return enter
+def _career() -> dict[str, float]:
+    "Z and p of Table 3's career words with at most one a response: between which they lie"
+    own = _variances().query("table == 3 and measure == 'career'").iloc[0]
+    p_low, p_high = 2 * stats.norm.sf([own["z_high"], own["z_low"]])
+    return {"z_low": own["z_low"], "z_high": own["z_high"], "p_low": p_low, "p_high": p_high}
 
 
-def _rows(number: int) -> pd.DataFrame:
-    return read_printed(f"table{number}").set_index("measure")
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #1b0f6d93
-@finding("§3.3, Tables 3 to 6", "for all measurements p is said to be far less than .05, and diversity has no test")
-def _diversity_untested() -> str:
-    "Is diversity tested?"
-    rows = {n: _rows(n).loc["diversity"] for n in TABLES}
-    return "; ".join(f"Table {n}: {r['dominant']:.3f} and {r['minoritized']:.3f}, p –" for n, r in rows.items())
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #c2febd28
-@finding("§3.3 and Table 3", "more career words for males are stated of both models, and for Seq2Seq p is .21")
-def _career_not_significant() -> str:
-    "Are there more career words for males?"
-    three, four = (_rows(n).loc["career"] for n in (3, 4))
-    evidence = f"Table 3: {three['dominant']:.4f} and {three['minoritized']:.4f}, Z {three['z']:.3f}, p {three['p']}; "
-    return evidence + f"Table 4: Z {four['z']:.3f}, p {four['p']}"
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #03b917ae
-@finding("Table 3", "career words come in bundles: their Z needs a variance that one word a response does not have")
-def _career_variance() -> str:
-    "What variance has a count of 0.003 a response?"
-    again = recomputed_table().query("measure in ('career', 'family') and z.notna()")
-    ratios = "; ".join(f"Table {r.table}, {r.measure}: {r.variance_ratio:.1f}" for r in again.itertuples())
-    own = again.query("table == 3 and measure == 'career'").iloc[0]
-    p = 2 * stats.norm.sf([own["z_high"], own["z_low"]])
-    evidence = f"variance over mean that the printed Z implies: {ratios}; with at most one career word a response "
-    return evidence + f"Z would lie from {own['z_low']:.2f} to {own['z_high']:.2f}, and p from {p[0]:.4f} to {p[1]:.3f}"
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #e15149ed
-@finding("§4.3 and Table 7", "debiased differences are said to be no longer significant, and some are")
-def _still_significant() -> str:
-    "Is nothing significant any more?"
-    rows = read_printed("table7")
-    rows = rows[[float(str(p).lstrip("<")) < 0.05 for p in rows["p"]]]
-    return "; ".join(
-        f"{r.bias_type}, {r.variant}, {r.measure}: {r.dominant:g} and {r.minoritized:g}, p {r.p}"
-        for r in rows.itertuples()
-    )
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #16daeba9
-@finding("Tables 3, 5 and 7", "some relative differences are larger after debiasing")
-def _rises() -> str:
-    "Is every difference smaller?"
-    seven = table7({})
-    rows = seven[~seven["printed smaller"]]
-    said = []
-    for r in rows.to_dict("records"):
-        was = 100 * printed_difference(r["bias_type"], "seq2seq", r["measure"])
-        now, about = r["printed difference %"], f"{r['bias_type']}, {r['method']}, {r['measure']}"
-        said.append(f"{about}: {was:+.1f} % before, {now:+.1f} % after")
-    return f"{len(rows)} of {len(seven)}: " + "; ".join(said)
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #34dbf0de
-def _wer_not_better_everywhere() -> tuple[str, str, str]:
-    "Is WER always better?"
-    printed = read_printed("table7")
-    wide = printed.pivot(index=["bias_type", "measure"], columns="variant", values="difference_percent").abs()
-    rows = wide[wide["WER"] >= wide["CDA"]]
-    said = "; ".join(f"{t}, {m}: CDA {r['CDA']:.1f} %, WER {r['WER']:.1f} %" for (t, m), r in rows.iterrows())
-    return "§4.3 and Table 7", f"WER is said to be better than CDA, and is not in {len(rows)} of {len(wide)} rows", said
+def _rises() -> pd.DataFrame:
+    "Rows of Table 7 that are larger than before"
+    rows = table7({}).query("not `printed smaller`")
+    was = [100 * printed_difference(r.bias_type, "seq2seq", r.measure) for r in rows.itertuples()]
+    return rows.assign(was=was, now=rows["printed difference %"])
 
 
-FINDINGS.append(_wer_not_better_everywhere)
+def _cda_and_wer() -> pd.DataFrame:
+    rows = read_printed("table7").pivot(index=["bias_type", "measure"], columns="variant", values="difference_percent")
+    return rows.abs().reset_index()
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #ea56401d
-@finding("§4.3 and Table 7", "WER is said to cost diversity, of which Table 7 has no number")
-def _no_diversity_in_table7() -> str:
-    "How much diversity is lost?"
-    measures = ", ".join(dict.fromkeys(read_printed("table7")["measure"]))
-    return f"its measures: {measures}"
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #ecbf31e6
-@finding("Tables 3 and 4, released code", "the printed p are two-sided, and the released code computes one-sided ones")
-def _one_sided() -> str:
-    "One or two sides?"
-    said = []
-    for n in TABLES:
-        for m, r in _rows(n).iterrows():
-            if r["p"] == r["p"] and not str(r["p"]).startswith("<"):
-                p = stats.norm.sf(abs(r["z"]))
-                two = f"printed {r['p']}, two-sided {2 * p:.3f}"
-                said.append(f"Table {n}, {m}: Z {r['z']:.3f}, {two}, one-sided {p:.3f}")
-    return "; ".join(said)
+def _one_sided() -> pd.DataFrame:
+    "One- and two-sided p of printed Z, where p is printed as a number"
+    rows = printed_rows(*TABLES).dropna(subset="p").query("not p.str.startswith('<')")
+    one = stats.norm.sf(rows["z"].abs())
+    return rows.assign(one=one, two=2 * one)
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #541bd61e
-@finding("§2.2 and §2.3", "contexts are made in pairs, and the test takes the groups for independent")
-def _unpaired() -> str:
-    "Are the contexts independent?"
+
+def _unpaired() -> dict[str, float]:
+    "How pairs of simulated contexts correlate, and what that does to a standard error"
     rng = np.random.default_rng(0)
     both, one = rng.random(PAIRS // 10) < 0.3, rng.random((2, PAIRS // 10)) < 0.05
-    a, b = (both | x for x in one)
-    rho = np.corrcoef(a, b)[0, 1]
-    se = np.sqrt((a.astype(int) - b.astype(int)).var(ddof=1) / (a.var(ddof=1) + b.var(ddof=1)))
-    evidence = f"simulated pairs whose values correlate at {rho:.2f}: the standard error of their differences is "
-    return evidence + f"{se:.2f} of the one in Z, so that Z is {se:.2f} of what the design allows"
+    a, b = ((both | x).astype(int) for x in one)
+    se = np.sqrt((a - b).var(ddof=1) / (a.var(ddof=1) + b.var(ddof=1)))
+    return {"rho": np.corrcoef(a, b)[0, 1], "se": se}
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #950ab4cc
-@finding("Appendix A.4", "a comma is missing, so that two words are one term that no token equals")
-def _missing_comma() -> str:
-    "Is “kill” counted?"
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #c2febd28
+def _fused() -> dict:
     words = load_spec(f"{PAPER}/race").attributes1
     fused = [w for w in words if " " in w]
-    return f"{', '.join(map(repr, fused))}: {len(words)} terms as printed, {len(words) + len(fused)} as meant"
+    return {"terms": ", ".join(map(repr, fused)), "printed": len(words), "meant": len(words) + len(fused)}
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #e64b4c0d
-@finding("Appendix A.2 and released list", "pairs of the race list are reversed, misprinted or no counterparts")
-def _wrong_way() -> str:
-    "Which side is which?"
-    race = slips().query("list == 'race'")
-    on_both = race[race["what"] == "stands on both sides"]["entry"].tolist()
-    others = race[race["what"].str.contains("reversed|misprint|short for|no counterparts", regex=True)]
-    said = "; ".join(f"{r.entry} ({r.what})" for r in others.itertuples())
-    return f"{said}; on both sides: {', '.join(on_both)}"
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #97b0bb06
-@finding("§2.3, Appendix A.2", "which of several counterparts stands in a parallel context is not said")
-def _several_counterparts() -> str:
-    "Which counterpart?"
-    spec, said = load_spec(f"{PAPER}/race"), []
-    for side, name in ((1, "white"), (0, "Black")):
-        counts = pd.Series([p[side].lower() for p in spec.pairs]).value_counts()
+def _slips(what: str) -> pd.DataFrame:
+    "What is wrong with the race list, of some kinds"
+    return slips().query("list == 'race' and what.str.contains(@what)")
+
+
+def _counterparts() -> pd.DataFrame:
+    "Terms of the race list with several counterparts: how many, the first and how many it has"
+    rows = []
+    for side, group in ((1, "white"), (0, "Black")):
+        counts = pd.Series([p[side].lower() for p in load_spec(f"{PAPER}/race").pairs]).value_counts()
         several = counts[counts > 1]
-        said.append(f"{len(several)} {name} terms, such as {several.index[0]} with {several.iloc[0]}")
-    return "; ".join(said)
+        rows.append({"group": group, "n": len(several), "term": several.index[0], "most": several.iloc[0]})
+    return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #bcd0b86e
-@finding(
-    "Appendix A.1",
-    "“her” always becomes “his”, and “him” stays as it is: parallel contexts are ungrammatical or unchanged",
-)
-def _him() -> str:
-    "Him or his?"
+
+def _pronouns() -> dict[str, str]:
     pairs = load_spec(f"{PAPER}/gender").pairs
-    there = {t for p in pairs for t in p}
+    there = {t for pair in pairs for t in pair}
     missing = [w for w in ("him", "himself", "herself", "hers", "guy", "guys") if w not in there]
-    own = [f"{b} – {a}" for a, b in pairs if a == "her"]
-    return f"not in the list: {', '.join(missing)}; with her: {', '.join(own)}"
+    return {"missing": ", ".join(missing), "her": ", ".join(f"{b} – {a}" for a, b in pairs if a == "her")}
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #54d10919
-@finding(
-    "§2.4.4, Appendices A.1 to A.4",
-    "attribute words are group words too: an echo of the context counts as an association",
-)
-def _echoes() -> str:
-    "Is an attribute word said, or the context's word repeated?"
-    said = []
-    for name in SIDES:
+
+def _echoes() -> pd.DataFrame:
+    "Attribute words that are words of a side of the pairs, too: dominant, minoritized, both"
+    rows = []
+    for name, (a, b) in SIDES.items():
         spec = load_spec(f"{PAPER}/{name}")
         sides = [{p[i].lower() for p in spec.pairs} for i in (1, 0)]
         for kind, words in zip(spec.attribute_names, (spec.attributes1, spec.attributes2)):
-            own = [[w for w in words if w.lower() in side] for side in sides]
-            if any(own):
-                counts = ", ".join(f"{len(o)} {label}" for o, label in zip(own, SIDES[name]))
-                said.append(f"{kind}: {len({*own[0], *own[1]})} of {len(words)} ({counts})")
-    manager = "manager" in load_spec(f"{PAPER}/gender").attributes2
-    note = "; of career words it is manager, which contexts to females hold as manageress" if manager else ""
-    return "; ".join(said) + note
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #40b32a9f
-@finding("§4.2", "the regularisation is of word embeddings, and many pairs are of phrases, which have none")
-def _no_embedding() -> str:
-    "What is the embedding of two words?"
-    said = []
-    for name in SIDES:
-        pairs = load_spec(f"{PAPER}/{name}").pairs
-        several = [p for p in pairs if any(not t.replace("_", "").isalnum() for t in p)]
-        said.append(f"{name}: {len(several)} of {len(pairs)} pairs have a term with a blank or a mark in it")
-    return "; ".join(said)
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #414541cd
-@finding("§4.1, §4.3 and Table 7", "one count of augmented dialogues stands for two lists of words")
-def _one_model_or_two() -> str:
-    "One debiased model, or one for each list?"
-    text = read_printed("text").set_index("quantity")["value"]
-    before = text.filter(like="single-turn dialogues of training").iloc[1]
-    after = text["single-turn dialogues of training after counterpart data augmentation"]
-    share = after / before - 1
-    evidence = f"{before:,.0f} dialogues become {after:,.0f}: {share:.1%} hold a listed word, given for one model; "
-    lists = "one for gender and one for race, whose lists differ (the race list holds the, this, no, good)"
-    return f"{evidence}Table 7 has {lists}"
-
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #5054335a
-def _option(name: str) -> pd.Series:  # model → value
-    "What the release loads each of its Seq2Seq models with"
-    options = read_printed("options")
-    return options[options["option"] == name].set_index("model")["value"]
+            own = [{w for w in words if w.lower() in side} for side in sides]
+            row = {"kind": kind, "words": len(words), "both": len(own[0] | own[1]), "a": a, "b": b}
+            rows.append(row | {"dominant": len(own[0]), "minoritized": len(own[1])})
+    return pd.DataFrame(rows).query("both > 0")
 
 
-@finding("§4.3, release", "the released options load a model that was regularised with another k")
-def _other_k() -> str:
-    "Which k made Table 7?"
-    printed = read_printed("text").set_index("quantity")["value"]["coefficient k of word embedding regularization"]
-    loaded = _option("model_file")["WER"]
-    k = float(loaded.rpartition("_")[2])
-    assert k != printed
-    return f"printed: k = {printed}; the options of the regularised model load “{loaded}”, whose name says {k}"
+def _phrases() -> pd.DataFrame:
+    "Pairs with a term of several words"
+    of_lists = {name: load_spec(f"{PAPER}/{name}").pairs for name in SIDES}
+    several = lambda pair: any(not t.replace("_", "").isalnum() for t in pair)
+    rows = [(name, sum(map(several, pairs)), len(pairs)) for name, pairs in of_lists.items()]
+    return pd.DataFrame(rows, columns=["list", "n", "pairs"])
 
 
-@finding(
-    "§4.3 and Table 7, release",
-    "the original model starts from word vectors and the debiased ones from random: more differs than a method",
-)
-def _other_embeddings() -> str:
-    "Is a debiased model the original but for its method?"
-    begun = _option("embedding_type")
-    assert begun.nunique() > 1
-    return "; ".join(f"{model}: embedding_type {value}" for model, value in begun.items())
+def _text() -> dict[str, float]:
+    "Numbers of the text by where and what they are"
+    rows = read_printed("text")
+    return dict(zip(rows["source"] + " " + rows["quantity"], rows["value"]))
 
 
-@finding("§3.1.1, release", "the paper's dropout is not that of the stored options of any of its Seq2Seq models")
-def _no_dropout() -> str:
-    "Was there dropout?"
-    printed = read_printed("text").set_index("quantity")["value"]["dropout of the Seq2Seq"]
-    options = _option("dropout").astype(float)
-    assert (options != printed).all()
-    return f"printed: {printed}; " + "; ".join(f"{model}: {value}" for model, value in options.items())
+def _option(name: str) -> pd.DataFrame:
+    "What the release loads each of its Seq2Seq models with: model, value"
+    return read_printed("options").query("option == @name")
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #edbb81ad
-def inconsistencies() -> pd.DataFrame:  # where, what, evidence
-    "What in the paper and its release does not go together, computed from its numbers and lists"
-    return pd.DataFrame([check() for check in FINDINGS], columns=["where", "what", "evidence"])
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #e15149ed
+_AUGMENTED = "§4.3 single-turn dialogues of training", "after counterpart data augmentation"
+NUMBERS = {
+    **{f"table{n}": lambda n=n: read_printed(f"table{n}").set_index("measure").to_dict("index") for n in TABLES},
+    "diversity": lambda: printed_rows(*TABLES).query("measure == 'diversity'"),
+    "variances": _variances, "career": _career,
+    "significant": lambda: read_printed("table7").query("p.str.lstrip('<').astype('float') < 0.05"),
+    "rises": _rises, "wer_worse": lambda: _cda_and_wer().query("WER >= CDA"),
+    "sizes": lambda: {"table7": len(read_printed("table7")), "compared": len(_cda_and_wer())},
+    "of_table7": lambda: ", ".join(dict.fromkeys(read_printed("table7")["measure"])),
+    "one_sided": _one_sided, "unpaired": _unpaired, "fused": _fused,
+    "slips": lambda: _slips("reversed|misprint|short for|no counterparts"),
+    "on_both": lambda: ", ".join(_slips("stands on both sides")["entry"]),
+    "counterparts": _counterparts, "pronouns": _pronouns, "echoes": _echoes, "phrases": _phrases, "text": _text,
+    "augmented": lambda: _text()[" ".join(_AUGMENTED)] / _text()[_AUGMENTED[0]] - 1,
+    "model_file": lambda: _option("model_file").set_index("model")["value"]["WER"],
+    "loaded_k": lambda: float(NUMBERS["model_file"]().rpartition("_")[2]),
+    **{name: partial(_option, name) for name in ("embedding_type", "dropout")},
+}  # fmt: skip
+
+
+def inconsistencies() -> pd.DataFrame:
+    "What in the paper and its release does not go together, computed from its numbers and lists: where, what, evidence"
+    return find_inconsistencies(PAPER, NUMBERS)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #a4997a75
 def _title(rows: pd.DataFrame, bias_type: str, corpora: str) -> str:
@@ -672,40 +549,48 @@ def _title(rows: pd.DataFrame, bias_type: str, corpora: str) -> str:
     return f"{said}\n{corpora}; right of 0: more for {a}"
 
 
-def fairness_figure(
-    found: dict,  # from `read_fairness`
-    bias_type: str,
-):  # matplotlib figure; None where nothing was measured
-    "Differences by measure and model, with intervals and the smallest that could have been found"
+def _to_draw(found: dict, bias_type: str) -> pd.DataFrame:
+    "Measures that have a test: a name for each model, and the paper's difference at its rate; empty without any"
+    rows = measured_table(found)
+    rows = rows[rows["paired_p_holm"].notna()].copy() if len(rows) else rows
+    if len(rows):
+        rows["expected"] = [printed_difference(bias_type, r.kind, r.measure) * r.dominant for r in rows.itertuples()]
+        rows["name"] = [f"{Key(bias_type, r.kind, r.model, r.method).title}, {r.method}" for r in rows.itertuples()]
+    return rows
+
+
+def _draw_row(ax, y: int, r) -> None:
+    "A model's difference with its interval, what would not be found, and what the paper would have"
+    ax.fill_betweenx([y - 0.35, y + 0.35], -r.smallest, r.smallest, color="0.88", linewidth=0)
+    ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
+    if np.isfinite(r.smallest):
+        face = "black" if r.paired_p_holm < 0.05 else "white"
+        ax.plot(r.difference, y, "o", color=face, markeredgecolor="black", markersize=6)
+    else:
+        ax.plot(0, y, "x", color="black", markersize=6)
+    if r.expected and np.isfinite(r.expected):
+        ax.plot(r.expected, y, "D", color="tab:orange", markersize=5)
+
+
+def fairness_figure(found: dict, bias_type: str):
+    "Differences by measure and model, with intervals and the smallest that could have been found; None without any"
     import matplotlib.pyplot as plt
 
     own = {k: r for k, r in found.items() if k.bias_type == bias_type}
-    rows = measured_table(own)
-    rows = rows[rows["paired_p_holm"].notna()].copy() if len(rows) else rows
+    rows = _to_draw(own, bias_type)
     if not len(rows):
         return None
-    rows["expected"] = [printed_difference(bias_type, r.kind, r.measure) * r.dominant for r in rows.itertuples()]
-    rows["name"] = [f"{Key(bias_type, r.kind, r.model, r.method).title}, {r.method}" for r in rows.itertuples()]
     names, known = list(dict.fromkeys(rows["name"]))[::-1], dict.fromkeys(rows["measure"])
-    measures = [m for m in (*ORDER, *LISTS.get(bias_type, ())) if m in known]
-    measures += [m for m in known if m not in measures]
+    first = [m for m in (*ORDER, *LISTS.get(bias_type, ())) if m in known]
+    measures = list(dict.fromkeys([*first, *known]))
     size = (2.6 * len(measures) + 1.5, 0.35 * len(names) + 1.6)
     figure, axes = plt.subplots(1, len(measures), figsize=size, sharey=True, squeeze=False)
     for ax, measure in zip(axes[0], measures):
         for r in rows[rows["measure"] == measure].itertuples():
-            y, sure = names.index(r.name), r.paired_p_holm < 0.05
-            ax.fill_betweenx([y - 0.35, y + 0.35], -r.smallest, r.smallest, color="0.88", linewidth=0)
-            ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
-            if np.isfinite(r.smallest):
-                ax.plot(r.difference, y, "o", color="black" if sure else "white", markeredgecolor="black", markersize=6)
-            else:
-                ax.plot(0, y, "x", color="black", markersize=6)
-            if r.expected and np.isfinite(r.expected):
-                ax.plot(r.expected, y, "D", color="tab:orange", markersize=5)
+            _draw_row(ax, names.index(r.name), r)
         ax.axvline(0, color="black", linewidth=0.6)
-        unit = "percentage points" if measure.startswith(PERCENT) else "words a response"
         ax.set_title(measure.replace("_", " "), fontsize=9)
-        ax.set_xlabel(unit, fontsize=8)
+        ax.set_xlabel("percentage points" if measure.startswith(PERCENT) else "words a response", fontsize=8)
         ax.tick_params(labelsize=8)
     axes[0, 0].set_yticks(range(len(names)), names)
     corpora = ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in own.values()))
@@ -713,56 +598,67 @@ def fairness_figure(
     plt.close(figure)
     return figure
 
-# %% ../../../nbs/papers/dialoguefairness/results.ipynb #b64fc170
-def fairness_figures(
-    found: dict,  # from `read_fairness`
-) -> dict:  # name of the file → matplotlib figure
-    "A figure for each bias type that was measured"
+
+def make_figures(found: dict) -> dict:
+    "A figure for each bias type that was measured, by the names of their files"
     types = dict.fromkeys(k.bias_type for k in found)
     figures = {f"differences-{b.replace('/', '--')}": fairness_figure(found, b) for b in types}
     return {k: f for k, f in figures.items() if f is not None}
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #3633257a
-def make_tables(
-    found: dict,  # from `read_fairness`
-    learned: pd.DataFrame | None = None,  # from `learned_table`
-) -> dict[str, pd.DataFrame]:
-    "The paper's tables with ours, by the names of their files; what was not measured is not there"
-    tables = {f"table{n}": paper_table(found, n) for n in TABLES} | {"table7": table7(found)}
-    tables |= {"measured": measured_table(found), "variants": measured_table(found, variants=True)}
-    tables |= {"changes": changes_table(found), "responses": answers_table(found), "words": words_table(found)}
-    tables |= {"distances": distances_table(found), "learned": pd.DataFrame() if learned is None else learned}
-    tables |= {"recomputed": recomputed_table(), "inconsistencies": inconsistencies()}
-    return {name: table for name, table in tables.items() if len(table)}
+def make_tables(found: dict, learned: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:
+    """The paper's tables with ours, by the names of their files; what was not measured is not there.
+
+    Of `read_fairness` and `learned_table`"""
+    tables = {f"table{n}": paper_table(found, n) for n in TABLES} | {
+        "table7": table7(found), "measured": measured_table(found), "variants": measured_table(found, variants=True),
+        "changes": changes_table(found), "responses": answers_table(found), "words": words_table(found),
+        "distances": distances_table(found), "learned": learned, "recomputed": recomputed_table(),
+        "inconsistencies": inconsistencies(),
+    }  # fmt: skip
+    return {name: table for name, table in tables.items() if table is not None and len(table)}
+
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #b4a42d0e
+def _stands_in(key: Key, table: str) -> bool:
+    "Whether a model has a row in a table"
+    if table == "table7":
+        return key.kind in KINDS
+    of = {f"table{n}": (*of, ORIGINAL) for n, of in TABLES.items()}
+    return (key.bias_type, key.kind, key.method) == of.get(table, (key.bias_type, key.kind, key.method))
 
 
-def read_captions(
-    found: dict,  # from `read_fairness`
-) -> dict[str, str]:
+def _notes(rows: dict[Key, dict], texts: dict[str, str]) -> dict[str, str]:
+    "Notes on a table's models, by the placeholders of captions: one_response, and what each of `KINDS` has learned"
+    named = lambda keys: "; ".join(f"{k.title}, {k.method}, {k.bias_type}" for k in keys)
+    note = lambda text, keys: f" {text} {named(keys)}." if keys else ""
+    said = {"one_response": note(texts["one_response"], [k for k, r in rows.items() if one_response(r)])}
+    for kind in KINDS:
+        own = {k: r.get("learned", "unknown") for k, r in rows.items() if k.kind == kind}
+        said[kind] = note(texts["untaught"], [k for k, learned in own.items() if learned is False])
+        said[kind] += f" {texts['unknown']}" if "unknown" in own.values() else ""
+    return said
+
+
+def read_captions(found: dict[Key, dict]) -> dict[str, str]:
     "What stands below each table"
-    records = list(found.values())
-    corpora = ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in records))
-    judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in records}
-    others = ", ".join(dict.fromkeys(k.model for k in found if k.kind not in KINDS))
+    texts, captions = paper_resource(PAPER), {}
+    judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in found.values()}
     about = {
-        "corpora": corpora or "nothing",
+        "corpora": ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in found.values())) or "nothing",
         "offence": ", ".join(sorted(judges)) or "none",
-        "others": others or "none",
+        "others": ", ".join(dict.fromkeys(k.model for k in found if k.kind not in KINDS)) or "none",
     }
-    texts, names = paper_resource(PAPER), {k: f"{k.title}, {k.method}, {k.bias_type}" for k in found}
-    notes = texts["notes"]
-    own = {f"table{n}": lambda k, of=of: (*k[:2], k.method) == (*of, ORIGINAL) for n, of in TABLES.items()}
-    own |= {"table7": lambda k: k.kind in KINDS}
-    captions = {}
-    for name, text in texts["captions"].items():  # with numbers of pairs and notes of the table's own rows
-        rows = {k: r for k, r in found.items() if own.get(name, bool)(k)}
-        told = {"one_response": [k for k, r in rows.items() if one_response(r)]}
-        told |= {kind: [k for k, r in rows.items() if k.kind == kind and r.get("learned") is False] for kind in KINDS}
-        for note, keys in told.items():
-            about[note] = f" {notes.get(note, notes['untaught'])} {'; '.join(names[k] for k in keys)}." if keys else ""
-        for kind in KINDS:
-            if any(k.kind == kind and "learned" not in r for k, r in rows.items()):
-                about[kind] += f" {notes['unknown']}"
-        pairs = " or ".join(f"{n:,}" for n in sorted({r["n"] for r in rows.values()}))
-        captions[name] = text.format(**about, pairs=pairs or "no")
+    for name, text in texts["captions"].items():
+        rows = {k: r for k, r in found.items() if _stands_in(k, name)}
+        pairs = " or ".join(f"{n:,}" for n in sorted({r["n"] for r in rows.values()})) or "no"
+        captions[name] = text.format(**about, **_notes(rows, texts["notes"]), pairs=pairs)
     return captions
+
+# %% ../../../nbs/papers/dialoguefairness/results.ipynb #7cf21385
+def draw(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> Page:
+    "All that the paper's page shows"
+    found = read_fairness(folder)
+    tables = make_tables(found, learned_table(folder)) | paper_module(PAPER).statement_tables(found)
+    return Page(tables, make_figures(found), read_captions(found))

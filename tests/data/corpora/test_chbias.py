@@ -16,11 +16,6 @@ from redditbias_repro.data.corpora import chbias
 from redditbias_repro.data.corpora.chbias import (
     CATEGORIES,
     cdial_tokenizer,
-    count_overlaps,
-    count_table2,
-    flag_pairs,
-    has_keyword,
-    has_unknown,
     read_released,
     release_files,
     released_spec,
@@ -29,6 +24,7 @@ from redditbias_repro.data.corpora.chbias import (
 from redditbias_repro.data.pairs import load_pairs, load_phrases, load_references, released_papers
 from redditbias_repro.data.registry import SPLITS, fetch, list_files
 from redditbias_repro.debias.losses import METHODS
+from redditbias_repro.papers.chbias.release import count_overlaps, flag_pairs, has_keyword, has_unknown, table2
 from redditbias_repro.records import data_file, repo_root
 from redditbias_repro.specs import DIRECTIONS, list_specs, load_spec, replace_in_order
 
@@ -242,9 +238,9 @@ def test_registered_files():
 
 
 def test_table2(release):
-    counted = {b: count_table2(b) for b in CATEGORIES}
-    assert [c["retrieval"] for c in counted.values()] == [26_100, 15_000, 11_200, 12_600]
-    assert [tuple(c[s] for s in SPLITS) for c in counted.values()] == list(SIZES.values())
+    counted = table2().pivot(index="bias_type", columns="quantity", values="released").loc[list(CATEGORIES)]
+    assert counted.retrieval.tolist() == [26_100, 15_000, 11_200, 12_600]
+    assert list(counted[["train", "dev", "test"]].itertuples(index=False, name=None)) == list(SIZES.values())
 
 
 def test_overlaps(release):
@@ -413,9 +409,9 @@ def test_printed_tables_in_which_the_paper_differs_from_itself():
 
 def test_table2_beside_the_release(release):
     wide = printed(2).pivot(index="bias_type", columns="quantity", values="value")
+    ours = table2().pivot(index="bias_type", columns="quantity", values="released")
     for b in CATEGORIES:
-        ours = count_table2(b)
-        off = {q: ours[{"dev": "valid"}.get(q, q)] - int(wide.loc[b, q]) for q in wide}
+        off = {q: ours.loc[b, q] - int(wide.loc[b, q]) for q in wide}
         assert {q: d for q, d in off.items() if d} == ({"train": -1, "total": -1} if b in ("age", "appearance") else {})
 
 
