@@ -19,7 +19,7 @@ from ..data.pairs import corpus_title
 from ..data.registry import unavailable
 from ..records import DEFAULT_PAPER, project_path, stand_in_path, write_atomic
 from .saving import fold, same_table, save_table, save_text, table_csv
-from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, order_methods, tested_on, type_titles
+from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
 from ..stats.paired import d_z_interval
 
 # %% auto #0
@@ -191,8 +191,7 @@ ORIGINAL = "not debiased"
 
 def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
     "`table` with a column `bar`, whichever of model and method varies, in the order of Figure 1"
-    order = {m: i for i, m in enumerate(order_methods(table["method"]))}
-    table = table.sort_values("method", key=lambda c: c.map(order), kind="stable")
+    table = table.sort_values("method", key=method_places, kind="stable")
     method = table["method"].where(table["method"] != "baseline", ORIGINAL)
     if (table["method"] == "baseline").all():
         return table.assign(bar=table["model"])
@@ -454,7 +453,7 @@ def plot_downstream(
                 ax.annotate("∗", (x, r.change_high), **where, fontsize=14)
     ax.set_xticks(range(len(types)), types.values())
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change of {task.metric}\n95 % interval, paired")
-    of = f"{table.model.iloc[0]}, {tested_on(table.iloc[0], task)}"
+    of = f"{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}"
     ax.set_title(f"{task.title.capitalize()}, {_losses(shown)} (∗ loss or gain)\n{of}", fontsize=9)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)

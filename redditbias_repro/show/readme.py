@@ -21,10 +21,10 @@ from redditbias_repro.show.tables import (
     lmb_changes,
     lmb_table,
     lmp_changes,
+    method_places,
     order_methods,
     search_table,
     stand_ins,
-    tested_on,
     type_titles,
 )
 
@@ -41,8 +41,7 @@ def _wide(table: pd.DataFrame, index: list[str], cell, paper: str) -> pd.DataFra
     cells = {key: cell(group) for key, group in table.groupby([*index, "bias_type"], sort=False)}
     titles = type_titles({*type_titles(None, paper), *table["bias_type"]}, paper)
     wide = pd.Series(cells).unstack().reindex(columns=list(titles)).rename_axis(index).reset_index()
-    order = {m: i for i, m in enumerate(order_methods(wide["method"]))}
-    wide = wide.sort_values("method", key=lambda c: c.map(order)).sort_values("model", kind="stable")
+    wide = wide.sort_values("method", key=method_places).sort_values("model", kind="stable")
     return wide.rename(columns=titles)
 
 # %% ../../nbs/show/readme.ipynb #4cfa8b32
@@ -391,7 +390,7 @@ def _scores_before(table: pd.DataFrame, task, several: bool) -> list[str]:
     for r in table[table.method == "baseline"].itertuples():
         score, low, high = (getattr(r, task.value + end) for end in ("", "_low", "_high"))
         settings = "; " + r.settings if several else ""
-        measured = f"{tested_on(r, task)}{settings}"
+        measured = f"{task.measured_on(r)}{settings}"
         parts.append(f"{r.model}, {task.metric} {score:.3f} [{low:.3f}, {high:.3f}] ({measured})")
     return parts
 
