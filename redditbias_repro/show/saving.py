@@ -16,25 +16,27 @@ import pandas as pd
 from ..records import SAME, TINY, write_atomic
 
 # %% auto #0
-__all__ = ['to_markdown', 'fold', 'save_table']
+__all__ = ['cell_text', 'to_markdown', 'fold', 'save_table']
 
 # %% ../../nbs/show/saving.ipynb #40a411f3
-def _in_a_cell(value):
-    "A text as a cell can hold it: its bars are none of the table's, its line ends none of the row's"
-    return re.sub(r"\r?\n", " ", value).replace("|", r"\|") if isinstance(value, str) else value
+def cell_text(
+    value,  # of a table
+) -> str:
+    "What a cell shows: three significant digits, whole numbers as they are, nothing for what is missing"
+    if value is None or value is pd.NA or value is pd.NaT:
+        return ""
+    if isinstance(value, (float, np.floating)):
+        return "" if np.isnan(value) else f"{value:.0f}" if float(value).is_integer() else f"{value:#.3g}"
+    return str(value)
 
 
 def to_markdown(
     table: pd.DataFrame,  # any table
     caption: str = "",  # a line below it
 ) -> str:
-    "A table as Markdown: numbers with three significant digits, whole ones as they are, nothing for what is missing"
-
-    def cell(v):
-        return v if not isinstance(v, (float, np.floating)) else f"{v:.0f}" if v.is_integer() else f"{v:#.3g}"
-
-    shown = table.astype(object).where(table.notna(), "").map(cell)
-    shown = shown.rename(columns=_in_a_cell).map(_in_a_cell)
+    "A table as Markdown, of what `cell_text` shows: bars are none of the table's, line ends none of the row's"
+    in_a_cell = lambda value: re.sub(r"\r?\n", " ", cell_text(value)).replace("|", r"\|")
+    shown = table.astype(object).map(in_a_cell).rename(columns=lambda name: in_a_cell(str(name)))
     text = shown.to_markdown(index=False, disable_numparse=True)
     return text + "\n" + (f"\n{caption}\n" if caption else "")
 
