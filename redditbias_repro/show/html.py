@@ -163,7 +163,7 @@ def model_table(records: pd.DataFrame) -> pd.DataFrame:
     table = table.join(pd.DataFrame(about, columns=known, dtype=object))
     table["bias_type"] = table["bias_type"].mask(table["method"] == "baseline", "")
     weights = table["weights_sha256"]
-    return table[weights.notna() & weights.ne("") & ~weights.duplicated()].reset_index(drop=True)
+    return table[weights.notna() & weights.ne("") & ~weights.duplicated()].reset_index(drop=True).infer_objects()
 
 
 def corpus_table(records: pd.DataFrame) -> pd.DataFrame:
