@@ -20,12 +20,13 @@ from ..data.registry import FetchError
 from ..records import data_file, paper_resource, repo_root
 from ..show.figures import Page
 from ..show.saving import to_markdown
-from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED, VERDICTS
+from ..stats.verdicts import VERDICTS
 
 # %% auto #0
 __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'draw', 'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
+REPRODUCED, NOT_REPRODUCED, ELSEWHERE, UNDETERMINED, UNCHECKED = VERDICTS
 OWN, PRINTED, OTHER = "own", "printed", "other"
 HOLDS, FAILS, OPEN, PART, NONE = "holds", "does not hold", "undetermined", "in part", "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .saving import cell_text
-from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED
+from ..stats.verdicts import VERDICTS
 
 # %% auto #0
 __all__ = ['RESOURCES', 'section', 'table_block', 'figure_block', 'read_saved', 'bars_block', 'provenance_blocks', 'html_page']
@@ -34,13 +34,7 @@ def section(
     return {"kind": "section", "title": title, "blocks": made, "warning": warning}
 
 # %% ../../nbs/show/html.ipynb #bba9f22d
-LOOKS = {
-    REPRODUCED: "reproduced",
-    NOT_REPRODUCED: "not-reproduced",
-    ELSEWHERE: "holds-elsewhere",
-    UNDETERMINED: "undetermined",
-    UNCHECKED: "not-checkable",
-}  # of verdicts on the page
+LOOKS = {verdict: verdict.replace(" ", "-") for verdict in VERDICTS}  # their classes in page.css
 LONG = 40  # characters from which a cell gets room for lines
 
 

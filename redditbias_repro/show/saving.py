@@ -72,10 +72,7 @@ def _words(text: str) -> list[str]:
     return _NUMBER.split(re.sub(r" +|-{2,}", " ", text))
 
 
-def same_but_rounding(
-    before: str,
-    now: str,
-) -> bool:
+def same_but_rounding(before: str, now: str) -> bool:
     "Whether two texts say the same, but for the last digits of decimal fractions and percentages"
     if _words(before) != _words(now):
         return False
@@ -101,12 +98,8 @@ def _same_column(before: tuple[str, ...], now: tuple[str, ...], rounded: bool) -
     return True
 
 
-def same_table(
-    before: str,  # a CSV
-    now: str,  # another one
-    rounded: bool = False,  # also where texts differ by `same_but_rounding`
-) -> bool:
-    "Whether two tables are the same but for rounding"
+def same_table(before: str, now: str, rounded: bool = False) -> bool:
+    "Whether two CSVs are the same but for rounding; with `rounded` also where texts differ by `same_but_rounding`"
     if before == now:
         return True
     rows, others = (list(csv.reader(io.StringIO(text))) for text in (before, now))
@@ -115,9 +108,7 @@ def same_table(
     return all(_same_column(*columns, rounded) for columns in zip(zip(*rows), zip(*others)))
 
 # %% ../../nbs/show/saving.ipynb #88063cd5
-def table_csv(
-    table: pd.DataFrame,  # any table
-) -> str:
+def table_csv(table: pd.DataFrame) -> str:
     "A table as CSV, with six significant digits"
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
@@ -143,11 +134,7 @@ def save_table(
     return [write_atomic(p, text) for p, text in zip(paths, texts)]
 
 # %% ../../nbs/show/saving.ipynb #0671fb6f
-def save_text(
-    text: str,
-    path: Path,
-    rounded: bool = False,  # as in `same_table`
-) -> Path:
+def save_text(text: str, path: Path, rounded: bool = False) -> Path:
     "Write a text, with `rounded` where it differs by more than `same_but_rounding` from what is there"
     path = Path(path)
     same = rounded and path.is_file() and same_but_rounding(path.read_text(encoding="utf-8"), text)

@@ -29,12 +29,14 @@ from ..stats.paired import TESTS, BiasChange, bias_change, mean_test
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['METHOD_ORDER', 'PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'method_places', 'type_titles', 'control_of',
-           'records_table', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
-           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'method_places', 'type_titles', 'control_of', 'records_table',
+           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
+           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+
+# %% ../../nbs/show/tables.ipynb #13bb23f3
+METHOD_ORDER = ("baseline", *METHODS)
 
 # %% ../../nbs/show/tables.ipynb #84bcd964
-METHOD_ORDER = ("baseline", *METHODS)
 # The others are a control and other readings of these.
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well

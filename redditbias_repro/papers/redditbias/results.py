@@ -279,16 +279,12 @@ CELL_CHANGE = (
 CELL_COLUMNS = (*CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg", "dst_p", "crg_p")
 
 
-def gather_cells(
-    lmb: pd.DataFrame,  # rows of `lmb_table`, one corpus split, all pairs, targets swapped
-    changes: pd.DataFrame | None = None,  # rows of `lmb_changes`
-    lmp: pd.DataFrame | None = None,  # rows of `lmp_changes`
-    tests: pd.DataFrame | None = None,  # from `task_tests`
-) -> pd.DataFrame:
+def gather_cells(lmb: pd.DataFrame, changes=None, lmp=None, tests=None) -> pd.DataFrame:
     """All that was measured of each debiased model and of the one before: t, p, significant, …_before, `CELL_COLUMNS`.
 
-    A row is a model, corpus, bias type, method and training seed. A model that was debiased for several types in
-    sequence is a row, too, where only its tasks were measured."""
+    From rows of `lmb_table` (of one corpus split, all pairs, targets swapped) and, where they are there, of
+    `lmb_changes`, `lmp_changes` and `task_tests`. A row is a model, corpus, bias type, method and training seed. A
+    model that was debiased for several types in sequence is a row, too, where only its tasks were measured."""
     keys = ["model", "corpus", "bias_type"]
     before = lmb[lmb.method == "baseline"].set_index(keys)[["t", "p", "significant"]].add_suffix("_before")
     cells = lmb.drop(columns=[c for c in before if c in lmb]).join(before[~before.index.duplicated()], on=keys)
