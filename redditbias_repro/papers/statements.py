@@ -18,7 +18,6 @@ import pandas as pd
 
 from ..data.registry import FetchError
 from ..records import data_file, paper_resource, repo_root
-from ..show.figures import Page
 from ..show.saving import to_markdown
 from ..stats.verdicts import VERDICTS
 
@@ -395,8 +394,10 @@ def summarise(paper: str, table: pd.DataFrame, found: pd.DataFrame) -> str:
 def draw(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     papers: Iterable[str] = (),  # none: all that there are
-) -> Page:
+):  # `show.figures.Page`
     "The scorecard, statements and findings of papers as tables, and their summaries"
+    from redditbias_repro.show.figures import Page
+
     papers = list(papers) or claim_papers()
     claims, findings = all_claims(papers, folder), pd.concat([audit(p) for p in papers], ignore_index=True)
     tables = {"scorecard": scorecard(claims), "audit": findings}
