@@ -93,9 +93,9 @@ def one_file_missing(made_up, monkeypatch):
 
 def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folder, tmp_path, capsys):
     """Of one released file that is missing: in what `measure` prints, and in the captions of tables and figures."""
-    from redditbias_repro.papers.redditbias.results import save_all
+    from redditbias_repro.papers.redditbias.results import read_captions
     from redditbias_repro.records import write_record
-    from redditbias_repro.show.figures import plot_lmb
+    from redditbias_repro.show.figures import Page, plot_lmb
     from redditbias_repro.show.readme import lmb_report
     from redditbias_repro.show.tables import lmb_table
 
@@ -106,7 +106,7 @@ def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folde
     assert "race: test pairs of corpus 'queries'; gender, religion1: test pairs of corpus 'redditbias'. " in told
     records = json.loads(out.read_text())
     table, sentence = lmb_table(records), f"Queries stand in for the released pairs of Race ({records[0]['model']})."
-    save_all({"lmb": table}, {}, tmp_path / "figures")
+    Page({"lmb": table}, {}, read_captions({"lmb": table})).save(tmp_path / "figures")
     assert sentence in (tmp_path / "figures" / "lmb.md").read_text(encoding="utf-8")
     title = plot_lmb(table).axes[0].get_title().split("\n")[-1]
     assert title.startswith("Race: queries Q") and "; Religion #1, Gender: RedditBias, released pairs" in title
@@ -114,7 +114,7 @@ def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folde
         write_record(r, tmp_path / "results")
     assert sentence in lmb_report(tmp_path / "results")
     released = table[table.corpus == "redditbias"]
-    save_all({"lmb": released}, {}, tmp_path / "figures")
+    Page({"lmb": released}, {}, read_captions({"lmb": released})).save(tmp_path / "figures")
     assert "stand in for" not in (tmp_path / "figures" / "lmb.md").read_text(encoding="utf-8")
 
 

@@ -17,7 +17,7 @@ from ..metrics.measure import Done, by_kind, findings, measure
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from .measures import SAID, Wanted, plan
 from ..records import check_known, write_atomic
-from ..show.html import bullets, html_page, provenance_blocks, section, table_block
+from ..show.html import html_page, provenance_blocks, section, table_block
 
 # %% auto #0
 __all__ = ['audit']
@@ -28,14 +28,14 @@ def audit_page(result: dict, done: Iterable[Done]) -> str:
     about, kinds = result["model"], by_kind(done)
     told = [line for kind, _ in kinds for line in kind.how_to_read]
     said = SAID["audit"]
-    read = bullets([*dict.fromkeys(told), said["how_to_read"]])
+    read = [*dict.fromkeys(told), said["how_to_read"]]
     first = [table_block(findings(done), "In short", said["found"]), read]
     signs, notes = pd.DataFrame(result["languages"]), [*result["failed"], *result["notes"]]
     languages = [table_block(signs, "Does the model know the language?", said["languages"])] if len(signs) else []
     parts = [
         section("What was found", first),
         *(section(kind.section, kind.blocks(records)) for kind, records in kinds),
-        section("What stands in and what is left out", [*languages, bullets(notes) if notes else None]),
+        section("What stands in and what is left out", [*languages, notes]),
         section("Where the numbers are from", provenance_blocks(pd.DataFrame(result["records"]))),
     ]
     size = f"{about['parameters']:,} parameters, {about['dtype']}, weights {about['weights_sha256'][:12]}"

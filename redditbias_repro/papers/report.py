@@ -19,7 +19,6 @@ from redditbias_repro.show.html import (
     bars_block,
     figure_block,
     html_page,
-    paragraph,
     provenance_blocks,
     read_saved,
     section,
@@ -32,149 +31,98 @@ __all__ = ['write_report']
 # %% ../../nbs/papers/report.ipynb #f40a5f5a
 def report_papers() -> list[str]:
     "Papers that the package has a part of the report of, in their order on the page"
-    names = [p.name.removesuffix(".toml") for p in RESOURCES.iterdir() if p.name.endswith(".toml")]
-    return sorted(names, key=lambda name: read_about(name)["place"])
+    every = [read_about(p.name.removesuffix(".toml")) for p in RESOURCES.iterdir() if p.name.endswith(".toml")]
+    return [about["paper"] for about in sorted((a for a in every if "place" in a), key=lambda a: a["place"])]
 
 
-def read_about(
-    paper: str,  # its key
-) -> dict:
+def read_about(paper: str) -> dict:
     "Title, parts, titles of tables and texts of figures of a paper, as the package has them"
     return {"paper": paper, **tomllib.loads((RESOURCES / f"{paper}.toml").read_text(encoding="utf-8"))}
 
 
-def _made_without_records(paper: str) -> dict[str, tuple[pd.DataFrame, str]]:
-    "Tables of a paper of which there are no files"
-    if paper != "dialoguefairness":
-        return {}
-    from redditbias_repro.papers.dialoguefairness.checks import statement_tables
-    from redditbias_repro.papers.dialoguefairness.results import make_tables, read_captions
-
-    captions, tables = read_captions({}), make_tables({}) | statement_tables({})
-    return {name: (table, captions.get(name, "")) for name, table in tables.items()}
+def _saved(place: Path, suffix: str) -> dict[str, Path]:
+    "name → path without a suffix, of the files of a folder that have this one; empty where there is no folder"
+    return {p.name: p for p in sorted(path.with_suffix("") for path in place.glob(f"*{suffix}"))}
 
 
-def paper_tables(
-    paper: str,  # its key
-    folder: Path | None = None,  # of the papers' folders; default: `figures/` of the checkout
-) -> dict[str, tuple[pd.DataFrame, str]]:  # name → table and caption
-    "The tables of a paper, from its folder, else those that need no records"
-    place = Path(folder or project_path("figures")) / paper
-    paths = sorted(p.with_suffix("") for p in place.glob("*.csv")) if place.is_dir() else []
-    return {p.name: read_saved(p) for p in paths} or _made_without_records(paper)
+def _read_texts(path: Path) -> pd.DataFrame:
+    "A table of texts; no rows where there is no file"
+    return pd.read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
 
 
-def paper_figures(
-    paper: str,  # its key
-    folder: Path | None = None,  # as in `paper_tables`
-) -> dict[str, Path]:  # name → path without a suffix
-    "The figures of a paper"
-    place = Path(folder or project_path("figures")) / paper
-    paths = sorted(p.with_suffix("") for p in place.glob("*.svg")) if place.is_dir() else []
-    return {p.name: p for p in paths}
+def read_claim_tables(place: Path, papers: Iterable[str]) -> pd.DataFrame:
+    "The statements of papers with their verdicts, `COLUMNS`, as `nbs/papers/claims.ipynb` wrote them below `place`"
+    return pd.concat([_read_texts(place / "claims" / f"claims-{p}.csv") for p in papers], ignore_index=True)
 
-# %% ../../nbs/papers/report.ipynb #357d3d14
+# %% ../../nbs/papers/report.ipynb #d8c217c9
 FOLDED = 12  # rows from which a table is folded
 
 
-def read_claim_tables(
-    papers: Iterable[str] | None = None,  # None: `report_papers`
-    folder: Path | None = None,  # as in `paper_tables`
-) -> pd.DataFrame:  # the columns of `statements.COLUMNS`, a row a statement; empty where none was checked
-    "The statements of papers with their verdicts, as `nbs/papers/claims.ipynb` wrote them"
-    place = Path(folder or project_path("figures")) / "claims"
-    found = [path for p in papers or report_papers() if (path := place / f"claims-{p}.csv").is_file()]
-    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in found]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
+def _pattern(name: str, about: dict) -> str | None:
+    "The longest pattern of a figure's name that the package has a text for"
+    return max((p for p in about.get("figures", {}) if fnmatchcase(name, p)), key=len, default=None)
 
 
-def _audit_section(paper: str, folder: Path | None) -> dict | None:
-    "Where a paper contradicts itself or what it released"
-    path = Path(folder or project_path("figures")) / "claims" / "audit.csv"
-    if not path.is_file():
-        return None
-    found = pd.read_csv(path, dtype=str, keep_default_na=False).query("paper == @paper").drop(columns="paper")
-    title = "Numbers that do not agree: within the paper, with its data, with its code"
-    return section("Audit", [table_block(found, title, "", len(found) > FOLDED)]) if len(found) else None
-
-# %% ../../nbs/papers/report.ipynb #d8c217c9
 def _figure_text(name: str, about: dict) -> str:
-    "What a figure shows, for those who do not see it: the longest pattern of its name says it"
-    known = [p for p in about.get("figures", {}) if fnmatchcase(name, p)]
-    if not known:
+    "What a figure shows, for those who do not see it"
+    if (pattern := _pattern(name, about)) is None:
         return f"{about['title']}: the figure {name}. Its numbers are in the tables of this part."
-    pattern = max(known, key=len)
     return about["figures"][pattern].format(model=name.removeprefix(pattern.removesuffix("*")), title=about["title"])
 
 
-def _shown(tables: dict, figures: dict[str, Path], about: dict) -> list[dict]:
-    "Blocks of tables and figures"
-    blocks = [
-        figure_block(path, _figure_text(name, about), f"figures/{about['paper']}/{name}")
-        for name, path in figures.items()
-    ]
-    for name, (table, caption) in tables.items():
-        title, offends = about["tables"].get(name, name), about.get("offensive", {}).get(name, "")
-        blocks.append(table_block(table, title, caption, len(table) > FOLDED, offends))
+def _blocks(named: Iterable[str], tables: dict, figures: dict[str, Path], about: dict) -> list[dict]:
+    "Figures and tables by their names; each is shown once, so that it is taken out of `tables` and `figures`"
+    blocks = []
+    for name in dict.fromkeys(named):
+        if name in figures:
+            text = _figure_text(name, about)
+            blocks.append(figure_block(figures.pop(name), text, f"figures/{about['paper']}/{name}"))
+        if name in tables:
+            (table, caption), offends = tables.pop(name), about.get("offensive", {}).get(name, "")
+            title = about["tables"].get(name, name)
+            blocks.append(table_block(table, title, caption, len(table) > FOLDED, offends))
     return blocks
 
 
-def _statement_section(paper: str, statements: pd.DataFrame) -> dict | None:
+def _statement_section(own: pd.DataFrame) -> dict | None:
     "What came out of each statement, and the evidence folded below"
-    own = statements[statements["paper"] == paper]
-    if not len(own):
-        return None
+    shown = table_block(own[["statement", "section", "verdict"]], "What came out of each statement")
     evidence = own[["statement", "model", "verdict", "evidence", "note"]]
-    return section(
-        "What holds",
-        [
-            table_block(own[["statement", "section", "verdict"]], "What came out of each statement"),
-            table_block(evidence, "Every verdict with its evidence", fold=True),
-        ],
-    )
+    blocks = [shown, table_block(evidence, "Every verdict with its evidence", fold=True)]
+    return section("What holds", blocks) if len(own) else None
 
 
-def paper_section(
-    paper: str,  # its key
-    tables: dict[str, tuple[pd.DataFrame, str]],  # from `paper_tables`
-    figures: dict[str, Path],  # from `paper_figures`
-    statements: pd.DataFrame,  # from `read_claim_tables`
-    records: pd.DataFrame,  # of this paper, from `read_records`
-    folder: Path | None = None,  # as in `paper_tables`
-) -> dict:
-    "A paper's part of the report"
-    about, left = read_about(paper), set(tables) - {"claims", "statements", "answer_statements", "statements_others"}
-    unshown, parts = set(figures), [_statement_section(paper, statements), _audit_section(paper, folder)]
+def _audit_section(found: pd.DataFrame) -> dict | None:
+    "Where a paper contradicts itself or what it released"
+    title = "Numbers that do not agree: within the paper, with its data, with its code"
+    return section("Audit", [table_block(found, title, "", len(found) > FOLDED)]) if len(found) else None
+
+
+def paper_section(paper: str, place: Path, statements: pd.DataFrame, records: pd.DataFrame) -> dict | None:
+    """A paper's part of the report, of what stands in its folder below `place`; None where that holds no table.
+
+    Beside its own statements, from `read_claim_tables`, and its records."""
+    about, figures = read_about(paper), _saved(place / paper, ".svg")
+    tables = {name: read_saved(path) for name, path in _saved(place / paper, ".csv").items()}
+    if not tables:
+        return None
+    for shown in ("claims", "statements", "answer_statements", "statements_others"):  # as statements
+        tables.pop(shown, None)
+    audit = _read_texts(place / "claims" / "audit.csv").query("paper == @paper").drop(columns="paper")
+    parts = [_statement_section(statements[statements["paper"] == paper]), _audit_section(audit)]
     for part in about["part"]:
-        named = [n for pattern in part.get("figures", ()) for n in figures if n in unshown and _best(n, pattern, about)]
-        of_part = {n: tables[n] for n in part.get("tables", ()) if n in tables}
-        blocks = _shown(of_part, {n: figures[n] for n in named}, about)
-        left, unshown = left - set(of_part), unshown - set(named)
-        text = [paragraph(part["text"])] if "text" in part else []
-        parts.append(section(part["title"], [*text, *blocks]) if blocks else None)
-    rest = _shown({n: tables[n] for n in sorted(left)}, {n: figures[n] for n in sorted(unshown)}, about)
+        fits = lambda name, p: fnmatchcase(name, p) and _pattern(name, about) in (p, None)
+        named = [n for p in part.get("figures", ()) for n in figures if fits(n, p)]
+        blocks = _blocks([*named, *part.get("tables", ())], tables, figures, about)
+        parts.append(section(part["title"], [part.get("text"), *blocks]) if blocks else None)
+    rest = _blocks([*sorted(figures), *sorted(tables)], tables, figures, about)
     parts.append(section("Further tables and figures", rest) if rest else None)
-    origin = provenance_blocks(records)
-    origin = origin or [paragraph("There are no records of this paper yet: what stands above is from its own numbers.")]
-    parts.append(section("Where the numbers are from", origin))
-    return section(about["title"], [paragraph(about["lead"]), paragraph(about["citation"]), *parts], about["warning"])
-
-
-def _best(name: str, pattern: str, about: dict) -> bool:
-    "Whether a figure is of this pattern and of no longer one"
-    known = [p for p in about.get("figures", {}) if fnmatchcase(name, p)]
-    return fnmatchcase(name, pattern) and (not known or pattern == max(known, key=len))
+    none = "There are no records of this paper yet: what stands above is from its own numbers."
+    parts.append(section("Where the numbers are from", provenance_blocks(records) or [none]))
+    return section(about["title"], [about["lead"], about["citation"], *parts], about["warning"])
 
 # %% ../../nbs/papers/report.ipynb #0458c628
-HOW_COUNTED = (
-    "A statement is reproduced or not reproduced where it was asked of the paper's own model or release; the "
-    "paper's own numbers can refute it, not reproduce it. Where only other models could be asked and agree, it "
-    "holds on another model; where they do not, that decides nothing of the paper's: not checkable here, and "
-    "the note says which. Not checkable is also what needs something that was not released, or not measured yet."
-)
-
-
-def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str]) -> dict | None:
+def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str], how_counted: str) -> dict | None:
     "How many statements came out how, drawn and counted"
     if not len(statements):
         return None
@@ -183,62 +131,42 @@ def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str]) -> dict
     card = card.replace({"paper": titles})
     counted = card.rename(columns={"statements": "all statements"}).set_index("paper").T.rename_axis(columns=None)
     counted = counted.iloc[[*range(1, len(counted) - 2), 0, -2, -1]].rename_axis("verdict").reset_index()
-    return section(
-        "Scorecard",
-        [paragraph(HOW_COUNTED), bars_block(card), table_block(counted, "How many statements came out how")],
-    )
+    blocks = [how_counted, bars_block(card), table_block(counted, "How many statements came out how")]
+    return section("Scorecard", blocks)
 
 
-def make_report(
-    folder: Path | None = None,  # of the papers' tables and figures; default: `figures/` of the checkout
-    results: Path | None = None,  # of the records; default: `results/` of the checkout
-    papers: Iterable[str] | None = None,  # None: `report_papers`
-) -> str:  # HTML
-    "The report on the papers as one page. `FileNotFoundError` where there is nothing to show of any"
-    papers = list(papers or report_papers())
-    tables = {p: paper_tables(p, folder) for p in papers}
-    if not any(tables.values()):
-        raise FileNotFoundError(
-            f"{folder or project_path('figures')} holds no tables of {', '.join(papers)}: `make reproduce` writes them"
-        )
-    statements, titles = read_claim_tables(papers, folder), {p: read_about(p)["title"] for p in papers}
-    records = {p: read_records(results, paper=p) for p in papers}
-    parts = [_scorecard_section(statements, titles)]
-    parts += [
-        paper_section(p, t, paper_figures(p, folder), statements, records[p], folder) for p, t in tables.items() if t
-    ]
-    every = (
-        pd.concat([r for r in records.values() if len(r)], ignore_index=True)
-        if any(map(len, records.values()))
-        else None
-    )
-    return html_page(
-        "Social bias of conversational language models: what of four papers comes out",
-        parts,
-        [_size(every)],
-        "Tables name groups of people and hold stereotypes and slurs that the papers test for. Those that do most are "
-        "folded, and say so.",
-        "Written by `make report` from results/ and figures/. Verdicts are made by code from records; none by hand.",
-    )
-
-
-def _size(records: pd.DataFrame | None) -> str:
+def _size(records: pd.DataFrame) -> str:
     "How much was measured, in a sentence"
-    if records is None:
+    if not len(records):
         return "Nothing was measured yet: what stands here is from the papers' own numbers."
-    commits = {p.get("git_commit") for p in records["provenance"]} - {None}
-    platforms = {p.get("platform") for p in records["provenance"]} - {None}
+    commits, platforms = ({p.get(k) for p in records["provenance"]} - {None} for k in ("git_commit", "platform"))
     n, models = len(records), records["model"].nunique()
     return (
         f"{n:,} records of {models} models, classifiers and released scores, made by {len(commits)} commits of the "
         f"code on {', '.join(sorted(platforms))}."
     )
 
+
+def make_report(folder: Path | None = None, results: Path | None = None, papers: Iterable[str] | None = None) -> str:
+    """The report on the papers as one HTML page, of tables and figures in a folder and of records in another.
+
+    By default those of the checkout. `FileNotFoundError` where there is nothing to show of any paper."""
+    place, papers = Path(folder or project_path("figures")), list(papers or report_papers())
+    statements, records = read_claim_tables(place, papers), {p: read_records(results, paper=p) for p in papers}
+    parts = [paper_section(p, place, statements, records[p]) for p in papers]
+    if not any(parts):
+        raise FileNotFoundError(f"{place} holds no tables of {', '.join(papers)}: `make reproduce` writes them")
+    words = tomllib.loads((RESOURCES / "page.toml").read_text(encoding="utf-8"))
+    titles = {p: read_about(p)["title"] for p in papers}
+    parts = [_scorecard_section(statements, titles, words["how_counted"]), *parts]
+    every = pd.concat(records.values(), ignore_index=True)
+    return html_page(words["title"], parts, [_size(every)], words["warning"], words["footer"])
+
 # %% ../../nbs/papers/report.ipynb #b1c46751
 def write_report(
     path: Path,  # of the HTML file; folders above it are made
-    folder: Path | None = None,  # as in `make_report`
-    results: Path | None = None,  # as in `make_report`
+    folder: Path | None = None,  # of the papers' tables and figures; default: `figures/` of the checkout
+    results: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> Path:
     "The report on the papers as a file"
     return write_atomic(Path(path), make_report(folder, results))

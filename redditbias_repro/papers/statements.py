@@ -16,15 +16,16 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..records import data_file, repo_root
+from ..data.registry import FetchError
+from ..records import data_file, paper_resource, repo_root
 from ..show.saving import to_markdown
-from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED, VERDICTS
+from ..stats.verdicts import VERDICTS
 
 # %% auto #0
-__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'scorecard', 'audit', 'summarise',
-           'claims_markdown']
+__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'draw', 'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
+REPRODUCED, NOT_REPRODUCED, ELSEWHERE, UNDETERMINED, UNCHECKED = VERDICTS
 OWN, PRINTED, OTHER = "own", "printed", "other"
 HOLDS, FAILS, OPEN, PART, NONE = "holds", "does not hold", "undetermined", "in part", "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
@@ -50,32 +51,33 @@ def _word(found: str) -> str:
     )
 
 # %% ../../nbs/papers/statements.ipynb #2a4a07f9
-def combine(
-    words: Iterable[str],  # of the parts of a statement
-) -> str:
+def combine(words: Iterable[str]) -> str:
     "One answer for parts that are said together: all must hold, one that fails is enough against it"
     words = {_word(w) for w in words}
     if FAILS in words:
         return FAILS
-    if words == {HOLDS}:
-        return HOLDS
-    return NONE if words <= {NONE} else OPEN
+    return HOLDS if words == {HOLDS} else NONE if words <= {NONE} else OPEN
 
 
-def told(
-    found: bool | None,  # None: it does not tell
-    evidence: str,  # the numbers
-    model: str = TABLES,  # what was looked at
-    basis: str = PRINTED,
-) -> list[Answer]:  # as a check gives them
-    "The one answer of a check that looks at one thing"
+def told(found: bool | None, evidence: str, model: str = TABLES, basis: str = PRINTED) -> list[Answer]:
+    "The one answer of a check that looks at one thing: whether it holds (None: it does not tell), and the numbers"
     return [Answer(model, OPEN if found is None else HOLDS if found else FAILS, evidence, basis)]
 
 
-def together(
-    parts: Iterable[tuple[str, str]],  # answers and their evidence
-) -> tuple[str, str]:
-    "One answer for parts that are said together, and all evidence; parts that were not measured say nothing"
+def looked_at(judge: Callable, model: str, basis: str) -> Callable:
+    "A check, by what `judge()` tells of a release, a list or tables; where files cannot be had it says so"
+
+    def check(claim, measured) -> list[Answer]:
+        try:
+            return told(*judge(), model, basis)
+        except FetchError:
+            return [Answer(model, NOT_RELEASED)]
+
+    return check
+
+
+def together(parts: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    "One answer for answers, with their evidence, that are said together; what was not measured says nothing"
     parts = [(found, evidence) for found, evidence in parts if found != NONE]
     words = {found for found, _ in parts}
     word = words.pop() if len(words) == 1 else PART if words & {HOLDS, PART} else combine(words)
@@ -85,33 +87,20 @@ def together(
 FAILS_ELSEWHERE = "does not hold on"
 
 
-def _by_model(answers: list[Answer], basis: str) -> dict[str, str]:
-    "One word for each model"
-    models = dict.fromkeys(a.model for a in answers if a.basis == basis)
-    return {m: combine(a.found for a in answers if (a.basis, a.model) == (basis, m)) for m in models}
-
-
-def _open(answers: list[Answer], models: Iterable[str], note: str = "") -> tuple[str, str, str]:
-    "The verdict that a test does not tell, and how much more data would"
-    own = [a for a in answers if a.model in set(models)]
-    parts = [note] + [a.needed for a in own if a.needed]
-    if any(_word(a.found) == PART for a in own):
-        parts.append("it holds in part")
-    return UNDETERMINED, ", ".join(models), "; ".join(dict.fromkeys(p for p in parts if p))
-
-
-def weigh(
-    answers: list[Answer],  # of one statement
-) -> tuple[str, str, str]:  # verdict, model that it rests on, note
-    "The verdict on a statement, by what was measured of its own model first"
-    own, printed, other = (_by_model(answers, basis) for basis in (OWN, PRINTED, OTHER))
+def weigh(answers: list[Answer]) -> tuple[str, str, str]:
+    "Verdict on one statement, model that it rests on, note: by what was measured of its own model first"
+    by_model: dict[str, dict[str, list[str]]] = {OWN: {}, PRINTED: {}, OTHER: {}}
+    for a in answers:
+        by_model[a.basis].setdefault(a.model, []).append(a.found)
+    own, printed, other = ({m: combine(found) for m, found in models.items()} for models in by_model.values())
     of = lambda words, word: [m for m, w in words.items() if w == word]
     elsewhere = f"{FAILS_ELSEWHERE} {', '.join(of(other, FAILS))}, another model" if of(other, FAILS) else ""
     decided = {m: w for m, w in own.items() if w != NONE}
-    if decided and combine(decided.values()) in (HOLDS, FAILS):
-        word = combine(decided.values())
-        named = ", ".join(decided if word == HOLDS else of(decided, FAILS))
-        return REPRODUCED if word == HOLDS else NOT_REPRODUCED, named, elsewhere
+    word = combine(decided.values())
+    if word == HOLDS:
+        return REPRODUCED, ", ".join(decided), elsewhere
+    if word == FAILS:
+        return NOT_REPRODUCED, ", ".join(of(decided, FAILS)), elsewhere
     if of(printed, FAILS):
         return NOT_REPRODUCED, ", ".join(of(printed, FAILS)), "the paper's own numbers say otherwise"
     if decided:
@@ -120,31 +109,32 @@ def weigh(
         return ELSEWHERE, ", ".join(of(other, HOLDS)), elsewhere
     if of(other, OPEN):
         return _open(answers, of(other, OPEN), elsewhere)
-    notes = [elsewhere] if elsewhere else []
-    if of(printed, HOLDS):
-        notes.append("the paper's own numbers bear it out; its model was not measured again")
-    if of(printed, OPEN):
-        notes.append("the paper's own numbers do not tell")
-    return UNCHECKED, "", "; ".join(notes or _reasons(answers))
+    said = {HOLDS: "the paper's own numbers bear it out; its model was not measured again",
+            OPEN: "the paper's own numbers do not tell"}  # fmt: skip
+    notes = ([elsewhere] if elsewhere else []) + [note for word, note in said.items() if of(printed, word)]
+    reasons = [a.found.removeprefix(f"{NONE}: ") for a in answers]
+    reasons = [r if r != NONE else "nothing that this is about was measured" for r in reasons]
+    return UNCHECKED, "", "; ".join(notes or dict.fromkeys(reasons))
 
 
-def _reasons(answers: list[Answer]) -> list[str]:
-    "Why nothing was tested"
-    said = [a.found.removeprefix("not measured: ") for a in answers]
-    return list(dict.fromkeys(s if s != NONE else "nothing that this is about was measured" for s in said))
+def _open(answers: list[Answer], models: Iterable[str], note: str) -> tuple[str, str, str]:
+    "The verdict that a test does not tell, and how much more data would"
+    own = [a for a in answers if a.model in models]
+    parts = [note, *(a.needed for a in own)]
+    parts += ["it holds in part"] if any(_word(a.found) == PART for a in own) else []
+    return UNDETERMINED, ", ".join(models), "; ".join(dict.fromkeys(filter(None, parts)))
 
 # %% ../../nbs/papers/statements.ipynb #ea7f322f
-FIELDS = ("id", "section", "statement", "model", "kind", "test", "check", "unchecked", "needs", "links")
 _PLACE = re.compile(
     r"(?P<one>Abstract|§[\d.]*\d|footnote \d+|Appendix [A-Z](?:\.\d+)*|(?<![\w.])[A-Z](?:\.\d+)+)"
     r"|(?P<what>Table|Figure)s? (?P<which>[A-Z]?\.?\d[\w.]*(?:(?:, | and | to )\d\w*)*)"
 )
 
 
-def places(
-    section: str,  # "§3.1, Figures 2 and 4", "Tables 3 to 6"
-) -> list[str]:  # "§3.1", "Figure 2", "Figure 4"
-    "The single places that a reference names. `ValueError` for what names none"
+def places(section: str) -> list[str]:
+    """The single places that a reference names: "§3.1, Figures 2 and 4" names "§3.1", "Figure 2", "Figure 4".
+
+    `ValueError` for what names none."""
     found = []
     for m in _PLACE.finditer(section):
         if m["one"]:
@@ -175,28 +165,17 @@ def _read_toml(path: Path) -> dict:
         raise _bad(path, f"no valid TOML ({e}): strings stand in quotes, each statement below [[claim]]") from e
 
 
-def _check_places(path: Path, name: str, section: str, known: set[str]) -> None:
-    for place in places(section):
+def _check_row(path: Path, row: dict, what: str, needed: tuple[str, ...], known: list[str]) -> None:
+    "`ValueError` for a row that lacks something, or whose places are none of the known ones"
+    if lacking := [k for k in needed if not row.get(k)]:
+        raise _bad(path, f"{what} has no {' and no '.join(lacking)}: every row needs one")
+    for place in places(row["section"]):
         if place not in known:
-            raise _bad(path, f"{name} stands in {place!r}, which is not among its `sections`: add it there, or mend it")
+            raise _bad(path, f"{what} stands in {place!r}, which is not among its `sections`: add it there, or mend it")
 
 
-def _check_claim(path: Path, claim: dict, known: set[str], kinds: set[str]) -> None:
-    "`ValueError` for a row that lacks something"
-    name = f"claim {claim.get('id', claim.get('statement', '?'))!r}"
-    if lacking := [k for k in ("id", "section", "statement", "kind") if not claim.get(k)]:
-        raise _bad(path, f"{name} has no {' and no '.join(lacking)}: every claim needs one")
-    if bool(claim.get("check")) == bool(claim.get("unchecked")):
-        raise _bad(path, f'{name} needs either check = "name of a function" or unchecked = "why", and not both')
-    if claim["kind"] not in kinds:
-        raise _bad(path, f"{name} is of kind {claim['kind']!r}: expected one of {', '.join(sorted(kinds))}")
-    _check_places(path, name, claim["section"], known)
-
-
-def claim_path(
-    paper: str | Path,  # a name, such as a folder of `data/paper`, or a file of one's own
-) -> Path:
-    "The file of a paper's statements. `ValueError` where there is none"
+def claim_path(paper: str | Path) -> Path:
+    "The file of a paper's statements: of a folder of `data/paper`, or one's own (.toml). `ValueError` without one"
     if str(paper).endswith(".toml"):
         return Path(paper)
     try:
@@ -212,42 +191,48 @@ def claim_papers() -> list[str]:
     return sorted({p.parent.name for folder in folders for p in folder.glob("*/claims.toml")})
 
 # %% ../../nbs/papers/statements.ipynb #c41cd31f
-def read_claims(
-    paper: str | Path,  # as in `claim_path`
-) -> pd.DataFrame:  # `FIELDS`, and what else the rows have; "" where one has nothing
-    "The statements of a paper. `ValueError` for a row that lacks something, names no place or stands twice"
+FIELDS = ("id", "section", "statement", "model", "kind", "test", "check", "unchecked", "needs", "links")
+
+
+def read_claims(paper: str | Path) -> pd.DataFrame:
+    """The statements of a paper, by its name or in a file: `FIELDS` and what else the rows have, "" for nothing.
+
+    `ValueError` for a row that lacks something, names no place or stands twice."""
     path = claim_path(paper)
     data = _read_toml(path)
-    kinds, known, seen = data.get("kinds", {}), set(data.get("sections", ())), set()
-    for claim in data.get("claim", ()):
-        _check_claim(path, claim, known, set(kinds))
-        if claim["id"] in seen:
-            raise _bad(path, f"claim {claim['id']!r} stands twice: give one of them another id")
-        seen.add(claim["id"])
-    rows = [{**dict.fromkeys(FIELDS, ""), **kinds[c["kind"]], **c} for c in data.get("claim", ())]
+    kinds, rows, seen = data.get("kinds", {}), data.get("claim", []), set()
+    for row in rows:
+        what = f"claim {row.get('id', row.get('statement', '?'))!r}"
+        _check_row(path, row, what, ("id", "section", "statement", "kind"), data.get("sections", []))
+        if bool(row.get("check")) == bool(row.get("unchecked")):
+            raise _bad(path, f'{what} needs either check = "name of a function" or unchecked = "why", and not both')
+        if row["kind"] not in kinds:
+            raise _bad(path, f"{what} is of kind {row['kind']!r}: expected one of {', '.join(sorted(kinds))}")
+        if row["id"] in seen:
+            raise _bad(path, f"{what} stands twice: give one of them another id")
+        seen.add(row["id"])
+    rows = [{**dict.fromkeys(FIELDS, ""), **kinds[row["kind"]], **row} for row in rows]
     return pd.DataFrame(rows, columns=None if rows else list(FIELDS)).fillna("")
 
 
-def read_statements(
-    paper: str | Path,  # as in `claim_path`
-) -> pd.DataFrame:  # id, model, source, kind, statement, test
-    "The statements that say by a `test` what decides them: those that a paper's own table shows"
+def read_statements(paper: str | Path) -> pd.DataFrame:
+    """The statements that say by a `test` what decides them: those that a paper's own table shows.
+
+    id, model, source, kind, statement, test."""
     rows = read_claims(paper).rename(columns={"section": "source"})
     return rows.loc[rows["test"] != "", ["id", "model", "source", "kind", "statement", "test"]].reset_index(drop=True)
 
 # %% ../../nbs/papers/statements.ipynb #8a8d1ddc
 def read_left_out(
-    paper: str | Path,  # as in `claim_path`
+    paper: str | Path,  # a name, such as a folder of `data/paper`, or a file of one's own
 ) -> pd.DataFrame:  # section, statement, reason
     "What a paper says besides, and why it is no row"
-    path, rows = claim_path(paper), []
+    path, columns = claim_path(paper), ("section", "statement", "reason")
     data = _read_toml(path)
     for row in data.get("left_out", ()):
-        if lacking := [k for k in ("section", "statement", "reason") if not row.get(k)]:
-            raise _bad(path, f"what was left out, {row.get('statement', '?')!r}, has no {' and no '.join(lacking)}")
-        _check_places(path, f"{row['statement']!r}", row["section"], set(data.get("sections", ())))
-        rows.append(row)
-    return pd.DataFrame(rows, columns=["section", "statement", "reason"])
+        what = f"what was left out, {row.get('statement', '?')!r},"
+        _check_row(path, row, what, columns, data.get("sections", []))
+    return pd.DataFrame(data.get("left_out", ()), columns=columns)
 
 # %% ../../nbs/papers/statements.ipynb #9652358a
 COLUMNS = ["paper", "id", "section", "statement", "model", "verdict", "evidence", "note", "link"]
@@ -255,19 +240,17 @@ COLUMNS = ["paper", "id", "section", "statement", "model", "verdict", "evidence"
 
 def _evidence(answers: list[Answer]) -> str:
     "The numbers of all answers, by model"
-    said: dict[str, list[str]] = {}
+    said: dict[str, dict[str, None]] = {}
     for a in answers:
-        if a.evidence and a.found != NONE and a.evidence not in said.setdefault(a.model, []):
-            said[a.model].append(a.evidence)
-    return "; ".join((f"{m}: " if m else "") + ", ".join(texts) for m, texts in said.items() if texts)
+        if a.evidence and a.found != NONE:
+            said.setdefault(a.model, {})[a.evidence] = None
+    return "; ".join((f"{m}: " if m else "") + ", ".join(texts) for m, texts in said.items())
 
 
-def answer_claims(
-    claims: pd.DataFrame,  # from `read_claims`
-    checks: dict[str, Callable],  # as in `check_claims`
-    measured=None,  # as in `check_claims`
-) -> dict[str, list[Answer]]:  # id → answers; none of a statement without a check
-    "What the checks say of each statement. `ValueError` for a check that is not there"
+def answer_claims(claims: pd.DataFrame, checks: dict[str, Callable], measured=None) -> dict[str, list[Answer]]:
+    """id → answers of the checks of each statement; none of one without a check.
+
+    A check is a function of a row of `read_claims` and of what was measured. `ValueError` for one that is not there."""
     if unknown := sorted({c for c in claims["check"] if c} - set(checks)):
         said = ", ".join(f"{c!r} of claim {claims['id'][claims['check'] == c].iloc[0]!r}" for c in unknown)
         raise ValueError(f"no check {said}: expected one of {', '.join(sorted(checks))}")
@@ -275,24 +258,18 @@ def answer_claims(
     return {claim.id: list(checks[claim.check](claim, measured)) if claim.check else [] for claim in rows}
 
 
-def answer_table(
-    claims: pd.DataFrame,  # from `read_claims`
-    answers: dict[str, list[Answer]],  # from `answer_claims`
-) -> pd.DataFrame:  # id, section, statement, check, a column a field of `Answer`, and what the answers are about
-    "All answers, a row each: what a paper's own table of statements is a view of"
+def answer_table(claims: pd.DataFrame, answers: dict[str, list[Answer]]) -> pd.DataFrame:
+    """All answers, a row each: what a paper's own table of statements is a view of.
+
+    id, section, statement, check, a column a field of `Answer`, and what the answers are about."""
     rows = []
     for row in claims[["id", "section", "statement", "check"]].to_dict("records"):
         rows += [row | {**a._asdict(), **dict(a.about)} for a in answers[row["id"]]]
     return pd.DataFrame(rows, columns=None if rows else ["id", *Answer._fields]).drop(columns="about").fillna("")
 
 
-def check_claims(
-    claims: pd.DataFrame,  # from `read_claims`
-    checks: dict[str, Callable],  # name → function of a row and of `measured`, which gives answers
-    measured=None,  # what the checks look at
-    paper: str = "",
-) -> pd.DataFrame:  # `COLUMNS`, a row a statement
-    "The statements with their verdicts. `ValueError` for a check that is not there"
+def check_claims(claims: pd.DataFrame, checks: dict[str, Callable], measured=None, paper: str = "") -> pd.DataFrame:
+    "The statements with their verdicts, a row each, with `COLUMNS`; checks and what they look at as in `answer_claims`"
     rows, every = [], answer_claims(claims, checks, measured)
     for claim in claims.itertuples(index=False):
         answers = every[claim.id]
@@ -312,11 +289,8 @@ def paper_module(
     return import_module(f"redditbias_repro.papers.{paper}.checks")
 
 # %% ../../nbs/papers/statements.ipynb #f223a996
-def paper_claims(
-    paper: str,  # a name
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> pd.DataFrame:  # `COLUMNS`
-    "The statements of a paper with their verdicts, by the records of a folder"
+def paper_claims(paper: str, folder: Path | None = None) -> pd.DataFrame:
+    "The statements of a paper with their verdicts, `COLUMNS`, by the records of a folder"
     module = paper_module(paper)
     return check_claims(read_claims(paper), module.CHECKS, module.read_measured(folder), paper)
 
@@ -329,11 +303,10 @@ def all_claims(
     return pd.concat([paper_claims(p, folder) for p in papers or claim_papers()], ignore_index=True)
 
 # %% ../../nbs/papers/statements.ipynb #a79a9223
-def scorecard(
-    table: pd.DataFrame,  # rows of `COLUMNS`
-    left_out: dict[str, int] | None = None,  # paper → how many statements are no row; None: counted
-) -> pd.DataFrame:  # paper, statements, a column a verdict, fails on another model, left out; the last row is all
-    "How many statements of each paper have which verdict"
+def scorecard(table: pd.DataFrame, left_out: dict[str, int] | None = None) -> pd.DataFrame:
+    """How many statements of each paper have which verdict, from rows of `COLUMNS`; the last row is all.
+
+    paper, statements, a column a verdict, fails on another model, left out (how many are no row; None: counted)."""
     counts = pd.crosstab(table["paper"], table["verdict"]).reindex(columns=VERDICTS, fill_value=0)
     counts.insert(0, "statements", counts.sum(axis=1))
     elsewhere = table["note"].str.startswith(FAILS_ELSEWHERE)
@@ -346,10 +319,8 @@ def scorecard(
 BETWEEN = ("paper and code", "paper and release", "text and tables", "tables", "text")
 
 
-def between(
-    where: str,  # "§5.2 and Table 4", "Table 2 and release"
-) -> str:  # one of `BETWEEN`
-    "Between what a finding lies, by its place"
+def between(where: str) -> str:
+    'Between what a finding lies, one of `BETWEEN`, by its place: "§5.2 and Table 4", "Table 2 and release"'
     if "code" in where:
         return BETWEEN[0]
     if "release" in where:
@@ -357,25 +328,21 @@ def between(
     table, text = re.search("Table|Figure|Appendix", where), re.search("§|footnote|caption|Abstract|text", where)
     return BETWEEN[2] if table and text else BETWEEN[3] if table else BETWEEN[4]
 
-# %% ../../nbs/papers/statements.ipynb #f8ef8c27
-def audit(
-    paper: str,  # a name
-    audits: Iterable[Callable] | None = None,  # give tables of where, what, evidence; None: the paper's own
-) -> pd.DataFrame:  # paper, between, where, what, evidence
-    "What in a paper, and between it and what was released, does not go together"
+
+def audit(paper: str, audits: Iterable[Callable] | None = None) -> pd.DataFrame:
+    """What in a paper, and between it and what was released, does not go together.
+
+    paper, between, where, what, evidence. Audits, by default the paper's own, give tables of the last three."""
     found = pd.concat([check() for check in (paper_module(paper).AUDITS if audits is None else audits)])
     table = found.assign(paper=paper, between=found["where"].map(between))
-    order = {b: i for i, b in enumerate(BETWEEN)}
-    table = table.sort_values("between", key=lambda c: c.map(order), kind="stable", ignore_index=True)
+    table = table.sort_values("between", key=lambda c: c.map(BETWEEN.index), kind="stable", ignore_index=True)
     return table[["paper", "between", "where", "what", "evidence"]]
 
 # %% ../../nbs/papers/statements.ipynb #8a3c08e4
-def refuted(
-    claims: pd.DataFrame,  # from `read_claims`
-    checks: dict[str, Callable],  # as in `check_claims`
-    kinds: Iterable[str],  # of statements that need no records
-) -> pd.DataFrame:  # where, what, evidence
-    "Statements of some kinds that do not hold, as findings; a kind `release` says so in its place"
+def refuted(claims: pd.DataFrame, checks: dict[str, Callable], kinds: Iterable[str]) -> pd.DataFrame:
+    """Statements of some kinds, which need no records, that do not hold, as findings: where, what, evidence.
+
+    A kind `release` says so in its place."""
     found = check_claims(claims[claims["kind"].isin(list(kinds))], checks)
     released = found["id"].map(claims.set_index("id")["kind"]).eq("release")
     where = found["section"] + released.map({True: " and release", False: ""})
@@ -389,12 +356,10 @@ PARTS = {
 }  # fmt: skip
 
 
-def summary_values(
-    table: pd.DataFrame,  # rows of `COLUMNS` of one paper
-    found: pd.DataFrame,  # from `audit`
-    left_out: int = 0,
-) -> dict:  # what the text of a summary may name
-    "Counts of verdicts and findings; verdict, evidence, model and note of each statement by its id"
+def summary_values(table: pd.DataFrame, found: pd.DataFrame, left_out: int = 0) -> dict:
+    """What the text of a summary may name, from rows of `COLUMNS` of one paper and its `audit`.
+
+    Counts of verdicts and findings; verdict, evidence, model and note of each statement by its id."""
     counts = table["verdict"].value_counts()
     values = {v.replace(" ", "_"): int(counts.get(v, 0)) for v in VERDICTS}
     values |= {"statements": len(table), "left_out": left_out, "findings": len(found)}
@@ -403,46 +368,51 @@ def summary_values(
     return values | {k: by_id[k].to_dict() for k in ("verdict", "evidence", "model", "note")}
 
 
-def fill_summary(
-    text: dict,  # part → paragraphs or points
-    values: dict,  # from `summary_values`
-    title: str = "",
-) -> str:  # Markdown
-    "A summary with its numbers. `ValueError` for a part that lacks, or a number that there is not"
+def fill_summary(text: dict, values: dict, title: str) -> str:
+    """A summary as Markdown: its parts, each of paragraphs or points, with their numbers from `summary_values`.
+
+    `ValueError` for a part that lacks, or a number that there is not."""
     if lacking := [p for p in PARTS if not text.get(p)]:
-        raise ValueError(
-            f"the summary of {title or 'a paper'} has no {', '.join(lacking)}: expected {', '.join(PARTS)}"
-        )
-    blocks = [f"## {title}"] if title else []
+        raise ValueError(f"the summary of {title} has no {', '.join(lacking)}: expected {', '.join(PARTS)}")
+    blocks = [f"## {title}"]
     for part, heading in PARTS.items():
         try:
             said = [line.format_map(values) for line in text[part]]
         except (KeyError, IndexError, ValueError) as e:
-            raise ValueError(f"{part} of {title or 'a paper'} names {e}: no number or statement of that name") from e
+            raise ValueError(f"{part} of {title} names {e}: no number or statement of that name") from e
         blocks += [f"### {heading}", "\n\n".join(said) if len(said) == 1 else "\n".join(f"- {s}" for s in said)]
     return "\n\n".join(blocks) + "\n"
 
-# %% ../../nbs/papers/statements.ipynb #55e6f54f
-def summarise(
-    paper: str,  # a name
-    table: pd.DataFrame | None = None,  # from `paper_claims`; None: checked now
-    found: pd.DataFrame | None = None,  # from `audit`; None: computed now
-) -> str:  # Markdown
-    "The summary of a paper's reproduction, its numbers from the tables"
+
+def summarise(paper: str, table: pd.DataFrame, found: pd.DataFrame) -> str:
+    "The summary of a paper's reproduction as Markdown, its numbers from the statements and findings of all papers"
     text = _read_toml(data_file("paper", paper, "summary.toml"))
-    table = paper_claims(paper) if table is None else table[table["paper"] == paper]
-    found = audit(paper) if found is None else found[found["paper"] == paper]
+    table, found = table[table["paper"] == paper], found[found["paper"] == paper]
     return fill_summary(text, summary_values(table, found, len(read_left_out(paper))), text["title"])
+
+# %% ../../nbs/papers/statements.ipynb #55e6f54f
+def draw(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+    papers: Iterable[str] = (),  # none: all that there are
+):  # `show.figures.Page`
+    "The scorecard, statements and findings of papers as tables, and their summaries"
+    from redditbias_repro.show.figures import Page
+
+    papers = list(papers) or claim_papers()
+    claims, findings = all_claims(papers, folder), pd.concat([audit(p) for p in papers], ignore_index=True)
+    tables = {"scorecard": scorecard(claims), "audit": findings}
+    tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
+    captions = paper_resource("claims")
+    captions |= {f"claims-{p}": captions["claims"] for p in papers}
+    return Page(tables, {}, captions, {f"summary-{p}": summarise(p, claims, findings) for p in papers})
 
 # %% ../../nbs/papers/statements.ipynb #b150be65
 def claims_markdown(
-    table: pd.DataFrame,  # rows of `COLUMNS`
+    table: pd.DataFrame,  # from `all_claims`
     card: pd.DataFrame | None = None,  # from `scorecard`; None: counted
 ) -> str:
     "The scorecard and the statements, verdict by verdict"
     short = table[["paper", "id", "section", "verdict", "model", "statement", "evidence", "note"]]
-    order = {v: i for i, v in enumerate(VERDICTS)}
-    short = short.sort_values(
-        ["paper", "verdict"], key=lambda c: c.map(order) if c.name == "verdict" else c, kind="stable"
-    )
+    key = lambda c: c.map(VERDICTS.index) if c.name == "verdict" else c
+    short = short.sort_values(["paper", "verdict"], key=key, kind="stable")
     return to_markdown(scorecard(table) if card is None else card) + "\n" + to_markdown(short)

@@ -19,40 +19,32 @@ from ..data.pairs import corpus_title
 from ..data.registry import unavailable
 from ..records import DEFAULT_PAPER, project_path, stand_in_path, write_atomic
 from .saving import fold, same_table, save_table, save_text, table_csv
-from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, order_methods, tested_on, type_titles
-from ..stats.paired import d_z_interval
+from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
+from ..stats.paired import VERDICTS, d_z_interval
 
 # %% auto #0
 __all__ = ['COSTS', 'save_figure', 'Page', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
            'plot_changes', 'plot_targets', 'plot_choice']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
-FONT_PACKAGE = (
-    "pylopdf-fonts-zh-cn"  # Noto Sans SC for labels in Chinese; `pip install redditbias_repro[chinese]` has it
-)
+FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # Noto Sans SC, for Chinese; `pip install redditbias_repro[chinese]` has it
 
 
-def _characters(path: str) -> set[int]:
-    "Code points that a font file has glyphs for"
+def label_fonts(texts: Iterable[str]) -> list[str]:
+    """Families of fonts that have all characters of a figure's labels: matplotlib's `font.family`.
+
+    Of each glyph the first that has it is taken. A warning names characters that none has, and what to install."""
+    from matplotlib import font_manager, rcParams
     from matplotlib.ft2font import FT2Font
 
-    return set(FT2Font(path).get_charmap())
-
-
-def label_fonts(
-    texts: Iterable[str],  # labels of a figure
-) -> list[str]:  # font families, of which each glyph is taken from the first that has it: matplotlib's `font.family`
-    "Fonts that have all characters of the texts; a warning names those that none has, and says what to install"
-    from matplotlib import font_manager, rcParams
-
-    wanted = {c for text in texts for c in text if not c.isspace()}
+    has = lambda path: set(map(chr, FT2Font(path).get_charmap()))
     own = font_manager.findfont(font_manager.FontProperties(family=rcParams["font.family"]))
-    families, lacking = list(rcParams["font.family"]), {c for c in wanted if ord(c) not in _characters(own)}
+    families, lacking = list(rcParams["font.family"]), {c for text in texts for c in text if not c.isspace()} - has(own)
     path = _chinese_font() if lacking else None
     if path:
         font_manager.fontManager.addfont(path)
         families.append(font_manager.FontProperties(fname=path).get_name())
-        lacking -= {chr(c) for c in _characters(path)}
+        lacking -= has(path)
     if lacking:
         said = f"no font here has the characters {''.join(sorted(lacking))}, which are drawn as boxes"
         warnings.warn(f"{said}: install one with `pip install {FONT_PACKAGE}`", stacklevel=2)
@@ -80,11 +72,8 @@ def _shapes(svg: str) -> str:
     return re.sub(r"\b[a-zA-Z]+[0-9a-f]{10}\b", lambda m: names.get(m[0], m[0]), svg)
 
 
-def same_drawing(
-    before: str,  # an SVG that matplotlib wrote
-    now: str,  # another one
-) -> bool:
-    "Whether nobody could see a difference between two drawings"
+def same_drawing(before: str, now: str) -> bool:
+    "Whether nobody could see a difference between two SVGs that matplotlib wrote"
     one, other = _shapes(before), _shapes(now)
     if one == other:
         return True
@@ -184,6 +173,7 @@ def _folder_of(folder: Path) -> Path:
     return elsewhere
 
 # %% ../../nbs/show/figures.ipynb #10a8f4a4
+CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
 VARIANTS = {"accumulated": "**"}  # hatches of other readings of a method; those that are not named have circles
 ORIGINAL = "not debiased"
@@ -191,8 +181,7 @@ ORIGINAL = "not debiased"
 
 def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
     "`table` with a column `bar`, whichever of model and method varies, in the order of Figure 1"
-    order = {m: i for i, m in enumerate(order_methods(table["method"]))}
-    table = table.sort_values("method", key=lambda c: c.map(order), kind="stable")
+    table = table.sort_values("method", key=method_places, kind="stable")
     method = table["method"].where(table["method"] != "baseline", ORIGINAL)
     if (table["method"] == "baseline").all():
         return table.assign(bar=table["model"])
@@ -217,6 +206,29 @@ def _finished(figure, above: str = "", size: float = 9):
         figure.tight_layout()
     plt.close(figure)
     return figure
+
+
+def _of_one(table: pd.DataFrame, keys: list[str], what: str) -> pd.DataFrame:
+    "The table. `ValueError` where its rows differ in `keys`"
+    if len(table[keys].drop_duplicates()) != 1:
+        raise ValueError(f"expected rows of one {what}: select them first")
+    return table
+
+
+def _legend_below(where, handles: dict, at: tuple[float, float], **look) -> None:
+    "Names below a figure or its axes, where they hide nothing"
+    below = {"loc": "upper center", "ncols": 5, "bbox_to_anchor": at, "fontsize": 9}
+    where.legend(list(handles.values()), list(handles), **below | look)
+
+
+_POINTS = {"markeredgecolor": "black", "markeredgewidth": 0.6, "capsize": 3}
+
+
+def _points(ax, x, y, color, x_ends=None, y_ends=None, fmt: str = "o", label: str | None = None) -> None:
+    "Points with their intervals, which are given by their ends"
+    x, y = np.atleast_1d(x), np.atleast_1d(y)
+    reach = [ends and np.abs([np.atleast_1d(end) - v for end in ends]) for v, ends in ((x, x_ends), (y, y_ends))]
+    ax.errorbar(x, y, reach[1], reach[0], fmt=fmt, color=color, ecolor=color, label=label, **_POINTS)
 
 
 def _bars(table: pd.DataFrame, value: str, types: dict[str, str], seeds: bool = True):
@@ -258,7 +270,7 @@ def _style(bars: list[str]) -> dict[str, tuple]:
     return {b: (colors[b], styles[b][1] if b in styles else VARIANTS.get(b.partition("-")[2], "oo")) for b in bars}
 
 
-def _legend(ax, bars):
+def _legend(ax, bars: list[str]) -> None:
     "A frame in the axes for few bars; for many bars it is below the axes, where it hides none"
     below = {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
     ax.legend(title="", fontsize=9, **({"frameon": True} if len(bars) < 4 else below))
@@ -278,12 +290,10 @@ def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
     found = []
     for bar in bars:
         own = table[table.bar == bar]
-        each = own.assign(found=own.significant.astype(bool) & (own.t < 0)).groupby("bias_type")["found"].all()
+        each = (own.significant.astype(bool) & (own.t < 0)).groupby(own.bias_type).all()
         names = ", ".join(type_titles(each.index[each], paper).values()) or "none"
         found.append(f"{bar}: {names}" if len(bars) < 3 else f"{bar} {each.sum()} of {len(each)}")
-    return "Significantly stereotypical (∗ below 0): " + (
-        "\n" if len(bars) == 2 else ", " if len(bars) > 2 else ""
-    ).join(found)
+    return "Significantly stereotypical (∗ below 0): " + ("\n" if len(bars) == 2 else ", ").join(found)
 
 
 def _corpora(table: pd.DataFrame, paper: str) -> str:
@@ -291,7 +301,7 @@ def _corpora(table: pd.DataFrame, paper: str) -> str:
     titles = {corpus_title(c): type_titles(own.bias_type, paper) for c, own in table.groupby("corpus", sort=False)}
     return "; ".join(f"{', '.join(types.values())}: {c}" if len(titles) > 1 else c for c, types in titles.items())
 
-
+# %% ../../nbs/show/figures.ipynb #eea03129
 def plot_lmb(
     table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and outlier_sd, which are to be selected before
     band: pd.DataFrame | None = None,  # from `random_band`: bias_type, t_low, t_high, models (with random weights)
@@ -350,8 +360,7 @@ def plot_lmp(
     """RedditBias Figure 1b: LM perplexity by bias type and method; the line is the model before.
 
     `ValueError` for several models or numbers of references."""
-    if len(table[["model", "n"]].drop_duplicates()) != 1:
-        raise ValueError("expected rows of one model on one number of references: select them first")
+    table = _of_one(table, ["model", "n"], "model on one number of references")
     before, shown = table[table.method == "baseline"].perplexity, _with_bars(table[table.method != "baseline"])
     figure, ax, bars = _bars(shown, "perplexity", type_titles(shown.bias_type))
     for value in before:
@@ -363,9 +372,6 @@ def plot_lmp(
     ax.set(xlabel="", ylabel="LMP: perplexity\n(lower is better)")
     _legend(ax, bars)
     return _finished(figure)
-
-# %% ../../nbs/show/figures.ipynb #8ac929a6
-CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
 
 # %% ../../nbs/show/figures.ipynb #a3f1cfa3
 def plot_curves(
@@ -411,21 +417,10 @@ def plot_runs(
         )
         ax.set_ylim(0, 1.1 * max([np.nanmax(line.get_ydata()) for line in ax.lines], default=1))
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
-    below = {"loc": "upper center", "ncols": 5, "bbox_to_anchor": (0.5, 0), "fontsize": 9}
-    figure.legend([handles[t] for t in types.values()], types.values(), **below)
+    _legend_below(figure, {t: handles[t] for t in types.values()}, (0.5, 0))
     return _finished(figure, records.model.iloc[0], 10)
 
 # %% ../../nbs/show/figures.ipynb #48bcd286
-_POINTS = {"markeredgecolor": "black", "markeredgewidth": 0.6, "capsize": 3}
-
-
-def _losses(shown: pd.DataFrame) -> str:
-    "What the tests of a task say, in words"
-    verdicts = shown.verdict.str.partition(":")[0].value_counts()
-    counted = ", ".join(f"{v} in {verdicts[v]}" for v in ("loss", "gain", "undetermined") if v in verdicts)
-    return f"of {len(shown)} debiased models: {counted}"
-
-
 def plot_downstream(
     table: pd.DataFrame,  # from the tests of the task, of one model and one training seed
     task: Task,  # one of `TASKS`
@@ -434,9 +429,9 @@ def plot_downstream(
 
     An asterisk stands where interval and test both say that there is a change. `ValueError` for several models,
     settings, or sizes of data."""
-    several = len(table[["model", "corpus", "settings", "n", "train_seed"]].drop_duplicates()) != 1
-    if several or table.duplicated(["method", "bias_type"]).any():
-        raise ValueError("expected rows of one model on one corpus: select them first")
+    _of_one(table, ["model", "corpus", "settings", "n", "train_seed"], "model on one corpus")
+    if table.duplicated(["method", "bias_type"]).any():
+        raise ValueError("expected a row a method and bias type: select them first")
     shown = _with_bars(table[table.change.notna()])
     types, bars = type_titles(shown.bias_type), list(dict.fromkeys(shown.bar))
     figure, ((ax,),) = _axes(1, 1, (max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
@@ -446,16 +441,17 @@ def plot_downstream(
     for (name, (color, _)), marker in zip(_style(bars).items(), "osD^vP<>" * len(bars)):
         rows = shown[shown.bar == name]
         at = [list(types).index(b) + places[name] for b in rows.bias_type]
-        reach = [rows.change - rows.change_low, rows.change_high - rows.change]
-        ax.errorbar(at, rows.change, reach, fmt=marker, color=color, ecolor=color, label=name, **_POINTS)
+        _points(ax, at, rows.change, color, y_ends=(rows.change_low, rows.change_high), fmt=marker, label=name)
         for x, r in zip(at, rows.itertuples()):
             if r.verdict in ("loss", "gain"):
                 where = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
                 ax.annotate("∗", (x, r.change_high), **where, fontsize=14)
     ax.set_xticks(range(len(types)), types.values())
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change of {task.metric}\n95 % interval, paired")
-    of = f"{table.model.iloc[0]}, {tested_on(table.iloc[0], task)}"
-    ax.set_title(f"{task.title.capitalize()}, {_losses(shown)} (∗ loss or gain)\n{of}", fontsize=9)
+    verdicts = shown.verdict.str.partition(":")[0].value_counts()
+    counted = ", ".join(f"{v} in {verdicts[v]}" for v in ("loss", "gain", "undetermined") if v in verdicts)
+    said = f"{task.title.capitalize()}, of {len(shown)} debiased models: {counted} (∗ loss or gain)"
+    ax.set_title(f"{said}\n{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}", fontsize=9)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
@@ -465,18 +461,17 @@ def plot_downstream(
 def _verdicts(changes: pd.DataFrame) -> str:
     "How many cells, a method on a bias type, are less biased than before, in words"
     cells = changes.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
-    said = {"less": "less biased", "more": "more biased", "equally": "equally biased", "undetermined": "undetermined"}
     parts = []
     for who, own in (
-        ("", cells[~cells.method.isin(CONTROLS)]),
+        ("Of ", cells[~cells.method.isin(CONTROLS)]),
         *((f"{c}, a control: of ", cells[cells.method == c]) for c in CONTROLS),
     ):
-        verdicts = own.verdict.value_counts()
-        each = ", ".join(f"{verdicts[v]} {words}" for v, words in said.items() if v in verdicts)
-        parts += [f"{who or 'Of '}{len(own)} cells {each}"] if len(own) else []
+        counts = {v: int((own.verdict == v).sum()) for v in VERDICTS}
+        each = ", ".join(f"{n} {v}{'' if v == 'undetermined' else ' biased'}" for v, n in counts.items() if n)
+        parts += [f"{who}{len(own)} cells {each}"] if len(own) else []
     return "; ".join(parts)
 
-
+# %% ../../nbs/show/figures.ipynb #e67b0411
 def plot_changes(
     changes: pd.DataFrame,  # rows of `lmb_changes`, of one model, corpus, split and swap
     paper: str = DEFAULT_PAPER,  # whose bias types
@@ -485,12 +480,10 @@ def plot_changes(
 
     Small marks are single training seeds."""
     changes = changes[changes.change.notna()]
-    if changes[["model", "corpus", "split", "swap"]].drop_duplicates().shape[0] != 1:
-        raise ValueError("expected rows of one model, corpus, split and swap: select them first")
+    about = _of_one(changes, ["model", "corpus", "split", "swap"], "model, corpus, split and swap").iloc[0]
     types, methods = type_titles(changes.bias_type, paper), order_methods(changes.method)
     colors = {m: c for m, (c, _) in _style(methods).items()}
-    size = (2.3 * len(types) + 1, 0.42 * len(methods) + 1.3)
-    figure, axes = _axes(1, len(types), size, sharey=True)
+    figure, axes = _axes(1, len(types), (2.3 * len(types) + 1, 0.42 * len(methods) + 1.3), sharey=True)
     for ax, (b, title) in zip(axes[0], types.items()):
         own = changes[changes.bias_type == b]
         gap = own.gap_before.iloc[0]
@@ -501,24 +494,16 @@ def plot_changes(
             whole = rows[rows.train_seed.isna()] if rows.train_seed.isna().any() else rows
             y = methods.index(m)
             for r in whole.itertuples():
-                reach = [[r.change - r.change_low], [r.change_high - r.change]]
-                ax.errorbar([gap + r.change], [y], xerr=reach, fmt="o", color=colors[m], ecolor=colors[m], **_POINTS)
+                _points(ax, gap + r.change, y, colors[m], (gap + r.change_low, gap + r.change_high))
             single = rows[rows.train_seed.notna()] if len(rows) > len(whole) else rows[:0]
             ax.plot(single.gap_after, [y + 0.22] * len(single), linestyle="", marker="|", color=colors[m])
         ax.set(title=title, xlabel="")
         ax.grid(axis="y", visible=False)
     axes[0, 0].set(yticks=range(len(methods)), yticklabels=methods, ylim=(len(methods) - 0.5, -0.5))
-    figure.supxlabel(
-        "mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; "
-        "95 % interval of the change",
-        fontsize=9,
-    )
-    about = changes.iloc[0]
-    return _finished(
-        figure,
-        f"{_verdicts(changes)}\n{about.model}; {corpus_title(about.corpus)}. "
-        "Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier",
-    )
+    what = "mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; "
+    figure.supxlabel(f"{what}95 % interval of the change", fontsize=9)
+    read = "Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier"
+    return _finished(figure, f"{_verdicts(changes)}\n{about.model}; {corpus_title(about.corpus)}. {read}")
 
 # %% ../../nbs/show/figures.ipynb #276416ac
 def plot_targets(
@@ -530,40 +515,28 @@ def plot_targets(
 
     `ValueError` for several models or methods, or where no terms are exchanged in so many pairs"""
     import matplotlib
-    import matplotlib.pyplot as plt
-    import seaborn as sns
 
-    if len(gaps[["model", "method", "corpus", "split"]].drop_duplicates()) > 1:
-        raise ValueError("expected rows of one model, method, corpus and split: select them first")
+    _of_one(gaps, ["model", "method", "corpus", "split"], "model, method, corpus and split")
     shown = gaps[gaps.n >= fewest]
     if not len(shown):
         raise ValueError(f"no terms are exchanged in {fewest} pairs: nothing to show")
-    types = type_titles(shown.bias_type, paper)
+    types, about = type_titles(shown.bias_type, paper), gaps.iloc[0]
     most = shown.groupby("bias_type").size().max()
     rows = -(-len(types) // 2)
-    with sns.axes_style("whitegrid"), matplotlib.rc_context({"font.family": label_fonts(shown.targets)}):
-        figure, axes = plt.subplots(rows, min(2, len(types)), figsize=(10, rows * (0.26 * most + 1)), squeeze=False)
+    with matplotlib.rc_context({"font.family": label_fonts(shown.targets)}):
+        figure, axes = _axes(rows, min(2, len(types)), (10, rows * (0.26 * most + 1)))
         for ax, (b, title) in zip(axes.flat, types.items()):
             own = shown[shown.bias_type == b].reset_index(drop=True)
-            reach = [own.gap - own.gap_low, own.gap_high - own.gap]
-            ax.errorbar(own.gap, own.index, xerr=reach, fmt="o", color="C0", ecolor="C0", **_POINTS)
+            _points(ax, own.gap, own.index, "C0", (own.gap_low, own.gap_high))
             ax.axvline(0, color="black", linewidth=1)
-            labels = [f"{r.targets} ({r.n})" for r in own.itertuples()]
-            ax.set_yticks(range(len(own)), labels, fontsize=9)
+            ax.set_yticks(range(len(own)), [f"{r.targets} ({r.n})" for r in own.itertuples()], fontsize=9)
             ax.set(title=title, ylim=(len(own) - 0.5, -0.5))
             ax.grid(axis="y", visible=False)
         for ax in list(axes.flat)[len(types) :]:
             ax.set_visible(False)
-        about = gaps.iloc[0]
-        method = ORIGINAL if about.method == "baseline" else about.method
-        figure.suptitle(
-            f"{about.model}, {method}; {corpus_title(about.corpus)}: by the terms exchanged (in so many pairs)",
-            fontsize=10,
-        )
         figure.supxlabel("mean log gap, nats a token, 95 % interval; left of 0: the stereotype is likelier", fontsize=9)
-        figure.tight_layout()
-    plt.close(figure)
-    return figure
+        of = f"{about.model}, {ORIGINAL if about.method == 'baseline' else about.method}; {corpus_title(about.corpus)}"
+        return _finished(figure, f"{of}: by the terms exchanged (in so many pairs)", 10)
 
 # %% ../../nbs/show/figures.ipynb #3f2c1ef5
 COSTS = {
@@ -581,8 +554,7 @@ def plot_choice(
     nothing was measured of both."""
     import matplotlib.pyplot as plt
 
-    if choice["model"].nunique() > 1:
-        raise ValueError("expected rows of one model: select them first")
+    _of_one(choice, ["model"], "model")
     shown = choice[choice[list(COSTS)].notna().any(axis=1) & choice["bias_change"].notna()]
     if not len(shown):
         raise ValueError("no method has both a tested change of bias and a cost: measure both, before and after")
@@ -597,18 +569,15 @@ def plot_choice(
         ax.axhline(0, color="black", linewidth=1, linestyle="--")
         for (m, (color, _)), marker in zip(style.items(), "osD^vP<>" * len(methods)):
             for r in own[own["method"].eq(m)].to_dict("records"):
-                reach = [[[r[c] - r[f"{c}_low"]], [r[f"{c}_high"] - r[c]]] for c in ("bias_change", cost)]
-                reach = [None if np.isnan(e).any() else e for e in reach]
-                look = {"fmt": marker, "color": color, "ecolor": color, **_POINTS}
-                ax.errorbar([r["bias_change"]], [r[cost]], reach[1], reach[0], label=m, **look)
+                ends = [(r[f"{c}_low"], r[f"{c}_high"]) for c in ("bias_change", cost)]
+                ends = [None if np.isnan(e).any() else e for e in ends]
+                _points(ax, r["bias_change"], r[cost], color, *ends, fmt=marker, label=m)
         if cost == "rise_calibrated":
             ax.yaxis.set_major_formatter(lambda v, _: f"{v:+.0%}")
         ax.xaxis.set_major_locator(plt.MaxNLocator(4))
         ax.set(title=types[b] if i == 0 else "", ylabel=COSTS[cost] if j == 0 else "")
     handles = {h.get_label(): h for ax in axes.flat for h in ax.containers}
-    names = [m for m in methods if m in handles]
-    below = {"loc": "upper center", "ncols": 6, "bbox_to_anchor": (0.5, 0), "fontsize": 9}
-    figure.legend([handles[m] for m in names], names, **below)
+    _legend_below(figure, {m: handles[m] for m in methods if m in handles}, (0.5, 0), ncols=6)
     lacking = sorted(set(order_methods(choice["method"])) - set(methods), key=order_methods(choice["method"]).index)
     without = f" Change of bias not tested: {', '.join(lacking)}" if lacking else ""
     figure.supxlabel(

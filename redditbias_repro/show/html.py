@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 import re
 from collections.abc import Iterable
 from html.parser import HTMLParser
@@ -17,58 +16,32 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..records import check_known
-from ..stats.verdicts import ELSEWHERE, NOT_REPRODUCED, REPRODUCED, UNCHECKED, UNDETERMINED
+from .saving import cell_text
+from ..stats.verdicts import VERDICTS
 
 # %% auto #0
-__all__ = ['RESOURCES', 'section', 'paragraph', 'bullets', 'table_block', 'figure_block', 'read_saved', 'bars_block',
-           'provenance_blocks', 'html_page']
+__all__ = ['RESOURCES', 'section', 'table_block', 'figure_block', 'read_saved', 'bars_block', 'provenance_blocks', 'html_page']
 
 # %% ../../nbs/show/html.ipynb #b7045b57
 def section(
     title: str,
-    blocks: Iterable[dict],  # tables, figures, paragraphs, sections; None among them is left out
+    blocks: Iterable[dict | str | list[str] | None],  # a text, a list of texts, a table, a figure, a section
     warning: str = "",  # what offends in it, shown before anything else of it
 ) -> dict:
-    "A part of a page, under a heading"
-    return {"kind": "section", "title": title, "blocks": [b for b in blocks if b], "warning": warning}
-
-
-def paragraph(
-    text: str,
-) -> dict:
-    "Plain text"
-    return {"kind": "text", "text": text}
-
-
-def bullets(
-    lines: Iterable[str],
-) -> dict:
-    "A list of plain texts"
-    return {"kind": "list", "lines": list(lines)}
+    "A part of a page, under a heading; what is empty among the blocks is left out"
+    said = lambda b: {"kind": "text", "text": b} if isinstance(b, str) else b
+    made = [{"kind": "list", "lines": b} if isinstance(b, list) else said(b) for b in blocks if b]
+    return {"kind": "section", "title": title, "blocks": made, "warning": warning}
 
 # %% ../../nbs/show/html.ipynb #bba9f22d
-LOOKS = {
-    REPRODUCED: "reproduced",
-    NOT_REPRODUCED: "not-reproduced",
-    ELSEWHERE: "holds-elsewhere",
-    UNDETERMINED: "undetermined",
-    UNCHECKED: "not-checkable",
-}  # of verdicts on the page
+LOOKS = {verdict: verdict.replace(" ", "-") for verdict in VERDICTS}  # their classes in page.css
 LONG = 40  # characters from which a cell gets room for lines
 
 
-def cell_text(
-    value,  # of a table
-) -> str:
-    "What a cell shows: three significant digits, whole numbers as they are, nothing for what is missing"
-    if isinstance(value, (bool, np.bool_)):
-        return "yes" if value else "no"
-    if value is None or value is pd.NA or isinstance(value, (float, np.floating)) and math.isnan(value):
-        return ""
-    if isinstance(value, (float, np.floating)):
-        return f"{value:.0f}" if math.isfinite(value) and float(value).is_integer() else f"{value:#.3g}"
-    return str(value)
+def _cell(value, number: bool) -> dict:
+    "What a cell shows, and its look"
+    text = ("no", "yes")[bool(value)] if isinstance(value, (bool, np.bool_)) else cell_text(value)
+    return {"text": text, "look": LOOKS.get(text, "number" if number else "long" if len(text) >= LONG else "")}
 
 # %% ../../nbs/show/html.ipynb #3ad4a6a5
 def table_block(
@@ -80,14 +53,7 @@ def table_block(
 ) -> dict:
     "A table with its caption; what it shows is text already"
     numbers = [pd.api.types.is_numeric_dtype(t) and not pd.api.types.is_bool_dtype(t) for t in table.dtypes]
-    rows = []
-    for values in table.itertuples(index=False, name=None):
-        texts = [cell_text(v) for v in values]
-        looks = [
-            LOOKS.get(text, "number" if number else "long" if len(text) >= LONG else "")
-            for text, number in zip(texts, numbers)
-        ]
-        rows.append([{"text": text, "look": look} for text, look in zip(texts, looks)])
+    rows = [list(map(_cell, values, numbers)) for values in table.itertuples(index=False, name=None)]
     columns = [{"name": str(c), "number": number} for c, number in zip(table.columns, numbers)]
     about = {"title": title, "caption": caption, "fold": fold or bool(warning), "warning": warning}
     return {"kind": "table", **about, "columns": columns, "rows": rows}
@@ -95,15 +61,6 @@ def table_block(
 # %% ../../nbs/show/html.ipynb #8ed22d81
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 WIDE = 2.2  # width by height, from which a figure scrolls on a phone: smaller, its words could not be read
-
-
-def data_uri(
-    content: bytes,
-    suffix: str,  # .svg, .png
-) -> str:
-    "A figure as an address that holds it"
-    check_known("kind of figure", suffix, TYPES)
-    return f"data:{TYPES[suffix]};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def _drawn(figure) -> dict[str, bytes]:
@@ -135,8 +92,9 @@ def figure_block(
     else:
         contents = _drawn(figure)
     suffix = min(contents, key=lambda s: len(contents[s]))
+    uri = f"data:{TYPES[suffix]};base64,{base64.b64encode(contents[suffix]).decode('ascii')}"
     wide = _aspect(contents[suffix], suffix) > WIDE
-    return {"kind": "figure", "uri": data_uri(contents[suffix], suffix), "alt": alt, "caption": caption, "wide": wide}
+    return {"kind": "figure", "uri": uri, "alt": alt, "caption": caption, "wide": wide}
 
 
 def _aspect(content: bytes, suffix: str) -> float:
@@ -177,67 +135,54 @@ def _distinct(values) -> str:
     return ", ".join(dict.fromkeys(str(v) for v in values if v == v and v not in (None, "")))
 
 
-def measurement_table(
-    records: pd.DataFrame,  # from `records.read_records`
-) -> pd.DataFrame:  # metric, model, methods, corpus, records, hours, device, platform
-    "What was measured, how long it took and where. Records that share a pass over the texts count its time once"
-    if not len(records):
-        return pd.DataFrame(columns=["metric", "model", "methods", "corpus", "records", "hours", "device", "platform"])
+def measurement_table(records: pd.DataFrame) -> pd.DataFrame:
+    """What was measured, how long it took and where: metric, model, methods, corpus, records, hours, device, platform.
+
+    Records that share a pass over the texts count its time once."""
     flat = records.assign(**{k: [p.get(k, "") for p in records["provenance"]] for k in ("device", "platform")})
-    same = ["metric", "model", "method", "bias_type", "corpus", "split", "seconds"]
-    once = ~flat.duplicated(same)
+    once = ~flat.duplicated(["metric", "model", "method", "bias_type", "corpus", "split", "seconds"])
     flat = flat.assign(hours=flat["seconds"].where(once, 0.0) / 3600)
-    groups = flat.groupby(["metric", "model", "corpus"], sort=False)
-    table = groups.agg(
+    table = flat.groupby(["metric", "model", "corpus"], sort=False).agg(
         methods=("method", _distinct), records=("metric", "size"), hours=("hours", "sum"),
         device=("device", _distinct), platform=("platform", _distinct),
-    ).reset_index()  # fmt: skip
-    order = ["metric", "model", "methods", "corpus", "records", "hours", "device", "platform"]
-    return table.sort_values(["metric", "model"], ignore_index=True)[order]
+    ).reset_index().sort_values(["metric", "model"], ignore_index=True)  # fmt: skip
+    return table[["metric", "model", "methods", *table.columns.drop(["metric", "model", "methods"])]]
 
 
-def model_table(
-    records: pd.DataFrame,  # from `records.read_records`
-) -> pd.DataFrame:  # model, method, bias_type, origin, parameters, dtype, weights_sha256; each weights once
-    "Which weights were measured"
+def model_table(records: pd.DataFrame) -> pd.DataFrame:
+    "Which weights were measured, each once: model, method, bias_type, origin, parameters, dtype, weights_sha256"
+    known = ["origin", "parameters", "dtype", "weights_sha256"]
+    about = [[p.get("model", {}).get(k) for k in known] for p in records["provenance"]]
+    table = records[["model", "method", "bias_type"]].reset_index(drop=True)
+    table = table.join(pd.DataFrame(about, columns=known, dtype=object))
+    table["bias_type"] = table["bias_type"].mask(table["method"] == "baseline", "")
+    weights = table["weights_sha256"]
+    return table[weights.notna() & weights.ne("") & ~weights.duplicated()].reset_index(drop=True).infer_objects()
+
+
+def corpus_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Which files were read, with git's blob id or their SHA-256: corpus, file, hash, note.
+
+    A corpus without files is made from specifications."""
     rows = {}
-    for r in records.to_dict("records"):
-        about = r["provenance"].get("model", {})
-        if weights := about.get("weights_sha256"):
-            of = "" if r["method"] == "baseline" else r["bias_type"]
-            known = (about.get("origin"), about.get("parameters"), about.get("dtype"), weights)
-            rows.setdefault(weights, (r["model"], r["method"], of, *known))
-    columns = ["model", "method", "bias_type", "origin", "parameters", "dtype", "weights_sha256"]
-    return pd.DataFrame(rows.values(), columns=columns)
-
-
-def corpus_table(
-    records: pd.DataFrame,  # from `records.read_records`
-) -> pd.DataFrame:  # corpus, file, hash, note
-    "Which files were read, with git's blob id or their SHA-256; a corpus without files is made from specifications"
-    rows = {}
-    for p in records["provenance"] if len(records) else ():
-        corpus = p.get("corpus", {})
-        known = corpus.get("files") or {"": corpus.get("sha256", "")}
-        for name, digest in known.items():
+    for corpus in (p.get("corpus", {}) for p in records["provenance"]):
+        for name, digest in (corpus.get("files") or {"": corpus.get("sha256", "")}).items():
             rows[corpus.get("name", ""), name, digest] = corpus.get("note", "")
     return pd.DataFrame([(*key, note) for key, note in rows.items()], columns=["corpus", "file", "hash", "note"])
 
 
-def software_table(
-    records: pd.DataFrame,  # from `records.read_records`
-) -> pd.DataFrame:  # package, git_commit, python, a column a library, platform, device, records
-    "With which code, libraries and machine records were made"
+def software_table(records: pd.DataFrame) -> pd.DataFrame:
+    """With which code, libraries and machine records were made, and how many.
+
+    package, git_commit, changed since, python, a column a library, platform, device, records."""
     rows = [
         {
             "package": p.get("package"), "git_commit": p.get("git_commit"), "changed since": p.get("git_changed"),
             "python": p.get("python"), **p.get("libraries", {}),
             "platform": p.get("platform"), "device": p.get("device"),
         }
-        for p in (records["provenance"] if len(records) else ())
+        for p in records["provenance"]
     ]  # fmt: skip
-    if not rows:
-        return pd.DataFrame()
     table = pd.DataFrame(rows).astype(object)
     table = table.where(table.notna(), "unknown")
     return table.groupby(list(table), sort=False).size().rename("records").reset_index()
@@ -245,8 +190,10 @@ def software_table(
 # %% ../../nbs/show/html.ipynb #85f770ed
 def provenance_blocks(
     records: pd.DataFrame,  # from `records.read_records`
-) -> list[dict]:
-    "The four tables"
+) -> list[dict]:  # none without records
+    "Four tables: what was measured, of which weights, on which files, with which code and machines"
+    if not len(records):
+        return []
     captions = {
         "Measurements": "Hours are those of the model at work, on the machine of the row.",
         "Models": "SHA-256 over names, types, shapes and bytes of all weights.",

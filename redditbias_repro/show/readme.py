@@ -5,6 +5,9 @@
 # %% ../../nbs/show/readme.ipynb #3e3ddb5f
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, released_papers
 from ..models.loading import DEFAULT_MODEL
-from ..records import DEFAULT_PAPER
+from ..records import DEFAULT_PAPER, check_known
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
     CONTROLS,
@@ -21,28 +24,32 @@ from redditbias_repro.show.tables import (
     lmb_changes,
     lmb_table,
     lmp_changes,
+    method_places,
     order_methods,
     search_table,
     stand_ins,
-    tested_on,
     type_titles,
 )
 
 # %% auto #0
-__all__ = ['lmb_report', 'bias_words', 'measured_report', 'front_report', 'changes_report', 'found_report', 'lmp_report',
-           'downstream_report']
+__all__ = ['bias_words', 'measured_report', 'report']
 
 # %% ../../nbs/show/readme.ipynb #1b041183
 _ONE = ["model", "method", "bias_type"]  # what a cell of a report is of
 
 
-def _wide(table: pd.DataFrame, index: list[str], cell, paper: str) -> pd.DataFrame:
+def _caption(name: str, **values) -> str:
+    "What stands below a table"
+    texts = tomllib.loads((files("redditbias_repro") / "resources" / "readme.toml").read_text(encoding="utf-8"))
+    return texts[name].format(**values)
+
+
+def _wide(table: pd.DataFrame, index: list[str], cell: Callable, paper: str) -> pd.DataFrame:
     "One column a bias type; `cell` makes a text of the rows of all training seeds"
     cells = {key: cell(group) for key, group in table.groupby([*index, "bias_type"], sort=False)}
     titles = type_titles({*type_titles(None, paper), *table["bias_type"]}, paper)
     wide = pd.Series(cells).unstack().reindex(columns=list(titles)).rename_axis(index).reset_index()
-    order = {m: i for i, m in enumerate(order_methods(wide["method"]))}
-    wide = wide.sort_values("method", key=lambda c: c.map(order)).sort_values("model", kind="stable")
+    wide = wide.sort_values("method", key=method_places).sort_values("model", kind="stable")
     return wide.rename(columns=titles)
 
 # %% ../../nbs/show/readme.ipynb #4cfa8b32
@@ -79,10 +86,7 @@ def _lmb_cell(group: pd.DataFrame) -> str:
     return f"{t} ({t_log}{share})"
 
 
-def lmb_report(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # whose bias types
-) -> str:
+def lmb_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """LMB of every measured model as a small Markdown table.
 
     t with an asterisk where significant, t on logarithms, preference share."""
@@ -90,17 +94,8 @@ def lmb_report(
     table = table[table.split.isin(["test", "all"]) & (table.swap == "targets") & table.outlier_sd.isna()]
     if not len(table):
         return ""
-    caption = (
-        "t of the paired test on perplexities (RedditBias §3.1), all test pairs; in brackets t on log perplexities and "
-        "the share of pairs whose stereotype is likelier; * p < 0.05 (in every training seed); negative: the "
-        "stereotype is likelier."
-    )
-    if (table.method != "baseline").any():
-        caption += f" A debiased model is measured on the bias type that it was debiased for{_seeds(table, paper)}."
-    caption += (
-        f" Corpus {paper}: the released pairs; queries: Q = T1 × A1 from the specifications, where these stand in."
-    )
-    caption = f"{caption} {stand_ins(table, paper)}".rstrip()
+    debiased = _caption("debiased", seeds=_seeds(table, paper)) if (table.method != "baseline").any() else ""
+    caption = f"{_caption('lmb', debiased=debiased, paper=paper)} {stand_ins(table, paper)}".rstrip()
     wide = _wide(table, ["corpus", "model", "method"], _lmb_cell, paper)
     return to_markdown(wide.sort_values("corpus", ascending=False, kind="stable"), caption)
 
@@ -138,24 +133,15 @@ def measured_report(
     return to_markdown(pd.DataFrame(rows))
 
 # %% ../../nbs/show/readme.ipynb #c698e5b3
-def _front_cell(
-    group: pd.DataFrame,  # rows of one model, method and bias type
-    said: pd.DataFrame,  # changes by model, method and bias type
-) -> str:
-    "t, and the verdict on its change where there is one"
+def _front_cell(group: pd.DataFrame, said: pd.DataFrame) -> str:
+    "t of one model, method and bias type, and the verdict on its change where `said`, the changes, has one"
     t = f"{group.t.mean():.1f}{_star(group.significant)}"
     key = tuple(group[k].iloc[0] for k in _ONE)
     verdict = said.verdict.get(key, "") if len(said) else ""
-    if not verdict:
-        return t
-    turned = ", other side" if said.overshoot[key] else ""
-    return f"{t} {verdict}{turned}"
+    return f"{t} {verdict}{', other side' if said.overshoot[key] else ''}" if verdict else t
 
 
-def front_report(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # whose bias types
-) -> str:
+def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """t of every model on the released pairs, before and after the paper's methods, as a small Markdown table.
 
     With the verdict on the change."""
@@ -165,12 +151,8 @@ def front_report(
     if not len(table):
         return ""
     said = _all_seeds_first(changes, _ONE).set_index(_ONE)
-    caption = (
-        "t on all released test pairs (* p < 0.05, in every training seed), mean of the training seeds. After "
-        "debiasing: whether the model is less or more biased than before by a paired test of the mean log gap (all "
-        "seeds together), and whether it now prefers the other side; blank: not tested."
-    )
-    return to_markdown(_wide(table, ["model", "method"], lambda group: _front_cell(group, said), paper), caption)
+    cell = lambda group: _front_cell(group, said)
+    return to_markdown(_wide(table, ["model", "method"], cell, paper), _caption("front"))
 
 # %% ../../nbs/show/readme.ipynb #a67c0413
 def _bias_change_cell(group: pd.DataFrame) -> str:
@@ -196,34 +178,20 @@ def _listed(numbers) -> str:
     return ", ".join(sorted({str(n) for n in numbers}))
 
 
-def changes_report(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # whose bias types
-) -> str:
+def changes_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """Every debiased model against the model before as a small Markdown table; empty if there is none.
 
     The change of the mean gap's size, its interval, the verdict."""
     table = _measured(lmb_changes(folder=folder, paper=paper), paper)
-    table = table[table.change.notna()]
-    several = table.train_seed.isna()
-    table = pd.concat([table[several], table[~several]]).drop_duplicates(_ONE)
+    table = _all_seeds_first(table[table.change.notna()], _ONE)
     if not len(table):
         return ""
     seeds = f"{_listed(table.seeds.astype(int))} training seeds" if table.seeds.max() > 1 else "One training seed"
-    caption = (
-        "Change of the size of the mean gap of log perplexities (nats a token), on the same test pairs, with its 95 % "
-        "interval and verdict: less or more biased, equally "
-        f"(within ±{table.margin.iloc[0]}), or undetermined, of these pairs; (other side): significantly biased "
-        "before, and now the other way; by target: the verdict where target terms, not pairs, count. "
-        f"Gaps before: {_gaps_before(table, paper)}. {seeds}."
-    )
-    return to_markdown(_wide(table, ["model", "method"], _bias_change_cell, paper), caption)
+    about = {"margin": table.margin.iloc[0], "gaps": _gaps_before(table, paper), "seeds": seeds}
+    return to_markdown(_wide(table, ["model", "method"], _bias_change_cell, paper), _caption("changes", **about))
 
 # %% ../../nbs/show/readme.ipynb #9cb78acb
-def found_report(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # whose bias types
-) -> str:
+def found_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """What debiasing did to each model, as a list in Markdown; empty where nothing was debiased.
 
     Gaps, hyper-parameters, t, perplexity."""
@@ -233,10 +201,9 @@ def found_report(
     shown = ["baseline", *PAPER_METHODS, *CONTROLS]  # the text's objective stands in the tables
     lines = []
     for model in table.model[table.method != "baseline"].unique():
-        own = {"t": table, "changes": changes, "rises": rises, "tried": tried}
-        own = {name: rows[rows.model == model] for name, rows in own.items()}
-        t, rise = (own[name][own[name].method.isin(shown)] for name in ("t", "rises"))
-        lines += [_found_gaps(own["changes"], paper), _found_search(own["tried"], paper)]
+        t, moved, rise, searched = (rows[rows.model == model] for rows in (table, changes, rises, tried))
+        t, rise = (rows[rows.method.isin(shown)] for rows in (t, rise))
+        lines += [_found_gaps(moved, paper), _found_search(searched, paper)]
         lines += [*_found_t(t, paper), *_found_perplexity(rise, paper)]
     return "\n".join(f"- {line}" for line in lines if line) + "\n" if lines else ""
 
@@ -293,32 +260,30 @@ def _values(column: pd.Series) -> str:
 def _found_search(tried: pd.DataFrame, paper: str) -> str:
     "What was searched, and what was chosen"
     tried = tried[tried.method.isin(PAPER_METHODS)]
-    n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
-    if not tried.chosen.astype(bool).any():
+    chosen = tried.chosen.astype(bool)
+    if not chosen.any():
         return ""
+    n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
     sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
     text = (
         f"**λ_D** is of {_values(tried.lambda_d)}, the one with the highest p on the validation pairs, as in the "
         f"authors' code (λ_LM {_values(tried.lambda_lm)}, batch {sizes}, not searched): "
     )
-    best, alone = tried[tried.chosen.astype(bool) & (n > 1)], tried[n == 1]
-    parts = [f"{v:g} for {_named(own, paper)}" for v, own in best.groupby("lambda_d")]
-    parts += [f"{v:g}, the only one that was tried, for {_named(own, paper)}" for v, own in alone.groupby("lambda_d")]
+    parts = []
+    for rows, what in ((tried[chosen & (n > 1)], ""), (tried[n == 1], ", the only one that was tried,")):
+        parts += [f"{v:g}{what} for {_named(own, paper)}" for v, own in rows.groupby("lambda_d")]
     return text + "; ".join(parts) + "."
 
 # %% ../../nbs/show/readme.ipynb #f2caf29f
 def _found_t(table: pd.DataFrame, paper: str) -> list[str]:
     "t before and after, a line a method"
-
-    def starred(row):
-        return f"{row.t:.2f}{'*' if row.significant else ''}"
-
+    starred = lambda row: f"{row.t:.2f}{'*' if row.significant else ''}"
     before, titles = table[table.method == "baseline"].set_index("bias_type"), type_titles(table.bias_type, paper)
     lines = []
     for method in order_methods(table.method[table.method != "baseline"]):
         parts = []
         for b, runs in table[table.method == method].groupby("bias_type", sort=False):
-            after = " / ".join(starred(r) for r in runs.itertuples())
+            after = " / ".join(map(starred, runs.itertuples()))
             parts.append(f"{titles[b]} {starred(before.loc[b])} → {after}")
         lines.append(f"**t, {method}** (* p < 0.05): " + ", ".join(parts))
     return lines
@@ -351,29 +316,20 @@ def _lmp_cell(group: pd.DataFrame) -> str:
     return "; ".join(parts)
 
 
-def lmp_report(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # whose bias types
-) -> str:
+def lmp_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """LM perplexity of every debiased model as a small Markdown table; empty if there is none.
 
     Its change stands in brackets, with its interval."""
     after = lmp_changes(folder=folder, paper=paper)
     several = after.seeds > 1
-    after = pd.concat([after[several], after[~several]]).drop_duplicates(["model", "n", "method", "bias_type"])
+    after = _all_seeds_first(after, ["model", "n", "method", "bias_type"]).sort_index()
     if not len(after):
         return ""
     before = dict.fromkeys(zip(after.model, after.before, after.n))
-    known = "; ".join(f"{model}: {perplexity:.1f} on {n:,} references" for model, perplexity, n in before)
+    before = "; ".join(f"{model}: {perplexity:.1f} on {n:,} references" for model, perplexity, n in before)
+    seeds = _caption("lmp_seeds", seeds=_listed(after.seeds[after.seeds > 1])) if several.any() else ""
     used = " and ".join(corpus_title(corpus) for corpus in dict.fromkeys(after.corpus))
-    caption = (
-        f"LM perplexity on {used} (RedditBias §3.2), over all tokens; in brackets the change with "
-        "its 95 % interval (paired by sentence), where the record keeps its sentences. "
-        f"Before debiasing: {known}."
-    )
-    if several.any():
-        seeds = _listed(after.seeds[after.seeds > 1])
-        caption += f" Geometric means of {seeds} training seeds where there are several."
+    caption = _caption("lmp", used=used, before=before, seeds=seeds)
     return to_markdown(_wide(after, ["model", "method"], _lmp_cell, paper), caption)
 
 # %% ../../nbs/show/readme.ipynb #fded4f76
@@ -385,44 +341,32 @@ def _change_cell(group: pd.DataFrame) -> str:
     return f"{group.change.mean():+.3f} [{low:+.3f}, {high:+.3f}]{'*' if sure else ''}"
 
 
-def _scores_before(table: pd.DataFrame, task, several: bool) -> list[str]:
-    "Score of each model before debiasing, and on how much it was measured; with its settings where there are several"
-    parts = []
-    for r in table[table.method == "baseline"].itertuples():
-        score, low, high = (getattr(r, task.value + end) for end in ("", "_low", "_high"))
-        settings = "; " + r.settings if several else ""
-        measured = f"{tested_on(r, task)}{settings}"
-        parts.append(f"{r.model}, {task.metric} {score:.3f} [{low:.3f}, {high:.3f}] ({measured})")
-    return parts
+def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    """F1 of dialog state tracking and BLEU-4 of response generation as a small Markdown table; empty if there is none.
 
-
-def _task_rows(table: pd.DataFrame, task, several: bool, paper: str) -> pd.DataFrame:
-    "Rows of a task: score and change of each debiased model, one column a bias type"
-    named = f"{task.title}, {task.metric}" + (": " + table.settings if several else "")
-    cell = lambda group: f"{group[task.value].mean():.3f}, {_change_cell(group)}"
-    return _wide(table.assign(task=named), ["task", "model", "method"], cell, paper)
-
-
-def downstream_report(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # whose bias types
-) -> str:
-    """F1 of dialog state tracking and BLEU-4 of response generation as a small Markdown table.
-
-    Of every debiased model, the changes with their intervals; empty if there is none."""
+    Of every debiased model, the changes with their intervals. Where a model has several settings, each is named."""
     parts, before = [], []
     for task in TASKS.values():
         table = task.tests(folder, paper)
         several = table.groupby("model").settings.nunique().max() > 1 if len(table) else False
-        before += _scores_before(table, task, several)
+        for r in table[table.method == "baseline"].itertuples():
+            score, low, high = (getattr(r, task.value + end) for end in ("", "_low", "_high"))
+            measured = task.measured_on(r) + (f"; {r.settings}" if several else "")
+            before.append(f"{r.model}, {task.metric} {score:.3f} [{low:.3f}, {high:.3f}] ({measured})")
         if len(after := table[table.change.notna()]):
-            parts.append(_task_rows(after, task, several, paper))
-    if not parts:
-        return ""
-    caption = (
-        "After fine-tuning on the task (RedditBias §3.2); then the change that debiasing makes, with its 95 % interval "
-        "(paired bootstrap by dialogue), * where this leaves out 0 and the test (approximate randomization by "
-        "dialogue) has p < 0.05 as well. Without * it is undetermined: a loss as large as the lower end of the "
-        f"interval is not excluded. Tests are not corrected for their number. Before debiasing: {'; '.join(before)}."
-    )
-    return to_markdown(pd.concat(parts), caption)
+            named = f"{task.title}, {task.metric}" + (": " + after.settings if several else "")
+            cell = lambda group: f"{group[task.value].mean():.3f}, {_change_cell(group)}"
+            parts.append(_wide(after.assign(task=named), ["task", "model", "method"], cell, paper))
+    return to_markdown(pd.concat(parts), _caption("downstream", before="; ".join(before))) if parts else ""
+
+# %% ../../nbs/show/readme.ipynb #a16c250e
+def report(
+    name: str,  # front, lmb, changes, found, lmp, downstream
+    folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> str:  # Markdown
+    "What the README and the pages say of bias and debiasing; empty where nothing of it was measured"
+    made = {"front": front_report, "lmb": lmb_report, "changes": changes_report, "found": found_report}
+    made |= {"lmp": lmp_report, "downstream": downstream_report}
+    check_known("report", name, made)
+    return made[name](folder, paper)

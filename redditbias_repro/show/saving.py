@@ -16,25 +16,27 @@ import pandas as pd
 from ..records import SAME, TINY, write_atomic
 
 # %% auto #0
-__all__ = ['to_markdown', 'fold', 'save_table']
+__all__ = ['cell_text', 'to_markdown', 'fold', 'save_table']
 
 # %% ../../nbs/show/saving.ipynb #40a411f3
-def _in_a_cell(value):
-    "A text as a cell can hold it: its bars are none of the table's, its line ends none of the row's"
-    return re.sub(r"\r?\n", " ", value).replace("|", r"\|") if isinstance(value, str) else value
+def cell_text(
+    value,  # of a table
+) -> str:
+    "What a cell shows: three significant digits, whole numbers as they are, nothing for what is missing"
+    if value is None or value is pd.NA or value is pd.NaT:
+        return ""
+    if isinstance(value, (float, np.floating)):
+        return "" if np.isnan(value) else f"{value:.0f}" if float(value).is_integer() else f"{value:#.3g}"
+    return str(value)
 
 
 def to_markdown(
     table: pd.DataFrame,  # any table
     caption: str = "",  # a line below it
 ) -> str:
-    "A table as Markdown: numbers with three significant digits, whole ones as they are, nothing for what is missing"
-
-    def cell(v):
-        return v if not isinstance(v, (float, np.floating)) else f"{v:.0f}" if v.is_integer() else f"{v:#.3g}"
-
-    shown = table.astype(object).where(table.notna(), "").map(cell)
-    shown = shown.rename(columns=_in_a_cell).map(_in_a_cell)
+    "A table as Markdown, of what `cell_text` shows: bars are none of the table's, line ends none of the row's"
+    in_a_cell = lambda value: re.sub(r"\r?\n", " ", cell_text(value)).replace("|", r"\|")
+    shown = table.astype(object).map(in_a_cell).rename(columns=lambda name: in_a_cell(str(name)))
     text = shown.to_markdown(index=False, disable_numparse=True)
     return text + "\n" + (f"\n{caption}\n" if caption else "")
 
@@ -70,10 +72,7 @@ def _words(text: str) -> list[str]:
     return _NUMBER.split(re.sub(r" +|-{2,}", " ", text))
 
 
-def same_but_rounding(
-    before: str,
-    now: str,
-) -> bool:
+def same_but_rounding(before: str, now: str) -> bool:
     "Whether two texts say the same, but for the last digits of decimal fractions and percentages"
     if _words(before) != _words(now):
         return False
@@ -99,12 +98,8 @@ def _same_column(before: tuple[str, ...], now: tuple[str, ...], rounded: bool) -
     return True
 
 
-def same_table(
-    before: str,  # a CSV
-    now: str,  # another one
-    rounded: bool = False,  # also where texts differ by `same_but_rounding`
-) -> bool:
-    "Whether two tables are the same but for rounding"
+def same_table(before: str, now: str, rounded: bool = False) -> bool:
+    "Whether two CSVs are the same but for rounding; with `rounded` also where texts differ by `same_but_rounding`"
     if before == now:
         return True
     rows, others = (list(csv.reader(io.StringIO(text))) for text in (before, now))
@@ -113,9 +108,7 @@ def same_table(
     return all(_same_column(*columns, rounded) for columns in zip(zip(*rows), zip(*others)))
 
 # %% ../../nbs/show/saving.ipynb #88063cd5
-def table_csv(
-    table: pd.DataFrame,  # any table
-) -> str:
+def table_csv(table: pd.DataFrame) -> str:
     "A table as CSV, with six significant digits"
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
@@ -141,11 +134,7 @@ def save_table(
     return [write_atomic(p, text) for p, text in zip(paths, texts)]
 
 # %% ../../nbs/show/saving.ipynb #0671fb6f
-def save_text(
-    text: str,
-    path: Path,
-    rounded: bool = False,  # as in `same_table`
-) -> Path:
+def save_text(text: str, path: Path, rounded: bool = False) -> Path:
     "Write a text, with `rounded` where it differs by more than `same_but_rounding` from what is there"
     path = Path(path)
     same = rounded and path.is_file() and same_but_rounding(path.read_text(encoding="utf-8"), text)

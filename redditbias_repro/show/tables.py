@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
+from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,16 +25,15 @@ from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
-from ..stats.paired import MARGIN, TESTS, BiasChange, bias_change, mean_test
+from ..stats.paired import TESTS, BiasChange, bias_change, mean_test
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'type_titles', 'control_of', 'records_table', 'lmb_table',
-           'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes', 'random_band',
-           'false_alarm_table', 'record_origins', 'search_table', 'task_records', 'dst_tests', 'crg_tests',
-           'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'method_places', 'type_titles', 'control_of', 'records_table',
+           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
+           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
-# %% ../../nbs/show/tables.ipynb #a72c2a3d
+# %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
 
 # %% ../../nbs/show/tables.ipynb #84bcd964
@@ -47,6 +47,13 @@ def order_methods(
 ) -> list[str]:  # each once
     "Methods in the order of `losses`; those that it does not know come last"
     return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
+
+
+def method_places(
+    methods: pd.Series,  # names
+) -> pd.Series:  # of int
+    "The place of each method in the order of `losses`: the key that sorts a column of methods"
+    return methods.map({m: i for i, m in enumerate(order_methods(methods))})
 
 
 def type_titles(
@@ -67,21 +74,24 @@ def control_of(
     return CONTROLS[method in METHODS and METHODS[method].augment is not None]
 
 # %% ../../nbs/show/tables.ipynb #47b73e5f
-LMB_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "split", "swap", "n", "n_removed", "outlier_sd",
-    "t", "p", "p_holm", "significant", "d_z", "d_z_low", "d_z_high", "t_log", "p_log", "gap", "gap_low", "gap_high",
-    "share", "share_low", "share_high", "p_share_flip", "n_clusters", "df_cluster",
-    "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip",
-)  # fmt: skip
+_SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
+LMB_COLUMNS = tuple(_SPECS["lmb"]["columns"])
+ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
+_SPECS["false_alarms"] = {
+    "metric": "false_alarms",
+    "columns": list(ALARM_COLUMNS),
+    "places": ["corpus", "split", "-method", "model", "order", "bias_type"],
+}
 
 # %% ../../nbs/show/tables.ipynb #0c45ea5b
-SPECIAL = " (special tokens)"  # behind the name of a model that was read with those that its tokenizer adds
-CHAT = " (chat)"  # of one that was read as a chat model answers
-
-
-def _after_source(source) -> str:
-    "Behind the name of an encoder–decoder model, what its encoder read; nothing behind those of other models"
-    return "" if not isinstance(source, str) else f" (source {source!r})" if source else " (empty source)"
+def _way_of_reading(r: dict) -> str:
+    "Behind the name of a model, how it was read: what is read in another way is compared with none of the other"
+    source, prompt = r.get("source"), r.get("prompt")
+    said = " (special tokens)" if r.get("special_tokens") is True else ""  # those that its tokenizer adds
+    if isinstance(source, str):  # what the encoder of an encoder–decoder model read
+        said += f" (source {source!r})" if source else " (empty source)"
+    said += " (chat)" if r.get("context") == "chat" else ""
+    return said + (f" (turn {prompt[:6]})" if isinstance(prompt, str) and prompt else "")  # another turn of the user's
 
 # %% ../../nbs/show/tables.ipynb #31c507d9
 def records_table(
@@ -99,21 +109,38 @@ def records_table(
     else:
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
-    if "special_tokens" in table:  # what is read in another way is compared with none of the other
-        table["model"] += np.where(table["special_tokens"].eq(True), SPECIAL, "")
-    if "source" in table:
-        table["model"] += table["source"].map(_after_source)
-    if "context" in table:
-        table["model"] += np.where(table["context"].eq("chat"), CHAT, "")
-    if "prompt" in table:  # another turn of the user's
-        table["model"] += [f" (turn {p[:6]})" if isinstance(p, str) and p else "" for p in table["prompt"]]
+    if len(table):
+        table["model"] += [_way_of_reading(r) for r in table.to_dict("records")]
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
-    methods = {m: i for i, m in enumerate(order_methods(table["method"]))}
     return table.assign(
         order=[order.get(b, len(order)) for b in table["bias_type"]],
-        method_order=table["method"].map(methods),
+        method_order=method_places(table["method"]),
         train_seed=table["train_seed"].astype(float),
     )
+
+
+def _all_pairs(table: pd.DataFrame) -> pd.DataFrame:
+    "Rows of LMB on all pairs, no outlier taken out"
+    return table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
+
+
+def _holm_by(table: pd.DataFrame, family: list[str], p: str) -> pd.Series:
+    "Holm's correction of a column over the rows of each family"
+    return table.groupby(family, dropna=False, sort=False)[p].transform(lambda values: holm(values.astype(float)))
+
+
+def _in_order(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    "The columns of a table of `resources/tables.toml`, its rows in order; behind a minus the largest come first"
+    about = _SPECS[name]
+    by, rising = [k.lstrip("-") for k in about["places"]], [not k.startswith("-") for k in about["places"]]
+    return table.sort_values(by, ascending=rising)[about["columns"]].reset_index(drop=True)
+
+
+def _of_metric(name: str, records: list[dict] | None, folder: Path | None, paper: str) -> pd.DataFrame:
+    "A table of `resources/tables.toml` whose rows are records as they are"
+    about = _SPECS[name]
+    table = records_table(records, folder, about["metric"], about["columns"], paper)
+    return _in_order(name, table)
 
 
 def lmb_table(
@@ -130,61 +157,40 @@ def lmb_table(
     table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
         family = ["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"]
-        table["p_holm"] = table.groupby(family, dropna=False, sort=False)["p"].transform(holm)
-    places = ["corpus", "split", "swap", "sd", "model", "method_order", "order", "bias_type", "train_seed"]
-    table = table.assign(sd=table["outlier_sd"].fillna(0)).sort_values(places)
-    return table[list(LMB_COLUMNS)].reset_index(drop=True)
-
-# %% ../../nbs/show/tables.ipynb #5b465777
-ROWS_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "split", "rows", "n", "n_removed",
-    "t", "p", "significant", "t_log", "p_log", "gap", "gap_low", "gap_high", "share", "n_clusters", "p_cluster",
-)  # fmt: skip
+        table["p_holm"] = _holm_by(table, family, "p")
+    return _in_order("lmb", table.assign(sd=table["outlier_sd"].fillna(0)))
 
 # %% ../../nbs/show/tables.ipynb #99223471
 def rows_table(
     records: list[dict] | None = None,  # from `lmb_of_rows`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `ROWS_COLUMNS`
+) -> pd.DataFrame:
     "LMB of named subsets of the pairs: `rows` says which, `n_removed` how many of all pairs they leave out"
-    table = records_table(records, folder, "lmb_rows", ROWS_COLUMNS, paper)
-    places = ["corpus", "split", "model", "method_order", "order", "bias_type", "train_seed", "rows"]
-    return table.sort_values(places)[list(ROWS_COLUMNS)].reset_index(drop=True)
-
-# %% ../../nbs/show/tables.ipynb #857516b0
-TARGET_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "split", "targets", "n",
-    "gap", "gap_low", "gap_high", "share",
-)  # fmt: skip
+    return _of_metric("rows", records, folder, paper)
 
 # %% ../../nbs/show/tables.ipynb #ef091aed
 def target_gaps(
     records: list[dict] | None = None,  # from `measure_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `TARGET_COLUMNS`, the commonest terms of a bias type first
+) -> pd.DataFrame:  # model, method, …, targets, n, gap with its interval, share; the commonest terms of a type first
     """Mean log gap of the pairs that exchange the same target terms, with its 95 % interval (nan for a single pair).
 
     Of all pairs, where they are known; pairs whose terms are not known are left out."""
-    table = records_table(records, folder, "lmb", (*TARGET_COLUMNS, "outlier_sd", "pairs", "swap"), paper)
-    table = table[table["outlier_sd"].isna() & table["swap"].astype(object).fillna("targets").eq("targets")]
-    rows = []
-    for r in table.sort_values(["model", "method_order", "order", "train_seed"]).to_dict("records"):
+    columns = _SPECS["targets"]["columns"]
+    table = records_table(records, folder, "lmb", (*columns, "outlier_sd", "pairs", "swap"), paper)
+    table, rows = _all_pairs(table), []
+    for r in table[table["swap"] == "targets"].to_dict("records"):
         pairs = unpack_pairs(r["pairs"]) if isinstance(r["pairs"], dict) else pd.DataFrame(columns=["cluster"])
         known = pairs[pairs["cluster"].isin(r["pairs"]["clusters"] if len(pairs) else ())]
         for targets, own in known.groupby("cluster"):
             gap = (own["nll1"] / own["tokens1"] - own["nll2"] / own["tokens2"]).to_numpy()
             test = mean_test(gap) if len(gap) > 1 else None
-            values = {"gap": gap.mean(), "share": float((gap < 0).mean())}
-            values |= {"gap_low": test.low, "gap_high": test.high} if test else {}
-            rows.append({**{k: r[k] for k in TARGET_COLUMNS[:6]}, "targets": targets, "n": len(own), **values})
-    found = pd.DataFrame(rows, columns=list(TARGET_COLUMNS))
-    order = {k: i for i, k in enumerate(dict.fromkeys(zip(found["model"], found["method"], found["bias_type"])))}
-    place = [order[k] for k in zip(found["model"], found["method"], found["bias_type"])]
-    by = ["place", "train_seed", "n", "targets"]
-    found = found.assign(place=place).sort_values(by, ascending=[True, True, False, True])
-    return found[list(TARGET_COLUMNS)].reset_index(drop=True)
+            ends = {"gap_low": test.low, "gap_high": test.high} if test else {"gap_low": np.nan, "gap_high": np.nan}
+            values = {"targets": targets, "n": len(own), "gap": gap.mean(), "share": float((gap < 0).mean())}
+            rows.append({**r, **values, **ends})
+    return _in_order("targets", pd.DataFrame(rows, columns=[*table.columns]))
 
 # %% ../../nbs/show/tables.ipynb #550e3c05
 def stand_ins(
@@ -208,8 +214,6 @@ CHANGE_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "split
 def lmb_changes(
     records: list[dict] | None = None,  # from `measure_lmb`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
-    margin: float = MARGIN,  # of the verdict "equally", nats
-    alpha: float = 0.05,
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
     against: str = "baseline",  # the model before; a method, such as FT: its model of the same training seed
 ) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds
@@ -219,26 +223,23 @@ def lmb_changes(
     p_holm is p_bias_change, corrected over the bias types of a method.
     `ValueError` where two records that are to be compared are not of the same pairs."""
     table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
-    table = table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
-    rows = []
-    for key, group in table.groupby(["model", "corpus", "split", "swap", "bias_type", "order"], dropna=False):
+    rows, keys = [], ["model", "corpus", "split", "swap", "bias_type", "order"]
+    for key, group in _all_pairs(table).groupby(keys, dropna=False):
         before, after = group[group["method"] == against], group[~group["method"].isin(["baseline", against])]
-        about = dict(zip(("model", "corpus", "split", "swap", "bias_type", "order"), key))
         for (method, place), runs in after.groupby(["method", "method_order"]):
+            about = {**dict(zip(keys, key)), "method": method, "method_order": place}
             runs = runs.sort_values("train_seed")
             gaps = [_gaps(_compared_with(before, run), run) for _, run in runs.iterrows()]
-            found = [(seed, g) for seed, g in zip(runs["train_seed"], gaps)]
+            found = list(zip(runs["train_seed"], gaps))
             if against == "baseline" and len(gaps) > 1 and all(g is not None for g in gaps):
                 found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
             unknown = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1}
             for seed, g in found:
-                values = unknown if g is None else asdict(bias_change(*g, margin, alpha))
-                rows.append({**about, "method": method, "place": place, "train_seed": seed, **values})
-    changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "place"])
+                rows.append({**about, "train_seed": seed, **(unknown if g is None else asdict(bias_change(*g)))})
+    changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "method_order"])
     family = ["model", "method", "train_seed", "seeds", "corpus", "split", "swap"]
-    p = changes.groupby(family, dropna=False, sort=False)["p_bias_change"]
-    changes["p_holm"] = p.transform(lambda values: holm(values.astype(float))) if len(changes) else np.nan
-    places = ["corpus", "split", "swap", "model", "place", "order", "bias_type", "train_seed"]
+    changes["p_holm"] = _holm_by(changes, family, "p_bias_change") if len(changes) else np.nan
+    places = ["corpus", "split", "swap", "model", "method_order", "order", "bias_type", "train_seed"]
     return changes.sort_values(places)[list(CHANGE_COLUMNS)].reset_index(drop=True)
 
 # %% ../../nbs/show/tables.ipynb #107ad20b
@@ -268,22 +269,14 @@ def _corpus_hashes(row):
     corpus = (row["provenance"] or {}).get("corpus", {})
     return corpus.get("files"), corpus.get("sha256")
 
-# %% ../../nbs/show/tables.ipynb #1dd34189
-LMP_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "n", "perplexity_release", "perplexity",
-    "perplexity_calibrated", "temperature", "mean_sentence_perplexity", "median_sentence_perplexity", "n_skipped",
-)  # fmt: skip
-
 # %% ../../nbs/show/tables.ipynb #9e129f9b
 def lmp_table(
     records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMP_COLUMNS`; train_seed is nan for models that were not debiased
+) -> pd.DataFrame:  # train_seed is nan for models that were not debiased
     "LM perplexity of every model and method, first the release's; nan where a record was made before a column was"
-    table = records_table(records, folder, "lmp", LMP_COLUMNS, paper)
-    table = table.sort_values(["model", "method_order", "order", "bias_type", "train_seed"])
-    return table[list(LMP_COLUMNS)].reset_index(drop=True)
+    return _of_metric("lmp", records, folder, paper)
 
 # %% ../../nbs/show/tables.ipynb #51391764
 def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray:
@@ -295,47 +288,38 @@ def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray
     change = d.sum() / n.sum()
     return change + (d - change * n) / n.mean()
 
-
-LMP_CHANGE_COLUMNS = (
-    "model", "method", "bias_type", "train_seed", "corpus", "n", "seeds",
-    "before", "after", "rise", "rise_low", "rise_high", "p", "p_holm", "before_calibrated", "after_calibrated",
-    "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high", "p_calibrated",
-)  # fmt: skip
-
 # %% ../../nbs/show/tables.ipynb #b4cb48a2
 def lmp_changes(
     records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
-    alpha: float = 0.05,
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
-) -> pd.DataFrame:  # the columns of `LMP_CHANGE_COLUMNS`
+) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, seeds; before, after, rise and p of either kind
     """The perplexity of every debiased model against that of the model before, on the same sentences.
 
-    With 1 − alpha intervals and p of a paired t-test of log perplexity; nan where a record keeps no sentences. rise is
-    a share of the perplexity before. After several trainings: the geometric mean, in rows whose train_seed is nan.
-    p_holm: over a method's bias types.
+    With 95 % intervals and p of a paired t-test of log perplexity; nan where a record keeps no sentences. rise is a
+    share of the perplexity before; …_calibrated: at each model's own temperature. After several trainings: the
+    geometric mean, in rows whose train_seed is nan. p_holm: over a method's bias types.
     `ValueError` where two records that are to be compared are not of the same sentences."""
-    table, rows = records_table(records, folder, "lmp", (*LMP_COLUMNS, "scores", "provenance"), paper), []
+    columns, rows = _SPECS["lmp_changes"]["columns"], []
+    table = records_table(records, folder, "lmp", (*_SPECS["lmp"]["columns"], "scores", "provenance"), paper)
     for (model, corpus, n), group in table.groupby(["model", "corpus", "n"]):
-        before = group[group["method"] == "baseline"]
+        before, debiased = group[group["method"] == "baseline"], group[group["method"] != "baseline"]
         if not len(before):
             continue
-        before, debiased = before.iloc[0], group[group["method"] != "baseline"]
         for (_, method, _, bias_type), runs in debiased.groupby(["method_order", "method", "order", "bias_type"]):
             each = [(seed, [run]) for seed, (_, run) in zip(runs["train_seed"], runs.iterrows())]
             together = [(np.nan, [run for _, (run,) in each])] if len(each) > 1 else []
+            about = {"model": model, "method": method, "bias_type": bias_type, "corpus": corpus, "n": n}
             for seed, of in each + together:
-                about = {"model": model, "method": method, "bias_type": bias_type, "train_seed": seed}
-                about |= {"corpus": corpus, "n": n, "seeds": len(of)}
-                plain, calibrated = (_lmp_change(before, of, kind, alpha) for kind in ("", "_calibrated"))
-                rows.append({**about, **plain, **calibrated})
-    changes = pd.DataFrame(rows).reindex(columns=list(LMP_CHANGE_COLUMNS))
-    p = changes.groupby(["model", "method", "train_seed", "seeds", "corpus", "n"], dropna=False, sort=False)["p"]
-    changes["p_holm"] = p.transform(lambda values: holm(values.astype(float))) if len(changes) else np.nan
+                plain, calibrated = (_lmp_change(before.iloc[0], of, kind) for kind in ("", "_calibrated"))
+                rows.append({**about, "train_seed": seed, "seeds": len(of), **plain, **calibrated})
+    changes = pd.DataFrame(rows).reindex(columns=columns)
+    family = ["model", "method", "train_seed", "seeds", "corpus", "n"]
+    changes["p_holm"] = _holm_by(changes, family, "p") if len(changes) else np.nan
     return changes
 
 
-def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
+def _lmp_change(before: pd.Series, runs: list[pd.Series], kind: str) -> dict:
     "The columns of one kind of perplexity, from rows of records"
     values = np.array([float(run["perplexity" + kind]) for run in runs])
     found = {f"before{kind}": before["perplexity" + kind], f"after{kind}": float(np.exp(np.log(values).mean()))}
@@ -349,26 +333,19 @@ def _lmp_change(before, runs: list, kind: str, alpha: float) -> dict:
                 f"{run['model']}, {run['method']}, {run['bias_type']}: LM perplexity was not measured on the sentences "
                 "of the model before; measure both again"
             )
-    test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1), alpha=alpha)
-    return {
-        **found,
-        f"rise{kind}_low": float(np.expm1(test.low)),
-        f"rise{kind}_high": float(np.expm1(test.high)),
-        f"p{kind}": test.p,
-    }
+    test = mean_test(np.stack([_log_rise(scores[0], after, "nll" + kind) for after in scores[1:]], 1))
+    low, high = (float(np.expm1(end)) for end in (test.low, test.high))
+    return {**found, f"rise{kind}_low": low, f"rise{kind}_high": high, f"p{kind}": test.p}
 
 # %% ../../nbs/show/tables.ipynb #159ac71e
-BAND_COLUMNS = (
-    "model", "corpus", "split", "bias_type", "models",
-    "t_low", "t_high", "gap_low", "gap_high", "share_low", "share_high", "significant",
-)  # fmt: skip
+BAND_COLUMNS = tuple(_SPECS["random_band"]["columns"])
 
 # %% ../../nbs/show/tables.ipynb #62529485
 def random_band(
     records: list[dict] | None = None,  # from `measure_random`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `BAND_COLUMNS`
+) -> pd.DataFrame:  # model, corpus, split, bias_type, models; t, gap and share with _low and _high; significant
     """Where random models of each architecture come out.
 
     Smallest and largest t, mean log gap and preference share of `models` random models; `significant` is the share of
@@ -379,22 +356,14 @@ def random_band(
     band = groups.agg(models=("t", "size"), **spread, significant=("significant", "mean")).reset_index()
     return band[list(BAND_COLUMNS)]
 
-# %% ../../nbs/show/tables.ipynb #7210cdbc
-ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
-
 # %% ../../nbs/show/tables.ipynb #32d3c927
 def false_alarm_table(
     records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`
-    """False alarms of each test where there is nothing to find.
-
-    The share of `n` models, or draws of labels, with p < alpha, by test (`TESTS` names them)."""
-    table = records_table(records, folder, "false_alarms", ALARM_COLUMNS, paper)
-    places = ["corpus", "split", "method", "model", "order", "bias_type"]
-    table = table.sort_values(places, ascending=[place != "method" for place in places])
-    return table[list(ALARM_COLUMNS)].reset_index(drop=True)
+) -> pd.DataFrame:  # model, method, corpus, split, bias_type, n, a column a test (`TESTS` names them)
+    "False alarms of each test where there is nothing to find: of `n` models or draws of labels the share that it finds"
+    return _of_metric("false_alarms", records, folder, paper)
 
 # %% ../../nbs/show/tables.ipynb #ce1dda8b
 def record_origins(
@@ -403,61 +372,33 @@ def record_origins(
     """Provenance of records in short.
 
     The first 12 digits of the weights' hash, the number of corpus files, what measured it."""
-    rows = []
-    for r in records.to_dict("records"):
-        origin = r["provenance"]
-        own = r["method"] != "baseline"  # what was measured on other bias types is the same model otherwise
-        model = (r["model"], r["method"], r["bias_type"] if own else None, r.get("train_seed"))
-        weights, files = origin["model"].get("weights_sha256", ""), origin["corpus"].get("files", {})
-        measured = (r["corpus"], len(files), r["seed"], origin["device"], origin["package"], origin["git_commit"])
-        rows.append((*model, weights[:12], *measured))
-    columns = ["model", "method", "bias_type", "train_seed", "weights", "corpus", "files"]
-    table = pd.DataFrame(rows, columns=[*columns, "seed", "device", "package", "git_commit"])
+    of = lambda part, key, default=None: [p[part].get(key, default) for p in records["provenance"]]
+    own = records["method"] != "baseline"  # what was measured on other bias types is the same model otherwise
+    table = pd.DataFrame({
+        "model": records["model"], "method": records["method"], "bias_type": records["bias_type"].where(own, None),
+        "train_seed": records.get("train_seed"), "weights": [w[:12] for w in of("model", "weights_sha256", "")],
+        "corpus": records["corpus"], "files": [len(f) for f in of("corpus", "files", {})], "seed": records["seed"],
+        **{k: [p[k] for p in records["provenance"]] for k in ("device", "package", "git_commit")},
+    })  # fmt: skip
     table = table.drop_duplicates(["model", "method", "bias_type", "train_seed", "corpus"])
     return table.dropna(axis="columns", how="all").reset_index(drop=True)
-
-# %% ../../nbs/show/tables.ipynb #10622881
-SEARCH_COLUMNS = (
-    "model", "bias_type", "method", "batch_size", "grad_accum", "lambda_lm", "lambda_d",
-    "t_before", "t", "p", "lmp_before", "lmp", "lmp_rise", "max_lmp_rise", "chosen",
-)  # fmt: skip
 
 # %% ../../nbs/show/tables.ipynb #7d28f587
 def search_table(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `SEARCH_COLUMNS`; t on the validation pairs
-    "Every run of the hyper-parameter searches (RedditBias §5.1)"
-    table = records_table(None, folder, "search", SEARCH_COLUMNS, paper).reindex(columns=list(SEARCH_COLUMNS))
-    return table.sort_values(list(SEARCH_COLUMNS[:7])).reset_index(drop=True)
-
-# %% ../../nbs/show/tables.ipynb #22456d6a
-TASK_PARAMS = {"dst": DST_PARAMS, "crg": CRG_PARAMS}
-SIZES = ("train_split", "train_dialogues", "train_pairs")  # in `trained_on`
-
-
-def _settings(params: dict) -> str:
-    "Parameters of a record that are no sizes and no seeds, as `key=value`; which METEOR it is matters to METEOR alone"
-    left_out = (*SIZES, "train_seed", "test_dialogues", "test_pairs", "meteor_kind")
-    return ", ".join(f"{k}={v}" for k, v in params.items() if k not in left_out and not pd.isna(v))
-
-# %% ../../nbs/show/tables.ipynb #c6cc60f4
-def task_records(
-    kind: str,  # dst or crg
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # in whose tables they stand
-) -> pd.DataFrame:
-    "Records of a task with all parameters as columns, and `settings` and `trained_on` in words"
-    records, params = read_records(folder, paper=paper, metric=kind), TASK_PARAMS[kind]
-    if not len(records):
-        return records
-    records = records.reindex(columns=[*records.columns, *(k for k in params if k not in records)])
-    return records.assign(
-        trained_on=records.provenance.map(_trained_on),
-        settings=[_settings({k: r[k] for k in params}) for r in records.to_dict("records")],
-    )
+) -> pd.DataFrame:  # model, bias_type, method, what was tried, LMB and perplexity before and after; chosen
+    "Every run of the hyper-parameter searches (RedditBias §5.1); t on the validation pairs"
+    return _of_metric("search", None, folder, paper)
 
 # %% ../../nbs/show/tables.ipynb #e805e5b3
+def _settings(params: dict) -> str:
+    "Parameters of a record that are no sizes and no seeds, as `key=value`; which METEOR it is matters to METEOR alone"
+    sizes = {f"{part}_{what}" for part in ("train", "test") for what in ("dialogues", "pairs")}
+    left_out = {*sizes, "train_split", "train_seed", "meteor_kind"}
+    return ", ".join(f"{k}={v}" for k, v in params.items() if k not in left_out and not pd.isna(v))
+
+
 def _trained_on(provenance: dict) -> str:
     "Split and size of what a record's model was fine-tuned on, in words"
     training, note = provenance.get("training", {}), provenance.get("corpus", {}).get("note", "")
@@ -465,100 +406,82 @@ def _trained_on(provenance: dict) -> str:
     sizes = [(f"train_{what}", what) for what in ("dialogues", "pairs")]
     return ", ".join([split, *(f"{training[key]:,} {what}" for key, what in sizes if key in training)])
 
-# %% ../../nbs/show/tables.ipynb #e8beedd8
-def _compared(compare, before: dict, after: dict) -> dict:
-    "What a task says of the records in two rows; an error names their files"
-    try:
-        return compare(*(json.loads(Path(r["path"]).read_text(encoding="utf-8")) for r in (before, after)))
-    except ValueError as e:
-        raise ValueError(f"{before['path']} and {after['path']}: {e}") from e
-
-
-def _before_and_after(
-    kind: str,  # dst or crg
-    folder: Path | None,
-    columns: list[str],  # of the result
-    compare,  # (record before, record after) → a dict of its columns
-    paper: str,
-) -> pd.DataFrame:
-    "Records of a task, each with a test against that of the model before debiasing with all the same parameters"
-    records = task_records(kind, folder, paper)
-    if not len(records):
-        return pd.DataFrame(columns=columns)
-    if "dialogues" not in records or records.dialogues.isna().any():
-        old = records.path if "dialogues" not in records else records[records.dialogues.isna()].path
-        said = "does not say which dialogue an example is of: measure it again"
-        raise ValueError(f"{old.iloc[0]} {said}")
-    records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
-    rows, same = [], ["model", "corpus", "n", *TASK_PARAMS[kind], "train_seed"]
-    same = [k for k in same if k != "meteor_kind"]  # METEOR is not tested
-    for _, group in records.groupby(same, dropna=False, sort=False):
-        group = group.to_dict("records")
-        before = next((r for r in group if r["method"] == "baseline"), None)
-        rows += [{**r, **(_compared(compare, before, r) if before and r is not before else {})} for r in group]
-    table = pd.DataFrame(rows).reindex(columns=columns)
-    table = table.assign(verdict=["" if pd.isna(v) else v for v in table.verdict])
-    order = {m: i for i, m in enumerate(order_methods(table.method))}
-    types = {b: i for i, b in enumerate(("all", *type_titles(set(table.bias_type) - {"all"}, paper)))}
-    table = table.assign(a=table.method.map(order), b=table.bias_type.map(types))
-    return table.sort_values(["model", "settings", "a", "b", "train_seed"])[columns].reset_index(drop=True)
-
-# %% ../../nbs/show/tables.ipynb #b273b195
-TASK_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues")
-TASK_CHANGE = ("change", "change_low", "change_high", "p", "verdict")
-
-# %% ../../nbs/show/tables.ipynb #74b500db
-def dst_tests(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # in whose tables they stand
-) -> pd.DataFrame:
-    """Each debiased model against the model before, on the same examples: change of F1.
-
-    Columns are `TASK_COLUMNS`, f1 and accuracy with _low and _high, `TASK_CHANGE` of F1, only_before, only_after and
-    p_correct (`dst.compare`): as a test of correctness McNemar's, for which examples are independent."""
-    scores = [f"{k}{end}" for k in ("f1", "accuracy") for end in ("", "_low", "_high")]
-    columns = [*TASK_COLUMNS, *scores, *TASK_CHANGE, "only_before", "only_after", "p_correct"]
-    return _before_and_after("dst", folder, columns, compare_states, paper)
-
-# %% ../../nbs/show/tables.ipynb #ad25314f
-def crg_tests(
-    folder: Path | None = None,  # default: `results/` of the checkout
-    paper: str = DEFAULT_PAPER,  # in whose tables they stand
-) -> pd.DataFrame:  # `TASK_COLUMNS`, bleu_4 with _low and _high, `TASK_CHANGE` of BLEU-4 (`crg.compare`)
-    "Each debiased model against the model before, on the same contexts: change of BLEU-4"
-    columns = [*TASK_COLUMNS, "bleu_4", "bleu_4_low", "bleu_4_high", *TASK_CHANGE]
-    return _before_and_after("crg", folder, columns, compare_answers, paper)
-
 # %% ../../nbs/show/tables.ipynb #6273f47d
-class Task(NamedTuple):
-    "A task as tables and figures show it"
+@dataclass(frozen=True)
+class Task:
+    "A task that a model is fine-tuned for, before and after debiasing"
 
+    name: str  # the metric of its records
     title: str
-    metric: str  # as it is printed
-    value: str  # the metric's column
+    metric: str  # that is tested, as it is printed
+    value: str  # its column
     counted: str  # what n counts
-    tests: Callable  # from a folder and a paper to each model against the one before
+    params: tuple[str, ...]  # of its records
+    compare: Callable  # of two records, one before and one after: a dict of `tested`
+    scores: tuple[str, ...]  # columns with _low and _high
+    tested: tuple[str, ...]
+
+    def records(self, folder: Path | None = None, paper: str = DEFAULT_PAPER) -> pd.DataFrame:
+        "Records of the task in a folder, with all parameters as columns, and `settings` and `trained_on` in words"
+        found = read_records(folder, paper=paper, metric=self.name)
+        if not len(found):
+            return found
+        found = found.reindex(columns=list(dict.fromkeys([*found.columns, *self.params])))
+        settings = [_settings({k: r[k] for k in self.params}) for r in found.to_dict("records")]
+        return found.assign(trained_on=found.provenance.map(_trained_on), settings=settings)
+
+    def tests(self, folder: Path | None = None, paper: str = DEFAULT_PAPER) -> pd.DataFrame:
+        """Each debiased model against the model before, on the same examples, with all the same parameters.
+
+        model, method, bias_type, train_seed, corpus, trained_on, settings, n, n_dialogues, `scores` and what was
+        `tested`. `ValueError` for a record that does not say which dialogue an example is of."""
+        columns = ["model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues"]
+        columns += [f"{k}{end}" for k in self.scores for end in ("", "_low", "_high")] + list(self.tested)
+        records = self.records(folder, paper)
+        if not len(records):
+            return pd.DataFrame(columns=columns)
+        records = records.reindex(columns=list(dict.fromkeys([*records.columns, "dialogues"])))
+        if len(old := records[records.dialogues.isna()]):
+            said = "does not say which dialogue an example is of: measure it again"
+            raise ValueError(f"{old.path.iloc[0]} {said}")
+        records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
+        same = ["model", "corpus", "n", *self.params, "train_seed"]
+        rows, same = [], [k for k in same if k != "meteor_kind"]  # METEOR is not tested
+        for _, group in records.groupby(same, dropna=False, sort=False):
+            group = group.to_dict("records")
+            before = next((r for r in group if r["method"] == "baseline"), None)
+            rows += [{**r, **(self._compared(before, r) if before and r is not before else {})} for r in group]
+        table = pd.DataFrame(rows).reindex(columns=columns)
+        types = {b: i for i, b in enumerate(("all", *type_titles(set(table.bias_type) - {"all"}, paper)))}
+        table = table.assign(verdict=table.verdict.astype(object).fillna(""), a=method_places(table.method))
+        table = table.assign(b=table.bias_type.map(types))
+        return table.sort_values(["model", "settings", "a", "b", "train_seed"])[columns].reset_index(drop=True)
+
+    def _compared(self, before: dict, after: dict) -> dict:
+        "What the task says of the records in two rows; an error names their files"
+        try:
+            return self.compare(*(json.loads(Path(r["path"]).read_text(encoding="utf-8")) for r in (before, after)))
+        except ValueError as e:
+            raise ValueError(f"{before['path']} and {after['path']}: {e}") from e
+
+    def measured_on(self, row) -> str:
+        "On how much a row of `tests` was measured, in words"
+        return f"{row.n:,} {self.counted} in {row.n_dialogues:,} dialogues, {corpus_title(row.corpus)}"
 
 # %% ../../nbs/show/tables.ipynb #986fd092
+_CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 TASKS = {
-    "dst": Task("dialog state tracking", "F1", "f1", "examples", dst_tests),
-    "crg": Task("response generation", "BLEU-4", "bleu_4", "answers", crg_tests),
-}
-
-# %% ../../nbs/show/tables.ipynb #759bab1a
-def tested_on(
-    row,  # of `Task.tests`
-    task: Task,
-) -> str:
-    "On how much a row was measured, in words"
-    return f"{row.n:,} {task.counted} in {row.n_dialogues:,} dialogues, {corpus_title(row.corpus)}"
+    "dst": Task(
+        "dst", "dialog state tracking", "F1", "f1", "examples", DST_PARAMS, compare_states, ("f1", "accuracy"),
+        (*_CHANGE, "only_before", "only_after", "p_correct"),  # of correctness: McNemar's, examples being independent
+    ),
+    "crg": Task(
+        "crg", "response generation", "BLEU-4", "bleu_4", "answers", CRG_PARAMS, compare_answers, ("bleu_4",), _CHANGE,
+    ),
+}  # fmt: skip
 
 # %% ../../nbs/show/tables.ipynb #1ebfe624
-CHOICE_COLUMNS = (
-    "model", "method", "bias_type", "corpus", "split", "bias_change", "bias_change_low", "bias_change_high", "verdict",
-    "verdict_cluster", "rise_calibrated", "rise_calibrated_low", "rise_calibrated_high",
-    *(f"{task}{end}" for task in TASKS for end in ("", "_low", "_high")),
-)  # fmt: skip
+CHOICE_COLUMNS = tuple(_SPECS["choice"]["columns"])
 
 # %% ../../nbs/show/tables.ipynb #23f96e2e
 def choice_table(
@@ -573,23 +496,22 @@ def choice_table(
     changes = changes[changes.split.isin(["test", "all"]) & changes.swap.eq("targets")]
     if paper in released_papers():
         changes = changes[changes.corpus.eq(paper)]
-    rises = lmp_changes(folder=folder, paper=paper)
+    rises = lmp_changes(folder=folder, paper=paper).drop(columns=["corpus", "n", "p", "p_holm"])
     as_text = dict.fromkeys(keys, object)  # also where there are no rows
-    one = lambda t: (
+    changes, rises = (
         t.sort_values("train_seed", na_position="first", kind="stable").drop_duplicates(keys).astype(as_text)
+        for t in (changes, rises)
     )
-    table = one(changes).merge(one(rises).drop(columns=["corpus", "n", "p", "p_holm"]), "outer", keys)
+    table = changes.merge(rises, "outer", keys)
     for name, task in TASKS.items():
         tests = task.tests(folder, paper)
-        tests = tests[tests.change.notna()]
-        rows = [{**dict(zip(keys, key)), **_spread(name, own)} for key, own in tests.groupby(keys, sort=False)]
-        columns = [*keys, name, f"{name}_low", f"{name}_high"]
-        table = table.merge(pd.DataFrame(rows, columns=columns), "outer", keys)
+        rows = [{**dict(zip(keys, key)), **_spread(name, own)}
+                for key, own in tests[tests.change.notna()].groupby(keys, sort=False)]  # fmt: skip
+        table = table.merge(pd.DataFrame(rows, columns=[*keys, name, f"{name}_low", f"{name}_high"]), "outer", keys)
     table = table[table[["bias_change", "rise_calibrated", *TASKS]].notna().any(axis=1)]
-    order = {m: i for i, m in enumerate(order_methods(table["method"]))}
     types = {b: i for i, b in enumerate(type_titles(table["bias_type"], paper))}
-    table = table.assign(a=table["method"].map(order), b=table["bias_type"].map(types))
-    return table.sort_values(["model", "a", "b"])[list(CHOICE_COLUMNS)].reset_index(drop=True)
+    table = table.assign(method_order=method_places(table["method"]), order=table["bias_type"].map(types))
+    return _in_order("choice", table)
 
 
 def _spread(name: str, own: pd.DataFrame) -> dict:

@@ -12,11 +12,10 @@ import pandas as pd
 __all__ = ['pool_quantiles', 'plot_distributions']
 
 # %% ../../nbs/stats/distributions.ipynb #d1e03da4
-def density_of(
-    quantiles: np.ndarray,  # (levels,) values, rising, all above 0
-    levels: np.ndarray,  # (levels,) from 0 to 1
-) -> tuple[np.ndarray, np.ndarray]:  # values, and density on their logarithmic scale, at most 1
-    "Density of a distribution that is known by its quantiles. `ValueError` for what does not rise from above 0"
+def density_of(quantiles: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Density of a distribution by its (levels,) quantiles: values, and density on their logarithmic scale, at most 1.
+
+    `ValueError` for quantiles that do not rise from above 0."""
     quantiles, levels = np.asarray(quantiles, float), np.asarray(levels, float)
     if not (quantiles > 0).all() or (np.diff(quantiles) < 0).any() or quantiles.shape != levels.shape:
         raise ValueError("expected quantiles above 0 that rise, one for each level")

@@ -219,50 +219,44 @@ def bias_change(
 
     By its mean gap on the same pairs."""
     before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
-    if before.ndim != 1 or len(before) != len(after):
+    if before.ndim != 1 or len(before) != len(after) or after.ndim > 2 or after.size == 0:
         raise ValueError(
             f"gaps of shapes {before.shape} and {after.shape}: "
             "expected (n,) before, and (n,) or (n, seeds) after on the same pairs"
         )
     base = before if after.ndim == 1 else before[:, None]
-    if after.ndim > 2 or after.size == 0:
-        raise ValueError(f"gaps after have shape {after.shape}: expected (n,), or (n, seeds)")
     groups = np.zeros(len(before), int) if clusters is None else clusters
     known = len(set(_codes(groups, len(before)))) > 1  # of a single cluster the tests give nan
-    by_pair = _towards_zero(after - base, after + base, None, margin, alpha)
-    by_cluster = _towards_zero(after - base, after + base, groups, margin, alpha)
-    one, was, now = by_pair["change"], mean_test(before, alpha=alpha), mean_test(after, alpha=alpha)
+    one, by_pair = _towards_zero(after - base, after + base, None, margin, alpha)
+    by_target, by_cluster = _towards_zero(after - base, after + base, groups, margin, alpha)
+    if not known:
+        by_cluster["verdict_cluster"] = ""
+    was, now = mean_test(before, alpha=alpha), mean_test(after, alpha=alpha)
     change = after - base if after.ndim == 1 else (after - base).mean(1)
     return BiasChange(
         n=len(before), seeds=1 if after.ndim == 1 else after.shape[1], gap_before=was.mean, gap_after=now.mean,
-        change=one.mean, change_low=one.low, change_high=one.high, t=one.t, p=one.p,
-        bias_change=abs(now.mean) - abs(was.mean), bias_change_low=by_pair["low"], bias_change_high=by_pair["high"],
-        p_bias_change=by_pair["p"], verdict=by_pair["verdict"],
+        change=one.mean, t=one.t, p=one.p, bias_change=abs(now.mean) - abs(was.mean),
         direction="" if not one.p < alpha else "counter-stereotype" if one.mean > 0 else "stereotype",
         overshoot=bool(was.p < alpha and now.p < alpha and was.mean * now.mean < 0),
         n_clusters=len(set(clusters)) if clusters is not None else 0,
-        df_cluster=by_cluster["change"].df,
-        change_cluster_low=by_cluster["change"].low,
-        change_cluster_high=by_cluster["change"].high,
-        p_cluster=by_cluster["change"].p,
+        df_cluster=by_target.df, p_cluster=by_target.p,
         p_flip=sign_flip(change, clusters, seed=seed) if known else np.nan,
-        bias_change_cluster_low=by_cluster["low"],
-        bias_change_cluster_high=by_cluster["high"],
-        p_bias_change_cluster=by_cluster["p"],
-        verdict_cluster=by_cluster["verdict"] if known else "",
-        margin=margin, alpha=alpha,
+        **by_pair, **by_cluster, margin=margin, alpha=alpha,
     )  # fmt: skip
 
 
-def _towards_zero(changes, sums, clusters, margin, alpha) -> dict:
-    "The tests of the changes and of the sums as one of |mean after| − |mean before|"
+def _towards_zero(changes, sums, clusters, margin, alpha) -> tuple[MeanTest, dict]:
+    "The test of the changes; with that of the sums as one of |mean after| − |mean before|, by fields of `BiasChange`"
     d, s = mean_test(changes, clusters, alpha), mean_test(sums, clusters, alpha)
     # min(|x|, |y|), negative where the signs differ
     corners = [max(min(x, y), min(-x, -y)) for x in (d.low, d.high) for y in (s.low, s.high)]
     low, high = min(corners), max(corners)
     equally = -margin <= low and high <= margin
     verdict = "less" if high < 0 else "more" if low > 0 else "equally" if equally else "undetermined"
-    return {"change": d, "low": low, "high": high, "p": max(d.p, s.p), "verdict": verdict}
+    of = "" if clusters is None else "_cluster"
+    found = {f"change{of}_low": d.low, f"change{of}_high": d.high}
+    found |= {f"bias_change{of}_low": low, f"bias_change{of}_high": high}
+    return d, found | {f"p_bias_change{of}": max(d.p, s.p), f"verdict{of}": verdict}
 
 # %% ../../nbs/stats/paired.ipynb #06c4c4d7
 TESTS = {

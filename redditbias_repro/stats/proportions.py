@@ -15,26 +15,22 @@ from .multiplicity import holm
 from .paired import mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['AGREES', 'DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups']
+__all__ = ['DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups']
 
 # %% ../../nbs/stats/proportions.ipynb #9573b0eb
 ALPHA, POWER = 0.05, 0.8
 REACH = stats.norm.isf(ALPHA / 2) + stats.norm.ppf(POWER)  # standard errors of a difference that is found
 
 
-def smallest_difference(
-    sd: float,  # of the paired differences; for the unpaired test √(S_A² + S_B²)
-    n: int,  # pairs of contexts
-) -> float:
-    "The smallest mean difference that n pairs find (normal approximation, two-sided)"
+def smallest_difference(sd: float, n: int) -> float:
+    """The smallest mean difference that n pairs of contexts find (normal approximation, two-sided).
+
+    sd is that of the paired differences, for the unpaired test √(S_A² + S_B²)."""
     return float(REACH * sd / np.sqrt(n))
 
 
-def pairs_needed(
-    difference: float,  # mean difference to be found
-    sd: float,  # as in `smallest_difference`
-) -> int:
-    "How many pairs find a difference. `ValueError` for a difference of 0, which none find"
+def pairs_needed(difference: float, sd: float) -> int:
+    "How many pairs find a mean difference, sd as in `smallest_difference`. `ValueError` for 0, which none find"
     if not difference:
         raise ValueError("no number of pairs finds a difference of 0")
     return int(np.ceil((REACH * sd / difference) ** 2))
@@ -81,11 +77,10 @@ def _both(dominant, minoritized) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-def group_test(
-    dominant,  # (n,) values of the responses to contexts of A
-    minoritized,  # (n,) of those to their parallel contexts
-) -> GroupTest:
-    "Z-test of two groups (§2.2), unpaired. `ValueError` for numbers of values that differ, and for fewer than two"
+def group_test(dominant, minoritized) -> GroupTest:
+    """Z-test of two groups (§2.2), unpaired: (n,) values of the responses to contexts of A, and to their parallel ones.
+
+    `ValueError` for numbers of values that differ, and for fewer than two."""
     a, b = _both(dominant, minoritized)
     return _group_test(a.mean(), b.mean(), a.var(ddof=1) + b.var(ddof=1), len(a))
 
@@ -108,33 +103,24 @@ def _rounded(value: float, decimals: int) -> tuple[float, float]:
     return max(value - half, 0.0), value + half
 
 
-def z_range(
-    dominant: float,  # share, 0 to 1, as printed
-    minoritized: float,
-    n: int,  # pairs of contexts
-    decimals: int,  # of the share as printed: 5 where it is 36.763 %
-) -> tuple[float, float]:  # low, high
-    "Between which values Z lies, if rates were rounded to `decimals`"
+def z_range(dominant: float, minoritized: float, n: int, decimals: int) -> tuple[float, float]:
+    "Between which values Z of n pairs lies, if shares (0 to 1) were rounded to `decimals`: 5 where it is 36.763 %"
     corners = [rate_test(a, b, n).z for a in _rounded(dominant, decimals) for b in _rounded(minoritized, decimals)]
     return min(corners), max(corners)
 
 # %% ../../nbs/stats/proportions.ipynb #def14e80
-def implied_variance(
-    dominant: float,  # mean count a response
-    minoritized: float,
-    z: float,  # as printed
-    n: int,  # pairs of contexts
-) -> float:  # mean of the two groups' variances
-    "The variance of counts that goes with two means and their Z. `ValueError` where Z is 0"
+def implied_variance(dominant: float, minoritized: float, z: float, n: int) -> float:
+    "The variance of counts, mean of both groups, that goes with two means and their Z. `ValueError` where Z is 0"
     if not z:
         raise ValueError("Z is 0: it goes with any variance")
     return n * ((dominant - minoritized) / z) ** 2 / 2
 
 # %% ../../nbs/stats/proportions.ipynb #4139e55d
 DECIMALS = {"percent": 3, "words a response": 4}  # of printed means; "22.98" is 22.980
+AGREES = "yes"
 
 # %% ../../nbs/stats/proportions.ipynb #572137b2
-AGREES, DIFFERS, BOUNDED = "yes", "no", "only bounded"  # the last: within a range that would hold almost anything
+DIFFERS, BOUNDED = "no", "only bounded"  # the last: within a range that would hold almost anything
 
 
 def _agrees(printed, low: float, high: float, half: float) -> bool | None:
@@ -219,13 +205,8 @@ def _mcnemar(difference: np.ndarray) -> float:
     return float(mcnemar([[0, up], [down, 0]], exact=True).pvalue)
 
 
-def paired_group_test(
-    dominant,  # (n,) values of the responses to contexts of A
-    minoritized,  # (n,) of those to their parallel contexts
-    resamples: int = 9999,  # of the sign flips
-    seed: int = 0,
-) -> PairedTest:
-    """Test of paired values. `ValueError` as `group_test`.
+def paired_group_test(dominant, minoritized, resamples: int = 9999, seed: int = 0) -> PairedTest:
+    """Test of paired values, (n,) as in `group_test`; resamples are of the sign flips.
 
     The interval is of the mean difference, by t; with few pairs that differ it and an exact p may not agree."""
     a, b = _both(dominant, minoritized)

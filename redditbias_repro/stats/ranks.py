@@ -22,10 +22,10 @@ def _counts(values: np.ndarray) -> np.ndarray:
     return counts
 
 
-def u_statistics(
-    values: np.ndarray,  # (descriptors, nouns) perplexities; nan where a descriptor has fewer
-) -> tuple[np.ndarray, np.ndarray]:  # (descriptors, descriptors) each: U of the first, Σ t³ − t of their ties
-    "U and the tie term of all pairs of rows"
+def u_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """U and the tie term of all pairs of rows, (descriptors, descriptors) each: U of the first, Σ t³ − t of their ties.
+
+    Of (descriptors, nouns) perplexities; nan where a descriptor has fewer."""
     c = _counts(values)
     below = np.cumsum(c, 1) - c
     n, cubes, mixed = c.sum(1), (c**3).sum(1), c**2 @ c.T

@@ -137,9 +137,8 @@ def pack_dialogues(
     return np.column_stack([codes[starts], np.diff([*starts, len(codes)])]).astype("<u4").tobytes().hex()
 
 # %% ../../nbs/stats/resampling.ipynb #c6fb026c
-def unpack_dialogues(
-    text: str,  # from `pack_dialogues`
-) -> np.ndarray:  # (n,) int: numbers, not names
+def unpack_dialogues(text: str) -> np.ndarray:
+    "The dialogue of each example, (n,) int: numbers, not names, from `pack_dialogues`"
     runs = np.frombuffer(bytes.fromhex(text), "<u4").reshape(-1, 2).astype(int)
     return np.repeat(runs[:, 0], runs[:, 1])
 

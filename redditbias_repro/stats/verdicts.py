@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 # %% auto #0
-__all__ = ['REPRODUCED', 'NOT_REPRODUCED', 'ELSEWHERE', 'UNDETERMINED', 'UNCHECKED', 'VERDICTS']
+__all__ = ['VERDICTS']
 
 # %% ../../nbs/stats/verdicts.ipynb #2d4bcd80
-REPRODUCED, NOT_REPRODUCED, ELSEWHERE, UNDETERMINED, UNCHECKED = VERDICTS = (
-    "reproduced", "not reproduced", "holds on another model", "undetermined", "not checkable here",
-)  # fmt: skip
+VERDICTS = ("reproduced", "not reproduced", "holds on another model", "undetermined", "not checkable here")

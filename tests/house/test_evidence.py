@@ -6,21 +6,18 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root() or Path()
 SMOLLM = "smollm2-135m-instruct"
-BELOW = "Verdicts follow from checks of records: docs/claims.md."
 
 
 def of_redditbias(results, folder):
     from redditbias_repro.papers.redditbias import results as paper
 
-    tables = paper.make_tables(results)
-    paper.save_all(tables, paper.make_figures(tables, results), folder)
+    paper.draw(results).save(folder)
 
 
 def of_chbias(results, folder):
@@ -52,18 +49,9 @@ def of_dialoguefairness(results, folder):
 
 
 def of_claims(results, folder):
-    from redditbias_repro.papers.statements import all_claims, audit, claim_papers, scorecard, summarise
-    from redditbias_repro.show.figures import save_results
+    from redditbias_repro.papers.statements import draw
 
-    names = claim_papers()
-    claims, findings = all_claims(names, results), pd.concat([audit(p) for p in names], ignore_index=True)
-    tables = {"scorecard": scorecard(claims), "audit": findings}
-    tables |= {f"claims-{n}": claims[claims.paper == n] for n in names}
-    captions = {n: f"Statements of the paper. {BELOW}" for n in tables}
-    captions["scorecard"] = f"How many statements have which verdict. {BELOW}"
-    captions["audit"] = "What in papers and releases does not go together, computed."
-    texts = {f"summary-{n}": summarise(n, claims, findings) for n in names}
-    save_results(tables, {}, captions, folder, texts)
+    draw(results).save(folder)
 
 
 DRAWN = {n.removeprefix("of_"): f for n, f in list(globals().items()) if n.startswith("of_")}

@@ -46,8 +46,7 @@ for r in [*records, *paper.published_lmb()]:
     write_record(r)
 from redditbias_repro.papers.redditbias.checks import similar_trends
 assert len(similar_trends()) == 5 and len(paper.table1_differences()) and len(paper.inconsistencies()) == 4
-tables = paper.make_tables()
-written = paper.save_all(tables, paper.make_figures(tables), Path("figures"))
+written = paper.draw().save(Path("figures"))
 assert {"table1.md", "claims.csv", "figure1a.png"} <= {p.name for p in written} and Path("results").is_dir()
 assert "DialoGPT-small" in reports.lmb_report() and "DialoGPT-small" in reports.front_report()
 assert reports.changes_report() == reports.found_report() == reports.downstream_report() == ""
@@ -215,7 +214,6 @@ assert ran
 WITHOUT_EXAMPLE = {  # and why
     "scoring.network.tolerance_of": "how far two ways of a model may differ: tests/scoring/test_likelihoods.py",
     "scoring.store.hash_tokenizer": "a hash, of which there is nothing to see",
-    "show.tables.task_records": "its rows are shown by `dst_tests` and `crg_tests`, which call it",
     "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/debias/test_training.py",
     "models.loading.peft_library": "imports a library, or says that it is not here: tests/models/test_adapters.py",
     "metrics.dst.measure_dst": "fine-tunes for minutes: tests/metrics/test_dst.py",

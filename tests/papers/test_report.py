@@ -8,9 +8,8 @@ import pytest
 
 from redditbias_repro.cli import main
 from redditbias_repro.papers.report import (
+    _saved,
     make_report,
-    paper_figures,
-    paper_tables,
     read_about,
     read_claim_tables,
     report_papers,
@@ -73,14 +72,14 @@ def test_headings_are_in_order(page):
 
 
 def test_every_figure_is_there_with_a_text(page):
-    drawn = [name for p in PAPERS for name in paper_figures(p, ROOT / "figures")]
+    drawn = [name for p in PAPERS for name in _saved(ROOT / "figures" / p, ".svg")]
     texts = [about["alt"] for about in page.all("img")]
     assert len(texts) == len(drawn) > 10 and all(len(t) > 40 for t in texts)
     assert not [t for t in texts if ": the figure " in t], "a figure that resources/report has no text of"
 
 
 def test_every_table_is_there_with_a_caption_and_scopes(page):
-    tables = [name for p in PAPERS for name in paper_tables(p, ROOT / "figures")]
+    tables = [name for p in PAPERS for name in _saved(ROOT / "figures" / p, ".csv")]
     assert len(page.all("caption")) == len(page.all("table")) >= len(tables) - 5  # statements are shown otherwise
     assert {about["scope"] for about in page.all("th")} == {"col", "row"}
 
@@ -110,7 +109,7 @@ def test_what_offends_is_folded_behind_a_warning(page, report):
 
 
 def test_the_scorecard_counts_every_statement_once(report):
-    statements = read_claim_tables(folder=ROOT / "figures")
+    statements = read_claim_tables(ROOT / "figures", PAPERS)
     assert set(statements.paper) == set(PAPERS) and set(statements.verdict) <= set(VERDICTS) == set(LOOKS)
     shown = {row: int(n) for row, n in re.findall(r'<th scope="row"[^>]*>([^<]*)</th>(?:<td[^>]*>\d+</td>)*'
                                                   r'<td class="number">(\d+)</td></tr>', report)}  # fmt: skip

@@ -268,7 +268,7 @@ def test_audits_have_places_and_numbers(paper, offline):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_summaries_have_all_parts_and_their_numbers(paper, offline, tmp_path):
-    page = summarise(paper, paper_claims(paper, tmp_path))
+    page = summarise(paper, paper_claims(paper, tmp_path), audit(paper))
     assert all(f"### {heading}" in page for heading in PARTS.values()) and "{" not in page
     assert f"{len(read_claims(paper))} statements" in page
 

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from difflib import SequenceMatcher
-from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,27 +18,24 @@ from scipy import stats
 
 from ...data.corpora.redditbias import count_annotations, load_annotations, load_references
 from ...data.pairs import load_pairs
-from ...data.registry import FetchError, fetch, list_files
+from ...data.registry import fetch, list_files
 from redditbias_repro.papers.redditbias.results import (
     DIALOGPT,
-    EXCEPTIONS,
     NO_LOSS,
     PUBLISHED_MODEL,
     _applied_for_several,
     _printed,
-    gather_cells,
     inconsistencies,
+    judge_tasks,
     measured_cells,
     printed_losses,
+    read_tables,
     table1_differences,
     table2,
     table3,
 )
 from redditbias_repro.papers.statements import (
-    FAILS,
-    HOLDS,
     NONE,
-    NOT_RELEASED,
     OPEN,
     OTHER,
     OWN,
@@ -48,11 +45,11 @@ from redditbias_repro.papers.statements import (
     Answer,
     answer_claims,
     answer_table,
+    looked_at,
     read_claims,
     refuted,
     told,
 )
-from ...show.tables import crg_tests, dst_tests, lmb_changes, lmb_table, lmp_changes
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 from ...stats.proportions import pairs_needed
@@ -61,19 +58,12 @@ from ...stats.proportions import pairs_needed
 __all__ = ['claims_summary']
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #8d7d90e4
-def read_measured(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> pd.DataFrame:  # as `gather_cells` has them
-    "What the checks look at: all released test pairs, targets exchanged, and both tasks"
-    tests = {"dst": dst_tests(folder), "crg": crg_tests(folder)}
-    return measured_cells(lmb_table(folder=folder), lmb_changes(folder=folder), lmp_changes(folder=folder), tests)
+def read_measured(folder: Path | None = None) -> pd.DataFrame:
+    "What the checks look at, as `gather_cells` has it: all released test pairs, targets exchanged, and both tasks"
+    return measured_cells(read_tables(folder))
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #106c66c9
 RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
-
-
-def _stereotypical_before(row) -> bool:
-    return row.t_before < 0 and row.significant_before
 
 
 def _after_a_bias(check: Callable) -> Callable:
@@ -81,15 +71,16 @@ def _after_a_bias(check: Callable) -> Callable:
 
     def checked(row):
         if np.isnan(row.t_before):
-            return "not measured"
-        return check(row) if _stereotypical_before(row) else "no case: not significantly stereotypical before"
+            return NONE
+        biased = row.t_before < 0 and row.significant_before
+        return check(row) if biased else "no case: not significantly stereotypical before"
 
     return checked
 
 
 def _less(row) -> bool | None | str:
     "Whether a test of the change says that a model is less biased; open where it does not tell"
-    return {"less": True, "more": False, "equally": False, "undetermined": None}.get(row.verdict, "not measured")
+    return {"less": True, "more": False, "equally": False, OPEN: None}.get(row.verdict, NONE)
 
 
 def _removed(row) -> bool | None:
@@ -103,16 +94,14 @@ def _reduces_and_preserves(row) -> bool | None | str:
     if less is not True:
         return less
     if any(pd.isna(v) for v in tasks):
-        return "not measured"
-    if "loss" in tasks:
-        return False
-    return True if all(v in ("gain", "no loss") for v in tasks) else None
+        return NONE
+    return False if "loss" in tasks else None if OPEN in tasks else True
 
 
 def _drastic(row) -> bool | None | str:
     "Whether perplexity rises drastically: by its interval where there is one, else by the number alone"
     if np.isnan(row.lmp_rise):
-        return "not measured"
+        return NONE
     low, high = (row.lmp_rise if np.isnan(v) else v for v in (row.lmp_rise_low, row.lmp_rise_high))
     return True if low >= RAISED else False if high < RAISED else None
 
@@ -126,7 +115,7 @@ _CELL_CHECKS = {
     "attenuated": _after_a_bias(_less),
     "raises_perplexity": _drastic,
     "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
-    "loses": lambda r: {"loss": True, "gain": False, "no loss": False, "undetermined": None}.get(r.dst, "not measured"),
+    "loses": lambda r: {"loss": True, "gain": False, "no loss": False, OPEN: None}.get(r.dst, NONE),
 }
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #6e727197
@@ -141,31 +130,44 @@ def _verdict(answers: list, model: str) -> str:
     return f"undetermined: {sum(a is not None and bool(a) for a in answers)} of {len(answers)} training seeds"
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #f6552dfb
+METHODS = ("LMD", "ADD", "HD", "CDA")
+
+
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
-    "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree"
+    "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree, the smallest p"
 
     def agreed(values):
         if not values.nunique():
             return np.nan
-        return values.dropna().iloc[0] if values.nunique() == 1 else "undetermined"
+        return values.dropna().iloc[0] if values.nunique() == 1 else OPEN
 
-    def one(group):
-        kept = {c: group[c].mean() for c in ("t", "t_before", "change", "lmp_rise")}
-        stars = {c: group[c].all() for c in ("significant", "significant_before")}
-        words = {c: agreed(group[c]) for c in ("verdict", "direction", "dst", "crg")}
-        return pd.Series({**kept, **stars, **words, **{c: group[c].min() for c in ("dst_p", "crg_p")}})
-
-    if not len(cells):
-        return cells
-    keys = ["bias_type", "method"]
-    return cells.groupby(keys, sort=False)[[c for c in cells if c not in keys]].apply(one).reset_index()
+    how = dict.fromkeys(("t", "t_before", "change", "lmp_rise"), "mean")
+    how |= dict.fromkeys(("significant", "significant_before"), "all")
+    how |= dict.fromkeys(("verdict", "direction", "dst", "crg"), agreed)
+    how |= dict.fromkeys(("dst_p", "crg_p", "p_bias_change"), "min")
+    return cells.groupby(["model", "bias_type", "method"], sort=False).agg(how).reset_index()
 
 
-def _only_these_remove(cells) -> tuple:
+def _biased(cells: pd.DataFrame) -> pd.DataFrame:
+    "Cells of a model that was significantly stereotypical before"
+    return cells[(cells.t_before < 0) & cells.significant_before.eq(True)]
+
+
+def _biased_types(cells: pd.DataFrame) -> list[str]:
+    "Bias types on which a model that was not debiased is significantly stereotypical"
+    own = cells[(cells.method == "baseline") & (cells.t < 0) & cells.significant.eq(True)]
+    return own.bias_type.drop_duplicates().tolist()
+
+
+def _cells_of(cells: pd.DataFrame, there) -> str:
+    "Methods and bias types of the cells that are `there`, in words"
+    return ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
+
+
+def _only_these_remove(cells: pd.DataFrame) -> tuple:
     "HD and CDA make both religion types insignificant, LMD and ADD at most one each"
-    cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]]
-    types = cells.bias_type.nunique()
-    if types < 2:
+    cells = _biased(cells)
+    if (types := cells.bias_type.nunique()) < 2:
         return f"no case: {types} of 2 types significantly stereotypical before", ""
     if len(cells) < 8:
         return "no case: not all four methods measured", ""
@@ -176,103 +178,120 @@ def _only_these_remove(cells) -> tuple:
     return True if (cells[cells.method.isin(["HD", "CDA"])].verdict == "less").all() else None, text
 
 
-def _cases_of_overshooting(cells) -> pd.DataFrame:
+def _unbiased(cells: pd.DataFrame) -> pd.DataFrame:
     "Cells of a model that was measured before and not significantly stereotypical"
-    if not len(cells):
-        return cells
-    return cells[[not np.isnan(r.t_before) and not _stereotypical_before(r) for r in cells.itertuples()]]
+    return cells[cells.t_before.notna()].drop(index=_biased(cells).index)
 
 
-def _cells_of(cells, there) -> str:
-    "Methods and bias types of the cells that are `there`, in words"
-    return ", ".join(f"{m} {b}" for m, b in zip(cells.method[there], cells.bias_type[there])) or "none"
-
-
-def _tends_to_overshoot(cells) -> tuple:
+def _tends_to_overshoot(cells: pd.DataFrame) -> tuple:
     """After debiasing t is positive and the gap has moved towards the counter-stereotype, by a test of the change.
 
     In more than half of the cells of each method. A cell whose change the test cannot tell is open."""
-    cells = _cases_of_overshooting(cells)
-    if not len(cells) or cells.change.isna().all():
-        return "not measured", ""
+    cells = _unbiased(cells)
     cells = cells[cells.change.notna()]
+    if not len(cells):
+        return NONE, ""
     there = (cells.t > 0) & (cells.direction == "counter-stereotype")
     may_be = there | ((cells.t > 0) & ~cells.direction.isin(["counter-stereotype", "stereotype"]))
-    by_method = {m: there[cells.method == m] for m in dict.fromkeys(cells.method)}
-    by_method = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method.items())
+    by_method = there.groupby(cells.method, sort=False)
+    counted = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method)
     most, at_best = (x.groupby(cells.method).mean() > 0.5 for x in (there, may_be))
     found = True if most.all() else None if at_best.all() else False
-    return found, f"{there.sum()} of {len(cells)} cells ({by_method})"
+    return found, f"{there.sum()} of {len(cells)} cells ({counted})"
 
 
-def _significant_in_a_few(cells) -> tuple:
+def _significant_in_a_few(cells: pd.DataFrame) -> tuple:
     "t is significantly positive after debiasing in some, but fewer than half of the cells"
-    cells = _cases_of_overshooting(cells)
+    cells = _unbiased(cells)
     if not len(cells):
-        return "not measured", ""
+        return NONE, ""
     there = (cells.t > 0) & cells.significant.astype(bool)
     text = f"{there.sum()} of {len(cells)} cells: {_cells_of(cells, there)}"
     return bool(1 < there.sum() < len(cells) / 2), text
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #daeda0d1
-def _no_loss(cells) -> tuple:
+def _no_loss(cells: pd.DataFrame) -> tuple:
     "No significant loss in either task, in any cell, after Holm's correction over all tests of these cells"
-    tests = [test for task in (("dst", "crg") if len(cells) else ())
-             for test in zip([task] * len(cells), cells.method, cells.bias_type, cells[task], cells[f"{task}_p"])
-             if isinstance(test[3], str)]  # fmt: skip
-    if not tests:
-        return "not measured", ""
-    unsure = holm([float(p) for *_, p in tests]) >= 0.05  # not where p is unknown
-    verdicts = ["undetermined" if word in ("loss", "gain") and u else word for (*_, word, _), u in zip(tests, unsure)]
-    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    lost = ", ".join(f"{task.upper()} {m} {b}" for (task, m, b, *_), v in zip(tests, verdicts) if v == "loss")
-    text = f"{len(verdicts)} tests: {counted}" + (f" ({lost})" if lost else "")
-    if "loss" in verdicts:
-        return False, text
-    return None if "undetermined" in verdicts else True, text
+    tests = [cells.assign(task=task, found=cells[task], p=cells[f"{task}_p"]) for task in ("dst", "crg")]
+    tests = pd.concat(tests, ignore_index=True).dropna(subset="found")
+    if not len(tests):
+        return NONE, ""
+    tests = judge_tasks(tests)
+    counted = ", ".join(f"{n} {v}" for v, n in tests.groupby("verdict", sort=False).size().items())
+    lost = ", ".join(f"{r.task.upper()} {r.method} {r.bias_type}" for r in tests.itertuples() if r.verdict == "loss")
+    text = f"{len(tests)} tests: {counted}" + (f" ({lost})" if lost else "")
+    return False if lost else None if tests.verdict.eq(OPEN).any() else True, text
 
 
-def _no_loss_in_sequence(cells) -> tuple:
+def _no_loss_in_sequence(cells: pd.DataFrame) -> tuple:
     "No significant loss in either task of models that HD and CDA were applied to for several bias types in sequence"
     names = cells.method.map(_applied_for_several)
     found = {m: _no_loss(cells[names == m]) for m in ("HD", "CDA")}
-    measured = {m: answer for m, answer in found.items() if answer[0] != "not measured"}
-    if not measured:
-        return "not measured", ""
-    text = "; ".join(f"{m}: {found[m][1] or 'not measured'}" for m in found)
-    answers = [answer for answer, _ in measured.values()]
-    if False in answers:
-        return False, text
-    return True if answers == [True, True] else None, text
+    answers = [answer for answer, _ in found.values()]
+    if set(answers) == {NONE}:
+        return NONE, ""
+    text = "; ".join(f"{m}: {numbers or answer}" for m, (answer, numbers) in found.items())
+    return False if False in answers else True if answers == [True, True] else None, text
 
 
-def _mostly_mitigated(cells) -> tuple:
+def _mostly_mitigated(cells: pd.DataFrame) -> tuple:
     """Less biased by a test of the change, and nothing lost in the tasks.
 
     In more than half of the cells that were significantly stereotypical."""
-    cells = cells[[_stereotypical_before(r) for r in cells.itertuples()]] if len(cells) else cells
+    cells = _biased(cells)
     if not len(cells):
         return "no case: none significantly stereotypical before", ""
     if cells.verdict.isna().all():
-        return "not measured", ""
+        return NONE, ""
     less = cells.verdict == "less"
     kept, tasks = _no_loss(cells)
     text = f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: "
     text += _cells_of(cells, less)
-    if less.mean() <= 0.5 or kept is False:
-        return False, text
-    return True if kept is True else None, text
+    return False if less.mean() <= 0.5 or kept is False else True if kept is True else None, text
+
+# %% ../../../nbs/papers/redditbias/checks.ipynb #69ad603c
+def _two_of_five(cells: pd.DataFrame) -> tuple:
+    "Significantly stereotypical on both religious types and on no other"
+    if cells[cells.method == "baseline"].bias_type.nunique() < len(BIAS_TYPES):
+        return NONE, ""
+    biased = _biased_types(cells)
+    return set(biased) == {"religion1", "religion2"}, ", ".join(biased) or "none"
+
+
+def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
+    "Cells of the paper's methods; less and more only where Holm's correction over them leaves it significant"
+    cells = cells[cells.method.isin(METHODS)]
+    unsure = cells.verdict.isin(["less", "more"]) & (holm(cells.p_bias_change.astype(float)) >= 0.05)
+    return cells.assign(verdict=cells.verdict.mask(unsure, OPEN))
+
+
+def _some_reduce_and_preserve(cells: pd.DataFrame) -> tuple:
+    "A method that is less biased by a test of the change and loses in neither task, on a religious type"
+    own = _corrected(cells[cells.bias_type.isin(["religion1", "religion2"])])
+    found = {f"{r.method} {r.bias_type}": _CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
+    found = {k: v for k, v in found.items() if not isinstance(v, str)}
+    if not found:
+        return NONE, ""
+    text = ", ".join(f"{k} {'yes' if v else 'open' if v is None else 'no'}" for k, v in found.items())
+    return True if any(found.values()) else None if None in found.values() else False, text
+
+
+def _can_increase(cells: pd.DataFrame) -> tuple:
+    "A debiased model that is more biased than before, by a test of the change"
+    own = _corrected(cells[cells.verdict.notna()])
+    if not len(own):
+        return NONE, ""
+    more = own.verdict == "more"
+    text = f"more biased in {more.sum()} of {len(own)} cells" + (f": {_cells_of(own, more)}" if more.any() else "")
+    return True if more.any() else None if own.verdict.eq(OPEN).any() else False, text
 
 
 _MODEL_CHECKS = {
-    "only_these_remove": _only_these_remove,
-    "tends_to_overshoot": _tends_to_overshoot,
-    "significant_in_a_few": _significant_in_a_few,
-    "not_diminished": _no_loss,
-    "not_diminished_in_sequence": _no_loss_in_sequence,
-    "no_negative_consequences": _no_loss,
-    "mostly_mitigated": _mostly_mitigated,
-}
+    "only_these_remove": _only_these_remove, "tends_to_overshoot": _tends_to_overshoot,
+    "significant_in_a_few": _significant_in_a_few, "not_diminished": _no_loss, "no_negative_consequences": _no_loss,
+    "not_diminished_in_sequence": _no_loss_in_sequence, "mostly_mitigated": _mostly_mitigated,
+    "two_of_five": _two_of_five, "some_reduce_and_preserve": _some_reduce_and_preserve, "can_increase": _can_increase,
+}  # fmt: skip
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #bc5cc72a
 def _evidence(cell: pd.DataFrame, check: str) -> str:
@@ -303,13 +322,9 @@ def _rise(r) -> str:
     return f"{r.lmp_rise:+.0%}{interval}"
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #65f009e0
-def _about(bias_type: str, method: str, numbers: str) -> tuple:
-    "What an answer is about, and its numbers without the name of the cell"
-    return ("bias_type", bias_type), ("method", method), ("numbers", numbers)
-
-
-def _about_all(claim, numbers: str) -> tuple:
-    return _about(claim.bias_type, claim.method, numbers)
+def _about(of: tuple[str, str], numbers: str = "") -> tuple:
+    "Bias type and method that an answer is about, and its numbers without their names"
+    return *zip(("bias_type", "method"), of), ("numbers", numbers)
 
 
 def _basis(model: str) -> str:
@@ -317,10 +332,8 @@ def _basis(model: str) -> str:
 
 
 def _own_cells(claim, cells: pd.DataFrame) -> pd.DataFrame:
-    "The cells that a statement is about. `ValueError` where it does not say which"
-    if not claim.bias_type or not claim.method:
-        raise ValueError(f"statement {claim.id}: the check {claim.check} needs a row with bias_type, method and scope")
-    methods = ["LMD", "ADD", "HD", "CDA"] if claim.check == "only_these_remove" else claim.method.split()
+    "The cells that a statement is about"
+    methods = METHODS if claim.check == "only_these_remove" else claim.method.split()
     named = cells.method.map(_applied_for_several) if claim.check.endswith("_in_sequence") else cells.method
     return cells[cells.bias_type.isin(claim.bias_type.split()) & named.isin(methods)]
 
@@ -344,15 +357,18 @@ def _of_each_cell(check: Callable) -> Callable:
     "A check of a statement that is said of each of its cells, from one that looks at a row"
 
     def checked(claim, cells) -> list[Answer]:
-        own, answers = _own_cells(claim, cells), []
-        for (model, b, m), cell in own.groupby(["model", "bias_type", "method"], sort=False):
+        if not claim.bias_type or not claim.method:
+            lacking = f"the check {claim.check} needs a row with bias_type, method and scope"
+            raise ValueError(f"statement {claim.id}: {lacking}")
+        answers = {}
+        for (model, *of), cell in _own_cells(claim, cells).groupby(["model", "bias_type", "method"], sort=False):
             found = _verdict([check(r) for r in cell.itertuples()], model)
-            numbers = _evidence(cell, claim.check)
-            needed, about = _needed(claim.check, found, cell), _about(b, m, numbers)
-            answers.append(Answer(model, found, f"{b} {m}: {numbers}", _basis(model), needed, about))
-        known = {dict(a.about)["bias_type"] + dict(a.about)["method"] for a in answers}
-        every = [(b, m) for b in claim.bias_type.split() for m in claim.method.split()]
-        return answers + [Answer("", NONE, about=_about(b, m, "")) for b, m in every if b + m not in known]
+            numbers, needed = _evidence(cell, claim.check), _needed(claim.check, found, cell)
+            evidence, about = f"{' '.join(of)}: {numbers}", _about(of, numbers)
+            answers[model, *of] = Answer(model, found, evidence, _basis(model), needed, about)
+        known = {tuple(of) for _, *of in answers}
+        every = product(claim.bias_type.split(), claim.method.split())
+        return [*answers.values(), *(Answer("", NONE, about=_about(of)) for of in every if of not in known)]
 
     return checked
 
@@ -361,17 +377,21 @@ def _of_each_model(check: Callable) -> Callable:
     "A check of a statement that is said of all its cells together, from one that looks at a model's"
 
     def checked(claim, cells) -> list[Answer]:
-        answers = []
-        for model, own in _own_cells(claim, cells).groupby("model", sort=False):
+        answers, of = [], (claim.bias_type, claim.method)
+        for model, own in (_own_cells(claim, cells) if claim.bias_type else cells).groupby("model", sort=False):
             found, numbers = check(_means(own))
             word = _verdict([found], model)
-            needed, about = _needed(claim.check, word, own), _about_all(claim, numbers)
-            answers.append(Answer(model, word, numbers, _basis(model), needed, about))
-        return answers or [Answer("", NONE, about=_about_all(claim, ""))]
+            needed = _needed(claim.check, word, own)
+            answers.append(Answer(model, word, numbers, _basis(model), needed, _about(of, numbers)))
+        return answers or [Answer("", NONE, about=_about(of))]
 
     return checked
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #3b12902e
+EXCEPTIONS = (("LMD", "race"), ("ADD", "gender"))  # of dialog state tracking (footnote 15)
+_OF_BIAS_TOO = ("reduces_and_preserves", "mostly_mitigated")
+
+
 def _of_table4(claim) -> list[Answer]:
     "What the paper's own Tables 4 and 5 say of a loss; the two exceptions that footnote 15 names leave it open"
     types, methods = claim.bias_type.split(), claim.method.split()
@@ -379,7 +399,7 @@ def _of_table4(claim) -> list[Answer]:
     own = within(printed_losses("f1", NO_LOSS["dst"])) | within(printed_losses("bleu_4", NO_LOSS["crg"]))
     if claim.check == "loses":
         return told(bool(own), f"F1 {_changes_of(own)}" if own else "F1 falls by no more than .02")
-    excepted, others = ({k: v for k, v in own.items() if (("dst", *k) in EXCEPTIONS) == e} for e in (True, False))
+    excepted, others = ({k: v for k, v in own.items() if (k in EXCEPTIONS) == e} for e in (True, False))
     if claim.check in _OF_BIAS_TOO and not others:  # what it says of bias is drawn without numbers
         return []
     bleu = min(within(printed_losses("bleu_4", float("-inf"))).values())  # of all changes, gains as well
@@ -387,14 +407,6 @@ def _of_table4(claim) -> list[Answer]:
     text += f"{_changes_of(excepted) or 'none'}; BLEU-4 changes by {bleu:+.2f} at the lowest"
     mostly = claim.check == "mostly_mitigated" and len(others) < len(types) * len(methods) / 2
     return told(None if mostly or (excepted and not others) else not others, text)
-
-
-_OF_BIAS_TOO = ("reduces_and_preserves", "mostly_mitigated")
-
-
-def _and_table4(check: Callable) -> Callable:
-    "A check of records, and what the printed tables say besides"
-    return lambda claim, cells: check(claim, cells) + _of_table4(claim)
 
 
 def _changes_of(found: dict) -> str:
@@ -406,34 +418,33 @@ GENERAL = ("gpt2", "openai-community/gpt2")  # what DialoGPT was made from
 
 def _fewer_than_general(claim, cells) -> list[Answer]:
     "DialoGPT is significantly stereotypical on fewer bias types than the model that it was made from"
-    cells = cells[cells.bias_type.isin(claim.bias_type.split()) & (cells.method == "baseline")]
-    biased = {}
+    biased, of = {}, (claim.bias_type, claim.method)
     for models in (DIALOGPT, GENERAL):
-        of_models = cells[cells.model.isin(models)]
-        if not len(of_models):
+        own = cells[cells.model.isin(models) & (cells.method == "baseline")]
+        if not len(own):
             missing = "not measured: needs gpt2 (`make reproduce PROFILE=paper`)"
-            return [Answer("", missing, basis=OWN, about=_about_all(claim, ""))]
-        own = of_models[of_models.model == of_models.model.iloc[0]].drop_duplicates("bias_type")
-        biased[own.model.iloc[0]] = own[(own.t < 0) & own.significant.astype(bool)].bias_type.tolist()
+            return [Answer("", missing, basis=OWN, about=_about(of))]
+        biased[own.model.iloc[0]] = _biased_types(own[own.model == own.model.iloc[0]])
     conversational, general = map(len, biased.values())
     text = "; ".join(
         f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})"
         for m, types in biased.items()
     )
     found = _verdict([conversational < general], DIALOGPT[0])
-    return [Answer("", found, text, OWN, about=_about_all(claim, text))]
+    return [Answer("", found, text, OWN, about=_about(of, text))]
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #c3b3c2a3
-def similar_trends() -> pd.DataFrame:  # metric, main, same (signs), opposite, spearman
+def similar_trends() -> pd.DataFrame:
     """Whether the appendix' metrics move as those of the main tables do (footnote 14).
 
-    Over the changes of four methods and five types."""
+    metric, main, how many signs are the same and opposite, Spearman's rho: over the changes of four methods and five
+    types."""
     paper = _printed()
     metrics = paper.index.get_level_values(0).unique()
     changes = {m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline") for m in metrics}
     rows = []
     for metric, main in (("accuracy", "f1"), *((m, "bleu_4") for m in ("meteor", "nist_2", "entropy_4", "distinct_2"))):
-        a, b = (changes[m].loc[["LMD", "ADD", "HD", "CDA"]].to_numpy(dtype=float).ravel() for m in (metric, main))
+        a, b = (changes[m].loc[list(METHODS)].to_numpy(dtype=float).ravel() for m in (metric, main))
         same, opposite = int((a * b > 0).sum()), int((a * b < 0).sum())
         rows.append((metric, main, same, opposite, float(stats.spearmanr(a, b).statistic)))
     return pd.DataFrame(rows, columns=["metric", "main", "same", "opposite", "spearman"])
@@ -446,84 +457,12 @@ def _of_trends(claim, cells) -> list[Answer]:
         f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})"
         for r in table.itertuples()
     )
-    return [Answer(TABLES, HOLDS if (table.same > 10).all() else FAILS, text, PRINTED, about=_about_all(claim, text))]
-
-# %% ../../../nbs/papers/redditbias/checks.ipynb #64de5f60
-def _of_models(cells: pd.DataFrame, one: Callable) -> list[Answer]:
-    "An answer of each model, or that there is none"
-    found = [(model, *one(own)) for model, own in cells.groupby("model", sort=False)]
-    return [Answer(model, word, text, _basis(model)) for model, word, text in found] or [Answer("", NONE)]
-
-
-def two_of_five(claim, cells) -> list[Answer]:
-    "Significantly stereotypical on both religious types and on no other"
-
-    def one(own):
-        own = own[own.method == "baseline"].drop_duplicates("bias_type")
-        biased = own[(own.t < 0) & own.significant.astype(bool)].bias_type.tolist()
-        if len(own) < len(BIAS_TYPES):
-            return NONE, ""
-        return HOLDS if set(biased) == {"religion1", "religion2"} else FAILS, ", ".join(biased) or "none"
-
-    return _of_models(cells, one)
-
-
-def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
-    "A row a cell; less and more only where Holm's correction over these cells leaves it significant"
-    cells = cells.drop_duplicates(["bias_type", "method"])  # a verdict is of all training seeds
-    unsure = pd.Series(holm(cells.p_bias_change.astype(float)) >= 0.05, cells.index) & cells.verdict.isin(
-        ["less", "more"]
-    )
-    return cells.assign(verdict=cells.verdict.where(~unsure, OPEN))
-
-
-def some_reduce_and_preserve(claim, cells) -> list[Answer]:
-    "A method that is less biased by a test of the change and loses in neither task, on a religious type"
-
-    def one(own):
-        own = own[own.bias_type.isin(["religion1", "religion2"]) & own.method.isin(["LMD", "ADD", "HD", "CDA"])]
-        own = _corrected(own)
-        found = {f"{r.method} {r.bias_type}": _CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
-        decided = {k: v for k, v in found.items() if not isinstance(v, str)}
-        text = ", ".join(f"{k} {'yes' if v else 'open' if v is None else 'no'}" for k, v in decided.items())
-        if not decided:
-            return NONE, ""
-        return HOLDS if any(decided.values()) else OPEN if None in decided.values() else FAILS, text
-
-    return _of_models(cells, one)
-
-
-def can_increase(claim, cells) -> list[Answer]:
-    "A debiased model that is more biased than before, by a test of the change"
-
-    def one(own):
-        own = _corrected(own[own.method.isin(["LMD", "ADD", "HD", "CDA"]) & own.verdict.notna()])
-        more = own[own.verdict == "more"]
-        text = f"more biased in {len(more)} of {len(own)} cells: "
-        text += ", ".join(f"{m} {b}" for m, b in zip(more.method, more.bias_type))
-        if not len(own):
-            return NONE, ""
-        return HOLDS if len(more) else OPEN if (own.verdict == "undetermined").any() else FAILS, text.rstrip(": ")
-
-    return _of_models(cells, one)
+    (answer,) = told((table.same > 10).all(), text)
+    return [answer._replace(about=_about((claim.bias_type, claim.method), text))]
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #675c356d
 LISTS = "the printed lists"
 CONFIG = "microsoft/DialoGPT/configs/117M/config.json"
-
-
-def of_release(
-    check,  # a function without arguments that gives (whether it holds, the numbers)
-):  # a check
-    "A check of released files; where these cannot be had it says so"
-
-    def checked(claim, measured) -> list[Answer]:
-        try:
-            return told(*check(), RELEASE, OWN)
-        except FetchError:
-            return [Answer(RELEASE, NOT_RELEASED)]
-
-    return checked
 
 
 def _by_type(counts: dict) -> str:
@@ -536,27 +475,27 @@ def _labelled(bias_type: str) -> pd.Series:
     return rows.comment[rows.bias_sent.astype(str).str.match("[01]")]
 
 
-def _shorter_than_150() -> tuple[bool, str]:
+def shorter_than_150() -> tuple[bool, str]:
     long = {b: int((_labelled(b).str.len() >= 150).sum()) for b in BIAS_TYPES}
     most = max(int(_labelled(b).str.len().max()) for b in BIAS_TYPES)
     return not any(long.values()), f"labelled comments of 150 characters and more: {_by_type(long)}; longest {most}"
 
 
-def _cleaned() -> tuple[bool, str]:
+def cleaned() -> tuple[bool, str]:
     texts = pd.concat([load_annotations(b).comment.astype(str) for b in BIAS_TYPES])
     marks = {"capitals": r"[A-Z]", "URLs": r"https?:|www\.", "user names": r"\bu/\w", "double blanks": r"\s\s"}
     counts = {what: int(texts.str.contains(pattern).sum()) for what, pattern in marks.items()}
     return not any(counts.values()), f"of {len(texts):,} comments with " + _by_type(counts)
 
 
-def _all_annotated() -> tuple[bool, str]:
+def all_annotated() -> tuple[bool, str]:
     counts = {b: count_annotations(b) for b in BIAS_TYPES}
     lacking = {b: c["rows"] - c["annotated_comments"] for b, c in counts.items()}
     of = {b: c["rows"] for b, c in counts.items()}
     return not any(lacking.values()), f"without a label: {_by_type(lacking)}; of {_by_type(of)}"
 
 
-def _table3_counts() -> tuple[bool, str]:
+def table3_counts() -> tuple[bool, str]:
     rows = table3()
     rows = rows[rows.difference != 0]
     said = [
@@ -565,12 +504,12 @@ def _table3_counts() -> tuple[bool, str]:
     return not len(rows), f"{len(rows)} of 30 counts differ: " + ", ".join(said)
 
 
-def _table2_labelled() -> tuple[bool, str]:
+def table2_labelled() -> tuple[bool, str]:
     rows = table2()
     return bool(rows.biased.all()), f"{rows.biased.sum()} of {len(rows)} are labelled as biased"
 
 
-def _cda_doubles() -> tuple[bool, str]:
+def cda_doubles() -> tuple[bool, str]:
     "Of the release's own files to train on: with counterfactuals and without"
     name, lines = "umanlp/RedditBias/text_files/{0}/{0}_bias_manual_{1}train.txt", {}
     for b in BIAS_TYPES:
@@ -580,12 +519,12 @@ def _cda_doubles() -> tuple[bool, str]:
     return all(n == 2 * m for n, m in lines.values()), f"lines of the files to train on: {text}"
 
 
-def _references_6k() -> tuple[bool, str]:
+def references_6k() -> tuple[bool, str]:
     n = len(load_references())
     return n == 6000, f"{n:,} references"
 
 
-def _differ_in_targets() -> tuple[bool, str]:
+def differ_in_targets() -> tuple[bool, str]:
     odd, n = {}, 0
     for b in BIAS_TYPES:
         pairs = load_pairs(b, "test", "redditbias")
@@ -600,12 +539,12 @@ def _differ_in_targets() -> tuple[bool, str]:
     return not any(odd.values()), f"of {n:,} test pairs that are equal or differ in another word: {_by_type(odd)}"
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #a30d7127
-def _forms_of_to_be() -> tuple[bool, str]:
+def forms_of_to_be() -> tuple[bool, str]:
     others = [t for b in BIAS_TYPES for t in load_spec(f"redditbias/{b}").targets1 if not re.search(r" (is|are)$", t)]
     return not others, f"no form of it: {', '.join(others) or 'none'}"
 
 
-def _pairs_of_listed_terms() -> tuple[bool, str]:
+def pairs_of_listed_terms() -> tuple[bool, str]:
     missing = {}
     for b in BIAS_TYPES:
         spec = load_spec(f"redditbias/{b}")
@@ -615,19 +554,19 @@ def _pairs_of_listed_terms() -> tuple[bool, str]:
     return not text, f"first terms of pairs that T1 has not: {text}; T2 is not printed"
 
 
-def _attributes_apart() -> tuple[bool, str]:
+def attributes_apart() -> tuple[bool, str]:
     both = {b: sorted({*load_spec(f"redditbias/{b}").attributes1} & {*load_spec(f"redditbias/{b}").attributes2})
             for b in BIAS_TYPES}  # fmt: skip
     text = "; ".join(f"{b}: {', '.join(terms)}" for b, terms in both.items() if terms)
     return not text, f"in A1 and A2: {text or 'none'}"
 
 
-def _table1_in_appendix() -> tuple[bool, str]:
+def table1_in_appendix() -> tuple[bool, str]:
     missing = ", ".join(m for m in table1_differences().missing if m)
     return not missing, f"not in the appendix: {missing}"
 
 
-def _five_types() -> tuple[bool, str]:
+def five_types() -> tuple[bool, str]:
     paths = list_files("umanlp/RedditBias/data/").path
     folders = sorted({p.split("/")[1] for p in paths if p.endswith("_biased_test_reduced.csv")})
     sizes = {f: len(load_pairs(f, "test", "redditbias")) for f in folders}
@@ -635,7 +574,7 @@ def _five_types() -> tuple[bool, str]:
     return len(folders) == 5 and len(dimensions) == 4 and all(sizes.values()), f"test pairs: {_by_type(sizes)}"
 
 
-def _size_of_dialogpt() -> tuple[bool, str]:
+def size_of_dialogpt() -> tuple[bool, str]:
     "From the released configuration: embeddings, layers and norms of a GPT-2"
     c = json.loads(fetch(CONFIG).read_text(encoding="utf-8"))
     d, n = c["n_embd"], c["n_layer"]
@@ -643,49 +582,40 @@ def _size_of_dialogpt() -> tuple[bool, str]:
     return n == 12 and round(size / 1e6) == 117, f"{n} layers, {size / 1e6:.1f} million parameters by its configuration"
 
 
-def _four_metrics() -> tuple[bool, str]:
+def four_metrics() -> tuple[bool, str]:
     rows = inconsistencies().query("where == 'Appendix C.1'")
     return not len(rows), "; ".join(f"{r.what} ({r.evidence.split(';')[0]})" for r in rows.itertuples())
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #fe54edd5
-def _of_lists(check, claim, measured, model=LISTS, basis=OWN) -> list[Answer]:
-    return told(*check(), model, basis)
+_OF_RELEASE = (
+    all_annotated, cda_doubles, cleaned, differ_in_targets, five_types, references_6k, shorter_than_150,
+    size_of_dialogpt, table2_labelled, table3_counts,
+)  # fmt: skip
+_OF_LISTS = (attributes_apart, forms_of_to_be, pairs_of_listed_terms)
+_OF_PRINT = (four_metrics, table1_in_appendix)
+CHECKS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
+CHECKS |= {name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()}
+CHECKS |= {"similar_trends": _of_trends, "fewer_than_general": _fewer_than_general}
+CHECKS |= {check.__name__: looked_at(check, RELEASE, OWN) for check in _OF_RELEASE}
+CHECKS |= {check.__name__: looked_at(check, LISTS, OWN) for check in _OF_LISTS}
+CHECKS |= {check.__name__: looked_at(check, TABLES, PRINTED) for check in _OF_PRINT}
+for name in ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO):  # of what Table 4 tells as well
+    CHECKS[name] = lambda claim, cells, check=CHECKS[name]: check(claim, cells) + _of_table4(claim)
 
 
-_PRINTED = {"model": TABLES, "basis": PRINTED}
-_OF_CELLS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()} | {
-    name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()
-}
-_PRINTED_TOO = ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO)
-CHECKS = _OF_CELLS | {name: _and_table4(_OF_CELLS[name]) for name in _PRINTED_TOO} | {
-    "similar_trends": _of_trends, "fewer_than_general": _fewer_than_general,
-    "two_of_five": two_of_five, "some_reduce_and_preserve": some_reduce_and_preserve, "can_increase": can_increase,
-    "cda_doubles": of_release(_cda_doubles), "shorter_than_150": of_release(_shorter_than_150),
-    "cleaned": of_release(_cleaned), "five_types": of_release(_five_types),
-    "all_annotated": of_release(_all_annotated), "table3_counts": of_release(_table3_counts),
-    "table2_labelled": of_release(_table2_labelled), "references_6k": of_release(_references_6k),
-    "differ_in_targets": of_release(_differ_in_targets), "size_of_dialogpt": of_release(_size_of_dialogpt),
-    "forms_of_to_be": partial(_of_lists, _forms_of_to_be), "attributes_apart": partial(_of_lists, _attributes_apart),
-    "pairs_of_listed_terms": partial(_of_lists, _pairs_of_listed_terms),
-    "table1_in_appendix": partial(_of_lists, _table1_in_appendix, **_PRINTED),
-    "four_metrics": partial(_of_lists, _four_metrics, **_PRINTED),
-}  # fmt: skip
-
-
-def against_release() -> pd.DataFrame:  # where, what, evidence
-    "What the paper says of its lists and release, and what is not so"
+def against_release() -> pd.DataFrame:
+    "What the paper says of its lists and release, and what is not so: where, what, evidence"
     return refuted(read_claims("redditbias"), CHECKS, ("release", "lists"))
 
 
 AUDITS = (inconsistencies, against_release)
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #9f261fcd
-def claims_table(
-    cells: pd.DataFrame,  # from `gather_cells`
-) -> pd.DataFrame:  # id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source
+def claims_table(cells: pd.DataFrame) -> pd.DataFrame:
     """The answers that the verdicts on the statements about cells are made of, for each model.
 
-    Answers read "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
+    id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source. Answers read
+    "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
     claims = read_claims("redditbias").query("bias_type != ''")
     table = answer_table(claims, answer_claims(claims, CHECKS, cells))
     table = table[table["bias_type"] != ""]  # what Tables 4 and 5 say besides stands with the verdicts
@@ -706,16 +636,14 @@ def claims_summary(
     "How often each statement comes out, by model"
 
     def counted(verdicts):
-        said = verdicts.str.partition(":")[0]
-        n = said.value_counts()
-        return said.iloc[0] if len(verdicts) == 1 else ", ".join(f"{v}: {n[v]}" for v in dict.fromkeys(said))
+        n = verdicts.groupby(verdicts, sort=False).size()
+        return n.index[0] if len(verdicts) == 1 else ", ".join(f"{v}: {k}" for v, k in n.items())
 
-    measured = claims[~claims.verdict.str.startswith("not measured")]
-    measured = measured.assign(model=measured.model.replace("", "the paper"))
-    verdicts = measured.groupby(["statement", "source", "model"], sort=False).verdict
-    by_model = verdicts.agg(counted).unstack().fillna("")
+    measured = claims[~claims.verdict.str.startswith(NONE)]
+    said = measured.verdict.str.partition(":")[0]
+    measured = measured.assign(model=measured.model.replace("", "the paper"), verdict=said)
+    by_model = measured.groupby(["statement", "source", "model"], sort=False).verdict.agg(counted).unstack().fillna("")
     first = [m for m in ("the paper", *DIALOGPT) if m in by_model]
     by_model = by_model[[*first, *(m for m in by_model if m not in first)]].reset_index()
     order = {s: i for i, s in enumerate(dict.fromkeys(claims.statement))}
-    by_model = by_model.sort_values("statement", key=lambda c: c.map(order))
-    return by_model.reset_index(drop=True).rename_axis(columns=None)
+    return by_model.sort_values("statement", key=lambda c: c.map(order), ignore_index=True).rename_axis(columns=None)

@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -22,67 +21,64 @@ from ...data.registry import FetchError
 from ...metrics.language_model import lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
-from ...records import data_file, new_record, paper_resource, read_records
+from ...records import check_known, data_file, new_record, paper_resource, read_records
 from redditbias_repro.show.figures import (
     COSTS,
+    Page,
     plot_changes,
     plot_choice,
     plot_downstream,
     plot_lmb,
     plot_lmp,
     plot_runs,
-    save_results,
 )
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
     TASKS,
     choice_table,
-    crg_tests,
-    dst_tests,
     false_alarm_table,
     lmb_changes,
     lmb_table,
     lmp_changes,
     lmp_table,
-    order_methods,
+    method_places,
     random_band,
     search_table,
     stand_ins,
-    task_records,
     type_titles,
 )
 from ...specs import BIAS_TYPES, load_spec
+from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['published_lmb', 'table1_differences', 'inconsistencies', 'make_tables', 'make_figures', 'save_all']
+__all__ = ['published_lmb', 'table1_differences', 'inconsistencies', 'draw']
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #b78b2973
 PUBLISHED_MODEL = "DialoGPT-small (published)"
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #4c7b4add
 def published_lmb(
-    split: str = "test",  # valid or test
     outlier_sd: Iterable[float | None] = (None, 3.0),  # of the released sets DialoGPT's outliers were taken out already
     seed: int = 0,  # of the permutations
-) -> list[dict]:  # result records
+) -> list[dict]:  # result records, of the test pairs
     "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
     records = []
     for b in BIAS_TYPES:
-        p = load_published(b, split)
+        p = load_published(b, "test")
         origin = "microsoft/DialoGPT-small, perplexities released by Barikeri et al. (2021)"
         about, corpus = {"name": PUBLISHED_MODEL, "origin": origin}, {**p.attrs["corpus"], "name": "redditbias"}
-        where = {"paper": "redditbias", "bias_type": b, "split": split, "device": ""}
+        where = {"paper": "redditbias", "bias_type": b, "split": "test", "device": ""}
         # Its tokens are not known.
         one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))
-        for made in lmb_measurements(one, two, _released_targets(b, split), outlier_sd, seed):
+        for made in lmb_measurements(one, two, _released_targets(b), outlier_sd, seed):
             records.append(new_record("lmb", about, corpus, **made, **where))
     return records
 
 
-def _released_targets(bias_type, split) -> list[str] | None:
+def _released_targets(bias_type: str) -> list[str] | None:
     "The terms exchanged in the released pairs; None where these cannot be had"
     try:
-        return pair_targets(load_pairs(bias_type, split, "redditbias"))
+        return pair_targets(load_pairs(bias_type, "test", "redditbias"))
     except FetchError:
         return None
 
@@ -95,10 +91,8 @@ TERM_SETS = {
 }
 
 
-def table1(
-    terms: int = 5,  # how many terms of each set to show
-) -> pd.DataFrame:  # Type, the four sets as in Table 1 with the number of their terms, Pairs
-    "RedditBias Table 1, drawn from the specifications"
+def table1(terms: int = 5) -> pd.DataFrame:
+    "RedditBias Table 1 from the specifications: the first `terms` of each set, with their number, and of Pairs"
     rows = []
     for b in BIAS_TYPES:
         spec = load_spec(f"redditbias/{b}")
@@ -125,8 +119,8 @@ def table1_differences() -> pd.DataFrame:  # Type, Set, printed (number of terms
     return pd.DataFrame(rows, columns=["Type", "Set", "printed", "missing"])
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #8116c7be
-def table2() -> pd.DataFrame:  # type, comment, biased (whether the release labels it so)
-    """RedditBias Table 2: the paper's examples as they stand in the release. Content warning.
+def table2() -> pd.DataFrame:
+    """RedditBias Table 2: type, comment and label (biased) of the paper's examples in the release. Content warning.
 
     They are found by their hashes, and not to be saved."""
     wanted = pd.read_csv(data_file("paper", "redditbias", "table2.csv"))
@@ -146,8 +140,8 @@ _EXPLAINS = {
 }
 
 
-def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, difference, explanation
-    """Table 3 counted from the released files, beside the paper's numbers.
+def table3() -> pd.DataFrame:
+    """Table 3: bias_type, quantity, how many were released, the paper's number, difference, explanation.
 
     Each difference is explained where another count explains it."""
     paper = pd.read_csv(data_file("paper", "redditbias", "table3.csv")).set_index("bias_type")
@@ -156,21 +150,14 @@ def table3() -> pd.DataFrame:  # bias_type, quantity, released, paper, differenc
         counts = count_annotations(b)
         for q in COUNTS:
             ours, theirs = counts[q], int(paper.loc[b, q])
-            same = [n for n in _EXPLAINS.get(q, ()) if counts[n] == theirs]
-            why = "not explained"
-            if ours == theirs:
-                why = ""
-            elif same:
-                why = f"the paper's number equals: {same[0].replace('_', ' ')}"
-            rows.append((b, q, ours, theirs, theirs - ours, why))
+            same = [f"the paper's number equals: {n.replace('_', ' ')}"
+                    for n in _EXPLAINS.get(q, ()) if counts[n] == theirs]  # fmt: skip
+            rows.append((b, q, ours, theirs, theirs - ours, "" if ours == theirs else [*same, "not explained"][0]))
     return pd.DataFrame(rows, columns=["bias_type", "quantity", "released", "paper", "difference", "explanation"])
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #032a7b63
-def table3_wide(
-    long: pd.DataFrame | None = None,  # from `table3`; None counts the released files
-) -> pd.DataFrame:  # Type and the six counts of Table 3, "released (paper: …)" where they differ
-    "RedditBias Table 3 from the released files, the paper's number in brackets where it differs"
-    long = table3() if long is None else long
+def table3_wide(long: pd.DataFrame) -> pd.DataFrame:
+    "`table3` as the paper prints it: a row a type, a column a count, the paper's number in brackets where it differs"
     cells = [f"{r.released:,}" + (f" (paper: {r.paper:,})" if r.difference else "") for r in long.itertuples()]
     wide = long.assign(cell=cells).pivot(index="bias_type", columns="quantity", values="cell")
     wide = wide.loc[list(BIAS_TYPES), list(COUNTS)]
@@ -178,170 +165,101 @@ def table3_wide(
     return wide.reset_index(drop=True).rename(columns=lambda c: c.replace("_", " ")).rename_axis(columns=None)
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #62a3ca97
-DOWNSTREAM = {  # metric of the paper's tables → the record's, what brings ours to the paper's scale, and what it is
-    "f1": ("dst", "f1", 1, "dialog state tracking, F1 (0 to 1)"),
-    "accuracy": ("dst", "accuracy", 1, "dialog state tracking, accuracy (0 to 1)"),
-    "bleu_4": ("crg", "bleu_4", 1, "response generation, BLEU-4 (0 to 100)"),
-    "meteor": (
-        "crg", "meteor", 1, "response generation, METEOR (0 to 100; NLTK's is about twice METEOR 1.5: see meteor_kind)",
-    ),
-    "nist_2": (
-        "crg", "nist_2", 1,
-        "response generation, NIST-2 (bits of information a word; the paper's column holds METEOR in percent)",
-    ),
-    "entropy_4": (
-        "crg", "entropy_4", 1,
-        "response generation, Entropy-4 (nats, at most ln N for N 4-grams, so it grows with n)",
-    ),
-    "distinct_2": ("crg", "distinct_2", 100, "response generation, Dist-2 (%)"),
-}  # fmt: skip
-BESIDE = {  # beside a metric: of the answers as a whole, and what people's own answers to the same contexts have
-    "entropy_4": {"at_most": "entropy_4_max", "people": "people_entropy_4", "people_at_most": "people_entropy_4_max"},
-    "distinct_2": {"people": "people_distinct_2"},
-}  # fmt: skip
-
-
-def downstream_table(
-    metric: str,  # a key of `DOWNSTREAM`
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:  # model, corpus, trained_on, settings, n, method, a column a bias type, those of `BESIDE`
-    """RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy).
-
-    The paper's rows come first. The model before debiasing stands in all bias types, as in the paper."""
-    if metric not in DOWNSTREAM:
-        raise ValueError(f"metric {metric!r} is unknown: expected one of {', '.join(DOWNSTREAM)}")
-    kind, name, scale, _ = DOWNSTREAM[metric]
-    paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv"))
-    corpus = "MultiWOZ 2.0" if kind == "dst" else "DSTC-7"
-    said = {"model": "DialoGPT-small (paper)", "corpus": corpus, "trained_on": "train", "settings": "not said"}
-    paper = paper[paper.metric == metric].assign(**said, n=np.nan)
-    rows, records, beside = [], task_records(kind, folder), BESIDE.get(metric, {})
-    if metric == "meteor" and len(records):
-        records = records.assign(settings=records.settings + ", meteor_kind=" + records.meteor_kind)
-    keys = ["model", "corpus", "trained_on", "settings", "n"]
-    for about, group in records.groupby(keys) if len(records) else ():
-        for method in order_methods(group.method):
-            own = group[group.method == method]
-            values = {b: own[own.bias_type.isin([b, "all"])][name].mean() * scale for b in BIAS_TYPES}
-            more = {k: own[v].mean() * scale if v in own else np.nan for k, v in beside.items()}
-            rows.append({**dict(zip(keys, about)), "method": method, **values, **more})
-    columns = [*keys, "method", *BIAS_TYPES, *beside]
-    order = {m: i for i, m in enumerate(order_methods(paper.method))}
-    paper = paper.reindex(columns=columns).sort_values("method", key=lambda c: c.map(order))
-    parts = [part.astype(object) for part in (paper, pd.DataFrame(rows, columns=columns))]
-    return pd.concat(parts, ignore_index=True).infer_objects().rename(columns=type_titles())
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #53aa3fd0
-EXCEPTIONS = (("dst", "LMD", "race"), ("dst", "ADD", "gender"))  # footnote 15
-
-
-def check_downstream(
-    folder: Path | None = None,  # default: `results/` of the checkout
-) -> pd.DataFrame:
-    """The paper's statements on downstream tasks (§5.2, footnote 15) beside what was measured.
-
-    With the paper's own changes. Columns: task, bias_type, method, statement, paper_change, model, settings,
-    train_seed, change, change_low, change_high, p, verdict: "as said" or "not as said" with a loss or gain, or
-    "undetermined"."""
-    paper = pd.read_csv(data_file("paper", "redditbias", "downstream.csv")).set_index(["metric", "method"])
-    rows = []
-    for name, task in TASKS.items():
-        table = task.tests(folder, "redditbias")
-        for r in table[table.change.notna() & table.method.isin(PAPER_METHODS)].itertuples():
-            said = (name, r.method, r.bias_type) in EXCEPTIONS
-            theirs = paper.loc[(task.value, r.method), r.bias_type] - paper.loc[(task.value, "baseline"), r.bias_type]
-            statement = "Debiasing loses (footnote 15)" if said else "Debiasing does not diminish what the model can do"
-            verdict = r.verdict
-            if verdict in ("loss", "gain"):
-                verdict = f"{'as' if (verdict == 'loss') == said else 'not as'} said: {verdict}"
-            change = {k: getattr(r, k) for k in ("change", "change_low", "change_high", "p")}
-            about = {"task": name, "bias_type": r.bias_type, "method": r.method, "statement": statement}
-            about |= {"paper_change": theirs, "model": r.model, "settings": r.settings, "train_seed": r.train_seed}
-            rows.append({**about, **change, "verdict": verdict})
-    columns = ["task", "bias_type", "method", "statement", "paper_change", "model", "settings", "train_seed"]
-    return pd.DataFrame(rows, columns=[*columns, "change", "change_low", "change_high", "p", "verdict"])
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #429b7ce9
 def _printed() -> pd.DataFrame:
     "The numbers of Tables 4, 5, C.1 and C.2 by metric and method, a column a bias type"
     table = pd.read_csv(data_file("paper", "redditbias", "downstream.csv"))
     return table.set_index(["metric", "method"])[list(BIAS_TYPES)]
 
 
-EQUAL_TABLES = {  # two tables that are the same: which of them it is
-    ("meteor", "nist_2"): (
-        "; they are METEOR in percent, and the table of NIST-2 is the one that is not what it is named after: "
-        "DialoGPT's own NIST-2 on DSTC-7 is 2.5 to 2.9 (Zhang et al. 2020)"
-    ),
-}
+def downstream_table(metric: str, folder: Path | None = None) -> pd.DataFrame:
+    """RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy).
+
+    model, corpus, trained_on, settings, n, method, a column a bias type, and what stands beside some metrics. The
+    paper's rows come first. The model before debiasing stands in all bias types, as in the paper."""
+    metrics = paper_resource("redditbias")["metrics"]
+    check_known("metric", metric, metrics)
+    about = metrics[metric]
+    keys, beside = ["model", "corpus", "trained_on", "settings", "n"], about.get("beside", {})
+    columns = [*keys, "method", *BIAS_TYPES, *beside]
+    said = {"model": "DialoGPT-small (paper)", "corpus": about["corpus"], "trained_on": "train", "settings": "not said"}
+    paper = _printed().loc[metric].reset_index().assign(**said).sort_values("method", key=method_places)
+    ours, records = pd.DataFrame(), TASKS[about["task"]].records(folder)
+    if len(records):
+        if metric == "meteor":
+            records["settings"] += ", meteor_kind=" + records["meteor_kind"]
+        records = records.reindex(columns=list(dict.fromkeys([*records, *beside.values()])))
+        groups = records.groupby([*keys, "method", "bias_type"])[metric].mean().unstack()
+        groups = groups.reindex(columns=[*BIAS_TYPES, "all"])
+        values = groups[list(BIAS_TYPES)].T.fillna(groups["all"]).T
+        more = records.groupby([*keys, "method"])[list(beside.values())].mean().set_axis(list(beside), axis=1)
+        ours = (values.join(more) * about["scale"]).reset_index()
+        ours = ours.sort_values("method", key=method_places).sort_values(keys, kind="stable")
+    parts = [part.reindex(columns=columns).astype(object) for part in (paper, ours)]
+    return pd.concat(parts, ignore_index=True).infer_objects().rename(columns=type_titles())
+
+# %% ../../../nbs/papers/redditbias/results.ipynb #53aa3fd0
+NO_LOSS = {"dst": 0.02, "crg": 0.5}  # the largest loss that counts as none: F1, BLEU-4 (0 to 100)
+_CELL = ["model", "method", "bias_type"]
 
 
-def _equal_tables(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
-    "Tables of different metrics that hold the same numbers"
-    found = []
-    for a, b in combinations(dict.fromkeys(printed.index.get_level_values(0)), 2):
-        same = printed.loc[a].to_numpy() == printed.loc[b].loc[printed.loc[a].index].to_numpy()
-        if same.all():
-            which = EQUAL_TABLES.get((a, b), ", so one of the two is not the metric that it is named after")
-            what, evidence = f"the tables of {a} and {b} are the same", f"all {same.size} numbers are equal{which}"
-            found.append(("Appendix C.1", what, evidence))
-    return found
+def _of_tasks(tests: pd.DataFrame) -> pd.DataFrame:
+    """A row a task, model, method and bias type: `found` is loss, gain, no loss or undetermined; p the smallest.
 
-# %% ../../../nbs/papers/redditbias/results.ipynb #3d131db1
-def _share_of_right_values(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
-    "What F1 and accuracy say of how many values are right"
-    f1, accuracy = printed.loc["f1"], printed.loc["accuracy"]
-    share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
-    what = (
-        "F1 and accuracy are those of a test in which about every second value is right, "
-        "not of one in which every slot-value combination is asked about"
-    )
-    evidence = (
-        f"true positives are {share.loc['baseline'].iloc[0]:.2f} of all examples for DialoGPT (from F1 and accuracy), "
-        f"between {share.min().min():.2f} and {share.max().max():.2f} for all models"
-    )
-    return [("Table 4, Appendix C.2 and §3.2", what, evidence)]
+    A loss where one of the training seeds loses, no loss where none loses more than `NO_LOSS`."""
+    words = tests["verdict"].str.split(":").str[0]
+    bounded = (tests["change_low"] > -tests["task"].map(NO_LOSS).astype(float)) | (words == "gain")
+    found = {"loss": words == "loss", "gain": words == "gain", "no loss": bounded}
+    tests = tests.reindex(columns=[*_CELL, "task", "p"]).assign(**found)
+    how = {"loss": "any", "gain": "all", "no loss": "all", "p": "min"}
+    cells = tests.groupby([*_CELL, "task"]).agg(how).reset_index()
+    found = np.select([cells[word] for word in found], list(found), "undetermined")
+    return cells.assign(found=found)[[*_CELL, "task", "found", "p"]]
 
-# %% ../../../nbs/papers/redditbias/results.ipynb #34ada89f
-def printed_losses(
-    metric: str = "f1",  # f1, accuracy, bleu_4, …
-    above: float = 0.02,  # a fall that counts
-) -> dict[tuple[str, str], float]:  # (method, bias type) → change
-    "Debiased models that the paper's tables have below DialoGPT"
+
+def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
+    "Rows of `_of_tasks` with p_holm, over all tests of a model, and a verdict: open where that is not significant"
+    p_holm = tests.groupby("model")["p"].transform(lambda p: holm(p.astype(float)))
+    unsure = tests["found"].isin(["loss", "gain"]) & (p_holm >= 0.05)  # not where p is unknown
+    return tests.assign(p_holm=p_holm, verdict=tests["found"].mask(unsure, "undetermined"))
+
+
+def downstream_claims(tests: pd.DataFrame) -> pd.DataFrame:
+    """The tests of the tasks one by one, with the verdict that decides what §5.2 says of them.
+
+    Beside the changes of the paper's Tables 4 and 5."""
+    tests, printed = tests[tests["method"].isin(PAPER_METHODS)], _printed()
+    judged = judge_tasks(_of_tasks(tests))[[*_CELL, "task", "p_holm", "verdict"]]
+    table = tests.drop(columns="verdict").merge(judged, on=[*_CELL, "task"])
+    changes = {name: printed.loc[task.value] - printed.loc[task.value, "baseline"] for name, task in TASKS.items()}
+    table["paper_change"] = [changes[r.task].loc[r.method, r.bias_type] for r in table.itertuples()]
+    about = ["task", "bias_type", "method", "model", "settings", "train_seed", "paper_change"]
+    return table[[*about, "change", "change_low", "change_high", "p", "p_holm", "verdict"]]
+
+# %% ../../../nbs/papers/redditbias/results.ipynb #429b7ce9
+def printed_losses(metric: str = "f1", above: float = 0.02) -> dict[tuple[str, str], float]:
+    "(method, bias type) → change, of debiased models that the paper's tables have below DialoGPT by more than `above`"
     values = _printed().loc[metric]
     change = (values.drop("baseline") - values.loc["baseline"]).stack()
     return change[change < -above].round(3).to_dict()
 
-# %% ../../../nbs/papers/redditbias/results.ipynb #f04f3dca
-def _always_yes(printed: pd.DataFrame) -> list[tuple[str, str]]:
-    "Models that answer yes to nearly everything"
-    accuracy = printed.loc["accuracy"]
-    return [(m, b) for m in accuracy.index for b in BIAS_TYPES if accuracy.loc[m, b] < 0.6]
-
-
-def _exceptions(printed: pd.DataFrame) -> list[tuple[str, str, str]]:
-    "What the two exceptions of the text are, and which others there are"
-    f1, accuracy, titles, low = printed.loc["f1"], printed.loc["accuracy"], type_titles(), _always_yes(printed)
-    lost = f1.loc["baseline"] - f1
-    others = [(m, b) for m in f1.index for b in BIAS_TYPES if lost.loc[m, b] > 0.02 and (m, b) not in low]
-    always = 2 * accuracy / (1 + accuracy)
-    yes = "; ".join(
-        f"{m} for {titles[b]}: F1 {f1.loc[m, b]:.3f}, accuracy {accuracy.loc[m, b]:.3f}; "
-        f"always yes with that share of right values has an F1 of {always.loc[m, b]:.3f}"
-        for m, b in low
-    )
-    lose = "; ".join(f"{m} for {titles[b]}: {f1.loc[m, b]:.4f} against {f1.loc['baseline', b]:.4f}" for m, b in others)
-    return [
-        ("Table 4 and footnote 15", "the two models that are named as exceptions answer yes to nearly everything", yes),
-        ("Table 4 and §5.2, footnote 15", "more models lose than the two exceptions that the text names", lose),
-    ]
-
 # %% ../../../nbs/papers/redditbias/results.ipynb #b3cbf4b5
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed from their numbers"
-    printed = _printed()
-    found = [row for check in (_equal_tables, _share_of_right_values, _exceptions) for row in check(printed)]
-    return pd.DataFrame(found, columns=["where", "what", "evidence"])
+    printed, texts = _printed(), paper_resource("redditbias")["contradictions"]
+    f1, accuracy = printed.loc["f1"], printed.loc["accuracy"]
+    same = printed.loc["meteor"] == printed.loc["nist_2"].loc[printed.loc["meteor"].index]
+    share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
+    of_each = {"f1": f1, "accuracy": accuracy, "always": 2 * accuracy / (1 + accuracy), "lost": f1.loc["baseline"] - f1}
+    cells = pd.DataFrame({name: table.stack() for name, table in of_each.items()})
+    cells["before"] = cells["f1"] + cells["lost"]
+    cells = cells.rename_axis(["method", "title"]).rename(index=type_titles()).reset_index()
+    yes, lost = cells["accuracy"] < 0.6, cells["lost"] > 0.02  # to nearly everything
+    each = lambda name, rows: "; ".join(texts[name]["each"].format(**row) for row in rows.to_dict("records"))
+    said = {"low": share.min().min(), "high": share.max().max(), "baseline": share.loc["baseline"].iloc[0]}
+    said |= {"n": same.size, "yes": each("yes", cells[yes]), "lose": each("lose", cells[lost & ~yes])}
+    holds = {"equal": same.all(axis=None), "share": True, "yes": yes.any(), "lose": (lost & ~yes).any()}
+    rows = [(t["where"], t["what"], t["evidence"].format(**said)) for name, t in texts.items() if holds[name]]
+    return pd.DataFrame(rows, columns=["where", "what", "evidence"])
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #a0fb231b
 DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
@@ -354,83 +272,63 @@ def _applied_for_several(method: str) -> str | None:
     return found[1] if found and len(set(found[2].split(", "))) > 1 else None
 
 
-CELL_KEYS = ["model", "corpus", "bias_type"]
-
-
-def gather_cells(
-    lmb: pd.DataFrame,  # rows of `lmb_table`, one corpus split, all pairs, targets swapped
-    changes: pd.DataFrame | None = None,  # rows of `lmb_changes`
-    lmp: pd.DataFrame | None = None,  # rows of `lmp_changes`
-    tasks: pd.DataFrame | None = None,  # rows of `dst_tests` and `crg_tests` of debiased models, with a column task
-) -> pd.DataFrame:  # t, p, significant, …_before, change, verdict, lmp_rise, dst, crg
-    """All that was measured of each debiased model and of the one before.
-
-    A row is a model, corpus, bias type, method and training seed. Of `tasks` are read: task, model, method, bias_type,
-    train_seed, change_low, verdict ("loss", "gain", "undetermined: …") and, where it is there, p. A model that was
-    debiased for several types in sequence is a row, too, where only its tasks were measured."""
-    before = lmb[lmb.method == "baseline"].set_index(CELL_KEYS)[["t", "p", "significant"]].add_suffix("_before")
-    cells = lmb.drop(columns=[c for c in before if c in lmb]).join(before[~before.index.duplicated()], on=CELL_KEYS)
-    if changes is not None and len(changes):
-        cells = cells.merge(_of_all_seeds(changes), on=[*CELL_KEYS, "method"], how="left")
-    if lmp is not None and len(lmp):
-        rise = lmp[lmp.seeds == 1].set_index(["model", "method", "bias_type", "train_seed"])
-        rise = rise[["rise", "rise_low", "rise_high"]].add_prefix("lmp_")
-        cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
-    if tasks is not None and len(tasks):
-        of_tasks = _of_tasks(tasks)
-        alone = of_tasks[of_tasks.method.map(_applied_for_several).notna()]
-        alone = alone.merge(cells[["model", "method", "bias_type"]], "left", indicator=True).query(
-            "_merge == 'left_only'"
-        )
-        cells = cells.merge(of_tasks, on=["model", "method", "bias_type"], how="left")
-        if len(alone):
-            alone = alone.drop(columns="_merge").assign(significant=False, significant_before=False)
-            cells = pd.concat([cells, alone], ignore_index=True)
-    known = [*cells.columns, *CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", *CELL_TASKS]
-    return cells.reindex(columns=list(dict.fromkeys(known)))
-
-
-CELL_TASKS = ("dst", "crg", "dst_p", "crg_p")
 CELL_CHANGE = (
     "gap_before", "gap_after", "change", "bias_change", "bias_change_low", "bias_change_high",
     "verdict", "direction", "overshoot", "p_bias_change",
 )  # fmt: skip
+CELL_COLUMNS = (*CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg", "dst_p", "crg_p")
 
 
-def _of_all_seeds(changes: pd.DataFrame) -> pd.DataFrame:
-    "A row a cell: that of all training seeds together, where there are several"
-    changes = changes[changes.change.notna()].sort_values("train_seed", na_position="first")
-    return changes.drop_duplicates([*CELL_KEYS, "method"])[[*CELL_KEYS, "method", *CELL_CHANGE]]
+def gather_cells(lmb: pd.DataFrame, changes=None, lmp=None, tests=None) -> pd.DataFrame:
+    """All that was measured of each debiased model and of the one before: t, p, significant, …_before, `CELL_COLUMNS`.
 
-# %% ../../../nbs/papers/redditbias/results.ipynb #c78bc648
-NO_LOSS = {"dst": 0.02, "crg": 0.5}  # the largest loss that counts as none: F1, BLEU-4 (0 to 100)
-
-
-def _of_tasks(tasks: pd.DataFrame) -> pd.DataFrame:
-    "dst and crg of each model, method and bias type: loss, gain, no loss or undetermined; and their smallest p"
-    tasks = tasks.assign(p=tasks["p"] if "p" in tasks else np.nan)
-
-    def one(group):
-        verdicts = group.verdict.str.split(":").str[0]
-        bounded = (group.change_low > -group.task.map(NO_LOSS)) | (verdicts == "gain")
-        if (verdicts == "loss").any():
-            return "loss"
-        if (verdicts == "gain").all():
-            return "gain"
-        return "no loss" if bounded.all() else "undetermined"
-
-    keys = ["model", "method", "bias_type"]
-    groups = tasks.groupby([*keys, "task"])
-    found = {key: one(group) for key, group in groups}
-    found |= {(*key[:-1], f"{key[-1]}_p"): group.p.min() for key, group in groups}
-    return pd.Series(found).unstack().rename_axis(keys).reset_index()
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #143b619c
-DOWNSTREAM_TABLES = {"f1": "table4", "bleu_4": "table5", "accuracy": "tableC2"} | {
-    m: f"tableC1-{m}" for m in ("meteor", "nist_2", "entropy_4", "distinct_2")
-}
+    From rows of `lmb_table` (of one corpus split, all pairs, targets swapped) and, where they are there, of
+    `lmb_changes`, `lmp_changes` and `task_tests`. A row is a model, corpus, bias type, method and training seed. A
+    model that was debiased for several types in sequence is a row, too, where only its tasks were measured."""
+    keys = ["model", "corpus", "bias_type"]
+    before = lmb[lmb.method == "baseline"].set_index(keys)[["t", "p", "significant"]].add_suffix("_before")
+    cells = lmb.drop(columns=[c for c in before if c in lmb]).join(before[~before.index.duplicated()], on=keys)
+    if changes is not None and len(changes):  # of all training seeds together, where there are several
+        changes = changes[changes.change.notna()].sort_values("train_seed", na_position="first")
+        changes = changes.drop_duplicates([*keys, "method"])[[*keys, "method", *CELL_CHANGE]]
+        cells = cells.merge(changes, on=[*keys, "method"], how="left")
+    if lmp is not None and len(lmp):
+        rise = lmp[lmp.seeds == 1].set_index([*_CELL, "train_seed"])[["rise", "rise_low", "rise_high"]]
+        rise = rise.add_prefix("lmp_")
+        cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
+    if tests is not None and len(tests):
+        tasks = _of_tasks(tests).set_index([*_CELL, "task"]).unstack()
+        tasks = tasks["found"].join(tasks["p"].add_suffix("_p")).reset_index()
+        known = pd.MultiIndex.from_frame(tasks[_CELL]).isin(pd.MultiIndex.from_frame(cells[_CELL]))
+        alone = tasks[~known & tasks.method.map(_applied_for_several).notna()]
+        cells = cells.merge(tasks, on=_CELL, how="left")
+        if len(alone):
+            alone = alone.assign(significant=False, significant_before=False)
+            cells = pd.concat([cells, alone], ignore_index=True)
+    return cells.reindex(columns=list(dict.fromkeys([*cells.columns, *CELL_COLUMNS])))
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #ba107fd5
+def read_tables(folder: Path | None = None) -> dict[str, pd.DataFrame]:
+    "All that was measured of bias, perplexity and both tasks, before and after debiasing"
+    made = {"lmb": lmb_table, "changes": lmb_changes, "lmp_changes": lmp_changes}
+    read = {name: table(folder=folder) for name, table in made.items()}
+    return read | {f"{name}_tests": task.tests(folder) for name, task in TASKS.items()}
+
+
+def task_tests(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    "The tests of debiased models in both tasks, with a column task"
+    tests = [read[f"{name}_tests"].assign(task=name) for name in TASKS]
+    return pd.concat([own[own.change.notna()] for own in tests], ignore_index=True)
+
+
+def measured_cells(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    "What the statements are checked by: all released test pairs, targets exchanged, and both tasks"
+    lmb, changes = read["lmb"], read["changes"]
+    kept = (lmb.split == "test") & (lmb.swap == "targets") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")
+    changes = changes[(changes.swap == "targets") & (changes.split == "test")]
+    return gather_cells(lmb[kept], changes, read["lmp_changes"], task_tests(read))
+
+# %% ../../../nbs/papers/redditbias/results.ipynb #0c6af705
 def _released_counts() -> dict[str, pd.DataFrame]:
     "Table 3, where the released files can be had"
     try:
@@ -440,55 +338,27 @@ def _released_counts() -> dict[str, pd.DataFrame]:
     return {"table3_differences": counts, "table3": table3_wide(counts)}
 
 
-def _debiased_tables(folder: Path | None) -> dict[str, pd.DataFrame]:
-    "What debiasing changed: bias by targets and attributes, perplexity, tasks"
-    changes, swapped = lmb_changes(folder=folder), lmb_table(folder=folder)
-    changes = changes[changes.change.notna()]
-    in_sequence, choice = changes.method.map(_applied_for_several).notna(), choice_table(folder)
-    swapped = swapped[(swapped.swap == "attributes") & swapped.outlier_sd.isna()]
-    tasks = {"dst_tests": dst_tests(folder), "crg_tests": crg_tests(folder)}
-    tasks["downstream_claims"] = check_downstream(folder)
-    downstream = {DOWNSTREAM_TABLES[m]: downstream_table(m, folder) for m in DOWNSTREAM}
-    return {
-        "changes": changes[(changes.swap == "targets") & (changes.split == "test") & ~in_sequence],
-        "sequence": changes[(changes.swap == "targets") & (changes.split == "test") & in_sequence],
-        "attributes": swapped.drop(columns=["outlier_sd", "n_removed"]),
-        "attribute_changes": changes[changes.swap == "attributes"],
-        "lmp": lmp_table(folder=folder), "lmp_changes": lmp_changes(folder=folder), "search": search_table(folder),
-        "choice": choice[choice.method.map(_applied_for_several).isna()],
-        **tasks, **{name: wide for name, wide in downstream.items() if wide.n.notna().any()},
-    }  # fmt: skip
-
-
-def measured_cells(
-    lmb: pd.DataFrame,  # from `lmb_table`
-    changes: pd.DataFrame,  # from `lmb_changes`
-    lmp: pd.DataFrame,  # from `lmp_changes`
-    tests: dict[str, pd.DataFrame],  # from `dst_tests` and `crg_tests`, by task
-) -> pd.DataFrame:  # as `gather_cells` has them
-    "What the statements are checked by: all released test pairs, targets exchanged, and both tasks"
-    kept = (lmb.split == "test") & (lmb.swap == "targets") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")
-    changes = changes[(changes.swap == "targets") & (changes.split == "test") & changes.change.notna()]
-    tasks = [t[t.change.notna()].assign(task=task) for task, t in tests.items()]
-    return gather_cells(lmb[kept], changes, lmp, pd.concat(tasks, ignore_index=True))
-
-# %% ../../../nbs/papers/redditbias/results.ipynb #0c6af705
-def make_tables(
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-    model: str = DEFAULT_MODEL,  # as records name it: whose band of random models is shown
-    corpus: str = "redditbias",  # as records name it
-) -> dict[str, pd.DataFrame]:
-    "RedditBias' tables and what stands beside them, by the names of their files"
-    lmb, band = lmb_table(folder=folder), random_band(folder=folder)
-    band = band[(band.model == model) & (band.corpus == corpus) & band.split.isin(["test", "all"])]
+def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: str = "redditbias") -> dict:
+    "RedditBias' tables by the names of their files; the band of random models is of a model, on a corpus"
+    read, band, choice = read_tables(folder), random_band(folder=folder), choice_table(folder)
+    lmb, changes = read["lmb"], read["changes"][read["changes"].change.notna()]
+    swapped = lmb[(lmb.swap == "attributes") & lmb.outlier_sd.isna()]
+    of_test = changes[(changes.swap == "targets") & (changes.split == "test")]
+    in_sequence = of_test.method.map(_applied_for_several).notna()
+    metrics = paper_resource("redditbias")["metrics"]
+    downstream = {about["table"]: downstream_table(metric, folder) for metric, about in metrics.items()}
     tables = {
-        "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
-        "random_band": band, "false_alarms": false_alarm_table(folder=folder), **_debiased_tables(folder),
+        **read, "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
+        "random_band": band[(band.model == model) & (band.corpus == corpus) & band.split.isin(["test", "all"])],
+        "false_alarms": false_alarm_table(folder=folder), "lmp": lmp_table(folder=folder),
+        "changes": of_test[~in_sequence], "sequence": of_test[in_sequence],
+        "attributes": swapped.drop(columns=["outlier_sd", "n_removed"]),
+        "attribute_changes": changes[changes.swap == "attributes"], "search": search_table(folder),
+        "choice": choice[choice.method.map(_applied_for_several).isna()],
+        **{name: wide for name, wide in downstream.items() if wide.n.notna().any()},
+        "downstream_claims": downstream_claims(task_tests(read)),
+        "claims": paper_module("redditbias").claims_table(measured_cells(read)), "inconsistencies": inconsistencies(),
     }  # fmt: skip
-    changes = pd.concat([tables["changes"], tables["sequence"]], ignore_index=True)
-    tests = {task: tables[f"{task}_tests"] for task in TASKS}
-    cells = measured_cells(lmb, changes, tables["lmp_changes"], tests)
-    tables |= {"claims": paper_module("redditbias").claims_table(cells), "inconsistencies": inconsistencies()}
     return {name: table for name, table in tables.items() if len(table)}
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #8cf3569d
@@ -496,36 +366,31 @@ def _figures_of_bias(shown: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> di
     "Figures 1a and 1b of each model that was debiased"
     figures, lmp = {}, tables.get("lmp", pd.DataFrame(columns=["model", "method", "n"]))
     for name in shown[shown.method != "baseline"].model.unique():
-        own = shown[shown.model == name]
-        figures[f"figure1a-{name}"] = plot_lmb(own[own.method.isin(PAPER_METHODS)])
-        of_model = lmp[(lmp.model == name) & lmp.method.isin(PAPER_METHODS)]
-        of_model = of_model[of_model.n == lmp[(lmp.model == name) & (lmp.method != "baseline")].n.max()]
-        if len(of_model) > 1:
-            figures[f"figure1b-{name}"] = plot_lmp(of_model)
-        beside = own[~own.method.isin(PAPER_METHODS)].bias_type
-        if len(beside):
-            figures[f"beside-{name}"] = plot_lmb(own[own.bias_type.isin(beside)])
+        own, of_model = shown[shown.model == name], lmp[lmp.model == name]
+        of_paper = own.method.isin(PAPER_METHODS)
+        figures[f"figure1a-{name}"] = plot_lmb(own[of_paper])
+        most = of_model[of_model.n == of_model[of_model.method != "baseline"].n.max()]
+        if len(most := most[most.method.isin(PAPER_METHODS)]) > 1:
+            figures[f"figure1b-{name}"] = plot_lmp(most)
+        if not of_paper.all():
+            figures[f"beside-{name}"] = plot_lmb(own[own.bias_type.isin(own.bias_type[~of_paper])])
     return figures
 
 
 def _figures_of_training(folder: Path | None) -> dict:
     "Training curves of each model, by the objective of the paper's numbers and by others"
     figures, trained = {}, read_records(folder, paper="redditbias", metric="training")
-    for name in trained.model.unique() if len(trained) else ():
-        own = trained[trained.model == name]
+    for name, own in trained.groupby("model", sort=False) if len(trained) else ():
         of_paper = own.method.isin(PAPER_METHODS)
-        for title, part in (("curves", own[of_paper]), ("curves-beside", own[~of_paper])):
-            figures |= {f"{title}-{name}": plot_runs(part)} if len(part) else {}
+        parts = {f"curves-{name}": own[of_paper], f"curves-beside-{name}": own[~of_paper]}
+        figures |= {key: plot_runs(part) for key, part in parts.items() if len(part)}
     return figures
 
 
-def make_figures(
-    tables: dict[str, pd.DataFrame],  # from `make_tables`
-    folder: Path | None = None,  # of the records; default: `results/` of the checkout
-    corpus: str = "redditbias",  # as records name it
-) -> dict:  # matplotlib figures
-    "RedditBias' Figures 1a and 1b, what debiasing changed, tasks and training curves, by the names of their files"
-    lmb, changes = tables["lmb"], tables.get("changes", pd.DataFrame(columns=["model", "corpus"]))
+def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None, corpus: str = "redditbias") -> dict:
+    "Figures 1a and 1b, what debiasing changed, tasks and training curves, by the names of their files"
+    nothing = pd.DataFrame(columns=["model", "method", "corpus"])
+    lmb, changes = tables["lmb"], tables.get("changes", nothing)
     shown = lmb[(lmb.corpus == corpus) & lmb.outlier_sd.isna() & lmb.split.isin(["test", "all"])]
     shown = shown[shown.method.map(_applied_for_several).isna()]
     first = "figure1a" if corpus == "redditbias" else f"figure1a-{corpus}"
@@ -533,25 +398,30 @@ def make_figures(
     figures |= _figures_of_bias(shown, tables)
     figures |= {f"changes-{m}": plot_changes(own) for m, own in changes[changes.corpus == corpus].groupby("model")}
     for name, task in TASKS.items():
-        tests = tables.get(f"{name}_tests", pd.DataFrame(columns=["model", "method"]))
+        tests = tables.get(f"{name}_tests", nothing)
         for model, own in tests[tests.method.map(_applied_for_several).isna()].groupby("model"):
             if own.change.notna().any() and not own.duplicated(["method", "bias_type"]).any():
                 figures[f"{name}-{model}"] = plot_downstream(own, task)
-    for model, own in tables["choice"].groupby("model") if "choice" in tables else ():
+    for model, own in tables.get("choice", nothing).groupby("model"):
         if (own.bias_change.notna() & own[list(COSTS)].notna().any(axis=1)).any():
             figures[f"choice-{model}"] = plot_choice(own)
     return figures | _figures_of_training(folder)
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #de208bdd
-def save_all(
-    tables: dict[str, pd.DataFrame],  # from `make_tables`
-    figures: dict,  # from `make_figures`
-    folder: Path,
-) -> list[Path]:
-    "Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG"
+def read_captions(tables: dict[str, pd.DataFrame]) -> dict[str, str]:
+    "What stands below each table; for which bias types queries stand in is said there"
     captions = paper_resource("redditbias")
-    for metric, name in DOWNSTREAM_TABLES.items():
-        title = name.replace("table", "Table ").partition("-")[0]
-        captions[name] = captions["downstream"].format(title=title, what=DOWNSTREAM[metric][3])
-    below = {name: f"{captions[name]} {stand_ins(table)}".rstrip() for name, table in tables.items()}
-    return save_results(tables, figures, below, folder)
+    for about in captions["metrics"].values():
+        title = about["table"].replace("table", "Table ").partition("-")[0]
+        captions[about["table"]] = captions["downstream"].format(title=title, what=about["what"])
+    return {name: f"{captions[name]} {stand_ins(table)}".rstrip() for name, table in tables.items()}
+
+# %% ../../../nbs/papers/redditbias/results.ipynb #76329c17
+def draw(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+    model: str = DEFAULT_MODEL,  # as records name it: whose band of random models is shown
+    corpus: str = "redditbias",  # as records name it
+) -> Page:
+    "RedditBias' tables and figures and what stands beside them; what was not measured is not there"
+    tables = make_tables(folder, model, corpus)
+    return Page(tables, make_figures(tables, folder, corpus), read_captions(tables))
