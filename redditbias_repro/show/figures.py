@@ -9,6 +9,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,12 @@ import pandas as pd
 from ..data.pairs import corpus_title
 from ..data.registry import unavailable
 from ..records import DEFAULT_PAPER, project_path, stand_in_path, write_atomic
-from .saving import same_table, save_table, save_text, table_csv
+from .saving import fold, same_table, save_table, save_text, table_csv
 from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, order_methods, tested_on, type_titles
 from ..stats.paired import d_z_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'save_figure', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
+__all__ = ['COSTS', 'save_figure', 'Page', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
            'plot_changes', 'plot_targets', 'plot_choice']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
@@ -116,26 +117,60 @@ def save_figure(
     return [drawing, picture]
 
 # %% ../../nbs/show/figures.ipynb #01ea0892
-def save_results(
-    tables: dict[str, pd.DataFrame],  # by the names of their files
-    figures: dict,  # matplotlib figures, by the names of their files
-    captions: dict[str, str],  # of every table
-    folder: Path,
-    texts: dict[str, str] | None = None,  # in Markdown, by the names of their files
-) -> list[Path]:
-    """Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG, where they have changed.
+@dataclass(frozen=True)
+class Page:
+    "What a paper's notebook shows, and its folder of `figures/` holds"
 
-    Texts that differ in a last digit stay as long as no number has moved: a text does not say how it was rounded.
-    Where a release was asked for and not available, `figures` of the checkout stays: all goes to `stand_in_path`."""
-    folder = _folder_of(Path(folder))
-    there = {name: p for name in tables if (p := folder / f"{name}.csv").is_file()}
-    rounded = all(same_table(p.read_text(encoding="utf-8"), table_csv(tables[n]), True) for n, p in there.items())
-    written = []
-    for name, table in tables.items():
-        written += save_table(table, folder / name, captions[name], rounded)
-    for name, figure in figures.items():
-        written += save_figure(figure, folder / name.replace("/", "--"))
-    return written + [save_text(text, folder / f"{name}.md", rounded) for name, text in (texts or {}).items()]
+    tables: dict[str, pd.DataFrame]  # by the names of their files
+    figures: dict  # matplotlib figures, by the names of their files
+    captions: dict[str, str]  # what stands below each table
+    texts: dict[str, str] = field(default_factory=dict)  # in Markdown, by the names of their files
+
+    def show(
+        self,
+        name: str,  # of a table; where there is none nothing is shown
+        title: str | None = None,  # what stands in its place while it is folded; None: it is not
+    ) -> None:
+        "Display a table with its caption"
+        from IPython.display import Markdown, display
+
+        if name in self.tables:
+            display(Markdown(f"{fold(self.tables[name], title)}\n\n{self.captions[name]}"))
+
+    def show_figures(
+        self,
+        *kinds: str,  # how their names begin; none: all figures
+    ) -> None:
+        "Display figures"
+        from IPython.display import display
+
+        for name, figure in self.figures.items():
+            if name.startswith(kinds or ""):
+                display(figure)
+
+    def save(
+        self,
+        folder: Path,
+    ) -> list[Path]:
+        """Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG, where they have changed.
+
+        Texts that differ in a last digit stay as long as no number has moved: a text does not say how it was rounded.
+        Where a release was asked for and not available, `figures` of the checkout stays: all goes to
+        `stand_in_path`."""
+        folder, written = _folder_of(Path(folder)), []
+        there = {name: p for name in self.tables if (p := folder / f"{name}.csv").is_file()}
+        rounded = all(
+            same_table(p.read_text(encoding="utf-8"), table_csv(self.tables[name]), True) for name, p in there.items()
+        )
+        for name, table in self.tables.items():
+            written += save_table(table, folder / name, self.captions[name], rounded)
+        for name, figure in self.figures.items():
+            written += save_figure(figure, folder / name.replace("/", "--"))
+        return written + [save_text(text, folder / f"{name}.md", rounded) for name, text in self.texts.items()]
+
+
+def save_results(tables, figures, captions, folder, texts=None) -> list[Path]:
+    return Page(tables, figures, captions, texts or {}).save(folder)
 
 
 def _folder_of(folder: Path) -> Path:
