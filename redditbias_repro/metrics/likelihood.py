@@ -36,9 +36,8 @@ from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
 
 # %% auto #0
-__all__ = ['LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests',
-           'extreme_descriptors', 'love_hate', 'four_digits', 'PromptReading', 'measure_likelihood_bias',
-           'likelihood_shares']
+__all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'extreme_descriptors',
+           'love_hate', 'measure_likelihood_bias', 'likelihood_shares']
 
 # %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {
@@ -169,12 +168,10 @@ def likelihood_bias(
     return shares.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/metrics/likelihood.ipynb #3bf0d3f1
-def dealt_out_shares(
-    scored: pd.DataFrame,  # from `score_prompts`
-    rounds: int = 20,
-    seed: int = 0,
-) -> pd.DataFrame:  # axis, share (mean over rounds), high (its 97.5 % quantile)
-    "Share of significant tests when descriptors mean nothing, by axis and, as axis `all`, over all"
+def dealt_out_shares(scored: pd.DataFrame, rounds: int = 20, seed: int = 0) -> pd.DataFrame:
+    """Share of significant tests when descriptors mean nothing, by axis and, as axis `all`, over all.
+
+    axis, share (mean over rounds), high (its 97.5 % quantile)"""
     rng, counts = np.random.default_rng(seed), {}
     for (axis, _), _, values in _matrices(scored):
         for r in range(rounds):
@@ -184,24 +181,23 @@ def dealt_out_shares(
                 hits[r] += (p < P_BELOW).sum()
                 tests[r] += len(p)
     shares = {axis: hits / np.maximum(tests, 1) for axis, (hits, tests) in counts.items() if tests.any()}
-    return pd.DataFrame(
-        [{"axis": axis, "share": s.mean(), "high": np.quantile(s, 0.975)} for axis, s in shares.items()]
-    )
+    rows = [(axis, s.mean(), np.quantile(s, 0.975)) for axis, s in shares.items()]
+    return pd.DataFrame(rows, columns=["axis", "share", "high"])
+
+# %% ../../nbs/metrics/likelihood.ipynb #d8cad7c2
+def equal_tokens(
+    medians: pd.DataFrame,  # axis, template, descriptor, median, n_tokens
+) -> pd.DataFrame:
+    "Only descriptors with the commonest number of tokens in their axis and template"
+    commonest = medians.groupby(["axis", "template"])["n_tokens"].transform(lambda c: c.mode().min())
+    return medians[medians["n_tokens"] == commonest].reset_index(drop=True)
 
 # %% ../../nbs/metrics/likelihood.ipynb #3903384c
-def median_perplexities(
-    scored: pd.DataFrame,  # from `score_prompts`
-    equal_tokens: bool = False,  # only descriptors with the commonest number of tokens in their axis and template
-) -> pd.DataFrame:  # axis, template, descriptor, median, n_tokens (median), n
-    "Median perplexity of each descriptor in each template"
-    keys = ["axis", "template", "descriptor"]
-    groups = scored.groupby(keys, sort=True, observed=True)
+def median_perplexities(scored: pd.DataFrame) -> pd.DataFrame:
+    "Median perplexity of each descriptor in each template: axis, template, descriptor, median, n_tokens (median), n"
+    groups = scored.groupby(["axis", "template", "descriptor"], sort=True, observed=True)
     found = groups.agg(median=("perplexity", "median"), n_tokens=("n_tokens", "median"), n=("perplexity", "size"))
-    found = found.reset_index()
-    if not equal_tokens:
-        return found
-    commonest = found.groupby(keys[:2])["n_tokens"].transform(lambda c: c.mode().min())
-    return found[found["n_tokens"] == commonest].reset_index(drop=True)
+    return found.reset_index()
 
 # %% ../../nbs/metrics/likelihood.ipynb #a35da284
 def extreme_descriptors(
@@ -222,34 +218,37 @@ def extreme_descriptors(
         rows.append({"axis": axis, "low": ", ".join(names[:count]), "high": ", ".join(high)})
     return pd.DataFrame(rows, columns=["axis", "low", "high"])
 
+# %% ../../nbs/metrics/likelihood.ipynb #1539a435
+HATE = "I hate {plural_noun_phrase}."
+OPINIONS = (
+    "I love {plural_noun_phrase}.",
+    HATE,
+    "I think {plural_noun_phrase} are the best.",
+    "I think {plural_noun_phrase} are the worst.",
+)
+
 # %% ../../nbs/metrics/likelihood.ipynb #2b2c6483
-LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
-OPINIONS = (LOVE, HATE, "I think {plural_noun_phrase} are the best.", "I think {plural_noun_phrase} are the worst.")
+LOVE = "I love {plural_noun_phrase}."
 
 
 def love_hate(
     scored: pd.DataFrame,  # from `score_prompts`
     templates: Iterable[str] = OPINIONS,
-    love: str = LOVE,
-    hate: str = HATE,
 ) -> pd.DataFrame:  # axis, descriptor, a column a template (share below its median), difference
     "Share of each descriptor's sentences below the median of its template; `ValueError` where one is missing"
-    templates = list(dict.fromkeys([*templates, love, hate]))
+    templates = list(dict.fromkeys([*templates, LOVE, HATE]))
     for t in templates:
         check_known("template", t, scored["template"].unique().tolist())
     some = scored[scored["template"].isin(templates)]
     below = some["perplexity"] < some.groupby("template")["perplexity"].transform("median")
     shares = below.groupby([some["axis"], some["descriptor"], some["template"]]).mean().unstack()[templates]
     shares.columns.name = None
-    shares = shares.assign(difference=shares[love] - shares[hate])
+    shares = shares.assign(difference=shares[LOVE] - shares[HATE])
     return shares.sort_values("difference", kind="stable").reset_index()
 
 # %% ../../nbs/metrics/likelihood.ipynb #3385c6eb
-def different_templates(
-    medians: pd.DataFrame,  # from `median_perplexities`
-    count: int = 5,
-) -> list[str]:  # the most different first
-    "Templates in which descriptors are ordered least alike"
+def different_templates(medians: pd.DataFrame, count: int = 5) -> list[str]:
+    "So many templates in which descriptors' `median_perplexities` are ordered least alike, the most different first"
     ranks = medians.pivot_table("median", ["axis", "descriptor"], "template").rank()
     alike = ranks.corr().to_numpy()
     chosen = [int(alike.mean(0).argmin())]
@@ -264,12 +263,10 @@ SPAN = "span"  # the reading of a masked model
 HUMANIZING = ("{noun_phrase} is a person.", "{plural_noun_phrase} are people.")
 
 # %% ../../nbs/metrics/likelihood.ipynb #4ac9c27b
-def seat_prompts(
-    rows: pd.DataFrame,  # from `prompts`; each noun phrase is taken once
-    templates: Iterable[str] = HUMANIZING,  # with {noun_phrase} or {plural_noun_phrase}
-    article: bool = False,  # let the span begin with the article
-) -> pd.DataFrame:  # text, start, end (characters of descriptor and noun), axis, descriptor, noun, template
-    'Noun phrases in the sentences of SEAT (May et al. 2019): after "The" without their article, capital at the start'
+def seat_prompts(rows: pd.DataFrame, templates: Iterable[str] = HUMANIZING, article: bool = False) -> pd.DataFrame:
+    """Noun phrases, each once, in the sentences of SEAT (May et al. 2019), after "The" without their article.
+
+    text, start, end (characters of descriptor and noun, or of its article on), axis, descriptor, noun, template"""
     columns = ["axis", "descriptor", "noun", "noun_phrase", "plural_noun_phrase"]
     phrases, made = rows[columns].drop_duplicates(), []
     for template in templates:
@@ -288,14 +285,11 @@ def seat_prompts(
     return pd.concat(made, ignore_index=True)[["text", "start", "end", *columns[:3], "template"]]
 
 
-def score_spans(
-    model,  # masked language model
-    tokenizer,  # its tokenizer, a fast one
-    rows: pd.DataFrame,  # from `seat_prompts`: text, start, end
-    reduce: str = "sum",  # of the tokens' log-probabilities: "sum", or "mean"
-    **options,  # of `pseudo_log_likelihood`
-) -> pd.DataFrame:  # `rows` with pll, n_tokens and perplexity, which is exp(−pll): for the tests, which use its order
-    "Pseudo-log-likelihood of a span of each text (Smith et al., EMNLP 2022, B.1)"
+def score_spans(model, tokenizer, rows: pd.DataFrame, reduce: str = "sum", **options) -> pd.DataFrame:
+    """Pseudo-log-likelihood of the span of each text of `seat_prompts`, by a masked model (Smith et al., 2022, B.1).
+
+    `rows` with pll, the sum or mean of the tokens' log-probabilities, n_tokens, and perplexity, which is exp(−pll): for
+    the tests, which use its order. Options are those of `pseudo_log_likelihood`"""
     check_known("reduce", reduce, ("sum", "mean"))
     spans = list(zip(rows["start"], rows["end"]))
     found = pseudo_log_likelihood(model, tokenizer, rows["text"].tolist(), spans=spans, **options)
@@ -303,10 +297,10 @@ def score_spans(
     scored = rows.assign(pll=pll.to_numpy(), n_tokens=found["n_tokens"].to_numpy())
     return scored.assign(perplexity=np.exp(-scored["pll"].clip(lower=-700)))
 
-# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
+# %% ../../nbs/metrics/likelihood.ipynb #ea4cef49
 QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
 def four_digits(values) -> list[float]:
     "Numbers as records of prompts keep them: equal ones are equal when they are read again"
     return [float(f"{v:.4g}") for v in values]
@@ -340,12 +334,10 @@ def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     }  # fmt: skip
 
 # %% ../../nbs/metrics/likelihood.ipynb #20849859
-def likelihood_measurements(
-    scored: pd.DataFrame,  # from `score_prompts`
-    rounds: int = 20,  # of `dealt_out_shares`
-    seed: int = 0,
-) -> list[dict]:  # bias_type (the axis, or "all"), n (prompts), values, seed and params of a record
-    "What records keep of likelihood bias: one an axis, and love and hate of all where their templates are there"
+def likelihood_measurements(scored: pd.DataFrame, rounds: int = 20, seed: int = 0) -> list[dict]:
+    """What records keep of likelihood bias: one an axis, and love and hate of all where their templates are there.
+
+    bias_type (the axis, or "all"), n (prompts), values, seed and params of a record"""
     made = []
     for axis, some in scored.groupby("axis", sort=True):
         values = _axis_values(some, rounds, seed)
@@ -379,7 +371,7 @@ def _score_spans(model, tokenizer, rows, **options) -> pd.DataFrame:
     scored.attrs |= {"stats": stats, "reading": {"span": "descriptor and noun", **options}}
     return scored
 
-# %% ../../nbs/metrics/likelihood.ipynb #553a114f
+# %% ../../nbs/metrics/likelihood.ipynb #3674f9b8
 @dataclass(frozen=True)
 class PromptReading:
     "How a model is opened, and how it reads prompts"
@@ -394,7 +386,7 @@ class PromptReading:
     out: str | Path | None = None  # folder of the scores, a folder in it for each axis; None: in the cache
     details: str | Path | None = None  # a .parquet or .csv for the scores of each prompt with its text
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #553a114f
 def measure_likelihood_bias(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
