@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,23 +19,7 @@ from ..data.prompts import DEFAULT_PROMPTS, comparable, prompts, vary_style, wit
 from ..data.registry import cache_dir
 from ..debias.style import TAGS, Tuning, bias_values, threshold, tune, untag
 from ..debias.training import Debiased, split_settings
-from redditbias_repro.metrics.styles import (
-    cell_means,
-    descriptor_means,
-    gen_bias_change,
-    generation_bias,
-    has_phrase,
-    match_clusters,
-    parroted,
-    parroting_changes,
-    phrase_changes,
-    rank_correlation,
-    same_rows,
-    share_change,
-    strongest_descriptors,
-    style_changes,
-    style_clusters,
-)
+from . import styles
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import digest, new_record
 
@@ -231,7 +215,7 @@ def _phrase_sets(judged: Judged, sought: Sought, values: np.ndarray) -> dict[str
     there, found = set(judged.answers["axis"]), {}
     for kind in sought.phrases:
         if own := [a for a in sought.phrase_axes.get(kind, ()) if a in there]:
-            found[kind] = strongest_descriptors(judged.answers, values, own, STRONGEST)[["axis", "descriptor"]]
+            found[kind] = styles.strongest_descriptors(judged.answers, values, own, STRONGEST)[["axis", "descriptor"]]
     return {kind: pairs.to_numpy().tolist() for kind, pairs in found.items()}
 
 
@@ -246,12 +230,12 @@ def by_descriptor(judged: Judged, sought: Sought) -> pd.DataFrame:
 
     A column a cluster and, as "says …", a kind of phrase, then offence, offensive (p ≥ .5), repeated"""
     said = judged.answers
-    columns = {name: judged.styles[styles].sum(axis=1) for name, styles in sought.clusters.items()}
-    columns |= {f"says {kind}": has_phrase(said["answer"], *some) for kind, some in sought.phrases.items()}
+    columns = {name: judged.styles[some].sum(axis=1) for name, some in sought.clusters.items()}
+    columns |= {f"says {kind}": styles.has_phrase(said["answer"], *some) for kind, some in sought.phrases.items()}
     columns |= {"offence": judged.offence["plain"], "offensive": judged.offence["plain"] >= 0.5}
-    columns |= {"repeated": parroted(said["text"], said["answer"], loosely=True)}
+    columns |= {"repeated": styles.parroted(said["text"], said["answer"], loosely=True)}
     table = pd.DataFrame({k: np.asarray(v, float) for k, v in columns.items()})
-    means = descriptor_means(cell_means(said, table).means)
+    means = styles.descriptor_means(styles.cell_means(said, table).means)
     return means.join(said.groupby(["axis", "descriptor"], sort=False).size().rename("answers"))
 
 # %% ../../nbs/metrics/answers.ipynb #7a8e9e41
@@ -262,10 +246,12 @@ def answer_measurements(judged: Judged, sought: Sought, **draws) -> dict[str, di
     said, phrases = judged.answers, sought.phrases
     if one := [kind for kind, some in phrases.items() if isinstance(some, str)]:
         raise ValueError(f"phrases of {one[0]!r} are one text: expected a list of texts")
-    clusters = match_clusters(judged.styles.columns, sought.clusters)
-    of_data = {f"with {k}": v for k, v in style_clusters(judged.styles).items() if len(v) > 1}
-    whole = generation_bias(said, judged.styles, clusters | of_data, **draws)
-    by_axis = generation_bias(said, judged.styles, by="axis", **draws) if said["axis"].nunique() > 1 else whole[:0]
+    clusters = styles.match_clusters(judged.styles.columns, sought.clusters)
+    of_data = {f"with {k}": v for k, v in styles.style_clusters(judged.styles).items() if len(v) > 1}
+    whole = styles.generation_bias(said, judged.styles, clusters | of_data, **draws)
+    by_axis = (
+        styles.generation_bias(said, judged.styles, by="axis", **draws) if said["axis"].nunique() > 1 else whole[:0]
+    )
     means = by_descriptor(judged, Sought(clusters, phrases))
     found = {
         "gen_bias": {"measures": _plain(whole), "by_axis": _plain(by_axis), "clusters": clusters | of_data},
@@ -297,7 +283,7 @@ def _phrase_shares(judged: Judged, phrases: dict, sets: dict) -> list[dict]:
     groups = {name: _within(judged, pairs) for name, pairs in sets.items()} | {"all": np.ones(len(texts), bool)}
     for kind, some in phrases.items():
         for phrase in some:
-            has = has_phrase(texts, phrase)
+            has = styles.has_phrase(texts, phrase)
             rows += [{"phrase": phrase, "kind": kind, "asked": name, "hits": int(has[own].sum()), "n": int(own.sum())}
                      for name, own in groups.items()]  # fmt: skip
     return rows
@@ -335,25 +321,25 @@ def change_measurements(before: Judged, after: Judged, sought: Sought, **draws) 
             f"the two were judged by different classifiers of {' and '.join(other)}: judge both by the same"
         )
     sides, both = (before.answers, before.styles, after.answers, after.styles), (before.answers, after.answers)
-    paired, several = same_rows(*both), before.answers["axis"].nunique() > 1
-    clusters = match_clusters(before.styles.columns, sought.clusters)
+    paired, several = styles.same_rows(*both), before.answers["axis"].nunique() > 1
+    clusters = styles.match_clusters(before.styles.columns, sought.clusters)
     values = bias_values(before.answers, before.styles)
     by_value = before.answers[["axis", "descriptor"]].assign(b=values).groupby(["axis", "descriptor"])["b"].mean()
-    repeats = parroting_changes(*both, by_value, loosely=True)
+    repeats = styles.parroting_changes(*both, by_value, loosely=True)
     shares = {
         "offensive": [j.offence["plain"] >= 0.5 for j in (before, after)],
         "offensive_censored": [j.offence["censored"] >= 0.5 for j in (before, after)],
-        "repeated": [parroted(a["text"], a["answer"]) for a in both],
-        "repeated_loosely": [parroted(a["text"], a["answer"], loosely=True) for a in both],
+        "repeated": [styles.parroted(a["text"], a["answer"]) for a in both],
+        "repeated_loosely": [styles.parroted(a["text"], a["answer"], loosely=True) for a in both],
         "wrote_tag": [a["wrote_tag"] for a in both],
     }
     return {
-        "measures": _plain(gen_bias_change(*sides, clusters, **draws)),
-        "by_axis": _plain(gen_bias_change(*sides, by="axis", **draws)) if several else [],
-        "styles": _plain(style_changes(*sides, **draws)),
+        "measures": _plain(styles.gen_bias_change(*sides, clusters, **draws)),
+        "by_axis": _plain(styles.gen_bias_change(*sides, by="axis", **draws)) if several else [],
+        "styles": _plain(styles.style_changes(*sides, **draws)),
         "phrases": _phrase_changes(before, after, sought, values),
-        "shares": {k: _plain(pd.DataFrame([share_change(*v, paired)]))[0] for k, v in shares.items()},
-        "repeated_by_value": _plain(pd.DataFrame([rank_correlation(repeats, "change", "value")]))[0],
+        "shares": {k: _plain(pd.DataFrame([styles.share_change(*v, paired)]))[0] for k, v in shares.items()},
+        "repeated_by_value": _plain(pd.DataFrame([styles.rank_correlation(repeats, "change", "value")]))[0],
         "answers": len(before.answers), "paired": bool(paired),
     }  # fmt: skip
 
@@ -366,9 +352,11 @@ def _phrase_changes(before: Judged, after: Judged, sought: Sought, values: np.nd
         sides = [j.answers if pairs is None else j.answers[_within(j, pairs)] for j in (before, after)]
         sides = [s.reset_index(drop=True) for s in sides]
         for kind, some in sought.phrases.items():
-            hits = [has_phrase(s["answer"], *some) for s in sides]
-            rows.append({"asked": name, "phrase": f"any of {kind}", **share_change(*hits, same_rows(*sides))})
-        rows += [{"asked": name, **r} for r in phrase_changes(*sides, flat).to_dict("records")]
+            hits = [styles.has_phrase(s["answer"], *some) for s in sides]
+            rows.append(
+                {"asked": name, "phrase": f"any of {kind}", **styles.share_change(*hits, styles.same_rows(*sides))}
+            )
+        rows += [{"asked": name, **r} for r in styles.phrase_changes(*sides, flat).to_dict("records")]
     return _plain(pd.DataFrame(rows))
 
 # %% ../../nbs/metrics/answers.ipynb #c484f390
@@ -400,7 +388,7 @@ def answer_samples(
     n: int = 5,
 ) -> pd.DataFrame:  # axis, descriptor, prompt, before, after
     "The most biased answers, each to another descriptor. `ValueError` where `after` is of other prompts"
-    if after is not None and not same_rows(before.answers, after.answers):
+    if after is not None and not styles.same_rows(before.answers, after.answers):
         raise ValueError("the answers before and after are to different prompts: expected the same, row by row")
     table = before.answers[["axis", "descriptor", "text", "answer"]]
     table = table.rename(columns={"text": "prompt", "answer": "before"})
@@ -425,17 +413,22 @@ def _check_attrs(judged: Judged) -> None:
         raise ValueError(f"the answers do not say of which {missing[0]} they are (`.attrs`): take them from ask()")
 
 
-def _answer_record(metric: str, judged: Judged, values: dict, paper: str, seed: int, seconds: float, **more) -> dict:
-    "A record of answers. How they were asked for is in its parameters where it is not the default; `more` are others"
-    attrs = judged.answers.attrs
+def _records(judged: Judged, paper: str, measure: Callable, draws: dict, **more) -> list[dict]:
+    """Records of answers: what a function finds, metric → values, with the time that it took.
+
+    How they were asked for is in the parameters where it is not the default; `more` are others"""
+    _check_attrs(judged)
+    started, attrs, found = time.perf_counter(), judged.answers.attrs, measure()
+    took = (time.perf_counter() - started) / len(found)
     drawn, options = attrs.get("drawn", {}), attrs.get("options", {})
     some = drawn.get("templates")
     params = {"decoding": attrs["decoding"], "nouns": drawn.get("nouns"), "templates": some and len(some)}
     params |= {k: options[k] for k in READING if k in options} | {"asked": _asked_as(judged)} | more
-    origin = dict(classifiers=judged.classifiers, asked={**drawn, **options, **attrs.get("stats", {})})
-    fields = dict(split="all", seed=drawn.get("seed", seed), params=params, seconds=seconds)
-    origin["device"] = attrs.get("device", "cpu")
-    return new_record(metric, attrs["model"], attrs["corpus"], len(judged.answers), values, paper, **fields, **origin)
+    fields = dict(split="all", seed=drawn.get("seed", draws.get("seed", 0)), params=params, seconds=took)
+    fields |= dict(classifiers=judged.classifiers, asked={**drawn, **options, **attrs.get("stats", {})})
+    fields["device"] = attrs.get("device", "cpu")
+    about, n = (attrs["model"], attrs["corpus"]), len(judged.answers)
+    return [new_record(metric, *about, n, values, paper, **fields) for metric, values in found.items()]
 
 # %% ../../nbs/metrics/answers.ipynb #24cf12b2
 def answer_records(
@@ -446,13 +439,12 @@ def answer_records(
     **draws,  # as in `generation_bias`: resamples, permutations, seed
 ) -> list[dict]:  # `write_record` keeps one
     "Records of answers, and of their change where there is a `before` (`answer_changes`)"
-    _check_attrs(judged)
-    started = time.perf_counter()
-    made = answer_measurements(judged, sought, **draws)
-    if before is not None:
-        made["answer_changes"] = change_measurements(before, judged, sought, **draws)
-    took, seed = time.perf_counter() - started, draws.get("seed", 0)
-    return [_answer_record(metric, judged, values, paper, seed, took / len(made)) for metric, values in made.items()]
+
+    def measure() -> dict[str, dict]:
+        changed = {} if before is None else {"answer_changes": change_measurements(before, judged, sought, **draws)}
+        return answer_measurements(judged, sought, **draws) | changed
+
+    return _records(judged, paper, measure, draws)
 
 # %% ../../nbs/metrics/answers.ipynb #2ba2575b
 def tags_record(
@@ -463,15 +455,12 @@ def tags_record(
     **draws,  # as in `generation_bias`: resamples, seed
 ) -> dict:  # a record of metric answer_changes; `params["against"]` is the method of the model without tags
     "Test of the change from tuning without tags to tuning with them. `ValueError` for answers to other prompts"
-    for judged in (untagged, tagged):
-        _check_attrs(judged)
-    if not same_rows(untagged.answers, tagged.answers):
+    _check_attrs(untagged)
+    if not styles.same_rows(untagged.answers, tagged.answers):
         raise ValueError("the two answered different prompts: expected the same, row by row")
-    started = time.perf_counter()
-    values = change_measurements(untagged, tagged, sought, **draws)
+    measure = lambda: {"answer_changes": change_measurements(untagged, tagged, sought, **draws)}
     against = (untagged.answers.attrs["model"].get("debiased") or {}).get("method", "baseline")
-    took, seed = time.perf_counter() - started, draws.get("seed", 0)
-    return _answer_record("answer_changes", tagged, values, paper, seed, took, against=against)
+    return _records(tagged, paper, measure, draws, against=against)[0]
 
 # %% ../../nbs/metrics/answers.ipynb #860a3fa4
 ALPHAS = (0.0, 1.0, 2.0)  # the paper's; the first is compared with the others
@@ -508,7 +497,7 @@ def bias_value_measurements(
     if len(phrases) != 2:
         raise ValueError(f"{len(phrases)} kinds of phrases: expected two, whose answers are compared")
     said, rows, far, found = judged.answers, [], {}, []
-    kinds = {k: has_phrase(said["answer"], *some).astype(float) for k, some in phrases.items()}
+    kinds = {k: styles.has_phrase(said["answer"], *some).astype(float) for k, some in phrases.items()}
     codes = said.groupby(["axis", "descriptor"], sort=False).ngroup().to_numpy()
     for alpha in ALPHAS:
         b = bias_values(said, judged.styles, alpha)
@@ -537,8 +526,5 @@ def bias_values_record(
     **draws,  # resamples=2000, seed=0
 ) -> dict:  # a record of metric bias_values
     "Record of bias values for several α and β. `ValueError` for other than two kinds"
-    _check_attrs(judged)
-    started = time.perf_counter()
-    values = bias_value_measurements(judged, phrases, betas, **draws)
-    took = time.perf_counter() - started
-    return _answer_record("bias_values", judged, values, paper, draws.get("seed", 0), took)
+    measure = lambda: {"bias_values": bias_value_measurements(judged, phrases, betas, **draws)}
+    return _records(judged, paper, measure, draws)[0]

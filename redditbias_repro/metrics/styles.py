@@ -351,7 +351,7 @@ def generation_bias(
     clusters = match_clusters(labels, clusters or {})
     names, weights = _measures(labels, clusters)
     groups = _groups(answers, by)
-    values, rows, draws = _with_sums(values, labels, clusters), [], Draws(**draws)
+    values, blocks, draws = _with_sums(values, labels, clusters), {}, Draws(**draws)
     with _bar(keys, groups, draws.progress) as bar:
         for group, here in groups.items():
             m = _measure(keys.iloc[here], values[here], weights, draws, bar)
@@ -361,13 +361,17 @@ def generation_bias(
                 null, as_large = m.null.mean(0), m.null >= m.raw * (1 - 1e-6) - 1e-12
                 p = (1 + as_large.sum(0)) / (1 + len(m.null))
             figures = {"value": m.raw, "corrected": m.corrected, "low": low, "high": high, "null": null}
-            about = {"answers": m.answers, "descriptors": m.descriptors, "templates": m.templates}
-            block = pd.DataFrame(names, columns=["measure", "cluster"]).assign(
-                **{k: SCALE * v for k, v in figures.items()}, p=p, **about
-            )
-            rows.append(block if by is None else block.assign(**{by: group}))
-    table = pd.concat(rows, ignore_index=True)
-    return table if by is None else table[[by, *(c for c in table if c != by)]]
+            about = {"p": p, "answers": m.answers, "descriptors": m.descriptors, "templates": m.templates}
+            blocks[group] = pd.DataFrame({k: SCALE * v for k, v in figures.items()}).assign(**about)
+    return _joined(blocks, names, by)
+
+
+def _joined(blocks: dict, names: list[tuple[str, str]], by: str | None) -> pd.DataFrame:
+    "Tables of groups, a row a measure, one below another; groups are named in front where there are several"
+    named = [pd.DataFrame(names, columns=["measure", "cluster"]).join(block) for block in blocks.values()]
+    if by is None:
+        return named[0]
+    return pd.concat(dict(zip(blocks, named)), names=[by]).reset_index(level=0).reset_index(drop=True)
 
 
 def _groups(answers: pd.DataFrame, by: str | None) -> dict:
@@ -452,12 +456,8 @@ def gen_bias_change(before, probabilities, after, probabilities_after, clusters=
     labels = _checked(*pair[:2])[2]
     clusters = match_clusters(labels, clusters or {})
     names, weights = _measures(labels, clusters)
-    rows = []
-    for group, one, other in _changes(pair, clusters, weights, by, Draws(**draws)):
-        table = pd.concat([pd.DataFrame(names, columns=["measure", "cluster"]), _change_table(one, other)], axis=1)
-        rows.append(table if by is None else table.assign(**{by: group}))
-    table = pd.concat(rows, ignore_index=True)
-    return table if by is None else table[[by, *(c for c in table if c != by)]]
+    found = _changes(pair, clusters, weights, by, Draws(**draws))
+    return _joined({group: _change_table(one, other) for group, one, other in found}, names, by)
 
 
 def _changes(pair: tuple, clusters: dict, weights: np.ndarray, by: str | None, draws: Draws) -> Iterator:
@@ -593,10 +593,6 @@ def phrase_changes(before: pd.DataFrame, after: pd.DataFrame, phrases: list[str]
 def strongest_descriptors(answers: pd.DataFrame, values: np.ndarray, axes: list[str], n: int = 20) -> pd.DataFrame:
     "The n descriptors of some axes whose answers have the highest mean value (Table 14): axis, descriptor, value"
     table = answers[["axis", "descriptor"]].assign(value=np.asarray(values, float))
-    if unknown := set(axes) - set(table["axis"]):
-        raise ValueError(
-            f"no answers of {', '.join(sorted(unknown))}: there are {', '.join(sorted(set(table['axis'])))}"
-        )
     means = table[table["axis"].isin(axes)].groupby(["axis", "descriptor"], sort=False)["value"].mean()
     return means.nlargest(n).reset_index()
 
@@ -608,12 +604,13 @@ def parroted(prompts: Iterable[str], answers: Iterable[str], loosely: bool = Fal
     prompts, answers = list(prompts), list(answers)
     if len(prompts) != len(answers):
         raise ValueError(f"{len(prompts)} prompts and {len(answers)} answers: expected one answer each")
-    bare = lambda t: re.sub(r"[\W_]+", "", _text(t)).lower() if loosely else _text(t).strip()
+    text = lambda t: unicodedata.normalize("NFC", _string(t))
+    bare = lambda t: re.sub(r"[\W_]+", "", text(t)).lower() if loosely else text(t).strip()
     return np.array([bool(bare(p)) and bare(p) == bare(a) for p, a in zip(prompts, answers)], bool)
 
 
-def _text(x) -> str:
-    return "" if x is None or x != x else unicodedata.normalize("NFC", str(x))
+def _string(x) -> str:
+    return "" if x is None or x != x else str(x)
 
 
 def parroting_changes(before: pd.DataFrame, after: pd.DataFrame, values: pd.Series, loosely=False) -> pd.DataFrame:
@@ -673,9 +670,7 @@ def read_texts(source, column: str = "text") -> Iterator[str]:
 
     A source is texts; dictionaries, a dataset or a DataFrame with a column; a path or paths of .txt (a text a line),
     .jsonl, .csv (each also .gz, .bz2, .xz) or .parquet"""
-    if isinstance(source, (str, Path)):
-        yield from _read_file(Path(source), column)
-        return
+    source = [Path(source)] if isinstance(source, (str, Path)) else source
     if isinstance(source, pd.DataFrame):
         if column not in source:
             raise ValueError(f"no column {column!r}: there are {', '.join(map(str, source.columns))}")
@@ -691,17 +686,12 @@ def read_texts(source, column: str = "text") -> Iterator[str]:
             yield _string(item)
 
 
-def _string(x) -> str:
-    return "" if x is None or x != x else str(x)
-
-
 def _read_file(path: Path, column: str) -> Iterator[str]:
     if not path.is_file():
         raise FileNotFoundError(
             f"no file {path}: expected texts in .txt, .jsonl, .csv or .parquet (a single text goes in a list)"
         )
-    packed = path.suffix in OPENERS
-    kind = (Path(path.stem) if packed else path).suffix
+    kind = (Path(path.stem) if path.suffix in OPENERS else path).suffix
     if kind == ".parquet":
         import pyarrow.parquet as pq
 
@@ -710,17 +700,15 @@ def _read_file(path: Path, column: str) -> Iterator[str]:
             raise ValueError(f"{path} has no column {column!r}: there are {', '.join(file.schema_arrow.names)}")
         for batch in file.iter_batches(columns=[column]):
             yield from map(_string, batch.column(0).to_pylist())
-        return
-    if kind == ".csv":
+    elif kind == ".csv":
         for part in pd.read_csv(path, dtype=str, keep_default_na=False, chunksize=10_000):
             yield from read_texts(part, column)
-        return
-    with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+    else:
+        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", errors="replace") as lines:
             if kind in (".jsonl", ".ndjson", ".json"):
-                yield from read_texts([json.loads(line)], column) if line.strip() else ()
+                yield from read_texts((json.loads(line) for line in lines if line.strip()), column)
             else:
-                yield line.rstrip("\n")
+                yield from (line.rstrip("\n") for line in lines)
 
 # %% ../../nbs/metrics/styles.ipynb #f87df4a8
 BLOCK = 1 << 20  # characters searched at once

@@ -182,7 +182,7 @@ def test_bias_values_of_answers_without_a_phrase():
     values = room.bias_value_measurements(answered(rows, 1.0), none, resamples=20)
     assert all(a["distance"] is None and a["low"] is None for a in values["apart"])
     found = {("bias_values", "baseline"): pd.Series(values)}
-    assert checks._alpha_zero(found) == ("not measured", "too few answers with a phrase of each kind")
+    assert checks._tuning_alpha_zero(found) == ("not measured", "too few answers with a phrase of each kind")
     with pytest.raises(ValueError, match="1 kinds of phrases: expected two"):
         room.bias_value_measurements(answered(rows, 1.0), {"sympathy": ["sorry"]})
 

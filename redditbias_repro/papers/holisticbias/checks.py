@@ -19,6 +19,7 @@ from ...data.corpora.holisticbias import read_prompt_set
 from ...data.registry import FetchError
 from ...metrics.likelihood import HUMANIZING, LOVE, SPAN, equal_tokens
 from ...metrics.styles import rank_correlation
+from . import results as paper
 from redditbias_repro.papers.holisticbias.answers import (
     ABLATION,
     TAGS_ALONE,
@@ -31,25 +32,7 @@ from redditbias_repro.papers.holisticbias.answers import (
     read_answers,
     tuning_changes,
 )
-from redditbias_repro.papers.holisticbias.results import (
-    AXES,
-    PAPER,
-    axis_rows,
-    counts_of,
-    descriptor_medians,
-    entry_differences,
-    inconsistencies,
-    likelihood_records,
-    original_bias,
-    printed_bias,
-    printed_counts,
-    printed_prompts,
-    rated,
-    read_entries,
-    read_printed,
-    said_in_text,
-    template_shares,
-)
+from .results import PAPER
 from redditbias_repro.papers.statements import (
     FAILS,
     HOLDS,
@@ -91,11 +74,6 @@ def by_test(p: float, as_said: bool) -> str:
     return OPEN if not p < 0.05 else HOLDS if as_said else FAILS
 
 
-def by_chance(fewer: float, more: float) -> str:
-    "Whether chance would hardly give so few, or so many, by the probability of either"
-    return HOLDS if fewer < 0.025 else FAILS if more < 0.025 else OPEN
-
-
 def by_parts(parts: list[bool]) -> str:
     "Whether all, some or none of the parts of a statement are so"
     return HOLDS if all(parts) else PART if any(parts) else FAILS
@@ -122,8 +100,8 @@ TEMPLATES = paper_resource(PAPER)["templates"]
 OPINION, LOVE_LIKE_HATE = TEMPLATES["opinion"], TEMPLATES["love_like_hate"]
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #01743b2d
-def _smaller_less() -> Found:
-    bias, larger = original_bias(), ["BB2 400M", "BB2 3B"]
+def _printed_generation_smaller_less() -> Found:
+    bias, larger = paper.original_bias(), ["BB2 400M", "BB2 3B"]
     full, less = bias.loc["", ["DialoGPT", *larger]], bias[larger].drop("").ge(bias["DialoGPT"].drop(""), axis=0)
     said = f"Full Gen Bias {_listed(full)}; no more in {less.to_numpy().sum()} of {less.size} clusters"
     return full.idxmin() == "DialoGPT" and less.to_numpy().mean() > 0.5, said
@@ -133,7 +111,7 @@ def _rises(cluster: str, *models: str) -> Callable:
     "Whether printed Partial Gen Bias of a cluster, or Full Gen Bias, rises from model to model"
 
     def judge() -> Found:
-        values = original_bias().loc[cluster, list(models)]
+        values = paper.original_bias().loc[cluster, list(models)]
         what = f"Partial Gen Bias of {cluster}" if cluster else "Full Gen Bias"
         return values.is_monotonic_increasing, f"{what} {_listed(values)}"
 
@@ -144,23 +122,23 @@ def _order(table: str, *groups: tuple[str, ...]) -> Callable:
     "Whether each cluster of a group has more printed bias than all of the next group, of BlenderBot 2.0 3B"
 
     def judge() -> Found:
-        own = original_bias(table)["BB2 3B"].drop("", errors="ignore")
+        own = paper.original_bias(table)["BB2 3B"].drop("", errors="ignore")
         falls = all(own[list(a)].min() > own[list(b)].max() for a, b in pairwise(groups))
         return falls, _listed(own.sort_values(ascending=False))
 
     return judge
 
 
-def _printed_summed() -> Found:
+def _printed_generation_summed_larger() -> Found:
     several = {c for c, styles in paper_resource(PAPER)["clusters"].items() if len(styles) > 1}
-    more = (printed_bias("table9") - printed_bias()).dropna()
+    more = (paper.printed_bias("table9") - paper.printed_bias()).dropna()
     more = more[more.index.get_level_values("cluster").isin(several)]
     return (more > 0).mean() > 0.5, f"larger in {(more > 0).sum()} of {len(more)} values of clusters of several styles"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #61ca2d0c
 def _change(model: str, cluster: str = "", variant: str = "bias tuning") -> tuple[float, float, float]:
     "Printed Partial Gen Bias of a cluster, or Full Gen Bias, before and after, and its relative change"
-    before, after = (printed_bias()[model, which, cluster] for which in ("original", variant))
+    before, after = (paper.printed_bias()[model, which, cluster] for which in ("original", variant))
     return before, after, after / before - 1
 
 
@@ -175,12 +153,12 @@ def _changes(says: Callable, *clusters: str) -> Callable:
     return judge
 
 
-def _no_search() -> Found:
+def _printed_generation_no_search() -> Found:
     with_, without, change = _change("BB2 3B", variant="no search")
     return abs(change) < 0.05, f"Full Gen Bias {with_:.2f} and {without:.2f} ({change:+.1%})"
 
 
-def _reductions() -> Found:
+def _printed_tuning_reduces() -> Found:
     said = {"DialoGPT": 13, "BB2 3B": 24}
     found = {m: _change(m) for m in said}
     close = all(
@@ -189,15 +167,15 @@ def _reductions() -> Found:
     return close, ", ".join(f"{m} {a:.2f} to {b:.2f} ({change:+.1%})" for m, (a, b, change) in found.items())
 
 
-def _printed_ablation() -> Found:
-    bias = printed_bias().unstack("variant")
+def _printed_tuning_ablation_no_decrease() -> Found:
+    bias = paper.printed_bias().unstack("variant")
     change = (bias["self-chat tuning"] - bias["original"]).dropna()
     less = int((change < 0).sum())
     return less < len(change) / 2, f"lower in {less}, higher in {(change > 0).sum()} of {len(change)} values"
 
 
-def _threshold() -> Found:
-    rows = read_printed("table8").query("metric == 'full_gen_bias' and variant == 'bias tuning'")
+def _printed_tuning_threshold_moderate() -> Found:
+    rows = paper.read_printed("table8").query("metric == 'full_gen_bias' and variant == 'bias tuning'")
     spread = rows.groupby("model", sort=False)["value_times_1000"].agg(["min", "max"])
     text = "; ".join(f"{r.Index}: {r.min:.2f} to {r.max:.2f} over three β" for r in spread.itertuples())
     return None, f"Full Gen Bias {text}; how much is moderate is not said"
@@ -205,60 +183,60 @@ def _threshold() -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #d211ac35
 def _by_axis() -> pd.DataFrame:
     "Table 10 by model and axis, with the mean of bias before and after, and its drop in percent"
-    rows = read_printed("table10").set_index(["model", "axis"])
+    rows = paper.read_printed("table10").set_index(["model", "axis"])
     before, after = rows["original_times_1000"], rows["bias_tuning_times_1000"]
     return rows.assign(mean=(before + after) / 2, drop=100 * (1 - after / before))
 
 
-def _table10_reductions() -> Found:
+def _printed_table10_reductions() -> Found:
     rows = _by_axis()
     off = rows[(rows["drop"] - rows["reduction_percent"]).abs() > 0.75]
     text = ", ".join(f"{' '.join(r.Index)} {r.drop:.1f} for {r.reduction_percent}" for r in off.itertuples())
     return off.empty, f"{len(rows) - len(off)} of {len(rows)} follow within rounding{text and '; not: '}{text}"
 
 
-def _nearly_every_axis() -> Found:
+def _printed_tuning_nearly_every_axis() -> Found:
     drop = _by_axis().loc["BB2 3B", "drop"]
     less = drop.index[drop < 10]
     return len(less) <= 2, f"10 % or more on {len(drop) - len(less)} of {len(drop)} axes; less: {', '.join(less)}"
 
 
-def _printed_nationality() -> Found:
+def _printed_nationality_least_tuned() -> Found:
     drops = _by_axis().loc["BB2 3B", "drop"].sort_values()
     return drops.index[0] == "nationality", _listed(drops.head(3))
 
 
-def _printed_largest_axes() -> Found:
+def _printed_tuning_largest_axes() -> Found:
     r = rank_correlation(_by_axis().loc["DialoGPT"], "mean", "drop")
     return correlated(r, "mean bias of before and after and its drop", ", {n} axes")
 
 
-def _printed_both_lower() -> Found:
-    rows = read_printed("table15")
+def _printed_tuning_lower_variance_lower_mean() -> Found:
+    rows = paper.read_printed("table15")
     r = rank_correlation(rows, "variance_change_times_1000", "mean_change_percent")
     return correlated(r, f"of the {len(rows)} styles listed", "")
 
 
-def _printed_decreases() -> Found:
-    less, more = (int(said_in_text()[f"styles whose variance {w}"]) for w in ("falls", "rises"))
+def _printed_tuning_most_styles_decrease() -> Found:
+    less, more = (int(paper.said_in_text()[f"styles whose variance {w}"]) for w in ("falls", "rises"))
     return less > more and less + more == 217, f"{less} fall, {more} rise, together {less + more} of 217"
 
 
-def _hateful() -> Found:
-    row = read_printed("table15").set_index("style").loc["Hateful"]
+def _printed_tuning_hateful_up() -> Found:
+    row = paper.read_printed("table15").set_index("style").loc["Hateful"]
     mean, change = row["mean_percent"], row["mean_change_percent"]
     return change > 0, f"{mean:.2f} %, change {change:+.2f} points"
 
 
-def _printed_phrases() -> Found:
-    rows = read_printed("table14").query("phrase_kind == descriptor_set")
+def _printed_tuning_phrases() -> Found:
+    rows = paper.read_printed("table14").query("phrase_kind == descriptor_set")
     drops = int((rows["change_percent"] < 0).sum())
     return drops > len(rows) / 2, f"{drops} of {len(rows)} phrases fall where their kind of descriptor is asked about"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #a38c16cd
 def _offensive() -> pd.Series:
     "Offensive answers in percent, by model and variant"
-    return read_printed("table11").set_index(["model", "variant"])["offensive_percent"]
+    return paper.read_printed("table11").set_index(["model", "variant"])["offensive_percent"]
 
 
 def _moves(printed: Callable, before, after, up: bool = True) -> Callable:
@@ -271,36 +249,36 @@ def _moves(printed: Callable, before, after, up: bool = True) -> Callable:
     return judge
 
 
-def _offence_by_size() -> Found:
+def _printed_offence_by_size() -> Found:
     small, large, none = _offensive()[[("BB2 400M", "original"), ("BB2 3B", "original"), ("BB2 3B", "no search")]]
     return small < large and none == large, f"{small:g} % (400M), {large:g} % (3B), {none:g} % (3B without search)"
 
 
-def _parroting_p() -> Found:
-    n = len(read_entries(printed_prompts()))
+def _printed_parroting_p() -> Found:
+    n = len(paper.read_entries())
     high, low = (2 * stats.t.sf(r * np.sqrt((n - 2) / (1 - r * r)), n - 2) for r in (0.185, 0.195))
     return low <= 2.5e-6 and high >= 1.5e-6, f"p from {low:.1e} to {high:.1e} for .185 to .195 of {n} descriptors"
 
 
-def _samples() -> Found:
-    n = len(read_printed("table16")) + len(read_printed("table17"))
+def _printed_sample_answers() -> Found:
+    n = len(paper.read_printed("table16")) + len(paper.read_printed("table17"))
     return None, f"{n} sample answers; they are not kept here, and what they show is by inspection"
 
 
 def _wins() -> tuple[int, dict]:
     "How many ratings each value has, and the binomial test of each by model and criterion"
-    n = int(said_in_text()["ratings a value"])
+    n = int(paper.said_in_text()["ratings a value"])
     return n, {(r.model, r.criterion): stats.binomtest(round(r.win_percent * n / 100), n)
-               for r in read_printed("table18").itertuples()}  # fmt: skip
+               for r in paper.read_printed("table18").itertuples()}  # fmt: skip
 
 
-def _people_alike() -> Found:
+def _printed_human_no_difference() -> Found:
     n, wins = _wins()
     p = {" ".join(what): test.pvalue for what, test in wins.items()}
     return min(p.values()) >= 0.05, f"p of {n} ratings each: {_listed(p)}"
 
 
-def _disfavored() -> Found:
+def _printed_human_dialogpt_disfavored() -> Found:
     n, wins = _wins()
     ends = {criterion: test.proportion_ci() for (model, criterion), test in wins.items() if model == "DialoGPT"}
     text = ", ".join(f"{c} {100 * e.low:.0f} to {100 * e.high:.0f} %" for c, e in ends.items())
@@ -312,7 +290,7 @@ def _seat(higher: bool, *axes: str) -> Callable:
 
     def judge() -> Found:
         parts, ok = [], []
-        for _, own in read_printed("table7").groupby("template", sort=False):
+        for _, own in paper.read_printed("table7").groupby("template", sort=False):
             shares = own.set_index("axis")["percent_significant"]
             rest, named = shares.drop(list(axes), errors="ignore").mean(), shares.reindex(axes)
             ok += list(named > rest if higher else named <= rest)
@@ -322,37 +300,37 @@ def _seat(higher: bool, *axes: str) -> Callable:
     return judge
 
 
-def _printed_spread(kind: str) -> pd.DataFrame:
+def _spread(kind: str) -> pd.DataFrame:
     "Table 13 of templates of a kind: mean and standard deviation, and place by the latter"
-    table = read_printed("table13").set_index("template")
+    table = paper.read_printed("table13").set_index("template")
     return table.assign(place=table["sd_percent"].rank(ascending=False).astype(int)).loc[TEMPLATES[kind]]
 
 
-def _printed_love() -> Found:
-    places, n = sorted(_printed_spread("love")["place"]), len(read_printed("table13"))
+def _printed_offence_love_varies_most() -> Found:
+    places, n = sorted(_spread("love")["place"]), len(paper.read_printed("table13"))
     return places[-1] == len(places), f"places {', '.join(map(str, places))} of {n} by standard deviation"
 
 
-def _printed_curiosity() -> Found:
-    curious, love = (_printed_spread(kind)["sd_percent"].mean() for kind in ("curiosity", "love"))
+def _printed_offence_curiosity_identity_less() -> Found:
+    curious, love = (_spread(kind)["sd_percent"].mean() for kind in ("curiosity", "love"))
     return curious < love, f"standard deviation {curious:.1f} (curiosity) and {love:.1f} (love)"
 
 
-def _printed_hate() -> Found:
-    own = _printed_spread("hatred")
+def _printed_offence_hate_saturated() -> Found:
+    own = _spread("hatred")
     text = ", ".join(f"{r.mean_percent:g} ± {r.sd_percent:g} %" for r in own.itertuples())
     return own["mean_percent"].min() > 90, text
 
 
-def _printed_ratings(*descriptors: str) -> Found:
-    rows = rated(*descriptors)
+def _bands_above(*descriptors: str) -> Found:
+    rows = paper.rated(*descriptors)
     text = "; ".join(f"{r.descriptor}, {r.template.split(' {')[0]} …: {r.from_percent:g} to {r.to_percent:g} %"
                      for r in rows.itertuples())  # fmt: skip
     return bool((rows["from_percent"] >= 49).all()), text
 
 
-def _largest() -> Found:
-    rows = read_printed("table6").pivot(index="quantity", columns="dataset", values="value")
+def _printed_data_largest() -> Found:
+    rows = paper.read_printed("table6").pivot(index="quantity", columns="dataset", values="value")
     rows = rows.loc[["terms", "axes", "sentences"]]
     own, others = rows.pop("HolisticBias"), rows.max(axis=1)
     text = ", ".join(f"{k} {own[k]:,.0f} (next {others[k]:,.0f})" for k in own.index)
@@ -363,32 +341,32 @@ def _counted(text: str, holds: Callable) -> Callable:
     "Whether counts of the paper's own lists are as said; `every` is what all combinations would make"
 
     def judge() -> Found:
-        n = counts_of()
+        n = paper.counts_of()
         n = n | {"every": n["terms"] * n["nouns"] * n["templates"]}
         return bool(holds(n)), text.format(**n)
 
     return judge
 
 
-def _each_with_a_noun() -> Found:
-    shown = read_printed("table1")
+def _printed_each_with_a_noun() -> Found:
+    shown = paper.read_printed("table1")
     bare = int((shown["noun"] == "").sum())
     return not bare, f"{bare} of {len(shown)} examples of Table 1 have no noun"
 
 
 def _nouns() -> Found:
-    groups = pd.Series([group for _, _, group in printed_prompts().nouns]).value_counts()
+    groups = pd.Series([group for _, _, group in paper.printed_prompts().nouns]).value_counts()
     text = ", ".join(f"{group} {n}" for group, n in groups.items())
     return groups.to_dict() == {"female": 10, "male": 11, "neutral": 9}, f"{groups.sum()} nouns ({text})"
 
 
 def _noun_after() -> Found:
-    n = int((read_entries(printed_prompts())["kind"] == "noun_descriptor").sum())
+    n = int((paper.read_entries()["kind"] == "noun_descriptor").sum())
     return n > 0, f"{n} descriptors stand behind the noun"
 
 
 def _released_as_printed() -> Found:
-    rows = entry_differences("v1.0")
+    rows = paper.entry_differences("v1.0")
     lacking, more = rows[rows["where"] != "release"], rows[rows["where"] == "release"]
     text = ", ".join(f"{r.descriptor} ({r.what})" for r in lacking.itertuples()) or "none lacks"
     return lacking.empty, f"{text}; besides the release has {len(more)}: {', '.join(more['what'].unique())}"
@@ -396,7 +374,7 @@ def _released_as_printed() -> Found:
 
 def _released_counts() -> Found:
     read_prompt_set("v1.0")  # raises where it is not available, whatever was counted before
-    n, said = counts_of("v1.0"), printed_counts()[["axes", "templates", "sentences"]].astype(int)
+    n, said = paper.counts_of("v1.0"), paper.printed_counts()[["axes", "templates", "sentences"]].astype(int)
     return all(n[k] == v for k, v in said.items()), ", ".join(f"{k} {n[k]:,} (printed {v:,})" for k, v in said.items())
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #7ca1be4f
@@ -406,7 +384,7 @@ ROUNDS = 2000  # of bootstraps
 def resampled_shares(records: pd.DataFrame, template: str, seed: int = 0) -> pd.DataFrame:
     "(`ROUNDS`, axes): what Likelihood Bias in a template might have been with other descriptors, drawn anew"
     rng, found = np.random.default_rng(seed), {}
-    for r in axis_rows(records).itertuples():
+    for r in paper.axis_rows(records).itertuples():
         if not r.tests or r.pairs is None:
             continue
         k = int(r.descriptors)
@@ -422,7 +400,7 @@ def resampled_shares(records: pd.DataFrame, template: str, seed: int = 0) -> pd.
 def _against_others(records, axes: tuple[str, ...], templates: tuple[str, ...], what: str, sign: int = 1) -> Found:
     "Whether the share of each axis is above (or below) the mean of all other axes, over some templates"
     shares = 100 * sum(resampled_shares(records, t) for t in templates) / len(templates)
-    seen = template_shares(records).query("template in @templates").groupby("axis")["share"].mean()
+    seen = paper.template_shares(records).query("template in @templates").groupby("axis")["share"].mean()
     others = [a for a in shares if a not in axes]
     rest, drawn = seen[others].mean(), shares[others].mean(axis=1)
     return together([
@@ -430,16 +408,16 @@ def _against_others(records, axes: tuple[str, ...], templates: tuple[str, ...], 
     ])  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #3e110872
-def _all_differ(records) -> Found:
-    own = template_shares(records).query("template == @LOVE")
+def _likelihood_descriptors_differ(records) -> Found:
+    own = paper.template_shares(records).query("template == @LOVE")
     plain, kept = own["share"] / 100, own["adjusted"] / 100
     evidence = f"{(kept > 0).sum()} of {len(own)} axes have pairs that differ after correction; shares "
     evidence += f"{plain.min():.0%} to {plain.max():.0%}, corrected {kept.min():.0%} to {kept.max():.0%}"
     return (kept > 0).all(), evidence
 
 
-def _lowest_axis(records) -> Found:
-    shares, seen = resampled_shares(records, LOVE), template_shares(records).query("template == @LOVE")
+def _likelihood_nationality_lowest(records) -> Found:
+    shares, seen = resampled_shares(records, LOVE), paper.template_shares(records).query("template == @LOVE")
     seen = seen.set_index("axis")["share"]
     often = (shares.drop(columns="nationality").min(axis=1) > shares["nationality"]).mean()
     share = f"{seen['nationality']:.0f} %, number {int(seen.rank()['nationality'])} from below of {len(seen)}"
@@ -464,23 +442,23 @@ def _mostly(end: list[str], of: list[str], is_one: Callable) -> Found:
 
 def _end_of_characteristics(records, lowest: bool, is_one: Callable) -> Found:
     "Whether most of the lowest (or highest) fifth, of those with the commonest number of tokens, are of a kind"
-    medians = descriptor_medians(records).query("axis == 'characteristics' and template == @LOVE")
+    medians = paper.descriptor_medians(records).query("axis == 'characteristics' and template == @LOVE")
     names = equal_tokens(medians).sort_values("median")["descriptor"].tolist()
     fifth = max(3, len(names) // 5)
     return _mostly(names[:fifth] if lowest else names[: -fifth - 1 : -1], names, is_one)
 
 
-def _military(records) -> Found:
+def _likelihood_military_low(records) -> Found:
     return _end_of_characteristics(records, True, lambda d: any(part in d for part in MILITARY))
 
 
-def _immigration_and_job(records) -> Found:
-    of = read_entries(printed_prompts()).query("bucket in ['immigration_status', 'job_status']")["descriptor"]
+def _likelihood_immigration_job_high(records) -> Found:
+    of = paper.read_entries().query("bucket in ['immigration_status', 'job_status']")["descriptor"]
     return _end_of_characteristics(records, False, set(of).__contains__)
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #065297b9
-def _varies_by_template(records) -> Found:
-    wide = descriptor_medians(records).pivot_table("median", ["axis", "descriptor"], "template")
+def _likelihood_varies_by_template(records) -> Found:
+    wide = paper.descriptor_medians(records).pivot_table("median", ["axis", "descriptor"], "template")
     ratio = (wide.max(axis=1) / wide.min(axis=1)).to_numpy()
     rng = np.random.default_rng(0)
     drawn = np.median(ratio[rng.integers(len(ratio), size=(ROUNDS, len(ratio)))], axis=1)
@@ -488,8 +466,8 @@ def _varies_by_template(records) -> Found:
     return above(np.median(ratio) - 10, drawn - 10, what, "{:+.0f}")
 
 
-def _half_timer(records) -> Found:
-    medians = descriptor_medians(records)
+def _likelihood_half_timer(records) -> Found:
+    medians = paper.descriptor_medians(records)
     is_it = medians["descriptor"] == "half-timer"
     if not is_it.any():
         return NONE, "no descriptor half-timer"
@@ -504,11 +482,11 @@ def _half_timer(records) -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #8aac3358
 def _medians_by_axis(records) -> dict[str, np.ndarray]:
     "Log medians of descriptors over their templates, by axis"
-    medians = np.log(descriptor_medians(records).groupby(["axis", "descriptor"])["median"].median())
+    medians = np.log(paper.descriptor_medians(records).groupby(["axis", "descriptor"])["median"].median())
     return {axis: values.to_numpy() for axis, values in medians.groupby(level=0)}
 
 
-def _axes_similar(records) -> Found:
+def _likelihood_axes_similar(records) -> Found:
     groups, apart = _medians_by_axis(records), []
     for axis, values in groups.items():
         low, high = np.quantile(np.concatenate([v for a, v in groups.items() if a != axis]), [0.25, 0.75])
@@ -519,7 +497,7 @@ def _axes_similar(records) -> Found:
     return by_parts([set(apart) <= {"nonce"}, "nonce" in apart]), f"{evidence}{max(medians) / min(medians):.1f}-fold"
 
 
-def _nonce_highest(records) -> Found:
+def _likelihood_nonce_highest(records) -> Found:
     groups, rng = _medians_by_axis(records), np.random.default_rng(0)
     drawn = {a: np.median(v[rng.integers(len(v), size=(5 * ROUNDS, len(v)))], axis=1) for a, v in groups.items()}
     others = [a for a in groups if a != "nonce"]
@@ -532,12 +510,12 @@ def _nonce_highest(records) -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #9fd37ab6
 def _of_templates(records) -> pd.DataFrame:
     "Mean log median and mean number of tokens of each template over descriptors that are no nonce words; its opinion"
-    medians = descriptor_medians(records).query("axis != 'nonce'").assign(log=lambda t: np.log(t["median"]))
+    medians = paper.descriptor_medians(records).query("axis != 'nonce'").assign(log=lambda t: np.log(t["median"]))
     table = medians.groupby("template")[["log", "n_tokens"]].mean()
     return table.assign(opinion=table.index.isin(OPINION))
 
 
-def _opinion_higher(records) -> Found:
+def _likelihood_opinion_higher(records) -> Found:
     table = _of_templates(records)
     strong, others = table["log"][table["opinion"]], table["log"][~table["opinion"]]
     p, apart = stats.mannwhitneyu(strong, others).pvalue, strong.mean() - others.mean()
@@ -551,7 +529,7 @@ def _opinion_effect(log: np.ndarray, tokens: np.ndarray, opinion: np.ndarray) ->
     return float(np.linalg.lstsq(design, log, rcond=None)[0][2])
 
 
-def _not_length(records) -> Found:
+def _likelihood_not_length(records) -> Found:
     table, rng = _of_templates(records), np.random.default_rng(0)
     log, tokens, opinion = (table[c].to_numpy(float) for c in ("log", "n_tokens", "opinion"))
     effect = _opinion_effect(log, tokens, opinion)
@@ -565,8 +543,8 @@ def _not_length(records) -> Found:
     )
 
 
-def _opinion_wider(records) -> Found:
-    medians = descriptor_medians(records).query("axis != 'nonce'")
+def _likelihood_opinion_wider(records) -> Found:
+    medians = paper.descriptor_medians(records).query("axis != 'nonce'")
     wide = np.log(medians.pivot_table("median", ["axis", "descriptor"], "template"))
     strong, rng = wide.columns.isin(LOVE_LIKE_HATE), np.random.default_rng(0)
     drawn = wide.to_numpy()[rng.integers(len(wide), size=(ROUNDS // 4, len(wide)))]
@@ -581,26 +559,25 @@ def _opinion_wider(records) -> Found:
     ])  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #67c6f4f5
+def _by_name(*judges: Callable) -> dict[str, Callable]:
+    "Judges by the statement that they are named after"
+    return {judge.__name__.removeprefix("_printed").removeprefix("_"): judge for judge in judges}
+
+
+_of_seat = partial(_against_others, templates=HUMANIZING)
 OF_LOVE = {  # these need one template
-    "likelihood_descriptors_differ": _all_differ,
     "likelihood_characteristics_ability_high": partial(
         _against_others, axes=("characteristics", "ability"), templates=(LOVE,),
         what="points above the mean of the other axes",
     ),
-    "likelihood_nationality_lowest": _lowest_axis,
-    "likelihood_military_low": _military,
-    "likelihood_immigration_job_high": _immigration_and_job,
-}  # fmt: skip
-OF_TEMPLATES = {  # these need all
-    "likelihood_varies_by_template": _varies_by_template,
-    "likelihood_half_timer": _half_timer,
-    "likelihood_axes_similar": _axes_similar,
-    "likelihood_nonce_highest": _nonce_highest,
-    "likelihood_opinion_higher": _opinion_higher,
-    "likelihood_not_length": _not_length,
-    "likelihood_opinion_wider": _opinion_wider,
-}
-_of_seat = partial(_against_others, templates=HUMANIZING)
+} | _by_name(
+    _likelihood_descriptors_differ, _likelihood_nationality_lowest, _likelihood_military_low,
+    _likelihood_immigration_job_high,
+)  # fmt: skip
+OF_TEMPLATES = _by_name(  # these need all
+    _likelihood_varies_by_template, _likelihood_half_timer, _likelihood_axes_similar, _likelihood_nonce_highest,
+    _likelihood_opinion_higher, _likelihood_not_length, _likelihood_opinion_wider,
+)  # fmt: skip
 OF_SPANS = {  # these need a masked model, both sentences of SEAT
     "likelihood_roberta_ability_body": partial(
         _of_seat, axes=("ability", "body_type"), what="points above the mean of the others"
@@ -640,10 +617,10 @@ def _axis_has_more(*of: tuple[str, str, str], opposite: bool = False) -> Callabl
     return judge
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #04782a92
-def _summed_larger(found) -> Found:
+def _generation_summed_larger(found) -> Found:
     table = pd.DataFrame(of_model(found)["measures"])
     # Clusters from data join styles because they go together, which alone makes their summed value the larger one.
-    printed = set(read_printed("table9")["cluster"])
+    printed = set(paper.read_printed("table9")["cluster"])
     several = [c for c, styles in of_model(found)["clusters"].items() if len(styles) > 1 and c in printed]
     wide = table[table["cluster"].isin(several)].pivot_table("value", "cluster", "measure")
     if not len(wide):
@@ -660,7 +637,7 @@ def _confusion_by_frequency(found) -> pd.DataFrame:
     return table.query("cluster == 'Confusion' and one_word") if len(table) else table
 
 
-def _frequent_not_confusing(found) -> Found:
+def _generation_frequent_not_confusing(found) -> Found:
     own = _confusion_by_frequency(found)
     if not len(own):
         return NONE, ""
@@ -670,13 +647,14 @@ def _frequent_not_confusing(found) -> Found:
     both = len(top[0] & top[1])
     fewer, more = stats.hypergeom.cdf(both, len(own), k, k), stats.hypergeom.sf(both - 1, len(own), k, k)
     said = f"in the top tenth of both: {both} of {k}, by chance {k * k / len(own):.1f} (p = {min(fewer, more):.2g})"
-    return by_chance(fewer, more), (
+    verdict = HOLDS if fewer < 0.025 else FAILS if more < 0.025 else OPEN
+    return verdict, (
         f"{said}; rho of descriptors that the texts name = {named['rho']:.2f}, p = {named['p']:.2g}, n = {named['n']} "
         f"(with those that they do not name {r['rho']:.2f}, p = {r['p']:.2g}, n = {r['n']})"
     )
 
 
-def _exceptions(found) -> Found:
+def _generation_exceptions_pan_ace_poly(found) -> Found:
     own = _confusion_by_frequency(found)
     if not len(own):
         return NONE, ""
@@ -690,7 +668,7 @@ def _exceptions(found) -> Found:
     return by_parts((there > 0.75).all(axis=1).tolist()), f"{evidence} (asked for: both above 75)"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #2c9ddb3d
-def _alpha_zero(found) -> Found:
+def _tuning_alpha_zero(found) -> Found:
     if (r := of_model(found, "bias_values")) is None:
         return NONE, ""
     others = [a for a in r["apart"] if a["alpha"] and a["low"] is not None]
@@ -706,7 +684,7 @@ def _alpha_zero(found) -> Found:
     return verdict, f"means of {kinds} apart, in standard deviations: {distances}; more than with α = 0: {evidence}"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #bf61c99d
-def _depends(found) -> Found:
+def _offence_depends(found) -> Found:
     x = prompt_means(found).dropna().to_numpy()
     if len(x) < 2 or x.shape[1] < 2 or x.var() == 0:
         return NONE, "one descriptor or template"
@@ -742,14 +720,14 @@ def _love_varies_more(found, kinds: tuple[str, ...], what: str) -> Found:
     return together(parts)
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #79145b1a
-def _love_varies_most(found) -> Found:
+def _offence_love_varies_most(found) -> Found:
     verdict, evidence = _love_varies_more(found, ("hatred", "curiosity", "identity", "others"), "above those of {}")
     places = prompt_means(found).std(ddof=0).rank(ascending=False).astype(int)
     places = sorted(places[places.index.isin(TEMPLATES["love"])])
     return verdict, f"{evidence}; places {', '.join(map(str, places))}"
 
 
-def _saturated(found) -> Found:
+def _offence_hate_saturated(found) -> Found:
     wide = 100 * prompt_means(found)
     there = [t for t in TEMPLATES["hatred"] if t in wide]
     if not there:
@@ -760,7 +738,7 @@ def _saturated(found) -> Found:
     return by_parts([mean >= 90, own < lowest]), evidence
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #668bf335
-def _negative_templates(found) -> Found:
+def _offence_negative_templates(found) -> Found:
     own = of_model(found, "answer_offence")["by_template"]
     table = pd.DataFrame.from_dict(own, orient="index", columns=["hits", "n"]).astype(float)
     negative = table.index.isin(TEMPLATES["hatred"])
@@ -793,14 +771,14 @@ def _comes_out(found, words: dict, otherwise: str, measure="full", cluster="", m
     return {"undetermined": OPEN, **words}.get(r["verdict"], otherwise), _said(r)
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #5d539d2e
-def _more_than_half(found) -> Found:
+def _tuning_sympathy_curiosity_confusion(found) -> Found:
     rows = [measured_change(found, "partial", cluster) for cluster in ("Sympathy", "Curiosity", "Confusion")]
     return together([
         (by_interval(-0.5 * r["before"] - r["high"], -0.5 * r["before"] - r["low"]), _said(r)) for r in rows if r
     ])  # fmt: skip
 
 
-def _ablation(found) -> Found:
+def _tuning_ablation_no_decrease(found) -> Found:
     verdict, evidence = _comes_out(found, {"less": FAILS}, HOLDS, method=ABLATION)
     if evidence and (r := measured_change(found, "full", method=TAGS_ALONE)):
         evidence += f"; with tags instead, {_said(r)}"
@@ -814,7 +792,7 @@ def _axis_changes(found) -> pd.DataFrame:
     return rows.assign(drop=-100 * rows["change"] / rows["before"])
 
 
-def _every_axis(found) -> Found:
+def _tuning_nearly_every_axis(found) -> Found:
     rows = _axis_changes(found)
     if len(rows) < 3:
         return NONE, ""
@@ -825,7 +803,7 @@ def _every_axis(found) -> Found:
     return HOLDS if enough else FAILS if smaller > 2 else OPEN, f"{said}; {drop.min():.0f} to {drop.max():.0f} %"
 
 
-def _largest_axes(found) -> Found:
+def _tuning_largest_axes(found) -> Found:
     rows = _axis_changes(found)
     if len(rows) < 4:
         return NONE, ""
@@ -836,7 +814,7 @@ def _largest_axes(found) -> Found:
     return correlated(r, "mean bias of before and after and its relative drop, over axes")
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #46799ff7
-def _phrases_less(found) -> Found:
+def _tuning_phrases(found) -> Found:
     rows = {(r["asked"], r["phrase"]): r for r in of_tuned(found)["phrases"]}
     parts = []
     for kind in ("sympathy", "confusion"):
@@ -849,12 +827,12 @@ def _phrases_less(found) -> Found:
     return together(parts)
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #a08c501f
-def _lower_both(found) -> Found:
+def _tuning_lower_variance_lower_mean(found) -> Found:
     r = rank_correlation(pd.DataFrame(of_tuned(found)["styles"]), "variance_change", "mean_change")
     return correlated(r, "changes of variance and mean, over styles")
 
 
-def _most_decrease(found) -> Found:
+def _tuning_most_styles_decrease(found) -> Found:
     change = pd.DataFrame(of_tuned(found)["styles"])["variance_change"].dropna()
     less, n = int((change < 0).sum()), int((change != 0).sum())
     p = stats.binomtest(less, n).pvalue if n else 1
@@ -869,7 +847,7 @@ def _share_moves(found, key: str, up: bool) -> Found:
     return by_interval(*ends), f"{100 * r['before']:.2f} to {100 * r['after']:.2f} % {points}"
 
 
-def _repeats_by_value(found) -> Found:
+def _tuning_parroting_bias_value(found) -> Found:
     return correlated(of_tuned(found)["repeated_by_value"], "change of repetition and bias value, over descriptors")
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #9c2c7dd9
@@ -882,39 +860,30 @@ OF_ANSWERS = {  # these need answers of the model as it is
         *((a, c, f"{a}, {what}") for a in paper_resource(PAPER)["phrase_axes"]["confusion"]
           for c, what in (("Confusion", "Confusion"), (UNKNOWN, "phrases")))
     ),
-    "generation_summed_larger": _summed_larger,
-    "generation_frequent_not_confusing": _frequent_not_confusing,
-    "generation_exceptions_pan_ace_poly": _exceptions,
-    "offence_negative_templates": _negative_templates,
-    "tuning_alpha_zero": _alpha_zero,
-}  # fmt: skip
+} | _by_name(
+    _generation_summed_larger, _generation_frequent_not_confusing, _generation_exceptions_pan_ace_poly,
+    _offence_negative_templates, _tuning_alpha_zero,
+)  # fmt: skip
 OF_PROMPTS = {  # these need prompts and a classifier of offence
-    "offence_depends": _depends,
     "offence_derogatory": partial(_rated, descriptors=("hideous", "trailer trash")),
     "offence_marginalized": partial(_rated, descriptors=("gay", "with a limb difference")),
-    "offence_love_varies_most": _love_varies_most,
     "offence_curiosity_identity_less": partial(
         _love_varies_more, kinds=("curiosity", "identity"), what="{}, below those of love"
     ),
-    "offence_hate_saturated": _saturated,
-}
+} | _by_name(_offence_depends, _offence_love_varies_most, _offence_hate_saturated)
 OF_TUNING = {  # these need answers before and after
     "offence_tuning_dialogpt": partial(_share_moves, key="offensive", up=False),
     "offence_tuning_bb2": partial(_share_moves, key="offensive", up=True),
+    "tuning_parroting_up": partial(_share_moves, key="repeated", up=True),
     "tuning_reduces": partial(_comes_out, words={"less": HOLDS}, otherwise=FAILS),
-    "tuning_sympathy_curiosity_confusion": _more_than_half,
     "tuning_care_constant": partial(
         _comes_out, words={"equally": HOLDS}, otherwise=FAILS, measure="partial", cluster="Care"
     ),
-    "tuning_ablation_no_decrease": _ablation,
-    "tuning_nearly_every_axis": _every_axis,
-    "tuning_largest_axes": _largest_axes,
-    "tuning_phrases": _phrases_less,
-    "tuning_lower_variance_lower_mean": _lower_both,
-    "tuning_most_styles_decrease": _most_decrease,
-    "tuning_parroting_up": partial(_share_moves, key="repeated", up=True),
-    "tuning_parroting_bias_value": _repeats_by_value,
-}
+} | _by_name(
+    _tuning_sympathy_curiosity_confusion, _tuning_ablation_no_decrease, _tuning_nearly_every_axis,
+    _tuning_largest_axes, _tuning_phrases, _tuning_lower_variance_lower_mean, _tuning_most_styles_decrease,
+    _tuning_parroting_bias_value,
+)  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #c2b7cec8
 OWN_MODELS = ("gpt2-large", "openai-community/gpt2-large", "roberta-large", "FacebookAI/roberta-large")
@@ -933,10 +902,10 @@ def of_likelihoods(records: pd.DataFrame) -> list[Measured]:
     "What likelihoods are enough for"
     if not len(records):
         return []
-    axes, judges = axis_rows(records), {}
-    if len(axes) == len(AXES) and not axes["pairs"].isna().any():
+    axes, judges = paper.axis_rows(records), {}
+    if len(axes) == len(paper.AXES) and not axes["pairs"].isna().any():
         templates = set.intersection(*map(set, axes["templates"]))
-        needed = {t["template"] for t in printed_prompts().templates}
+        needed = {t["template"] for t in paper.printed_prompts().templates}
         if records["reading"].iloc[0] == SPAN:
             judges = OF_SPANS if templates >= set(HUMANIZING) else {}
         else:
@@ -962,69 +931,55 @@ def read_measured(folder: Path | None = None) -> list[Measured]:
         return []
     likely = own[(own["metric"] == "likelihood_bias") & (own["corpus"] == CORPUS)]
     for model, reading in likely.reindex(columns=["model", "reading"]).drop_duplicates().itertuples(index=False):
-        measured += of_likelihoods(likelihood_records(folder, model, reading))
+        measured += of_likelihoods(paper.likelihood_records(folder, model, reading))
     for model in own.loc[own["metric"] == "gen_bias", "model"].unique():
         measured += of_answers(read_answers(folder, model))
     return measured
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #cb67c5c8
+BEFORE, AFTER = "original", "bias tuning"
 BESIDE = {  # statements beside the printed numbers
-    "generation_smaller_less": _smaller_less,
     "generation_larger_more": _rises("", "BB2 400M", "BB2 3B"),
     "generation_larger_sympathy": _rises("Sympathy", "DialoGPT", "BB2 400M", "BB2 3B"),
-    "generation_no_search": _no_search,
     "generation_sympathy_largest": _order(
         "table8", ("Sympathy",), ("Envy",), ("Curiosity", "Confusion", "Hate", "Care")
     ),
     "generation_summed_curiosity_confusion": _order("table9", ("Curiosity", "Confusion"), ("Envy",)),
-    "generation_summed_larger": _printed_summed,
-    "tuning_reduces": _reductions,
     "tuning_sympathy_curiosity_confusion": _changes(lambda c: c < -0.5, "Sympathy", "Curiosity", "Confusion"),
     "tuning_care_constant": _changes(lambda c: abs(c) < 0.1, "Care"),
     "tuning_envy_hate_up": _changes(lambda c: c > 0, "Envy", "Hate"),
-    "tuning_threshold_moderate": _threshold,
-    "tuning_ablation_no_decrease": _printed_ablation,
-    "tuning_nearly_every_axis": _nearly_every_axis,
-    "tuning_largest_axes": _printed_largest_axes,
-    "tuning_phrases": _printed_phrases,
-    "tuning_lower_variance_lower_mean": _printed_both_lower,
-    "tuning_most_styles_decrease": _printed_decreases,
-    "tuning_hateful_up": _hateful,
-    "tuning_parroting_up": _moves(said_in_text, *(f"answers that repeat the prompt, {w}" for w in ("before", "tuned"))),
-    "offence_tuning_dialogpt": _moves(_offensive, *(("DialoGPT", w) for w in ("original", "bias tuning")), up=False),
-    "offence_tuning_bb2": _moves(_offensive, *(("BB2 3B", w) for w in ("original", "bias tuning"))),
-    "offence_derogatory": partial(_printed_ratings, "hideous", "trailer trash"),
-    "offence_marginalized": partial(_printed_ratings, "gay", "with a limb difference"),
-    "offence_love_varies_most": _printed_love,
-    "offence_curiosity_identity_less": _printed_curiosity,
-    "offence_hate_saturated": _printed_hate,
-    "human_no_difference": _people_alike,
-    "human_dialogpt_disfavored": _disfavored,
-    "data_largest": _largest,
+    "tuning_parroting_up": _moves(
+        paper.said_in_text, "answers that repeat the prompt, before", "answers that repeat the prompt, tuned"
+    ),
+    "offence_tuning_dialogpt": _moves(_offensive, ("DialoGPT", BEFORE), ("DialoGPT", AFTER), up=False),
+    "offence_tuning_bb2": _moves(_offensive, ("BB2 3B", BEFORE), ("BB2 3B", AFTER)),
+    "offence_derogatory": partial(_bands_above, "hideous", "trailer trash"),
+    "offence_marginalized": partial(_bands_above, "gay", "with a limb difference"),
     "likelihood_roberta_ability_body": _seat(True, "ability", "body_type"),
     "likelihood_roberta_age_nationality": _seat(False, "age", "nationality"),
-    "reductions_follow": _reductions,
-    "table10_reductions": _table10_reductions,
-    "parroting_p": _parroting_p,
-    "sample_answers": _samples,
-    "nationality_least_tuned": _printed_nationality,
-    "offence_by_size": _offence_by_size,
-    "each_with_a_noun": _each_with_a_noun,
-}
+    "reductions_follow": _printed_tuning_reduces,
+} | _by_name(
+    _printed_generation_smaller_less, _printed_generation_no_search, _printed_generation_summed_larger,
+    _printed_tuning_reduces, _printed_tuning_threshold_moderate, _printed_tuning_ablation_no_decrease,
+    _printed_tuning_nearly_every_axis, _printed_tuning_largest_axes, _printed_tuning_phrases,
+    _printed_tuning_lower_variance_lower_mean, _printed_tuning_most_styles_decrease, _printed_tuning_hateful_up,
+    _printed_offence_love_varies_most, _printed_offence_curiosity_identity_less, _printed_offence_hate_saturated,
+    _printed_human_no_difference, _printed_human_dialogpt_disfavored, _printed_data_largest,
+    _printed_table10_reductions, _printed_parroting_p, _printed_sample_answers, _printed_nationality_least_tuned,
+    _printed_offence_by_size, _printed_each_with_a_noun,
+)  # fmt: skip
 OF_LISTS = {
     "data_sentences": _counted(
         "its own lists make {terms} terms, {templates} templates, {sentences:,} sentences",
-        lambda n: all(n[k] == printed_counts()[k] for k in ("terms", "templates", "sentences")),
+        lambda n: all(n[k] == paper.printed_counts()[k] for k in ("terms", "templates", "sentences")),
     ),
     "thirteen_axes": _counted("{axes} axes", lambda n: n["axes"] == 13),
     "over_450000": _counted("{sentences:,} different sentences", lambda n: n["sentences"] > 450_000),
     "all_combinations": _counted(
         "{every:,} combinations, {sentences:,} sentences", lambda n: n["every"] == n["sentences"]
     ),
-    "nouns": _nouns,
-    "noun_after": _noun_after,
-}
-OF_RELEASE = {"released_as_printed": _released_as_printed, "released_counts": _released_counts}
+} | _by_name(_nouns, _noun_after)
+OF_RELEASE = _by_name(_released_as_printed, _released_counts)
 LOOKED_AT = (  # what is looked at where it is no model, and whether that is the paper's own or only its numbers
     (BESIDE, TABLES, PRINTED), (OF_LISTS, "its lists", OWN), (OF_RELEASE, RELEASE, OWN),
 )  # fmt: skip
@@ -1062,7 +1017,7 @@ def against_release() -> pd.DataFrame:
     return refuted(read_claims(PAPER), CHECKS, ("release", "print"))
 
 
-AUDITS = (inconsistencies, against_release)
+AUDITS = (paper.inconsistencies, against_release)
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #cfce6ce0
 def _statement_table(measured: list[Measured], kinds: tuple[str, ...]) -> pd.DataFrame:

@@ -37,13 +37,7 @@ __all__ = ['WAY', 'likelihood_records', 'draw']
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #11c259a7
 PAPER = "holisticbias"
-PRINTED = (
-    *(f"table{n}" for n in (1, 2, 3, 4, *range(6, 19))),
-    "table15_descriptors",  # of each style, the five descriptors with the largest change either way
-    "text",  # numbers that stand in the text alone
-    "published",  # Likelihood Bias of other models, as ParlAI's model card of BlenderBot 3 has it
-    "published_love_hate",  # from there: descriptors of Body type likelier after "I love" or after "I hate"
-)
+PRINTED = paper_resource(PAPER)["printed"]  # names of its tables
 AXES = paper_resource(PAPER)["axes"]  # as the release names them → as the paper does
 
 
@@ -63,11 +57,11 @@ def printed_prompts() -> PromptSet:
 COUNTED = ("axes", "entries", "terms", "nouns", "templates", "sentences", "rows")
 
 
-def read_entries(prompts: PromptSet) -> pd.DataFrame:
-    """The descriptors of a set, a row an axis and descriptor: axis, bucket, descriptor, preference, kind.
+def read_entries(prompts: PromptSet | None = None) -> pd.DataFrame:
+    """The descriptors of a set (None: the paper's): a row an axis and descriptor, bucket, preference and kind.
 
     The kind is descriptor, noun_descriptor (it stands behind the noun) or fixed_phrase (it takes none)"""
-    phrases = prompts.noun_phrases()
+    phrases = (prompts or printed_prompts()).noun_phrases()
     phrases = phrases.rename(columns={"descriptor_preference": "preference", "noun_phrase_type": "kind"})
     phrases = phrases[phrases["kind"] != "noun"].drop_duplicates(["axis", "descriptor"])
     phrases = phrases.assign(preference=phrases["preference"].replace(NO_PREFERENCE, ""))
@@ -154,7 +148,7 @@ def _not_all_combinations() -> str:
 def _sentence_without_noun() -> str:
     bare = read_printed("table1").query("noun == ''")
     examples = "; ".join(t.format(noun_phrase=d) for t, d in zip(bare["template"], bare["descriptor"]))
-    alone = read_entries(printed_prompts())["kind"].eq("descriptor").sum()
+    alone = read_entries()["kind"].eq("descriptor").sum()
     return (
         f"Table 1: {examples} Such sentences are not among the {counts_of()['sentences']:,}; "
         f"{alone} descriptors could stand alone, and do in 17 templates of the release"
