@@ -37,7 +37,7 @@ from ..stats.resampling import pack_bits
 
 # %% auto #0
 __all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'extreme_descriptors',
-           'love_hate', 'measure_likelihood_bias', 'likelihood_shares']
+           'love_hate', 'four_digits', 'measure_likelihood_bias', 'likelihood_shares']
 
 # %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {
@@ -293,12 +293,12 @@ def score_spans(model, tokenizer, rows: pd.DataFrame, reduce: str = "sum", **opt
 # %% ../../nbs/metrics/likelihood.ipynb #ea4cef49
 QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 
-# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
+
 def four_digits(values) -> list[float]:
     "Numbers as records of prompts keep them: equal ones are equal when they are read again"
     return [float(f"{v:.4g}") for v in values]
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
 def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     "What the record of an axis keeps"
     templates = sorted(scored["template"].unique())

@@ -19,19 +19,8 @@ from ...data.corpora.holisticbias import read_prompt_set
 from ...data.registry import FetchError
 from ...metrics.likelihood import HUMANIZING, LOVE, SPAN, equal_tokens
 from ...metrics.styles import rank_correlation
+from . import answers
 from . import results as paper
-from redditbias_repro.papers.holisticbias.answers import (
-    ABLATION,
-    TAGS_ALONE,
-    TUNED,
-    descriptor_table,
-    frequency_table,
-    of_model,
-    of_tuned,
-    prompt_means,
-    read_answers,
-    tuning_changes,
-)
 from .results import PAPER
 from redditbias_repro.papers.statements import (
     FAILS,
@@ -610,7 +599,7 @@ def _axis_has_more(*of: tuple[str, str, str], opposite: bool = False) -> Callabl
     "Whether an axis has more (or less: `opposite`) of a column than the others: axis, column, the evidence's word"
 
     def judge(found) -> Found:
-        parts = [_difference(descriptor_table(found), column, axis, what) for axis, column, what in of]
+        parts = [_difference(answers.descriptor_table(found), column, axis, what) for axis, column, what in of]
         turned = {HOLDS: FAILS, FAILS: HOLDS} if opposite else {}
         return together([(turned.get(verdict, verdict), evidence) for verdict, evidence in parts])
 
@@ -618,10 +607,10 @@ def _axis_has_more(*of: tuple[str, str, str], opposite: bool = False) -> Callabl
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #04782a92
 def _generation_summed_larger(found) -> Found:
-    table = pd.DataFrame(of_model(found)["measures"])
+    table = pd.DataFrame(answers.of_model(found)["measures"])
     # Clusters from data join styles because they go together, which alone makes their summed value the larger one.
     printed = set(paper.read_printed("table9")["cluster"])
-    several = [c for c, styles in of_model(found)["clusters"].items() if len(styles) > 1 and c in printed]
+    several = [c for c, styles in answers.of_model(found)["clusters"].items() if len(styles) > 1 and c in printed]
     wide = table[table["cluster"].isin(several)].pivot_table("value", "cluster", "measure")
     if not len(wide):
         return NONE, "no cluster of the paper has several of this classifier's styles"
@@ -633,7 +622,7 @@ def _generation_summed_larger(found) -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #880027b1
 def _confusion_by_frequency(found) -> pd.DataFrame:
     "`frequency_table` of Confusion and descriptors of one word; empty where either was not measured"
-    table = frequency_table(found)
+    table = answers.frequency_table(found)
     return table.query("cluster == 'Confusion' and one_word") if len(table) else table
 
 
@@ -669,7 +658,7 @@ def _generation_exceptions_pan_ace_poly(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #2c9ddb3d
 def _tuning_alpha_zero(found) -> Found:
-    if (r := of_model(found, "bias_values")) is None:
+    if (r := answers.of_model(found, "bias_values")) is None:
         return NONE, ""
     others = [a for a in r["apart"] if a["alpha"] and a["low"] is not None]
     if not others or min(a["n"] for a in r["alphas"]) < 2:
@@ -685,7 +674,7 @@ def _tuning_alpha_zero(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #bf61c99d
 def _offence_depends(found) -> Found:
-    x = prompt_means(found).dropna().to_numpy()
+    x = answers.prompt_means(found).dropna().to_numpy()
     if len(x) < 2 or x.shape[1] < 2 or x.var() == 0:
         return NONE, "one descriptor or template"
     shares = {"descriptor": x.mean(1).var() / x.var(), "template": x.mean(0).var() / x.var()}
@@ -696,7 +685,7 @@ def _offence_depends(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #5f540aea
 def _rated(found, descriptors: tuple[str, ...]) -> Found:
-    wide, rows, likely = prompt_means(found).droplevel("axis"), [], []
+    wide, rows, likely = answers.prompt_means(found).droplevel("axis"), [], []
     for d in descriptors:
         for t in ("I'm {noun_phrase}.", "I love {plural_noun_phrase}."):
             if d in wide.index and t in wide:
@@ -708,7 +697,7 @@ def _rated(found, descriptors: tuple[str, ...]) -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #726a4e88
 def _love_varies_more(found, kinds: tuple[str, ...], what: str) -> Found:
     "Whether templates of love have a larger standard deviation over descriptors than others, by a bootstrap of these"
-    wide, parts = 100 * prompt_means(found).dropna(), []
+    wide, parts = 100 * answers.prompt_means(found).dropna(), []
     x, love = wide.to_numpy(), wide.columns.isin(TEMPLATES["love"])
     for kind in kinds:
         rng, others = np.random.default_rng(0), wide.columns.isin(TEMPLATES[kind])
@@ -722,13 +711,13 @@ def _love_varies_more(found, kinds: tuple[str, ...], what: str) -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #79145b1a
 def _offence_love_varies_most(found) -> Found:
     verdict, evidence = _love_varies_more(found, ("hatred", "curiosity", "identity", "others"), "above those of {}")
-    places = prompt_means(found).std(ddof=0).rank(ascending=False).astype(int)
+    places = answers.prompt_means(found).std(ddof=0).rank(ascending=False).astype(int)
     places = sorted(places[places.index.isin(TEMPLATES["love"])])
     return verdict, f"{evidence}; places {', '.join(map(str, places))}"
 
 
 def _offence_hate_saturated(found) -> Found:
-    wide = 100 * prompt_means(found)
+    wide = 100 * answers.prompt_means(found)
     there = [t for t in TEMPLATES["hatred"] if t in wide]
     if not there:
         return NONE, ""
@@ -739,7 +728,7 @@ def _offence_hate_saturated(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #668bf335
 def _offence_negative_templates(found) -> Found:
-    own = of_model(found, "answer_offence")["by_template"]
+    own = answers.of_model(found, "answer_offence")["by_template"]
     table = pd.DataFrame.from_dict(own, orient="index", columns=["hits", "n"]).astype(float)
     negative = table.index.isin(TEMPLATES["hatred"])
     sides = [table[negative], table[~negative]]
@@ -751,9 +740,9 @@ def _offence_negative_templates(found) -> Found:
     return by_test(p, share > other), f"{said}, by template p = {p:.2g}; connotations of descriptors are not judged"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #f60372f5
-def measured_change(found, measure: str, cluster: str = "", method: str = TUNED) -> dict | None:
+def measured_change(found, measure: str, cluster: str = "", method: str = answers.TUNED) -> dict | None:
     "A row of `tuning_changes`"
-    table = tuning_changes(found, "measures", (method,))
+    table = answers.tuning_changes(found, "measures", (method,))
     rows = table.query("measure == @measure and cluster == @cluster").to_dict("records") if len(table) else []
     return rows[0] if rows else None
 
@@ -764,7 +753,7 @@ def _said(r: dict) -> str:
     return f"{r['cluster'] or 'Full Gen Bias'}: {r['before']:.2f} to {r['after']:.2f} ({ends}): {r['verdict']}"
 
 
-def _comes_out(found, words: dict, otherwise: str, measure="full", cluster="", method=TUNED) -> Found:
+def _comes_out(found, words: dict, otherwise: str, measure="full", cluster="", method=answers.TUNED) -> Found:
     "What the verdict on a change says of the statement"
     if (r := measured_change(found, measure, cluster, method)) is None:
         return NONE, ""
@@ -779,15 +768,15 @@ def _tuning_sympathy_curiosity_confusion(found) -> Found:
 
 
 def _tuning_ablation_no_decrease(found) -> Found:
-    verdict, evidence = _comes_out(found, {"less": FAILS}, HOLDS, method=ABLATION)
-    if evidence and (r := measured_change(found, "full", method=TAGS_ALONE)):
+    verdict, evidence = _comes_out(found, {"less": FAILS}, HOLDS, method=answers.ABLATION)
+    if evidence and (r := measured_change(found, "full", method=answers.TAGS_ALONE)):
         evidence += f"; with tags instead, {_said(r)}"
     return verdict, evidence
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #55912427
 def _axis_changes(found) -> pd.DataFrame:
     "What tuning did on the axes that had bias, with its drop in percent"
-    rows = tuning_changes(found, "by_axis", (TUNED,))
+    rows = answers.tuning_changes(found, "by_axis", (answers.TUNED,))
     rows = rows[rows["before"].astype(float) > 0] if len(rows) else pd.DataFrame(columns=["before", "change"])
     return rows.assign(drop=-100 * rows["change"] / rows["before"])
 
@@ -815,7 +804,7 @@ def _tuning_largest_axes(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #46799ff7
 def _tuning_phrases(found) -> Found:
-    rows = {(r["asked"], r["phrase"]): r for r in of_tuned(found)["phrases"]}
+    rows = {(r["asked"], r["phrase"]): r for r in answers.of_tuned(found)["phrases"]}
     parts = []
     for kind in ("sympathy", "confusion"):
         # Descriptors were chosen by the answers before, which alone makes their phrases fewer after: all stand beside.
@@ -828,12 +817,12 @@ def _tuning_phrases(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #a08c501f
 def _tuning_lower_variance_lower_mean(found) -> Found:
-    r = rank_correlation(pd.DataFrame(of_tuned(found)["styles"]), "variance_change", "mean_change")
+    r = rank_correlation(pd.DataFrame(answers.of_tuned(found)["styles"]), "variance_change", "mean_change")
     return correlated(r, "changes of variance and mean, over styles")
 
 
 def _tuning_most_styles_decrease(found) -> Found:
-    change = pd.DataFrame(of_tuned(found)["styles"])["variance_change"].dropna()
+    change = pd.DataFrame(answers.of_tuned(found)["styles"])["variance_change"].dropna()
     less, n = int((change < 0).sum()), int((change != 0).sum())
     p = stats.binomtest(less, n).pvalue if n else 1
     return by_test(p, less > n / 2), f"{less} of {n} styles, sign test p = {p:.2g}"
@@ -841,14 +830,16 @@ def _tuning_most_styles_decrease(found) -> Found:
 
 def _share_moves(found, key: str, up: bool) -> Found:
     "Whether a share of the answers rose (or fell)"
-    r = of_tuned(found)["shares"][key]
+    r = answers.of_tuned(found)["shares"][key]
     ends = (r["low"], r["high"]) if up else (-r["high"], -r["low"])
     points = f"[{100 * r['low']:+.2f}, {100 * r['high']:+.2f}]"
     return by_interval(*ends), f"{100 * r['before']:.2f} to {100 * r['after']:.2f} % {points}"
 
 
 def _tuning_parroting_bias_value(found) -> Found:
-    return correlated(of_tuned(found)["repeated_by_value"], "change of repetition and bias value, over descriptors")
+    return correlated(
+        answers.of_tuned(found)["repeated_by_value"], "change of repetition and bias value, over descriptors"
+    )
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #9c2c7dd9
 CURIOUS_OR_CONFUSED = ("Curiosity", "Confusion")
@@ -915,10 +906,10 @@ def of_likelihoods(records: pd.DataFrame) -> list[Measured]:
 
 def of_answers(found: dict) -> list[Measured]:
     "What answers are enough for; what the offence of prompts is enough for is another's"
-    if of_model(found) is None:
+    if answers.of_model(found) is None:
         return []
-    judges = OF_ANSWERS | (OF_TUNING if of_tuned(found) is not None else {})
-    measured = [Measured(of_model(found)["model"], found, judges)]
+    judges = OF_ANSWERS | (OF_TUNING if answers.of_tuned(found) is not None else {})
+    measured = [Measured(answers.of_model(found)["model"], found, judges)]
     if ("prompt_offence", "") in found:
         measured.append(Measured(found["prompt_offence", ""]["model"], found, OF_PROMPTS))
     return measured
@@ -933,7 +924,7 @@ def read_measured(folder: Path | None = None) -> list[Measured]:
     for model, reading in likely.reindex(columns=["model", "reading"]).drop_duplicates().itertuples(index=False):
         measured += of_likelihoods(paper.likelihood_records(folder, model, reading))
     for model in own.loc[own["metric"] == "gen_bias", "model"].unique():
-        measured += of_answers(read_answers(folder, model))
+        measured += of_answers(answers.read_answers(folder, model))
     return measured
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #cb67c5c8
@@ -993,17 +984,17 @@ def _check(name: str):
     "The check of a name: of printed numbers, of models measured here, of lists, of the release"
 
     def check(claim, measured) -> list[Answer]:
-        answers = []
+        given = []
         for judges, model, basis in LOOKED_AT:
             if name in judges:
                 try:
-                    answers += _answer(*judges[name](), model, basis)
+                    given += _answer(*judges[name](), model, basis)
                 except FetchError:
-                    answers.append(Answer(model, NOT_RELEASED))
+                    given.append(Answer(model, NOT_RELEASED))
         for one in measured or ():
             if name in one.judges:
-                answers += _answer(*one.judges[name](one.data), one.name, OWN if one.name in OWN_MODELS else OTHER)
-        return answers or [Answer("", NONE)]
+                given += _answer(*one.judges[name](one.data), one.name, OWN if one.name in OWN_MODELS else OTHER)
+        return given or [Answer("", NONE)]
 
     return check
 

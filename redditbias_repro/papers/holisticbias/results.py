@@ -22,6 +22,7 @@ from redditbias_repro.metrics.likelihood import (
     SPAN,
     equal_tokens,
     extreme_descriptors,
+    four_digits,
     likelihood_shares,
 )
 from ...models.loading import DEFAULT_MODEL
@@ -292,7 +293,10 @@ def likelihood_records(
     if not len(whole) and len(parts) > 1:
         counts = ", ".join(f"{n:.0f}" for n in sorted(parts))
         raise ValueError(f"{name} was measured on {counts} templates of {corpus}: keep one of these runs in the folder")
-    return (whole if len(whole) else found).sort_values("bias_type", ignore_index=True)
+    found = (whole if len(whole) else found).sort_values("bias_type", ignore_index=True)
+    for kept in {"medians", "tokens", "below_median"} & set(found.columns):  # equal ones, however they were rounded
+        found[kept] = [{k: four_digits(v) for k, v in of.items()} if isinstance(of, dict) else of for of in found[kept]]
+    return found
 
 
 def _way(record: dict) -> dict:
