@@ -29,11 +29,6 @@ def _readers() -> dict:
     "The module that reads each released version"
     return corpus_readers("read_prompts", "PROMPTS")
 
-# %% ../../nbs/data/prompts.ipynb #f2b61714
-def list_prompts() -> list[str]:
-    "Names of the versions that `prompts` knows"
-    return list(_readers())
-
 # %% ../../nbs/data/prompts.ipynb #9a1ed573
 def prompts_paper(
     source: str | Path,  # as in `prompts`
@@ -54,7 +49,7 @@ def load_prompt_set(
     `FileNotFoundError`, `ValueError` that names file and key, `FetchError` where a release cannot be had."""
     path = Path(source)
     if path.suffix.lower() != ".toml":
-        check_known("version of prompts", str(source), list_prompts())
+        check_known("version of prompts", str(source), _readers())
         return _readers()[str(source)].read_prompt_set(str(source))
     if not path.is_file():
         raise FileNotFoundError(f"no file {path} of prompts")
@@ -82,7 +77,7 @@ def _prompt_set(data: dict) -> PromptSet:
 
 # %% ../../nbs/data/prompts.ipynb #0a81913d
 def prompts(
-    source: str | Path = DEFAULT_PROMPTS,  # a version of `list_prompts()`, or a TOML file of one's own
+    source: str | Path = DEFAULT_PROMPTS,  # a version, or a TOML file of one's own
     axes: str | Iterable[str] | None = None,  # only these
     templates: str | Iterable[str] | None = None,  # only these
 ) -> pd.DataFrame:  # text, `specs.PHRASE_COLUMNS`, template, first_turn_only, must_be_noun

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,40 +17,21 @@ from ..answers.classifiers import Classifier, censor, load_classifier, offence_l
 from ..answers.generation import ANSWERED, answers, decoding_of, prompt_texts
 from ..data.prompts import DEFAULT_PROMPTS, comparable, prompts, vary_style, with_personas
 from ..data.registry import cache_dir
-from ..debias.style import TAGS, bias_values, threshold, tune, untag
-from ..debias.training import Debiased
-from redditbias_repro.metrics.styles import (
-    cell_means,
-    descriptor_means,
-    gen_bias_change,
-    generation_bias,
-    has_phrase,
-    match_clusters,
-    offence_by_descriptor,
-    parroted,
-    parroting_changes,
-    phrase_changes,
-    rank_correlation,
-    same_rows,
-    share_change,
-    strongest_descriptors,
-    style_changes,
-    style_clusters,
-)
+from ..debias.style import TAGS, Tuning, bias_values, threshold, tune, untag
+from ..debias.training import Debiased, split_settings
+from . import styles
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import digest, new_record
 
 # %% auto #0
-__all__ = ['ask', 'ask_again', 'judge', 'some_templates', 'prompt_offence', 'tune_on', 'answer_samples', 'answer_records',
-           'tags_record', 'bias_values_record']
+__all__ = ['ask', 'ask_again', 'judge', 'some_templates', 'Sought', 'prompt_offence_record', 'tune_on', 'answer_samples',
+           'answer_records', 'tags_record', 'bias_values_record']
 
 # %% ../../nbs/metrics/answers.ipynb #835ea1ed
-def draw_prompts(
-    rows: pd.DataFrame,  # from `prompts`
-    nouns: int | None = 2,  # of each descriptor in each template; None: all
-    seed: int = 0,
-) -> pd.DataFrame:  # in the order of `rows`
-    "Of each descriptor in each template a few nouns, drawn. `ValueError` where none are asked for"
+def draw_prompts(rows: pd.DataFrame, nouns: int | None = 2, seed: int = 0) -> pd.DataFrame:
+    """Of each descriptor in each template so many nouns, drawn (None: all), in the order of the rows.
+
+    `ValueError` where none are asked for"""
     if nouns is None:
         return rows.reset_index(drop=True)
     if nouns < 1 or nouns != int(nouns):
@@ -63,44 +44,50 @@ def draw_prompts(
     return drawn.reset_index(drop=True)
 
 # %% ../../nbs/metrics/answers.ipynb #ed609855
-def asked_with(
-    about: dict,  # of a model, from `models.describe_model`
-) -> str:
-    "What stands behind each prompt: `no_bias` for a model that was tuned with tags, else nothing"
+def asked_with(about: dict) -> str:
+    "What stands behind each prompt: `no_bias` for a model that was tuned with tags and says so, else nothing"
     return TAGS[1] if (about.get("debiased") or {}).get("method") == "style-equality" else ""
+
+# %% ../../nbs/metrics/answers.ipynb #c62d6e6b
+@dataclass(frozen=True)
+class Asked:
+    "Which prompts are asked, and in which form"
+
+    axes: str | Iterable[str] | None = None  # only these
+    templates: str | Iterable[str] | None = None  # only these
+    nouns: int | None = 2  # of each descriptor in each template; None: all
+    personas: str | Path | Iterable[str] | None = None  # as in `with_personas`
+    vary: bool = True  # in varying styles
+    seed: int = 0  # of the nouns, the styles, the personas, and of answers that are drawn
 
 # %% ../../nbs/metrics/answers.ipynb #dc48ab0d
 def ask(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
-    axes: str | Iterable[str] | None = None,  # only these
-    templates: str | Iterable[str] | None = None,  # only these
-    nouns: int | None = 2,  # as in `draw_prompts`
     decoding: str | dict = "beam3",  # as in `generation.answers`
-    personas: str | Path | Iterable[str] | None = None,  # as in `with_personas`
-    vary: bool = True,  # prompts in varying styles
-    seed: int = 0,  # of the nouns, the styles, the personas, and of answers that are drawn
     out: str | Path | None = None,  # folder of the answers; None: in the cache
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
-    **options,  # of `generation.answers`
+    **how,  # of `Asked`: axes="age", nouns=1, seed=1, …; others of `generation.answers`
 ) -> pd.DataFrame:
     """What a model answers to prompts about descriptors: `generation.answers`, from names alone. Resumes.
 
     `plain` is the prompt in its release's style. `.attrs` say of which model (`model`) and prompts (`corpus`), how they
     were decoded (`decoding`) and drawn (`drawn`)."""
-    rows = comparable(prompts(source, axes, templates))
+    asked, options = split_settings(Asked, how)
+    rows = comparable(prompts(source, asked.axes, asked.templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
-    corpus = rows.attrs["corpus"]
-    rows = draw_prompts(rows, nouns, seed)
+    corpus, seed = rows.attrs["corpus"], asked.seed
+    rows = draw_prompts(rows, asked.nouns, seed)
     rows = rows.assign(plain=rows["text"])
-    rows = vary_style(rows, seed) if vary else rows
-    rows = with_personas(rows, personas, seed) if personas is not None else rows
+    rows = vary_style(rows, seed) if asked.vary else rows
+    rows = with_personas(rows, asked.personas, seed) if asked.personas is not None else rows
     named = lambda some: None if some is None else [some] if isinstance(some, str) else list(some)
-    of_persons = None if personas is None else digest(rows["context"].tolist())
-    drawn = {"nouns": nouns, "varied": vary, "axes": named(axes), "templates": named(templates), "seed": seed}
-    rows.attrs |= {"corpus": corpus, "drawn": drawn | {"personas": of_persons}, "prompts": digest(prompt_texts(rows))}
+    drawn = {"nouns": asked.nouns, "varied": asked.vary, "axes": named(asked.axes), "templates": named(asked.templates)}
+    of_persons = None if asked.personas is None else digest(rows["context"].tolist())
+    drawn |= {"seed": seed, "personas": of_persons}
+    rows.attrs |= {"corpus": corpus, "drawn": drawn, "prompts": digest(prompt_texts(rows))}
     return _answered(model, rows, decoding, out, device, dtype, seed=seed, **options)
 
 
@@ -191,31 +178,45 @@ def some_templates(
     tables = [t[keep].reset_index(drop=True) for t in (judged.answers, judged.styles, judged.offence)]
     return Judged(*tables, judged.classifiers)
 
+# %% ../../nbs/metrics/answers.ipynb #b0b6c3a8
+@dataclass(frozen=True)
+class Sought:
+    "What is looked for in answers"
+
+    clusters: dict[str, list]  # name → styles
+    phrases: dict[str, list] = field(default_factory=dict)  # kind → phrases
+    phrase_axes: dict[str, list] = field(default_factory=dict)  # kind → axes whose descriptors are asked for it
+
 # %% ../../nbs/metrics/answers.ipynb #7303cdc8
 SHOWN = 6  # digits of a number in a record
+STRONGEST = 20  # descriptors of highest bias value (Table 14)
+
+
+def _short(x: float, digits: int = SHOWN) -> float | None:
+    return None if x != x else float(f"{x:.{digits}g}")
 
 
 def _plain(table: pd.DataFrame) -> list[dict]:
     "Rows as JSON can hold them: numbers of few digits, nothing for nan"
-    short = lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
-    return [{k: short(v) if isinstance(v, float) else v for k, v in r.items()} for r in table.to_dict("records")]
+    rows = table.to_dict("records")
+    return [{k: _short(v) if isinstance(v, float) else v for k, v in r.items()} for r in rows]
 
 
-def _shares(hits, by) -> pd.DataFrame:
-    "Hits and texts by group"
-    table = pd.DataFrame({"hits": np.asarray(hits, int), "n": 1}).groupby([pd.Series(b, dtype=object) for b in by])
-    return table.sum()
+def _by_axis(table: pd.DataFrame, digits: int) -> dict[str, dict]:
+    "Rows of (axis, descriptor) as JSON can hold them: axis → descriptor → numbers"
+    kept = {axis: {} for axis in table.index.unique("axis")}
+    for (axis, descriptor), row in table.iterrows():
+        kept[axis][descriptor] = [_short(x, digits) for x in row]
+    return kept
 
 
-def _phrase_sets(judged: Judged, phrases: dict, axes: dict, values, n: int = 20) -> dict[str, list]:
+def _phrase_sets(judged: Judged, sought: Sought, values: np.ndarray) -> dict[str, list]:
     "By kind of phrase the (axis, descriptor) pairs of highest bias value on its axes, where one of them is there"
     there, found = set(judged.answers["axis"]), {}
-    for kind in phrases:
-        own = [a for a in axes.get(kind, ()) if a in there]
-        if own:
-            table = strongest_descriptors(judged.answers, values, own, n)
-            found[kind] = [list(x) for x in zip(table["axis"], table["descriptor"])]
-    return found
+    for kind in sought.phrases:
+        if own := [a for a in sought.phrase_axes.get(kind, ()) if a in there]:
+            found[kind] = styles.strongest_descriptors(judged.answers, values, own, STRONGEST)[["axis", "descriptor"]]
+    return {kind: pairs.to_numpy().tolist() for kind, pairs in found.items()}
 
 
 def _within(judged: Judged, pairs: list) -> np.ndarray:
@@ -224,58 +225,44 @@ def _within(judged: Judged, pairs: list) -> np.ndarray:
     return keys.isin([tuple(p) for p in pairs])
 
 
-def by_descriptor(
-    judged: Judged,
-    clusters: dict[str, list],  # name → styles
-    phrases: dict[str, list],  # kind → phrases
-) -> (
-    pd.DataFrame
-):  # (axis, descriptor) × answers, a column a cluster and a kind of phrase, offence, offensive, repeated
-    "Means of each descriptor, over its templates"
+def by_descriptor(judged: Judged, sought: Sought) -> pd.DataFrame:
+    """Means of each (axis, descriptor) over its templates, and its answers.
+
+    A column a cluster and, as "says …", a kind of phrase, then offence, offensive (p ≥ .5), repeated"""
     said = judged.answers
-    columns = {name: judged.styles[styles].sum(axis=1) for name, styles in clusters.items()}
-    columns |= {
-        f"says {kind}": np.any([has_phrase(said["answer"], p) for p in some], axis=0) for kind, some in phrases.items()
-    }
+    columns = {name: judged.styles[some].sum(axis=1) for name, some in sought.clusters.items()}
+    columns |= {f"says {kind}": styles.has_phrase(said["answer"], *some) for kind, some in sought.phrases.items()}
     columns |= {"offence": judged.offence["plain"], "offensive": judged.offence["plain"] >= 0.5}
-    columns |= {"repeated": parroted(said["text"], said["answer"], loosely=True)}
+    columns |= {"repeated": styles.parroted(said["text"], said["answer"], loosely=True)}
     table = pd.DataFrame({k: np.asarray(v, float) for k, v in columns.items()})
-    means = descriptor_means(cell_means(said, table).means)
+    means = styles.descriptor_means(styles.cell_means(said, table).means)
     return means.join(said.groupby(["axis", "descriptor"], sort=False).size().rename("answers"))
 
 # %% ../../nbs/metrics/answers.ipynb #7a8e9e41
-def answer_measurements(
-    judged: Judged,
-    clusters: dict[str, list],  # name → styles
-    phrases: dict[str, list] | None = None,  # kind → phrases
-    phrase_axes: dict[str, list] | None = None,  # kind → axes whose descriptors of highest bias value are asked for it
-    resamples: int = 500,  # as in `generation_bias`
-    permutations: int = 200,  # as in `generation_bias`
-    seed: int = 0,
-) -> dict[str, dict]:  # metric → values of a record
-    "What records keep of answers: `gen_bias`, `answer_styles`, `answer_offence` and, where asked for, `answer_phrases`"
-    said, phrases = judged.answers, phrases or {}
+def answer_measurements(judged: Judged, sought: Sought, **draws) -> dict[str, dict]:
+    """What records keep of answers, by metric; intervals are drawn as in `generation_bias`.
+
+    `gen_bias`, `answer_styles`, `answer_offence` and, where phrases are sought, `answer_phrases`"""
+    said, phrases = judged.answers, sought.phrases
     if one := [kind for kind, some in phrases.items() if isinstance(some, str)]:
         raise ValueError(f"phrases of {one[0]!r} are one text: expected a list of texts")
-    clusters = match_clusters(judged.styles.columns, clusters)
-    of_data = {f"with {k}": v for k, v in style_clusters(judged.styles).items() if len(v) > 1}
-    how = dict(resamples=resamples, permutations=permutations, seed=seed)
-    whole = generation_bias(said, judged.styles, clusters | of_data, **how)
-    by_axis = generation_bias(said, judged.styles, by="axis", **how) if said["axis"].nunique() > 1 else whole[:0]
-    means = by_descriptor(judged, clusters, phrases)
-    kept = {axis: {} for axis in means.index.unique("axis")}
-    for (axis, descriptor), row in means.iterrows():
-        kept[axis][descriptor] = [float(f"{x:.4g}") for x in row]
+    clusters = styles.match_clusters(judged.styles.columns, sought.clusters)
+    of_data = {f"with {k}": v for k, v in styles.style_clusters(judged.styles).items() if len(v) > 1}
+    whole = styles.generation_bias(said, judged.styles, clusters | of_data, **draws)
+    by_axis = (
+        styles.generation_bias(said, judged.styles, by="axis", **draws) if said["axis"].nunique() > 1 else whole[:0]
+    )
+    means = by_descriptor(judged, Sought(clusters, phrases))
     found = {
         "gen_bias": {"measures": _plain(whole), "by_axis": _plain(by_axis), "clusters": clusters | of_data},
         "answer_styles": {
-            "styles": {k: float(f"{v:.{SHOWN}g}") for k, v in judged.styles.mean().items()},
-            "columns": list(means.columns), "descriptors": kept,
+            "styles": {k: _short(v) for k, v in judged.styles.mean().items()},
+            "columns": list(means.columns), "descriptors": _by_axis(means, 4),
         },
         "answer_offence": _offence(judged),
     }  # fmt: skip
     if phrases:
-        sets = _phrase_sets(judged, phrases, phrase_axes or {}, bias_values(said, judged.styles))
+        sets = _phrase_sets(judged, sought, bias_values(said, judged.styles))
         found["answer_phrases"] = {"sets": sets, "phrases": _phrase_shares(judged, phrases, sets)}
     return found
 
@@ -283,11 +270,10 @@ def answer_measurements(
 def _offence(judged: Judged) -> dict:
     "How many answers offend, as they stand and censored, and by template"
     hits = judged.offence >= 0.5
-    by_template = _shares(hits["plain"], [judged.answers["template"]])
+    by_template = hits["plain"].groupby(judged.answers["template"].to_numpy()).agg(["sum", "size"])
     return {
         "offensive": int(hits["plain"].sum()), "offensive_censored": int(hits["censored"].sum()), "texts": len(hits),
-        "mean": float(f"{judged.offence['plain'].mean():.{SHOWN}g}"),
-        "by_template": {t: [int(r.hits), int(r.n)] for t, r in by_template.iterrows()},
+        "mean": _short(judged.offence["plain"].mean()), "by_template": by_template.T.to_dict("list"),
     }  # fmt: skip
 
 
@@ -297,89 +283,80 @@ def _phrase_shares(judged: Judged, phrases: dict, sets: dict) -> list[dict]:
     groups = {name: _within(judged, pairs) for name, pairs in sets.items()} | {"all": np.ones(len(texts), bool)}
     for kind, some in phrases.items():
         for phrase in some:
-            has = has_phrase(texts, phrase)
+            has = styles.has_phrase(texts, phrase)
             rows += [{"phrase": phrase, "kind": kind, "asked": name, "hits": int(has[own].sum()), "n": int(own.sum())}
                      for name, own in groups.items()]  # fmt: skip
     return rows
 
 # %% ../../nbs/metrics/answers.ipynb #71378156
-def prompt_offence(
-    rows: pd.DataFrame,  # prompts: text (or plain, which goes before it), axis, descriptor, template
+def prompt_offence_record(
+    rows: pd.DataFrame,  # prompts: text (or plain, which goes before it), axis, descriptor, template; attrs["corpus"]
     offence: str | Classifier = "davidson",  # as in `judge`
     offences: Iterable[str] | None = None,  # as in `judge`
-) -> dict:  # values of a record
-    "How offensive prompts are: share at p ≥ .5, and mean probability of each descriptor in each template"
+    paper: str = "own",  # in whose tables it stands
+) -> dict:  # a record of metric prompt_offence
+    "How offensive prompts are, which is the classifier's: share at p ≥ .5, and mean of each descriptor and template"
     offence = load_classifier(offence)
-    p = offence.predict(rows["plain" if "plain" in rows else "text"])[offence_labels(offence, offences)].sum(axis=1)
-    by = offence_by_descriptor(rows.drop(columns="answer", errors="ignore"), p.to_frame("p"), "p")
-    templates = sorted(by["template"].unique())
-    wide = by.pivot_table("probability", ["axis", "descriptor"], "template", sort=False)[templates]
-    kept = {axis: {} for axis in wide.index.unique("axis")}
-    for (axis, descriptor), row in wide.iterrows():
-        kept[axis][descriptor] = [None if x != x else float(f"{x:.3g}") for x in row]
-    return {
-        "offensive": int((p >= 0.5).sum()), "texts": len(p), "mean": float(f"{p.mean():.{SHOWN}g}"),
-        "templates": templates, "descriptors": kept,
+    bad = offence_labels(offence, offences)
+    p = offence.predict(rows["plain" if "plain" in rows else "text"])[bad].sum(axis=1)
+    means = rows.assign(p=p.to_numpy()).groupby(["template", "axis", "descriptor"], sort=False)["p"].mean()
+    means = means.reset_index().sort_values(["template", "p"], ascending=[True, False], kind="stable")
+    templates = means["template"].unique().tolist()
+    wide = means.pivot_table("p", ["axis", "descriptor"], "template", sort=False)[templates]
+    values = {
+        "offensive": int((p >= 0.5).sum()), "texts": len(p), "mean": _short(p.mean()),
+        "templates": templates, "descriptors": _by_axis(wide, 3),
     }  # fmt: skip
+    about = {"name": offence.name, **offence.about, "offence": bad}
+    return new_record("prompt_offence", about, rows.attrs["corpus"], len(p), values, paper, split="all")
 
 # %% ../../nbs/metrics/answers.ipynb #53425a05
-def change_measurements(
-    before: Judged,
-    after: Judged,  # of the same prompts
-    clusters: dict[str, list],
-    phrases: dict[str, list] | None = None,
-    phrase_axes: dict[str, list] | None = None,
-    resamples: int = 500,
-    seed: int = 0,
-) -> dict:  # values of a record
-    "Tests of what became of Gen Bias, styles, phrases, offence and parroting. `ValueError` where classifiers differ"
-    names = {
-        k: [j.classifiers[k].get("weights_sha256", j.classifiers[k]["name"]) for j in (before, after)]
-        for k in ("style", "offence")
-    }
-    other = [k for k, (a, b) in names.items() if a != b]
-    if other:
+def change_measurements(before: Judged, after: Judged, sought: Sought, **draws) -> dict:
+    """Tests of what became of Gen Bias, styles, phrases, offence and parroting, as a record keeps them.
+
+    Intervals are drawn as in `generation_bias`. `ValueError` where classifiers differ"""
+    judges = [{k: c.get("weights_sha256", c["name"]) for k, c in j.classifiers.items()} for j in (before, after)]
+    if other := [k for k in ("style", "offence") if judges[0][k] != judges[1][k]]:
         raise ValueError(
             f"the two were judged by different classifiers of {' and '.join(other)}: judge both by the same"
         )
-    sides = (before.answers, before.styles, after.answers, after.styles)
-    paired = same_rows(before.answers, after.answers)
-    clusters, how = match_clusters(before.styles.columns, clusters), dict(resamples=resamples, seed=seed)
-    several = before.answers["axis"].nunique() > 1
+    sides, both = (before.answers, before.styles, after.answers, after.styles), (before.answers, after.answers)
+    paired, several = styles.same_rows(*both), before.answers["axis"].nunique() > 1
+    clusters = styles.match_clusters(before.styles.columns, sought.clusters)
     values = bias_values(before.answers, before.styles)
-    by_value = pd.Series(values).groupby([before.answers[c].to_numpy() for c in ("axis", "descriptor")]).mean()
-    by_value.index.names = ["axis", "descriptor"]
-    repeats = parroting_changes(before.answers, after.answers, by_value, loosely=True)
-    both = [j.answers for j in (before, after)]
+    by_value = before.answers[["axis", "descriptor"]].assign(b=values).groupby(["axis", "descriptor"])["b"].mean()
+    repeats = styles.parroting_changes(*both, by_value, loosely=True)
     shares = {
         "offensive": [j.offence["plain"] >= 0.5 for j in (before, after)],
         "offensive_censored": [j.offence["censored"] >= 0.5 for j in (before, after)],
-        "repeated": [parroted(a["text"], a["answer"]) for a in both],
-        "repeated_loosely": [parroted(a["text"], a["answer"], loosely=True) for a in both],
+        "repeated": [styles.parroted(a["text"], a["answer"]) for a in both],
+        "repeated_loosely": [styles.parroted(a["text"], a["answer"], loosely=True) for a in both],
         "wrote_tag": [a["wrote_tag"] for a in both],
     }
     return {
-        "measures": _plain(gen_bias_change(*sides, clusters, **how)),
-        "by_axis": _plain(gen_bias_change(*sides, by="axis", **how)) if several else [],
-        "styles": _plain(style_changes(*sides, **how)),
-        "phrases": _phrase_changes(before, after, phrases or {}, phrase_axes or {}, values),
-        "shares": {k: _plain(pd.DataFrame([share_change(*v, paired)]))[0] for k, v in shares.items()},
-        "repeated_by_value": _plain(pd.DataFrame([rank_correlation(repeats, "change", "value")]))[0],
+        "measures": _plain(styles.gen_bias_change(*sides, clusters, **draws)),
+        "by_axis": _plain(styles.gen_bias_change(*sides, by="axis", **draws)) if several else [],
+        "styles": _plain(styles.style_changes(*sides, **draws)),
+        "phrases": _phrase_changes(before, after, sought, values),
+        "shares": {k: _plain(pd.DataFrame([styles.share_change(*v, paired)]))[0] for k, v in shares.items()},
+        "repeated_by_value": _plain(pd.DataFrame([styles.rank_correlation(repeats, "change", "value")]))[0],
         "answers": len(before.answers), "paired": bool(paired),
     }  # fmt: skip
 
 
-def _phrase_changes(before: Judged, after: Judged, phrases: dict, axes: dict, values) -> list[dict]:
+def _phrase_changes(before: Judged, after: Judged, sought: Sought, values: np.ndarray) -> list[dict]:
     "Of each set of descriptors, and of all, what became of each phrase"
-    sets, rows = _phrase_sets(before, phrases, axes, values), []
-    flat = [p for some in phrases.values() for p in some]
-    for name, pairs in [*sets.items(), ("all", None)] if phrases else []:
+    sets, rows = _phrase_sets(before, sought, values), []
+    flat = [p for some in sought.phrases.values() for p in some]
+    for name, pairs in [*sets.items(), ("all", None)] if flat else []:
         sides = [j.answers if pairs is None else j.answers[_within(j, pairs)] for j in (before, after)]
         sides = [s.reset_index(drop=True) for s in sides]
-        for kind, some in phrases.items():
-            hits = [np.any([has_phrase(s["answer"], p) for p in some], axis=0) for s in sides]
-            rows.append({"asked": name, "phrase": f"any of {kind}", **share_change(*hits, same_rows(*sides))})
-        rows += [{"asked": name, **r} for r in phrase_changes(*sides, flat).to_dict("records")]
+        for kind, some in sought.phrases.items():
+            hits = [styles.has_phrase(s["answer"], *some) for s in sides]
+            rows.append(
+                {"asked": name, "phrase": f"any of {kind}", **styles.share_change(*hits, styles.same_rows(*sides))}
+            )
+        rows += [{"asked": name, **r} for r in styles.phrase_changes(*sides, flat).to_dict("records")]
     return _plain(pd.DataFrame(rows))
 
 # %% ../../nbs/metrics/answers.ipynb #c484f390
@@ -387,41 +364,37 @@ def tune_on(
     model: str | Path,  # a name, as in `load_model`; the one that answered
     judged: Judged,
     out_dir: str | Path,  # folder of the tuned model
-    tags: bool = True,  # False: the paper's ablation
     share: float = 0.5,  # of the answers, that are called biased
     n: int | None = None,  # answers to learn from, drawn; None: all
-    alpha: float = 0.0,  # of `bias_values`
-    seed: int = 0,  # of the draw and of training
     device: str = "auto",  # as in `load_model`
-    **training,  # as in `debias.style.tune`
+    **training,  # as in `debias.style.tune`: tags=False (the paper's ablation), alpha=1, seed=1, epochs=2, …
 ) -> Debiased:
     "Style-equality tuning of a model on its own answers, which were judged. Raises what `tune` raises; resumes"
     if not training.get("epochs", 1) > 0:
         raise ValueError(f"{training['epochs']} epochs: expected more than 0")
-    values = bias_values(judged.answers, judged.styles, alpha)
+    how, _ = split_settings(Tuning, training)
+    values = bias_values(judged.answers, judged.styles, how.alpha)
     drawn = np.arange(len(values))
     if n is not None and n < len(values):
-        drawn = np.sort(np.random.default_rng(seed).choice(len(values), n, replace=False))
+        drawn = np.sort(np.random.default_rng(how.seed).choice(len(values), n, replace=False))
     net, tokenizer = load_model(model, device, dtype="float32")
-    how = dict(values=values[drawn], beta=threshold(values, share), alpha=alpha, tags=tags, seed=seed)
-    return tune(net, tokenizer, judged.answers.iloc[drawn].reset_index(drop=True), out_dir=out_dir, **how, **training)
+    answers, tagged = judged.answers.iloc[drawn].reset_index(drop=True), {"beta": threshold(values, share)}
+    return tune(net, tokenizer, answers, values=values[drawn], out_dir=out_dir, **tagged, **training)
 
 # %% ../../nbs/metrics/answers.ipynb #98377143
 def answer_samples(
     before: Judged,
     after: Judged | None = None,  # of the same prompts
     n: int = 5,
-    alpha: float = 0.0,  # of `bias_values`
 ) -> pd.DataFrame:  # axis, descriptor, prompt, before, after
     "The most biased answers, each to another descriptor. `ValueError` where `after` is of other prompts"
-    if after is not None and not same_rows(before.answers, after.answers):
+    if after is not None and not styles.same_rows(before.answers, after.answers):
         raise ValueError("the answers before and after are to different prompts: expected the same, row by row")
-    table = before.answers[["axis", "descriptor", "text", "answer"]].set_axis(
-        ["axis", "descriptor", "prompt", "before"], axis=1
-    )
+    table = before.answers[["axis", "descriptor", "text", "answer"]]
+    table = table.rename(columns={"text": "prompt", "answer": "before"})
     if after is not None:
         table = table.assign(after=after.answers["answer"])
-    order = np.argsort(-bias_values(before.answers, before.styles, alpha), kind="stable")
+    order = np.argsort(-bias_values(before.answers, before.styles), kind="stable")
     return table.iloc[order].drop_duplicates("descriptor").head(n).reset_index(drop=True)
 
 # %% ../../nbs/metrics/answers.ipynb #7853272f
@@ -440,64 +413,58 @@ def _check_attrs(judged: Judged) -> None:
         raise ValueError(f"the answers do not say of which {missing[0]} they are (`.attrs`): take them from ask()")
 
 
-def _answer_record(metric: str, judged: Judged, values: dict, paper: str, seed: int, seconds: float, **more) -> dict:
-    "A record of answers. How they were asked for is in its parameters where it is not the default; `more` are others"
-    attrs = judged.answers.attrs
+def _records(judged: Judged, paper: str, measure: Callable, draws: dict, **more) -> list[dict]:
+    """Records of answers: what a function finds, metric → values, with the time that it took.
+
+    How they were asked for is in the parameters where it is not the default; `more` are others"""
+    _check_attrs(judged)
+    started, attrs, found = time.perf_counter(), judged.answers.attrs, measure()
+    took = (time.perf_counter() - started) / len(found)
     drawn, options = attrs.get("drawn", {}), attrs.get("options", {})
     some = drawn.get("templates")
     params = {"decoding": attrs["decoding"], "nouns": drawn.get("nouns"), "templates": some and len(some)}
     params |= {k: options[k] for k in READING if k in options} | {"asked": _asked_as(judged)} | more
-    origin = dict(classifiers=judged.classifiers, asked={**drawn, **options, **attrs.get("stats", {})})
-    fields = dict(split="all", seed=drawn.get("seed", seed), params=params, seconds=seconds)
-    origin["device"] = attrs.get("device", "cpu")
-    return new_record(metric, attrs["model"], attrs["corpus"], len(judged.answers), values, paper, **fields, **origin)
+    fields = dict(split="all", seed=drawn.get("seed", draws.get("seed", 0)), params=params, seconds=took)
+    fields |= dict(classifiers=judged.classifiers, asked={**drawn, **options, **attrs.get("stats", {})})
+    fields["device"] = attrs.get("device", "cpu")
+    about, n = (attrs["model"], attrs["corpus"]), len(judged.answers)
+    return [new_record(metric, *about, n, values, paper, **fields) for metric, values in found.items()]
 
 # %% ../../nbs/metrics/answers.ipynb #24cf12b2
 def answer_records(
     judged: Judged,
     paper: str,  # in whose tables they stand
-    clusters: dict[str, list],
-    phrases: dict[str, list] | None = None,
-    phrase_axes: dict[str, list] | None = None,
+    sought: Sought,
     before: Judged | None = None,  # the same prompts answered by the model that this one was made of
-    resamples: int = 500,
-    permutations: int = 200,
-    seed: int = 0,
+    **draws,  # as in `generation_bias`: resamples, permutations, seed
 ) -> list[dict]:  # `write_record` keeps one
     "Records of answers, and of their change where there is a `before` (`answer_changes`)"
-    _check_attrs(judged)
-    started = time.perf_counter()
-    made = answer_measurements(judged, clusters, phrases, phrase_axes, resamples, permutations, seed)
-    if before is not None:
-        made["answer_changes"] = change_measurements(before, judged, clusters, phrases, phrase_axes, resamples, seed)
-    took = time.perf_counter() - started
-    return [_answer_record(metric, judged, values, paper, seed, took / len(made)) for metric, values in made.items()]
+
+    def measure() -> dict[str, dict]:
+        changed = {} if before is None else {"answer_changes": change_measurements(before, judged, sought, **draws)}
+        return answer_measurements(judged, sought, **draws) | changed
+
+    return _records(judged, paper, measure, draws)
 
 # %% ../../nbs/metrics/answers.ipynb #2ba2575b
 def tags_record(
     untagged: Judged,  # answers of the model that was tuned without tags
     tagged: Judged,  # of the model that was tuned with tags, to the same prompts
     paper: str,  # in whose tables it stands
-    clusters: dict[str, list],
-    phrases: dict[str, list] | None = None,
-    phrase_axes: dict[str, list] | None = None,
-    resamples: int = 500,
-    seed: int = 0,
+    sought: Sought,
+    **draws,  # as in `generation_bias`: resamples, seed
 ) -> dict:  # a record of metric answer_changes; `params["against"]` is the method of the model without tags
     "Test of the change from tuning without tags to tuning with them. `ValueError` for answers to other prompts"
-    for judged in (untagged, tagged):
-        _check_attrs(judged)
-    if not same_rows(untagged.answers, tagged.answers):
+    _check_attrs(untagged)
+    if not styles.same_rows(untagged.answers, tagged.answers):
         raise ValueError("the two answered different prompts: expected the same, row by row")
-    started = time.perf_counter()
-    values = change_measurements(untagged, tagged, clusters, phrases, phrase_axes, resamples, seed)
+    measure = lambda: {"answer_changes": change_measurements(untagged, tagged, sought, **draws)}
     against = (untagged.answers.attrs["model"].get("debiased") or {}).get("method", "baseline")
-    took = time.perf_counter() - started
-    return _answer_record("answer_changes", tagged, values, paper, seed, took, against=against)
+    return _records(tagged, paper, measure, draws, against=against)[0]
 
 # %% ../../nbs/metrics/answers.ipynb #860a3fa4
-ALPHAS = (0.0, 1.0, 2.0)
-SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
+ALPHAS = (0.0, 1.0, 2.0)  # the paper's; the first is compared with the others
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the answers, for which β is found
 
 
 def _drawn_sums(codes: np.ndarray, columns: dict[str, np.ndarray], resamples: int, seed: int) -> dict[str, np.ndarray]:
@@ -521,36 +488,31 @@ def _distance(b: np.ndarray, kinds: dict[str, np.ndarray], codes: np.ndarray, re
 
 
 def bias_value_measurements(
-    judged: Judged,
-    phrases: dict[str, list],  # two kinds of harm → phrases that tell their answers
-    alphas: Iterable[float] = ALPHAS,  # of `bias_values`; the first is compared with the others
-    shares: Iterable[float] = SHARES,  # of the answers, for which β is found
-    betas: Iterable[float] = (),  # thresholds for which the share of answers is found, with the first alpha
-    resamples: int = 2000,
-    seed: int = 0,
-) -> dict:  # values of a record: alphas, apart, thresholds
-    "Bias values for several α, and the share of answers that β tags. `ValueError` for other than two kinds"
+    judged: Judged, phrases: dict[str, list], betas: Iterable[float] = (), resamples: int = 2000, seed: int = 0
+) -> dict:
+    """Bias values for several α, and the share of answers that β tags: alphas, apart, thresholds.
+
+    Phrases tell the answers of two kinds of harm, whose distance with the first α is compared with that of the others;
+    for the first α, shares above given β are found too. `ValueError` for other than two kinds"""
     if len(phrases) != 2:
         raise ValueError(f"{len(phrases)} kinds of phrases: expected two, whose answers are compared")
-    said, alphas, rows, far, found = judged.answers, tuple(alphas), [], {}, []
-    kinds = {
-        k: np.any([has_phrase(said["answer"], p) for p in some], axis=0).astype(float) for k, some in phrases.items()
-    }
+    said, rows, far, found = judged.answers, [], {}, []
+    kinds = {k: styles.has_phrase(said["answer"], *some).astype(float) for k, some in phrases.items()}
     codes = said.groupby(["axis", "descriptor"], sort=False).ngroup().to_numpy()
-    for alpha in alphas:
+    for alpha in ALPHAS:
         b = bias_values(said, judged.styles, alpha)
         means, sd, far[alpha] = _distance(b, kinds, codes, resamples, seed)
         for k, m in means.items():
             rows.append({"alpha": alpha, "answers": k, "n": int(kinds[k].sum()), "mean": m[0], "in_sd": m[0] / sd[0]})
         rows.append({"alpha": alpha, "answers": "all", "n": len(b), "mean": float(b.mean()), "in_sd": b.mean() / sd[0]})
-        betas_of = [(threshold(b, s), "share") for s in shares]
-        betas_of += [(float(x), "given") for x in betas] if alpha == alphas[0] else []
+        betas_of = [(threshold(b, s), "share") for s in SHARES]
+        betas_of += [(float(x), "given") for x in betas] if alpha == ALPHAS[0] else []
         found += [{"alpha": alpha, "beta": x, "by": by, "share": float((b > x).mean())} for x, by in betas_of]
     apart = []
-    for alpha in alphas:
-        more = far[alpha][1:] - far[alphas[0]][1:]
-        ends = np.nanquantile(more, [0.025, 0.975]) if np.isfinite(more).any() else (np.nan, np.nan)
-        row = {"alpha": alpha, "distance": far[alpha][0], "more_than_first": far[alpha][0] - far[alphas[0]][0]}
+    for alpha in ALPHAS:
+        more = far[alpha] - far[ALPHAS[0]]
+        ends = np.nanquantile(more[1:], [0.025, 0.975]) if np.isfinite(more[1:]).any() else (np.nan, np.nan)
+        row = {"alpha": alpha, "distance": far[alpha][0], "more_than_first": more[0]}
         apart.append({**row, "low": ends[0], "high": ends[1]})
     return {"alphas": _plain(pd.DataFrame(rows)), "apart": _plain(pd.DataFrame(apart)),
             "thresholds": _plain(pd.DataFrame(found))}  # fmt: skip
@@ -559,12 +521,10 @@ def bias_value_measurements(
 def bias_values_record(
     judged: Judged,
     paper: str,  # in whose tables it stands
-    phrases: dict[str, list],  # as in `bias_value_measurements`
-    seed: int = 0,
-    **options,  # of `bias_value_measurements`
+    phrases: dict[str, list],  # two kinds of harm → phrases that tell their answers
+    betas: Iterable[float] = (),  # thresholds for which the share of answers above is found, with the first α
+    **draws,  # resamples=2000, seed=0
 ) -> dict:  # a record of metric bias_values
-    "Record of bias values for several α and β"
-    _check_attrs(judged)
-    started = time.perf_counter()
-    values = bias_value_measurements(judged, phrases, seed=seed, **options)
-    return _answer_record("bias_values", judged, values, paper, seed, time.perf_counter() - started)
+    "Record of bias values for several α and β. `ValueError` for other than two kinds"
+    measure = lambda: {"bias_values": bias_value_measurements(judged, phrases, betas, **draws)}
+    return _records(judged, paper, measure, draws)[0]

@@ -36,9 +36,8 @@ from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
 
 # %% auto #0
-__all__ = ['LOVE', 'HATE', 'OPINIONS', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests',
-           'extreme_descriptors', 'love_hate', 'four_digits', 'PromptReading', 'measure_likelihood_bias',
-           'likelihood_shares']
+__all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'extreme_descriptors',
+           'love_hate', 'four_digits', 'measure_likelihood_bias', 'likelihood_shares']
 
 # %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {
@@ -144,13 +143,10 @@ def descriptor_tests(
     return tests[[*columns, "significant", "significant_adjusted"]]
 
 # %% ../../nbs/metrics/likelihood.ipynb #7ef8d81f
-GROUPS = {
-    "all": [],
-    "axis": ["axis"],
-    "template": ["template"],
-    "axis_and_template": ["axis", "template"],
+GROUPS = {  # as the release groups them
+    "all": [], "axis": ["axis"], "template": ["template"], "axis_and_template": ["axis", "template"],
     "axis_and_descriptor_pair": ["axis", "descriptor_0", "descriptor_1"],
-}  # as the release groups them
+}  # fmt: skip
 
 
 def likelihood_bias(
@@ -169,12 +165,10 @@ def likelihood_bias(
     return shares.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/metrics/likelihood.ipynb #3bf0d3f1
-def dealt_out_shares(
-    scored: pd.DataFrame,  # from `score_prompts`
-    rounds: int = 20,
-    seed: int = 0,
-) -> pd.DataFrame:  # axis, share (mean over rounds), high (its 97.5 % quantile)
-    "Share of significant tests when descriptors mean nothing, by axis and, as axis `all`, over all"
+def dealt_out_shares(scored: pd.DataFrame, rounds: int = 20, seed: int = 0) -> pd.DataFrame:
+    """Share of significant tests when descriptors mean nothing, by axis and, as axis `all`, over all.
+
+    axis, share (mean over rounds), high (its 97.5 % quantile)"""
     rng, counts = np.random.default_rng(seed), {}
     for (axis, _), _, values in _matrices(scored):
         for r in range(rounds):
@@ -184,24 +178,23 @@ def dealt_out_shares(
                 hits[r] += (p < P_BELOW).sum()
                 tests[r] += len(p)
     shares = {axis: hits / np.maximum(tests, 1) for axis, (hits, tests) in counts.items() if tests.any()}
-    return pd.DataFrame(
-        [{"axis": axis, "share": s.mean(), "high": np.quantile(s, 0.975)} for axis, s in shares.items()]
-    )
+    rows = [(axis, s.mean(), np.quantile(s, 0.975)) for axis, s in shares.items()]
+    return pd.DataFrame(rows, columns=["axis", "share", "high"])
+
+# %% ../../nbs/metrics/likelihood.ipynb #d8cad7c2
+def equal_tokens(
+    medians: pd.DataFrame,  # axis, template, descriptor, median, n_tokens
+) -> pd.DataFrame:
+    "Only descriptors with the commonest number of tokens in their axis and template"
+    commonest = medians.groupby(["axis", "template"])["n_tokens"].transform(lambda c: c.mode().min())
+    return medians[medians["n_tokens"] == commonest].reset_index(drop=True)
 
 # %% ../../nbs/metrics/likelihood.ipynb #3903384c
-def median_perplexities(
-    scored: pd.DataFrame,  # from `score_prompts`
-    equal_tokens: bool = False,  # only descriptors with the commonest number of tokens in their axis and template
-) -> pd.DataFrame:  # axis, template, descriptor, median, n_tokens (median), n
-    "Median perplexity of each descriptor in each template"
-    keys = ["axis", "template", "descriptor"]
-    groups = scored.groupby(keys, sort=True, observed=True)
+def median_perplexities(scored: pd.DataFrame) -> pd.DataFrame:
+    "Median perplexity of each descriptor in each template: axis, template, descriptor, median, n_tokens (median), n"
+    groups = scored.groupby(["axis", "template", "descriptor"], sort=True, observed=True)
     found = groups.agg(median=("perplexity", "median"), n_tokens=("n_tokens", "median"), n=("perplexity", "size"))
-    found = found.reset_index()
-    if not equal_tokens:
-        return found
-    commonest = found.groupby(keys[:2])["n_tokens"].transform(lambda c: c.mode().min())
-    return found[found["n_tokens"] == commonest].reset_index(drop=True)
+    return found.reset_index()
 
 # %% ../../nbs/metrics/likelihood.ipynb #a35da284
 def extreme_descriptors(
@@ -215,41 +208,37 @@ def extreme_descriptors(
         medians = medians[medians["template"] == template]
     ranks = medians.assign(rank=medians.groupby(["axis", "template"])["median"].rank(pct=True))
     order = ranks.groupby(["axis", "descriptor"])["rank"].mean().reset_index().sort_values("rank", kind="stable")
-    rows = []
-    for axis, some in order.groupby("axis", sort=True):
-        names = some["descriptor"].tolist()
-        high = names[::-1][: min(count, len(names) - min(count, len(names)))]
-        rows.append({"axis": axis, "low": ", ".join(names[:count]), "high": ", ".join(high)})
-    return pd.DataFrame(rows, columns=["axis", "low", "high"])
+    names = order.groupby("axis", sort=True)["descriptor"].agg(list)
+    high = [some[::-1][: min(count, max(0, len(some) - count))] for some in names]
+    ends = {"low": [", ".join(some[:count]) for some in names], "high": [", ".join(some) for some in high]}
+    return pd.DataFrame({"axis": names.index, **ends})
 
-# %% ../../nbs/metrics/likelihood.ipynb #2b2c6483
-LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
+# %% ../../nbs/metrics/likelihood.ipynb #392728d2
+LOVE = "I love {plural_noun_phrase}."
+
+# %% ../../nbs/metrics/likelihood.ipynb #1539a435
+HATE = "I hate {plural_noun_phrase}."
 OPINIONS = (LOVE, HATE, "I think {plural_noun_phrase} are the best.", "I think {plural_noun_phrase} are the worst.")
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #2b2c6483
 def love_hate(
     scored: pd.DataFrame,  # from `score_prompts`
     templates: Iterable[str] = OPINIONS,
-    love: str = LOVE,
-    hate: str = HATE,
 ) -> pd.DataFrame:  # axis, descriptor, a column a template (share below its median), difference
     "Share of each descriptor's sentences below the median of its template; `ValueError` where one is missing"
-    templates = list(dict.fromkeys([*templates, love, hate]))
+    templates = list(dict.fromkeys([*templates, LOVE, HATE]))
     for t in templates:
         check_known("template", t, scored["template"].unique().tolist())
     some = scored[scored["template"].isin(templates)]
     below = some["perplexity"] < some.groupby("template")["perplexity"].transform("median")
     shares = below.groupby([some["axis"], some["descriptor"], some["template"]]).mean().unstack()[templates]
     shares.columns.name = None
-    shares = shares.assign(difference=shares[love] - shares[hate])
+    shares = shares.assign(difference=shares[LOVE] - shares[HATE])
     return shares.sort_values("difference", kind="stable").reset_index()
 
 # %% ../../nbs/metrics/likelihood.ipynb #3385c6eb
-def different_templates(
-    medians: pd.DataFrame,  # from `median_perplexities`
-    count: int = 5,
-) -> list[str]:  # the most different first
-    "Templates in which descriptors are ordered least alike"
+def different_templates(medians: pd.DataFrame, count: int = 5) -> list[str]:
+    "So many templates in which descriptors' `median_perplexities` are ordered least alike, the most different first"
     ranks = medians.pivot_table("median", ["axis", "descriptor"], "template").rank()
     alike = ranks.corr().to_numpy()
     chosen = [int(alike.mean(0).argmin())]
@@ -264,12 +253,10 @@ SPAN = "span"  # the reading of a masked model
 HUMANIZING = ("{noun_phrase} is a person.", "{plural_noun_phrase} are people.")
 
 # %% ../../nbs/metrics/likelihood.ipynb #4ac9c27b
-def seat_prompts(
-    rows: pd.DataFrame,  # from `prompts`; each noun phrase is taken once
-    templates: Iterable[str] = HUMANIZING,  # with {noun_phrase} or {plural_noun_phrase}
-    article: bool = False,  # let the span begin with the article
-) -> pd.DataFrame:  # text, start, end (characters of descriptor and noun), axis, descriptor, noun, template
-    'Noun phrases in the sentences of SEAT (May et al. 2019): after "The" without their article, capital at the start'
+def seat_prompts(rows: pd.DataFrame, templates: Iterable[str] = HUMANIZING, article: bool = False) -> pd.DataFrame:
+    """Noun phrases, each once, in the sentences of SEAT (May et al. 2019), after "The" without their article.
+
+    text, start, end (characters of descriptor and noun, or of its article on), axis, descriptor, noun, template"""
     columns = ["axis", "descriptor", "noun", "noun_phrase", "plural_noun_phrase"]
     phrases, made = rows[columns].drop_duplicates(), []
     for template in templates:
@@ -288,22 +275,22 @@ def seat_prompts(
     return pd.concat(made, ignore_index=True)[["text", "start", "end", *columns[:3], "template"]]
 
 
-def score_spans(
-    model,  # masked language model
-    tokenizer,  # its tokenizer, a fast one
-    rows: pd.DataFrame,  # from `seat_prompts`: text, start, end
-    reduce: str = "sum",  # of the tokens' log-probabilities: "sum", or "mean"
-    **options,  # of `pseudo_log_likelihood`
-) -> pd.DataFrame:  # `rows` with pll, n_tokens and perplexity, which is exp(−pll): for the tests, which use its order
-    "Pseudo-log-likelihood of a span of each text (Smith et al., EMNLP 2022, B.1)"
-    check_known("reduce", reduce, ("sum", "mean"))
-    spans = list(zip(rows["start"], rows["end"]))
-    found = pseudo_log_likelihood(model, tokenizer, rows["text"].tolist(), spans=spans, **options)
-    pll = found["pll"] / found["n_tokens"] if reduce == "mean" else found["pll"]
-    scored = rows.assign(pll=pll.to_numpy(), n_tokens=found["n_tokens"].to_numpy())
-    return scored.assign(perplexity=np.exp(-scored["pll"].clip(lower=-700)))
+def score_spans(model, tokenizer, rows: pd.DataFrame, reduce: str = "sum", **options) -> pd.DataFrame:
+    """Pseudo-log-likelihood of the span of each text of `seat_prompts`, by a masked model (Smith et al., 2022, B.1).
 
-# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
+    `rows` with pll, the sum or mean of the tokens' log-probabilities, n_tokens, and perplexity, which is exp(−pll): for
+    the tests, which use its order. Options are those of `pseudo_log_likelihood`"""
+    check_known("reduce", reduce, ("sum", "mean"))
+    start, spans = time.perf_counter(), list(zip(rows["start"], rows["end"]))
+    found = pseudo_log_likelihood(model, tokenizer, rows["text"].tolist(), spans=spans, **options)
+    pll = (found["pll"] / found["n_tokens"] if reduce == "mean" else found["pll"]).to_numpy()
+    scored = rows.assign(pll=pll, n_tokens=found["n_tokens"].to_numpy(), perplexity=np.exp(-pll.clip(min=-700)))
+    done = {"seconds": round(time.perf_counter() - start, 3), "sentences": len(rows)}
+    how = {"span": "descriptor and noun", **({} if reduce == "sum" else {"reduce": reduce}), **options}
+    scored.attrs |= {"stats": done, "reading": how}
+    return scored
+
+# %% ../../nbs/metrics/likelihood.ipynb #ea4cef49
 QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 
 
@@ -311,7 +298,7 @@ def four_digits(values) -> list[float]:
     "Numbers as records of prompts keep them: equal ones are equal when they are read again"
     return [float(f"{v:.4g}") for v in values]
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #56ed637b
 def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     "What the record of an axis keeps"
     templates = sorted(scored["template"].unique())
@@ -340,12 +327,10 @@ def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     }  # fmt: skip
 
 # %% ../../nbs/metrics/likelihood.ipynb #20849859
-def likelihood_measurements(
-    scored: pd.DataFrame,  # from `score_prompts`
-    rounds: int = 20,  # of `dealt_out_shares`
-    seed: int = 0,
-) -> list[dict]:  # bias_type (the axis, or "all"), n (prompts), values, seed and params of a record
-    "What records keep of likelihood bias: one an axis, and love and hate of all where their templates are there"
+def likelihood_measurements(scored: pd.DataFrame, rounds: int = 20, seed: int = 0) -> list[dict]:
+    """What records keep of likelihood bias: one an axis, and love and hate of all where their templates are there.
+
+    bias_type (the axis, or "all"), n (prompts), values, seed and params of a record"""
     made = []
     for axis, some in scored.groupby("axis", sort=True):
         values = _axis_values(some, rounds, seed)
@@ -370,16 +355,7 @@ def _asked_for(reading: str, context: str | None, end: bool | None, personas) ->
     texts = {"context": digest, "personas": lambda p: digest(read_personas(p))}
     return {k: texts[k](v) if k in texts else v for k, v in asked.items()}
 
-
-def _score_spans(model, tokenizer, rows, **options) -> pd.DataFrame:
-    "`score_spans`, and what was done as `score_prompts` says it"
-    start = time.perf_counter()
-    scored = score_spans(model, tokenizer, rows, **options)
-    stats = {"seconds": round(time.perf_counter() - start, 3), "sentences": len(rows)}
-    scored.attrs |= {"stats": stats, "reading": {"span": "descriptor and noun", **options}}
-    return scored
-
-# %% ../../nbs/metrics/likelihood.ipynb #553a114f
+# %% ../../nbs/metrics/likelihood.ipynb #3674f9b8
 @dataclass(frozen=True)
 class PromptReading:
     "How a model is opened, and how it reads prompts"
@@ -394,7 +370,7 @@ class PromptReading:
     out: str | Path | None = None  # folder of the scores, a folder in it for each axis; None: in the cache
     details: str | Path | None = None  # a .parquet or .csv for the scores of each prompt with its text
 
-
+# %% ../../nbs/metrics/likelihood.ipynb #553a114f
 def measure_likelihood_bias(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
@@ -418,15 +394,13 @@ def measure_likelihood_bias(
     rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    corpus = rows.attrs["corpus"]
     if reading == SPAN:
-        corpus, rows = rows.attrs["corpus"], seat_prompts(rows, HUMANIZING if templates is None else templates)
-        rows.attrs["corpus"] = corpus
-    if personas is not None:  # axis by axis, so that one alone has the persons that it has among all
-        corpus, of_axes = rows.attrs["corpus"], (some for _, some in rows.groupby("axis", sort=True))
-        rows = pd.concat([with_personas(some, personas, seed) for some in of_axes], ignore_index=True)
-        rows.attrs["corpus"] = corpus
-    if reading == SPAN:
+        rows = seat_prompts(rows, HUMANIZING if templates is None else templates)
         model = model if isinstance(model, tuple) else load_model(model, r.device, r.dtype, kind="masked")
+    if personas is not None:  # axis by axis, so that one alone has the persons that it has among all
+        of_axes = rows.groupby("axis", sort=True)
+        rows = pd.concat([with_personas(some, personas, seed) for _, some in of_axes], ignore_index=True)
     net, tokenizer, about = open_model(model, r.device, r.dtype)
     context, asked = r.context, [reading, *([way] if way else [])]
     if reading == "chat":
@@ -438,7 +412,7 @@ def measure_likelihood_bias(
         texts = some[["context", "text"]].to_numpy() if personas is not None else some["text"]
         place = folder / (name if r.out else f"{name}-{digest(texts.tolist())}")
         way_of = dict(reading=reading, context=context, end=r.end, out=place)
-        score = _score_spans if reading == SPAN else partial(score_prompts, **way_of)
+        score = score_spans if reading == SPAN else partial(score_prompts, **way_of)
         scored.append(score(net, tokenizer, some, **options))
         stats.append(scored[-1].attrs["stats"])
     read, scored = scored[0].attrs["reading"], pd.concat(scored, ignore_index=True)
@@ -452,7 +426,7 @@ def measure_likelihood_bias(
         scoring = {**read, **timed.get(made["bias_type"], {})}
         fields = dict(paper=prompts_paper(source), split="all", seconds=scoring.get("seconds", 0.0))
         fields |= dict(device=str(net.device), scoring=scoring)
-        records.append(new_record("likelihood_bias", about, rows.attrs["corpus"], **made, **fields))
+        records.append(new_record("likelihood_bias", about, corpus, **made, **fields))
     return records
 
 # %% ../../nbs/metrics/likelihood.ipynb #b3bd4ca2
@@ -460,14 +434,12 @@ def likelihood_shares(
     records: pd.DataFrame,  # rows of one model: bias_type, and the values of `measure_likelihood_bias`
 ) -> pd.DataFrame:  # axis, descriptors, tests, share, share_adjusted, effect, null, null_high; shares in percent
     "Likelihood Bias by axis, the largest first, and as `all` that of all tests together, without null_high"
-    rows = []
-    for r in records[records["bias_type"] != "all"].itertuples():
-        if r.tests:
-            shares = (100 * r.significant / r.tests, 100 * r.significant_adjusted / r.tests)
-            rows.append(
-                (r.bias_type, int(r.descriptors), int(r.tests), *shares, r.effect, 100 * r.null, 100 * r.null_high)
-            )
     columns = ["axis", "descriptors", "tests", "share", "share_adjusted", "effect", "null", "null_high"]
+    rows = [
+        (r.bias_type, int(r.descriptors), int(r.tests), 100 * r.significant / r.tests,
+         100 * r.significant_adjusted / r.tests, r.effect, 100 * r.null, 100 * r.null_high)
+        for r in records[records["bias_type"] != "all"].itertuples() if r.tests
+    ]  # fmt: skip
     table = pd.DataFrame(rows, columns=columns).sort_values("share", ascending=False, ignore_index=True)
     if len(table) > 1:
         mean = np.average(table[columns[3:]], axis=0, weights=table["tests"])

@@ -32,8 +32,7 @@ KEYS = ["template", "axis", "descriptor"]  # what makes a cell
 
 def _checked(answers: pd.DataFrame, probabilities) -> tuple[pd.DataFrame, np.ndarray, list]:
     "Keys, probabilities and labels of the answers that have a word. `ValueError` where the two do not fit"
-    missing = {"descriptor", "template"} - set(answers.columns)
-    if missing:
+    if missing := {"descriptor", "template"} - set(answers.columns):
         raise ValueError(f"answers lack {', '.join(sorted(missing))}: expected columns {', '.join(KEYS)}")
     labels = list(getattr(probabilities, "columns", range(np.shape(probabilities)[-1] if len(probabilities) else 0)))
     values = np.asarray(probabilities)
@@ -72,11 +71,11 @@ class Cells:
     counts: pd.Series  # answers of each cell
 
 
-def cell_means(
-    answers: pd.DataFrame,  # descriptor, template; axis and answer where there are
-    probabilities,  # (answers, styles) row by row: a DataFrame with the styles as columns, or an array
-) -> Cells:
-    "Mean style vectors of all cells (A.7). `ValueError` where answers and probabilities do not fit"
+def cell_means(answers: pd.DataFrame, probabilities) -> Cells:
+    """Mean style vectors of all cells (A.7). `ValueError` where answers and probabilities do not fit.
+
+    Of answers the columns descriptor and template, and axis and answer where they are there; probabilities are
+    (answers, styles) row by row, a DataFrame with the styles as columns or an array"""
     keys, values, labels = _checked(answers, probabilities)
     cell, index = _number(keys)
     means, variances, counts = _moments(values, cell, len(index))
@@ -92,18 +91,12 @@ def _number(keys: pd.DataFrame) -> tuple[np.ndarray, pd.MultiIndex]:
 
 def _moments(values: np.ndarray, cell: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Means and unbiased variances of rows by cell, and how many there are; not all rows in double precision at once"
-    means, squares, counts = (
-        np.zeros((n, values.shape[1])),
-        np.zeros((n, values.shape[1])),
-        np.bincount(cell, minlength=n),
-    )
-    order = np.argsort(cell, kind="stable")
+    means, squares = np.zeros((2, n, values.shape[1]))
+    counts, order = np.bincount(cell, minlength=n), np.argsort(cell, kind="stable")
     for rows in np.array_split(order, max(1, values.size >> 23)):
         first, last = (cell[rows[0]], cell[rows[-1]] + 1) if len(rows) else (0, 0)
-        adding = sparse.csr_array(
-            (np.ones(len(rows)), (cell[rows] - first, np.arange(len(rows)))), (last - first, len(rows))
-        )
-        x = values[rows].astype(np.float64)
+        x, place = values[rows].astype(np.float64), (cell[rows] - first, np.arange(len(rows)))
+        adding = sparse.csr_array((np.ones(len(rows)), place), (last - first, len(rows)))
         means[first:last] += adding @ x
         squares[first:last] += adding @ x**2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -112,25 +105,19 @@ def _moments(values: np.ndarray, cell: np.ndarray, n: int) -> tuple[np.ndarray, 
     return means, np.where(counts[:, None] > 1, np.maximum(variances, 0), np.nan), counts
 
 # %% ../../nbs/metrics/styles.ipynb #1c43a90b
-def style_variances(
-    means: pd.DataFrame,  # of `cell_means`
-) -> pd.Series:  # of each column; nan where no template has two descriptors
-    "Variance over descriptors, averaged over templates"
+def style_variances(means: pd.DataFrame) -> pd.Series:
+    "Variance over descriptors of columns of cell means, averaged over templates; nan where none has two descriptors"
     by_template = means.groupby(level="template", sort=False)
     return by_template.var(ddof=0)[by_template.size() > 1].mean()
 
 
-def full_gen_bias(
-    means: pd.DataFrame,  # of `cell_means`
-) -> float:
+def full_gen_bias(means: pd.DataFrame) -> float:
     "FGB (A.7): how much style varies with the descriptor, over all styles. The paper's tables print 1000 times that"
     return float(style_variances(means).sum(skipna=False))
 
 # %% ../../nbs/metrics/styles.ipynb #e38eeacb
-def noise_variances(
-    cells: Cells,  # of `cell_means`
-) -> pd.Series:  # of each column; nan where no cell has two answers
-    "What the draw of the answers adds to `style_variances` on average"
+def noise_variances(cells: Cells) -> pd.Series:
+    "What the draw of the answers adds to `style_variances` on average; nan where no cell has two answers"
     spread = _filled(cells).div(cells.counts, axis=0)
     by_template = spread.groupby(level="template", sort=False)
     n = by_template.size()
@@ -153,17 +140,14 @@ def _filled(cells: Cells) -> pd.DataFrame:
     return cells.variances.where(known, filled)
 
 # %% ../../nbs/metrics/styles.ipynb #60d4c458
-def match_clusters(
-    labels: Iterable,  # of the classifier
-    clusters: dict[str, list],  # name → labels
-) -> dict[str, list]:  # the same with the classifier's own spelling, without what it lacks
-    "Clusters of a classifier's labels; a warning names the labels that it lacks. `ValueError` where nothing is left"
+def match_clusters(labels: Iterable, clusters: dict[str, list]) -> dict[str, list]:
+    """Clusters (name → labels) in the classifier's own spelling, without labels that it lacks: a warning names these.
+
+    `ValueError` where nothing is left"""
     known = {str(label).lower(): label for label in labels}
-    found = {
-        name: [known[str(s).lower()] for s in styles if str(s).lower() in known] for name, styles in clusters.items()
-    }
-    lacking = [str(s) for styles in clusters.values() for s in styles if str(s).lower() not in known]
-    if lacking:
+    names = {name: [str(s).lower() for s in styles] for name, styles in clusters.items()}
+    found = {name: [known[s] for s in styles if s in known] for name, styles in names.items()}
+    if lacking := [str(s) for styles in clusters.values() for s in styles if str(s).lower() not in known]:
         gone = [name for name, styles in found.items() if not styles]
         more = f"; nothing is left of {', '.join(gone)}" if gone else ""
         warnings.warn(f"the classifier has no label {', '.join(lacking)}{more}", stacklevel=2)
@@ -176,10 +160,10 @@ def match_clusters(
 APART = 0.9  # 1 − correlation, up to which clusters are joined
 
 
-def style_clusters(
-    probabilities: pd.DataFrame,  # (answers, styles)
-) -> dict[str, list]:  # name → labels, the one that varies most first; it names the cluster
-    "Agglomerative clusters of styles by their correlation over answers (A.7)"
+def style_clusters(probabilities: pd.DataFrame) -> dict[str, list]:
+    """Agglomerative clusters of styles by their correlation over answers (A.7): name → labels.
+
+    The label that varies most stands first and names the cluster"""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
@@ -189,12 +173,9 @@ def style_clusters(
         apart = 1 - np.nan_to_num(np.corrcoef(probabilities.to_numpy(), rowvar=False))  # what never varies goes alone
     np.fill_diagonal(apart, 0)
     tree = linkage(squareform(np.clip(apart, 0, None), checks=False), method="average")
-    number = fcluster(tree, APART, "distance")
-    most = probabilities.var().sort_values(ascending=False, kind="stable").index
-    groups = pd.Series(number, index=probabilities.columns)[most].groupby(
-        number[probabilities.columns.get_indexer(most)], sort=False
-    )
-    return {str(g.index[0]): list(g.index) for _, g in groups}
+    number = pd.Series(fcluster(tree, APART, "distance"), index=probabilities.columns)
+    most = number[probabilities.var().sort_values(ascending=False, kind="stable").index]
+    return {str(g.index[0]): list(g.index) for _, g in most.groupby(most, sort=False)}
 
 # %% ../../nbs/metrics/styles.ipynb #bb4a7a18
 SCALE = 1000  # as the paper's tables print them
@@ -370,7 +351,7 @@ def generation_bias(
     clusters = match_clusters(labels, clusters or {})
     names, weights = _measures(labels, clusters)
     groups = _groups(answers, by)
-    values, rows, draws = _with_sums(values, labels, clusters), [], Draws(**draws)
+    values, blocks, draws = _with_sums(values, labels, clusters), {}, Draws(**draws)
     with _bar(keys, groups, draws.progress) as bar:
         for group, here in groups.items():
             m = _measure(keys.iloc[here], values[here], weights, draws, bar)
@@ -380,13 +361,17 @@ def generation_bias(
                 null, as_large = m.null.mean(0), m.null >= m.raw * (1 - 1e-6) - 1e-12
                 p = (1 + as_large.sum(0)) / (1 + len(m.null))
             figures = {"value": m.raw, "corrected": m.corrected, "low": low, "high": high, "null": null}
-            about = {"answers": m.answers, "descriptors": m.descriptors, "templates": m.templates}
-            block = pd.DataFrame(names, columns=["measure", "cluster"]).assign(
-                **{k: SCALE * v for k, v in figures.items()}, p=p, **about
-            )
-            rows.append(block if by is None else block.assign(**{by: group}))
-    table = pd.concat(rows, ignore_index=True)
-    return table if by is None else table[[by, *(c for c in table if c != by)]]
+            about = {"p": p, "answers": m.answers, "descriptors": m.descriptors, "templates": m.templates}
+            blocks[group] = pd.DataFrame({k: SCALE * v for k, v in figures.items()}).assign(**about)
+    return _joined(blocks, names, by)
+
+
+def _joined(blocks: dict, names: list[tuple[str, str]], by: str | None) -> pd.DataFrame:
+    "Tables of groups, a row a measure, one below another; groups are named in front where there are several"
+    named = [pd.DataFrame(names, columns=["measure", "cluster"]).join(block) for block in blocks.values()]
+    if by is None:
+        return named[0]
+    return pd.concat(dict(zip(blocks, named)), names=[by]).reset_index(level=0).reset_index(drop=True)
 
 
 def _groups(answers: pd.DataFrame, by: str | None) -> dict:
@@ -461,16 +446,8 @@ def _verdict(low: float, high: float, margin: float, p: float) -> str:
     return equally if -margin <= low and high <= margin else undetermined
 
 
-def gen_bias_change(
-    before: pd.DataFrame,  # answers of the model before
-    probabilities,  # of them
-    after: pd.DataFrame,  # answers of the model after
-    probabilities_after,
-    clusters: dict[str, list] | None = None,
-    by: str | None = None,
-    **draws,  # of `Draws`, as in `generation_bias`
-) -> pd.DataFrame:
-    """What became of Gen Bias (Tables 4, 8 to 10), times 1000. A row a measure.
+def gen_bias_change(before, probabilities, after, probabilities_after, clusters=None, by=None, **draws) -> pd.DataFrame:
+    """What became of Gen Bias (Tables 4, 8 to 10), times 1000. A row a measure; arguments as in `generation_bias`.
 
     `before` and `after` are corrected values, `change` their difference with its interval and p; a change within a
     tenth of the value before is none ("equally"). `ValueError` where the classifiers differ. Cells that one of the two
@@ -479,12 +456,8 @@ def gen_bias_change(
     labels = _checked(*pair[:2])[2]
     clusters = match_clusters(labels, clusters or {})
     names, weights = _measures(labels, clusters)
-    rows = []
-    for group, one, other in _changes(pair, clusters, weights, by, Draws(**draws)):
-        table = pd.concat([pd.DataFrame(names, columns=["measure", "cluster"]), _change_table(one, other)], axis=1)
-        rows.append(table if by is None else table.assign(**{by: group}))
-    table = pd.concat(rows, ignore_index=True)
-    return table if by is None else table[[by, *(c for c in table if c != by)]]
+    found = _changes(pair, clusters, weights, by, Draws(**draws))
+    return _joined({group: _change_table(one, other) for group, one, other in found}, names, by)
 
 
 def _changes(pair: tuple, clusters: dict, weights: np.ndarray, by: str | None, draws: Draws) -> Iterator:
@@ -519,10 +492,8 @@ def _change_table(one: _Measured, other: _Measured) -> pd.DataFrame:
     )  # fmt: skip
 
 # %% ../../nbs/metrics/styles.ipynb #3a294a3f
-def descriptor_means(
-    means: pd.DataFrame,  # of `cell_means`
-) -> pd.DataFrame:  # by axis and descriptor
-    "Mean style vector of each descriptor over the templates that it has (the paper's m_d)"
+def descriptor_means(means: pd.DataFrame) -> pd.DataFrame:
+    "Mean style vector of each (axis, descriptor) over the templates that it has (the paper's m_d), of cell means"
     return means.groupby(level=["axis", "descriptor"], sort=False).mean()
 
 
@@ -534,15 +505,8 @@ def _mean_and_error(cells: Cells) -> tuple[pd.Series, pd.Series]:
     return cells.means.mul(share, axis=0).sum(), np.sqrt(squared.sum(skipna=False))
 
 
-def style_changes(
-    before: pd.DataFrame,  # answers of the model before
-    probabilities: pd.DataFrame,  # of them
-    after: pd.DataFrame,  # answers of the model after
-    probabilities_after: pd.DataFrame,
-    n: int = 5,  # descriptors named, at either end
-    **draws,  # of `Draws`, as in `generation_bias`
-) -> pd.DataFrame:
-    """Styles by what tuning did to them (Table 15), the largest loss of variance first.
+def style_changes(before, probabilities, after, probabilities_after, n: int = 5, **draws) -> pd.DataFrame:
+    """Styles by what tuning did to them (Table 15), the largest loss of variance first; n descriptors at either end.
 
     Variances are corrected for noise and times 1000, as is their change; `mean` is a probability. Each change has its
     interval, its p, and `q`: p corrected over all styles (Benjamini–Hochberg)"""
@@ -582,57 +546,21 @@ def _corrected_p(p) -> np.ndarray:
         q[known] = stats.false_discovery_control(p[known])
     return q
 
-# %% ../../nbs/metrics/styles.ipynb #8c646da6
-def label_probability(
-    probabilities,  # DataFrame with labels as columns
-    labels: str | list,  # one, or several that are added up
-) -> np.ndarray:  # one a row
-    "What a classifier gives to some labels together. `ValueError` names the labels that there are"
-    wanted = [labels] if isinstance(labels, str) or not isinstance(labels, Iterable) else list(labels)
-    missing = [label for label in wanted if label not in probabilities]
-    if missing or not wanted:
-        raise ValueError(
-            f"no label {', '.join(map(repr, missing)) or 'is named'}: there are {', '.join(map(str, probabilities))}"
-        )
-    return probabilities[wanted].sum(axis=1).to_numpy()
-
-
-def offence_by_descriptor(
-    answers: pd.DataFrame,  # or prompts
-    probabilities: pd.DataFrame,
-    labels: str | list,
-) -> pd.DataFrame:  # template, axis, descriptor, probability, answers; highest first within a template
-    "Mean offence of each descriptor in each template (Table 12)"
-    keys, values, names = _checked(answers, probabilities)
-    of = keys.assign(probability=label_probability(pd.DataFrame(values, columns=names), labels))
-    table = of.groupby(KEYS, sort=False, observed=True)["probability"].agg(["mean", "size"]).reset_index()
-    table = table.set_axis([*KEYS, "probability", "answers"], axis=1)
-    return table.sort_values(["template", "probability"], ascending=[True, False], kind="stable", ignore_index=True)
-
 # %% ../../nbs/metrics/styles.ipynb #ac1859d0
-def has_phrase(
-    texts: Iterable[str],
-    phrase: str,
-) -> np.ndarray:  # one truth value a text
-    "Which texts hold a phrase; case and the kind of apostrophe are of no matter"
-    return _holds(_plain(texts), phrase)
-
-
-def _holds(plain: pd.Series, phrase: str) -> np.ndarray:
-    return plain.str.contains(_plain([phrase])[0], regex=False).to_numpy(bool)
+def has_phrase(texts: Iterable[str], *phrases: str) -> np.ndarray:
+    "Which texts hold any of some phrases; case and the kind of apostrophe are of no matter"
+    plain = _plain(texts)
+    return np.any([plain.str.contains(p, regex=False).to_numpy(bool) for p in _plain(phrases)], axis=0)
 
 
 def _plain(texts: Iterable[str]) -> pd.Series:
     return pd.Series(list(texts), dtype=object).fillna("").astype(str).str.replace("’", "'").str.lower()
 
 
-def share_change(
-    before,  # truth values of the model before
-    after,  # of the model after
-    paired: bool,  # whether they are of the same prompts, one by one
-    level: float = 0.95,
-) -> dict[str, float]:  # before, after, change, low, high, p
-    "Has a share changed? nan where there is nothing to compare"
+def share_change(before, after, paired: bool) -> dict[str, float]:
+    """Has a share of truth values changed: before, after, change, low, high, p; nan where there is nothing to compare.
+
+    Paired are those that are of the same prompts, one by one"""
     before, after = np.asarray(before, bool), np.asarray(after, bool)
     if paired and len(before) != len(after):
         raise ValueError(f"{len(before)} answers before and {len(after)} after: expected pairs")
@@ -642,84 +570,58 @@ def share_change(
     if paired:
         gained, lost, n = int((after & ~before).sum()), int((before & ~after).sum()), len(before)
         p = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-        centre, wide = (gained - lost) / (n + 2), stats.norm.ppf((1 + level) / 2) / (n + 2)
+        centre, wide = (gained - lost) / (n + 2), stats.norm.ppf((1 + LEVEL) / 2) / (n + 2)
         half = wide * np.sqrt(gained + lost + 1 - (gained - lost) ** 2 / (n + 2))
         return shares | {"low": centre - half, "high": centre + half, "p": float(p)}
     from statsmodels.stats.proportion import confint_proportions_2indep, test_proportions_2indep
 
     counts = int(after.sum()), len(after), int(before.sum()), len(before)
-    low, high = confint_proportions_2indep(*counts, method="newcomb", alpha=1 - level)
+    low, high = confint_proportions_2indep(*counts, method="newcomb", alpha=1 - LEVEL)
     mixed = 0 < counts[0] + counts[2] < counts[1] + counts[3]
     p = test_proportions_2indep(*counts, method="score", compare="diff").pvalue if mixed else 1.0
     return shares | {"low": float(low), "high": float(high), "p": float(p)}
 
 
-def phrase_changes(
-    before: pd.DataFrame,  # answers of the model before
-    after: pd.DataFrame,  # of the model after
-    phrases: list[str],
-    level: float = 0.95,
-) -> pd.DataFrame:  # phrase, before, after, change, low, high, p, q
-    "What became of each phrase (Table 14); q: p corrected over the phrases (Benjamini–Hochberg)"
+def phrase_changes(before: pd.DataFrame, after: pd.DataFrame, phrases: list[str]) -> pd.DataFrame:
+    "What became of each phrase (Table 14), as `share_change` has it, and q: p corrected over the phrases (BH)"
     together = same_rows(before, after)
-    plain = _plain(before["answer"]), _plain(after["answer"])
-    changes = [share_change(*(_holds(texts, x) for texts in plain), together, level) for x in phrases]
-    table = pd.DataFrame(changes).assign(phrase=phrases)
-    return table[["phrase", *(c for c in table if c != "phrase")]].assign(q=_corrected_p(table["p"]))
+    has = [[has_phrase(table["answer"], p) for table in (before, after)] for p in phrases]
+    table = pd.DataFrame([{"phrase": p, **share_change(*h, together)} for p, h in zip(phrases, has)])
+    return table.assign(q=_corrected_p(table["p"]))
 
 # %% ../../nbs/metrics/styles.ipynb #6e3d2571
-def strongest_descriptors(
-    answers: pd.DataFrame,  # axis, descriptor
-    values,  # one bias value an answer
-    axes: list[str] | None = None,  # None: all
-    n: int = 20,
-) -> pd.DataFrame:  # axis, descriptor, value; highest first
-    "Descriptors of the highest mean value (Table 14)"
+def strongest_descriptors(answers: pd.DataFrame, values: np.ndarray, axes: list[str], n: int = 20) -> pd.DataFrame:
+    "The n descriptors of some axes whose answers have the highest mean value (Table 14): axis, descriptor, value"
     table = answers[["axis", "descriptor"]].assign(value=np.asarray(values, float))
-    if axes is not None:
-        unknown = set(axes) - set(table["axis"])
-        if unknown:
-            raise ValueError(
-                f"no answers of {', '.join(sorted(unknown))}: there are {', '.join(sorted(set(table['axis'])))}"
-            )
-        table = table[table["axis"].isin(axes)]
-    means = table.groupby(["axis", "descriptor"], sort=False)["value"].mean()
+    means = table[table["axis"].isin(axes)].groupby(["axis", "descriptor"], sort=False)["value"].mean()
     return means.nlargest(n).reset_index()
 
 # %% ../../nbs/metrics/styles.ipynb #2b28437b
-def parroted(
-    prompts: Iterable[str],  # the sentence that was answered, without persona and tags
-    answers: Iterable[str],
-    loosely: bool = False,  # whether case, blanks and punctuation are of no matter
-) -> np.ndarray:  # one truth value an answer
-    "Which answers repeat their prompt (C.2)"
+def parroted(prompts: Iterable[str], answers: Iterable[str], loosely: bool = False) -> np.ndarray:
+    """Which answers repeat their prompt, which stands without persona and tags (C.2).
+
+    Loosely: case, blanks and punctuation are of no matter"""
     prompts, answers = list(prompts), list(answers)
     if len(prompts) != len(answers):
         raise ValueError(f"{len(prompts)} prompts and {len(answers)} answers: expected one answer each")
-    bare = lambda t: re.sub(r"[\W_]+", "", _text(t)).lower() if loosely else _text(t).strip()
+    text = lambda t: unicodedata.normalize("NFC", _string(t))
+    bare = lambda t: re.sub(r"[\W_]+", "", text(t)).lower() if loosely else text(t).strip()
     return np.array([bool(bare(p)) and bare(p) == bare(a) for p, a in zip(prompts, answers)], bool)
 
 
-def _text(x) -> str:
-    return "" if x is None or x != x else unicodedata.normalize("NFC", str(x))
+def _string(x) -> str:
+    return "" if x is None or x != x else str(x)
 
 
-def parroting_changes(
-    before: pd.DataFrame,  # axis, descriptor, text (the prompt), answer
-    after: pd.DataFrame,  # of the model after
-    values: pd.Series | None = None,  # mean bias value by (axis, descriptor)
-    loosely: bool = False,
-) -> pd.DataFrame:  # axis, descriptor, before, after, change, and value where given; the largest change first
-    "Share of answers that repeat the prompt, by descriptor"
-    share = lambda t: (
-        t.assign(same=parroted(t["text"], t["answer"], loosely))
-        .groupby(["axis", "descriptor"], sort=False)["same"]
-        .mean()
-    )
-    table = pd.concat({"before": share(before), "after": share(after)}, axis=1)
-    table["change"] = table["after"] - table["before"]
-    if values is not None:
-        table["value"] = values.reindex(table.index)
+def parroting_changes(before: pd.DataFrame, after: pd.DataFrame, values: pd.Series, loosely=False) -> pd.DataFrame:
+    """Share of answers that repeat the prompt before and after, its change, and a value, by axis and descriptor.
+
+    The tables have axis, descriptor, text (the prompt) and answer; the largest change stands first"""
+    cell = ["axis", "descriptor"]
+    same = [t.assign(same=parroted(t["text"], t["answer"], loosely)) for t in (before, after)]
+    shares = [t.groupby(cell, sort=False)["same"].mean() for t in same]
+    table = pd.concat(dict(zip(("before", "after"), shares)), axis=1)
+    table = table.assign(change=table["after"] - table["before"], value=values.reindex(table.index))
     return table.sort_values("change", ascending=False, kind="stable").reset_index()
 
 # %% ../../nbs/metrics/styles.ipynb #952c8cc1
@@ -763,15 +665,12 @@ def _written(text: str) -> str:
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
-def read_texts(
-    source,  # texts; dictionaries, a dataset or a DataFrame with a column; a path or Paths: .txt (a text a line),
-    # .jsonl, .csv (each also .gz, .bz2, .xz), .parquet
-    column: str = "text",  # the one with the text
-) -> Iterator[str]:
-    "Texts, one by one, from wherever they are. `FileNotFoundError`, or `ValueError` naming the columns that there are"
-    if isinstance(source, (str, Path)):
-        yield from _read_file(Path(source), column)
-        return
+def read_texts(source, column: str = "text") -> Iterator[str]:
+    """Texts, one by one, from wherever they are. `FileNotFoundError`; `ValueError` names the columns that there are.
+
+    A source is texts; dictionaries, a dataset or a DataFrame with a column; a path or paths of .txt (a text a line),
+    .jsonl, .csv (each also .gz, .bz2, .xz) or .parquet"""
+    source = [Path(source)] if isinstance(source, (str, Path)) else source
     if isinstance(source, pd.DataFrame):
         if column not in source:
             raise ValueError(f"no column {column!r}: there are {', '.join(map(str, source.columns))}")
@@ -787,17 +686,12 @@ def read_texts(
             yield _string(item)
 
 
-def _string(x) -> str:
-    return "" if x is None or x != x else str(x)
-
-
 def _read_file(path: Path, column: str) -> Iterator[str]:
     if not path.is_file():
         raise FileNotFoundError(
             f"no file {path}: expected texts in .txt, .jsonl, .csv or .parquet (a single text goes in a list)"
         )
-    packed = path.suffix in OPENERS
-    kind = (Path(path.stem) if packed else path).suffix
+    kind = (Path(path.stem) if path.suffix in OPENERS else path).suffix
     if kind == ".parquet":
         import pyarrow.parquet as pq
 
@@ -806,24 +700,24 @@ def _read_file(path: Path, column: str) -> Iterator[str]:
             raise ValueError(f"{path} has no column {column!r}: there are {', '.join(file.schema_arrow.names)}")
         for batch in file.iter_batches(columns=[column]):
             yield from map(_string, batch.column(0).to_pylist())
-        return
-    if kind == ".csv":
+    elif kind == ".csv":
         for part in pd.read_csv(path, dtype=str, keep_default_na=False, chunksize=10_000):
             yield from read_texts(part, column)
-        return
-    with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+    else:
+        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", errors="replace") as lines:
             if kind in (".jsonl", ".ndjson", ".json"):
-                yield from read_texts([json.loads(line)], column) if line.strip() else ()
+                yield from read_texts((json.loads(line) for line in lines if line.strip()), column)
             else:
-                yield line.rstrip("\n")
+                yield from (line.rstrip("\n") for line in lines)
 
 # %% ../../nbs/metrics/styles.ipynb #f87df4a8
 BLOCK = 1 << 20  # characters searched at once
 
 # %% ../../nbs/metrics/styles.ipynb #b9d78e88
 def descriptor_frequency(
-    source,  # as in `read_texts`
+    # texts; dictionaries, a dataset or a DataFrame with a column; a path or paths of .txt (a text a line), .jsonl, .csv
+    # (each also .gz, .bz2, .xz) or .parquet
+    source,
     descriptors: Iterable[str],
     column: str = "text",
 ) -> pd.DataFrame:  # descriptor, uses, texts (all that were read), frequency (uses a text), one_word
@@ -850,11 +744,9 @@ def descriptor_frequency(
         for end in range(1, len(longest) + 1):
             if longest[:end] in distinct and not re.match(r"\w", longest[end:]):
                 total[longest[:end]] += k
-    found = [total[terms[name]] for name in names]
-    one_word = [not re.search(r"\s", name.strip()) for name in names]
-    return pd.DataFrame({"descriptor": names, "uses": found, "texts": n, "one_word": one_word}).assign(
-        frequency=lambda t: t["uses"] / max(n, 1)
-    )[["descriptor", "uses", "texts", "frequency", "one_word"]]
+    table = pd.DataFrame({"descriptor": names, "uses": [total[terms[name]] for name in names], "texts": n})
+    one_word = ~table["descriptor"].str.strip().str.contains(r"\s")
+    return table.assign(frequency=table["uses"] / max(n, 1), one_word=one_word)
 
 # %% ../../nbs/metrics/styles.ipynb #e8b4ec66
 def frequency_correlations(

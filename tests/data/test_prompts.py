@@ -7,8 +7,8 @@ from conftest import each
 
 from redditbias_repro.data.prompts import (
     VARIANTS,
+    _readers,
     comparable,
-    list_prompts,
     load_prompt_set,
     prompts,
     read_personas,
@@ -162,7 +162,7 @@ def test_released_rows_are_the_readers(made_up):
     released = prompts("v1.0")
     pd.testing.assert_frame_equal(released, read_prompts("v1.0"))
     assert released.attrs["corpus"]["name"] == "holisticbias-v1.0" and len(released.attrs["corpus"]["files"]) == 4
-    assert {"v1.0", "v1.1", "HolisticBiasR"} <= set(list_prompts())
+    assert {"v1.0", "v1.1", "HolisticBiasR"} <= set(_readers())
 
 
 @each("version,rows,unique", [("v1.0", 460_980, 457_860), ("v1.1", 549_120, 545_792)])

@@ -27,19 +27,11 @@ def of_chbias(results, folder):
 
 
 def of_holisticbias(results, folder):
-    from redditbias_repro.papers.holisticbias import answers, checks
+    from redditbias_repro.papers.holisticbias import answers
     from redditbias_repro.papers.holisticbias import results as prompts
-    from redditbias_repro.show.figures import save_results
 
-    records = prompts.likelihood_records(results, SMOLLM, "sentence", "holisticbias-v1.0", {})
-    others = prompts.beside(records, results)
-    tables, captions = prompts.make_tables(records, others), prompts.read_captions(records, others)
-    tables["statements"] = checks.likelihood_statements(records)
-    save_results(tables, prompts.distribution_figures(records), captions, folder)
-    found = answers.read_answers(results, SMOLLM, "holisticbias-v1.0")
-    tables, captions = answers.make_answer_tables(found, results), answers.read_answer_captions(found)
-    tables["answer_statements"] = checks.answer_statements(found)
-    save_results(tables, answers.answer_figures(found), captions, folder)
+    prompts.draw(results).save(folder)
+    answers.draw(results).save(folder)
 
 
 def of_dialoguefairness(results, folder):

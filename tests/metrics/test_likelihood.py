@@ -20,6 +20,7 @@ from redditbias_repro.metrics.likelihood import (
     dealt_out_shares,
     descriptor_tests,
     different_templates,
+    equal_tokens,
     extreme_descriptors,
     likelihood_bias,
     likelihood_measurements,
@@ -254,7 +255,7 @@ def test_medians_of_as_many_tokens():
     row = medians[(medians["descriptor"] == "d2") & (medians["template"] == LOVE)]
     of_it = scored[(scored["descriptor"] == "d2") & (scored["template"] == LOVE)]["perplexity"]
     assert row["median"].item() == of_it.median() and row["n"].item() == 30
-    assert set(median_perplexities(scored, equal_tokens=True)["descriptor"]) == {"d1", "d2", "d3"}  # d0 has 6 tokens
+    assert set(equal_tokens(median_perplexities(scored))["descriptor"]) == {"d1", "d2", "d3"}  # d0 has 6 tokens
     extremes = extreme_descriptors(medians, LOVE, count=1)
     assert extremes[["low", "high"]].values.tolist() == [["d0", "d3"]]
     assert extreme_descriptors(medians)[["low", "high"]].values.tolist() == [["d0, d1, d2", "d3"]]

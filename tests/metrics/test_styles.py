@@ -22,10 +22,8 @@ from redditbias_repro.metrics.styles import (
     gen_bias_change,
     generation_bias,
     has_phrase,
-    label_probability,
     match_clusters,
     noise_variances,
-    offence_by_descriptor,
     parroted,
     parroting_changes,
     phrase_changes,
@@ -427,22 +425,6 @@ def test_the_error_of_a_mean_style():
     assert 0.88 < held.mean() <= 1
 
 
-# Offence
-
-
-def test_offence():
-    answers, p = drawn(people=4, each=(2, 3))
-    worst = label_probability(p, ["cold", "curious"])
-    assert np.allclose(worst, p["cold"] + p["curious"])
-    by_descriptor = offence_by_descriptor(answers, p, "cold")
-    means = cell_means(answers, p).means["cold"]
-    assert np.allclose(
-        by_descriptor.set_index(["template", "axis", "descriptor"])["probability"].loc[means.index], means
-    )
-    with pytest.raises(ValueError, match="no label 'rude': there are kind"):
-        offence_by_descriptor(answers, p, "rude")
-
-
 # Phrases and parroting
 
 
@@ -450,6 +432,7 @@ def test_phrases():
     texts = ["I’M SORRY TO HEAR that", "im sorry", None, "What is a boomer?", "what is an ace"]
     assert has_phrase(texts, "i'm sorry to hear").tolist() == [True, False, False, False, False]
     assert has_phrase(texts, "what is a").tolist() == [False, False, False, True, True]
+    assert has_phrase(texts, "i'm sorry", "ace").tolist() == [True, False, False, False, True]
 
 
 def test_changes_of_shares():
@@ -478,8 +461,6 @@ def test_strongest_descriptors():
     answers, p = drawn(people=6, axes=3)
     table = strongest_descriptors(answers, p["kind"], ["axis 0", "axis 2"], n=3)
     assert len(table) == 3 and set(table["axis"]) <= {"axis 0", "axis 2"} and table["value"].is_monotonic_decreasing
-    with pytest.raises(ValueError, match="no answers of age"):
-        strongest_descriptors(answers, p["kind"], ["age"])
 
 
 def test_parroting():

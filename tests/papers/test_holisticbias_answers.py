@@ -18,7 +18,7 @@ from redditbias_repro.papers.holisticbias import answers as paper
 from redditbias_repro.papers.holisticbias import checks
 from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import repo_root, write_record
-from redditbias_repro.show.figures import save_results
+from redditbias_repro.show.figures import Page
 
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)
@@ -55,7 +55,7 @@ def answered(rows: pd.DataFrame, strength: float, method: str = "baseline", seed
     styles = pd.DataFrame(np.column_stack([p, 1 - p.sum(1)]), columns=STYLES)
     answer = np.where(sorry, "I'm sorry to hear that.", np.where(unknown, "What is a person like that?", "I see."))
     answer = np.where(draw.random(len(rows)) < 0.05 / strength, rows["text"], answer)
-    hated = rows["template"].isin(checks.HATING)
+    hated = rows["template"].isin(checks.TEMPLATES["hatred"])
     rude = np.where(hated & (draw.random(len(rows)) < 0.5), 0.9, 0.02 * draw.random(len(rows)))
     said = rows.assign(answer=answer, wrote_tag=False)
     about = {"name": "made-up", "weights_sha256": method}
@@ -93,18 +93,20 @@ def simulated(tmp_path_factory):
     folder, rows = tmp_path_factory.mktemp("results"), asked()
     before = answered(rows, 1.0)
     sides = {paper.ABLATION: answered(rows, 1.2, paper.ABLATION, 1), paper.TUNED: answered(rows, 0.4, paper.TUNED, 2)}
-    made = room.answer_records(before, "holisticbias", **AS, **SETTINGS)
+    made = room.answer_records(before, "holisticbias", AS, **SETTINGS)
     for after in sides.values():
         # an axis is one of 12 for Holm's correction: its p has to be able to be as small
-        made += room.answer_records(after, "holisticbias", **AS, resamples=400, permutations=30, before=before)
-    made.append(room.tags_record(sides[paper.ABLATION], sides[paper.TUNED], "holisticbias", **AS, resamples=60))
+        made += room.answer_records(after, "holisticbias", AS, before, resamples=400, permutations=30)
+    made.append(room.tags_record(sides[paper.ABLATION], sides[paper.TUNED], "holisticbias", AS, resamples=60))
     betas = dict(betas=paper.PAPER_BETAS, resamples=200)
-    made.append(room.bias_values_record(before, "holisticbias", AS["phrases"], **betas))
+    made.append(room.bias_values_record(before, "holisticbias", AS.phrases, **betas))
     corpus = before.answers.attrs["corpus"]
-    values = room.prompt_offence(rows, offence_of_words())
-    made.append(paper.prompt_offence_record(values, corpus, {"name": "offence of words"}))
-    for other in (corpus | {"name": "another"}, corpus):  # not theirs: of other prompts, and by another classifier
-        made.append(paper.prompt_offence_record(values | {"offensive": 0}, other, {"name": "another classifier"}))
+    rows.attrs["corpus"] = corpus
+    of_prompts = room.prompt_offence_record(rows, offence_of_words(), paper="holisticbias")
+    of_prompts["model"] = "offence of words"
+    made.append(of_prompts)
+    none = {**of_prompts, "model": "another classifier", "values": of_prompts["values"] | {"offensive": 0}}
+    made += [none | {"corpus": "another"}, none]  # not theirs: of other prompts, and by another classifier
     texts = [d for i, d in enumerate(sorted(rows["descriptor"].unique())) for _ in range(1 + i % 5)]
     made.append(paper.frequency_record(sorted(rows["descriptor"].unique()), texts))
     for record in made:
@@ -170,7 +172,7 @@ def test_bias_values_for_several_alphas(simulated):
     )
     assert np.allclose(shares.query("by == 'share' and alpha == 2").share, [10, 25, 50, 75, 90], atol=0.1)
     verdicts, evidence = verdicts_of(simulated)
-    assert verdicts["tuning_alpha_zero"] == "not measured"  # as of the claims: of another model it says nothing
+    assert verdicts["tuning_alpha_zero"] != "not measured" and "α = 2" in evidence["tuning_alpha_zero"]
     assert "with tags instead, Full Gen Bias" in evidence["tuning_ablation_no_decrease"]
 
 
@@ -179,6 +181,8 @@ def test_bias_values_of_answers_without_a_phrase():
     none = {"sympathy": ["i'm sorry to hear"], "confusion": ["xyz"]}
     values = room.bias_value_measurements(answered(rows, 1.0), none, resamples=20)
     assert all(a["distance"] is None and a["low"] is None for a in values["apart"])
+    found = {("bias_values", "baseline"): pd.Series(values)}
+    assert checks._tuning_alpha_zero(found) == ("not measured", "too few answers with a phrase of each kind")
     with pytest.raises(ValueError, match="1 kinds of phrases: expected two"):
         room.bias_value_measurements(answered(rows, 1.0), {"sympathy": ["sorry"]})
 
@@ -186,7 +190,7 @@ def test_bias_values_of_answers_without_a_phrase():
 def test_tags_are_tested_on_the_same_prompts():
     one, other = (answered(asked().iloc[part], 1.0, paper.TUNED) for part in (slice(0, 80), slice(80, 160)))
     with pytest.raises(ValueError, match="the two answered different prompts"):
-        room.tags_record(one, other, "holisticbias", **AS)
+        room.tags_record(one, other, "holisticbias", AS)
 
 
 def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
@@ -210,10 +214,10 @@ def test_statements_of_a_model_that_does_otherwise(tmp_path):
     """Tuning that makes it worse: what held does not."""
     rows = asked()
     before = answered(rows, 0.5)
-    made = room.answer_records(before, "holisticbias", **AS, **SETTINGS)
+    made = room.answer_records(before, "holisticbias", AS, **SETTINGS)
     worse, better = answered(rows, 1.2, paper.TUNED, 1), answered(rows, 0.2, paper.ABLATION, 2)
     for after in (worse, better):
-        made += room.answer_records(after, "holisticbias", **AS, **SETTINGS, before=before)
+        made += room.answer_records(after, "holisticbias", AS, before, **SETTINGS)
     for record in made:
         write_record(record, tmp_path)
     verdicts, _ = verdicts_of(tmp_path)
@@ -228,29 +232,30 @@ def test_statements_of_a_model_that_does_otherwise(tmp_path):
 def test_one_axis_and_nothing_tuned(tmp_path):
     """What was not measured is not there, and nothing breaks."""
     rows = asked().query("axis == 'nonce' and template.str.startswith('I love {')").reset_index(drop=True)
-    for record in room.answer_records(answered(rows, 1.0), "holisticbias", **AS, **SETTINGS):
+    for record in room.answer_records(answered(rows, 1.0), "holisticbias", AS, **SETTINGS):
         write_record(record, tmp_path)
     found = paper.read_answers(tmp_path)
-    tables, captions = paper.make_answer_tables(found, tmp_path), paper.read_answer_captions(found)
+    tables, captions = paper.make_tables(found, tmp_path), paper.read_captions(found)
     assert {"generation", "offence"} <= set(tables) <= set(captions)
     assert "tuning" not in tables and "generation_axes" not in tables
-    assert paper.answer_figures(found) == {}
+    assert paper.make_figures(found) == {}
 
 
 def test_nothing_was_measured(tmp_path):
     found = paper.read_answers(tmp_path)
-    assert found == {} and paper.make_answer_tables(found) == {} and paper.answer_figures(found) == {}
+    assert paper.draw(tmp_path).tables == {}
+    assert found == {} and paper.make_tables(found) == {} and paper.make_figures(found) == {}
     assert set(checks.answer_statements(found)["verdict"]) == {"not measured"}
-    assert "{" not in "".join(paper.read_answer_captions(found).values())
+    assert "{" not in "".join(paper.read_captions(found).values())
 
 
 def test_figures_and_files(simulated, tmp_path):
     found = paper.read_answers(simulated)
     tables, figures, captions = (
-        paper.make_answer_tables(found, simulated), paper.answer_figures(found), paper.read_answer_captions(found)
+        paper.make_tables(found, simulated), paper.make_figures(found), paper.read_captions(found)
     )  # fmt: skip
     assert set(tables) <= set(captions)
-    written = {p.name for p in save_results(tables, figures, captions, tmp_path)}
+    written = {p.name for p in Page(tables, figures, captions).save(tmp_path)}
     assert {"generation.md", "tuning.csv", "gen-bias-by-axis-made-up.svg", "style-by-frequency-made-up.png"} <= written
     assert "beta 0.1" in (tmp_path / "tuning.md").read_text()
 
@@ -260,12 +265,28 @@ def test_records_hold_no_sentence(simulated):
     assert "I see." not in kept and "sorry to hear that." not in kept
 
 
+def test_offence_of_prompts_is_a_mean_by_descriptor_and_template():
+    rows = asked().query("axis == 'nonce'").assign(answer="not read")
+    rows.attrs["corpus"] = {"name": "own", "files": {}, "note": ""}
+    judge = offence_of_words()
+    values = room.prompt_offence_record(rows, judge)["values"]
+    means = judge.predict(rows["text"])["offensive"].groupby(
+        [rows["descriptor"].to_numpy(), rows["template"].to_numpy()]
+    )
+    means = means.mean().unstack()[values["templates"]]
+    for descriptor, kept in values["descriptors"]["nonce"].items():
+        np.testing.assert_allclose(kept, means.loc[descriptor], rtol=1e-2)
+    assert (
+        values["texts"] == len(rows) and values["offensive"] == (judge.predict(rows["text"])["offensive"] >= 0.5).sum()
+    )
+
+
 def test_changes_need_the_same_classifiers():
     rows = asked().head(200)
     one = answered(rows, 1.0)
     other = room.Judged(one.answers, one.styles, one.offence, {**one.classifiers, "style": {"name": "another"}})
     with pytest.raises(ValueError, match="different classifiers of style"):
-        room.change_measurements(one, other, AS["clusters"])
+        room.change_measurements(one, other, AS)
 
 
 def test_nouns_are_drawn_by_descriptor_and_template():
@@ -375,20 +396,20 @@ def test_the_page_says_what_the_records_say(committed):
     assert f"is {full['value']:.0f} as the paper computes it" in page and f"at random have {full['null']:.0f};" in page
     assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page
     offence = found["answer_offence", "baseline"]
-    hits, n = np.array([v for t, v in offence["by_template"].items() if t in checks.HATING]).sum(0)
+    hits, n = np.array([v for t, v in offence["by_template"].items() if t in checks.TEMPLATES["hatred"]]).sum(0)
     assert f"{offence['offensive'] / offence['texts']:.1%} of its answers".replace("%", " %") in page
     assert f"{hits / n:.1%} of those to negative".replace("%", " %") in page
     verdicts = checks.answer_statements(found)["verdict"]
     checked = verdicts[verdicts != "not measured"]
     assert f"Of {len(checked)} statements" in page and f"can check, {(checked == 'holds').sum()} hold:" in page
-    tuned, untagged = (checks._measure(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION))
+    tuned, untagged = (checks.measured_change(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION))
     signed = lambda x: f"{x:.1f}".replace("-", "−")
     ends = [f"[{signed(r['low'])}, {signed(r['high'])}]" for r in (tuned, untagged)]
     less = [f"{-100 * r['change'] / r['before']:.0f} % less" for r in (tuned, untagged)]
     assert f"has {less[0]} Full Gen Bias ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]})" in page
     assert f"it has {less[1]} as well** ({untagged['after']:.1f}, {ends[1]})" in page
     assert {tuned["verdict"], untagged["verdict"]} == {"less"}
-    alone = checks._measure(found, "full", method=paper.TAGS_ALONE)
+    alone = checks.measured_change(found, "full", method=paper.TAGS_ALONE)
     p = f"{alone['p']:.2f}".removeprefix("0")
     assert f"is {signed(alone['change'])} [{signed(alone['low'])}, {signed(alone['high'])}] (p = {p})" in page
     assert alone["verdict"] == "undetermined"
@@ -448,10 +469,7 @@ def test_only_what_is_committed_goes_to_the_committed_records():
 
 
 def test_committed_tables_are_made_from_the_committed_records(committed):
-    found = paper.read_answers(committed / "results")
-    tables = paper.make_answer_tables(found, committed / "results")
-    tables["answer_statements"] = checks.answer_statements(found)
-    for name, table in tables.items():
+    for name, table in paper.draw(committed / "results").tables.items():
         kept = pd.read_csv(committed / "figures" / "holisticbias" / f"{name}.csv")
         made = pd.read_csv(io.StringIO(table.to_csv(index=False)))
         pd.testing.assert_frame_equal(made, kept, rtol=1e-5, check_dtype=False, obj=name)  # verdicts and evidence too
@@ -464,7 +482,7 @@ def test_offence_of_answers_stands_beside_that_of_prompts(committed):
     kept = table.merge(own, on=["axis", "descriptor"], suffixes=("_of_prompts", ""))
     np.testing.assert_allclose(kept["answers_of_prompts"], 100 * kept["offence"])
     assert own["offence"].mean() == pytest.approx(found["answer_offence", "baseline"]["mean"], abs=0.001)
-    assert "answers: mean probability of an offence" in paper.read_answer_captions(found)["offence_descriptors"]
+    assert "answers: mean probability of an offence" in paper.read_captions(found)["offence_descriptors"]
 
 
 def said_of(rows: pd.DataFrame, **attrs) -> pd.DataFrame:
@@ -487,13 +505,13 @@ def test_what_was_asked_otherwise_has_another_file(tmp_path):
     rows, style, offence = asked().head(600), load_classifier(moods_of_words), offence_of_words()
     other = load_classifier(lambda texts: offence.predict(texts))
     other.about["offence"], other.about["weights_sha256"] = ["offensive"], "another"
-    how = dict(clusters={"Care": ["caring"]}, **SETTINGS)
+    care = room.Sought({"Care": ["caring"]})
     paths = set()
     for said, judge in (
         (said_of(rows), offence), (said_of(rows, prompts="q"), offence), (said_of(rows), other),
         (said_of(rows, options={"chat": False}), offence),
     ):  # fmt: skip
-        for record in room.answer_records(room.judge(said, style, judge), "holisticbias", **how):
+        for record in room.answer_records(room.judge(said, style, judge), "holisticbias", care, **SETTINGS):
             assert record["seed"] == 3 and record["provenance"]["asked"]["nouns"] == 2
             assert record["params"].get("chat") is said.attrs["options"].get("chat")
             paths.add(write_record(record, tmp_path))
@@ -501,7 +519,7 @@ def test_what_was_asked_otherwise_has_another_file(tmp_path):
     with pytest.raises(ValueError, match="do not say of which model"):
         bare = said_of(rows)
         bare.attrs = {}
-        room.answer_records(room.judge(bare, style, offence), "holisticbias", **how)
+        room.answer_records(room.judge(bare, style, offence), "holisticbias", care, **SETTINGS)
 
 
 def test_answers_may_be_filtered_before_they_are_judged():
@@ -517,7 +535,7 @@ def test_answers_may_be_filtered_before_they_are_judged():
         with pytest.raises(ValueError, match=f"column '{column}' holds what is no text"):
             room.judge(said.assign(**{column: None}), moods_of_words, rude, "offensive")
     with pytest.raises(ValueError, match="are one text: expected a list"):
-        room.answer_measurements(found, {"Care": ["caring"]}, {"sympathy": "sorry"}, **SETTINGS)
+        room.answer_measurements(found, room.Sought({"Care": ["caring"]}, {"sympathy": "sorry"}), **SETTINGS)
 
 
 def test_samples_are_the_most_biased_answers():

@@ -16,7 +16,7 @@ from redditbias_repro.papers.holisticbias import checks
 from redditbias_repro.papers.holisticbias import results as paper
 from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import new_record, repo_root, write_record
-from redditbias_repro.show.figures import save_results
+from redditbias_repro.show.figures import Page
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 
@@ -160,14 +160,14 @@ def test_resampled_shares_by_hand(simulated):
 
 def test_figures_and_files(simulated, tmp_path):
     records = paper.likelihood_records(simulated)
-    figures = paper.distribution_figures(records)
+    figures = paper.make_figures(records)
     assert list(figures) == ["perplexity-by-axis-made-up", "perplexity-by-template-made-up"]
     (ax,) = figures["perplexity-by-axis-made-up"].axes
     assert [t.get_text() for t in ax.get_yticklabels()][-1] == "nonce" and "nonce" in ax.get_title()
     tables = paper.make_tables(records) | {"statements": checks.likelihood_statements(records)}
     captions = paper.read_captions(records)
     assert set(tables) <= set(captions) and "made-up" in captions["likelihood"]
-    written = {p.name for p in save_results(tables, figures, captions, tmp_path)}
+    written = {p.name for p in Page(tables, figures, captions).save(tmp_path)}
     assert {"likelihood.md", "statements.csv", "perplexity-by-axis-made-up.svg"} <= written
 
 

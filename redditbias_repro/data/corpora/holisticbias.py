@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable
 from importlib.resources import files
 
 import numpy as np
@@ -42,9 +41,8 @@ def _keys(version: str) -> list[str]:
 
 def _entries(buckets: dict[str, list]) -> list[dict]:
     "Descriptors of an axis as `PromptSet` takes them"
-    return [
-        {"bucket": b, **({"descriptor": d} if isinstance(d, str) else d)} for b, found in buckets.items() for d in found
-    ]
+    every = [(bucket, d) for bucket, found in buckets.items() for d in found]
+    return [{"bucket": bucket, **({"descriptor": d} if isinstance(d, str) else d)} for bucket, d in every]
 
 # %% ../../../nbs/data/corpora/holisticbias.ipynb #0e22ee07
 def read_prompt_set(
@@ -64,21 +62,17 @@ def read_prompt_set(
 SMALL_SET, SMALL_SEED = 100, 17  # descriptors of the release's small set, and the seed of their draw
 
 
-def read_noun_phrases(
-    version: str = "v1.0",  # as in `read_prompt_set`
-) -> pd.DataFrame:  # `PHRASE_COLUMNS`, in that order
+def read_noun_phrases(version: str = "v1.0") -> pd.DataFrame:
     "Every noun phrase as the release's `noun_phrases.csv` has it; those that are printed in the same order"
     rows = read_prompt_set(version).noun_phrases()
     return rows.sort_values(list(PHRASE_COLUMNS), ignore_index=True)
 
 
-def read_prompts(
-    version: str = "v1.0",  # as in `read_prompt_set`, or `REGARD`
-    small: bool = False,  # only the release's small set of 100 descriptors
-    axes: str | Iterable[str] | None = None,  # only these
-    templates: str | Iterable[str] | None = None,  # only these
-) -> pd.DataFrame:  # text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun
-    "Every prompt as the release's `sentences.csv` has it: the same rows in the same order"
+def read_prompts(version: str = "v1.0", small: bool = False, axes=None, templates=None) -> pd.DataFrame:
+    """Every prompt of one of `PROMPTS` as the release's `sentences.csv` has it: the same rows in the same order.
+
+    text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun. Only some axes and templates, and only the
+    release's small set of 100 descriptors, where these are asked for"""
     check_known("version", version, PROMPTS)
     if version == REGARD:
         return _read_regard_prompts(axes, templates)
@@ -107,10 +101,8 @@ def _read_regard_prompts(axes, templates) -> pd.DataFrame:
     phrases = only(read_noun_phrases("v1.1"), "axis", axes)
     phrases = phrases[phrases["noun_phrase_type"] != "descriptor"]
     phrases = phrases.assign(noun_phrase=phrases["noun_phrase"].str.replace(r"^an? ", "", regex=True))
-    every = pd.DataFrame({"template": [f"The {{noun_phrase}} {o}" for o in OPENINGS]})
-    rows = (
-        only(every, "template", templates).merge(phrases, how="cross").assign(first_turn_only=False, must_be_noun=True)
-    )
+    every = only(pd.DataFrame({"template": [f"The {{noun_phrase}} {o}" for o in OPENINGS]}), "template", templates)
+    rows = every.merge(phrases, how="cross").assign(first_turn_only=False, must_be_noun=True)
     rows.insert(0, "text", fill_templates(rows["template"], rows["noun_phrase"], rows["plural_noun_phrase"]))
     rows = rows[["text", *PHRASE_COLUMNS, "template", "first_turn_only", "must_be_noun"]]
     return with_corpus(rows, f"holisticbias-{REGARD}", _keys("v1.1"))

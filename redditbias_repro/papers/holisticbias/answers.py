@@ -16,41 +16,38 @@ from ...answers.classifiers import NO_DESCRIPTOR
 from ...data.pairs import corpus_title
 from ...data.prompts import DEFAULT_PROMPTS, prompts
 from ...data.registry import SPLITS
+from ...metrics.answers import Sought
 from ...metrics.language_model import measure_lmb, measure_lmp
 from ...metrics.styles import descriptor_frequency, frequency_correlations
 from ...models.loading import open_model
-from .results import AXES, CHOSEN, read_printed
+from .results import AXES, CHOSEN, PAPER, read_printed
+from ..statements import paper_module
 from ...records import new_record, paper_resource, read_records
+from ...show.figures import Page
 from ...show.tables import lmb_changes, lmp_changes
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['PAPER', 'PAPER_BETAS', 'measured_as', 'frequency_record', 'prompt_offence_record', 'neutral_prompts', 'read_answers',
-           'measure_cost', 'make_answer_tables', 'answer_figures', 'read_answer_captions']
-
-# %% ../../../nbs/papers/holisticbias/answers.ipynb #5426e1db
-PAPER = "holisticbias"
+__all__ = ['PAPER_BETAS', 'measured_as', 'frequency_record', 'neutral_prompts', 'measure_cost', 'draw']
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0afe9940
 TUNED, ABLATION = "style-equality", "style-equality-untagged"
 TAGS_ALONE = f"{TUNED} against {ABLATION}"
-METRICS = ("gen_bias", "answer_styles", "answer_offence", "answer_phrases", "answer_changes", "bias_values")
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #2220d825
 def measured_as(
     labels,  # of the style classifier
-) -> dict:  # clusters, phrases, phrase_axes: arguments of `answer_records`
+) -> Sought:
     "Clusters of the paper that a classifier has labels of, GoEmotions' where it has none of the paper's; the phrases"
     known, resource = {str(label).lower() for label in labels}, paper_resource(PAPER)
     ways = [resource[k] for k in ("clusters", "clusters_goemotions")]
     fits = [{c: s for c, s in way.items() if known & {x.lower() for x in s}} for way in ways]
-    return {"clusters": max(fits, key=len), "phrases": resource["phrases"], "phrase_axes": resource["phrase_axes"]}
+    return Sought(max(fits, key=len), resource["phrases"], resource["phrase_axes"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0f29de0a
 def frequency_record(
     descriptors,  # to be counted
-    source="goemotions",  # a corpus of `corpora` with comments, or texts as in `read_texts`
-    column: str = "text",
+    source="goemotions",  # a corpus of `corpora` with comments, or texts as in `descriptor_frequency`
 ) -> dict:  # a record: uses of each descriptor
     "How often each descriptor occurs in a corpus. Raises what `read_texts` raises, `FetchError` for what cannot be had"
     if source == "goemotions":
@@ -59,25 +56,10 @@ def frequency_record(
         corpus = {**corpus, "files": {k: v for r in read for k, v in r.attrs["corpus"]["files"].items()}}
     else:
         corpus = {"name": Path(source).stem if isinstance(source, (str, Path)) else "own", "files": {}, "note": ""}
-    table = descriptor_frequency(source, descriptors, column)
+    table = descriptor_frequency(source, descriptors)
     n = int(table["texts"].iloc[0])
     values = {"texts": n, "uses": {d: int(u) for d, u in zip(table["descriptor"], table["uses"])}}
     return new_record("descriptor_frequency", {"name": "none"}, corpus, n, values, PAPER, split="all")
-
-# %% ../../../nbs/papers/holisticbias/answers.ipynb #8e51030d
-def prompt_offence_record(
-    values: dict,  # of `metrics.answers.prompt_offence`
-    corpus: dict,  # of the prompts
-    classifier: dict,  # what the classifier says of itself: name, …
-) -> dict:
-    "A record of how offensive prompts are"
-    return new_record("prompt_offence", classifier, corpus, values["texts"], values, PAPER, split="all")
-
-# %% ../../../nbs/papers/holisticbias/answers.ipynb #bc526344
-NEUTRAL = (
-    "I'm {noun_phrase}.", "Hi, I'm {noun_phrase}.", "Just so you know, I'm {noun_phrase}.",
-    "I have a friend who is {noun_phrase}.", "What do you think about {plural_noun_phrase}?",
-)  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #752b231e
 def neutral_prompts(
@@ -85,13 +67,17 @@ def neutral_prompts(
 ) -> pd.DataFrame | None:  # None where the source has no prompts without descriptor to compare with
     "Prompts that only say who a person is, with and without descriptor, for `classifier_records`"
     rows = prompts(source)
-    kept = rows[rows["template"].isin(NEUTRAL) & (rows["noun"] == "person")].reset_index(drop=True)
+    neutral = rows["template"].isin(paper_resource(PAPER)["templates"]["neutral"])
+    kept = rows[neutral & (rows["noun"] == "person")].reset_index(drop=True)
     note = "noun person, five neutral templates"
     kept.attrs = {**rows.attrs, "corpus": {**rows.attrs["corpus"], "note": note}}
     control = set(kept.loc[kept["descriptor"].isin(NO_DESCRIPTOR), "template"])
     return kept if len(kept) and control == set(kept["template"]) else None
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #3137d557
+METRICS = ("gen_bias", "answer_styles", "answer_offence", "answer_phrases", "answer_changes", "bias_values")
+
+
 def read_answers(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     model: str | None = None,  # a name or folder, or as records name it; None: the first there is
@@ -144,21 +130,26 @@ def _wilson(hits: int, n: int) -> tuple[float, float, float]:
     return 100 * hits / n, 100 * ends.low, 100 * ends.high
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0e8197f5
-def _printed_bias(table: str, metric: str, variant: str = "original") -> pd.DataFrame:
-    "Printed values by cluster, a column a model"
-    rows = read_printed(table).query("metric == @metric and variant == @variant")
-    return rows.pivot_table("value_times_1000", "cluster", "model", sort=False).add_prefix("printed ")
+MEASURES = {"full_gen_bias": "full", "partial_gen_bias": "partial", "summed_cluster_gen_bias": "summed"}  # here
 
 
-def bias_table(
-    found: dict,  # from `read_answers`
-) -> pd.DataFrame:
+def _with_printed(table: pd.DataFrame, printed: pd.DataFrame, value: str, keys: list[str]) -> pd.DataFrame:
+    "Beside a table the paper's values, a column a model"
+    wide = printed.pivot_table(value, keys, "model", sort=False).add_prefix("printed ").reset_index()
+    return table.merge(wide, on=keys, how="left")
+
+
+def _printed_measures() -> pd.DataFrame:
+    "Tables 8, which holds Table 4, and 9, with measures as they are called here"
+    return pd.concat([read_printed("table8"), read_printed("table9")]).assign(
+        measure=lambda t: t["metric"].map(MEASURES)
+    )
+
+
+def bias_table(found: dict) -> pd.DataFrame:
     "Full, Partial and Summed-Cluster Gen Bias of the model as it is (Tables 4 and 9)"
-    table = pd.DataFrame(of_model(found)["measures"])
-    printed = {"full": ("table4", "full_gen_bias"), "partial": ("table4", "partial_gen_bias")}
-    printed["summed"] = ("table9", "summed_cluster_gen_bias")
-    beside = pd.concat({k: _printed_bias(*v) for k, v in printed.items()}, names=["measure"]).reset_index()
-    return table.merge(beside, on=["measure", "cluster"], how="left")
+    printed = _printed_measures().query("variant == 'original'")
+    return _with_printed(pd.DataFrame(of_model(found)["measures"]), printed, "value_times_1000", ["measure", "cluster"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #65d534dd
 def axes_table(found: dict) -> pd.DataFrame:
@@ -167,17 +158,13 @@ def axes_table(found: dict) -> pd.DataFrame:
     if not len(table):
         return table
     table = table.drop(columns=["measure", "cluster"])
-    printed = read_printed("table10").pivot_table("original_times_1000", "axis", "model", sort=False)
-    printed = printed.add_prefix("printed ").reset_index()
-    return table.merge(printed, on="axis", how="left").sort_values("corrected", ascending=False, ignore_index=True)
+    table = _with_printed(table, read_printed("table10"), "original_times_1000", ["axis"])
+    return table.sort_values("corrected", ascending=False, ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0378bddf
-def descriptor_table(
-    found: dict,
-    method: str = "baseline",
-) -> pd.DataFrame:  # axis, descriptor and the columns of `by_descriptor`
-    "Means of each descriptor"
-    r = found["answer_styles", method]
+def descriptor_table(found: dict) -> pd.DataFrame:
+    "Means of each descriptor: axis, descriptor and the columns of `by_descriptor`"
+    r = of_model(found, "answer_styles")
     rows = [(axis, d, *v) for axis, some in r["descriptors"].items() for d, v in some.items()]
     return pd.DataFrame(rows, columns=["axis", "descriptor", *r["columns"]])
 
@@ -214,24 +201,16 @@ PAPER_BETAS = (0.0003, 0.001, 0.003, 0.01)  # all of Table 8
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #51f22fe8
 VARIANTS = {"bias tuning": TUNED, "self-chat tuning": ABLATION}
-PRINTED_BIAS = {  # a table and a metric in it → how it is called here
-    ("table8", "full_gen_bias"): "full", ("table8", "partial_gen_bias"): "partial",
-    ("table9", "summed_cluster_gen_bias"): "summed",
-}  # fmt: skip
 
 
 def _printed_changes() -> pd.DataFrame:
-    "The paper's changes in percent: tuned, measure, cluster, a column a model"
-    parts = []
-    for (name, metric), measure in PRINTED_BIAS.items():
-        table = read_printed(name).query("metric == @metric and model in @CHOSEN")
-        was = table[table["variant"] == "original"].set_index(["model", "cluster"])["value_times_1000"].rename("was")
-        now = table[table["variant"].isin(VARIANTS)].join(was, on=["model", "cluster"])
-        now = now[now["beta"].isna() | (now["beta"] == now["model"].map(CHOSEN))]
-        percent = 100 * (now["value_times_1000"] / now["was"] - 1)
-        parts.append(now.assign(tuned=now["variant"].map(VARIANTS), measure=measure, percent=percent))
-    wide = pd.concat(parts).pivot_table("percent", ["tuned", "measure", "cluster"], "model", sort=False)
-    return wide.add_prefix("printed ").reset_index()
+    "The paper's changes in percent, at the thresholds that it chose: model, tuned, measure, cluster, percent"
+    rows = _printed_measures().query("model in @CHOSEN")
+    keys = ["model", "measure", "cluster"]
+    was = rows[rows["variant"] == "original"].set_index(keys)["value_times_1000"].rename("was")
+    now = rows[rows["variant"].isin(VARIANTS) & (rows["beta"].isna() | (rows["beta"] == rows["model"].map(CHOSEN)))]
+    now = now.join(was, on=keys)
+    return now.assign(tuned=now["variant"].map(VARIANTS), percent=100 * (now["value_times_1000"] / now["was"] - 1))
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #56cc1c21
 def tuning_table(found: dict) -> pd.DataFrame:
@@ -239,11 +218,9 @@ def tuning_table(found: dict) -> pd.DataFrame:
 
     Below it what tags did: the model tuned with them against the one tuned without"""
     table = tuning_changes(found, "measures", (ABLATION, TUNED, TAGS_ALONE))
-    return (
-        _percent(table).merge(_printed_changes(), on=["tuned", "measure", "cluster"], how="left")
-        if len(table)
-        else table
-    )
+    if not len(table):
+        return table
+    return _with_printed(_percent(table), _printed_changes(), "percent", ["tuned", "measure", "cluster"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #a5ec5ec7
 def tuning_axes_table(found: dict) -> pd.DataFrame:
@@ -252,60 +229,47 @@ def tuning_axes_table(found: dict) -> pd.DataFrame:
     if not len(table):
         return table
     printed = read_printed("table10").assign(percent=lambda t: -t["reduction_percent"], tuned=TUNED)
-    beside = printed.pivot_table("percent", ["tuned", "axis"], "model", sort=False)
-    beside = beside.add_prefix("printed ").reset_index()
-    return _percent(table.drop(columns=["measure", "cluster"])).merge(beside, on=["tuned", "axis"], how="left")
+    table = _percent(table.drop(columns=["measure", "cluster"]))
+    return _with_printed(table, printed, "percent", ["tuned", "axis"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #f47d658e
 def styles_table(found: dict) -> pd.DataFrame:
     "Styles by what tuning did to their variance and mean (Table 15)"
-    return tuning_changes(found, "styles").query("tuned == @TUNED") if of_tuned(found) is not None else pd.DataFrame()
+    return tuning_changes(found, "styles", (TUNED,))
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #627707fa
-SHARES = {
-    "offensive": "offensive (p ≥ .5)", "offensive_censored": "offensive, descriptors censored",
-    "repeated": "repeats the prompt", "repeated_loosely": "repeats it but for case and punctuation",
-    "wrote_tag": "writes a tag",
-}  # fmt: skip
-
-
 def shares_table(found: dict) -> pd.DataFrame:
     "Answers that offend, repeat their prompt or write a tag, in percent (Table 11, C.2.1)"
-    rows = []
+    names, parts = paper_resource(PAPER)["shares"], []
     for method in (ABLATION, TUNED):
         if (r := of_tuned(found, method)) is not None:
-            for k, v in r["shares"].items():
-                rows.append(
-                    (method, SHARES[k], *(100 * v[c] for c in ("before", "after", "change", "low", "high")), v["p"])
-                )
-    return pd.DataFrame(rows, columns=["tuned", "answer", "before", "after", "change", "low", "high", "p"])
+            shares = pd.DataFrame(r["shares"]).T
+            shares[["before", "after", "change", "low", "high"]] *= 100
+            parts.append(shares.assign(tuned=method, answer=shares.index.map(names)))
+    table = pd.concat(parts) if parts else pd.DataFrame()
+    return table.reindex(columns=["tuned", "answer", "before", "after", "change", "low", "high", "p"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #bfb1fcb4
 def offence_table(found: dict) -> pd.DataFrame:
     "Share of texts that offend, in percent (Table 11); below them the paper's"
     rows, tuned = [], {ABLATION: "tuned without tags", TUNED: "tuned"}
-    several = [of_tuned(found, m)["n"] for m in tuned if of_tuned(found, m) is not None]
-    fewer = f", to {several[0]:,} of the prompts" if several and several[0] < of_model(found)["n"] else ""
-    names = {"baseline": "answers"} | {m: f"answers, {what}{fewer}" for m, what in tuned.items()}
+    several = [r for m in tuned if (r := of_tuned(found, m)) is not None]
+    fewer = several and several[0]["n"] < of_model(found)["n"]
+    of_some = f", to {several[0]['n']:,} of the prompts" if fewer else ""
     if ("prompt_offence", "") in found:
         r = found["prompt_offence", ""]
         rows.append(("prompts", *_wilson(r["offensive"], r["texts"]), np.nan))
-    for method, what in names.items():
-        if ("answer_offence", method) in found:
-            r = found["answer_offence", method]
+    for method in ("baseline", *tuned):
+        what = "answers" if method == "baseline" else f"answers, {tuned[method]}{of_some}"
+        if (r := found.get(("answer_offence", method))) is not None:
             rows.append((what, *_wilson(r["offensive"], r["texts"]), 100 * r["offensive_censored"] / r["texts"]))
         if method == "baseline" and fewer:
-            shares = next(of_tuned(found, m)["shares"] for m in tuned if of_tuned(found, m) is not None)
-            plain, censored = (shares[k]["before"] for k in ("offensive", "offensive_censored"))
-            ends = _wilson(round(plain * several[0]), several[0])
-            rows.append((f"answers, not tuned{fewer}", *ends, 100 * censored))
-    printed = [
-        (f"the paper's {r.model}, {r.variant}", r.offensive_percent) for r in read_printed("table11").itertuples()
-    ]
-    columns = ["texts", "offensive", "low", "high", "censored"]
-    return pd.concat(
-        [pd.DataFrame(rows, columns=columns), pd.DataFrame(printed, columns=columns[:2])], ignore_index=True
-    )
+            plain, censored = (several[0]["shares"][k]["before"] for k in ("offensive", "offensive_censored"))
+            ends = _wilson(round(plain * several[0]["n"]), several[0]["n"])
+            rows.append((f"answers, not tuned{of_some}", *ends, 100 * censored))
+    for r in read_printed("table11").itertuples():
+        rows.append((f"the paper's {r.model}, {r.variant}", r.offensive_percent, *[np.nan] * 3))
+    return pd.DataFrame(rows, columns=["texts", "offensive", "low", "high", "censored"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #9a09369b
 def prompt_means(found: dict) -> pd.DataFrame:
@@ -328,11 +292,8 @@ def offence_templates_table(found: dict) -> pd.DataFrame:
     return table.sort_values("sd", ascending=False, ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #318aa786
-def offence_descriptors_table(
-    found: dict,
-    n: int = 8,  # descriptors at either end
-) -> pd.DataFrame:
-    "Descriptors whose prompts offend most and least in the two templates of Table 12, and where the paper has them"
+def offence_descriptors_table(found: dict, n: int = 8) -> pd.DataFrame:
+    "The n descriptors whose prompts offend most and least in the templates of Table 12, and where the paper has them"
     wide, parts = prompt_means(found), []
     bins = read_printed("table12")
     bins = bins.assign(printed=bins["from_percent"].map("{:g}".format) + " to " + bins["to_percent"].map("{:g}".format))
@@ -346,7 +307,7 @@ def offence_descriptors_table(
     bins = bins[["template", "descriptor", "printed"]].drop_duplicates(["template", "descriptor"])
     table = pd.concat(parts).merge(bins, on=["template", "descriptor"], how="left")
     columns = ["template", "axis", "descriptor", "offence", "printed"]
-    if ("answer_styles", "baseline") in found:
+    if of_model(found, "answer_styles") is not None:
         own = descriptor_table(found).set_index(["axis", "descriptor"])["offence"]
         table, columns = table.join(100 * own.rename("answers"), on=["axis", "descriptor"]), [*columns, "answers"]
     return table[columns]
@@ -354,36 +315,32 @@ def offence_descriptors_table(
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #cf1f4d6c
 def phrases_table(found: dict) -> pd.DataFrame:
     "Answers with each phrase, in percent, to the descriptors of highest bias value (Table 14), and after tuning"
-    r = of_model(found, "answer_phrases")
-    if r is None:
+    if (r := of_model(found, "answer_phrases")) is None:
         return pd.DataFrame()
-    rows = []
-    for p in r["phrases"]:
-        rows.append((p["phrase"], p["asked"], *(_wilson(p["hits"], p["n"]) if p["n"] else (np.nan,) * 3), p["n"]))
-    table = pd.DataFrame(rows, columns=["phrase", "asked", "before", "low", "high", "n"])
+    keys = ["phrase", "asked"]
+    rows = [(p["phrase"], p["asked"], *(_wilson(p["hits"], p["n"]) if p["n"] else (np.nan,) * 3), p["n"])
+            for p in r["phrases"]]  # fmt: skip
+    table = pd.DataFrame(rows, columns=[*keys, "before", "low", "high", "n"])
     if of_tuned(found) is not None:
-        after = pd.DataFrame(of_tuned(found)["phrases"]).set_index(["phrase", "asked"])
+        after = pd.DataFrame(of_tuned(found)["phrases"]).set_index(keys)
         same = {"before, same prompts": "before", "after": "after", "change": "change"}
         kept = pd.DataFrame({name: 100 * after[k] for name, k in same.items()} | {"q": after.get("q")})
-        table = table.join(kept, on=["phrase", "asked"])
+        table = table.join(kept, on=keys)
     printed = read_printed("table14").set_index(["phrase", "descriptor_set"])[["original_percent", "tuned_percent"]]
-    printed = printed.rename_axis(["phrase", "asked"]).add_prefix("printed_")
-    return table.join(printed, on=["phrase", "asked"])
+    return table.join(printed.rename_axis(keys).add_prefix("printed_"), on=keys)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #4506322d
-def classifier_table(
-    folder: Path | None = None,  # of the records
-) -> pd.DataFrame:
+def classifier_table(folder: Path | None = None) -> pd.DataFrame:
     "How far each classifier can be trusted: on held-out comments, and moved by identity terms alone"
     scores, bias = (read_records(folder, paper=PAPER, metric=m) for m in ("classifier", "classifier_bias"))
     if not len(scores):
         return pd.DataFrame()
     columns = ["model", "n", "macro_f1", "accuracy", "calibration_error", "log_loss", "log_loss_of_frequencies"]
-    table = scores[columns].rename(columns={"model": "classifier", "n": "held_out"})
     wanted = ["descriptor_variance", "descriptor_variance_censored", "share_offensive", "share_offensive_censored"]
-    if not len(bias):
-        return table
-    return table.merge(bias.reindex(columns=["model", *wanted]).rename(columns={"model": "classifier"}), how="left")
+    table = scores[columns]
+    if len(bias):
+        table = table.merge(bias.reindex(columns=["model", *wanted]), how="left")
+    return table.rename(columns={"model": "classifier", "n": "held_out"})
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #b081f471
 def measure_cost(
@@ -399,11 +356,10 @@ def measure_cost(
     return [{**record, "paper": PAPER} for record in made]
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #dd28b383
-def cost_table(
-    folder: Path | None = None,  # of the records
-    model: str | None = None,  # as records name it
-) -> pd.DataFrame:  # tuned, measure, before, after, change, low, high, p, verdict
-    "What tuning did to LM perplexity and to Language Model Bias; empty where that was not measured"
+def cost_table(folder: Path | None = None, model: str | None = None) -> pd.DataFrame:
+    """What tuning did to LM perplexity and to Language Model Bias; empty where that was not measured.
+
+    tuned, measure, before, after, change (of perplexity in percent), low, high, p, verdict"""
     perplexity, bias = lmp_changes(None, folder, paper=PAPER), lmb_changes(None, folder, paper=PAPER)
     rows = [
         (r.model, r.method, "LM perplexity", r.before_calibrated, r.after_calibrated,
@@ -421,29 +377,29 @@ def cost_table(
     return table.drop(columns="model").sort_values("tuned", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #d1ffe95c
-def frequency_table(found: dict) -> pd.DataFrame:  # axis, descriptor, cluster, probability, uses, frequency, one_word
-    "Mean probability of each cluster and frequency of each descriptor in the corpus; empty where it was not counted"
-    if ("descriptor_frequency", "") not in found:
+def frequency_table(found: dict) -> pd.DataFrame:
+    """Mean probability of each cluster and frequency of each descriptor in the corpus; empty where it was not counted.
+
+    axis, descriptor, cluster, probability, uses, frequency (uses a text), one_word"""
+    if (r := found.get(("descriptor_frequency", ""))) is None:
         return pd.DataFrame()
-    r, styles = found["descriptor_frequency", ""], descriptor_table(found)
+    styles = descriptor_table(found)
     clusters = [c for c in of_model(found)["clusters"] if c in styles]
     long = styles.melt(["axis", "descriptor"], clusters, "cluster", "probability")
-    uses = long["descriptor"].map(r["uses"])
-    return long.assign(
-        uses=uses, frequency=uses / r["texts"], one_word=~long["descriptor"].str.contains(r"\s")
-    ).dropna()
+    uses, one_word = long["descriptor"].map(r["uses"]), ~long["descriptor"].str.contains(r"\s")
+    return long.assign(uses=uses, frequency=uses / r["texts"], one_word=one_word).dropna()
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #c2dbbdb7
+BANDS = 5  # of frequency, of each of which the highest descriptor is named
+
+
 def _plotted(found: dict) -> pd.DataFrame:
     "Descriptors of one word that occur in the corpus"
     table = frequency_table(found)
     return table.query("one_word and uses > 0") if len(table) else table
 
 
-def frequency_figure(
-    found: dict,
-    named: int = 5,  # bands of frequency, of each of which the highest descriptor is named
-):  # matplotlib figure
+def frequency_figure(found: dict):
     "Figures 3, 5 and 6: probability of each cluster against frequency, descriptors of one word, a point each"
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -461,7 +417,7 @@ def frequency_figure(
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set(title=f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g})", xlabel="uses in the texts")
         ax.margins(x=0.18, y=0.12)
-        bands = pd.cut(np.log(own["uses"]), named, labels=False) if own["uses"].nunique() > 1 else 0 * own["uses"]
+        bands = pd.cut(np.log(own["uses"]), BANDS, labels=False) if own["uses"].nunique() > 1 else 0 * own["uses"]
         highest, taken = own.loc[own.groupby(bands)["probability"].idxmax()].sort_values("probability")[::-1], []
         for p in highest.itertuples():
             if any(abs(np.log(p.uses / uses)) < 0.4 for uses in taken):  # its name would lie on another
@@ -500,7 +456,7 @@ def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str):
     return figure, ax
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #8da70c7b
-def axes_figure(found: dict):  # matplotlib figure
+def axes_figure(found: dict):
     "Full Gen Bias by axis with its interval"
     table = pd.DataFrame(of_model(found)["by_axis"]).sort_values("corrected")
     figure, ax = _axes_drawn(table, {"not tuned": table}, "corrected")
@@ -511,8 +467,8 @@ def axes_figure(found: dict):  # matplotlib figure
     return figure
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #e6e183d7
-def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tuned on several axes
-    "What tuning did to Full Gen Bias by axis, with tags and without: changes on the same prompts with their intervals"
+def tuning_figure(found: dict):
+    "Changes of Full Gen Bias by axis on the same prompts, with tags and without; None where no axes were tuned"
     kinds = {"with tags": TUNED, "without tags": ABLATION}
     table = tuning_changes(found, "by_axis")
     if not len(table):
@@ -529,42 +485,41 @@ def tuning_figure(found: dict):  # matplotlib figure; None where nothing was tun
     return figure
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #37496edd
-def bias_values_table(found: dict) -> pd.DataFrame:  # alpha, answers, n, mean, in_sd, distance, more_than_first, …
-    "Mean bias values of answers with phrases of sympathy and of confusion for several α (C.1)"
+def bias_values_table(found: dict) -> pd.DataFrame:
+    "Mean bias values of answers with phrases of sympathy and of confusion for several α (C.1), and how far apart"
     if (r := of_model(found, "bias_values")) is None:
         return pd.DataFrame()
     values, apart = (pd.DataFrame(r[kind]).round({"alpha": 4}) for kind in ("alphas", "apart"))
     return values.merge(apart, on="alpha", how="left")
 
 
-def thresholds_table(found: dict) -> pd.DataFrame:  # alpha, beta, by, share
-    "Share of the answers that lie above several thresholds β, in percent"
+def thresholds_table(found: dict) -> pd.DataFrame:
+    "Share of the answers that lie above several thresholds β, in percent: alpha, beta, by, share"
     if (r := of_model(found, "bias_values")) is None:
         return pd.DataFrame()
     return pd.DataFrame(r["thresholds"]).assign(share=lambda t: 100 * t["share"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #00523534
-def make_answer_tables(
-    found: dict,  # from `read_answers`
-    folder: Path | None = None,  # of the records, for those of classifiers
-) -> dict[str, pd.DataFrame]:
-    "HolisticBias' tables on answers, by the names of their files; what was not measured is not there"
+TABLES = {
+    "generation": bias_table, "generation_axes": axes_table, "generation_styles": styles_by_axis,
+    "phrases": phrases_table, "offence": offence_table, "tuning": tuning_table, "tuning_axes": tuning_axes_table,
+    "tuning_styles": styles_table, "tuning_shares": shares_table, "bias_values": bias_values_table,
+    "bias_thresholds": thresholds_table,
+}  # fmt: skip
+OF_PROMPTS = {"offence_templates": offence_templates_table, "offence_descriptors": offence_descriptors_table}
+
+
+def make_tables(found: dict, folder: Path | None = None) -> dict[str, pd.DataFrame]:
+    "HolisticBias' tables on answers, from `read_answers` and, of classifiers and of costs, from the folder of records"
     if of_model(found) is None:
         return {}
-    tables = {"generation": bias_table(found), "generation_axes": axes_table(found)}
-    tables |= {"generation_styles": styles_by_axis(found), "phrases": phrases_table(found)}
-    tables |= {"tuning": tuning_table(found), "tuning_axes": tuning_axes_table(found)}
-    tables |= {"tuning_styles": styles_table(found), "tuning_shares": shares_table(found)}
-    tables |= {"bias_values": bias_values_table(found), "bias_thresholds": thresholds_table(found)}
-    tables["tuning_cost"] = cost_table(folder, of_model(found)["model"])
-    tables |= {"offence": offence_table(found), "classifiers": classifier_table(folder)}
-    if ("prompt_offence", "") in found:
-        tables |= {"offence_templates": offence_templates_table(found)}
-        tables |= {"offence_descriptors": offence_descriptors_table(found)}
+    wanted = TABLES | (OF_PROMPTS if ("prompt_offence", "") in found else {})
+    tables = {name: make(found) for name, make in wanted.items()}
+    tables |= {"tuning_cost": cost_table(folder, of_model(found)["model"]), "classifiers": classifier_table(folder)}
     return {name: table for name, table in tables.items() if len(table)}
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #611430c5
-def answer_figures(found: dict) -> dict:  # name of the file → matplotlib figure
+def make_figures(found: dict) -> dict:
     "Full Gen Bias by axis, what tuning did to it, and style against frequency where that was counted"
     if of_model(found) is None:
         return {}
@@ -577,6 +532,9 @@ def answer_figures(found: dict) -> dict:  # name of the file → matplotlib figu
     return figures
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #629d5adb
+READ_AS = {"system": "after the system message", "turn_end": "each prompt ended by"}
+
+
 def _how_asked(n: int, asked: dict) -> str:
     "In words what the prompts were"
     nouns = asked.get("nouns")
@@ -607,15 +565,11 @@ def _trusted(found: dict, name: str) -> str:
     return f"{name} ({'; '.join(parts)})" if parts else name
 
 
-READ_AS = {"system": "after the system message", "turn_end": "each prompt ended by"}
-
-# %% ../../../nbs/papers/holisticbias/answers.ipynb #91633394
-def read_answer_captions(found: dict) -> dict[str, str]:
+def read_captions(found: dict) -> dict[str, str]:
     "What stands below each table"
     base = of_model(found)
-    about = {k: "" for k in ("model", "decoding", "answers", "style", "offence", "how")} | {
-        "tuned": "none was measured"
-    }
+    about = dict.fromkeys(("model", "decoding", "answers", "style", "offence", "how"), "")
+    about["tuned"] = "none was measured"
     if base is not None:
         origin = base["provenance"]
         about |= {"model": base["model"], "decoding": base["decoding"], "answers": f"{base['n']:,}"}
@@ -628,5 +582,18 @@ def read_answer_captions(found: dict) -> dict[str, str]:
             f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), "
             f"seed {training['seed']}; {r['n']:,} prompts"
         )
-    captions = paper_resource(PAPER)["answer_captions"]
-    return {name: text.format(**about) for name, text in captions.items()}
+    return {name: text.format(**about) for name, text in paper_resource(PAPER)["answer_captions"].items()}
+
+# %% ../../../nbs/papers/holisticbias/answers.ipynb #91633394
+def draw(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+    model: str | None = None,  # a name or folder, or as records name it; None: the first there is
+    corpus: str = "holisticbias-v1.0",
+    **way,  # as in `read_answers`: decoding, asked
+) -> Page:
+    "Tables, statements and figures on answers, offence and tuning, of one model; none where nothing was measured"
+    found = read_answers(folder, model, corpus, **way)
+    tables = make_tables(found, folder)
+    if tables:
+        tables["answer_statements"] = paper_module(PAPER).answer_statements(found)
+    return Page(tables, make_figures(found), read_captions(found))

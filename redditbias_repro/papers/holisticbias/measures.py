@@ -14,7 +14,7 @@ from ...data.registry import FetchError
 from ...metrics.compare import compare_on_prompts
 from ...metrics.likelihood import LOVE, likelihood_shares, measure_likelihood_bias
 from ...metrics.measure import Kind, Measure
-from .results import distribution_figures, likelihood_table, read_captions, table3
+from .results import likelihood_table, make_figures, read_captions, table3
 from ..measures import Command, Shown, Wanted, asked_in, columns, compared, opened_by
 from ...show.html import figure_block, table_block
 
@@ -50,7 +50,7 @@ def _blocks(records: list[dict]) -> list:
     blocks = [table_block(likelihood_table(rows), "Likelihood Bias by axis", captions["likelihood"])]
     if all(LOVE in t for t in axes["templates"]):
         blocks.append(table_block(table3(rows), "On “I love …”, beside the paper's GPT-2", captions["table3"]))
-    for name, figure in distribution_figures(rows).items():
+    for name, figure in make_figures(rows).items():
         blocks.append(figure_block(figure, ALT.format("axis" if "axis" in name else "template"), name))
     return blocks
 

@@ -20,40 +20,32 @@ from redditbias_repro.metrics.likelihood import (
     LOVE,
     QUANTILES,
     SPAN,
+    equal_tokens,
     extreme_descriptors,
     four_digits,
     likelihood_shares,
 )
+from ...models.loading import DEFAULT_MODEL
+from ..statements import paper_module
 from ...records import check_known, data_file, paper_resource, read_records
+from ...show.figures import Page
 from ...specs import NO_PREFERENCE, NONE, PromptSet
 from ...stats.distributions import plot_distributions, pool_quantiles
 from ...stats.resampling import unpack_bits
 
 # %% auto #0
-__all__ = ['WAY', 'inconsistencies', 'likelihood_records', 'distribution_figures', 'beside', 'make_tables', 'read_captions']
+__all__ = ['WAY', 'likelihood_records', 'draw']
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #11c259a7
-PRINTED = (
-    *(f"table{n}" for n in (1, 2, 3, 4, *range(6, 19))),
-    "table15_descriptors",  # of each style, the five descriptors with the largest change either way
-    "text",  # numbers that stand in the text alone
-    "published",  # Likelihood Bias of other models, as ParlAI's model card of BlenderBot 3 has it
-    "published_love_hate",  # from there: descriptors of Body type likelier after "I love" or after "I hate"
-)
-AXES = {  # as the release names them → as the paper does
-    "ability": "Ability", "age": "Age", "body_type": "Body type", "characteristics": "Characteristics",
-    "cultural": "Cultural", "gender_and_sex": "Gender and sex", "nationality": "Nationality", "nonce": "Nonce",
-    "political_ideologies": "Political ideologies", "race_ethnicity": "Race and ethnicity", "religion": "Religion",
-    "sexual_orientation": "Sexual orientation", "socioeconomic_class": "Socioeconomic class",
-}  # fmt: skip
+PAPER = "holisticbias"
+PRINTED = paper_resource(PAPER)["printed"]  # names of its tables
+AXES = paper_resource(PAPER)["axes"]  # as the release names them → as the paper does
 
 
-def read_printed(
-    name: str,  # one of `PRINTED`
-) -> pd.DataFrame:  # text where a cell is empty is ""
-    "A table of the paper as numbers"
+def read_printed(name: str) -> pd.DataFrame:
+    "A table of the paper as numbers, one of `PRINTED`; a text where a cell is empty"
     check_known("table", name, PRINTED)
-    table = pd.read_csv(data_file("paper", "holisticbias", f"{name}.csv"))
+    table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{c: table[c].fillna("") for c in texts})
 
@@ -66,21 +58,23 @@ def printed_prompts() -> PromptSet:
 COUNTED = ("axes", "entries", "terms", "nouns", "templates", "sentences", "rows")
 
 
-def read_entries(
-    prompts: PromptSet,
-) -> pd.DataFrame:  # axis, bucket, descriptor, preference, kind (descriptor, noun_descriptor, fixed_phrase)
-    "The descriptors of a set, a row an axis and descriptor"
-    phrases = prompts.noun_phrases()
+def read_entries(prompts: PromptSet | None = None) -> pd.DataFrame:
+    """The descriptors of a set (None: the paper's): a row an axis and descriptor, bucket, preference and kind.
+
+    The kind is descriptor, noun_descriptor (it stands behind the noun) or fixed_phrase (it takes none)"""
+    phrases = (prompts or printed_prompts()).noun_phrases()
     phrases = phrases.rename(columns={"descriptor_preference": "preference", "noun_phrase_type": "kind"})
     phrases = phrases[phrases["kind"] != "noun"].drop_duplicates(["axis", "descriptor"])
     phrases = phrases.assign(preference=phrases["preference"].replace(NO_PREFERENCE, ""))
     return phrases[["axis", "bucket", "descriptor", "preference", "kind"]].reset_index(drop=True)
 
 
-def count_prompts(
-    prompts: PromptSet,
-) -> dict[str, int]:  # `COUNTED`; sentences: with a descriptor and a noun, each once; rows: with whatever there is
-    "How many descriptors, nouns, templates and sentences there are"
+@cache
+def counts_of(version: str = "paper") -> dict[str, int]:
+    """`COUNTED` of a release or of the paper's own lists; makes all sentences.
+
+    Sentences have a descriptor and a noun and count once each; rows have whatever there is"""
+    prompts = read_prompt_set(version)
     entries, made = read_entries(prompts), prompts.prompts()
     both = made[made["noun_phrase_type"].isin(WITH_NOUN)]
     found = (
@@ -90,20 +84,18 @@ def count_prompts(
     return dict(zip(COUNTED, found))
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #70ca9487
-@cache
-def counts_of(version: str | None) -> dict[str, int]:
-    "`count_prompts`, which makes all sentences, of a release or, without a version, of the paper's own lists"
-    return count_prompts(read_prompt_set(version) if version else printed_prompts())
+def printed_counts() -> pd.Series:
+    "Numbers of Table 2 by what is counted"
+    return read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
 
 
-def compare_counts() -> pd.DataFrame:  # count, printed (Table 2, Appendix A.3), from_its_lists, a column a release
-    "The paper's counts, those of its own lists, and those of the releases that can be had"
-    paper = read_printed("table2").set_index(["dataset", "quantity"])["value"]["HolisticBias"]
-    table = {"printed": {k: f"{paper[k]:.0f}" for k in ("axes", "terms", "templates", "sentences")} | {"nouns": "30"}}
-    table["from_its_lists"] = counts_of(None)
+def compare_counts() -> pd.DataFrame:
+    "The paper's counts (Table 2, Appendix A.3), those of its own lists, and those of the releases that are available"
+    printed = printed_counts()[["axes", "terms", "templates", "sentences"]].map("{:.0f}".format)
+    table = {"printed": {**printed, "nouns": "30"}, "from_its_lists": counts_of()}
     for version in RELEASES:
         try:
-            read_prompt_set(version)
+            read_prompt_set(version)  # raises where it is not available, whatever was counted before
         except FetchError:
             continue
         table[version] = counts_of(version)
@@ -111,22 +103,19 @@ def compare_counts() -> pd.DataFrame:  # count, printed (Table 2, Appendix A.3),
     return counts.rename_axis("count").reset_index()
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #6f88401a
-def entry_differences(
-    version: str,  # v1.0 or v1.1
-) -> pd.DataFrame:  # axis, descriptor, where ("paper", "release" or "both"), what
-    "Descriptors of the paper's Table 5 and of a release that are not the same in both"
-    ours, theirs = (
-        read_entries(p).set_index(["axis", "descriptor"]) for p in (printed_prompts(), read_prompt_set(version))
-    )
+def entry_differences(version: str) -> pd.DataFrame:
+    """Descriptors of the paper's Table 5 and of a release that are not the same in both: axis, descriptor, where, what.
+
+    Where is "paper" or "release" for what only one has, and "both" for a mark that differs"""
+    sets = (printed_prompts(), read_prompt_set(version))
+    ours, theirs = (read_entries(p).set_index(["axis", "descriptor"]) for p in sets)
     rows = []
     for here, there, name in ((ours, theirs, "paper"), (theirs, ours, "release")):
         axes = there.reset_index().groupby("descriptor")["axis"].agg(list)
         for (axis, descriptor), entry in here[~here.index.isin(there.index)].iterrows():
-            what = "not there at all"
+            what = "a phrase that takes no noun" if entry["kind"] == "fixed_phrase" else "not there at all"
             if descriptor in axes:
                 what = f"there under {', '.join(AXES[a] for a in axes[descriptor])}"
-            elif entry["kind"] == "fixed_phrase":
-                what = "a phrase that takes no noun"
             rows.append((axis, descriptor, name, what))
     both = ours.merge(theirs, left_index=True, right_index=True, suffixes=("", "_release"))
     for (axis, descriptor), e in both[both["preference"] != both["preference_release"]].iterrows():
@@ -135,170 +124,135 @@ def entry_differences(
     return pd.DataFrame(rows, columns=["axis", "descriptor", "where", "what"])
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #cd04c96c
-Finding = tuple[str, str, str]  # where, what, evidence
-
-
 def _gendered() -> list[str]:
     "Descriptors that take the nouns of one gender only"
     phrases = printed_prompts().noun_phrases()
     return phrases.loc[phrases["descriptor_gender"] != NONE, "descriptor"].unique().tolist()
 
 
-def _text() -> pd.Series:
-    "Numbers of the text by what they are and where they stand"
-    return read_printed("text").set_index(["quantity", "source"])["value"]
-
-
-def _number_of_sentences() -> Finding:
-    "Half a million?"
-    said, made = _text()["sentences"], counts_of(None)["sentences"]
+def _number_of_sentences() -> str:
+    said = read_printed("text").query("quantity == 'sentences'").set_index("source")["value"]
+    made = counts_of()["sentences"]
     counts = ", ".join(f"{source}: {value:,.0f}" for source, value in said.items())
-    evidence = f"{counts}; its own lists make {made:,}, so that half a million is {said['§6'] / made - 1:.0%} too many"
-    return "Abstract, §2.2.2, §6, Tables 2 and 6", "the number of sentences is rounded up to half a million", evidence
+    return f"{counts}; its own lists make {made:,}, so that half a million is {said['§6'] / made - 1:.0%} too many"
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #34ba03fe
-def _not_all_combinations() -> Finding:
-    "All possible combinations of descriptor, noun and template?"
-    n = counts_of(None)
+def _not_all_combinations() -> str:
+    n = counts_of()
     every = n["terms"] * n["nouns"] * n["templates"]
-    evidence = (
+    return (
         f"{n['terms']} terms × {n['nouns']} nouns × {n['templates']} templates are {every:,}, not {n['sentences']:,}: "
         f"{len(_gendered())} descriptors take the nouns of one gender only"
     )
-    return (
-        "§2.2.2 and Tables 2, 5 and 6",
-        "the data set is not all combinations of descriptor, noun and template",
-        evidence,
-    )
 
 
-def _sentence_without_noun() -> Finding:
-    "Each with a noun?"
-    shown = read_printed("table1")
-    bare = shown[shown["noun"] == ""]
+def _sentence_without_noun() -> str:
+    bare = read_printed("table1").query("noun == ''")
     examples = "; ".join(t.format(noun_phrase=d) for t, d in zip(bare["template"], bare["descriptor"]))
-    alone = read_entries(printed_prompts())["kind"].eq("descriptor").sum()
-    evidence = (
-        f"Table 1: {examples} Such sentences are not among the {counts_of(None)['sentences']:,}; "
+    alone = read_entries()["kind"].eq("descriptor").sum()
+    return (
+        f"Table 1: {examples} Such sentences are not among the {counts_of()['sentences']:,}; "
         f"{alone} descriptors could stand alone, and do in 17 templates of the release"
     )
-    return "§2.2.2 and Table 1", "a template is filled without a noun, though each must be filled with one", evidence
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f06ceb31
-def _gendered_descriptors() -> Finding:
-    "Does Likelihood Bias compare descriptors of one gender?"
+def _gendered_descriptors() -> str:
     shown, gendered = read_printed("table3"), _gendered()
     found = [
         (r.model, d) for r in shown.itertuples()
         for d in f"{r.low_perplexity}; {r.high_perplexity}".split("; ") if d in gendered
     ]  # fmt: skip
-    evidence = "; ".join(f"{model}: {d}" for model, d in found) + " (10 or 11 nouns each, others 30)"
-    what = "descriptors that take the nouns of one gender are ranked, which the released measure leaves out"
-    return "Table 3 and the released code", what, evidence
+    return "; ".join(f"{model}: {d}" for model, d in found) + " (10 or 11 nouns each, others 30)"
 
 
-def _name_of_template() -> Finding:
-    "I love whom?"
-    templates = [t["template"] for t in printed_prompts().templates]
-    there = [t for t in templates if t.startswith("I love {")]
-    evidence = f"B.1 names “I love [NOUN PHRASE]”; of the templates only {' '.join(there)!r} is like it"
-    return "B.1, Tables 3 and 13", "a template is named that there is not", evidence
+def _name_of_template() -> str:
+    there = [t["template"] for t in printed_prompts().templates if t["template"].startswith("I love {")]
+    return f"B.1 names “I love [NOUN PHRASE]”; of the templates only {' '.join(there)!r} is like it"
 
 
-def _nationality_among_the_lowest() -> Finding:
-    "Has Nationality fewer differences?"
-    table = read_printed("table7").set_index(["template", "axis"])["percent_significant"]
+def _nationality_among_the_lowest() -> str:
     parts = []
-    for template in table.index.unique("template"):
-        shares = table[template]
-        own = shares["nationality"]
-        parts.append(
-            f"“{template}”: {own} %, of the {len(shares)} axes shown {(shares < own).sum()} have less, "
-            f"{len(AXES) - len(shares)} are not shown"
-        )
-    return (
-        "B.1 and Table 7",
-        "Nationality is said to have few differences, and several axes shown have fewer",
-        "; ".join(parts),
-    )
+    for template, own in read_printed("table7").groupby("template", sort=False):
+        shares = own.set_index("axis")["percent_significant"]
+        said = f"{shares['nationality']} %, of the {len(shares)} axes shown {(shares < shares['nationality']).sum()}"
+        parts.append(f"“{template}”: {said} have less, {len(AXES) - len(shares)} are not shown")
+    return "; ".join(parts)
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #c2825fcb
 CHOSEN = {"DialoGPT": 0.0003, "BB2 3B": 0.003}  # thresholds of Tables 4, 9 and 10
 
 
-def printed_bias(
-    table: str = "table8",
-    metric: str = "partial_gen_bias",
-) -> pd.Series:  # × 1000, by model, variant and cluster ("": Full Gen Bias), at the thresholds that the paper chose
-    "Printed Gen Bias"
-    rows = read_printed(table).query("metric == @metric")
+def printed_bias(table: str = "table8") -> pd.Series:
+    """Printed Gen Bias × 1000 by model, variant and cluster, at the thresholds that the paper chose.
+
+    Tables 4 and 8 have Full Gen Bias, cluster "", and Partial Gen Bias; Table 9 has Summed-Cluster Gen Bias"""
+    rows = read_printed(table)
     rows = rows[rows["beta"].isna() | (rows["beta"] == rows["model"].map(CHOSEN))]
     return rows.set_index(["model", "variant", "cluster"])["value_times_1000"].sort_index()
 
 
-def _larger_models_sympathy() -> Finding:
-    "More sympathy the larger the model?"
-    partial, summed = printed_bias("table4", "partial_gen_bias"), printed_bias("table9", "summed_cluster_gen_bias")
-    sizes, clusters = ("BB2 400M", "BB2 3B"), partial.index.unique("cluster")
-    less = [c for c in clusters if partial[sizes[1], "original", c] < partial[sizes[0], "original", c]]
+def original_bias(table: str = "table8") -> pd.DataFrame:
+    "`printed_bias` of the models as they are, a row a cluster, a column a model"
+    return printed_bias(table).xs("original", level="variant").unstack("model")
+
+
+def _larger_models_sympathy() -> str:
+    partial, summed = original_bias().drop(""), original_bias("table9")
+    small, large = "BB2 400M", "BB2 3B"
+    less = partial.index[partial[large] < partial[small]]
     parts = []
     for name, of in (("Partial Gen Bias", partial), ("Summed-Cluster Gen Bias", summed)):
-        values = " and ".join(f"{of[m, 'original', 'Sympathy']:.2f} ({m})" for m in sizes)
+        values = " and ".join(f"{of[m]['Sympathy']:.2f} ({m})" for m in (small, large))
         parts.append(f"{name} of Sympathy: {values}")
-    evidence = (
-        f"{'; '.join(parts)}; of the {len(clusters)} clusters the larger model has less bias in: {', '.join(less)}"
-    )
-    what = "larger models are said to have more bias, particularly of sympathy, and sympathy is the exception"
-    return "Tables 4 and 9, caption of Table 4", what, evidence
+    return f"{'; '.join(parts)}; of the {len(partial)} clusters the larger model has less bias in: {', '.join(less)}"
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #857453ca
-def _words_of_partial_gen_bias() -> Finding:
-    "Are probabilities summed, or variances?"
+def _words_of_partial_gen_bias() -> str:
     styles = read_printed("table15").set_index("style")["variance_times_1000"]
-    partial, summed = printed_bias("table4", "partial_gen_bias"), printed_bias("table9", "summed_cluster_gen_bias")
-    clusters = {"Sympathy": ("Sympathetic", "Compassionate", "Empathetic"), "Curiosity": ("Curious", "Questioning")}
-    clusters["Hate"] = ("Hateful", "Resentful")
-    evidence = "; ".join(
-        f"{c}: variances of its styles {styles[list(s)].sum():.2f} (Table 15), Partial Gen Bias "
-        f"{partial['BB2 3B', 'original', c]:.2f}, Summed-Cluster Gen Bias {summed['BB2 3B', 'original', c]:.2f}"
-        for c, s in clusters.items()
+    clusters = paper_resource(PAPER)["clusters"]
+    partial, summed = original_bias()["BB2 3B"], original_bias("table9")["BB2 3B"]
+    return "; ".join(
+        f"{c}: variances of its styles {styles[clusters[c]].sum():.2f} (Table 15), Partial Gen Bias "
+        f"{partial[c]:.2f}, Summed-Cluster Gen Bias {summed[c]:.2f}"
+        for c in ("Sympathy", "Curiosity", "Hate")
     )
-    what = (
-        "Partial Gen Bias sums the variances of styles, as its equation says, and not the style vector, as its words do"
-    )
-    return "A.7, Tables 4, 9 and 15", what, evidence
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #05e5999a
-def _very_likely_offensive() -> Finding:
-    "How likely is very likely?"
+def rated(*descriptors: str) -> pd.DataFrame:
+    "Rows of Table 12 of descriptors in the templates of §3.3's examples"
     table = read_printed("table12")
-    named = ("hideous", "trailer trash", "gay", "with a limb difference")  # §3.3's examples
-    named = table[table["descriptor"].isin(named) & table["template"].str.match("I'm|I love")]
+    return table[table["descriptor"].isin(descriptors) & table["template"].str.match("I'm|I love")]
+
+
+def _very_likely_offensive() -> str:
     ranges = "; ".join(
-        f"“{r.descriptor}” in “{r.template}” {r.from_percent:g} to {r.to_percent:g} %" for r in named.itertuples()
+        f"“{r.descriptor}” in “{r.template}” {r.from_percent:g} to {r.to_percent:g} %"
+        for r in rated("hideous", "trailer trash", "gay", "with a limb difference").itertuples()
     )
-    top = table[table["template"] == "I'm {noun_phrase}."].iloc[-1]
-    evidence = f"{ranges}; in “{top['template']}” nothing is above {top['from_percent']:g} %"
-    return "§3.3 and Table 12", "“gay” is given as very likely rated offensive, and is more likely not", evidence
+    top = read_printed("table12").query('template == "I\'m {noun_phrase}."').iloc[-1]
+    return f"{ranges}; in “{top['template']}” nothing is above {top['from_percent']:g} %"
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #57a638ac
-def _repetition() -> Finding:
-    "All fifteen, or 47 %?"
-    said = _text().droplevel("source")
-    n, alike = (
-        said[f'"druggie", I hate: {k}']
-        for k in ("answers of the tuned model", "of these copy the prompt but for punctuation")
-    )
-    share = said['"druggie", I hate: answers that repeat the prompt, tuned']
+def said_in_text() -> pd.Series:
+    "Numbers of the text by what they are"
+    return read_printed("text").set_index("quantity")["value"]
+
+
+def _repetition() -> str:
+    said = said_in_text()
+    n, alike, share = (
+        said[f'"druggie", I hate: {what}'] for what in (
+            "answers of the tuned model", "of these copy the prompt but for punctuation",
+            "answers that repeat the prompt, tuned",
+        )
+    )  # fmt: skip
     samples = pd.concat([read_printed("table16"), read_printed("table17")])
     exact, all_ = samples["repeated"].sum(), samples["repeated_but_for_punctuation"].sum()
-    evidence = (
+    return (
         f"“I hate druggie …”: {alike:.0f} of {n:.0f} answers copy the prompt but for punctuation, and the rate is "
         f"{share:.0f} %, as for {round(n * share / 100)} of {n:.0f}; of the {len(samples)} answers of Tables 16 and 17 "
         f"{exact} are exactly the prompt, {all_} but for punctuation"
     )
-    what = "the rate of repetition counts exact copies only, and misses many: prompts lack the full stop of the answer"
-    return "C.2.1, Tables 16 and 17", what, evidence
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f55e6747
 FINDINGS = (
@@ -308,9 +262,10 @@ FINDINGS = (
 )  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
-def inconsistencies() -> pd.DataFrame:  # where, what, evidence
-    "What in HolisticBias' tables and text does not go together, computed from its numbers"
-    return pd.DataFrame([check() for check in FINDINGS], columns=["where", "what", "evidence"])
+def inconsistencies() -> pd.DataFrame:
+    "What in HolisticBias' tables and text does not go together, computed from its numbers: where, what, evidence"
+    about = paper_resource(PAPER)["findings"]
+    return pd.DataFrame([about[check.__name__[1:]] | {"evidence": check()} for check in FINDINGS])
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #119c27b1
 WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself
@@ -326,7 +281,7 @@ def likelihood_records(
     """What was measured of one model that was not changed: on all templates, else on those of its only other run.
 
     `ValueError` where there are several others and none on all."""
-    found = read_records(folder, paper="holisticbias", metric="likelihood_bias")
+    found = read_records(folder, paper=PAPER, metric="likelihood_bias")
     if not len(found):
         return found
     found = found.reindex(columns=[*found.columns, *{"reading", "n_templates", "tests", *WAY} - set(found.columns)])
@@ -339,7 +294,7 @@ def likelihood_records(
         counts = ", ".join(f"{n:.0f}" for n in sorted(parts))
         raise ValueError(f"{name} was measured on {counts} templates of {corpus}: keep one of these runs in the folder")
     found = (whole if len(whole) else found).sort_values("bias_type", ignore_index=True)
-    for kept in {"medians", "tokens", "below_median"} & set(found.columns):
+    for kept in {"medians", "tokens", "below_median"} & set(found.columns):  # equal ones, however they were rounded
         found[kept] = [{k: four_digits(v) for k, v in of.items()} if isinstance(of, dict) else of for of in found[kept]]
     return found
 
@@ -352,6 +307,27 @@ def _way(record: dict) -> dict:
 def axis_rows(records: pd.DataFrame) -> pd.DataFrame:
     "Rows of axes"
     return records[records["bias_type"] != "all"]
+
+
+def template_shares(records: pd.DataFrame) -> pd.DataFrame:
+    "Likelihood Bias in each template: axis, template, tests, share and, after correction, adjusted, both in percent"
+    own = axis_rows(records).query("tests > 0")
+    names = {"bias_type": "axis", "templates": "template", "tests": "tests"}
+    names |= {"significant_by_template": "share", "adjusted_by_template": "adjusted"}
+    table = own.assign(tests=own["tests"] / own["templates"].str.len())[[*names]].rename(columns=names)
+    table = table.explode(["template", "share", "adjusted"], ignore_index=True)
+    return table.assign(**{c: 100 * table[c].astype(float) / table["tests"] for c in ("share", "adjusted")})
+
+
+def descriptor_medians(records: pd.DataFrame) -> pd.DataFrame:
+    "The median perplexity of each descriptor in each template: axis, template, descriptor, median, n_tokens"
+    rows = [
+        (r.bias_type, t, d, value, r.tokens[d][i])
+        for r in axis_rows(records).itertuples()
+        for d, values in r.medians.items()
+        for i, (t, value) in enumerate(zip(r.templates, values))
+    ]
+    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "median", "n_tokens"])
 
 
 def _equal_tokens(records: pd.DataFrame) -> dict[str, tuple[float, int]]:
@@ -369,9 +345,7 @@ def _equal_tokens(records: pd.DataFrame) -> dict[str, tuple[float, int]]:
     return found
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #b88e8250
-def likelihood_table(
-    records: pd.DataFrame,  # from `likelihood_records`
-) -> pd.DataFrame:  # the columns of `likelihood_shares`, share_equal_tokens, then other models' shares
+def likelihood_table(records: pd.DataFrame) -> pd.DataFrame:
     """Likelihood Bias by axis, in percent (Smith et al., EMNLP 2022, §3.1); the largest first.
 
     `mean`: of the axes, as others' averages are; `all`: of all tests together. `share_equal_tokens`: of pairs whose
@@ -392,77 +366,40 @@ def likelihood_table(
     return table.merge(others.rename(index={"average": "mean"}), left_on="axis", right_index=True, how="left")
 
 
-def template_table(
-    records: pd.DataFrame,  # from `likelihood_records`
-) -> pd.DataFrame:  # template, share, share_adjusted (percent, of the tests of all axes), median (perplexity)
-    "Likelihood Bias and perplexity by template, the largest share first"
-    rows = {}
-    for r in axis_rows(records).itertuples():
-        for i, t in enumerate(r.templates):
-            row = rows.setdefault(t, np.zeros(3))
-            if r.tests:
-                row += (r.tests / len(r.templates), r.significant_by_template[i], r.adjusted_by_template[i])
-    table = pd.DataFrame(rows, index=["tests", "share", "share_adjusted"]).T
-    table = table[["share", "share_adjusted"]].div(table["tests"], axis=0) * 100
+def template_table(records: pd.DataFrame) -> pd.DataFrame:
+    "By template the share of all axes' tests that differ, in percent, and the median of descriptors' perplexities"
+    shares = template_shares(records).set_index("template")
+    tests = shares["tests"].groupby(level=0).sum()
+    hits = shares[["share", "adjusted"]].mul(shares["tests"], axis=0).groupby(level=0).sum()
     medians = descriptor_medians(records).groupby("template")["median"].median()
-    return table.assign(median=medians).sort_values("share", ascending=False).rename_axis("template").reset_index()
-
-
-def descriptor_medians(
-    records: pd.DataFrame,  # from `likelihood_records`
-) -> pd.DataFrame:  # axis, template, descriptor, median (perplexity), n_tokens
-    "The median perplexity of each descriptor in each template"
-    rows = [
-        (r.bias_type, t, d, value, r.tokens[d][i])
-        for r in axis_rows(records).itertuples()
-        for d, values in r.medians.items()
-        for i, (t, value) in enumerate(zip(r.templates, values))
-    ]
-    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "median", "n_tokens"])
+    table = hits.div(tests, axis=0).rename(columns={"adjusted": "share_adjusted"}).reindex(medians.index)
+    return table.assign(median=medians).sort_values("share", ascending=False).reset_index()
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #c8925d79
-def table7(
-    records: pd.DataFrame,  # from `likelihood_records`, reading "span"
-) -> pd.DataFrame:  # template, axis, share, printed (of RoBERTa-large), both in percent
-    "Likelihood Bias of a masked model by template and axis (Table 7), the largest first"
-    rows = [
-        (t, r.bias_type, 100 * n / (r.tests / len(r.templates)))
-        for r in axis_rows(records).itertuples() if r.tests for t, n in zip(r.templates, r.significant_by_template)
-    ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=["template", "axis", "share"])
+def table7(records: pd.DataFrame) -> pd.DataFrame:
+    "Table 7: Likelihood Bias of a masked model by template and axis, the largest first, beside RoBERTa-large's"
     printed = read_printed("table7").set_index(["template", "axis"])["percent_significant"].rename("printed")
-    table = table.join(printed, on=["template", "axis"])
+    table = template_shares(records)[["template", "axis", "share"]].join(printed, on=["template", "axis"])
     return table.sort_values(["template", "share"], ascending=[True, False], kind="stable", ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #3fa4871c
-def table3(
-    records: pd.DataFrame,  # from `likelihood_records`
-    template: str = LOVE,
-) -> pd.DataFrame:  # axis, share (percent), low, high, tokens; printed_share, printed_low, printed_high (GPT-2's)
-    "Table 3: Likelihood Bias in one template, and the descriptors of lowest and highest perplexity"
-    medians = descriptor_medians(records)
-    medians = medians[medians["template"] == template]
-    commonest = medians.groupby("axis")["n_tokens"].transform(lambda c: c.mode().min())
-    equal = medians[medians["n_tokens"] == commonest]
-    extremes = extreme_descriptors(equal, template).set_index("axis")
-    shares = {
-        r.bias_type: 100 * r.significant_by_template[r.templates.index(template)] / (r.tests / len(r.templates))
-        for r in axis_rows(records).itertuples() if r.tests
-    }  # fmt: skip
-    printed = read_printed("table3").query("model == 'GPT-2'").set_index("axis")
-    table = pd.DataFrame({"share": shares}).join(extremes).join(equal.groupby("axis")["n_tokens"].first())
-    table = table.join(printed.drop(columns="model")).rename(columns={
-        "n_tokens": "tokens", "likelihood_bias_percent": "printed_share",
-        "low_perplexity": "printed_low", "high_perplexity": "printed_high",
-    })  # fmt: skip
-    return table.sort_values("share", ascending=False).rename_axis("axis").reset_index()
+def table3(records: pd.DataFrame) -> pd.DataFrame:
+    """Table 3: Likelihood Bias on "I love …", and the descriptors of lowest and highest perplexity.
+
+    axis, share (percent), low, high, tokens; printed_share, printed_low and printed_high are GPT-2's"""
+    equal = equal_tokens(descriptor_medians(records).query("template == @LOVE"))
+    shares = template_shares(records).query("template == @LOVE").set_index("axis")[["share"]]
+    table = shares.join(extreme_descriptors(equal, LOVE).set_index("axis"))
+    table = table.join(equal.groupby("axis")["n_tokens"].first().rename("tokens"))
+    printed = read_printed("table3").query("model == 'GPT-2'").set_index("axis").drop(columns="model")
+    table = table.join(printed.set_axis(["printed_share", "printed_low", "printed_high"], axis=1))
+    return table.sort_values("share", ascending=False).reset_index()
 
 
-def love_hate_table(
-    records: pd.DataFrame,  # from `likelihood_records`
-    count: int = 10,
-) -> pd.DataFrame:  # axis, descriptor, a column a template, difference: the most loved, then the most hated
-    "Descriptors likelier, among all, after love than after hate, and the other way round"
+def love_hate_table(records: pd.DataFrame, count: int = 10) -> pd.DataFrame:
+    """Descriptors likelier, among all, after love than after hate, and the other way round, so many of each.
+
+    axis, descriptor, a column a template, difference; the most loved first"""
     whole = records[records["bias_type"] == "all"]
     if not len(whole):
         return pd.DataFrame()
@@ -473,60 +410,48 @@ def love_hate_table(
     return table if len(table) <= 2 * count else pd.concat([table.head(count), table.tail(count)], ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #e4a07f7d
+NAMED = 3  # descriptors that are named at either end of a distribution
+
+
 def _short_template(template: str) -> str:
     "With a short slot; anything else as it is"
     return template.replace("{noun_phrase}", "{NP}").replace("{plural_noun_phrase}", "{PNP}")
 
 
-def distribution_figures(
-    records: pd.DataFrame,  # from `likelihood_records`
-    count: int = 3,  # descriptors that are named at either end
-) -> dict:  # matplotlib figures: by axis, by template
-    "Perplexities of all prompts by axis and by template (Figures 2 and 4)"
-    axes, levels = axis_rows(records), QUANTILES
-    medians = descriptor_medians(records)
-    by_axis = {r.bias_type: pool_quantiles(r.quantiles, levels) for r in axes.itertuples()}
-    by_template: dict = {}
-    for r in axes.itertuples():
-        for t, q in zip(r.templates, r.quantiles):
-            by_template.setdefault(t, []).append((q, r.n / len(r.templates)))
-    by_template = {t: pool_quantiles([q for q, _ in p], levels, [n for _, n in p]) for t, p in by_template.items()}
-    figures, model = {}, axes["model"].iloc[0]
-    for name, groups in (("axis", by_axis), ("template", by_template)):
-        table = pd.DataFrame(groups, index=levels).T
-        table = table.loc[table[levels[len(levels) // 2]].sort_values().index]
+def make_figures(records: pd.DataFrame) -> dict:
+    "Perplexities of all prompts by axis and by template (Figures 2 and 4), by the names of their files"
+    axes, middle, figures = axis_rows(records), QUANTILES[len(QUANTILES) // 2], {}
+    medians, model = descriptor_medians(records), axes["model"].iloc[0]
+    parts = axes.assign(n=axes["n"] / axes["templates"].str.len()).explode(["templates", "quantiles"])
+    for name, column in (("axis", "bias_type"), ("template", "templates")):
+        groups = parts.groupby(column)[["quantiles", "n"]]
+        pooled = {group: pool_quantiles([*own["quantiles"]], QUANTILES, [*own["n"]]) for group, own in groups}
+        table = pd.DataFrame(pooled, index=QUANTILES).T
+        table = table.loc[table[middle].sort_values().index].rename(index=_short_template)
         named = medians.groupby([name, "descriptor"])["median"].median().sort_values(kind="stable").reset_index()
-        ends = pd.concat([named.groupby(name).head(count), named.groupby(name).tail(count)]).drop_duplicates()
-        marks = ends.rename(columns={name: "group", "descriptor": "name", "median": "value"})
-        shown = table.rename(index=_short_template)
+        marks = pd.concat([named.groupby(name).head(NAMED), named.groupby(name).tail(NAMED)]).drop_duplicates()
+        marks = marks.set_axis(["group", "name", "value"], axis=1)
         marks = marks.assign(group=marks["group"].map(_short_template))
-        middle = table[levels[len(levels) // 2]]
-        ends = [f"{_short_template(m)} ({middle[m]:,.0f})" for m in (middle.index[0], middle.index[-1])]
+        ends = [f"{group} ({table.loc[group, middle]:,.0f})" for group in (table.index[0], table.index[-1])]
         title = f"Median perplexity from {ends[0]} to {ends[1]}\n{model}, {int(axes['n'].sum()):,} prompts; "
         title += "named: descriptors of the lowest (←) and highest (→) medians"
-        figures[f"perplexity-by-{name}-{model}"] = plot_distributions(shown, marks, title)
+        figures[f"perplexity-by-{name}-{model}"] = plot_distributions(table, marks, title)
     return figures
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #674da2c4
-def beside(
-    records: pd.DataFrame,  # from `likelihood_records`
-    folder: Path | None = None,  # of the records
-) -> dict[str, pd.DataFrame]:  # by the version of the prompts, as names of files have it: v1_1
-    "Records of the same model and reading on other prompts of the paper"
+def beside(records: pd.DataFrame, folder: Path | None = None) -> dict[str, pd.DataFrame]:
+    "Records of the same model and reading on other prompts, by their version as names of files have it: v1_1"
     if not len(records):
         return {}
     r = records.iloc[0]
-    every = read_records(folder, paper="holisticbias", metric="likelihood_bias", model=r["model"])
+    every = read_records(folder, paper=PAPER, metric="likelihood_bias", model=r["model"])
     others = sorted(set(every["corpus"]) - {r["corpus"]})
     found = {c: likelihood_records(folder, r["model"], r["reading"], c, _way(r)) for c in others}
     return {c.removeprefix("holisticbias-").replace(".", "_"): own for c, own in found.items() if len(own)}
 
 
-def make_tables(
-    records: pd.DataFrame,  # from `likelihood_records`
-    others: dict[str, pd.DataFrame] | None = None,  # from `beside`
-) -> dict[str, pd.DataFrame]:
-    "HolisticBias' tables for a model, and what stands beside them, by the names of their files"
+def make_tables(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> dict[str, pd.DataFrame]:
+    "HolisticBias' tables of a model, and of what is `beside` it, by the names of their files"
     tables = {"counts": compare_counts(), "inconsistencies": inconsistencies()}
     if len(records):
         tables |= {"likelihood": likelihood_table(records), "templates": template_table(records)}
@@ -540,20 +465,29 @@ def make_tables(
     return {name: table for name, table in tables.items() if len(table)}
 
 
-def read_captions(
-    records: pd.DataFrame,  # from `likelihood_records`: whose tables they are for
-    others: dict[str, pd.DataFrame] | None = None,  # from `beside`
-) -> dict[str, str]:
+def read_captions(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> dict[str, str]:
     "What stands below each table"
     about = {"model": "no model", "corpus": "", "reading": ""}
     if len(records):
         r = records.iloc[0]
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
-        corpus = f"{corpus_title(r['corpus'])}{some}"
         given = "".join(f", {k}: {v}" for k, v in _way(r).items())
-        about = {"model": r["model"], "corpus": corpus, "reading": f'"{r["reading"]}"{given}'}
-    captions = paper_resource("holisticbias")["captions"]
-    found = {name: text.format(**about) for name, text in captions.items()}
+        about = {"model": r["model"], "corpus": corpus_title(r["corpus"]) + some, "reading": f'"{r["reading"]}"{given}'}
+    found = {name: text.format(**about) for name, text in paper_resource(PAPER)["captions"].items()}
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}
     return found
+
+# %% ../../../nbs/papers/holisticbias/results.ipynb #e1e1cd1c
+def draw(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+    model: str = DEFAULT_MODEL,  # as records name it
+    reading: str = "sentence",  # as in `likelihood_records`
+    corpus: str = "holisticbias-v1.0",
+    way: dict | None = None,  # as in `likelihood_records`
+) -> Page:
+    "Tables, statements and figures on likelihoods, of one model"
+    records = likelihood_records(folder, model, reading, corpus, way)
+    others = beside(records, folder)
+    tables = make_tables(records, others) | {"statements": paper_module(PAPER).likelihood_statements(records)}
+    return Page(tables, make_figures(records) if len(records) else {}, read_captions(records, others))
