@@ -19,7 +19,7 @@ import regex
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from . import registry
+import redditbias_repro.data.registry as registry
 from .pairs import bias_spec
 from ..records import check_known
 from ..specs import DIRECTIONS, BiasSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from . import registry
+import redditbias_repro.data.registry as registry
 from .registry import SPLITS, SWAPS, ChecksumError, FetchError
 from ..records import DEFAULT_PAPER, check_known, digest, nearest, read_text
 from ..specs import BiasSpec, list_specs, load_spec, meant_spec

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import regex
 
-from .. import registry
+import redditbias_repro.data.registry as registry
 from ..registry import SPLITS, ChecksumError, FetchError, fetch, git_blob_sha1
 from ...records import check_known
 

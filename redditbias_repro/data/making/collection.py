@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 import regex
 
-from .. import registry
+import redditbias_repro.data.registry as registry
 from . import retrieval
 from ...records import write_atomic
 from ...specs import BiasSpec, load_specs, match_terms

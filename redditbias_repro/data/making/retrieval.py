@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 import regex
 
-from .. import registry
+import redditbias_repro.data.registry as registry
 from ..registry import FetchError
 from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
