@@ -23,8 +23,8 @@ from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_me
 from ..stats.paired import VERDICTS, d_z_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'save_figure', 'Page', 'save_results', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream',
-           'plot_changes', 'plot_targets', 'plot_choice']
+__all__ = ['COSTS', 'save_figure', 'Page', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes',
+           'plot_targets', 'plot_choice']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
 FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # Noto Sans SC, for Chinese; `pip install redditbias_repro[chinese]` has it
@@ -158,10 +158,6 @@ class Page:
         return written + [save_text(text, folder / f"{name}.md", rounded) for name, text in self.texts.items()]
 
 
-def save_results(tables, figures, captions, folder, texts=None) -> list[Path]:
-    return Page(tables, figures, captions, texts or {}).save(folder)
-
-
 def _folder_of(folder: Path) -> Path:
     "Where results go; a warning tells that they go elsewhere for want of a release"
     lacking, elsewhere = unavailable(), stand_in_path(folder)
@@ -171,6 +167,10 @@ def _folder_of(folder: Path) -> Path:
     place, kept = (p.relative_to(project_path()).as_posix() for p in (elsewhere, folder.resolve()))
     warnings.warn(f"{kept} stays as it is, as {named} is not available; what can be made without is in {place}")
     return elsewhere
+
+# %% ../../nbs/show/figures.ipynb #1af5891c
+def save_results(tables, figures, captions, folder) -> list[Path]:
+    return Page(tables, figures, captions).save(folder)
 
 # %% ../../nbs/show/figures.ipynb #10a8f4a4
 CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
