@@ -66,7 +66,7 @@ def draw():
 
 
 if __name__ == "__main__":
-    from redditbias_repro.show.figures import save_figure
+    from redditbias_repro.show.saving import save_figure
 
     for path in save_figure(draw(), ROOT / "docs" / "rooms"):
         print(path.relative_to(ROOT))

@@ -25,6 +25,8 @@ from filelock import FileLock
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    BartConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
@@ -32,6 +34,7 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3Config,
+    T5Config,
 )
 
 from redditbias_repro.data.corpora import chbias, holisticbias, multiwoz
@@ -71,6 +74,29 @@ def small_random(config):
         for p in model.parameters():
             if p.dim() > 1:
                 p.normal_(std=0.2)
+    return model
+
+
+def seq2seq(tokenizer, kind="bart"):
+    """A small encoder–decoder model with the words of a tokenizer."""
+    v = len(tokenizer)
+    configs = {
+        "bart": BartConfig(
+            vocab_size=v, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=64,
+            pad_token_id=0, bos_token_id=0, eos_token_id=0, decoder_start_token_id=0, forced_eos_token_id=None,
+        ),
+        "t5": T5Config(
+            vocab_size=v, d_model=16, d_ff=16, d_kv=8, num_heads=2, num_layers=1, decoder_start_token_id=0,
+            pad_token_id=0, eos_token_id=0,
+        ),
+    }  # fmt: skip
+    torch.manual_seed(0)
+    model = AutoModelForSeq2SeqLM.from_config(configs[kind]).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() > 1:
+                p.normal_(std=0.3)
     return model
 
 

@@ -95,8 +95,9 @@ def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folde
     """Of one released file that is missing: in what `measure` prints, and in the captions of tables and figures."""
     from redditbias_repro.papers.redditbias.results import read_captions
     from redditbias_repro.records import write_record
-    from redditbias_repro.show.figures import Page, plot_lmb
+    from redditbias_repro.show.figures import plot_lmb
     from redditbias_repro.show.readme import lmb_report
+    from redditbias_repro.show.saving import Page
     from redditbias_repro.show.tables import lmb_table
 
     types = ["--bias-type", "race", "--bias-type", "gender", "--bias-type", "religion1"]

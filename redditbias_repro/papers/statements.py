@@ -396,7 +396,7 @@ def draw(
     papers: Iterable[str] = (),  # none: all that there are
 ):  # `show.figures.Page`
     "The scorecard, statements and findings of papers as tables, and their summaries"
-    from redditbias_repro.show.figures import Page
+    from redditbias_repro.show.saving import Page
 
     papers = list(papers) or claim_papers()
     claims, findings = all_claims(papers, folder), pd.concat([audit(p) for p in papers], ignore_index=True)

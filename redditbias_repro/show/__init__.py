@@ -6,8 +6,7 @@
 __all__ = ['save_figure', 'save_table', 'to_markdown']
 
 # %% ../../nbs/show/index.ipynb #ac41522a
-from .figures import save_figure
-from .saving import save_table, to_markdown
+from .saving import save_figure, save_table, to_markdown
 
 # %% ../../nbs/show/index.ipynb #fcf42c9f
 _all_ = [

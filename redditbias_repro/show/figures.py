@@ -5,26 +5,21 @@
 # %% ../../nbs/show/figures.ipynb #0db73db8
 from __future__ import annotations
 
-import io
-import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from ..data.pairs import corpus_title
-from ..data.registry import unavailable
-from ..records import DEFAULT_PAPER, project_path, stand_in_path, write_atomic
-from .saving import fold, same_table, save_table, save_text, table_csv
+from ..records import DEFAULT_PAPER
 from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
 from ..stats.paired import VERDICTS, d_z_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'save_figure', 'Page', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes',
-           'plot_targets', 'plot_choice']
+__all__ = ['COSTS', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
+           'plot_choice']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
 FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # Noto Sans SC, for Chinese; `pip install redditbias_repro[chinese]` has it
@@ -58,119 +53,6 @@ def _chinese_font() -> str | None:
     except ImportError:
         return None
     return str(sans_path())
-
-# %% ../../nbs/show/figures.ipynb #0c2fc02f
-_VISIBLE = 0.05  # points, of 1/72 inch
-_DRAWN = re.compile(r"-?\d+(?:\.\d+)?")
-_LOOK = re.compile(r'style="[^"]*"|opacity="[^"]*"|scale\([^)]*\)')  # no places, so they are the same or they are not
-
-
-def _shapes(svg: str) -> str:
-    "A drawing without what it says of its making, its parts named by their order"
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    names = {name: f"#{i:x}" for i, name in enumerate(dict.fromkeys(re.findall(r'id="([a-zA-Z]+[0-9a-f]{10})"', svg)))}
-    return re.sub(r"\b[a-zA-Z]+[0-9a-f]{10}\b", lambda m: names.get(m[0], m[0]), svg)
-
-
-def same_drawing(before: str, now: str) -> bool:
-    "Whether nobody could see a difference between two SVGs that matplotlib wrote"
-    one, other = _shapes(before), _shapes(now)
-    if one == other:
-        return True
-    if _LOOK.findall(one) != _LOOK.findall(other) or _DRAWN.split(one) != _DRAWN.split(other):
-        return False
-    places = (np.array(_DRAWN.findall(text), dtype=float) for text in (one, other))
-    return bool((np.abs(np.subtract(*places)) <= _VISIBLE).all())
-
-
-def _rendered(figure, kind: str) -> bytes:
-    import matplotlib
-
-    content, metadata = io.BytesIO(), {"svg": {"Date": None}, "png": {"Software": None}}[kind]
-    with matplotlib.rc_context({"svg.hashsalt": "redditbias_repro", "svg.fonttype": "path"}):
-        figure.savefig(content, format=kind, dpi=200, bbox_inches="tight", metadata=metadata)
-    return content.getvalue()
-
-# %% ../../nbs/show/figures.ipynb #510dd0ef
-def save_figure(
-    figure,  # matplotlib figure
-    path: Path,  # without a suffix; `.svg` and `.png` are written
-) -> list[Path]:
-    "Write a figure as SVG and PNG (200 dpi), where it differs visibly from what is there"
-    drawing, picture = (Path(f"{path}{suffix}") for suffix in (".svg", ".png"))
-    svg = _rendered(figure, "svg").decode("utf-8")
-    there = drawing.is_file() and picture.is_file()
-    if not there or not same_drawing(drawing.read_text(encoding="utf-8"), svg):
-        write_atomic(drawing, svg)
-        write_atomic(picture, _rendered(figure, "png"))
-    return [drawing, picture]
-
-# %% ../../nbs/show/figures.ipynb #01ea0892
-@dataclass(frozen=True)
-class Page:
-    "What a paper's notebook shows, and its folder of `figures/` holds"
-
-    tables: dict[str, pd.DataFrame]  # by the names of their files
-    figures: dict  # matplotlib figures, by the names of their files
-    captions: dict[str, str]  # what stands below each table
-    texts: dict[str, str] = field(default_factory=dict)  # in Markdown, by the names of their files
-
-    def show(
-        self,
-        name: str,  # of a table; where there is none nothing is shown
-        title: str | None = None,  # what stands in its place while it is folded; None: it is not
-    ) -> None:
-        "Display a table with its caption"
-        from IPython.display import Markdown, display
-
-        if name in self.tables:
-            display(Markdown(f"{fold(self.tables[name], title)}\n\n{self.captions[name]}"))
-
-    def show_figures(
-        self,
-        *kinds: str,  # how their names begin; none: all figures
-    ) -> None:
-        "Display figures"
-        from IPython.display import display
-
-        for name, figure in self.figures.items():
-            if name.startswith(kinds or ""):
-                display(figure)
-
-    def save(
-        self,
-        folder: Path,
-    ) -> list[Path]:
-        """Write tables as CSV and Markdown, with their captions, and figures as SVG and PNG, where they have changed.
-
-        Texts that differ in a last digit stay as long as no number has moved: a text does not say how it was rounded.
-        Where a release was asked for and not available, `figures` of the checkout stays: all goes to
-        `stand_in_path`."""
-        folder, written = _folder_of(Path(folder)), []
-        there = {name: p for name in self.tables if (p := folder / f"{name}.csv").is_file()}
-        rounded = all(
-            same_table(p.read_text(encoding="utf-8"), table_csv(self.tables[name]), True) for name, p in there.items()
-        )
-        for name, table in self.tables.items():
-            written += save_table(table, folder / name, self.captions[name], rounded)
-        for name, figure in self.figures.items():
-            written += save_figure(figure, folder / name.replace("/", "--"))
-        return written + [save_text(text, folder / f"{name}.md", rounded) for name, text in self.texts.items()]
-
-
-def _folder_of(folder: Path) -> Path:
-    "Where results go; a warning tells that they go elsewhere for want of a release"
-    lacking, elsewhere = unavailable(), stand_in_path(folder)
-    if not lacking or elsewhere == folder:
-        return folder
-    named = ", ".join(sorted({"/".join(key.split("/")[:2]) for key in lacking}))
-    place, kept = (p.relative_to(project_path()).as_posix() for p in (elsewhere, folder.resolve()))
-    warnings.warn(f"{kept} stays as it is, as {named} is not available; what can be made without is in {place}")
-    return elsewhere
-
-# %% ../../nbs/show/figures.ipynb #1af5891c
-def save_results(tables, figures, captions, folder) -> list[Path]:
-    return Page(tables, figures, captions).save(folder)
 
 # %% ../../nbs/show/figures.ipynb #10a8f4a4
 CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}

@@ -11,18 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, SMALL, small_random
+from conftest import CONFIGS, SMALL, seq2seq, small_random
 from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import (
-    AutoModelForSeq2SeqLM,
-    BartConfig,
     GenerationConfig,
     GPT2LMHeadModel,
     MambaConfig,
     MistralConfig,
-    T5Config,
 )
 
 from redditbias_repro.answers import generation
@@ -166,28 +163,6 @@ def chatty(tokenizer):
     words = deepcopy(tokenizer)
     words.chat_template = CHAT
     return words
-
-
-def seq2seq(tokenizer, kind="bart"):
-    v = len(tokenizer)
-    configs = {
-        "bart": BartConfig(
-            vocab_size=v, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-            decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=64,
-            pad_token_id=0, bos_token_id=0, eos_token_id=0, decoder_start_token_id=0, forced_eos_token_id=None,
-        ),
-        "t5": T5Config(
-            vocab_size=v, d_model=16, d_ff=16, d_kv=8, num_heads=2, num_layers=1, decoder_start_token_id=0,
-            pad_token_id=0, eos_token_id=0,
-        ),
-    }  # fmt: skip
-    torch.manual_seed(0)
-    model = AutoModelForSeq2SeqLM.from_config(configs[kind]).eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            if p.dim() > 1:
-                p.normal_(std=0.3)
-    return model
 
 
 def said(model, tokenizer, prompts=PROMPTS, decoding="default", **options):

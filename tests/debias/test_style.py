@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, small_random
+from conftest import CONFIGS, seq2seq, small_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
@@ -184,8 +184,6 @@ def test_only_the_answer_is_learned(model, tokenizer):
 
 
 def test_an_encoder_decoder_model_is_tuned(tokenizer, tmp_path):
-    from test_generation import seq2seq
-
     run = tuned(seq2seq(tokenizer, "t5"), tokenizer, tmp_path / "t5")
     assert run.history.perplexity.min() < run.history.perplexity[0]
     model, words = load_model(run.folder, kind="seq2seq")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redditbias_repro.records import repo_root
-from redditbias_repro.show.figures import same_drawing, save_figure
+from redditbias_repro.show.saving import same_drawing, save_figure
 
 ROOT = repo_root()
 PACKAGE = ROOT / "redditbias_repro"

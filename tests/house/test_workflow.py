@@ -506,19 +506,29 @@ def run(args):
     values = {"letters": len(about["name"])}
     records = [new_record("letters", about, {"name": "none", "files": {}}, 1, values, paper="pets", seed=args.seed)]
     table = pd.DataFrame([values])
-    return Shown(records, table, table, "letters: of the name")
+    return Shown(table, table, "letters: of the name", records)
 
 
-COMMAND = Command("names", {}, run)
+COMMAND = Command(run)
+"""
+PETS_COMMAND = """
+asked = "names"
+title = "names of pets"
+about = "letters, with --paper pets"
+[measure]
+caption = "letters: of the name."
+[measure.options]
 """
 WITH_PETS = """#!{python}
 import sys
 from pathlib import Path
 
 import redditbias_repro.papers as papers
+import redditbias_repro.papers.commands as commands
 import redditbias_repro.records as records
 from redditbias_repro.cli import main
 
+commands.FOLDER = Path({folder!r}, "papers")
 papers.__path__.append({folder!r} + "/papers")
 records.project_path = lambda *parts: Path({folder!r}, *parts)
 sys.exit(main())
@@ -534,6 +544,7 @@ def test_a_made_up_papers_made_up_measure_is_asked_of_each_model(offline, tmp_pa
         folder.mkdir(parents=True)
     (pets / "__init__.py").write_text("")
     (pets / "measures.py").write_text(PETS)
+    (pets / "command.toml").write_text(PETS_COMMAND)
     program.write_text(WITH_PETS.format(python=sys.executable, folder=str(tmp_path)))
     program.chmod(0o755)
     asked = {"pets": {"options": {"dtype": "float32"}, "record": {"metric": "letters"}}}

@@ -27,9 +27,8 @@ from redditbias_repro.papers.dialoguefairness import measures as fairness
 from redditbias_repro.papers.holisticbias import measures as likelihood
 from redditbias_repro.papers.redditbias import measures as bias
 from redditbias_repro.records import new_record, project_path, read_records, write_atomic
-from redditbias_repro.show.figures import save_figure
 from redditbias_repro.show.html import page_problems, table_block
-from redditbias_repro.show.saving import save_table
+from redditbias_repro.show.saving import save_figure, save_table
 from redditbias_repro.specs import load_spec, to_toml
 
 FEW_PROMPTS = f"""

@@ -18,7 +18,7 @@ from redditbias_repro.papers.dialoguefairness import checks
 from redditbias_repro.papers.dialoguefairness import results as paper
 from redditbias_repro.papers.statements import read_claims, read_statements, together
 from redditbias_repro.records import new_record, repo_root, write_record
-from redditbias_repro.show.figures import Page
+from redditbias_repro.show.saving import Page
 
 WORDS = {"gender": ("the office", "a wedding"), "race": ("a vacation", "the crash")}
 SAID = ("you rudeword", "excellent superb amazing best", "worst dreadful hate hideous")  # offence, positive, negative

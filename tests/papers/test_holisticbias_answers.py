@@ -18,7 +18,7 @@ from redditbias_repro.papers.holisticbias import answers as paper
 from redditbias_repro.papers.holisticbias import checks
 from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import repo_root, write_record
-from redditbias_repro.show.figures import Page
+from redditbias_repro.show.saving import Page
 
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)

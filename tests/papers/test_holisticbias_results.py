@@ -16,7 +16,7 @@ from redditbias_repro.papers.holisticbias import checks
 from redditbias_repro.papers.holisticbias import results as paper
 from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import new_record, repo_root, write_record
-from redditbias_repro.show.figures import Page
+from redditbias_repro.show.saving import Page
 
 NEUTRAL = "What do you do for a living? I'm {noun_phrase}."
 

@@ -26,7 +26,7 @@ from redditbias_repro.papers.redditbias.results import (
     task_tests,
 )
 from redditbias_repro.records import read_records, repo_root, write_record
-from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs, save_figure
+from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs
 from redditbias_repro.show.readme import (
     changes_report,
     downstream_report,
@@ -35,7 +35,7 @@ from redditbias_repro.show.readme import (
     lmb_report,
     lmp_report,
 )
-from redditbias_repro.show.saving import save_table, to_markdown
+from redditbias_repro.show.saving import save_figure, save_table, to_markdown
 from redditbias_repro.show.tables import (
     LMB_COLUMNS,
     TASKS,

@@ -18,7 +18,8 @@ from ...metrics.chinese import compare_zh_dialogue
 from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
 from ...records import paper_resource, read_records
-from ...show.figures import Page, plot_changes, plot_lmb, plot_runs, plot_targets
+from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets
+from ...show.saving import Page
 from redditbias_repro.show.tables import (
     CONTROLS,
     PAPER_METHODS,

@@ -27,7 +27,7 @@ from redditbias_repro.metrics.fairness import (
 from ..findings import find_inconsistencies
 from ..statements import paper_module
 from ...records import SAME, check_known, data_file, paper_resource, read_records
-from ...show.figures import Page
+from ...show.saving import Page
 from ...specs import load_spec
 from ...stats.multiplicity import holm
 from ...stats.proportions import REACH, rate_test, recompute

@@ -23,7 +23,7 @@ from ...models.loading import open_model
 from .results import AXES, CHOSEN, PAPER, read_printed
 from ..statements import paper_module
 from ...records import new_record, paper_resource, read_records
-from ...show.figures import Page
+from ...show.saving import Page
 from ...show.tables import lmb_changes, lmp_changes
 from ...stats.multiplicity import holm
 

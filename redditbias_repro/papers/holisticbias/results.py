@@ -28,7 +28,7 @@ from redditbias_repro.metrics.likelihood import (
 from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
 from ...records import check_known, data_file, paper_resource, read_records
-from ...show.figures import Page
+from ...show.saving import Page
 from ...specs import NO_PREFERENCE, NONE, PromptSet
 from ...stats.distributions import plot_distributions, pool_quantiles
 from ...stats.resampling import unpack_bits
