@@ -33,10 +33,9 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'FIELDS', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file',
-           'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest',
-           'code_digest', 'versions', 'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json',
-           'read_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file', 'paper_resource',
+           'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
+           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -237,6 +236,8 @@ FIELDS = (
     "paper", "metric", "bias_type", "method", "model", "corpus", "split",
     "n", "values", "seed", "params", "seconds", "provenance",
 )  # fmt: skip
+
+# %% ../nbs/records.ipynb #742287e4
 # Where nothing else is said. The method is of a model that says nothing of debiasing; params tell this measurement from
 # others (None in them is left out of the file's name); the device is where the model ran.
 _USUAL = {"method": "baseline", "split": "test", "seed": 0, "params": None, "seconds": 0.0, "device": "cpu"}

@@ -17,8 +17,7 @@ import regex
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['tokenize', 'tokenize_all', 'mteval_tokens', 'bleu_statistics', 'bleu_parts', 'bleu_k', 'bleu_test', 'meteor_kind',
-           'pair_scores', 'score_responses']
+__all__ = ['tokenize', 'corpus_statistics', 'bleu_test', 'meteor_kind', 'score_responses']
 
 # %% ../../nbs/answers/text_metrics.ipynb #110c0b2f
 EMPTY_ANSWER = "__empty__"
@@ -140,6 +139,15 @@ def bleu_k(
     penalty = np.minimum(0, 1 - wanted / np.maximum(said, 1))
     score = 100 * np.exp(np.log(precisions).mean(-1) + penalty)
     return np.where((matches[..., 0] > 0) & (total[..., k - 1] > 0), score, 0.0)
+
+# %% ../../nbs/answers/text_metrics.ipynb #2b5ee6e6
+def corpus_statistics(
+    hypotheses: Iterable[str],  # n answers
+    references: Iterable[list[str] | str],  # one or more of each
+    how: str = "space",  # as in `tokenize`
+) -> np.ndarray:  # (n, 6) from `bleu_statistics`
+    "All that BLEU-4 of any sample of these answers is made of"
+    return bleu_statistics(*mteval_tokens(*tokenize_all(hypotheses, references, how), how))
 
 # %% ../../nbs/answers/text_metrics.ipynb #e3476f36
 def bleu_interval(statistics: np.ndarray, dialogues: Iterable | None = None, resamples=5000) -> tuple[float, float]:

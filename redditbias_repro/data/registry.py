@@ -28,8 +28,8 @@ import pandas as pd
 from ..records import check_known, nearest, repo_root, write_atomic
 
 # %% auto #0
-__all__ = ['SPLITS', 'SWAPS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable',
-           'readers', 'corpus_readers', 'read_lines']
+__all__ = ['SPLITS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable', 'readers',
+           'corpus_readers', 'read_lines']
 
 # %% ../../nbs/data/registry.ipynb #4fbd43d2
 @lru_cache(maxsize=2)
@@ -244,6 +244,8 @@ def _entry(key):
 
 # %% ../../nbs/data/registry.ipynb #0b4d8e15
 SPLITS = ("train", "valid", "test")
+
+# %% ../../nbs/data/registry.ipynb #72f740d5
 # what is swapped, and the columns with the terms
 SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
 

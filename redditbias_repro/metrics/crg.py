@@ -8,19 +8,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from ..answers.generation import decoding_of, name_decoding, respond
 from redditbias_repro.answers.text_metrics import (
-    bleu_statistics,
     bleu_test,
+    corpus_statistics,
     meteor_kind,
-    mteval_tokens,
     score_responses,
     tokenize,
-    tokenize_all,
 )
 from ..data.corpora.dstc7 import read_dstc7
 from ..data.corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
@@ -30,7 +29,7 @@ from ..models.loading import DEFAULT_MODEL
 from ..stats.resampling import pack_dialogues, shared_dialogues
 
 # %% auto #0
-__all__ = ['CRG_PARAMS', 'CrgTask', 'measure_crg', 'compare']
+__all__ = ['CrgTask', 'measure_crg', 'compare']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -117,13 +116,13 @@ def read_statistics(text: str) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(text), "<u2").reshape(-1, 6).astype(int)
 
 # %% ../../nbs/metrics/crg.ipynb #a628bea5
-CRG_PARAMS = ("decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size")
-
-
 @dataclass(frozen=True)
 class CrgTask:
     "What is learned and what is asked"
 
+    kept: ClassVar = (  # params of a record
+        "decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size",
+    )  # fmt: skip
     corpus: str = "multiwoz"  # as in `load_responses`
     train_pairs: int | None = None  # None: all
     test_pairs: int | None = None  # None: all
@@ -160,11 +159,11 @@ def measure_crg(
     answers = respond(net, run.tokenizer, contexts, seed=seed, keep=run.folder / "answers", **limits)
     kind = meteor_kind()
     values = score_responses(answers, test.references, how, kind, test.dialogue)
-    statistics = bleu_statistics(*mteval_tokens(*tokenize_all(answers, test.references, how), how))
+    statistics = corpus_statistics(answers, test.references, how)
     values |= {"statistics": pack_statistics(statistics), "dialogues": pack_dialogues(test.dialogue)}
     known = {**settings, "decoding": name_decoding(decoding), "tokens": how, "meteor_kind": kind}
     known |= {"train_split": "valid" if "validation dialogues" in run.corpus["note"] else "train"}
-    params = {k: {**known, "test_pairs": len(test)}[k] for k in CRG_PARAMS}
+    params = {k: {**known, "test_pairs": len(test)}[k] for k in task.kept}
     return run.record("crg", len(test), values, params, training={**settings, "tokens": how}, meteor=kind)
 
 # %% ../../nbs/metrics/crg.ipynb #59691aba

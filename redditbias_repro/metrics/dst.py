@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ from redditbias_repro.stats.resampling import (
 )
 
 # %% auto #0
-__all__ = ['DST_PARAMS', 'DstTask', 'measure_dst', 'compare']
+__all__ = ['DstTask', 'measure_dst', 'compare']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(*turns: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -205,13 +206,13 @@ def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, pres
     return np.array(found)
 
 # %% ../../nbs/metrics/dst.ipynb #00b5998a
-DST_PARAMS = ("negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset")
-
-
 @dataclass(frozen=True)
 class DstTask:
     "What is learned and what is asked"
 
+    kept: ClassVar = (  # params of a record
+        "negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset",
+    )  # fmt: skip
     corpus: str = "auto"  # as in `load_multiwoz`
     train_split: str = "auto"  # train, valid; "auto": train, else valid where it cannot be had
     train_dialogues: int | None = None  # None: all
@@ -269,7 +270,7 @@ def measure_dst(
     goal = {"joint_goal_accuracy": joint_goal_accuracy(test, asked, probabilities)} if task.negatives == "all" else {}
     values = _dst_values(asked.label.to_numpy(), probabilities > 0.5, test.dialogue.to_numpy()[asked.row], goal)
     known = {**settings, "negatives": task.negatives, "test_dialogues": test.dialogue.nunique()}
-    return run.record("dst", len(asked), values, {k: known[k] for k in DST_PARAMS}, training=settings)
+    return run.record("dst", len(asked), values, {k: known[k] for k in task.kept}, training=settings)
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
 def compare(

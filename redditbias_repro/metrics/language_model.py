@@ -44,8 +44,7 @@ from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
 from ..stats.paired import d_z_interval, mean_test, preference_share, sign_flip
 
 # %% auto #0
-__all__ = ['OF_PAIRS', 'pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb', 'lmb_of_rows',
-           'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb', 'lmb_of_rows', 'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -264,7 +263,7 @@ def said_otherwise(
         except ValueError as e:
             raise ValueError(put(str(e))) from e
 
-
+# %% ../../nbs/metrics/language_model.ipynb #2a4614ac
 def _cells(pairs: pd.DataFrame, indices: list[int]) -> str:
     "`data rows 2 (text1), 5 (text2) of corpus 'pets'`, of places in a list of all text1 and then all text2"
     rows = ", ".join(f"{i % len(pairs) + 1} (text{i // len(pairs) + 1})" for i in indices)

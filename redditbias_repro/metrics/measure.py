@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..models.loading import Opened
-from ..records import FIELDS, digest, write_atomic, write_record
+from ..records import digest, read_record, write_atomic, write_record
 from ..scoring.store import hash_tokenizer
 
 # %% auto #0
@@ -74,9 +74,7 @@ def read_done(measure: Measure, model: Opened, out: Path) -> Done | None:
         done = json.loads(_place(measure, out).read_text(encoding="utf-8"))
         if done["key"] != key(measure, model):
             return None
-        records = [json.loads((out / "records" / p).read_text(encoding="utf-8")) for p in done["records"]]
-        whole = all(set(FIELDS) <= set(r) for r in records)
-        return Done(measure, records, done["notes"]) if whole else None
+        return Done(measure, [read_record(out / "records" / p) for p in done["records"]], done["notes"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or not as it was written
         return None
 

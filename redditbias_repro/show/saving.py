@@ -19,7 +19,7 @@ from ..data.registry import unavailable
 from ..records import SAME, TINY, project_path, stand_in_path, write_atomic
 
 # %% auto #0
-__all__ = ['cell_text', 'to_markdown', 'fold', 'save_table', 'save_figure', 'Page']
+__all__ = ['to_markdown', 'fold', 'save_table', 'save_figure', 'Page']
 
 # %% ../../nbs/show/saving.ipynb #40a411f3
 def cell_text(
@@ -32,7 +32,7 @@ def cell_text(
         return "" if np.isnan(value) else f"{value:.0f}" if float(value).is_integer() else f"{value:#.3g}"
     return str(value)
 
-
+# %% ../../nbs/show/saving.ipynb #ca073419
 def to_markdown(
     table: pd.DataFrame,  # any table
     caption: str = "",  # a line below it

@@ -17,9 +17,9 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
-from ..metrics.crg import CRG_PARAMS
+from ..metrics.crg import CrgTask
 from ..metrics.crg import compare as compare_answers
-from ..metrics.dst import DST_PARAMS
+from ..metrics.dst import DstTask
 from ..metrics.dst import compare as compare_states
 from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
@@ -472,11 +472,12 @@ class Task:
 _CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 TASKS = {
     "dst": Task(
-        "dst", "dialog state tracking", "F1", "f1", "examples", DST_PARAMS, compare_states, ("f1", "accuracy"),
+        "dst", "dialog state tracking", "F1", "f1", "examples", DstTask.kept, compare_states, ("f1", "accuracy"),
         (*_CHANGE, "only_before", "only_after", "p_correct"),  # of correctness: McNemar's, examples being independent
     ),
     "crg": Task(
-        "crg", "response generation", "BLEU-4", "bleu_4", "answers", CRG_PARAMS, compare_answers, ("bleu_4",), _CHANGE,
+        "crg", "response generation", "BLEU-4", "bleu_4", "answers", CrgTask.kept, compare_answers, ("bleu_4",),
+        _CHANGE,
     ),
 }  # fmt: skip
 

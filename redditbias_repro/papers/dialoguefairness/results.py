@@ -33,7 +33,7 @@ from ...stats.multiplicity import holm
 from ...stats.proportions import REACH, rate_test, recompute
 
 # %% auto #0
-__all__ = ['PAPER', 'ORIGINAL', 'draw']
+__all__ = ['draw']
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #b2a9ea00
 PAPER = "dialoguefairness"
