@@ -7,46 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import papermill
 
+from redditbias_repro.papers.dialoguefairness import results as dialoguefairness
+from redditbias_repro.papers.redditbias import results as redditbias
 from redditbias_repro.records import read_records, repo_root
 
 ROOT = repo_root() or Path()
-SMOLLM = "smollm2-135m-instruct"
-
-
-def of_redditbias(results, folder):
-    from redditbias_repro.papers.redditbias import results as paper
-
-    paper.draw(results).save(folder)
-
-
-def of_chbias(results, folder):
-    from redditbias_repro.papers.chbias.results import draw
-
-    draw(results).save(folder)
-
-
-def of_holisticbias(results, folder):
-    from redditbias_repro.papers.holisticbias import answers
-    from redditbias_repro.papers.holisticbias import results as prompts
-
-    prompts.draw(results).save(folder)
-    answers.draw(results).save(folder)
-
-
-def of_dialoguefairness(results, folder):
-    from redditbias_repro.papers.dialoguefairness.results import draw
-
-    draw(results).save(folder)
-
-
-def of_claims(results, folder):
-    from redditbias_repro.papers.statements import draw
-
-    draw(results).save(folder)
-
-
-DRAWN = {n.removeprefix("of_"): f for n, f in list(globals().items()) if n.startswith("of_")}
+PAGES = {  # parameters with which each draws what is committed, without a model
+    "chbias": {}, "holisticbias": {"measure": False}, "holisticbias_answers": {"measure": False},
+    "dialoguefairness": {"measure": False}, "claims": {},
+}  # fmt: skip
 
 
 def rounded_otherwise(part, rng, key=""):
@@ -76,29 +47,41 @@ def perturbed(tmp_path_factory):
     return folder
 
 
-def changed(paper, results, folder):
-    """Names of files in a copy of a paper's committed tables and figures that drawing them again changes, or adds."""
-    committed, copy = ROOT / "figures" / paper, folder / paper
-    shutil.copytree(committed, copy)
-    DRAWN[paper](results, copy)
-    there = {p.name: p.read_bytes() for p in committed.iterdir()}
+def changed(folder, copy):
+    """Names of files that differ between committed tables and figures and a copy, or are in the copy alone."""
+    there = {p.name: p.read_bytes() for p in folder.iterdir()}
     return {p.name for p in copy.iterdir() if there.get(p.name) != p.read_bytes()}
 
 
-@pytest.mark.parametrize("paper", DRAWN)
-def test_rounding_changes_no_table_and_no_figure(paper, corpus, perturbed, tmp_path):
-    assert changed(paper, perturbed, tmp_path) == set()
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_draws_what_is_committed_however_numbers_were_rounded(page, corpus, perturbed, tmp_path):
+    """The notebooks of papers, run as they are: their cells, tables, figures and statements."""
+    committed, copy = ROOT / "figures" / page.split("_")[0], tmp_path / "figures"
+    shutil.copytree(committed, copy)
+    notebook, asked = ROOT / "nbs" / "papers" / f"{page}.ipynb", PAGES[page]
+    papermill(notebook, tmp_path / "out.ipynb", results_dir=perturbed, figures_dir=copy, **asked)
+    assert changed(committed, copy) == set()
+
+
+def test_rounding_changes_no_table_and_no_figure_of_redditbias(corpus, perturbed, tmp_path):
+    """Whose page measures a model first: tests/house/test_notebooks.py runs it."""
+    committed, copy = ROOT / "figures" / "redditbias", tmp_path / "figures"
+    shutil.copytree(committed, copy)
+    redditbias.draw(perturbed).save(copy)
+    assert changed(committed, copy) == set()
 
 
 def test_a_number_that_moves_changes_its_tables_and_its_figure(corpus, tmp_path):
-    results = tmp_path / "results"
-    shutil.copytree(ROOT / "results", results)
+    results, copy, committed = tmp_path / "results", tmp_path / "figures", ROOT / "figures" / "dialoguefairness"
+    shutil.copytree(ROOT / "results" / "dialoguefairness", results / "dialoguefairness")
+    shutil.copytree(committed, copy)
     of = {"model": "ranker-small", "method": "baseline", "bias_type": "gender", "split": "all"}
     (path,) = map(Path, read_records(results, paper="dialoguefairness", metric="response_fairness", **of).path)
     record = json.loads(path.read_text(encoding="utf-8"))
     (shown,) = [m for m in record["values"]["measures"] if m["measure"] == "sentiment_positive"]
     shown["paired_low"] *= 1.01
     path.write_text(json.dumps(record), encoding="utf-8")
-    assert changed("dialoguefairness", results, tmp_path) == {
+    dialoguefairness.draw(results).save(copy)
+    assert changed(committed, copy) == {
         "measured.csv", "measured.md", "table4.csv", "table4.md", "differences-gender.svg", "differences-gender.png",
     }  # fmt: skip

@@ -17,6 +17,7 @@ import pytest
 from conftest import Forked, unavailable
 from filelock import FileLock
 from packaging.requirements import Requirement
+from test_evidence import PAGES
 
 import redditbias_repro
 from redditbias_repro.data.corpora.redditbias import release_files
@@ -200,7 +201,9 @@ def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, re
 @pytest.mark.offline
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if not module_and_examples(p)[0]], ids=lambda p: p.stem)
 def test_pages_run_as_nbdev_test_runs_them(released, tmp_path, path):
-    """Notebooks that no module is made of: the papers' and the index."""
+    """Notebooks that no module is made of. With the release at hand most papers' are run once, by test_evidence.py."""
+    if released and path.stem in PAGES:
+        pytest.skip("is run by tests/house/test_evidence.py")
     code = """
 import sys; from pathlib import Path; from nbdev.test import test_nb
 ran, seconds = test_nb(Path(sys.argv[1]), skip_flags=sys.argv[2:])

@@ -24,7 +24,6 @@ from ..statements import paper_module
 from ...records import check_known, data_file, new_record, paper_resource, read_records
 from redditbias_repro.show.figures import (
     COSTS,
-    Page,
     plot_changes,
     plot_choice,
     plot_downstream,
@@ -32,6 +31,7 @@ from redditbias_repro.show.figures import (
     plot_lmp,
     plot_runs,
 )
+from ...show.saving import Page
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
     TASKS,
