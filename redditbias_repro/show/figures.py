@@ -75,7 +75,7 @@ def _axes(rows: int, columns: int, size: tuple[float, float], **shared):
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    with sns.axes_style("whitegrid"):
+    with sns.axes_style("whitegrid", {"font.family": plt.rcParams["font.family"]}):
         return plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
 
 
@@ -396,7 +396,7 @@ def plot_targets(
     """Mean log gap of the pairs that exchange the same terms, with 95 % intervals, by bias type.
 
     `ValueError` for several models or methods, or where no terms are exchanged in so many pairs"""
-    import matplotlib
+    import seaborn as sns
 
     _of_one(gaps, ["model", "method", "corpus", "split"], "model, method, corpus and split")
     shown = gaps[gaps.n >= fewest]
@@ -405,7 +405,7 @@ def plot_targets(
     types, about = type_titles(shown.bias_type, paper), gaps.iloc[0]
     most = shown.groupby("bias_type").size().max()
     rows = -(-len(types) // 2)
-    with matplotlib.rc_context({"font.family": label_fonts(shown.targets)}):
+    with sns.axes_style("whitegrid", {"font.family": label_fonts(shown.targets)}):
         figure, axes = _axes(rows, min(2, len(types)), (10, rows * (0.26 * most + 1)))
         for ax, (b, title) in zip(axes.flat, types.items()):
             own = shown[shown.bias_type == b].reset_index(drop=True)
@@ -416,9 +416,11 @@ def plot_targets(
             ax.grid(axis="y", visible=False)
         for ax in list(axes.flat)[len(types) :]:
             ax.set_visible(False)
-        figure.supxlabel("mean log gap, nats a token, 95 % interval; left of 0: the stereotype is likelier", fontsize=9)
         of = f"{about.model}, {ORIGINAL if about.method == 'baseline' else about.method}; {corpus_title(about.corpus)}"
-        return _finished(figure, f"{of}: by the terms exchanged (in so many pairs)", 10)
+        figure.suptitle(f"{of}: by the terms exchanged (in so many pairs)", fontsize=10)
+        figure.supxlabel("mean log gap, nats a token, 95 % interval; left of 0: the stereotype is likelier", fontsize=9)
+        figure.tight_layout()
+    return _finished(figure)
 
 # %% ../../nbs/show/figures.ipynb #3f2c1ef5
 COSTS = {

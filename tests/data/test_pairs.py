@@ -307,7 +307,7 @@ def test_ones_own_pairs(tmp_path):
 def made_up_paper(monkeypatch, tmp_path):
     """A paper is a specification, a reader of ten lines and a CSV of pairs, nothing else."""
     specifications, rooms = tmp_path / "specs", tmp_path / "corpora"
-    shutil.copytree(str(specs._RESOURCES), specifications)
+    shutil.copytree(str(specs._SPECS), specifications)
     (specifications / "petbias").mkdir()
     (specifications / "petbias" / "race.toml").write_text(
         'paper = "petbias"\ntitle = "Breed"\ntargets1 = ["cats are"]\ntargets2 = ["dogs are"]\n'
@@ -329,7 +329,7 @@ def made_up_paper(monkeypatch, tmp_path):
                 return with_corpus(pairs.assign(target1="cats", target2="dogs").reset_index(drop=True), "petbias")
         """)
     )
-    monkeypatch.setattr(specs, "_RESOURCES", specifications)
+    monkeypatch.setattr(specs, "_SPECS", specifications)
     monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(rooms)])
     yield
     sys.modules.pop("redditbias_repro.data.corpora.petbias", None)

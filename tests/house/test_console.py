@@ -64,7 +64,7 @@ def test_every_step_of_the_workflow_has_words_for_a_reader():
     rules = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "workflow" / "rules").glob("*.smk"))
     steps = [part.split("\nrule ")[0] for part in rules.split("\nrule ")[1:]]
     at_work = [s for s in steps if "    shell:" in s]
-    assert len(at_work) > 10 and all("    message:" in s for s in at_work)
+    assert len(at_work) > 5 and all("    message:" in s for s in at_work)
 
 
 def test_what_was_measured_is_a_small_table(console, monkeypatch, tmp_path):

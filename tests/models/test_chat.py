@@ -16,7 +16,7 @@ from redditbias_repro.models.chat import CHAT_PROMPT, chat_context
 from redditbias_repro.models.loading import load_model
 from redditbias_repro.records import project_path, read_records, record_path, repo_root
 from redditbias_repro.scoring.likelihoods import sequence_scores
-from redditbias_repro.show.tables import CHAT, lmb_table
+from redditbias_repro.show.tables import lmb_table
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -84,7 +84,7 @@ def test_another_prompt_is_another_record_and_the_chat_another_row(chat_folder, 
     assert len({record_path(r, "x").name for r in records}) == 3 and len(records[2]["params"]["prompt"]) == 16
     assert len({r["values"]["gap"] for r in records}) == 3
     models = lmb_table(records[:2], paper="own")["model"].tolist()
-    assert sorted(models) == [records[0]["model"], records[0]["model"] + CHAT]
+    assert sorted(models) == [records[0]["model"], records[0]["model"] + " (chat)"]
 
 
 def test_what_a_template_may_not_do(tokenizer, model_folder, pets):

@@ -356,7 +356,9 @@ def pets(tmp_path, monkeypatch):
     root = tmp_path / "checkout"
     for paper, said in ((p.parent.name, p.read_text(encoding="utf-8")) for p in commands.FOLDER.glob("*/command.toml")):
         write_atomic(root / f"redditbias_repro/resources/papers/{paper}/command.toml", said.partition("[audit]")[0])
-    for path, text in {**PETS, "settings.ini": "", "nbs/.keep": ""}.items():
+    words = (report.RESOURCES / "page.toml").read_text(encoding="utf-8")  # of the page, of no paper
+    kept = {"settings.ini": "", "nbs/.keep": "", "redditbias_repro/resources/report/page.toml": words}
+    for path, text in {**PETS, **kept}.items():
         write_atomic(root / path, text)
     monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(root / "redditbias_repro" / "papers")])
     monkeypatch.setattr(commands, "FOLDER", root / "redditbias_repro" / "resources" / "papers")

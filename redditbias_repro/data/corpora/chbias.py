@@ -24,6 +24,9 @@ RELEASE = "hyintell/CHBias"
 # %% ../../../nbs/data/corpora/chbias.ipynb #1818923f
 CATEGORIES = ("gender", "orientation", "age", "appearance")  # §3.1, in the paper's order
 
+# %% ../../../nbs/data/corpora/chbias.ipynb #3d899da0
+CAPS = {"gender": 100, "orientation": 200, "age": 200, "appearance": 100}  # posts a keyword, §3.2
+
 # %% ../../../nbs/data/corpora/chbias.ipynb #e47506b8
 TITLES = {"chbias": "CHBias, released pairs"}
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from redditbias_repro.data.corpora.chbias import (
+    CAPS,
     CATEGORIES,
     cdial_tokenizer,
     read_released,
@@ -51,7 +52,6 @@ def printed(*names: str, value: str = "value") -> pd.Series:
     return table.set_index([k for k in KEYS if k in table])[value]
 
 # %% ../../../nbs/papers/chbias/release.ipynb #e8223c3a
-CAPS = {"gender": 100, "orientation": 200, "age": 200, "appearance": 100}  # posts a keyword, §3.2
 _NAMES = {"train": "train", "valid": "dev", "test": "test"}  # as the release has them → as the paper does
 _WHY = {
     "retrieval": "equal, but no count: keywords × the most that was asked for of each (§3.2)",
