@@ -84,16 +84,23 @@ def _command(args):
     "The `Command` of the paper that is meant and the caption of its table. `ValueError` for options of another paper's"
     from redditbias_repro.records import check_known
 
-    every = {paper: said for paper, said in read_commands(FIRST).items() if args.command in said}
-    flags = {paper: said[args.command]["options"] for paper, said in every.items()}
+    every = read_commands(FIRST)
+    flags = {paper: said[args.command]["options"] for paper, said in every.items() if args.command in said}
     value = lambda flag, of: of(flag.lstrip("-").replace("-", "_"))
     known = dict.fromkeys(flag for options in flags.values() for flag in options)
     given = [f for f in known if value(f, vars(args).get) != value(f, args.parser.get_default)]
-    args.paper = args.paper or next((paper for paper in every if set(given) <= flags[paper].keys()), FIRST)
+    asked = lambda flag: " and ".join(dict.fromkeys(every[paper]["asked"] for paper in flags if flag in flags[paper]))
+    if args.paper is None:
+        args.paper = next((paper for paper in flags if set(given) <= flags[paper].keys()), None)
+        if args.paper is None:
+            apart = lambda flag: not any({given[0], flag} <= options.keys() for options in flags.values())
+            other = next(filter(apart, given), given[-1])
+            raise ValueError(f"{given[0]} is of {asked(given[0])}, and {other} is of {asked(other)}: give one of them")
     check_known("paper", args.paper, every)
+    if args.paper not in flags:
+        raise ValueError(f"--paper {args.paper} is not of `{args.command}`: expected one of {', '.join(flags)}")
     if wrong := [flag for flag in given if flag not in flags[args.paper]]:
-        of = " and ".join(dict.fromkeys(every[paper]["asked"] for paper in every if wrong[0] in flags[paper]))
-        said = f"{wrong[0]} is of {of}, and --paper {args.paper} has {every[args.paper]['asked']}"
+        said = f"{wrong[0]} is of {asked(wrong[0])}, and --paper {args.paper} has {every[args.paper]['asked']}"
         raise ValueError(f"{said}: see `{args.command} --help`")
     from redditbias_repro.papers.measures import command_of
 
@@ -728,7 +735,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, KeyError, FileNotFoundError) as e:
+    except (ValueError, KeyError, FileNotFoundError, FileExistsError) as e:
         print(f"redditbias: {e.args[0] if isinstance(e, KeyError) else e}", file=sys.stderr)
         return 2
     except OSError as e:  # what cannot be had (`FetchError`), or no room to write

@@ -240,7 +240,7 @@ def import_pairs(
     try:
         pairs = reader.read_pair_set(name, path, **options)
     except TypeError as e:
-        raise ValueError(f"{name} has no option {', '.join(options)} ({e})") from e
+        raise ValueError(f"{name} has no option {', '.join(options)}: leave it out") from e
     folders: dict[str, str] = {}  # → bias type
     for bias_type in sorted(pairs["bias_type"].unique()):
         other = folders.setdefault(_slug(bias_type), bias_type)

@@ -75,7 +75,8 @@ def _run(args: Namespace) -> Shown:
     "Likelihood Bias of prompts, released or of one's own"
     if args.context == "chat" and args.reading not in (None, "chat"):
         raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
-    source, reading = args.prompts or DEFAULT_PROMPTS, "chat" if args.context == "chat" else args.reading or "sentence"
+    source = DEFAULT_PROMPTS if args.prompts is None else args.prompts
+    reading = "chat" if args.context == "chat" else args.reading or "sentence"
     given = {"context": args.in_front, "end": args.end, "personas": args.personas}
     how = {**given, **asked_in(args), **opened_by(args), "seed": args.seed, "details": args.details}
     records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
@@ -89,7 +90,7 @@ def _run(args: Namespace) -> Shown:
 def _compare(args: Namespace) -> Shown:
     "Two models on the same prompts"
     reading = "chat" if args.context == "chat" else "beginning" if args.special_tokens else "sentence"
-    which = (args.prompts or DEFAULT_PROMPTS, args.axes, args.templates, reading, args.seed)
+    which = (DEFAULT_PROMPTS if args.prompts is None else args.prompts, args.axes, args.templates, reading, args.seed)
     table = compare_on_prompts(args.a, args.b, *which, **asked_in(args), **opened_by(args))
     return compared(table, table.drop(columns=["a", "b"]))
 
