@@ -15,7 +15,6 @@ from redditbias_repro.answers.text_metrics import bleu_k, bleu_parts, bleu_test,
 from redditbias_repro.metrics import crg as module
 from redditbias_repro.metrics import downstream
 from redditbias_repro.metrics.crg import (
-    CRG_PARAMS,
     CrgTask,
     compare,
     encode_pairs,
@@ -163,7 +162,7 @@ def test_a_record(model_folder, tmp_path):
     )
     assert (
         record["provenance"]["meteor"] == record["params"]["meteor_kind"] == meteor_kind()
-        and set(record["params"]) == {*CRG_PARAMS, "train_seed"}
+        and set(record["params"]) == {*CrgTask.kept, "train_seed"}
         and record["provenance"]["training"]["decoding"] == {"max_new_tokens": 4, "num_beams": 1, "do_sample": False}
     )
     assert str(tmp_path.parent.parent) not in json.dumps(record["provenance"]["model"]), "no path of this machine"

@@ -15,7 +15,6 @@ from redditbias_repro.metrics import downstream
 from redditbias_repro.metrics import dst as module
 from redditbias_repro.metrics.downstream import train_task
 from redditbias_repro.metrics.dst import (
-    DST_PARAMS,
     DstClassifier,
     DstTask,
     collect_ontology,
@@ -286,7 +285,7 @@ def test_a_record(made_up, model_folder, tmp_path):
     assert (
         record["n"] == 6 * 7
         and {"f1", "f1_low", "accuracy", "joint_goal_accuracy"} <= set(values)
-        and set(record["params"]) == {*DST_PARAMS, "train_seed"}
+        and set(record["params"]) == {*DstTask.kept, "train_seed"}
     )
     labels, said_ = (unpack_bits(values[k], 42) for k in ("labels", "predictions"))
     assert (labels == said_).mean() == pytest.approx(values["accuracy"]) and np.bincount(
