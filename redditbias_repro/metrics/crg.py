@@ -29,7 +29,7 @@ from ..models.loading import DEFAULT_MODEL
 from ..stats.resampling import pack_dialogues, shared_dialogues
 
 # %% auto #0
-__all__ = ['CrgTask', 'measure_crg', 'compare']
+__all__ = ['CrgTask', 'measure_crg', 'compare_answers']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -167,7 +167,7 @@ def measure_crg(
     return run.record("crg", len(test), values, params, training={**settings, "tokens": how}, meteor=kind)
 
 # %% ../../nbs/metrics/crg.ipynb #59691aba
-def compare(
+def compare_answers(
     before: dict,  # a record of `measure_crg`
     after: dict,  # of another model, on the same contexts
 ) -> dict:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict

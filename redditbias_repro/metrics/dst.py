@@ -34,7 +34,7 @@ from redditbias_repro.stats.resampling import (
 )
 
 # %% auto #0
-__all__ = ['DstTask', 'measure_dst', 'compare']
+__all__ = ['DstTask', 'measure_dst', 'compare_states']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(*turns: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -273,7 +273,7 @@ def measure_dst(
     return run.record("dst", len(asked), values, {k: known[k] for k in task.kept}, training=settings)
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
-def compare(
+def compare_states(
     before: dict,  # a record of `measure_dst`
     after: dict,  # of another model, on the same examples
 ) -> dict:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`

@@ -329,7 +329,7 @@ def between(where: str) -> str:
     return BETWEEN[2] if table and text else BETWEEN[3] if table else BETWEEN[4]
 
 
-def audit(paper: str, audits: Iterable[Callable] | None = None) -> pd.DataFrame:
+def contradictions(paper: str, audits: Iterable[Callable] | None = None) -> pd.DataFrame:
     """What in a paper, and between it and what was released, does not go together.
 
     paper, between, where, what, evidence. Audits, by default the paper's own, give tables of the last three."""
@@ -399,7 +399,7 @@ def draw(
     from redditbias_repro.show.saving import Page
 
     papers = list(papers) or claim_papers()
-    claims, findings = all_claims(papers, folder), pd.concat([audit(p) for p in papers], ignore_index=True)
+    claims, findings = all_claims(papers, folder), pd.concat([contradictions(p) for p in papers], ignore_index=True)
     tables = {"scorecard": scorecard(claims), "audit": findings}
     tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
     captions = paper_resource("claims")

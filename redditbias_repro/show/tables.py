@@ -17,10 +17,8 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
-from ..metrics.crg import CrgTask
-from ..metrics.crg import compare as compare_answers
-from ..metrics.dst import DstTask
-from ..metrics.dst import compare as compare_states
+from ..metrics.crg import CrgTask, compare_answers
+from ..metrics.dst import DstTask, compare_states
 from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm

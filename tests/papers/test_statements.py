@@ -15,12 +15,12 @@ from redditbias_repro.papers.statements import (
     PARTS,
     PRINTED,
     Answer,
-    audit,
     between,
     check_claims,
     claim_papers,
     claims_markdown,
     combine,
+    contradictions,
     fill_summary,
     paper_claims,
     paper_module,
@@ -259,14 +259,14 @@ def test_what_a_check_refutes_is_a_finding(tmp_path):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_audits_have_places_and_numbers(paper, offline):
-    found = audit(paper)
+    found = contradictions(paper)
     assert list(found) == ["paper", "between", "where", "what", "evidence"] and len(found) >= 4
     assert not found.duplicated(["where", "what"]).any() and (found != "").all().all()
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_summaries_have_all_parts_and_their_numbers(paper, offline, tmp_path):
-    page = summarise(paper, paper_claims(paper, tmp_path), audit(paper))
+    page = summarise(paper, paper_claims(paper, tmp_path), contradictions(paper))
     assert all(f"### {heading}" in page for heading in PARTS.values()) and "{" not in page
     assert f"{len(read_claims(paper))} statements" in page
 
