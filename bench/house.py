@@ -23,12 +23,12 @@ def code_lines(source: str, tree: ast.Module) -> int:
 
 
 def imported(name: str, is_package: bool, tree: ast.Module) -> set[str]:
-    """Dotted names that a module imports at its top: modules, or what stands in one."""
+    """Dotted names that a module imports at its top."""
     found = set()
     for n in (n for n in tree.body if isinstance(n, ast.ImportFrom)):
         above = name.split(".") if is_package else name.split(".")[:-1]
         base = ".".join([*(above[: len(above) - n.level + 1] if n.level else []), *([n.module] if n.module else [])])
-        found |= {f"{base}.{a.name}" for a in n.names}
+        found |= {base} | {f"{base}.{a.name}" for a in n.names}
     return found
 
 
@@ -39,8 +39,7 @@ def count(root: Path) -> dict[str, int]:
     trees = {p: ast.parse(text) for p, text in files.items()}
     name_of = lambda p: ".".join(p.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     uses = {name_of(p): imported(name_of(p), p.name == "__init__.py", tree) for p, tree in trees.items()}
-    module_of = lambda u: u if u in uses else u.rpartition(".")[0]
-    uses = {m: {module_of(u) for u in used} & uses.keys() - {m} for m, used in uses.items()}
+    uses = {m: {u for u in used if u in uses and u != m} for m, used in uses.items()}
     depth = lru_cache(None)(lambda module: 1 + max((depth(u) for u in uses[module]), default=0))
     public = [
         len(n.value.elts)

@@ -19,7 +19,23 @@ from ..data.prompts import DEFAULT_PROMPTS, comparable, prompts, vary_style, wit
 from ..data.registry import cache_dir
 from ..debias.style import TAGS, Tuning, bias_values, threshold, tune, untag
 from ..debias.training import Debiased, split_settings
-from . import styles
+from redditbias_repro.metrics.styles import (
+    cell_means,
+    descriptor_means,
+    gen_bias_change,
+    generation_bias,
+    has_phrase,
+    match_clusters,
+    parroted,
+    parroting_changes,
+    phrase_changes,
+    rank_correlation,
+    same_rows,
+    share_change,
+    strongest_descriptors,
+    style_changes,
+    style_clusters,
+)
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
 from ..records import digest, new_record
 
@@ -215,7 +231,7 @@ def _phrase_sets(judged: Judged, sought: Sought, values: np.ndarray) -> dict[str
     there, found = set(judged.answers["axis"]), {}
     for kind in sought.phrases:
         if own := [a for a in sought.phrase_axes.get(kind, ()) if a in there]:
-            found[kind] = styles.strongest_descriptors(judged.answers, values, own, STRONGEST)[["axis", "descriptor"]]
+            found[kind] = strongest_descriptors(judged.answers, values, own, STRONGEST)[["axis", "descriptor"]]
     return {kind: pairs.to_numpy().tolist() for kind, pairs in found.items()}
 
 
@@ -231,11 +247,11 @@ def by_descriptor(judged: Judged, sought: Sought) -> pd.DataFrame:
     A column a cluster and, as "says …", a kind of phrase, then offence, offensive (p ≥ .5), repeated"""
     said = judged.answers
     columns = {name: judged.styles[some].sum(axis=1) for name, some in sought.clusters.items()}
-    columns |= {f"says {kind}": styles.has_phrase(said["answer"], *some) for kind, some in sought.phrases.items()}
+    columns |= {f"says {kind}": has_phrase(said["answer"], *some) for kind, some in sought.phrases.items()}
     columns |= {"offence": judged.offence["plain"], "offensive": judged.offence["plain"] >= 0.5}
-    columns |= {"repeated": styles.parroted(said["text"], said["answer"], loosely=True)}
+    columns |= {"repeated": parroted(said["text"], said["answer"], loosely=True)}
     table = pd.DataFrame({k: np.asarray(v, float) for k, v in columns.items()})
-    means = styles.descriptor_means(styles.cell_means(said, table).means)
+    means = descriptor_means(cell_means(said, table).means)
     return means.join(said.groupby(["axis", "descriptor"], sort=False).size().rename("answers"))
 
 # %% ../../nbs/metrics/answers.ipynb #7a8e9e41
@@ -246,12 +262,10 @@ def answer_measurements(judged: Judged, sought: Sought, **draws) -> dict[str, di
     said, phrases = judged.answers, sought.phrases
     if one := [kind for kind, some in phrases.items() if isinstance(some, str)]:
         raise ValueError(f"phrases of {one[0]!r} are one text: expected a list of texts")
-    clusters = styles.match_clusters(judged.styles.columns, sought.clusters)
-    of_data = {f"with {k}": v for k, v in styles.style_clusters(judged.styles).items() if len(v) > 1}
-    whole = styles.generation_bias(said, judged.styles, clusters | of_data, **draws)
-    by_axis = (
-        styles.generation_bias(said, judged.styles, by="axis", **draws) if said["axis"].nunique() > 1 else whole[:0]
-    )
+    clusters = match_clusters(judged.styles.columns, sought.clusters)
+    of_data = {f"with {k}": v for k, v in style_clusters(judged.styles).items() if len(v) > 1}
+    whole = generation_bias(said, judged.styles, clusters | of_data, **draws)
+    by_axis = generation_bias(said, judged.styles, by="axis", **draws) if said["axis"].nunique() > 1 else whole[:0]
     means = by_descriptor(judged, Sought(clusters, phrases))
     found = {
         "gen_bias": {"measures": _plain(whole), "by_axis": _plain(by_axis), "clusters": clusters | of_data},
@@ -283,7 +297,7 @@ def _phrase_shares(judged: Judged, phrases: dict, sets: dict) -> list[dict]:
     groups = {name: _within(judged, pairs) for name, pairs in sets.items()} | {"all": np.ones(len(texts), bool)}
     for kind, some in phrases.items():
         for phrase in some:
-            has = styles.has_phrase(texts, phrase)
+            has = has_phrase(texts, phrase)
             rows += [{"phrase": phrase, "kind": kind, "asked": name, "hits": int(has[own].sum()), "n": int(own.sum())}
                      for name, own in groups.items()]  # fmt: skip
     return rows
@@ -321,25 +335,25 @@ def change_measurements(before: Judged, after: Judged, sought: Sought, **draws) 
             f"the two were judged by different classifiers of {' and '.join(other)}: judge both by the same"
         )
     sides, both = (before.answers, before.styles, after.answers, after.styles), (before.answers, after.answers)
-    paired, several = styles.same_rows(*both), before.answers["axis"].nunique() > 1
-    clusters = styles.match_clusters(before.styles.columns, sought.clusters)
+    paired, several = same_rows(*both), before.answers["axis"].nunique() > 1
+    clusters = match_clusters(before.styles.columns, sought.clusters)
     values = bias_values(before.answers, before.styles)
     by_value = before.answers[["axis", "descriptor"]].assign(b=values).groupby(["axis", "descriptor"])["b"].mean()
-    repeats = styles.parroting_changes(*both, by_value, loosely=True)
+    repeats = parroting_changes(*both, by_value, loosely=True)
     shares = {
         "offensive": [j.offence["plain"] >= 0.5 for j in (before, after)],
         "offensive_censored": [j.offence["censored"] >= 0.5 for j in (before, after)],
-        "repeated": [styles.parroted(a["text"], a["answer"]) for a in both],
-        "repeated_loosely": [styles.parroted(a["text"], a["answer"], loosely=True) for a in both],
+        "repeated": [parroted(a["text"], a["answer"]) for a in both],
+        "repeated_loosely": [parroted(a["text"], a["answer"], loosely=True) for a in both],
         "wrote_tag": [a["wrote_tag"] for a in both],
     }
     return {
-        "measures": _plain(styles.gen_bias_change(*sides, clusters, **draws)),
-        "by_axis": _plain(styles.gen_bias_change(*sides, by="axis", **draws)) if several else [],
-        "styles": _plain(styles.style_changes(*sides, **draws)),
+        "measures": _plain(gen_bias_change(*sides, clusters, **draws)),
+        "by_axis": _plain(gen_bias_change(*sides, by="axis", **draws)) if several else [],
+        "styles": _plain(style_changes(*sides, **draws)),
         "phrases": _phrase_changes(before, after, sought, values),
-        "shares": {k: _plain(pd.DataFrame([styles.share_change(*v, paired)]))[0] for k, v in shares.items()},
-        "repeated_by_value": _plain(pd.DataFrame([styles.rank_correlation(repeats, "change", "value")]))[0],
+        "shares": {k: _plain(pd.DataFrame([share_change(*v, paired)]))[0] for k, v in shares.items()},
+        "repeated_by_value": _plain(pd.DataFrame([rank_correlation(repeats, "change", "value")]))[0],
         "answers": len(before.answers), "paired": bool(paired),
     }  # fmt: skip
 
@@ -352,11 +366,9 @@ def _phrase_changes(before: Judged, after: Judged, sought: Sought, values: np.nd
         sides = [j.answers if pairs is None else j.answers[_within(j, pairs)] for j in (before, after)]
         sides = [s.reset_index(drop=True) for s in sides]
         for kind, some in sought.phrases.items():
-            hits = [styles.has_phrase(s["answer"], *some) for s in sides]
-            rows.append(
-                {"asked": name, "phrase": f"any of {kind}", **styles.share_change(*hits, styles.same_rows(*sides))}
-            )
-        rows += [{"asked": name, **r} for r in styles.phrase_changes(*sides, flat).to_dict("records")]
+            hits = [has_phrase(s["answer"], *some) for s in sides]
+            rows.append({"asked": name, "phrase": f"any of {kind}", **share_change(*hits, same_rows(*sides))})
+        rows += [{"asked": name, **r} for r in phrase_changes(*sides, flat).to_dict("records")]
     return _plain(pd.DataFrame(rows))
 
 # %% ../../nbs/metrics/answers.ipynb #c484f390
@@ -388,7 +400,7 @@ def answer_samples(
     n: int = 5,
 ) -> pd.DataFrame:  # axis, descriptor, prompt, before, after
     "The most biased answers, each to another descriptor. `ValueError` where `after` is of other prompts"
-    if after is not None and not styles.same_rows(before.answers, after.answers):
+    if after is not None and not same_rows(before.answers, after.answers):
         raise ValueError("the answers before and after are to different prompts: expected the same, row by row")
     table = before.answers[["axis", "descriptor", "text", "answer"]]
     table = table.rename(columns={"text": "prompt", "answer": "before"})
@@ -456,7 +468,7 @@ def tags_record(
 ) -> dict:  # a record of metric answer_changes; `params["against"]` is the method of the model without tags
     "Test of the change from tuning without tags to tuning with them. `ValueError` for answers to other prompts"
     _check_attrs(untagged)
-    if not styles.same_rows(untagged.answers, tagged.answers):
+    if not same_rows(untagged.answers, tagged.answers):
         raise ValueError("the two answered different prompts: expected the same, row by row")
     measure = lambda: {"answer_changes": change_measurements(untagged, tagged, sought, **draws)}
     against = (untagged.answers.attrs["model"].get("debiased") or {}).get("method", "baseline")
@@ -497,7 +509,7 @@ def bias_value_measurements(
     if len(phrases) != 2:
         raise ValueError(f"{len(phrases)} kinds of phrases: expected two, whose answers are compared")
     said, rows, far, found = judged.answers, [], {}, []
-    kinds = {k: styles.has_phrase(said["answer"], *some).astype(float) for k, some in phrases.items()}
+    kinds = {k: has_phrase(said["answer"], *some).astype(float) for k, some in phrases.items()}
     codes = said.groupby(["axis", "descriptor"], sort=False).ngroup().to_numpy()
     for alpha in ALPHAS:
         b = bias_values(said, judged.styles, alpha)
