@@ -1,6 +1,7 @@
 """HolisticBias' answers: asked, judged, measured, tuned; tables and statements of what comes out."""
 
 import functools
+import io
 import json
 
 import numpy as np
@@ -465,6 +466,13 @@ def test_only_what_is_committed_goes_to_the_committed_records():
         {"turn_end": "."},
     ):  # fmt: skip
         assert where(**changed) == "runs", changed
+
+
+def test_committed_tables_are_made_from_the_committed_records(committed):
+    for name, table in paper.draw(committed / "results").tables.items():
+        kept = pd.read_csv(committed / "figures" / "holisticbias" / f"{name}.csv")
+        made = pd.read_csv(io.StringIO(table.to_csv(index=False)))
+        pd.testing.assert_frame_equal(made, kept, rtol=1e-5, check_dtype=False, obj=name)  # verdicts and evidence too
 
 
 def test_offence_of_answers_stands_beside_that_of_prompts(committed):

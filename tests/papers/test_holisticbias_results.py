@@ -193,9 +193,15 @@ def test_nothing_was_measured(tmp_path):
     assert set(checks.likelihood_statements(records)["verdict"]) == {"not measured", "holds"}  # of the data set
 
 
-def test_what_the_committed_records_are_of(committed):
+def test_committed_tables_are_made_from_the_committed_records(committed):
     records = paper.likelihood_records(committed / "results")
     assert len(records) == 14 and records["n"].sum() - records.set_index("bias_type").loc["all", "n"] == 460_980
+    made = paper.likelihood_table(records)
+    kept = pd.read_csv(committed / "figures" / "holisticbias" / "likelihood.csv")
+    counts = {"descriptors": float, "tests": float}
+    pd.testing.assert_frame_equal(made.astype(counts), kept.astype(counts), rtol=1e-4, check_dtype=False)
+    statements = pd.read_csv(committed / "figures" / "holisticbias" / "statements.csv").fillna("")
+    assert checks.likelihood_statements(records)[["statement", "verdict"]].equals(statements[["statement", "verdict"]])
 
 
 def test_notebook_by_papermill_with_a_small_model_and_two_axes(model_folder, tmp_path):

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from conftest import released
 
 from redditbias_repro.cli import main
+from redditbias_repro.data.corpora import chbias, dialoguefairness, holisticbias, redditbias
 from redditbias_repro.papers.redditbias.checks import _CELL_CHECKS
 from redditbias_repro.papers.statements import (
     COLUMNS,
@@ -294,6 +296,26 @@ def test_the_command(tmp_path, capsys, offline):
     assert main(["claims", "pets"]) == 2 and "expected one of chbias" in capsys.readouterr().err
     assert main(["claims", "--folder", str(tmp_path / "no")]) == 2 and "is no folder" in capsys.readouterr().err
     assert main(["claims", "chbias", "--out", "x.md"]) == 2 and ".csv" in capsys.readouterr().err
+
+
+NEEDED = {  # of a release, by what is said of it
+    "redditbias": redditbias.release_files(),
+    "chbias": chbias.release_files(),
+    "holisticbias": [key for version in holisticbias.RELEASES for key in holisticbias._keys(version)],
+    "dialoguefairness": [f"{dialoguefairness.RELEASE}/{name}_words.txt" for name in dialoguefairness.LISTS],
+}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_committed_verdicts_are_those_of_committed_records(committed, paper):
+    released(*NEEDED[paper])
+    kept = pd.read_csv(committed / "figures" / "claims" / f"claims-{paper}.csv", dtype=str, keep_default_na=False)
+    made = paper_claims(paper, committed / "results")
+    pd.testing.assert_frame_equal(kept, made.fillna("").astype(str), check_dtype=False)
+    cards = pd.read_csv(committed / "figures" / "claims" / "scorecard.csv").set_index("paper")
+    assert scorecard(made).iloc[0].drop("paper").tolist() == cards.loc[paper].tolist()
+    found = pd.read_csv(committed / "figures" / "claims" / "audit.csv", dtype=str).query("paper == @paper")
+    assert found.evidence.tolist() == contradictions(paper).evidence.tolist()
 
 
 def test_docs_name_the_five_verdicts():

@@ -11,11 +11,12 @@ from conftest import pages
 
 from redditbias_repro.data.pairs import load_phrases
 from redditbias_repro.metrics.dst import score_dst
-from redditbias_repro.papers.redditbias.checks import RAISED
+from redditbias_repro.papers.redditbias.checks import RAISED, claims_table
 from redditbias_repro.papers.redditbias.results import (
     downstream_claims,
     downstream_table,
     inconsistencies,
+    measured_cells,
     published_lmb,
     read_tables,
     table1,
@@ -266,12 +267,27 @@ def test_origins_name_every_model(committed):
     assert len(models) == models.weights.nunique() and (models.method != "baseline").any()
 
 
-def test_the_committed_table_has_the_papers_bias_types(committed):
+def test_committed_table_is_made_from_the_committed_records(committed):
     kept = pd.read_csv(committed / "figures" / "redditbias" / "lmb.csv")
     assert tuple(kept.columns) == LMB_COLUMNS
-    kept = kept[kept.outlier_sd.isna() & (kept.corpus == "redditbias") & (kept.split == "test")]
+    made = lmb_table(folder=committed / "results")
+    made = made[made.swap == "targets"].reset_index(drop=True)
+    numbers = [
+        c for c in LMB_COLUMNS if c not in ("model", "method", "bias_type", "corpus", "split", "swap", "significant")
+    ]
+    assert kept[["model", "method", "bias_type", "corpus", "split", "significant"]].equals(
+        made[["model", "method", "bias_type", "corpus", "split", "significant"]]
+    )
+    np.testing.assert_allclose(kept[numbers].astype(float), made[numbers].astype(float), rtol=1e-5)
     for model in ("DialoGPT-small (published)", "smollm2-135m-instruct"):
-        assert list(kept[(kept.model == model) & (kept.method == "baseline")].bias_type) == list(BIAS_TYPES)
+        rows = kept[
+            (kept.model == model)
+            & (kept.corpus == "redditbias")
+            & kept.outlier_sd.isna()
+            & (kept.split == "test")
+            & (kept.method == "baseline")
+        ]
+        assert list(rows.bias_type) == list(BIAS_TYPES)
 
 
 def test_readme_shows_the_committed_records(committed):
@@ -326,8 +342,32 @@ def test_the_committed_grid(committed):
     }
 
 
-def test_the_pages_show_the_committed_changes(committed):
-    results, figures, model = committed / "results", committed / "figures" / "redditbias", "smollm2-135m-instruct"
+def test_committed_tables_of_debiasing(committed):
+    results, figures = committed / "results", committed / "figures" / "redditbias"
+    changes = lmb_changes(folder=results)
+    changes = changes[(changes.swap == "targets") & (changes.split == "test") & changes.change.notna()]
+    parts = [figures / f"{name}.csv" for name in ("changes", "sequence") if (figures / f"{name}.csv").is_file()]
+    kept = pd.concat([pd.read_csv(part) for part in parts])
+    changes = changes.sort_values("method", key=lambda m: m.str.contains(", "), kind="stable")  # in sequence
+    assert (
+        kept[["method", "bias_type", "verdict"]].values.tolist()
+        == changes[["method", "bias_type", "verdict"]].values.tolist()
+    )
+    np.testing.assert_allclose(
+        kept[["change", "bias_change", "bias_change_low"]],
+        changes[["change", "bias_change", "bias_change_low"]].astype(float),
+        rtol=1e-5,
+    )
+    made = claims_table(measured_cells(read_tables(results)))
+    kept = pd.read_csv(figures / "claims.csv", keep_default_na=False)
+    assert (
+        kept[["bias_type", "method", "check", "model", "verdict"]].values.tolist()
+        == made[["bias_type", "method", "check", "model", "verdict"]].values.tolist()
+    )
+    np.testing.assert_allclose(
+        pd.read_csv(figures / "lmp.csv").perplexity, lmp_table(folder=results).perplexity, rtol=1e-5
+    )
+    model = "smollm2-135m-instruct"
     assert all(
         (figures / f"{name}-{model}{s}").is_file()
         for name in ("figure1a", "figure1b", "curves", "beside", "curves-beside", "changes")
@@ -366,7 +406,24 @@ def test_the_committed_downstream_results(committed):
         p["meteor"] == ("nltk without synonyms" if method == "CDA" else "meteor-1.5")
         for method, p in records[records.metric == "crg"][["method", "provenance"]].itertuples(index=False)
     )
-    made = pd.read_csv(figures / "downstream_claims.csv")
+    for name, table in {
+        "table4": downstream_table("f1", results),
+        "table5": downstream_table("bleu_4", results),
+        "tableC2": downstream_table("accuracy", results),
+    }.items():
+        kept = pd.read_csv(figures / f"{name}.csv")
+        titles = [load_spec(f"redditbias/{b}").title for b in BIAS_TYPES]
+        np.testing.assert_allclose(kept[titles], table[titles].astype(float), rtol=1e-5)
+        assert (
+            kept.settings.tolist() == table.settings.tolist()
+            and kept.trained_on.tolist() == table.trained_on.tolist()
+            and kept.method.tolist() == table.method.tolist()
+        )
+    kept, made = pd.read_csv(figures / "downstream_claims.csv"), downstream_claims(task_tests(read_tables(results)))
+    assert (
+        kept[["task", "bias_type", "method", "verdict"]].values.tolist()
+        == made[["task", "bias_type", "method", "verdict"]].values.tolist()
+    )
     claims = pd.read_csv(figures / "claims.csv").set_index("id").query("model == 'smollm2-135m-instruct'")
     counts = ", ".join(f"{n} {v}" for v, n in made.groupby("verdict", sort=False).size().items())
     assert claims.evidence["tasks_not_diminished"].startswith(f"{len(made)} tests: {counts} ("), "one rule, one verdict"
