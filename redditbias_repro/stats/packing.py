@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['pack_pairs', 'unpack_pairs', 'pack_sentences', 'unpack_sentences']
+__all__ = ['pack_pairs', 'unpack_pairs', 'pack_sentences', 'unpack_sentences', 'pack_contrasts', 'unpack_contrasts']
 
 # %% ../../nbs/stats/packing.ipynb #3a566a49
 def pack_pairs(
@@ -84,3 +84,29 @@ def unpack_sentences(
     nll = {k: _floats(scores[k]) for k in ("nll", "nll_calibrated")}
     found = pd.DataFrame({**nll, "tokens": _whole(scores["tokens"], len(nll["nll"]))})
     return found[found["nll"].notna()]
+
+# %% ../../nbs/stats/packing.ipynb #c91c6fa9
+_CELLS = ("text11", "text12", "text21", "text22")
+
+
+def pack_contrasts(
+    nll,  # (n, 4) negative log-likelihoods of the four sentences, nats
+    targets: Iterable[str],  # (n,) target pair of each
+    attributes: Iterable[str],  # (n,) attribute pair of each
+) -> dict:  # what `unpack_contrasts` reads, as in `pack_pairs`
+    "The scores of contrasts, small enough for a record"
+    made = {cell: column.astype("<f4").tobytes().hex() for cell, column in zip(_CELLS, np.asarray(nll).T)}
+    for what, labels in (("targets", targets), ("attributes", attributes)):
+        codes, names = pd.factorize(np.asarray(list(labels), object))
+        made |= {what: list(names), what[:-1]: _counts(codes).tobytes().hex()}
+    return made
+
+
+def unpack_contrasts(
+    packed: dict,  # from `pack_contrasts`
+) -> pd.DataFrame:  # text11, text12, text21, text22 (negative log-likelihoods), target, attribute; a row a sentence
+    "The scores of each contrast that a record keeps"
+    made = pd.DataFrame({cell: _floats(packed[cell]) for cell in _CELLS})
+    for what in ("target", "attribute"):
+        made[what] = np.array(packed[f"{what}s"], object)[_whole(packed[what], len(made))]
+    return made

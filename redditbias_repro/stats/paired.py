@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
+from .crossed import crossed_moments, rarer
+
 # %% auto #0
 __all__ = ['MARGIN', 'VERDICTS', 'TESTS', 'mean_test', 'sign_flip', 'preference_share', 'd_z_interval', 'BiasChange',
            'bias_change', 'swapped_label_alarms']
@@ -67,7 +69,8 @@ class MeanTest:
 # %% ../../nbs/stats/paired.ipynb #76e7ff32
 def mean_test(
     x,  # (n,) values, or (n, seeds) of several training seeds
-    clusters=None,  # (n,) labels; None: every value is independent of the others
+    # (n,) labels; a tuple of two such, which cut across each other: by both (`stats/crossed`); None: independent values
+    clusters=None,
     alpha: float = 0.05,
 ) -> MeanTest:  # nan but for the mean where there is one cluster
     """t-test of a mean, cluster-robust (CR2, Bell and McCaffrey's degrees of freedom) where there are clusters.
@@ -83,7 +86,8 @@ def mean_test(
             "expected (n,) or (n, seeds) finite numbers, n at least 2"
         )
     each = x if x.ndim == 1 else x.mean(1)
-    mean, se, df = _moments(each, _codes(clusters, len(x)))
+    crossed = isinstance(clusters, tuple)
+    mean, se, df = crossed_moments(each, *clusters) if crossed else _moments(each, _codes(clusters, len(x)))
     if x.ndim == 2 and x.shape[1] > 1:
         k, a = x.shape[1], se**2
         b = x.mean(0).var(ddof=1) / k
@@ -210,7 +214,7 @@ class BiasChange:
 def bias_change(
     before,  # (n,) gaps of the model before
     after,  # (n,) of the model after, on the same pairs; (n, seeds) of several trainings
-    clusters=None,  # (n,) labels of the terms exchanged
+    clusters=None,  # (n,) labels of the terms exchanged; a tuple of two as in `mean_test`
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     seed: int = 0,  # of the sign flips
@@ -226,7 +230,8 @@ def bias_change(
         )
     base = before if after.ndim == 1 else before[:, None]
     groups = np.zeros(len(before), int) if clusters is None else clusters
-    known = len(set(_codes(groups, len(before)))) > 1  # of a single cluster the tests give nan
+    few = rarer(*groups) if isinstance(groups, tuple) else groups
+    known = len(set(_codes(few, len(before)))) > 1  # of a single cluster the tests give nan
     one, by_pair = _towards_zero(after - base, after + base, None, margin, alpha)
     by_target, by_cluster = _towards_zero(after - base, after + base, groups, margin, alpha)
     if not known:
@@ -238,9 +243,9 @@ def bias_change(
         change=one.mean, t=one.t, p=one.p, bias_change=abs(now.mean) - abs(was.mean),
         direction="" if not one.p < alpha else "counter-stereotype" if one.mean > 0 else "stereotype",
         overshoot=bool(was.p < alpha and now.p < alpha and was.mean * now.mean < 0),
-        n_clusters=len(set(clusters)) if clusters is not None else 0,
+        n_clusters=len(set(few)) if clusters is not None else 0,
         df_cluster=by_target.df, p_cluster=by_target.p,
-        p_flip=sign_flip(change, clusters, seed=seed) if known else np.nan,
+        p_flip=sign_flip(change, few, seed=seed) if known else np.nan,
         **by_pair, **by_cluster, margin=margin, alpha=alpha,
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ __all__ = ['CATEGORIES', 'released_spec', 'read_released', 'cdial_tokenizer']
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #e70938ee
 RELEASE = "hyintell/CHBias"
+TWINS = ("train",)  # splits with sentences whose attribute is exchanged for its opposite
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #1818923f
 CATEGORIES = ("gender", "orientation", "age", "appearance")  # §3.1, in the paper's order

@@ -19,6 +19,7 @@ __all__ = ['load_annotations', 'count_annotations', 'load_references', 'release_
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #12c8232c
 RELEASE = "umanlp/RedditBias"
+TWINS = ("train", "test")  # splits with sentences whose attribute is exchanged for its opposite
 
 
 def _decode(content: bytes) -> str:
