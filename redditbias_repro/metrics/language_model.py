@@ -230,7 +230,7 @@ def lmb_measurements(
         known = lemma_labels([t or f"pair {i}" for i, t in enumerate(targets)], forms)
     kept = base_cut(ppl1, ppl2) if kept is None else kept
     made = []
-    for reading in outliers:
+    for reading in [outliers] if isinstance(outliers, str) else outliers:
         how = {"outlier_sd": OUTLIER_SD} if reading == "own" else {"keep": kept} if reading == "base" else {}
         n, _, values = _as_kept(lmb(ppl1, ppl2, **how, seed=seed, clusters=known))
         if reading == "all":
