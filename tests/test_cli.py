@@ -254,9 +254,10 @@ def test_debias_and_measure(made_up, model_folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert (
         f"written: {out} (ADD on 3 sentences" in printed
-        and f"redditbias measure --model {out} --bias-type gender" in printed
+        and f"redditbias measure --model {out} --bias-type gender --base {model_folder}" in printed
     )
-    assert main(["measure", "--model", str(out), "--bias-type", "gender", "--split", "valid"]) == 0
+    measure = ["measure", "--model", str(out), "--bias-type", "gender", "--split", "valid"]
+    assert main([*measure, "--base", str(model_folder)]) == 0
     assert (
         main([*command, "--seed", "1"]) == 2
         and "holds a run that differs in seed: remove it, give another out_dir, or replace=True"
@@ -626,7 +627,7 @@ def test_a_specification_and_a_corpus_of_ones_own(model_folder, tmp_path, capsys
     model = ["--model", str(model_folder)]
     assert main(["debias", *model, "--spec", str(spec), *corpus, "--epochs", "1", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    hint = f"redditbias measure --model {out} --bias-type {spec} --corpus {folder.parent}"
+    hint = f"redditbias measure --model {out} --bias-type {spec} --corpus {folder.parent} --base {model_folder}"
     assert hint in printed and f"written: {out} (HD on 10 sentences" in printed
     assert main(hint.split()[1:]) == 0
     assert "| HD " in capsys.readouterr().out

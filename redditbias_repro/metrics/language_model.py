@@ -416,7 +416,7 @@ def _opened_base(opened: Opened, base) -> Opened:
         return open_model(base, str(opened.model.device), opened.about["dtype"], kind)
     except (FetchError, ValueError) as e:
         said = f"pairs of {opened.about['name']}, debiased, are cut by the model before, {base}, which cannot be loaded"
-        way_out = 'give base, its records or its name, or ask for outliers of another kind, "own" or "all"'
+        way_out = "name it (base, --base), or ask for other outliers (--outliers own or all)"
         raise ValueError(f"{said} ({e}): {way_out}") from e
 
 # %% ../../nbs/metrics/language_model.ipynb #9540f5f8

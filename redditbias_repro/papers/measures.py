@@ -161,7 +161,7 @@ def _of_corpora(records: list[dict]) -> str:
     each = {}
     for r in records:
         each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(r["bias_type"])
-    return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
+    return "; ".join(f"{', '.join(dict.fromkeys(types))}: {of}" if len(each) > 1 else of for of, types in each.items())
 
 
 def asked_in(args: Namespace) -> dict[str, str]:
@@ -196,14 +196,14 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     which, how = _of_pairs(paper, args)
     if args.source is not None and args.kind != "seq2seq":
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
-    how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details)
+    how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details, base=args.base)
     outliers = args.outliers or usual_outliers(paper)
     records = measure_lmb(args.model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     table = table[table["outliers"] == outliers]
     shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
-    return Shown(table, shown, f"{_of_corpora(records)}; outliers: {outliers}.", records)
+    return Shown(table, shown, f"{_of_corpora(records)}. Outliers: {outliers}.", records)
 
 
 def _compare_lmb(paper: str, args: Namespace) -> Shown:

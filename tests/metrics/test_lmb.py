@@ -246,7 +246,7 @@ def test_bad_outlier_sd():
 
 def test_few_pairs_have_a_wide_interval():
     r = lmb([1, 2], [2, 5])
-    assert r.n == 2 and np.isfinite(r.t) and r.gap_low < -2 < 1 < r.gap_high
+    assert r.n == 2 and np.isfinite(r.t) and r.gap_low < -2 < 0.6 < r.gap_high
 
 
 def test_holm():
@@ -302,12 +302,13 @@ def test_pairs_of_unequal_number_are_not_packed():
 
 def test_a_record_of_all_pairs_gives_its_t_again(model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
-    every, without = measure_lmb(str(model_folder), ["religion1"], "queries")
+    every, without = measure_lmb(str(model_folder), ["religion1"], "queries", outliers=["all", "own"])
     pairs = unpack_pairs(every["values"]["pairs"])
     assert (
         "pairs" not in without["values"]
         and len(pairs) == every["n"]
-        and {"jew → christian", "jews → christians"} < set(pairs.cluster)
+        and {"jew → christian", "jews → christians"} < set(pairs.targets)
+        and "jews → christians" not in set(pairs.cluster)
     )
     again = lmb(np.exp(pairs.nll1 / pairs.tokens1), np.exp(pairs.nll2 / pairs.tokens2))
     assert np.isclose(again.t, every["values"]["t"], rtol=1e-4)
@@ -356,7 +357,7 @@ def moved(record, method, train_seed, by, **more):
     pairs = unpack_pairs(record["values"]["pairs"])
     noise = np.random.default_rng(train_seed).normal(0, 0.02, len(pairs))
     packed = pack_pairs(
-        pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.cluster
+        pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.targets
     )
     return {
         **record,
@@ -394,7 +395,10 @@ def test_changes_of_records(corpus, tmp_path):
     )
     assert set(changes.n_clusters) == {r["values"]["n_clusters"] for r in every}
     frame = lmb_changes(before + [moved(every[0], "HD", 0, 0.1)])
-    assert len(frame) == 1 and frame.gap_before[0] == pytest.approx(every[0]["values"]["gap"], rel=1e-5)
+    pairs = unpack_pairs(every[0]["values"]["pairs"])
+    kept = reduced(range(len(pairs)), [np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"]).tolist() for i in (1, 2)])
+    gap = (pairs.nll1 / pairs.tokens1 - pairs.nll2 / pairs.tokens2)[kept].mean()
+    assert frame.n.tolist() == [len(kept)] != [len(pairs)] and frame.gap_before[0] == pytest.approx(gap)
 
 
 def test_changes_are_of_the_same_pairs():
@@ -416,7 +420,7 @@ def test_changes_are_of_the_same_pairs():
         **after,
         "values": {
             **after["values"],
-            "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.cluster),
+            "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.targets),
         },
     }
     with pytest.raises(ValueError, match="measure both again"):
@@ -432,7 +436,7 @@ def test_measure(model_folder, tmp_path, monkeypatch):
     records = measure_lmb(str(model_folder), corpus="queries", split="valid")
     table = lmb_table(records)
     assert (
-        len(records) == 10
+        len(records) == 15
         and set(table.bias_type) == set(BIAS_TYPES)
         and set(table.split) == {"valid"}
         and set(table.corpus) == {"queries"}
@@ -661,7 +665,8 @@ def test_special_tokens_are_another_measurement(random_model, tokenizer, tmp_pat
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
     words.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 0)])
     opened = (random_model, words)
-    plain, added = (measure_lmb(opened, ["race"], "queries", add_special_tokens=s)[0] for s in (False, True))
+    how = dict(bias_types=["race"], corpus="queries", outliers="all")
+    plain, added = (measure_lmb(opened, **how, add_special_tokens=s)[0] for s in (False, True))
     assert "special_tokens" not in plain["params"] and added["params"]["special_tokens"] is True
     one, two = (unpack_pairs(r["values"]["pairs"]) for r in (plain, added))
     assert (two.tokens1 == one.tokens1 + 1).all(), "the first token of the text is scored as well"
