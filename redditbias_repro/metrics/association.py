@@ -14,6 +14,7 @@ import pandas as pd
 
 from ..data.contrasts import load_contrasts, load_control
 from ..data.pairs import paper_bias_types, split_bias_type
+from .compare import _label, _matched, _table
 from .language_model import PairReading, _read_by, said_otherwise
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import new_record
@@ -23,7 +24,7 @@ from ..stats.packing import pack_contrasts, unpack_contrasts
 from ..stats.paired import bias_change, mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['association', 'measure_association', 'association_by', 'association_change']
+__all__ = ['association', 'measure_association', 'association_by', 'association_change', 'compare_associations']
 
 # %% ../../nbs/metrics/association.ipynb #b93e2270
 CELLS = ("text11", "text12", "text21", "text22")
@@ -112,13 +113,18 @@ def _drawn(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(np.maximum((w @ x**2) / total - mean**2, 0))
 
 
+def _deviation(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    "Standard deviations of a sample by weights; of several training seeds, (n, seeds), their mean"
+    return np.mean([_drawn(column, w)[1] for column in np.atleast_2d(x.T)], axis=0)
+
+
 def _relative(xs, labels, controls, of_control, seed, resamples=2000):
     "Association over the control's deviation of a model, or of two and their change: values, and ends of intervals"
     w = pigeonhole_weights(labels["target"], labels["attribute"], resamples, seed)
     v = pigeonhole_weights(of_control["target"], of_control["attribute"], resamples, seed + 1)
     some = w.any(1) & v.any(1)
-    one = [x.mean() / c.std(ddof=1) for x, c in zip(xs, controls)]
-    drawn = [_drawn(x, w[some])[0] / _drawn(c, v[some])[1] for x, c in zip(xs, controls)]
+    one = [x.mean() / c.std(axis=0, ddof=1).mean() for x, c in zip(xs, controls)]
+    drawn = [_drawn(x, w[some])[0] / _deviation(c, v[some]) for x, c in zip(xs, controls)]
     if len(xs) == 2:
         one, drawn = [*one, abs(one[1]) - abs(one[0])], [*drawn, np.abs(drawn[1]) - np.abs(drawn[0])]
     low, high = np.quantile(np.stack(drawn), [0.025, 0.975], axis=1)
@@ -178,7 +184,8 @@ def measure_association(
         about = dict(
             seed=seed, params=dict(params), seconds=stats["seconds"], device=str(opened.model.device), scoring=stats
         )
-        about |= dict(paper=paper, bias_type=name, split=split if table.attrs["corpus"]["name"] != "queries" else "all")
+        whole = table.attrs["corpus"]["name"] == "queries" or Path(corpus).is_file()
+        about |= dict(paper=paper, bias_type=name, split="all" if whole else split)
         control_of = {} if control is None else {"control": control.attrs["corpus"]}
         records.append(
             new_record(
@@ -209,6 +216,26 @@ def _unpacked(record: dict, which: str) -> tuple[np.ndarray, pd.DataFrame]:
     rows = unpack_contrasts(record["values"][which])
     return rows[list(CELLS)].to_numpy(), rows[["target", "attribute"]]
 
+
+def _of_same_sentences(before: dict, after: list[dict], which: str) -> tuple[np.ndarray, pd.DataFrame, list]:
+    "Scores (n, 4) and labels of a record, and scores of others. `ValueError` where these are of other sentences"
+    part = {"contrasts": "corpus", "controls": "control"}[which]
+    hashed = lambda r: [r.get("provenance", {}).get(part, {}).get(k) for k in ("files", "sha256")]
+    (nll, labels), found = _unpacked(before, which), [_unpacked(r, which) for r in after]
+    if any(hashed(r) != hashed(before) or not of.equals(labels) for r, (_, of) in zip(after, found)) or not found:
+        raise ValueError(f"{before['bias_type']}: the records are not of the same sentences: measure both again")
+    return nll, labels, [scores for scores, _ in found]
+
+
+def decided(
+    verdicts: Iterable[str],  # of `CHANGE_WORDS`
+    p: Iterable[float],  # of a change of size, corrected
+    alpha: float = 0.05,
+) -> list[str]:
+    "Verdicts that hold after correction: a change that is not significant is undetermined"
+    changed = ("less", "flattened", "more")
+    return ["undetermined" if v in changed and not q < alpha else v for v, q in zip(verdicts, p)]
+
 # %% ../../nbs/metrics/association.ipynb #2a43359f
 def association_change(
     before: dict,  # record of `measure_association`
@@ -220,12 +247,10 @@ def association_change(
     `change`, `low`, `high`, `p` of the association; `bias_change` of its size, with `verdict` of `CHANGE_WORDS`;
     `frequency_change` and its interval and p; `tells`: the control's deviation after over before; `relative_change`.
     `ValueError` for records of other sentences."""
-    (nll, labels), found = _unpacked(before, "contrasts"), [_unpacked(r, "contrasts") for r in after]
-    if not found or any(not other.equals(labels) for _, other in found):
-        raise ValueError(f"{before['bias_type']}: the records are not of the same sentences: measure both again")
+    nll, labels, others = _of_same_sentences(before, after, "contrasts")
     clusters = (list(labels["target"]), list(labels["attribute"]))
-    old, new = contrasts(nll), np.stack([contrasts(n) for n, _ in found], axis=1)
-    of_terms = np.stack([frequencies(n) for n, _ in found], axis=1) - frequencies(nll)[:, None]
+    old, new = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
+    of_terms = np.stack([frequencies(n) for n in others], axis=1) - frequencies(nll)[:, None]
     one, terms = bias_change(old, new, clusters, MARGIN, alpha), mean_test(of_terms, clusters, alpha)
     made = {
         "n": len(old), "seeds": new.shape[1], "before": float(old.mean()), "after": float(new.mean()),
@@ -246,16 +271,43 @@ def association_change(
 
 def _told_still(before: dict, after: list[dict], old: np.ndarray, new: np.ndarray, labels: pd.DataFrame) -> dict:
     "What is left of a control's contrasts, and the change of the association relative to them"
-    (nll, of_control), others = _unpacked(before, "controls"), [_unpacked(r, "controls")[0] for r in after]
+    nll, of_control, others = _of_same_sentences(before, after, "controls")
     was, now = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
     deviation = float(now.std(axis=0, ddof=1).mean())
-    one, low, high = _relative([old, new], labels, [was, now.mean(axis=1)], of_control, seed=0)
+    one, low, high = _relative([old, new], labels, [was, now], of_control, seed=0)
     v = pigeonhole_weights(of_control["target"], of_control["attribute"], seed=1)
     v = v[v.any(1)]
-    ratio = np.mean([_drawn(c, v)[1] for c in now.T], axis=0) / _drawn(was, v)[1]
-    tells_low, tells_high = np.quantile(ratio, [0.025, 0.975])
+    tells_low, tells_high = np.quantile(_deviation(now, v) / _deviation(was, v), [0.025, 0.975])
     return {
         "tells": deviation / float(was.std(ddof=1)), "tells_low": float(tells_low), "tells_high": float(tells_high),
         "relative_before": one[0], "relative_after": one[1], "relative_change": one[2],
         "relative_change_low": low[2], "relative_change_high": high[2],
     }  # fmt: skip
+
+# %% ../../nbs/metrics/association.ipynb #7ec337b0
+ASSOCIATIONS_COMPARED = (
+    "a", "b", "paper", "bias_type", "corpus", "split", "n", "association_a", "association_b",
+    "difference", "low", "high", "p", "size_difference", "size_low", "size_high", "p_size", "p_holm", "verdict",
+    "frequency_difference", "frequency_low", "frequency_high", "p_frequency", "tells", "tells_low", "tells_high",
+)  # fmt: skip
+
+# %% ../../nbs/metrics/association.ipynb #7ad4aff4
+def compare_associations(
+    records_a: Iterable[dict],  # from `measure_association`
+    records_b: Iterable[dict],  # of another model, on the same sentences
+) -> pd.DataFrame:  # the columns of `ASSOCIATIONS_COMPARED`: differences are B − A; verdicts hold after Holm
+    "Does B associate more or less than A? `ValueError` where sentences or settings are not the same"
+    names = {
+        "association_a": "before", "association_b": "after", "difference": "change", "size_difference": "bias_change",
+        "size_low": "bias_change_low", "size_high": "bias_change_high", "p_size": "p_bias_change",
+        "frequency_difference": "frequency_change",
+    }  # fmt: skip
+    rows, fields = [], ("paper", "bias_type", "corpus", "split")
+    for one, other in _matched(records_a, records_b, fields):
+        change = association_change(one, [other])
+        about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}}
+        rows.append(about | change | {name: change[own] for name, own in names.items()})
+    table = _table(
+        [{k: r.get(k, np.nan) for k in ASSOCIATIONS_COMPARED} for r in rows], ASSOCIATIONS_COMPARED, "p_size"
+    )
+    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))
