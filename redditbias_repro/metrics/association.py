@@ -264,7 +264,7 @@ def association_change(
     }  # fmt: skip
     if "controls" in before["values"] and all("controls" in r["values"] for r in after):
         made |= _told_still(before, after, old, new.mean(axis=1), labels)
-        if made["verdict"] == "less" and not made["relative_change_high"] < 0:
+        if made["verdict"] == "less" and made["tells_low"] < 1 and not made["relative_change_high"] < 0:
             made["verdict"] = "flattened"
     return made
 

@@ -299,14 +299,13 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     table = lmb_table(records, paper=records[0]["paper"])
     shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
-    types, notes = _with_opposites(which) if args.swap == "targets" else ([], ())
-    if types:
-        how = {k: v for k, v in how.items() if k not in ("swap", "details")}
-        found = measure_association(args.model, **which | {"bias_types": types}, **how)
-        beside, records = _associations(found), [*records, *found]
-        table = table.merge(_as_columns(found), "left", ["model", "method", "bias_type", "train_seed"])
-        return Shown(table, shown, f"{_of_corpora(records)}.", records, (beside,), notes)
-    return Shown(table, shown, f"{_of_corpora(records)}.", records, (), notes)
+    said, (types, notes) = f"{_of_corpora(records)}.", _with_opposites(which) if args.swap == "targets" else ([], ())
+    if not types:
+        return Shown(table, shown, said, records, notes=notes)
+    how = {k: v for k, v in how.items() if k not in ("swap", "details")}
+    found = measure_association(args.model, **which | {"bias_types": types}, **how)
+    table = table.merge(_as_columns(found), "left", ["model", "method", "bias_type", "train_seed"])
+    return Shown(table, shown, said, [*records, *found], (_associations(found),), notes)
 
 
 def _compare_lmb(paper: str, args: Namespace) -> Shown:
