@@ -14,8 +14,6 @@ import pandas as pd
 
 from ..data.contrasts import load_contrasts, load_control
 from ..data.pairs import paper_bias_types, split_bias_type
-from .compare import _label, _matched, _table
-from .language_model import PairReading, _read_by, said_otherwise
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
@@ -24,7 +22,7 @@ from ..stats.packing import pack_contrasts, unpack_contrasts
 from ..stats.paired import bias_change, mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['association', 'measure_association', 'association_by', 'association_change', 'compare_associations']
+__all__ = ['association', 'measure_association', 'association_by', 'association_change']
 
 # %% ../../nbs/metrics/association.ipynb #b93e2270
 CELLS = ("text11", "text12", "text21", "text22")
@@ -138,6 +136,8 @@ def _cells_of(n: int, indices: list[int], name: str) -> str:
 
 def score_contrasts(model: tuple, table: pd.DataFrame, before: str = "", **options) -> tuple[np.ndarray, dict]:
     "Negative log-likelihoods (n, 4) of contrasts, from the cache if scored before, and how they were scored"
+    from redditbias_repro.metrics.language_model import said_otherwise
+
     net, tokenizer, about = model
     texts = [t for c in CELLS for t in table[c]]
     options |= {"contexts": [before] * len(texts)} if before else {}
@@ -157,6 +157,8 @@ def measure_association(
     """How strongly a model associates stereotypes with the minoritized group, beside a control without a stereotype.
 
     What `load_contrasts` raises."""
+    from redditbias_repro.metrics.language_model import PairReading, _read_by
+
     r, records = PairReading(**how), []
     wanted = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or paper_bias_types())
     asked = {b: (load_contrasts(b, split, corpus), load_control(b)) for b in dict.fromkeys(wanted)}
@@ -283,31 +285,3 @@ def _told_still(before: dict, after: list[dict], old: np.ndarray, new: np.ndarra
         "relative_before": one[0], "relative_after": one[1], "relative_change": one[2],
         "relative_change_low": low[2], "relative_change_high": high[2],
     }  # fmt: skip
-
-# %% ../../nbs/metrics/association.ipynb #7ec337b0
-ASSOCIATIONS_COMPARED = (
-    "a", "b", "paper", "bias_type", "corpus", "split", "n", "association_a", "association_b",
-    "difference", "low", "high", "p", "size_difference", "size_low", "size_high", "p_size", "p_holm", "verdict",
-    "frequency_difference", "frequency_low", "frequency_high", "p_frequency", "tells", "tells_low", "tells_high",
-)  # fmt: skip
-
-# %% ../../nbs/metrics/association.ipynb #7ad4aff4
-def compare_associations(
-    records_a: Iterable[dict],  # from `measure_association`
-    records_b: Iterable[dict],  # of another model, on the same sentences
-) -> pd.DataFrame:  # the columns of `ASSOCIATIONS_COMPARED`: differences are B − A; verdicts hold after Holm
-    "Does B associate more or less than A? `ValueError` where sentences or settings are not the same"
-    names = {
-        "association_a": "before", "association_b": "after", "difference": "change", "size_difference": "bias_change",
-        "size_low": "bias_change_low", "size_high": "bias_change_high", "p_size": "p_bias_change",
-        "frequency_difference": "frequency_change",
-    }  # fmt: skip
-    rows, fields = [], ("paper", "bias_type", "corpus", "split")
-    for one, other in _matched(records_a, records_b, fields):
-        change = association_change(one, [other])
-        about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}}
-        rows.append(about | change | {name: change[own] for name, own in names.items()})
-    table = _table(
-        [{k: r.get(k, np.nan) for k in ASSOCIATIONS_COMPARED} for r in rows], ASSOCIATIONS_COMPARED, "p_size"
-    )
-    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))

@@ -27,19 +27,14 @@ from redditbias_repro.data.pairs import (
     paper_bias_types,
     released_papers,
 )
-from ..metrics.association import compare_associations, measure_association
-from ..metrics.compare import compare_models
+from ..metrics.association import measure_association
+from ..metrics.compare import compare_associations, compare_models
 from ..metrics.language_model import measure_lmb, measure_lmp
 from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
 from .commands import QUICK_PAIRS, read_commands
 from ..records import DEFAULT_PAPER, check_known, digest
-from redditbias_repro.show.association import (
-    association_drivers,
-    association_table,
-    association_words,
-    plot_association,
-)
+from ..show.association import association_drivers, association_table, association_words
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table
@@ -136,6 +131,8 @@ def _association_found(paper: str, records: list[dict]) -> list[dict]:
 
 
 def _association_blocks(paper: str, title: str, records: list[dict]) -> list:
+    from redditbias_repro.show.figures import plot_association
+
     table, said = association_table(records, paper=paper), SAID["association"]
     drivers = association_drivers(records, paper=paper).drop(columns=["model", "method", "train_seed", "split"])
     of = lambda by: drivers[drivers["by"] == by].drop(columns="by")

@@ -15,9 +15,8 @@ from redditbias_repro.show.association import (
     association_table,
     association_tables,
     association_words,
-    plot_association,
-    plot_association_changes,
 )
+from redditbias_repro.show.figures import plot_association, plot_association_changes
 from redditbias_repro.stats.multiplicity import holm
 from redditbias_repro.stats.packing import pack_contrasts
 
@@ -104,7 +103,7 @@ def test_what_drives_it(records):
 
 def test_figures_say_what_was_found(records):
     table, changes = association_table(records), association_changes(records)
-    one, other = plot_association(table), plot_association_changes(changes)
+    one, other = plot_association(table), plot_association_changes(all_seeds(changes))
     told = (table.association > 0) & (table.p_holm < 0.05)
     after = told[table.method != "baseline"].groupby([table.method, table.bias_type]).all()
     assert (
