@@ -130,9 +130,13 @@ def _measure(args) -> None:
 
     found = command.run(args)
     print(to_markdown(found.shown, f"{found.caption} {caption}"))
+    for table, below in found.beside:
+        print(to_markdown(table, below))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in found.records):
         if note:
             print(f"Note: {note}.")
+    for note in found.notes:
+        print(f"Note: {note}")
     _write_out(args.out, found.table, found.records)
     if details := vars(args).get("details"):
         print(f"written: {details} (with the texts: content warning)")
@@ -145,8 +149,11 @@ def _compare(args) -> None:
     from redditbias_repro.show.saving import to_markdown
 
     found = command.compare(args)
-    text = to_markdown(found.shown, f"{found.caption} {caption}")
+    parts = [(found.shown, f"{found.caption} {caption}"), *found.beside]
+    text = "\n".join(to_markdown(table, below) for table, below in parts)
     print(text)
+    for note in found.notes:
+        print(f"Note: {note}")
     if args.out:
         content = found.table.to_csv(index=False) if args.out.suffix == ".csv" else text
         print(f"written: {write_atomic(args.out, content)}")

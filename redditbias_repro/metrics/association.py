@@ -14,7 +14,6 @@ import pandas as pd
 
 from ..data.contrasts import load_contrasts, load_control
 from ..data.pairs import paper_bias_types, split_bias_type
-from .language_model import PairReading, _read_by, said_otherwise
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
@@ -112,13 +111,18 @@ def _drawn(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(np.maximum((w @ x**2) / total - mean**2, 0))
 
 
+def _deviation(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    "Standard deviations of a sample by weights; of several training seeds, (n, seeds), their mean"
+    return np.mean([_drawn(column, w)[1] for column in np.atleast_2d(x.T)], axis=0)
+
+
 def _relative(xs, labels, controls, of_control, seed, resamples=2000):
     "Association over the control's deviation of a model, or of two and their change: values, and ends of intervals"
     w = pigeonhole_weights(labels["target"], labels["attribute"], resamples, seed)
     v = pigeonhole_weights(of_control["target"], of_control["attribute"], resamples, seed + 1)
     some = w.any(1) & v.any(1)
-    one = [x.mean() / c.std(ddof=1) for x, c in zip(xs, controls)]
-    drawn = [_drawn(x, w[some])[0] / _drawn(c, v[some])[1] for x, c in zip(xs, controls)]
+    one = [x.mean() / c.std(axis=0, ddof=1).mean() for x, c in zip(xs, controls)]
+    drawn = [_drawn(x, w[some])[0] / _deviation(c, v[some]) for x, c in zip(xs, controls)]
     if len(xs) == 2:
         one, drawn = [*one, abs(one[1]) - abs(one[0])], [*drawn, np.abs(drawn[1]) - np.abs(drawn[0])]
     low, high = np.quantile(np.stack(drawn), [0.025, 0.975], axis=1)
@@ -132,6 +136,8 @@ def _cells_of(n: int, indices: list[int], name: str) -> str:
 
 def score_contrasts(model: tuple, table: pd.DataFrame, before: str = "", **options) -> tuple[np.ndarray, dict]:
     "Negative log-likelihoods (n, 4) of contrasts, from the cache if scored before, and how they were scored"
+    from redditbias_repro.metrics.language_model import said_otherwise
+
     net, tokenizer, about = model
     texts = [t for c in CELLS for t in table[c]]
     options |= {"contexts": [before] * len(texts)} if before else {}
@@ -151,6 +157,8 @@ def measure_association(
     """How strongly a model associates stereotypes with the minoritized group, beside a control without a stereotype.
 
     What `load_contrasts` raises."""
+    from redditbias_repro.metrics.language_model import PairReading, _read_by
+
     r, records = PairReading(**how), []
     wanted = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or paper_bias_types())
     asked = {b: (load_contrasts(b, split, corpus), load_control(b)) for b in dict.fromkeys(wanted)}
@@ -178,7 +186,8 @@ def measure_association(
         about = dict(
             seed=seed, params=dict(params), seconds=stats["seconds"], device=str(opened.model.device), scoring=stats
         )
-        about |= dict(paper=paper, bias_type=name, split=split if table.attrs["corpus"]["name"] != "queries" else "all")
+        whole = table.attrs["corpus"]["name"] == "queries" or Path(corpus).is_file()
+        about |= dict(paper=paper, bias_type=name, split="all" if whole else split)
         control_of = {} if control is None else {"control": control.attrs["corpus"]}
         records.append(
             new_record(
@@ -209,6 +218,26 @@ def _unpacked(record: dict, which: str) -> tuple[np.ndarray, pd.DataFrame]:
     rows = unpack_contrasts(record["values"][which])
     return rows[list(CELLS)].to_numpy(), rows[["target", "attribute"]]
 
+
+def _of_same_sentences(before: dict, after: list[dict], which: str) -> tuple[np.ndarray, pd.DataFrame, list]:
+    "Scores (n, 4) and labels of a record, and scores of others. `ValueError` where these are of other sentences"
+    part = {"contrasts": "corpus", "controls": "control"}[which]
+    hashed = lambda r: [r.get("provenance", {}).get(part, {}).get(k) for k in ("files", "sha256")]
+    (nll, labels), found = _unpacked(before, which), [_unpacked(r, which) for r in after]
+    if any(hashed(r) != hashed(before) or not of.equals(labels) for r, (_, of) in zip(after, found)) or not found:
+        raise ValueError(f"{before['bias_type']}: the records are not of the same sentences: measure both again")
+    return nll, labels, [scores for scores, _ in found]
+
+
+def decided(
+    verdicts: Iterable[str],  # of `CHANGE_WORDS`
+    p: Iterable[float],  # of a change of size, corrected
+    alpha: float = 0.05,
+) -> list[str]:
+    "Verdicts that hold after correction: a change that is not significant is undetermined"
+    changed = ("less", "flattened", "more")
+    return ["undetermined" if v in changed and not q < alpha else v for v, q in zip(verdicts, p)]
+
 # %% ../../nbs/metrics/association.ipynb #2a43359f
 def association_change(
     before: dict,  # record of `measure_association`
@@ -220,12 +249,10 @@ def association_change(
     `change`, `low`, `high`, `p` of the association; `bias_change` of its size, with `verdict` of `CHANGE_WORDS`;
     `frequency_change` and its interval and p; `tells`: the control's deviation after over before; `relative_change`.
     `ValueError` for records of other sentences."""
-    (nll, labels), found = _unpacked(before, "contrasts"), [_unpacked(r, "contrasts") for r in after]
-    if not found or any(not other.equals(labels) for _, other in found):
-        raise ValueError(f"{before['bias_type']}: the records are not of the same sentences: measure both again")
+    nll, labels, others = _of_same_sentences(before, after, "contrasts")
     clusters = (list(labels["target"]), list(labels["attribute"]))
-    old, new = contrasts(nll), np.stack([contrasts(n) for n, _ in found], axis=1)
-    of_terms = np.stack([frequencies(n) for n, _ in found], axis=1) - frequencies(nll)[:, None]
+    old, new = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
+    of_terms = np.stack([frequencies(n) for n in others], axis=1) - frequencies(nll)[:, None]
     one, terms = bias_change(old, new, clusters, MARGIN, alpha), mean_test(of_terms, clusters, alpha)
     made = {
         "n": len(old), "seeds": new.shape[1], "before": float(old.mean()), "after": float(new.mean()),
@@ -239,21 +266,20 @@ def association_change(
     }  # fmt: skip
     if "controls" in before["values"] and all("controls" in r["values"] for r in after):
         made |= _told_still(before, after, old, new.mean(axis=1), labels)
-        if made["verdict"] == "less" and not made["relative_change_high"] < 0:
+        if made["verdict"] == "less" and made["tells_low"] < 1 and not made["relative_change_high"] < 0:
             made["verdict"] = "flattened"
     return made
 
 
 def _told_still(before: dict, after: list[dict], old: np.ndarray, new: np.ndarray, labels: pd.DataFrame) -> dict:
     "What is left of a control's contrasts, and the change of the association relative to them"
-    (nll, of_control), others = _unpacked(before, "controls"), [_unpacked(r, "controls")[0] for r in after]
+    nll, of_control, others = _of_same_sentences(before, after, "controls")
     was, now = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
     deviation = float(now.std(axis=0, ddof=1).mean())
-    one, low, high = _relative([old, new], labels, [was, now.mean(axis=1)], of_control, seed=0)
+    one, low, high = _relative([old, new], labels, [was, now], of_control, seed=0)
     v = pigeonhole_weights(of_control["target"], of_control["attribute"], seed=1)
     v = v[v.any(1)]
-    ratio = np.mean([_drawn(c, v)[1] for c in now.T], axis=0) / _drawn(was, v)[1]
-    tells_low, tells_high = np.quantile(ratio, [0.025, 0.975])
+    tells_low, tells_high = np.quantile(_deviation(now, v) / _deviation(was, v), [0.025, 0.975])
     return {
         "tells": deviation / float(was.std(ddof=1)), "tells_low": float(tells_low), "tells_high": float(tells_high),
         "relative_before": one[0], "relative_after": one[1], "relative_change": one[2],

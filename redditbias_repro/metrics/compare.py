@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.prompts import DEFAULT_PROMPTS
+from .association import association_change, decided
 from .language_model import base_cut, measure_lmb
 from .likelihood import measure_likelihood_bias
 from ..models.loading import check_models
@@ -23,7 +24,7 @@ from ..stats.paired import MARGIN, bias_change, mean_test, preference_share
 from ..stats.resampling import cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['compare_pairs', 'compare_models', 'compare_on_prompts']
+__all__ = ['compare_pairs', 'compare_models', 'compare_associations', 'compare_on_prompts']
 
 # %% ../../nbs/metrics/compare.ipynb #1b5b957a
 def _label(record: dict) -> str:
@@ -186,6 +187,32 @@ def compare_models(
     # one at a time in memory, unless they are there already
     records = [measure_lmb(model, bias_types, corpus, split, "all", seed, **how) for model in (a, b)]
     return compare_pairs(*records, margin=margin, seed=seed, outliers=outliers)
+
+# %% ../../nbs/metrics/compare.ipynb #8303d4ce
+ASSOCIATIONS_COMPARED = (
+    "a", "b", "paper", "bias_type", "corpus", "split", "n", "association_a", "association_b",
+    "difference", "low", "high", "p", "size_difference", "size_low", "size_high", "p_size", "p_holm", "verdict",
+    "frequency_difference", "frequency_low", "frequency_high", "p_frequency", "tells", "tells_low", "tells_high",
+)  # fmt: skip
+
+# %% ../../nbs/metrics/compare.ipynb #4d889541
+def compare_associations(
+    records_a: Iterable[dict],  # from `measure_association`
+    records_b: Iterable[dict],  # of another model, on the same sentences
+) -> pd.DataFrame:  # the columns of `ASSOCIATIONS_COMPARED`: differences are B − A
+    "Does B associate more or less than A? `ValueError` where sentences or settings are not the same"
+    names = {
+        "association_a": "before", "association_b": "after", "difference": "change", "size_difference": "bias_change",
+        "size_low": "bias_change_low", "size_high": "bias_change_high", "p_size": "p_bias_change",
+        "frequency_difference": "frequency_change",
+    }  # fmt: skip
+    rows, fields = [], ("paper", "bias_type", "corpus", "split")
+    for one, other in _matched(records_a, records_b, fields):
+        change = association_change(one, [other])
+        about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}}
+        rows.append(about | change | {name: change[own] for name, own in names.items()})
+    table = _table([{k: r.get(k) for k in ASSOCIATIONS_COMPARED} for r in rows], ASSOCIATIONS_COMPARED, "p_size")
+    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))
 
 # %% ../../nbs/metrics/compare.ipynb #f04b8d02
 PROMPTS_COMPARED = (

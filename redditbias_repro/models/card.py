@@ -65,11 +65,20 @@ def _perplexity_text(found: dict | None) -> str:
     known = "rise_low" in found and not math.isnan(found["rise_low"])
     return SAID["perplexity"].format(**found, ends=SAID["ends"].format(**found) if known else "")
 
+
+def _association_text(found: dict | None) -> str:
+    "What the association says, which the frequency of terms does not move"
+    if not found:
+        return ""
+    odds = {f"odds_{when}": math.exp(found[when]) for when in ("before", "after")}
+    return SAID["association"].format(**found, **odds, said=SAID["associates"][found["verdict"]])
+
 # %% ../../nbs/models/card.ipynb #0a954e38
 def model_card(
     settings: dict,  # of a run of `debias`: its `settings`
     bias: dict | None = None,  # a row of `tables.lmb_changes`, with `paper`, and t_before, t_after where they are known
     perplexity: dict | None = None,  # a row of `tables.lmp_changes`
+    association: dict | None = None,  # a row of `association.association_changes`
 ) -> str:
     "The card of a debiased model, in Markdown under metadata of the Hugging Face hub"
     from huggingface_hub import ModelCardData
@@ -87,7 +96,8 @@ def model_card(
         steps.insert(0, f"{earlier['method']} for {earlier['bias_type']}")
         earlier = earlier.get("earlier")
     said = {
-        "head": head.to_yaml(), "name": name, "bias": _bias_text(bias, settings),
+        "head": head.to_yaml(), "name": name,
+        "bias": _bias_text(bias, settings) + _association_text(association),
         "corpus": (settings.get("corpus") or {}).get("name", "texts of one's own"),
         "lora": f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else "",
         "before": f" It had been trained by {', then by '.join(steps)} before." if steps else "",

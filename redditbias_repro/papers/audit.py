@@ -49,7 +49,8 @@ def audit_page(result: dict, done: Iterable[Done]) -> str:
     )
 
 # %% ../../nbs/papers/audit.ipynb #b40f1921
-PACKED = ("pairs", "scores", "alike")  # bits and hexadecimal digits in a record, of use to programs only
+# bits and hexadecimal digits in a record, of use to programs only
+PACKED = ("pairs", "scores", "alike", "contrasts", "controls")
 
 
 def _numbers(record: dict) -> dict:

@@ -18,13 +18,23 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data.pairs import bias_spec, load_pairs, paper_bias_types
-from ..metrics.compare import compare_models
+from ..data.contrasts import load_contrasts, load_control
+from redditbias_repro.data.pairs import (
+    bias_spec,
+    corpora,
+    load_pairs,
+    own_bias_types,
+    paper_bias_types,
+    released_papers,
+)
+from ..metrics.association import measure_association
+from ..metrics.compare import compare_associations, compare_models
 from ..metrics.language_model import measure_lmb, measure_lmp, usual_outliers
 from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
 from .commands import QUICK_PAIRS, read_commands
 from ..records import DEFAULT_PAPER, check_known, digest
+from ..show.association import association_drivers, association_table, association_words
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table, usual_pairs
@@ -58,6 +68,9 @@ def plan(
                 notes.append(f"--quick: {audit['quick'].format(pairs=wanted.pairs or QUICK_PAIRS)}")
         notes += [f"not measured: {what}" for what in audit.get("never", ())]
     own = lmb_measures(specs, wanted, lmb_kind("own", "Specifications of one's own"))
+    own += association_measures(specs, wanted, association_kind("own", "Association, specifications of one's own"))
+    if alone := [Path(b).stem for b in specs if not bias_spec(b).attribute_pairs]:
+        notes.append(SAID["association"]["without"].format(names=", ".join(alone)))
     return [*measures, *own], list(dict.fromkeys(notes))
 
 
@@ -108,6 +121,49 @@ def lmb_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -
         made.append(Measure(name, f"bias: {spec.title or spec.name}", OF_TYPE, settings, run, kind))
     return made
 
+# %% ../../nbs/papers/measures.ipynb #5892562c
+def _association_found(paper: str, records: list[dict]) -> list[dict]:
+    return [
+        {"what": f"association ({paper})", "of": r.bias_type, "n": r.n, "value": f"odds ratio {r.odds:.2f}",
+         "interval": f"[{np.exp(r.low):.2f}, {np.exp(r.high):.2f}]", "p": r.p_holm, "found": association_words(r)}
+        for r in association_table(records, paper=paper).itertuples()
+    ]  # fmt: skip
+
+
+def _association_blocks(paper: str, title: str, records: list[dict]) -> list:
+    from redditbias_repro.show.figures import plot_association
+
+    table, said = association_table(records, paper=paper), SAID["association"]
+    drivers = association_drivers(records, paper=paper).drop(columns=["model", "method", "train_seed", "split"])
+    of = lambda by: drivers[drivers["by"] == by].drop(columns="by")
+    each = [
+        table_block(of(by), f"{title} by {by} pair", said["drivers"], True, said["warning"])
+        for by in ("target", "attribute")
+    ]
+    figure = figure_block(plot_association(table, paper), said["figure"])
+    return [figure, table_block(table.dropna(axis="columns", how="all"), title, said["caption"]), *each]
+
+
+def association_kind(paper: str, title: str) -> Kind:
+    "Association of a paper's bias types, or of one's own"
+    blocks = partial(_association_blocks, paper, title)
+    return Kind(title, partial(_association_found, paper), blocks, tuple(SAID["association"]["how_to_read"]))
+
+
+def association_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
+    "A measure a bias type that has attribute pairs"
+    made = []
+    for b, spec in ((b, bias_spec(b)) for b in bias_types):
+        if spec.attribute_pairs:
+            how, special = {"special_tokens": wanted.special_tokens, "seed": wanted.seed}, wanted.special_tokens
+            settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"]}
+            control = load_control(b)
+            settings["control"] = None if control is None else control.attrs["corpus"]["sha256"]
+            run = partial(measure_association, bias_types=[b], seed=wanted.seed, add_special_tokens=special)
+            name = f"association-{spec.paper or 'own'}-{spec.name}"
+            made.append(Measure(name, f"association: {spec.title or spec.name}", 4 * OF_TYPE, settings, run, kind))
+    return made
+
 # %% ../../nbs/papers/measures.ipynb #d1df3ab9
 class Shown(NamedTuple):
     "What `redditbias measure` or `compare` writes and prints"
@@ -116,6 +172,8 @@ class Shown(NamedTuple):
     shown: pd.DataFrame  # those that a reader looks at first
     caption: str  # what was measured; that of the paper's `command.toml` follows it
     records: list[dict]  # none of a comparison
+    beside: tuple[tuple[pd.DataFrame, str], ...] = ()  # further tables, each with its caption
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,8 +210,15 @@ COMPARED_IN_SHORT = (
 )  # fmt: skip
 
 
+ASSOCIATED_IN_SHORT = ("bias_type", "n", "association", "interval", "odds", "p", "p_holm", "found")
+ASSOCIATIONS_IN_SHORT = (
+    "bias_type", "odds_a", "odds_b", "difference", "interval", "p_holm", "verdict", "frequency_difference", "tells",
+)  # fmt: skip
+
+
 def _intervals(table: pd.DataFrame, name: str) -> list[str]:
-    return [f"[{low:.3f}, {high:.3f}]" for low, high in zip(table[f"{name}_low"], table[f"{name}_high"])]
+    low, high = (table[f"{name}_{end}".lstrip("_")] for end in ("low", "high"))
+    return [f"[{a:.3f}, {b:.3f}]" for a, b in zip(low, high)]
 
 
 def _of_corpora(records: list[dict]) -> str:
@@ -191,6 +256,36 @@ def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
     return which, how | opened_by(args) | {"add_special_tokens": args.special_tokens}
 
 
+def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
+    "Bias types that have sentences with an attribute pair, and a note on the others"
+    own, corpus = str(which["corpus"]) not in corpora(), which["corpus"]
+    every = own_bias_types(corpus) if own else types_of(corpus if corpus in released_papers() else DEFAULT_PAPER, None)
+    found, without = [], []
+    for b in dict.fromkeys(which["bias_types"] or every):
+        try:
+            load_contrasts(b, which["split"], corpus)
+            found.append(b)
+        except ValueError:
+            without.append(str(b))
+    return found, (SAID["association"]["without"].format(names=", ".join(without)),) if without else ()
+
+
+def _associations(records: list[dict]) -> tuple[pd.DataFrame, str]:
+    "Association in short, and what stands below it"
+    table = association_table(records, paper=records[0]["paper"])
+    found = [association_words(r) for r in table.itertuples()]
+    shown = table.assign(interval=_intervals(table, ""), found=found)[list(ASSOCIATED_IN_SHORT)]
+    return shown, SAID["association"]["short"]
+
+
+def _as_columns(records: list[dict]) -> pd.DataFrame:
+    "Association as columns of a table that has others"
+    table = association_table(records, paper=records[0]["paper"])
+    names = {"low": "association_low", "high": "association_high", "p": "p_association", "p_holm": "p_association_holm"}
+    kept = ["association", *names, "odds", "n_targets", "n_attributes", "relative", "frequency"]
+    return table[["model", "method", "bias_type", "train_seed", *kept]].rename(columns=names)
+
+
 def _run_lmb(paper: str, args: Namespace) -> Shown:
     "LMB"
     which, how = _of_pairs(paper, args)
@@ -203,7 +298,14 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     table = table[table["outliers"] == outliers]
     shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
-    return Shown(table, shown, f"{_of_corpora(records)}. Outliers: {outliers}.", records)
+    said = f"{_of_corpora(records)}. Outliers: {outliers}."
+    types, notes = _with_opposites(which) if args.swap == "targets" else ([], ())
+    if not types:
+        return Shown(table, shown, said, records, notes=notes)
+    how = {k: v for k, v in how.items() if k not in ("swap", "details", "base")}
+    found = measure_association(args.model, **which | {"bias_types": types}, **how)
+    table = table.merge(_as_columns(found), "left", ["model", "method", "bias_type", "train_seed"])
+    return Shown(table, shown, said, [*records, *found], (_associations(found),), notes)
 
 
 def _compare_lmb(paper: str, args: Namespace) -> Shown:
@@ -213,7 +315,18 @@ def _compare_lmb(paper: str, args: Namespace) -> Shown:
     how |= {} if args.margin is None else {"margin": args.margin}
     table = compare_models(args.a, args.b, **which, **how)
     shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]
-    return compared(table, shown, "" if table["same_tokens"].all() else SAID["lmb"]["other_tokens"])
+    found = compared(table, shown, "" if table["same_tokens"].all() else SAID["lmb"]["other_tokens"])
+    types, notes = _with_opposites(which)
+    if not types:
+        return found._replace(notes=notes)
+    how = {k: v for k, v in how.items() if k not in ("margin", "outliers")}
+    records = [measure_association(model, **which | {"bias_types": types}, **how) for model in (args.a, args.b)]
+    changed = compare_associations(*records)
+    told = changed.assign(odds_a=np.exp(changed["association_a"]), odds_b=np.exp(changed["association_b"]))
+    told = told.assign(interval=_intervals(told, ""))[list(ASSOCIATIONS_IN_SHORT)]
+    same = ["bias_type", "corpus", "split"]
+    table = table.merge(changed.drop(columns=["a", "b", "paper"]), "left", same, suffixes=("", "_association"))
+    return found._replace(table=table, beside=((told, SAID["association"]["compared"]),), notes=notes)
 
 
 def lmb_command(paper: str) -> Command:

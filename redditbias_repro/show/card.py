@@ -11,28 +11,32 @@ from pathlib import Path
 from ..debias.training import load_debiased
 from ..models.card import model_card
 from ..records import project_path, read_record
+from .association import association_changes
 from .tables import lmb_changes, lmb_table, lmp_changes, usual_pairs
 
 # %% auto #0
 __all__ = ['card_of_run']
 
 # %% ../../nbs/show/card.ipynb #6d044aac
+METRICS = ("lmb", "lmp", "association")
+
+
 def records_of_run(settings: dict, records: list[dict]) -> list[dict]:
-    "Records of LMB and perplexity, of the model that a run of `debias` made and of its base"
+    "Records of LMB, perplexity and association, of the model that a run of `debias` made and of its base"
     settings = json.loads(json.dumps(settings))  # as records keep them
 
     def is_of_run(record: dict) -> bool:
         origin = record["provenance"]
         same = origin.get("model", {}).get("weights_sha256") == settings["base"] and record["method"] == "baseline"
-        return record["metric"] in ("lmb", "lmp") and (same or origin.get("training") == settings)
+        return record["metric"] in METRICS and (same or origin.get("training") == settings)
 
     return [r for r in records if is_of_run(r)]
 
 
 def _all_records(folder: str | Path | None) -> list[dict]:
-    "Records of LMB and of perplexity in a folder"
+    "Records of `METRICS` in a folder"
     folder = Path(folder) if folder else project_path("results")
-    paths = [p for metric in ("lmb", "lmp") for p in sorted(folder.rglob(f"{metric}/**/*.json"))]
+    paths = [p for metric in METRICS for p in sorted(folder.rglob(f"{metric}/**/*.json"))]
     return [read_record(p) for p in paths]
 
 # %% ../../nbs/show/card.ipynb #54b5d503
@@ -64,7 +68,15 @@ def card_of_run(
             bias = {**changes.iloc[0].to_dict(), "paper": paper} | _t_before_and_after(pairs, changes.iloc[0], paper)
     if sentences and len(rises := lmp_changes(sentences, paper=paper)):
         perplexity = rises.iloc[0].to_dict()
-    return model_card(settings, bias, perplexity)
+    return model_card(settings, bias, perplexity, _association(known, settings["bias_type"], paper))
+
+
+def _association(known: list[dict], bias_type: str, paper: str) -> dict | None:
+    "A row of `association_changes` for a bias type; of several splits the test sentences"
+    changes = association_changes([r for r in known if r["metric"] == "association"], paper=paper)
+    changes = changes[changes["bias_type"] == bias_type.partition("/")[2]]
+    place = changes["split"].map({"test": 0, "all": 1})
+    return None if not len(changes) else changes.loc[place.sort_values(kind="stable").index[0]].to_dict()
 
 
 def _t_before_and_after(pairs: list[dict], row, paper: str) -> dict:

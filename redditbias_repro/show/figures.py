@@ -19,7 +19,7 @@ from ..stats.paired import VERDICTS
 
 # %% auto #0
 __all__ = ['COSTS', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
-           'plot_choice']
+           'plot_choice', 'plot_association', 'plot_association_changes']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
 FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # Noto Sans SC, for Chinese; `pip install redditbias_repro[chinese]` has it
@@ -460,3 +460,117 @@ def plot_choice(
         "change of the size of the mean log gap, nats a token (left of 0: less biased), 95 % intervals", fontsize=9
     )
     return _finished(figure, f"{choice['model'].iloc[0]}: less bias, at which price?{without}")
+
+# %% ../../nbs/show/figures.ipynb #4bfbc437
+_MARKERS = "osD^vP<>X*"
+ODDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # ticks
+
+
+def _ends(rows: pd.DataFrame | pd.Series, of: str = "") -> tuple[float, float] | None:
+    "Ends of an interval, or means of those of training seeds; None where one is not known"
+    ends = np.atleast_2d(rows[[f"{of}low", f"{of}high"]].to_numpy(float)).mean(axis=0)
+    return None if np.isnan(ends).any() else tuple(ends)
+
+
+def _looks(names: list[str], colors: dict) -> dict[str, dict]:
+    "Marker and color of each name"
+    return {name: {"fmt": marker, "color": colors[name]} for name, marker in zip(names, _MARKERS * len(names))}
+
+
+def _point(ax, x, y, look: dict, filled: bool, **ends) -> None:
+    "A point with its intervals, filled or hollow"
+    _points(ax, x, y, **look, **ends)
+    if not filled:
+        ax.containers[-1].lines[0].set_markerfacecolor("white")
+
+
+def _legend_of(figure, looks: dict[str, dict], at: tuple[float, float] = (0.5, 0)) -> None:
+    from matplotlib.lines import Line2D
+
+    line = lambda look: Line2D([], [], linestyle="", marker=look["fmt"], color=look["color"], markeredgecolor="black")
+    _legend_below(figure, {name: line(look) for name, look in looks.items()}, at, ncols=6)
+
+
+def _associated(table: pd.DataFrame) -> str:
+    "In how many bias types stereotypes go with the minoritized group, in words"
+    told = (table["association"] > 0) & (table["p_holm"] < 0.05)
+    cells = told.groupby([table["method"], table["bias_type"]]).all()
+    first = cells.index.get_level_values("method") == "baseline"
+    counts = [f"{c.sum()} of {len(c)}" for c in (cells[first], cells[~first])]
+    if not first.any():
+        return f"Stereotypical association in {counts[1]} trained models"
+    said = f"Stereotypical association in {counts[0]} bias types"
+    return said if first.all() else f"{said} before debiasing, {counts[1]} after"
+
+# %% ../../nbs/show/figures.ipynb #a40e38dc
+def plot_association(
+    table: pd.DataFrame,  # rows of `association_table`, of one model
+    paper: str = DEFAULT_PAPER,  # whose bias types
+):  # matplotlib figure
+    """Association by bias type, before and after debiasing, with 95 % intervals.
+
+    Of several training seeds the mean, and the means of the intervals' ends. `ValueError` for several models."""
+    _of_one(table, ["model"], "model")
+    types, methods = type_titles(table["bias_type"], paper), order_methods(table["method"])
+    names = {m: ORIGINAL if m == "baseline" else m for m in methods}
+    colors = {name: color for name, (color, _) in _style(list(names.values())).items()}
+    looks, step = _looks(list(names.values()), colors), 0.8 / len(methods)
+    figure, ((ax,),) = _axes(1, 1, (9, max(0.2 * len(methods), 0.4) * len(types) + 1.2))
+    for (b, method), rows in table.groupby(["bias_type", "method"]):
+        y = list(types).index(b) + step * (methods.index(method) - (len(methods) - 1) / 2)
+        filled, ends = (rows["p_holm"] < 0.05).all(), _ends(rows)
+        _point(ax, rows["association"].mean(), y, looks[names[method]], filled, x_ends=ends)
+    ax.axvline(0, color="black", linewidth=1)
+    for place in range(1, len(types)):
+        ax.axhline(place - 0.5, color="black", linewidth=0.5, alpha=0.3)
+    ax.set(yticks=range(len(types)), yticklabels=types.values(), ylim=(len(types) - 0.5, -0.5))
+    ax.grid(axis="y", visible=False)
+    read = "right of 0: stereotypes go with the minoritized group; filled: p < 0.05, Holm"
+    ax.set_xlabel(f"association, nats, 95 % interval ({read})", fontsize=9)
+    low, high = ax.get_xlim()
+    odds = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
+    shown = [o for o in ODDS if low <= np.log(o) <= high]
+    odds.set_xticks(np.log(shown), [f"{o:g}" for o in shown], fontsize=9)
+    odds.set_xlabel(f"odds ratio; {table['model'].iloc[0]}, {_corpora(table, paper)}", fontsize=9)
+    if len(methods) > 1:
+        _legend_of(figure, looks)
+    return _finished(figure, _associated(table), 11)
+
+# %% ../../nbs/show/figures.ipynb #a465e3c8
+def _what_changed(changes: pd.DataFrame) -> str:
+    "How many debiased models associate less, and in how many the terms' frequency changed, in words"
+    less, terms = (changes["verdict"] == "less").sum(), (changes["p_frequency_holm"] < 0.05).sum()
+    return f"Of {len(changes)} trained models {less} associate less; the terms' frequency changed in {terms}"
+
+# %% ../../nbs/show/figures.ipynb #e67c7929
+def plot_association_changes(
+    changes: pd.DataFrame,  # rows of `association.all_seeds`, of one model, corpus and split
+    paper: str = DEFAULT_PAPER,  # whose bias types
+):  # matplotlib figure
+    """Change of the association's size against change of the terms' frequency, a panel a method, with 95 % intervals.
+
+    Filled where the verdict is less or more. `ValueError` for several models, corpora or splits."""
+    import seaborn as sns
+
+    about = _of_one(changes, ["model", "corpus", "split"], "model, corpus and split").iloc[0]
+    types, methods = type_titles(changes["bias_type"], paper), order_methods(changes["method"])
+    titles = list(types.values())
+    looks = _looks(titles, dict(zip(titles, sns.color_palette("colorblind", len(titles)))))
+    columns = min(3, len(methods))
+    rows = -(-len(methods) // columns)
+    figure, axes = _axes(rows, columns, (3 * columns, 2.5 * rows + 0.9), sharex=True, sharey=True)
+    for ax, method in zip(axes.flat, methods):
+        ax.axvline(0, color="black", linewidth=1)
+        ax.axhline(0, color="black", linewidth=1, linestyle="--")
+        for _, r in changes[changes["method"] == method].iterrows():
+            ends = {f"{axis}_ends": _ends(r, of) for axis, of in (("x", "bias_change_"), ("y", "frequency_"))}
+            look, filled = looks[types[r["bias_type"]]], r["verdict"] in ("less", "more")
+            _point(ax, r["bias_change"], r["frequency_change"], look, filled, **ends)
+        ax.set(title=method)
+    for ax in list(axes.flat)[len(methods) :]:
+        ax.set_visible(False)
+    _legend_of(figure, looks)
+    read = "left: associates less; filled: less or more after Holm's correction"
+    figure.supxlabel(f"change of the association's size, nats ({read}); 95 % intervals", fontsize=9)
+    figure.supylabel("change of the terms' frequency, nats\n(up: minoritized term likelier)", fontsize=9)
+    return _finished(figure, f"{_what_changed(changes)}\n{about['model']}, {corpus_title(about['corpus'])}", 10)

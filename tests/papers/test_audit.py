@@ -94,8 +94,9 @@ def test_everything_offline_then_nothing_again(
     assert "not measured: LM perplexity" in told.err  # its references cannot be had
     numbers = json.loads((out / "audit.json").read_text(encoding="utf-8"))
     measured = {(r["metric"], r["paper"]) for r in numbers["records"]}
-    assert measured == {("lmb", "redditbias"), ("lmb", "chbias"), ("lmb", "own"), ("likelihood_bias", "holisticbias"),
-                        ("response_fairness", "dialoguefairness")}  # fmt: skip
+    of_pairs = {(metric, paper) for metric in ("lmb", "association") for paper in ("redditbias", "chbias", "own")}
+    assert measured == {*of_pairs, ("likelihood_bias", "holisticbias"), ("response_fairness", "dialoguefairness")}
+    assert "| association (redditbias) " in told.out and "| association (own) " in told.out
     assert not any(k in r["values"] for r in numbers["records"] for k in room.PACKED)
     assert len(read_records(out / "records")) == len(numbers["records"])
     assert {r["corpus"] for r in numbers["records"] if r["metric"] == "lmb"} == {"queries"}
@@ -105,6 +106,7 @@ def test_everything_offline_then_nothing_again(
 
     for where, name in (
         (shared, "measure_lmb"),
+        (shared, "measure_association"),
         (likelihood, "measure_likelihood_bias"),
         (fairness, "measure_fairness"),
     ):

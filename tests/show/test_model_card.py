@@ -3,15 +3,18 @@
 import copy
 import json
 
+import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
 from redditbias_repro.cli import main
 from redditbias_repro.debias.training import debias
+from redditbias_repro.metrics.association import measure_association
 from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.models.card import model_card
 from redditbias_repro.models.loading import load_model
 from redditbias_repro.records import write_record
+from redditbias_repro.show.association import association_changes
 from redditbias_repro.show.card import card_of_run, records_of_run
 from redditbias_repro.show.tables import lmb_changes
 from redditbias_repro.specs import load_spec
@@ -61,6 +64,15 @@ def test_it_has_the_numbers_of_the_change(run):
     results = {r.metric_type: r for r in ModelCard(text).data.eval_results}
     assert results["gap_after"].metric_value == round(row.gap_after, 4)
     assert results["gap_after"].dataset_type == "redditbias/race" and results["gap_after"].dataset_split == "test"
+
+
+def test_it_says_what_was_left_of_the_association(run, model_folder):
+    made, records = run
+    both = [measure_association(m, ["race"], "queries")[0] for m in (model_folder, made.folder)]
+    text, row = card_of_run(made.folder, [*records, *both]), association_changes(both).iloc[0]
+    said = [f"{np.exp(r['values']['association']):.2f} times as likely" for r in both]
+    assert all(words in text for words in said) and f"{row.bias_change:+.2f} nats, 95 % interval" in text
+    assert "Association of stereotypes" not in card_of_run(made.folder, [*records, both[1]])
 
 
 def test_it_takes_the_numbers_of_no_other_run(run):

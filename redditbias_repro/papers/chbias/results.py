@@ -18,6 +18,7 @@ from ...metrics.chinese import compare_zh_dialogue
 from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
 from ...records import paper_resource, read_records
+from ...show.association import association_figures, association_tables
 from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets
 from ...show.saving import Page
 from redditbias_repro.show.tables import (
@@ -267,8 +268,9 @@ def draw(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> Page:
     "All that the paper's page shows"
-    tables = make_tables(folder)
-    return Page(tables, make_figures(tables, folder), read_captions())
+    tables = make_tables(folder) | association_tables(folder, "chbias")
+    figures = make_figures(tables, folder) | association_figures(tables, "chbias")
+    return Page(tables, figures, read_captions())
 
 # %% ../../../nbs/papers/chbias/results.ipynb #4f40e8ad
 def what_to_run(

@@ -22,6 +22,7 @@ from ...metrics.language_model import OUTLIERS, lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
 from ...records import check_known, data_file, new_record, paper_resource, read_records
+from ...show.association import association_figures, association_tables
 from redditbias_repro.show.figures import (
     COSTS,
     plot_changes,
@@ -427,5 +428,6 @@ def draw(
     corpus: str = "redditbias",  # as records name it
 ) -> Page:
     "RedditBias' tables and figures and what stands beside them; what was not measured is not there"
-    tables = make_tables(folder, model, corpus)
-    return Page(tables, make_figures(tables, folder, corpus), read_captions(tables))
+    tables = make_tables(folder, model, corpus) | association_tables(folder)
+    figures = make_figures(tables, folder, corpus) | association_figures(tables)
+    return Page(tables, figures, read_captions(tables))

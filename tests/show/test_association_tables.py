@@ -1,0 +1,128 @@
+"""Association in tables, figures and on a paper's page."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from redditbias_repro.metrics.association import association
+from redditbias_repro.records import write_record
+from redditbias_repro.show.association import (
+    all_seeds,
+    association_changes,
+    association_drivers,
+    association_figures,
+    association_table,
+    association_tables,
+    association_words,
+)
+from redditbias_repro.show.figures import plot_association, plot_association_changes
+from redditbias_repro.stats.multiplicity import holm
+from redditbias_repro.stats.packing import pack_contrasts
+
+TYPES = {"race": 1.2, "gender": 0.5, "orientation": 0.0}
+TARGETS, ATTRIBUTES = np.repeat([f"t{i}" for i in range(6)], 10), np.tile([f"a{i}" for i in range(10)], 6)
+
+
+def made(bias_type, method="baseline", left=1.0, of_terms=0.0, train_seed=None, **other):
+    """A record whose contrasts are a share of those before; t1 is likelier by `of_terms` throughout."""
+    before, run = np.random.default_rng(list(TYPES).index(bias_type)), np.random.default_rng(train_seed)
+    told, noise = before.normal(0, 1, (2, 60))
+    x = left * (TYPES[bias_type] + noise / 3) + run.normal(0, 0.05, 60)
+    nll = [60 + np.c_[-v, v, v, -v] / 4 - np.array([of_terms, of_terms, 0, 0]) for v in (x, told)]
+    values = {k: v for k, v in asdict(association(nll[0], TARGETS, ATTRIBUTES)).items() if k != "n"}
+    values |= {k: pack_contrasts(v, TARGETS, ATTRIBUTES) for k, v in zip(("contrasts", "controls"), nll)}
+    about = {"paper": "redditbias", "metric": "association", "bias_type": bias_type, "method": method, "model": "tiny"}
+    about |= {"corpus": "redditbias", "split": "test", "n": 60, "seed": 0, "seconds": 0.0, **other}
+    params = {} if train_seed is None else {"train_seed": train_seed}
+    return {**about, "values": values | {"left_out": {"no opposite": 2, "no target": 1}}, "params": params,
+            "provenance": {"model": {"name": "tiny"}, "corpus": {"name": "redditbias"}}}  # fmt: skip
+
+
+@pytest.fixture
+def records():
+    """Before, and after two methods, one of them trained three times, and fine-tuning."""
+    found = [made(b) for b in TYPES]
+    found += [made(b, "LMD", 0.1, train_seed=0) for b in TYPES]
+    found += [made(b, "CDA", 0.1, -1.0, s) for b in TYPES for s in range(3)]
+    return [*found, *(made(b, "FT", 1.0, 2.0, 0) for b in TYPES)]
+
+
+def test_table(records):
+    table = association_table(records)
+    assert table.bias_type[:3].tolist() == list(TYPES) and len(table) == len(records)
+    assert (table.left_out == 3).all() and np.allclose(table.odds, np.exp(table.association))
+    before = table[table.method == "baseline"]
+    assert np.allclose(before.p_holm, holm(before.p)) and before.train_seed.isna().all()
+    run = table[(table.method == "CDA") & (table.train_seed == 1)]
+    assert np.allclose(run.p_holm, holm(run.p))  # a family is a model's bias types after one training
+    assert [association_words(r) for r in before.itertuples()] == [
+        "stereotypes go with the minoritized group", "stereotypes go with the minoritized group", "no association found"
+    ]  # fmt: skip
+
+
+def test_what_was_not_tested_has_no_words(records):
+    records[0]["values"] |= dict.fromkeys(("p", "t", "low", "high"))
+    table = association_table(records[:3])
+    assert np.isnan(table.p_holm[0]) and np.allclose(table.p_holm[1:], holm(table.p[1:]))
+    assert association_words(table.iloc[0]) == "too few terms to test"
+    assert plot_association(table).axes[0].get_title() == ""
+
+
+def test_changes_by_hand(records):
+    changes = association_changes(records)
+    assert len(changes) == 3 * (1 + 4 + 1)
+    shown = all_seeds(changes)
+    assert len(shown) == 9 and np.isnan(shown.train_seed[shown.method == "CDA"]).all()
+    assert np.allclose(shown.p_holm, holm(shown.p_bias_change)) and np.allclose(
+        shown.p_frequency_holm, holm(shown.p_frequency)
+    )
+    single = changes[(changes.method == "CDA") & (changes.train_seed == 2)]
+    assert np.allclose(single.p_holm, holm(single.p_bias_change))
+    assert (changes.p_holm < 0.05)[changes.verdict.isin(["less", "flattened", "more"])].all()
+    words = shown.set_index(["method", "bias_type"]).verdict
+    assert words["LMD"].tolist()[:2] == ["less", "less"] and words["CDA"].tolist()[:2] == ["less", "less"]
+    assert (words["FT"] == "equally").all()
+    moved = shown.set_index("method").frequency_change.groupby("method").mean()
+    assert np.allclose([moved["LMD"], moved["CDA"], moved["FT"]], [0, -1, 2], atol=0.05)
+
+
+def test_other_sentences_are_not_compared(records):
+    records[3]["provenance"]["corpus"]["sha256"] = "0" * 64
+    with pytest.raises(ValueError, match="not of the same sentences"):
+        association_changes(records)
+
+
+def test_what_drives_it(records):
+    drivers = association_drivers(records[:1])
+    assert drivers.groupby("by").n.sum().to_dict() == {"attribute": 60, "target": 60}
+    assert set(drivers.terms[drivers.by == "target"]) == set(TARGETS)
+    mean = (drivers.association * drivers.n)[drivers.by == "attribute"].sum() / 60
+    assert np.isclose(mean, records[0]["values"]["association"], atol=1e-4)
+
+
+def test_figures_say_what_was_found(records):
+    table, changes = association_table(records), association_changes(records)
+    one, other = plot_association(table), plot_association_changes(all_seeds(changes))
+    told = (table.association > 0) & (table.p_holm < 0.05)
+    after = told[table.method != "baseline"].groupby([table.method, table.bias_type]).all()
+    assert (
+        one._suptitle.get_text()
+        == f"Stereotypical association in 2 of 3 bias types before debiasing, {after.sum()} of 9 after"
+    )
+    shown = all_seeds(changes)
+    assert f"Of 9 trained models {(shown.verdict == 'less').sum()} associate less" in other._suptitle.get_text()
+    assert [ax.get_title() for ax in other.axes if ax.get_visible()] == ["LMD", "CDA", "FT"]
+    assert one.get_size_inches()[0] <= 9 and other.get_size_inches()[0] <= 9
+    with pytest.raises(ValueError, match="of one model"):
+        plot_association(table.assign(model=["a", *["b"] * (len(table) - 1)]))
+
+
+def test_on_a_papers_page(records, tmp_path):
+    for r in records:
+        write_record(r, tmp_path)
+    tables = association_tables(tmp_path)
+    assert list(tables) == ["association", "association_changes", "association_drivers"]
+    assert set(tables["association_drivers"].method) == {"baseline"}
+    assert list(association_figures(tables)) == ["association-tiny", "association-changes-tiny"]
+    assert not association_tables(tmp_path, "chbias")
