@@ -40,7 +40,7 @@ def plan_association(
     """The smallest association, or with `after` the smallest change, that a set of sentences shows; what limits it.
 
     `smallest_…`, and what it would be with `twice_targets`, `even_targets`, …, in nats; inf where there is no test.
-    `helps`: which of these helps most; `needed`: targets × attributes × sentences of each.
+    `helps`: which of these helps most; `needed_…`: targets, attributes, and sentences of each with each.
     `ValueError` for records of other sentences."""
     values, own = _values(record, after)
     sentences = own if labels is None else labels
@@ -55,7 +55,9 @@ def plan_association(
     made |= {f"smallest_{what}": p.smallest for what, p in plans.items()}
     made |= {f"alarms_{what}": p.alarms for what, p in plans.items()}
     made |= {_named(way): smallest for way, smallest in main.mended.items()}
-    return made | {"helps": _named(main.helps), "effect": effect, "needed": main.needed, "power": power, "alpha": alpha}
+    needed = zip(NAMES.values(), main.needed or (None,) * 3)
+    made |= {"helps": _named(main.helps), "effect": effect} | {f"needed_{what}": k for what, k in needed}
+    return made | {"power": power, "alpha": alpha}
 
 
 def _values(record: dict, after: dict | None) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
@@ -93,7 +95,7 @@ def plan_table(
         if "smallest_change" in p:
             shown |= {"smallest change": _nats(p["smallest_change"])}
         alarms = p[f"alarms_{_what(p)}"]
-        shown |= {"false alarms": "" if np.isnan(alarms) else f"{alarms:.0%}", _needs(p): _times(p["needed"])}
+        shown |= {"false alarms": "" if np.isnan(alarms) else f"{alarms:.0%}", _needs(p): _needed(p)}
         rows.append(shown)
     return pd.DataFrame(rows)
 
@@ -110,8 +112,9 @@ def _nats(smallest: float) -> str:
     return f"{smallest:.2f} (odds × {np.exp(smallest):.1f})" if np.isfinite(smallest) else "no test"
 
 
-def _times(needed: tuple[int, int, int] | None) -> str:
-    return " × ".join(map(str, needed)) if needed else f"over {MOST} × {MOST}"
+def _needed(plan: dict) -> str:
+    needed = [plan[f"needed_{what}"] for what in NAMES.values()]
+    return " × ".join(map(str, needed)) if all(needed) else f"over {MOST} × {MOST}"
 
 # %% ../../nbs/metrics/plan.ipynb #d7920b00
 def plan_said(
