@@ -21,7 +21,7 @@ from ..specs import list_specs, load_spec
 from ..stats.power import MOST, crossed_components, plan_crossed
 
 # %% auto #0
-__all__ = ['TOO_MANY', 'plan_association', 'plan_table', 'plan_said', 'read_associations', 'known_associations', 'plan_sets']
+__all__ = ['TOO_MANY', 'plan_table', 'plan_said', 'read_associations', 'known_associations', 'plan_sets']
 
 # %% ../../nbs/metrics/plan.ipynb #e4484dc8
 NAMES = {"rows": "targets", "columns": "attributes", "values": "sentences"}

@@ -15,7 +15,7 @@ from scipy import optimize, stats
 from .crossed import _codes
 
 # %% auto #0
-__all__ = ['crossed_components', 'crossed_power', 'plan_crossed']
+__all__ = ['crossed_components', 'plan_crossed']
 
 # %% ../../nbs/stats/power.ipynb #2a673794
 class Components(NamedTuple):
@@ -128,7 +128,7 @@ MENDED = {  # a set at hand, mended
 
 
 def _least(found, most: int) -> int | None:
-    "The smallest whole number from 2 that is found, of a condition that stays once it holds; None: not up to the most"
+    "The smallest whole number from 2 up to the most that is found, of a condition that stays once it holds; None: none"
     low, high = 1, 2
     while not found(high):
         low, high = high, 2 * high
