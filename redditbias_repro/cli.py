@@ -73,6 +73,7 @@ TYPES = {  # as the options name them
     "seed": _number(int, 0, 2**32 - 1),  # what NumPy takes
     "weight": _number(float, 0, 10**6),  # the papers' largest is 100; far above, the weights of the model overflow
     "positive": _number(float, 0, 10**6, above=True),
+    "share": _number(float, 0.001, 0.999),
     "count": _number(int, 1, 10**6),
     "page": _number(int, 2, 10**6),
     "rows": _number(int, 1, 10**9),
@@ -174,6 +175,29 @@ def _perplexity(args) -> None:
         print(f"{skipped} references had no token to score and are left out of n's tokens.")
     _write_out(args.out, table, [record])
     _save([record], args)
+
+# %% ../nbs/cli.ipynb #7c20d3b4
+def _plan(args) -> None:
+    "What sets can show of association, and what an effect needs"
+    if args.record and args.model != args.parser.get_default("model"):
+        raise ValueError("--record and --model both say how contrasts vary: give one of them")
+    from redditbias_repro.metrics.plan import known_associations, plan_said, plan_sets, plan_table, read_associations
+    from redditbias_repro.show.saving import to_markdown
+
+    after = read_associations(args.after) if args.after else None
+    if args.record:
+        known, corpus = read_associations(args.record), None if args.corpus == "auto" else args.corpus
+    else:
+        known, corpus = known_associations(args.model, args.bias_type, args.corpus, args.device, args.dtype), None
+    asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
+    plans = plan_sets(known, args.bias_type, corpus, after, **asked)
+    print(to_markdown(plan_table(plans), args.about["caption"]))
+    print("\n".join(map(plan_said, plans)))
+    print(f"Contrasts are taken to vary as those of {', '.join(dict.fromkeys(p['by'] for p in plans))}.")
+    if args.out:
+        import pandas as pd
+
+        _write_out(args.out, pd.DataFrame(plans), [])
 
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")

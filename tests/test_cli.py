@@ -17,6 +17,8 @@ from conftest import Forked
 from redditbias_repro import cli
 from redditbias_repro.cli import main
 from redditbias_repro.data import prompts, registry
+from redditbias_repro.data.contrasts import load_contrasts
+from redditbias_repro.metrics.association import measure_association
 from redditbias_repro.metrics.language_model import pairs_to_measure
 from redditbias_repro.metrics.likelihood import READINGS, SPAN
 from redditbias_repro.models.chat import CONTEXTS
@@ -365,6 +367,40 @@ def test_numbers_are_checked_first(arguments, says, no_model, capsys):
     with pytest.raises(SystemExit) as e:
         main(arguments)
     assert e.value.code == 2 and says in capsys.readouterr().err
+
+
+def test_plan(model_folder, tmp_path, capsys):
+    of = ["plan", "--model", str(model_folder), "--bias-type", "race", "--corpus", "queries"]
+    assert main([*of, "--effect", "0.8", "--out", str(tmp_path / "plan.csv")]) == 0
+    printed, table = capsys.readouterr().out, pd.read_csv(tmp_path / "plan.csv")
+    assert "| association of 0.8 needs" in printed and "Race: " in printed and "may be missed" in printed
+    assert "vary as those of tiny-gpt2" in printed and table.smallest_association[0] > 0
+    queries = load_contrasts("race", corpus="queries")
+    assert (table.n[0], table.targets[0]) == (len(queries), queries.target.nunique())
+    records = measure_association(model_folder, ["race", "gender"], "queries")
+    (tmp_path / "both.json").write_text(json.dumps(records))
+    (tmp_path / "race.json").write_text(json.dumps(records[0]))
+    again = ["plan", "--record", str(tmp_path / "race.json"), "--out", str(tmp_path / "again.csv")]
+    assert main([*again, "--effect", "0.8"]) == 0
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "again.csv").smallest_association, table.smallest_association)
+    assert "Gender" not in capsys.readouterr().out
+    both = str(tmp_path / "both.json")
+    assert main(["plan", "--record", both, "--after", both]) == 2  # the same model: nothing changes
+    assert "no variance is known" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments,says",
+    [
+        (["--record", "nowhere.json"], "nowhere.json is no file"),
+        (["--record", "nowhere.json", "--model", "gpt2"], "--record and --model both say how contrasts vary"),
+        (["--bias-type", "sex"], "bias type 'sex' is unknown"),
+        (["--bias-type", "dialoguefairness/gender"], "dialoguefairness/gender has no attribute_pairs"),
+    ],
+)
+def test_plans_that_cannot_be(arguments, says, no_model, capsys):
+    assert main(["plan", *arguments]) == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["measure"], ["score", "lines.txt"], ["debias"], ["retrieve", "RC.ndjson"]])

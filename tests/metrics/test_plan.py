@@ -1,0 +1,121 @@
+"""Plans: which association a set of sentences can show, by records."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro.data.contrasts import load_contrasts
+from redditbias_repro.metrics import plan as planning
+from redditbias_repro.metrics.association import measure_association
+from redditbias_repro.metrics.plan import (
+    known_associations,
+    plan_association,
+    plan_said,
+    plan_sets,
+    plan_table,
+    read_associations,
+)
+from redditbias_repro.records import new_record, write_record
+from redditbias_repro.specs import load_spec, to_toml
+from redditbias_repro.stats.packing import pack_contrasts
+from redditbias_repro.stats.power import crossed_components, smallest_effect
+
+TARGETS, ATTRIBUTES = np.arange(240) % 8, np.arange(240) // 8 % 15
+
+
+def record(x, bias_type="race", paper="redditbias", targets=TARGETS):
+    """A record whose contrasts are x."""
+    nll = np.c_[40 - np.asarray(x), np.full((len(x), 3), 40.0)]
+    packed = pack_contrasts(nll, [f"t{t}" for t in targets], [f"a{a}" for a in ATTRIBUTES])
+    of = dict(paper=paper, bias_type=bias_type, split="test")
+    return new_record("association", {"name": "tiny"}, {"name": "made up"}, len(x), {"contrasts": packed}, **of)
+
+
+@pytest.fixture(scope="module")
+def x():
+    draw = np.random.default_rng(0)
+    return draw.normal(0, 0.8, 8)[TARGETS] + draw.normal(0, 0.3, 15)[ATTRIBUTES] + draw.normal(0, 0.7, 240)
+
+
+def test_a_plan_is_of_the_records_own_sentences(x):
+    plan = plan_association(record(x), effect=0.4)
+    parts, counts = crossed_components(x, TARGETS, ATTRIBUTES), pd.crosstab(TARGETS, ATTRIBUTES).to_numpy()
+    assert plan["smallest_association"] == pytest.approx(smallest_effect(parts, counts), rel=1e-4)
+    assert (plan["n"], plan["targets"], plan["attributes"], plan["helps"]) == (240, 8, 15, "twice_targets")
+    assert plan["twice_targets"] < plan["smallest_association"] and plan["needed_targets"] > 8
+
+
+def test_a_change_that_is_the_same_everywhere_is_seen_sooner(x):
+    after = record(x - 0.2 + np.random.default_rng(1).normal(0, 0.1, 240))
+    plan = plan_association(record(x), after=after, effect=0.2)
+    assert plan["smallest_change"] < 0.1 < plan["smallest_association"] and plan["alarms_change"] < 0.08
+    (row,) = plan_table([plan]).to_dict("records")
+    assert list(row)[4:] == ["smallest association", "smallest change", "false alarms", "change of 0.2 needs"]
+    assert "; a change below 0.0" in plan_said(plan)
+    with pytest.raises(ValueError, match="race: the records are not of the same sentences"):
+        plan_association(record(x), after=record(x, targets=TARGETS[::-1]))
+
+
+def test_the_set_may_be_another(x):
+    small = pd.DataFrame({"target": ["a", "a", "b", "b", "c"], "attribute": list("xyxyx")})
+    plan = plan_association(record(x), small)
+    assert (plan["n"], plan["targets"], plan["attributes"], plan["largest_target"]) == (5, 3, 2, 0.4)
+    assert plan["smallest_association"] > 2 * plan_association(record(x))["smallest_association"]
+    alone = plan_association(record(x), small[:2])
+    assert plan_said(alone) == "Race: no test, which needs two targets and two attributes (1 and 2 here)."
+    assert plan_table([alone])["smallest association"][0] == "no test"
+
+
+def test_uneven_targets_and_false_alarms_are_said(x):
+    uneven = pd.DataFrame({"target": ["a"] * 84 + list("bbccddeeffgg"), "attribute": [f"a{i % 12}" for i in range(96)]})
+    said = plan_said(plan_association(record(x), uneven))
+    assert said.startswith("Race: 7 targets, one with 88% of the sentences; an association below ")
+    assert "p < 0.05 is weak evidence here" in said and "weak" not in plan_said(plan_association(record(x)))
+
+
+def test_sets_by_records(x, tmp_path):
+    race, gender = record(x), record(2 * x, "gender")
+    known = {("redditbias", "race"): race, ("redditbias", "gender"): gender}
+    assert [(p["title"], p["by"]) for p in plan_sets(known)] == [("Race", "tiny"), ("Gender", "tiny")]
+    (plan,) = plan_sets(known, ["race"], "queries")
+    queries = load_contrasts("race", corpus="queries")
+    assert (plan["n"], plan["targets"]) == (len(queries), queries.target.nunique())
+    mine = tmp_path / "mine.toml"
+    mine.write_text(to_toml(load_spec("race"), own=True), encoding="utf-8")
+    (own,) = plan_sets({("redditbias", "race"): race}, [mine])  # one record serves every set
+    assert own["n"] == plan["n"] and own["title"] == "mine" and own["by"] == "tiny (Race)"
+    with pytest.raises(ValueError, match="no record of chbias/age, but of redditbias/race, redditbias/gender"):
+        plan_sets(known, ["chbias/age"])
+
+
+def test_records_are_read_from_a_file(x, tmp_path):
+    one, many = tmp_path / "one.json", tmp_path / "many.json"
+    one.write_text(json.dumps(record(x)))
+    many.write_text(json.dumps([record(x), record(x, "gender"), record(x) | {"metric": "lmb"}]))
+    assert list(read_associations(one)) == [("redditbias", "race")] and len(read_associations(many)) == 2
+    many.write_text(json.dumps([record(x), record(2 * x)]))
+    with pytest.raises(ValueError, match="2 records of 1 bias types: expected one of each"):
+        read_associations(many)
+    one.write_text(json.dumps(record(x) | {"metric": "lmb"}))
+    with pytest.raises(ValueError, match=r"no record of metric association \(but lmb\)"):
+        read_associations(one)
+    one.write_text("[")
+    with pytest.raises(ValueError, match="is no JSON"):
+        read_associations(one)
+
+
+def test_committed_records_are_taken_before_anything_is_measured(x, tmp_path, monkeypatch, model_folder):
+    monkeypatch.setattr(planning, "project_path", lambda *parts: Path(tmp_path, *parts))
+    kept = record(x)
+    write_record(kept, tmp_path / "results" / "redditbias" / "association")
+    known = known_associations("tiny", ["race"])
+    assert known[("redditbias", "race")]["values"] == kept["values"]
+    asked = []
+    monkeypatch.setattr(
+        planning, "measure_association", lambda *a, **k: asked.append(a) or measure_association(*a, **k)
+    )
+    known = known_associations(str(model_folder), ["race"], "queries")
+    assert known[("redditbias", "race")]["corpus"] == "queries" and asked[0][1:] == (["race"], "queries")
