@@ -50,7 +50,7 @@ def test_measure(model_folder, tmp_path, capsys):
     assert "| race" in printed and "Negative t: the stereotype is likelier" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
     assert (
-        len(records) == 1
+        [r["params"]["outliers"] for r in records] == ["base", "all"]
         and records[0]["bias_type"] == "race"
         and records[0]["provenance"]["corpus"]["name"] == "queries"
     )
@@ -59,11 +59,11 @@ def test_measure(model_folder, tmp_path, capsys):
 def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):
     out = tmp_path / "out.csv"
     assert (
-        main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outlier-sd", "3", "--out", str(out)])
+        main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outliers", "own", "--out", str(out)])
         == 0
     )
     lines = out.read_text().splitlines()
-    assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,train_seed,corpus") and ",3.0," in lines[1]
+    assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,train_seed,corpus") and ",own," in lines[1]
 
 
 def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
@@ -356,10 +356,7 @@ def no_model(monkeypatch):
         (["debias", "--out", "x", "--batch-size", "0"], "argument --batch-size: '0': expected a whole number from 1"),
         (["measure", "--seed", "-3"], "argument --seed: '-3'"),
         (["measure", "--seed", "1.5"], "argument --seed: '1.5': expected a whole number"),
-        (["measure", "--outlier-sd", "-1"], "argument --outlier-sd: '-1': expected a number above 0"),
-        (["measure", "--outlier-sd", "0"], "argument --outlier-sd: '0'"),
-        (["measure", "--outlier-sd", "nan"], "argument --outlier-sd: 'nan'"),
-        (["measure", "--outlier-sd", "1e30"], "argument --outlier-sd: '1e30'"),
+        (["measure", "--outliers", "3"], "argument --outliers: invalid choice: '3'"),
     ],
 )
 def test_numbers_are_checked_first(arguments, says, no_model, capsys):

@@ -30,7 +30,7 @@ def models(tokenizer):
 
 def test_the_difference_is_that_of_the_change_by_debiasing(models):
     table = compare_models(*models, ["race"], "queries")
-    records = [measure_lmb(m, ["race"], "queries", outlier_sd=[None])[0] for m in models]
+    records = [measure_lmb(m, ["race"], "queries", outliers="all")[0] for m in models]
     pairs = [unpack_pairs(r["values"]["pairs"]) for r in records]
     gaps = [(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"]).to_numpy() for p in pairs]
     change = bias_change(*gaps, list(pairs[0]["cluster"]))
@@ -68,9 +68,9 @@ def test_pairs_whose_terms_are_not_known_are_drawn_one_by_one():
 
 
 def test_what_cannot_be_compared(models):
-    one, other = (measure_lmb(m, ["race"], "queries", outlier_sd=[None]) for m in models)
+    one, other = (measure_lmb(m, ["race"], "queries", outliers="all") for m in models)
     with pytest.raises(ValueError, match="only .* was measured there"):
-        compare_pairs([*one, *measure_lmb(models[0], ["gender"], "queries", outlier_sd=[None])], other)
+        compare_pairs([*one, *measure_lmb(models[0], ["gender"], "queries", outliers="all")], other)
     changed = copy.deepcopy(other)
     changed[0]["params"]["special_tokens"] = True
     with pytest.raises(ValueError, match="measured on other settings"):

@@ -49,7 +49,7 @@ def test_it_stays_with_the_weights(folder, tmp_path):
 def test_records_of_a_folder_stand_beside_those_of_its_base(folder, model_folder, tmp_path):
     debiased = open_model(folder, "cpu", "float32")
     for model in (model_folder, debiased):
-        for r in measure_lmb(model, ["race", "gender"], "queries", outlier_sd=[None], device="cpu"):
+        for r in measure_lmb(model, ["race", "gender"], "queries", outliers="all", device="cpu"):
             write_record(r, tmp_path)
     table = lmb_table(folder=tmp_path)
     assert table.model.nunique() == 1 and set(table.method) == {"baseline", "HD", "HD (race)"}
@@ -71,7 +71,7 @@ def test_debiased_twice(folder, model_folder, tmp_path):
     about = describe_model(load_model(again.folder)[0])
     assert about["name"] == describe_model(load_model(model_folder)[0])["name"]
     assert about["debiased"]["earlier"]["method"] == "HD"
-    (record,) = measure_lmb(str(again.folder), ["race"], "queries", outlier_sd=[None], device="cpu")
+    (record,) = measure_lmb(str(again.folder), ["race"], "queries", outliers="all", device="cpu")
     assert record["method"] == "HD+ADD" and record["params"]["train_seed"] == 0
 
 
@@ -101,7 +101,7 @@ def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):
     opened = open_model(model_folder, "cpu", "float32")
     monkeypatch.setattr("redditbias_repro.models.loading.load_model", None)
     monkeypatch.setattr("redditbias_repro.models.loading.hash_weights", None)
-    (record,) = measure_lmb(opened, ["race"], "queries", outlier_sd=[None])
+    (record,) = measure_lmb(opened, ["race"], "queries", outliers="all")
     assert record["model"] == opened.about["name"] and hash_weights(opened.model) == opened.about["weights_sha256"]
 
 
