@@ -96,14 +96,14 @@ def planned(config, *arguments):
 
 @pytest.mark.offline
 def test_what_the_grid_is():
-    """Five types by five methods by three seeds.
+    """Five types by six methods by three seeds.
 
     The search tries the paper's grid of 54 on each of three methods and five types, for two models."""
     assert planned("smollm") == {
         "fetch": 1,
         "search_run": 45,
         "chosen": 15,
-        "debias": 75,
+        "debias": 90,
         "task": 2 * 21,
         "prompt_axis": 13,
         "draw": 4,  # prompts, answers, the paper, claims
@@ -113,7 +113,7 @@ def test_what_the_grid_is():
         "fetch": 2,
         "search_run": 2 * 5 * 3 * 54,
         "chosen": 2 * 15,
-        "debias": 2 * 25 * 3,
+        "debias": 2 * 30 * 3,
         "task": 2 * 2 * 21 * 3,
         "prompt_axis": 2 * 13,
         "draw": 2 * 3,

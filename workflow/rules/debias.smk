@@ -22,15 +22,16 @@ def searched_type(bias_type, method):
 
 
 def trained(model, bias_type, method, seed):
-    "A record of a run of the grid, by an objective that has a name, with what its search chose, once that is complete"
+    "Whether a run of the grid, by an objective that has a name, with what its search chose, was trained and measured"
     run = {"model": model, "method": method, "train_seed": seed, **OF[bias_type]}
     run["provenance.training"] = lambda training: "objective" in training
     if of := searched_type(bias_type, method):
         chosen = searched(model, of, method, chosen=True)
         if not chosen or not all(searched(model, of, method, **values) for values in COMBINATIONS.values()):
-            return None
+            return False
         run |= {f"provenance.training.{k}": chosen[k] for k in TRIED}
-    return measured(GRID, metric="training", **run)
+    metrics = ("training", "association") if GRID.get("association") else ("training",)
+    return all(measured(GRID, metric=metric, **run) for metric in metrics)
 
 
 GRID_RUNS = [
@@ -55,7 +56,8 @@ def training(w, **more):
 
 def of_grid(w, input):
     folder = f"{RUNS}/models/{w.model}/{w.bias_type}-{w.method}-{w.seed}"
-    own = {"seed": int(w.seed), "attributes": GRID.get("attributes", False), "results_dir": GRID["results"]}
+    also = {k: GRID.get(k, False) for k in ("association", "attributes")}
+    own = {"seed": int(w.seed), **also, "results_dir": GRID["results"]}
     if input.chosen:
         return f"-f {shlex.quote(input.chosen)} " + training(w, **own, out_dir=folder)
     return training(w, **GRID.get("hyperparameters", {}), **own, out_dir=folder)
