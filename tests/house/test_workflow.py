@@ -161,8 +161,9 @@ def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
 
 
 def test_the_grid_of_chinese_categories():
-    """Four categories by five methods and two controls, with three seeds; three methods are searched. Special tokens reach
-    every measurement."""
+    """Four categories by five methods and two controls by three seeds; three methods are searched.
+
+    Special tokens reach every measurement."""
     runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "debias": 4 * 7 * 3}
     assert planned("chbias") == {"fetch": 1, **runs, "draw": 1, "all": 1}
     made = commands(ROOT / "config" / "chbias.yaml")
