@@ -521,17 +521,20 @@ def _said(value) -> str:
 
 
 def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that needs another
-    "Two runs of a method with other settings are two methods in a table: HD (lambda_d=50)"
-    same, names = defaultdict(list), [{} for _ in records]
+    "Two runs of a method with other settings are two methods in a table: HD (bounded perplexity), HD (lambda_d=50)"
+    choices = [(r["provenance"].get("debiasing") or r["provenance"].get("training") or {}) for r in records]
+    choices = [training.get("chosen_by") for training in choices]
+    same = defaultdict(list)
+    names = [{"method": f"{r['method']} ({by})"} if by else {} for r, by in zip(records, choices)]
     for i, r in enumerate(records):
         params = {k: v for k, v in r["params"].items() if v is not None}
-        same[digest([[r[k] for k in FIELDS[:7]], r["seed"], params])].append(i)
+        same[digest([[r[k] for k in FIELDS[:7]], choices[i], r["seed"], params])].append(i)
     for alike in (places for places in same.values() if len(places) > 1):
         made = [_made_of(records[i]) for i in alike]
         differ = sorted(k for k in {*chain(*made)} if len({digest(m.get(k)) for m in made}) > 1)
         for i, m in zip(alike, made):
             said = ", ".join(f"{k}={_said(m.get(k))}" for k in differ)
-            names[i] = {"method": f"{records[i]['method']} ({said})"} if said else {}
+            names[i] = {"method": f"{names[i].get('method', records[i]['method'])} ({said})"} if said else names[i]
     return names
 
 
@@ -541,7 +544,7 @@ def read_records(
 ) -> pd.DataFrame:
     """Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none.
 
-    Methods whose records only their settings tell apart are named by these.
+    Methods whose records only their settings tell apart are named by these, and those with a choice of their own by it.
 
     `ValueError` that names the file for one that is none"""
     folder, found = Path(folder) if folder else project_path("results"), []

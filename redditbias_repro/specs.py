@@ -138,6 +138,8 @@ class BiasSpec:
     attribute_names: tuple[str, ...] = ()  # what A1 and A2 are called, ("family", "career")
     # terms that are forms of one word where `lemma_labels` does not see it, the lemma first: ("wife", "wives")
     forms: tuple[tuple[str, ...], ...] = ()
+    # longer words that hold a term and do not mean it, where no blank ends a word: 老师 (teacher) holds 老 (old)
+    compounds: tuple[str, ...] = ()
 
     def __post_init__(self):
         for f in fields(self):
@@ -170,6 +172,13 @@ class BiasSpec:
         sets = {1: self.attributes1, 2: self.attributes2, None: self.attributes1 + self.attributes2}
         check_known("group", group, sets)
         return find_terms(text, sets[group])
+
+    def inside_words(self, text: str) -> bool:
+        "Whether a term that swaps exchange is a part of one of the `compounds` in a text: 老 of 老师 (teacher)"
+        words = find_terms(text, self.compounds)
+        sides = (p[0] for p in self.pairs + self.extra_pairs), (p[0] for p in self.attribute_pairs)
+        spans = [span for terms in sides for span in find_terms(text, tuple(terms))] if words else []
+        return any(a <= start and end <= b for start, end in spans for a, b in words)
 
     def swap_targets(
         self,
@@ -255,9 +264,11 @@ def _swap(text: str, table: dict[str, list | None], choose=lambda terms: terms[0
 
 # %% ../nbs/specs.ipynb #1cdc4eef
 _PAIR_KEYS = ("pairs", "attribute_pairs", "extra_pairs", "wildcard_forms")
-_TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "verbs", "attribute_names")
+_TERM_KEYS = (
+    "targets1", "targets2", "attributes1", "attributes2", "groups", "verbs", "attribute_names", "compounds"
+)  # fmt: skip
 _REQUIRED = ("targets1", "targets2", "pairs", "attributes1")
-_NO_REPEATS = ("targets1", "targets2", "attributes1", "forms", *_PAIR_KEYS)
+_NO_REPEATS = ("targets1", "targets2", "attributes1", "forms", "compounds", *_PAIR_KEYS)
 _WILDCARDS_IN = ("attributes1", "attributes2", "attribute_pairs", "wildcard_forms")
 
 

@@ -182,6 +182,18 @@ def test_what_another_model_or_question_gave_is_another_record(record, change):
     assert len({record_path(r) for r in untrained}) == 2
 
 
+def test_runs_whose_weights_something_else_chose_have_names_of_their_own(record, tmp_path):
+    """Whether or not the other runs are there; runs of one choice are told apart by their settings, as all are."""
+    for training in (HD, HD | {"lambda_d": 1.0, "chosen_by": "a bound"}, HD | {"lambda_d": 5.0, "chosen_by": "lot"}):
+        write_record({**record, "method": "HD", "provenance": {"training": training}}, tmp_path)
+    assert sorted(read_records(tmp_path).method) == ["HD", "HD (a bound)", "HD (lot)"]
+    assert len(read_records(tmp_path, method="HD")) == 3, "their method is one"
+    other = HD | {"lambda_d": 2.0, "chosen_by": "a bound"}
+    write_record({**record, "method": "HD", "provenance": {"debiasing": other}}, tmp_path)
+    told = [f"HD (a bound) (lambda_d={d})" for d in (1, 2)]
+    assert sorted(read_records(tmp_path).method) == ["HD", *told, "HD (lot)"]
+
+
 def test_names_that_read_alike_are_two_records(record):
     one, two = ({**record, "corpus": c, "bias_type": b} for c, b in (("my", "corpus-race"), ("my-corpus", "race")))
     assert record_path(one) != record_path(two)

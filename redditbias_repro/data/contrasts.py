@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def _query_twins(spec: BiasSpec, attribute_pairs) -> pd.DataFrame:
 ARTICLE = re.compile(r"\ba(?= [aeio])|\ban(?= [^aeiouh\W])", re.IGNORECASE)
 
 
+def _one_way(spec: BiasSpec) -> BiasSpec:
+    "A specification without attribute pairs that stand both ways, which name no stereotype"
+    pairs = spec.attribute_pairs
+    return replace(spec, attribute_pairs=tuple(p for p in pairs if p[::-1] not in pairs))
+
+
 def _crossed(spec: BiasSpec, twins: pd.DataFrame) -> pd.DataFrame:
     "The four sentences of each twin, with labels; `.attrs['left_out']` counts what has none"
     terms = tuple(p[0].lower() for p in spec.pairs + spec.extra_pairs)
@@ -70,14 +77,16 @@ def _crossed(spec: BiasSpec, twins: pd.DataFrame) -> pd.DataFrame:
     same |= twins["text2"].str.strip() == ""
     alone = ~same & (made["text11"] == made["text21"])
     other = ~same & ~alone & pd.Series([a != b for a, b in zip(*held)], index=made.index)
+    inside = ~same & ~alone & ~other & twins["text1"].map(spec.inside_words)
     label = lambda pair: " → ".join(part.split("; ")[0] for part in pair)
     target = [label((h[0], spec.swap_targets(h[0], "1to2"))) if h else "" for h in held[0]]
     attribute = [label(p) for p in zip(twins["attribute1"], twins["attribute2"])]
     made["target"], made["attribute"] = lemma_labels(target, spec.forms), lemma_labels(attribute)
     slips = made[["text11", "text12", "text21", "text22"]].map(lambda t: len(ARTICLE.findall(t)))
     made["grammatical"] = slips.le(slips["text11"], axis=0).all(axis=1) | (spec.language != "en")
-    kept = made[~(same | alone | other)].reset_index(drop=True)
+    kept = made[~(same | alone | other | inside)].reset_index(drop=True)
     left_out = {"no opposite": same, "no target": alone, "other targets": other}
+    left_out |= {"inside a word": inside} if spec.compounds else {}
     kept.attrs["left_out"] = {why: int(rows.sum()) for why, rows in left_out.items()}
     return kept
 
@@ -98,6 +107,7 @@ def load_contrasts(
     from, `.attrs["left_out"]` how many have no four. `ValueError` for a specification without attribute pairs, or where
     no sentence is left."""
     spec = bias_spec(bias_type) if str(corpus) in corpora() or Path(bias_type).suffix == ".toml" else None
+    spec = spec and _one_way(spec)
     if spec is None or not spec.attribute_pairs:
         said = f"{bias_type} has no attribute_pairs, which say what the opposite of a stereotype is"
         raise ValueError(

@@ -286,6 +286,9 @@ class DebiasTraining:
     # of LoRA's matrices beside each linear layer, which alone are trained and kept, as an adapter (needs peft);
     # None: all weights are trained
     lora_rank: int | None = None
+    # what chose the hyper-parameters, where runs of the method with another choice stand beside this one: a part of its
+    # name in tables, "LMD (bounded perplexity)"
+    chosen_by: str | None = None
     tensorboard: str | Path | None = None  # folder for TensorBoard's logs (needs tensorboard)
 
 
@@ -515,7 +518,8 @@ def debias(
     sentences = training_sentences(spec, tokenizer, texts, chosen, pairs, how)
     penalty = weighted_penalty(chosen, pairs, tokenizer.unk_token_id, how.lambda_d)
     about = about or describe_model(model)
-    apart = ("add_special_tokens", "save_steps", "tensorboard", *(["lora_rank"] if how.lora_rank is None else []))
+    unsaid = [k for k in ("lora_rank", "chosen_by") if getattr(how, k) is None]
+    apart = ("add_special_tokens", "save_steps", "tensorboard", *unsaid)
     numbers = {k: v for k, v in asdict(how).items() if k not in apart}
     numbers |= {"corpus": corpus, "base": about["weights_sha256"], "base_model": about["name"]}
     settings = _settings(method, chosen, spec, sentences, numbers | {"earlier": about.get("debiased")}, training)

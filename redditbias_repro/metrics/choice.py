@@ -99,23 +99,25 @@ def choose(
     "The hyper-parameters that a search chooses, by `select`"
     paper, name = split_bias_type(bias_type)
     rows = [_searched(folder, method, paper, name) for folder in folders]
-    if known:
-        new, of = [r["params"] for r in rows], dict(model=known, method=method, paper=paper, bias_type=name)
-        read = (special_tokens, usual_outliers(paper))
-        earlier = [r for r in _known_runs(results, of) if _read(r["params"]) == read]
-        rows += [r for r in earlier if r["params"] not in new]
-    best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
+    if known:
+        of = dict(model=known, method=method, paper=paper, bias_type=name)
+        read = (special_tokens, usual_outliers(paper), max_lmp_rise)
+        earlier = [r for r in _known_runs(results, of) if _read(r["params"]) == read]
+        rows += [r for r in earlier if {k: r["params"][k] for k in SEARCHED} not in tried]
+        tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
+    best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     chosen = next(t for t in tried if all(t[k] == best[k] for k in SEARCHED))
     for r, own in zip(rows, tried) if results else ():
-        values = {**r["values"], "max_lmp_rise": max_lmp_rise, "chosen": own == chosen}
-        write_record({**r, "metric": "search", "values": values}, project_path(str(results)))
+        of_search = {"params": {**r["params"], "max_lmp_rise": max_lmp_rise}}  # another bound is another search
+        of_search["values"] = {**r["values"], "chosen": own == chosen}
+        write_record({**r, "metric": "search", **of_search}, project_path(str(results)))
     return chosen
 
 
-def _read(params: dict) -> tuple[bool, str]:
-    "How pairs were read in a search: with special tokens or without, and which of them were tested"
-    return params.get("special_tokens", False), params["outliers"]
+def _read(params: dict) -> tuple[bool, str, float | None]:
+    "What a search is: pairs read with special tokens or without, which of them were tested, and its bound"
+    return params.get("special_tokens", False), params["outliers"], params.get("max_lmp_rise")
 
 
 def _known_runs(results: Path, of: dict) -> list[dict]:

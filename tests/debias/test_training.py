@@ -711,9 +711,14 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
     chosen = choose([folder], "HD", "race", **with_known, special_tokens=True)
     assert chosen == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 100}
     assert choose([], "HD", "race", **with_known, special_tokens=True) == chosen
-    assert choose([], "HD", "race", **with_known)["lambda_d"] == 50
+    assert choose([], "HD", "race", 0.5, **with_known)["lambda_d"] == 50
+    # the same runs, without the bound: another search again, of which nothing is known so far
+    assert choose([tmp_path / "10"], "HD", "race", **with_known)["lambda_d"] == 10
+    kept = read_records(results, metric="search")
+    tried = kept[kept.get("special_tokens").isna()].groupby("max_lmp_rise", dropna=False).lambda_d.apply(list)
+    assert tried.tolist() == [[10, 50], [10]] and tried.index[0] == 0.5
     table = search_table(results)
-    assert table.groupby("model").lambda_d.apply(list).to_dict() == {"m": [10, 50], "m (special tokens)": [100]}
+    assert table.groupby("model").lambda_d.apply(list).to_dict() == {"m": [10, 10, 50], "m (special tokens)": [100]}
 
 
 # --- the notebook ---

@@ -16,7 +16,7 @@ import yaml
 from conftest import Forked, forking_papermill
 
 from redditbias_repro.debias.losses import METHODS
-from redditbias_repro.records import read_records, repo_root
+from redditbias_repro.records import read_records, repo_root, write_record
 
 ROOT = repo_root()
 
@@ -161,13 +161,16 @@ def test_a_debiased_model_is_asked_beside_the_model_before(tmp_path):
 
 
 def test_the_grid_of_chinese_categories():
-    """Four categories by five methods and two controls; three are searched. Special tokens reach every measurement."""
-    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "debias": 4 * 7}
+    """Four categories by five methods and two controls by three seeds; three methods are searched.
+
+    Special tokens reach every measurement."""
+    runs = {"search_run": 4 * 3 * 3, "chosen": 4 * 3, "debias": 4 * 7 * 3}
     assert planned("chbias") == {"fetch": 1, **runs, "draw": 1, "all": 1}
     made = commands(ROOT / "config" / "chbias.yaml")
     run = {out: given for out, given in made.items() if "notebook" in given}
-    assert len(run) == 36 + 28 + 1 and all(given["special_tokens"] == "True" for given in run.values())
-    assert sum(given.get("bf16") == "True" for given in run.values()) == 36 + 28
+    assert len(run) == 36 + 84 + 1 and all(given["special_tokens"] == "True" for given in run.values())
+    assert sum(given.get("bf16") == "True" for given in run.values()) == 36 + 84
+    assert not any("chosen_by" in given for given in run.values())
     one = run["runs/chbias/debias/gemma-3-270m/chbias--age-CTDA-0.ipynb"]
     expected = {
         "method": "CTDA",
@@ -177,10 +180,37 @@ def test_the_grid_of_chinese_categories():
         "grad_accum": "1",
     }
     expected |= {"lmp_sentences": "500", "references": "kdconv", "corpus": "chbias", "attributes": "False"}
+    expected |= {"association": "True"}
     assert one.items() >= expected.items() and one["results_dir"] == "results" and "-f" not in one
     page = run["runs/chbias/chbias/gemma-3-270m.ipynb"]
     assert (page["notebook"], page["model"]) == ("nbs/papers/chbias.ipynb", "gemma-3-270m")
     assert any("redditbias fetch chbias " in out for out in made)
+
+
+def test_a_search_with_a_bound_stands_beside_the_papers(tmp_path):
+    """Its runs say what chose their weights; with `resume`, neither profile takes the other's records for its own."""
+    path, given = ROOT / "config" / "chbias-bounded.yaml", {"search_run": 36, "chosen": 12, "debias": 36}
+    assert planned("chbias-bounded") == {"fetch": 1, **given, "draw": 1, "all": 1}
+    run = {out: of for out, of in commands(path).items() if "method" in of}
+    assert len(run) == 36 + 36 and {of["chosen_by"] for of in run.values()} == {"bounded perplexity"}
+    assert {of["lmp_sentences"] for of in run.values()} == {"200", "500"}
+    results = ROOT / "results" / "chbias"
+    for i, kept in enumerate(sorted((results / "search" / "gemma-3-270m" / "LMD").glob("*-gender-*.json"))):
+        record, settings = json.loads(kept.read_text()), {"lambda_d": (0.01, 0.1, 1)[i]}
+        record["params"] |= settings | {"max_lmp_rise": 0.5}
+        record["values"] = {"t": 1.0, "chosen": i == 1}
+        record["provenance"]["training"] |= settings | {"chosen_by": "bounded perplexity"}
+        write_record(record, tmp_path / "results")
+        if i == 1:
+            params = {"train_seed": 0, "special_tokens": True}
+            for metric in ("training", "association"):
+                write_record({**record, "metric": metric, "params": params}, tmp_path / "results")
+    for name, left in (("chbias-bounded", (33, 35)), ("chbias", (36, 84))):
+        config = yaml.safe_load((ROOT / "config" / f"{name}.yaml").read_text()) | {"resume": True}
+        config["debias"]["results"] = str(tmp_path / "results")
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config))
+        jobs = planned(tmp_path / name)
+        assert (jobs["search_run"], jobs["debias"]) == left
 
 
 def test_answers_of_the_demo_and_ways_to_ask(tmp_path):

@@ -9,9 +9,15 @@ COMBINATIONS = {
 }
 
 
+def shown(method):
+    "A method as tables name it, with what chose its weights if that is said"
+    return f"{method} ({GRID['chosen_by']})" if GRID.get("chosen_by") else method
+
+
 def searched(model, bias_type, method, **values):
-    "A record of the search, which is another one where perplexities are read with the tokenizer's special tokens"
-    run = {"model": model, "method": method, "special_tokens": GRID.get("special_tokens") or None, **OF[bias_type]}
+    "A record of the search: another one with the tokenizer's special tokens, or with another bound on perplexity"
+    run = {"model": model, "method": shown(method), "special_tokens": GRID.get("special_tokens") or None, **OF[bias_type]}
+    run["max_lmp_rise"] = SEARCH.get("max_lmp_rise")
     return measured(GRID, metric="search", **run, **values)
 
 
@@ -23,7 +29,7 @@ def searched_type(bias_type, method):
 
 def trained(model, bias_type, method, seed):
     "Whether a run of the grid, by an objective that has a name, with what its search chose, was trained and measured"
-    run = {"model": model, "method": method, "train_seed": seed, **OF[bias_type]}
+    run = {"model": model, "method": shown(method), "train_seed": seed, **OF[bias_type]}
     run["provenance.training"] = lambda training: "objective" in training
     if of := searched_type(bias_type, method):
         chosen = searched(model, of, method, chosen=True)
@@ -50,7 +56,7 @@ def hyperparameters(w):
 def training(w, **more):
     "Parameters of a debiasing run"
     run = {"method": w.method, "bias_type": TYPES[w.bias_type], "model": MODELS[w.model], "corpus": config["corpus"]}
-    how = ("epochs", "phrases", "lmp_sentences", "references", "special_tokens", "bf16")
+    how = ("epochs", "phrases", "lmp_sentences", "references", "special_tokens", "bf16", "chosen_by")
     return given(**run | {k: GRID[k] for k in how if k in GRID} | more, replace=True)
 
 

@@ -1,0 +1,48 @@
+"""What docs/chinese.md says of association, by the committed records."""
+
+import pytest
+
+from redditbias_repro.data.corpora.chbias import CATEGORIES
+from redditbias_repro.records import read_records
+from redditbias_repro.stats.multiplicity import holm
+
+
+@pytest.fixture(scope="module")
+def measured(committed):
+    found = read_records(committed / "results", paper="chbias", metric="association", method="baseline")
+    return found[found.model == "gemma-3-270m"].set_index(["corpus", "bias_type"])
+
+
+def test_the_page_says_what_the_records_say(committed, measured):
+    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    minus = lambda text: text.replace("-", "−")
+    between = lambda r, low, high: minus(f"[{r[low]:.2f}, {r[high]:.2f}]")
+    sentences, queries = ([measured.loc[(corpus, b)] for b in CATEGORIES] for corpus in ("chbias", "queries"))
+    assert [r.p == r.p for r in sentences] == [False, True, True, True], "of one degree of freedom there is no p"
+
+    def cells(of_types):
+        adjusted = iter(holm([r.p for r in of_types if r.p == r.p]))
+        for r in of_types:
+            said, p = minus(f"{r.association:.2f}"), next(adjusted) if r.p == r.p else None
+            yield f"{said} (no test)" if p is None else f"{said}{'*' if p < 0.05 else ''} {between(r, 'low', 'high')}"
+
+    rows = {
+        "association": cells(sentences),
+        "sentences of 200": [str(r.n) for r in sentences],
+        "target terms, attributes": [f"{r.n_targets}, {r.n_attributes}" for r in sentences],
+        "bootstrap interval": [between(r, "bootstrap_low", "bootstrap_high") for r in sentences],
+        "control without a stereotype": [
+            minus(f"{r.control:.2f} ") + between(r, "control_low", "control_high") for r in sentences
+        ],
+        "queries in place of sentences": cells(queries),
+    }
+    for name, row in rows.items():
+        assert f"| {name} | {' | '.join(row)} |" in page, name
+    inside = [r.left_out["inside a word"] for r in sentences]
+    assert "a part of one is left out ({}, {}, {} and {} sentences)".format(*inside) in page
+
+
+def test_nothing_is_found_where_there_is_no_stereotype(measured):
+    """The control of every category: its interval holds 0, and 120 contrasts or more make it."""
+    for r in measured.loc["chbias"].itertuples():
+        assert r.control_low < 0 < r.control_high and abs(r.control) < 0.3
