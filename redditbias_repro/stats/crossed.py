@@ -9,38 +9,7 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['crossed_moments', 'pigeonhole_weights', 'rarer']
-
-# %% ../../nbs/stats/crossed.ipynb #d553015a
-def _codes(labels, n: int) -> np.ndarray:
-    "Labels as numbers from 0. `ValueError` where there is not one for each value"
-    codes = pd.factorize(np.asarray(labels))[0]
-    if len(codes) != n or (codes < 0).any():
-        raise ValueError(f"{(codes >= 0).sum()} labels for {n} values: expected one each")
-    return codes
-
-
-def _variance(rest: np.ndarray, codes: np.ndarray) -> float:
-    "Of a mean, by clusters, from what the values deviate by; infinite for one cluster"
-    sums, k = np.bincount(codes, rest), codes.max() + 1
-    return float((sums**2).sum() / len(rest) ** 2 * k / (k - 1)) if k > 1 else np.inf
-
-# %% ../../nbs/stats/crossed.ipynb #56444739
-def crossed_moments(
-    x: np.ndarray,  # (n,) values
-    rows,  # (n,) labels, such as target terms
-    columns,  # (n,) labels, such as attributes
-) -> tuple[float, float, int]:  # mean, standard error, degrees of freedom; of a single row or column nan and 0
-    "The mean of values that share rows and share columns, its error clustered both ways"
-    x = np.asarray(x, dtype=np.float64)
-    r, c = _codes(rows, len(x)), _codes(columns, len(x))
-    df = int(min(r.max(), c.max()))
-    if df < 1:
-        return float(x.mean()), np.nan, df
-    rest = x - x.mean()
-    by_row, by_column = _variance(rest, r), _variance(rest, c)
-    by_cell = _variance(rest, _codes(r * (c.max() + 1) + c, len(x)))
-    return float(x.mean()), float(np.sqrt(max(by_row + by_column - by_cell, by_row, by_column))), df
+__all__ = ['pigeonhole_weights', 'rarer']
 
 # %% ../../nbs/stats/crossed.ipynb #67cbb5c1
 def pigeonhole_weights(

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .crossed import crossed_moments, rarer
+from .crossed import rarer
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'TESTS', 'mean_test', 'sign_flip', 'preference_share', 'BiasChange', 'bias_change',
-           'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'TESTS', 'cluster_df', 'mean_test', 'sign_flip', 'preference_share', 'BiasChange',
+           'bias_change', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -42,19 +42,38 @@ def _finite(x) -> np.ndarray:
     return x
 
 
+def cluster_df(
+    shares,  # (k,) of the values that each cluster holds; they sum to 1
+) -> float:  # nan for one cluster
+    "Bell and McCaffrey's degrees of freedom of a mean: k − 1 for even clusters, fewer for uneven ones"
+    w = np.asarray(shares, dtype=np.float64)
+    if len(w) < 2:
+        return np.nan
+    ratio = w**2 / (1 - w)
+    return float(1 / ((w**2).sum() + ratio.sum() ** 2 - (ratio**2).sum()))
+
+
 def _moments(x: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     "Means of the last axis of `x` (…, n), their CR2 standard errors, degrees of freedom; nan for one cluster"
     n, sizes = len(codes), np.bincount(codes)
-    mean = x.mean(-1)
+    mean, w = x.mean(-1), sizes / len(codes)
     if len(sizes) < 2:
         return mean, np.full(np.shape(mean), np.nan), np.nan
-    w = sizes / n
     rest = x - mean[..., None]
     order = np.argsort(codes, kind="stable")
     sums = np.add.reduceat(rest[..., order], np.append(0, np.cumsum(sizes)[:-1]), axis=-1) / n
-    ratio = w**2 / (1 - w)
-    df = 1 / ((w**2).sum() + ratio.sum() ** 2 - (ratio**2).sum())
-    return mean, np.sqrt((sums**2 / (1 - w)).sum(-1)), float(df)
+    return mean, np.sqrt((sums**2 / (1 - w)).sum(-1)), cluster_df(w)
+
+# %% ../../nbs/stats/paired.ipynb #5488229b
+def _crossed_moments(x: np.ndarray, rows, columns) -> tuple[float, float, float]:
+    "Mean of values (n,) that share rows and columns, standard error, degrees of freedom; nan where a way has too few"
+    mean, by_row, f = _moments(x, _codes(rows, len(x)))
+    _, by_column, g = _moments(x, _codes(columns, len(x)))
+    variance = by_row**2 + by_column**2
+    if not (f >= FEWEST_DF and g >= FEWEST_DF):
+        return mean, np.sqrt(variance), np.nan
+    df = variance**2 / (by_row**4 / f + by_column**4 / g) if variance > 0 else min(f, g)
+    return mean, np.sqrt(variance), float(df)
 
 # %% ../../nbs/stats/paired.ipynb #f28a8bad
 @dataclass(frozen=True)
@@ -72,7 +91,7 @@ class MeanTest:
 # %% ../../nbs/stats/paired.ipynb #76e7ff32
 def mean_test(
     x,  # (n,) values, or (n, seeds) of several training seeds
-    # (n,) labels; a tuple of two such, which cut across each other: by both (`stats/crossed`); None: independent values
+    # (n,) labels; a tuple of two such, which cut across each other: by both; None: independent values
     clusters=None,
     alpha: float = 0.05,
 ) -> MeanTest:  # t, p and interval are nan where clusters leave fewer than `FEWEST_DF` degrees of freedom
@@ -90,7 +109,7 @@ def mean_test(
         )
     each = x if x.ndim == 1 else x.mean(1)
     crossed = isinstance(clusters, tuple)
-    mean, se, df = crossed_moments(each, *clusters) if crossed else _moments(each, _codes(clusters, len(x)))
+    mean, se, df = _crossed_moments(each, *clusters) if crossed else _moments(each, _codes(clusters, len(x)))
     if clusters is not None and not df >= FEWEST_DF:
         return MeanTest(float(mean), float(se), df, np.nan, np.nan, np.nan, np.nan)
     if x.ndim == 2 and x.shape[1] > 1:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
-from .crossed import _codes
+from .paired import FEWEST_DF, _codes, cluster_df
 
 # %% auto #0
 __all__ = ['crossed_components', 'plan_crossed']
@@ -60,32 +60,44 @@ class _Samples(NamedTuple):
     "Of samples of a design without an effect"
 
     mean: np.ndarray  # (samples,)
-    se: np.ndarray  # (samples,) clustered both ways
-    critical: float  # of |t|
+    limit: np.ndarray  # (samples,) from which on |mean| has p < alpha
 
 
-def _tested(parts: Components, n: np.ndarray, samples: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    "Means of samples and their errors, as `crossed_moments` has them, from sums of cells (samples, rows, columns)"
-    rows, columns = (rng.normal(0, np.sqrt(v), (samples, k)) for v, k in zip(parts, n.shape))
+def told_over(
+    counts: np.ndarray,  # (rows, columns) how many values of each
+) -> tuple[bool, bool]:
+    "Whether rows, and whether columns, leave enough degrees of freedom that a test can be over them"
+    n = np.asarray(counts, dtype=np.float64)
+    return tuple(bool(cluster_df(n.sum(axis) / n.sum()) >= FEWEST_DF) for axis in (1, 0))
+
+
+def _drawn(parts: Components, counts: np.ndarray, alpha: float, seed: int, samples: int = SAMPLES) -> _Samples | None:
+    """Samples of a design; None where neither rows nor columns allow a test.
+
+    Where one of them does not, the test is over the other, and it speaks of the rows, or the columns, as they are."""
+    n, rng, over = np.asarray(counts, dtype=np.float64), np.random.default_rng(seed), told_over(counts)
+    if not any(over):
+        return None
+    step = max(1, BLOCK // n.size)
+    sizes = [min(step, samples - start) for start in range(0, samples, step)]
+    return _Samples(*map(np.concatenate, zip(*(_tested(parts, n, k, alpha, over, rng) for k in sizes))))
+
+
+def _tested(parts, n, samples, alpha, over, rng) -> tuple[np.ndarray, np.ndarray]:
+    "Fields of `_Samples`, with errors as `mean_test` has them, from sums of cells (samples, rows, columns)"
+    rows, columns = (rng.normal(0, np.sqrt(v * o), (samples, k)) for v, o, k in zip(parts, over, n.shape))
     sums = n * (rows[:, :, None] + columns[:, None, :])
     sums += np.sqrt(n**2 * parts.cells + n * parts.rest) * rng.normal(size=sums.shape)
     mean = sums.sum((1, 2)) / n.sum()
     sums -= n * mean[:, None, None]
-    variance = lambda of, k: np.square(of).reshape(samples, -1).sum(1) / n.sum() ** 2 * k / (k - 1)
-    by_row, by_column = variance(sums.sum(2), n.shape[0]), variance(sums.sum(1), n.shape[1])
-    both = by_row + by_column - variance(sums, np.count_nonzero(n))
-    return mean, np.sqrt(np.maximum(both, np.maximum(by_row, by_column)))
-
-
-def _drawn(parts: Components, counts: np.ndarray, alpha: float, seed: int, samples: int = SAMPLES) -> _Samples | None:
-    "Samples of a design; None for fewer than two rows or columns, which allow no test"
-    n, rng = np.asarray(counts, dtype=np.float64), np.random.default_rng(seed)
-    if min(n.shape) < 2:
-        return None
-    step = max(1, BLOCK // n.size)
-    blocks = [_tested(parts, n, min(step, samples - start), rng) for start in range(0, samples, step)]
-    mean, se = (np.concatenate(b) for b in zip(*blocks))
-    return _Samples(mean, se, float(stats.t.ppf(1 - alpha / 2, min(n.shape) - 1)))
+    ways = []
+    for axis, way in zip((2, 1), over):
+        w = n.sum(axis - 1) / n.sum()
+        if way:
+            ways.append(((sums.sum(axis) ** 2 / (1 - w)).sum(1) / n.sum() ** 2, cluster_df(w)))
+    variance = sum(v for v, _ in ways)
+    df = variance**2 / sum(v**2 / f for v, f in ways)
+    return mean, stats.t.ppf(1 - alpha / 2, df) * np.sqrt(variance)
 
 # %% ../../nbs/stats/power.ipynb #c61c3edf
 def crossed_power(
@@ -94,10 +106,10 @@ def crossed_power(
     counts: np.ndarray,  # (rows, columns) how many values of each; fractions are allowed
     alpha: float = 0.05,
     seed: int = 0,
-) -> float:  # nan for fewer than two rows or columns
+) -> float:  # nan where the design allows no test
     "Share of simulated samples in which `mean_test` by rows and columns has p < alpha"
     s = _drawn(parts, counts, alpha, seed)
-    return float((np.abs(s.mean + effect) > s.critical * s.se).mean()) if s else np.nan
+    return float((np.abs(s.mean + effect) > s.limit).mean()) if s else np.nan
 
 # %% ../../nbs/stats/power.ipynb #97b07304
 def smallest_effect(
@@ -106,15 +118,15 @@ def smallest_effect(
     power: float = 0.8,
     alpha: float = 0.05,
     seed: int = 0,
-) -> float:  # inf for fewer than two rows or columns
+) -> float:  # inf where the design allows no test
     "The smallest mean that is told from zero at that power, by a test of at most `alpha` false alarms"
     s = _drawn(parts, counts, alpha, seed)
     return _smallest(s, power, alpha) if s else np.inf
 
 
 def _smallest(s: _Samples, power: float, alpha: float) -> float:
-    critical = max(s.critical, float(np.quantile(np.abs(s.mean) / s.se, 1 - alpha)))
-    return float(np.quantile(critical * s.se - s.mean, power))
+    wider = max(1.0, float(np.quantile(np.abs(s.mean) / s.limit, 1 - alpha)))
+    return float(np.quantile(wider * s.limit - s.mean, power))
 
 # %% ../../nbs/stats/power.ipynb #face1764
 MOST = 128  # rows, or columns, that are searched
@@ -173,6 +185,7 @@ class Plan:
     columns: int
     alarms: float  # share of samples without an effect with p < alpha
     smallest: float  # effect that is found; inf where there is no test
+    over: tuple[bool, bool]  # as in `told_over`
     mended: dict[str, float]  # the same of sets mended as in `MENDED`
     needed: tuple[int, int, int] | None  # rows, columns, values of each that the effect asked for needs
 
@@ -194,7 +207,7 @@ def plan_crossed(
     n, of = np.asarray(counts), dict(power=power, alpha=alpha, seed=seed)
     mended = {name: smallest_effect(parts, mend(n), **of) for name, mend in MENDED.items()}
     alarms, smallest = crossed_power(0, parts, n, alpha, seed), smallest_effect(parts, n, **of)
-    found = Plan(int(n.sum()), *n.shape, alarms, smallest, mended, None)
+    found = Plan(int(n.sum()), *n.shape, alarms, smallest, told_over(n), mended, None)
     grow = found.helps.partition("_")[2]
     grow = grow if grow in ("rows", "columns") else "rows" if n.shape[0] <= n.shape[1] else "columns"
     return replace(found, needed=needed_design(effect, parts, (*n.shape, n.sum() / n.size), grow, **of))
