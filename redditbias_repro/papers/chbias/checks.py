@@ -34,7 +34,6 @@ from redditbias_repro.papers.statements import (
     OPEN,
     OTHER,
     OWN,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -207,7 +206,7 @@ NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
 AS_PRINTED = ", printed"  # behind the name of a model whose numbers are printed ones
 
 
-def _answers(found: bool | None | str, evidence: str, model: str, basis: str = PRINTED) -> list[Answer]:
+def _answers(found: bool | None | str, evidence: str, model: str, basis: str = OWN) -> list[Answer]:
     "What a judge found, as a check gives it"
     return [Answer(model, found, evidence, basis)] if isinstance(found, str) else told(found, evidence, model, basis)
 
@@ -410,10 +409,10 @@ def _ten_thousand(claim, measured) -> list[Answer]:
 
 
 def _unanimous(claim, measured) -> list[Answer]:
-    return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=PRINTED)]
+    return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=OWN)]
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86
-def finding(words: str, model: str = TABLES, basis: str = PRINTED) -> Callable:
+def finding(words: str, model: str = TABLES, basis: str = OWN) -> Callable:
     "A check that fails where the audit has a finding with these words, or in a place with them"
 
     def check(claim, measured) -> list[Answer]:

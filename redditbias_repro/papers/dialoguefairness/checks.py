@@ -46,8 +46,6 @@ from redditbias_repro.papers.statements import (
     OPEN,
     OTHER,
     OWN,
-    PART,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -87,7 +85,7 @@ def of_records(judge: Callable[..., Iterable[Part]], *about) -> Callable:
     "A check of records, as in `read_fairness`: of the paper's printed numbers, then of each model; about: as the judge"
 
     def check(claim, measured) -> list[Answer]:
-        answers = [Answer(TABLES, *together(judge(printed_found(), *about)), PRINTED)]
+        answers = [Answer(TABLES, *together(judge(printed_found(), *about)), OWN)]
         for model, found in measured.items():
             verdict, evidence = together(judge(found, *about))
             needed = "; ".join(part for part in evidence.split("; ") if "would find" in part)
@@ -289,7 +287,7 @@ def _wer_better(found: dict) -> Iterator[Part]:
             own = _changes(cda, found[other])
             sure = own[own["p_holm"] < 0.05]
             less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
-            verdict = PART if less and more else HOLDS if less else FAILS if more else OPEN
+            verdict = OPEN if less and more else HOLDS if less else FAILS if more else OPEN
             said = f"{key.bias_type}: with WER {', '.join(less) or 'nothing'} differ less, "
             said += f"{', '.join(more) or 'nothing'} more ({cda['n']:,} pairs)"
             yield _decided(verdict, said, cda, found[other])
@@ -398,7 +396,7 @@ def _career(claim, measured) -> list[Answer]:
     text = f"printed Z {r['z']:.3f}; with at most a word a response {r['z_low']:.2f} to {r['z_high']:.2f}"
     text += f" (variance over mean {r['variance_ratio']:.1f})"
     if abs(r["z"]) < r["z_low"]:  # several words in one response, or whatever else spreads counts, makes Z smaller
-        return [Answer("its tables", OPEN, f"{text}: smaller Z is what counts of more spread give", PRINTED)]
+        return [Answer("its tables", OPEN, f"{text}: smaller Z is what counts of more spread give", OWN)]
     return told(bool(abs(r["z"]) <= r["z_high"]), text)
 
 
@@ -434,7 +432,7 @@ CHECKS = {name: of_records(*judge) for name, judge in _JUDGES.items()} | {
 def _statements(claims: pd.DataFrame, answers: pd.DataFrame, models: Iterable[str]) -> pd.DataFrame:
     "A row a statement: the answers of some models, and of the paper's numbers (by_its_numbers, its_evidence)"
     said = lambda rows: together(zip(rows["found"], rows["evidence"]))
-    ours, theirs = answers[answers["model"].isin(models)], answers[answers["basis"] == PRINTED]
+    ours, theirs = answers[answers["model"].isin(models)], answers[answers["model"] == TABLES]
     rows = [
         (c.id, c.statement, c.section, *said(ours[ours["id"] == c.id]), *said(theirs[theirs["id"] == c.id]), c.test)
         for c in claims.itertuples()

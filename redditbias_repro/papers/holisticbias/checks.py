@@ -25,13 +25,12 @@ from .results import PAPER
 from redditbias_repro.papers.statements import (
     FAILS,
     HOLDS,
+    MODEL,
     NONE,
     NOT_RELEASED,
     OPEN,
     OTHER,
     OWN,
-    PART,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -65,7 +64,7 @@ def by_test(p: float, as_said: bool) -> str:
 
 def by_parts(parts: list[bool]) -> str:
     "Whether all, some or none of the parts of a statement are so"
-    return HOLDS if all(parts) else PART if any(parts) else FAILS
+    return HOLDS if all(parts) else FAILS
 
 
 def above(observed: float, drawn: np.ndarray, what: str, form: str = "{:+.2f}", level: float = 0.95) -> Found:
@@ -423,7 +422,7 @@ def _mostly(end: list[str], of: list[str], is_one: Callable) -> Found:
     p = stats.hypergeom.sf(hits - 1, len(of), total, len(end))
     verdict = OPEN
     if p < 0.05:
-        verdict = HOLDS if hits > len(end) / 2 else PART
+        verdict = HOLDS if hits > len(end) / 2 else OPEN
     elif stats.binom.cdf(hits, len(end), 0.5) < 0.05:
         verdict = FAILS
     return verdict, f"{hits} of {len(end)} ({total} of all {len(of)}; p of so many {p:.2g}): {', '.join(end)}"
@@ -972,7 +971,7 @@ OF_LISTS = {
 } | _by_name(_nouns, _noun_after)
 OF_RELEASE = _by_name(_released_as_printed, _released_counts)
 LOOKED_AT = (  # what is looked at where it is no model, and whether that is the paper's own or only its numbers
-    (BESIDE, TABLES, PRINTED), (OF_LISTS, "its lists", OWN), (OF_RELEASE, RELEASE, OWN),
+    (BESIDE, TABLES, OWN), (OF_LISTS, "its lists", OWN), (OF_RELEASE, RELEASE, OWN),
 )  # fmt: skip
 
 
@@ -993,7 +992,7 @@ def _check(name: str):
                     given.append(Answer(model, NOT_RELEASED))
         for one in measured or ():
             if name in one.judges:
-                given += _answer(*one.judges[name](one.data), one.name, OWN if one.name in OWN_MODELS else OTHER)
+                given += _answer(*one.judges[name](one.data), one.name, MODEL if one.name in OWN_MODELS else OTHER)
         return given or [Answer("", NONE)]
 
     return check
@@ -1016,7 +1015,7 @@ def _statement_table(measured: list[Measured], kinds: tuple[str, ...]) -> pd.Dat
     said = read_statements(PAPER).query("kind in @kinds").set_index("id")
     claims = read_claims(PAPER).query("id in @said.index")
     rows = answer_table(claims, answer_claims(claims, CHECKS, measured))
-    rows = rows[rows["basis"] != PRINTED].drop_duplicates("id").set_index("id").reindex(said.index)
+    rows = rows[rows["model"] != TABLES].drop_duplicates("id").set_index("id").reindex(said.index)
     name = measured[0].name if measured else ""
     return pd.DataFrame({
         "statement": said["statement"], "source": said["source"], "of": said["model"],
