@@ -15,7 +15,7 @@ from redditbias_repro.papers.redditbias.checks import (
     slips,
     table1_in_appendix,
 )
-from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, gather_cells
+from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, gather_cells, judge_tasks
 from redditbias_repro.papers.statements import read_claims
 from redditbias_repro.show.figures import plot_changes
 from redditbias_repro.specs import BIAS_TYPES
@@ -360,3 +360,12 @@ def test_slips_of_lists_and_tables():
 def test_a_hyphen_is_no_difference():
     holds, text = table1_in_appendix()
     assert holds and text.endswith("hyphenated there: african americans")
+
+
+def test_a_gain_that_holm_does_not_confirm_is_no_loss():
+    """Its interval excludes a loss; an uncertain loss stays open."""
+    words = ["loss", "gain", "loss", "gain", "no loss", "undetermined"]
+    tests = pd.DataFrame({"model": "m", "found": words, "p": [0.001, 0.001, 0.04, 0.04, 0.9, 0.9]})
+    said = judge_tasks(tests)
+    assert said.verdict.tolist() == ["loss", "gain", "undetermined", "no loss", "no loss", "undetermined"]
+    assert said.p_holm.tolist() == pytest.approx([0.006, 0.006, 0.16, 0.16, 1, 1])
