@@ -536,7 +536,8 @@ def _debias(args) -> None:
         print(f"{args.corpus} has no splits: measure on pairs that were not trained on")
     how = f"--bias-type {bias_type}" + ("" if args.corpus == "auto" else f" --corpus {args.corpus}")
     print(f"before: redditbias measure --model {args.model} {how}")
-    print(f"after:  redditbias measure --model {run.folder} {how}")
+    base = f" --base {args.model}" if Path(args.model).is_dir() else ""  # which its name alone does not find
+    print(f"after:  redditbias measure --model {run.folder} {how}{base}")
 
 # %% ../nbs/cli.ipynb #7e5bec57
 def _audit_folder(args) -> Path:

@@ -24,7 +24,8 @@ from .records import DEFAULT_PAPER, check_known
 
 # %% auto #0
 __all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms',
-           'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'PromptSet', 'fill_templates']
+           'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'lemma_labels', 'PromptSet',
+           'fill_templates']
 
 # %% ../nbs/specs.ipynb #b55ef49b
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -135,6 +136,8 @@ class BiasSpec:
     # what a term of several pairs is swapped for: the first, or one drawn; T1 and T2 may then repeat terms
     counterparts: str = "first"
     attribute_names: tuple[str, ...] = ()  # what A1 and A2 are called, ("family", "career")
+    # terms that are forms of one word where `lemma_labels` does not see it, the lemma first: ("wife", "wives")
+    forms: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self):
         for f in fields(self):
@@ -254,7 +257,7 @@ def _swap(text: str, table: dict[str, list | None], choose=lambda terms: terms[0
 _PAIR_KEYS = ("pairs", "attribute_pairs", "extra_pairs", "wildcard_forms")
 _TERM_KEYS = ("targets1", "targets2", "attributes1", "attributes2", "groups", "verbs", "attribute_names")
 _REQUIRED = ("targets1", "targets2", "pairs", "attributes1")
-_NO_REPEATS = ("targets1", "targets2", "attributes1", *_PAIR_KEYS)
+_NO_REPEATS = ("targets1", "targets2", "attributes1", "forms", *_PAIR_KEYS)
 _WILDCARDS_IN = ("attributes1", "attributes2", "attribute_pairs", "wildcard_forms")
 
 
@@ -262,7 +265,7 @@ def _frozen(key, value):
     "`value` as strings and tuples of strings"
     if isinstance(value, dict):
         value = tuple(value.items())
-    if key in _TERM_KEYS + _PAIR_KEYS and isinstance(value, str):
+    if key in (*_TERM_KEYS, *_PAIR_KEYS, "forms") and isinstance(value, str):
         raise ValueError(f"{key} is the string {value!r}: expected a list")
     return tuple(tuple(v) if isinstance(v, list) else v for v in value) if isinstance(value, (list, tuple)) else value
 
@@ -293,7 +296,7 @@ def _validate(spec):
         raise ValueError(f"language is {spec.language!r}: expected an ISO 639-1 code such as 'en' or 'zh'")
     check_known("counterparts", spec.counterparts, COUNTERPARTS)
     repeat = ("targets1", "targets2") if spec.counterparts == "drawn" else ()
-    for key in _TERM_KEYS + _PAIR_KEYS:
+    for key in (*_TERM_KEYS, *_PAIR_KEYS, "forms"):
         values = getattr(spec, key)
         if not isinstance(values, tuple):
             raise ValueError(f"{key} is {values!r}: expected a list")
@@ -303,19 +306,24 @@ def _validate(spec):
         if key in _NO_REPEATS and key not in repeat and len({*lower}) < len(lower):
             again = next(v for i, v in enumerate(values) if lower[i] in lower[:i])
             raise ValueError(f"{key}: {again!r} is there twice")
+    if len({*(listed := [f.lower() for forms in spec.forms for f in forms])}) < len(listed):
+        again = next(f for i, f in enumerate(listed) if f in listed[:i])
+        raise ValueError(f"forms: {again!r} is there twice: a term is a form of one word")
     for key in ("groups", "attribute_names"):
         if (names := getattr(spec, key)) and len(names) != 2:
             raise ValueError(f"{key} is {list(names)!r}: expected two names")
 
 # %% ../nbs/specs.ipynb #68cf23a8
 def _check_entry(key, entry):
-    if key not in _PAIR_KEYS:
+    if key not in (*_PAIR_KEYS, "forms"):
         return _check_term(key, entry)
-    if not isinstance(entry, tuple) or len(entry) != 2:
+    if key == "forms" and (not isinstance(entry, tuple) or len(entry) < 2):
+        raise ValueError(f"forms: {entry!r} is not a group of forms (expected two terms or more)")
+    if key != "forms" and (not isinstance(entry, tuple) or len(entry) != 2):
         raise ValueError(f"{key}: {entry!r} is not a pair (expected two terms)")
     for term in entry:
         _check_term(key, term)
-    if entry[0].lower() == entry[1].lower():
+    if key != "forms" and entry[0].lower() == entry[1].lower():
         raise ValueError(f"{key}: {entry!r} pairs a term with itself")
 
 # %% ../nbs/specs.ipynb #d5015993
@@ -436,6 +444,35 @@ def to_toml(
         if f.name == "name" or value != f.default:
             lines.append(_toml_list(f.name, value) if isinstance(value, tuple) else f"{f.name} = {_toml_string(value)}")
     return "\n".join(lines) + "\n"
+
+# %% ../nbs/specs.ipynb #003daf44
+_PLURALS = (("men", "man"), ("ies", "y"), ("es", ""), ("s", ""))  # endings and what stands for them in the singular
+
+
+def _lemma(term: str, known: set[str], given: dict[str, str]) -> str:
+    "The lemma of a term in lower case: as given, else its singular if that is known, else itself"
+    singulars = [term.removesuffix(end) + instead for end, instead in _PLURALS if term.endswith(end)]
+    found = term if term in given else next((s for s in singulars if s in known or s in given), term)
+    return given.get(found, found)
+
+# %% ../nbs/specs.ipynb #8c58fe7c
+def lemma_labels(
+    labels: Iterable[str],  # the terms that each pair exchanges, "jews; jewish → christians; christian"; "": not known
+    forms: Iterable[tuple[str, ...]] = (),  # as in `BiasSpec`
+) -> list[str]:  # "jew; jewish → christian" where "jew" is among the terms
+    """Labels of pairs by the lemmas of their terms, each lemma once a side, in alphabetical order.
+
+    A plural takes the singular's place where that occurs on the same side of any label. Case is of no matter."""
+    split = [[side.lower().split("; ") for side in label.split(" → ")] for label in labels]
+    known = [{t for side in sides if side for t in side} for sides in itertools.zip_longest(*split)]
+    given = {f.lower(): group[0].lower() for group in forms for f in group}
+    made = []
+    for sides in split:
+        sides = [[_lemma(t, there, given) for t in side] for side, there in zip(sides, known)]
+        same = len({len(side) for side in sides}) == 1  # then terms of all sides belong together
+        sides = zip(*sorted(zip(*sides))) if same else map(sorted, sides)
+        made.append(" → ".join("; ".join(dict.fromkeys(side)) for side in sides))
+    return made
 
 # %% ../nbs/specs.ipynb #9fb09cab
 _ENTRY_KEYS = ("descriptor", "noun_phrase", "plural_noun_phrase", "bucket", "gender", "article", "preference")

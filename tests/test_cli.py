@@ -50,7 +50,7 @@ def test_measure(model_folder, tmp_path, capsys):
     assert "| race" in printed and "Negative t: the stereotype is likelier" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
     assert (
-        len(records) == 1
+        [r["params"]["outliers"] for r in records] == ["base", "all"]
         and records[0]["bias_type"] == "race"
         and records[0]["provenance"]["corpus"]["name"] == "queries"
     )
@@ -59,11 +59,11 @@ def test_measure(model_folder, tmp_path, capsys):
 def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):
     out = tmp_path / "out.csv"
     assert (
-        main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outlier-sd", "3", "--out", str(out)])
+        main(["measure", "--model", str(model_folder), "--corpus", "queries", "--outliers", "own", "--out", str(out)])
         == 0
     )
     lines = out.read_text().splitlines()
-    assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,train_seed,corpus") and ",3.0," in lines[1]
+    assert len(lines) == 6 and lines[0].startswith("model,method,bias_type,train_seed,corpus") and ",own," in lines[1]
 
 
 def test_measure_says_when_queries_stand_in(model_folder, offline, capsys):
@@ -254,9 +254,10 @@ def test_debias_and_measure(made_up, model_folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert (
         f"written: {out} (ADD on 3 sentences" in printed
-        and f"redditbias measure --model {out} --bias-type gender" in printed
+        and f"redditbias measure --model {out} --bias-type gender --base {model_folder}" in printed
     )
-    assert main(["measure", "--model", str(out), "--bias-type", "gender", "--split", "valid"]) == 0
+    measure = ["measure", "--model", str(out), "--bias-type", "gender", "--split", "valid"]
+    assert main([*measure, "--base", str(model_folder)]) == 0
     assert (
         main([*command, "--seed", "1"]) == 2
         and "holds a run that differs in seed: remove it, give another out_dir, or replace=True"
@@ -356,10 +357,7 @@ def no_model(monkeypatch):
         (["debias", "--out", "x", "--batch-size", "0"], "argument --batch-size: '0': expected a whole number from 1"),
         (["measure", "--seed", "-3"], "argument --seed: '-3'"),
         (["measure", "--seed", "1.5"], "argument --seed: '1.5': expected a whole number"),
-        (["measure", "--outlier-sd", "-1"], "argument --outlier-sd: '-1': expected a number above 0"),
-        (["measure", "--outlier-sd", "0"], "argument --outlier-sd: '0'"),
-        (["measure", "--outlier-sd", "nan"], "argument --outlier-sd: 'nan'"),
-        (["measure", "--outlier-sd", "1e30"], "argument --outlier-sd: '1e30'"),
+        (["measure", "--outliers", "3"], "argument --outliers: invalid choice: '3'"),
     ],
 )
 def test_numbers_are_checked_first(arguments, says, no_model, capsys):
@@ -629,7 +627,7 @@ def test_a_specification_and_a_corpus_of_ones_own(model_folder, tmp_path, capsys
     model = ["--model", str(model_folder)]
     assert main(["debias", *model, "--spec", str(spec), *corpus, "--epochs", "1", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    hint = f"redditbias measure --model {out} --bias-type {spec} --corpus {folder.parent}"
+    hint = f"redditbias measure --model {out} --bias-type {spec} --corpus {folder.parent} --base {model_folder}"
     assert hint in printed and f"written: {out} (HD on 10 sentences" in printed
     assert main(hint.split()[1:]) == 0
     assert "| HD " in capsys.readouterr().out

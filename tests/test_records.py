@@ -28,7 +28,7 @@ PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python
 
 
 def test_provenance_of_a_measurement(model_folder, tmp_path):
-    record = measure_lmb(str(model_folder), ["race"], "queries", outlier_sd=[None])[0]
+    record = measure_lmb(str(model_folder), ["race"], "queries", outliers="all")[0]
     assert set(record) == set(FIELDS) and set(record["provenance"]) == PROVENANCE | {"scoring"}
     assert set(record["provenance"]["scoring"]) == {f.name for f in fields(ScoringStats)}
     p = record["provenance"]
@@ -208,7 +208,7 @@ def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):
     """Numbers that differ in how they are rounded are the same; others are not."""
     import numpy as np
 
-    (record,) = measure_lmb(str(model_folder), ["race"], "queries", outlier_sd=[None])
+    (record,) = measure_lmb(str(model_folder), ["race"], "queries", outliers="all")
     record["provenance"]["git_changed"] = False
     record = json.loads(json.dumps(record))
     path = write_record(record, tmp_path)

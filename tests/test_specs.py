@@ -21,6 +21,7 @@ from redditbias_repro.specs import (
     PromptSet,
     _term_pattern,
     find_terms,
+    lemma_labels,
     list_specs,
     load_spec,
     load_specs,
@@ -564,3 +565,55 @@ def test_descriptors_of_two_genders_do_not_meet():
     axes = {"a": [{"descriptor": "motherly", "gender": "female"}], "b": [{"descriptor": "manly", "gender": "male"}]}
     made = PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [("a", "b")]).prompts()
     assert "a × b" not in set(made["axis"])
+
+
+def test_forms_of_a_word_are_one_label():
+    labels = [
+        "gays; gay → straight; straight", "gay → straight", "jewish; jews → christian; christians", "jew → christian",
+        "wife; wife; she → husband; husband; he", "wives; she → husbands; he", "", "policemen → nurses",
+    ]  # fmt: skip
+    assert lemma_labels(labels, [("wife", "wives")]) == [
+        "gay → straight", "gay → straight", "jew; jewish → christian", "jew → christian",
+        "she; wife → he; husband", "she; wife → he; husband", "", "policemen → nurses",
+    ]  # fmt: skip
+    assert lemma_labels(labels)[5] == "she; wives → he; husband", "which only forms tell, as wives has no s alone"
+    assert lemma_labels(["mrs → mr"]) == ["mrs → mr"], "a term of the other side is no singular"
+    ends = ["lady; woman; witch; african american", "ladies; women; witches; african americans", "News"]
+    assert lemma_labels(ends) == ["african american; lady; witch; woman"] * 2 + ["news"]
+    assert lemma_labels(["a; b → c", "b; a → c"]) == ["a; b → c"] * 2 and lemma_labels([]) == []
+
+
+def test_forms_of_the_specifications():
+    race = SPECS["race"]
+    pairs = [" → ".join(p) for p in race.pairs + race.extra_pairs]
+    lemmas = dict(zip(pairs, lemma_labels(pairs, race.forms)))
+    assert lemmas["african-americans → anglo-americans"] == lemmas["african american → anglo american"]
+    assert lemmas["black → white"] == lemmas["blacks → whites"] != lemmas["african → american"]
+    assert (
+        lemma_labels(["妈妈; 她 → 爸爸; 他", "她; 妈 → 他; 爸"], load_spec("chbias/gender").forms)
+        == ["她; 妈妈 → 他; 爸爸"] * 2
+    )
+    for name in list_specs():
+        spec = load_spec(name)
+        assert {f for group in spec.forms for f in group} <= {
+            *spec.target_terms(),
+            "爸爸",
+            "爸",
+            "哥哥",
+            "哥",
+            "弟弟",
+            "弟",
+        }
+
+
+@pytest.mark.parametrize(
+    "forms, says",
+    [
+        ([["wife"]], r"forms: \('wife',\) is not a group of forms"), ("wife", "expected a list"),
+        ([["wife", "wives"], ["Wives", "x"]], "forms: 'wives' is there twice"),
+        ([["wife", ""]], "forms: '' is not a term"),
+    ],
+)  # fmt: skip
+def test_forms_that_are_none(forms, says):
+    with pytest.raises(ValueError, match=says):
+        BiasSpec(["a are"], ["b are"], pairs=[["a", "b"]], attributes1=["x"], forms=forms)

@@ -15,7 +15,7 @@ from ..data.pairs import split_bias_type
 from ..data.registry import SPLITS
 from ..debias.losses import get_method
 from ..debias.training import Debiased
-from .language_model import measure_lmb, measure_lmp
+from .language_model import measure_lmb, measure_lmp, usual_outliers
 from ..models.loading import open_model
 from redditbias_repro.records import (
     DEFAULT_PAPER,
@@ -39,11 +39,13 @@ def measure_model(
     lmp_sentences: int | None = None,  # of the references; None: all, 0: no LM perplexity
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
     references: str | Path = DEFAULT_PAPER,  # for LM perplexity, as in `measure_lmp`
+    base: list[dict] | None = None,  # of a debiased model: records of the model before, as in `measure_lmb`
     **how,  # seed, add_special_tokens: as in `measure_lmb`
 ) -> list[dict]:  # result records
     "LMB and LM perplexity of a model, before debiasing or after"
     opened, swaps = open_model(model, dtype="float32"), ("targets", "attributes") if attributes else ("targets",)
-    records = [r for swap in swaps for r in measure_lmb(opened, [bias_type], corpus, split, swap=swap, **how)]
+    where = dict(bias_types=[bias_type], corpus=corpus, split=split, base=base)
+    records = [r for swap in swaps for r in measure_lmb(opened, **where, swap=swap, **how)]
     if lmp_sentences == 0:
         return records
     return [*records, *measure_lmp(opened, lmp_sentences, paper=records[0]["paper"], references=references, **how)]
@@ -96,10 +98,11 @@ def choose(
 ) -> dict:  # batch_size, grad_accum, lambda_lm, lambda_d
     "The hyper-parameters that a search chooses, by `select`"
     paper, name = split_bias_type(bias_type)
-    rows = [_searched(folder, method, name) for folder in folders]
+    rows = [_searched(folder, method, paper, name) for folder in folders]
     if known:
         new, of = [r["params"] for r in rows], dict(model=known, method=method, paper=paper, bias_type=name)
-        earlier = [r for r in _known_runs(results, of) if r["params"].get("special_tokens", False) == special_tokens]
+        read = (special_tokens, usual_outliers(paper))
+        earlier = [r for r in _known_runs(results, of) if _read(r["params"]) == read]
         rows += [r for r in earlier if r["params"] not in new]
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
@@ -110,6 +113,11 @@ def choose(
     return chosen
 
 
+def _read(params: dict) -> tuple[bool, str]:
+    "How pairs were read in a search: with special tokens or without, and which of them were tested"
+    return params.get("special_tokens", False), params["outliers"]
+
+
 def _known_runs(results: Path, of: dict) -> list[dict]:
     "Records of an earlier part of a search, without what it chose"
     paths = read_records(project_path(str(results)), metric="search", **of).get("path", ())
@@ -117,13 +125,13 @@ def _known_runs(results: Path, of: dict) -> list[dict]:
     return [{**r, "values": measured(r["values"])} for r in (read_json(Path(p)) for p in paths)]
 
 
-def _searched(folder: str | Path, method: str, bias_type: str) -> dict:
+def _searched(folder: str | Path, method: str, paper: str, bias_type: str) -> dict:
     """One record of a run of the search.
 
     Hyper-parameters in `params`, LMB and, if it was measured, LMP before and after in `values`"""
     records = [read_json(p) for p in sorted(Path(folder).rglob("*.json"))]
     of_type = [r for r in records if r["metric"] == "lmb" and r["bias_type"] == bias_type]
-    lmb = {r["method"]: r for r in of_type if r["params"]["outlier_sd"] is None}
+    lmb = {r["method"]: r for r in of_type if r["params"]["outliers"] == usual_outliers(paper)}
     lmp = {r["method"]: r["values"]["perplexity"] for r in records if r["metric"] == "lmp"}
     if method not in lmb or "baseline" not in lmb:
         said = f"no records of LMB for {bias_type} by {method} and before"
@@ -132,8 +140,9 @@ def _searched(folder: str | Path, method: str, bias_type: str) -> dict:
     values = {**{k: of["values"][k] for k in ("t", "p", "d_z")}, "t_before": lmb["baseline"]["values"]["t"]}
     if lmp:
         values |= {"lmp": lmp[method], "lmp_before": lmp["baseline"], "lmp_rise": lmp[method] / lmp["baseline"] - 1}
-    special = {"special_tokens": True} if of["params"].get("special_tokens") else {}  # read with them: another search
-    return {**of, "params": {k: of["provenance"]["training"][k] for k in SEARCHED} | special, "values": values}
+    # read otherwise it is another search
+    read = {k: of["params"][k] for k in ("outliers", "special_tokens") if k in of["params"]}
+    return {**of, "params": {k: of["provenance"]["training"][k] for k in SEARCHED} | read, "values": values}
 
 # %% ../../nbs/metrics/choice.ipynb #075c428f
 def check_run(

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from ..data.prompts import DEFAULT_PROMPTS
-from .language_model import measure_lmb
+from .language_model import base_cut, measure_lmb
 from .likelihood import measure_likelihood_bias
 from ..models.loading import check_models
+from ..records import check_known
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs
 from ..stats.paired import MARGIN, bias_change, mean_test, preference_share
@@ -59,11 +60,22 @@ def _table(rows: list[dict], columns: tuple[str, ...], p: str) -> pd.DataFrame:
     return table.assign(p_holm=holm(table[p].astype(float)))[list(columns)]
 
 
-def _gaps(a: dict, b: dict) -> tuple[np.ndarray, np.ndarray, list[str] | None, bool]:
+def _made_of(a: dict, b: dict) -> bool:
+    "Whether the model of a record is a debiased one of that of another"
+    training = a["provenance"].get("debiasing") or a["provenance"].get("training") or {}
+    base = training.get("base")
+    return base is not None and base == b["provenance"]["model"].get("weights_sha256")
+
+
+def _gaps(a: dict, b: dict, outliers: str) -> tuple[np.ndarray, np.ndarray, list[str] | None, bool]:
     "Gaps of two records, the terms that each pair exchanges where they are known, and whether tokens are the same"
     one, two = (unpack_pairs(r["values"]["pairs"]) for r in (a, b))
-    if not one["cluster"].equals(two["cluster"]):
+    if not one["targets"].equals(two["targets"]):
         raise ValueError(f"{a['bias_type']}: the records are not of the same pairs: measure both again")
+    if outliers == "base":
+        before = two if _made_of(a, b) else one
+        keep = base_cut(*(np.exp(before[f"nll{i}"] / before[f"tokens{i}"]) for i in (1, 2)))
+        one, two = one[keep], two[keep]
     gaps = [(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"]).to_numpy() for p in (one, two)]
     clusters = list(one["cluster"]) if a["values"]["pairs"]["clusters"] else None
     return *gaps, clusters, one[["tokens1", "tokens2"]].equals(two[["tokens1", "tokens2"]])
@@ -139,17 +151,19 @@ def compare_pairs(
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     seed: int = 0,
+    outliers: str = "base",  # "base": A's are taken out, or B's where A was made of it; "all": all pairs
 ) -> pd.DataFrame:  # the columns of `COMPARED`: differences are B − A, negative gaps are stereotypical
     "Is B more or less biased than A on the same pairs? `ValueError` where pairs or settings are not the same"
+    check_known("outliers", outliers, ("base", "all"))
     whole = [[r for r in records if "pairs" in r["values"]] for records in (records_a, records_b)]
     for of, records in zip("ab", whole):
         models = list(dict.fromkeys(map(_label, records)))
         if len(models) != 1:
-            said = f"of several models ({', '.join(models)})" if models else "none of all pairs (outlier_sd=[None])"
+            said = f"of several models ({', '.join(models)})" if models else 'none of all pairs (outliers="all")'
             raise ValueError(f"records_{of} are {said}: expected those of one model")
     rows, fields = [], ("paper", "bias_type", "corpus", "split")
     for one, other in _matched(*whole, fields):
-        gap_a, gap_b, clusters, same = _gaps(one, other)
+        gap_a, gap_b, clusters, same = _gaps(one, other, outliers)
         about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}, "same_tokens": same}
         rows.append({**about, **compare_gaps(gap_a, gap_b, clusters, margin, alpha, seed)})
     return _table(rows, COMPARED, "p_size")
@@ -163,14 +177,15 @@ def compare_models(
     split: str = "test",
     margin: float = MARGIN,
     seed: int = 0,
+    outliers: str = "base",  # as in `compare_pairs`
     **how,  # of `PairReading`: device, dtype, context, prompt, add_special_tokens
 ) -> pd.DataFrame:  # of `compare_pairs`
     "Two models measured on the same pairs, one after the other, and the test of their difference"
     bias_types = bias_types if isinstance(bias_types, (str, Path, type(None))) else list(bias_types)
     check_models(a, b)
     # one at a time in memory, unless they are there already
-    records = [measure_lmb(model, bias_types, corpus, split, [None], seed, **how) for model in (a, b)]
-    return compare_pairs(*records, margin=margin, seed=seed)
+    records = [measure_lmb(model, bias_types, corpus, split, "all", seed, **how) for model in (a, b)]
+    return compare_pairs(*records, margin=margin, seed=seed, outliers=outliers)
 
 # %% ../../nbs/metrics/compare.ipynb #f04b8d02
 PROMPTS_COMPARED = (

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from .language_model import lmb_measurements, pair_targets, pairs_to_measure
+from .language_model import lmb_measurements, pair_targets, pairs_to_measure, usual_outliers
 from ..models.loading import DEFAULT_MODEL, describe_model, load_model, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
@@ -42,7 +42,7 @@ def small_gpt2(tokenizer, std: float = 0.1) -> GPT2Config:
 def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, device, name) -> Iterator[dict]:
     """A record of LMB for each random model and bias type, as `pairs_to_measure` names it.
 
-    Scored once and kept in the cache."""
+    Outliers are taken out as the paper's authors do, by the random model itself. Scored once and kept in the cache."""
     for seed in seeds:
         net = random_model(config, seed, device)
         origin = f"random weights (seed {seed}) of the architecture"
@@ -50,10 +50,12 @@ def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, devi
         about.pop("debiased", None)  # of the model whose architecture it is
         for (paper, bias_type, split), p in pairs.items():
             found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
-            made = lmb_measurements(found[: len(p)], found[len(p) :], pair_targets(p), (None,), 0)[0]
-            values = {k: v for k, v in made["values"].items() if k != "pairs"}
+            sides, forms = (found[: len(p)], found[len(p) :]), p.attrs.get("forms", ())
+            (made,) = lmb_measurements(*sides, pair_targets(p), (usual_outliers(paper),), 0, forms)
+            made["values"].pop("pairs", None)
+            made["params"] |= {"random_seed": seed}
             stats = found.attrs["stats"]
-            made |= dict(values=values, params={"random_seed": seed}, seconds=stats["seconds"], scoring=stats)
+            made |= dict(seconds=stats["seconds"], scoring=stats)
             of = dict(paper=paper, bias_type=bias_type, method="random", split=split, device=str(net.device))
             used = {"name": "", **p.attrs.get("corpus", {})}
             yield new_record("lmb_random", about, used, **made, **of)
@@ -100,10 +102,14 @@ def measure_false_alarms(
         for names in pairs:
             of_type = [r for r in made if (r["paper"], r["bias_type"], r["split"]) == names]
             found = pd.DataFrame([r["values"] for r in of_type])
-            below = found[list(TESTS)].astype(float) < alpha  # a test that cannot be made rejects nothing
-            values = {**below.mean().to_dict(), "mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
+            p = found[list(TESTS)].astype(
+                float
+            )  # a test that cannot be made rejects nothing, or has no rate if it never can
+            rates = (p < alpha).mean().where(p.notna().any(), None)
+            values = {**rates.to_dict(), "mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
             provenance, seconds = {**of_type[0]["provenance"], "model": about}, sum(r["seconds"] for r in of_type)
-            what = dict(metric="false_alarms", method="random weights", n=count, values=values, params={"alpha": alpha})
+            what = dict(metric="false_alarms", method="random weights", n=count, values=values)
+            what["params"] = {"alpha": alpha, "outliers": of_type[0]["params"]["outliers"]}
             records.append({**of_type[0], **what, "provenance": provenance, "seconds": round(seconds, 2)})
     return records
 
@@ -123,6 +129,7 @@ def measure_swapped_labels(
         ppl1, ppl2 = np.exp(p.nll1 / p.tokens1), np.exp(p.nll2 / p.tokens2)
         for by, method in (("pair", "labels swapped by pair"), ("cluster", "labels swapped by target")):
             values = swapped_label_alarms(ppl1, ppl2, p.cluster, by, draws, alpha, seed=seed)
+            values = {k: None if np.isnan(v) else v for k, v in values.items()}
             what = dict(metric="false_alarms", method=method, n=draws, values=values, seed=seed, seconds=0.0)
             made.append({**r, **what, "params": {"alpha": alpha}})
     return made

@@ -18,6 +18,7 @@ from scipy import stats
 
 from redditbias_repro.data.pairs import (
     FEW,
+    bias_spec,
     corpora,
     load_calibration,
     load_pairs,
@@ -28,6 +29,7 @@ from redditbias_repro.data.pairs import (
     released_papers,
     split_bias_type,
 )
+from ..data.registry import FetchError
 from ..models.chat import CHAT_PROMPT, CONTEXTS, chat_context
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from redditbias_repro.records import (
@@ -35,16 +37,22 @@ from redditbias_repro.records import (
     check_known,
     digest,
     new_record,
+    paper_resource,
+    project_path,
     provenance,
+    read_json,
+    read_records,
     table_path,
     write_table,
 )
 from ..scoring.likelihoods import cached_scores, mean_perplexity, nll_at_temperatures
+from ..specs import lemma_labels
 from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
-from ..stats.paired import d_z_interval, mean_test, preference_share, sign_flip
+from ..stats.paired import FEWEST_DF, mean_test, preference_share, sign_flip
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb', 'lmb_of_rows', 'measure_lmp']
+__all__ = ['pair_targets', 'usual_outliers', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb',
+           'lmb_of_rows', 'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -60,8 +68,6 @@ class LMBResult:
     alpha: float  # level of `significant`
     significant: bool  # p < alpha
     d_z: float  # Cohen's d of paired samples: mean difference / its standard deviation
-    d_z_low: float  # 1 − alpha interval (noncentral t): excludes 0 where p < alpha
-    d_z_high: float
     t_log: float  # the same test on log perplexities, nan where all ratios are the same
     p_log: float
     p_permutation: float  # two-tailed, signs of the differences flipped at random
@@ -72,18 +78,30 @@ class LMBResult:
     share_low: float  # Wilson's 1 − alpha interval
     share_high: float
     p_share: float  # exact binomial test of one half
-    n_clusters: int  # of pairs that exchange the same terms; 0 where these are not known, and then what follows is nan
-    df_cluster: float  # degrees of freedom that clusters leave
+    n_clusters: int  # of pairs that exchange the same terms; 0 where these are not known
+    df_cluster: float  # degrees of freedom; what follows is nan where clusters leave fewer than `FEWEST_DF`
     gap_cluster_low: float  # 1 − alpha interval of the gap, by cluster: excludes 0 where p_cluster < alpha
     gap_cluster_high: float
-    p_cluster: float  # of the gap, cluster-robust t (CR2); nan for a single cluster
+    p_cluster: float  # of the gap, cluster-robust t (CR2)
     p_flip: float  # of the gap, signs flipped by cluster: at least 2 / 2 ** n_clusters
     p_share_flip: float  # of the share, signs flipped by cluster
 
 # %% ../../nbs/metrics/language_model.ipynb #8d7b924b
-def within(values: np.ndarray, k: float) -> np.ndarray:
-    "Where a value lies within mean ± k·s of its sample, s with n − 1 in the denominator (§3.1): (n,) bool"
-    return np.abs(values - values.mean()) <= k * values.std(ddof=1)
+OUTLIERS = ("base", "own", "all")
+OUTLIER_SD = 3.0  # §3.1
+
+
+def within(values: np.ndarray, k: float = OUTLIER_SD, ddof: int = 1) -> np.ndarray:
+    "Where a value lies within mean ± k·s of its sample, s with n − ddof in the denominator (§3.1): (n,) bool"
+    return np.abs(values - values.mean()) <= k * values.std(ddof=ddof)
+
+
+def base_cut(
+    ppl1: np.ndarray,  # (n,) perplexities of the stereotypes by the model before debiasing
+    ppl2: np.ndarray,  # (n,) of their counterfactuals
+) -> np.ndarray:  # (n,) bool: whether the authors keep a pair
+    "Pairs whose perplexities both lie within three population standard deviations (`REDUCE_SET` of the release)"
+    return within(ppl1, ddof=0) & within(ppl2, ddof=0)
 
 # %% ../../nbs/metrics/language_model.ipynb #2780fa26
 def lmb(
@@ -94,6 +112,7 @@ def lmb(
     resamples: int = 9999,  # of the permutation tests
     seed: int = 0,  # of these
     clusters=None,  # (n,) labels of the terms exchanged: pairs of a label are not independent. None: not known
+    keep=None,  # (n,) bool: pairs that are tested, as from `base_cut`; None: all
 ) -> LMBResult:
     """Paired two-tailed t-test on perplexities (RedditBias §3.1), with effect size and robust companions.
 
@@ -105,9 +124,11 @@ def lmb(
     if clusters is not None and len(clusters) != len(a):
         raise ValueError(f"{len(clusters)} clusters for {len(a)} pairs: expected one each")
     _check_outlier_sd(outlier_sd)
-    keep = np.ones(len(a), bool)
+    keep = np.ones(len(a), bool) if keep is None else np.asarray(keep, bool)
+    if len(keep) != len(a):
+        raise ValueError(f"keep is of {len(keep)} pairs, and there are {len(a)}: expected one each")
     if outlier_sd is not None and len(a) > 1:
-        keep = within(a, outlier_sd) & within(b, outlier_sd)
+        keep = keep & within(a, outlier_sd) & within(b, outlier_sd)
     a, b = a[keep], b[keep]
     if len(a) < 2:
         raise ValueError(f"{len(a)} of {len(keep)} pairs are left to test: expected at least 2")
@@ -117,12 +138,11 @@ def lmb(
             f"all {len(d)} differences are the same ({d[0]:g}), so there is no t: were the same texts scored twice?"
         )
     test, (t_log, p_log) = stats.ttest_rel(a, b), _log_test(a, b)
-    low, high = d_z_interval(test.statistic, len(d), alpha)
     mean, share = mean_test(gap, None, alpha), preference_share(gap, None, alpha)
     return LMBResult(
         t=float(test.statistic), p=float(test.pvalue), df=int(test.df), n=len(d), n_removed=int((~keep).sum()),
         outlier_sd=outlier_sd, alpha=alpha, significant=bool(test.pvalue < alpha),
-        d_z=float(test.statistic / np.sqrt(len(d))), d_z_low=low, d_z_high=high,
+        d_z=float(test.statistic / np.sqrt(len(d))),
         t_log=float(t_log), p_log=float(p_log), p_permutation=sign_flip(d, None, resamples, seed),
         gap=mean.mean, gap_low=mean.low, gap_high=mean.high,
         share=share.share, share_low=share.low, share_high=share.high, p_share=share.p,
@@ -136,7 +156,7 @@ def _by_cluster(gap, clusters, alpha, resamples, seed) -> dict:
         nothing = ("df_cluster", "gap_cluster_low", "gap_cluster_high", "p_cluster", "p_flip", "p_share_flip")
         return {"n_clusters": 0, **dict.fromkeys(nothing, np.nan)}
     test = mean_test(gap, clusters, alpha)
-    flip = lambda x: sign_flip(x, clusters, resamples, seed)
+    flip = lambda x: sign_flip(x, clusters, resamples, seed) if test.df >= FEWEST_DF else np.nan
     return {
         "n_clusters": len(set(clusters)), "df_cluster": test.df,
         "gap_cluster_low": test.low, "gap_cluster_high": test.high, "p_cluster": test.p,
@@ -178,6 +198,16 @@ def pair_targets(
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
 # %% ../../nbs/metrics/language_model.ipynb #edc71eac
+def usual_outliers(paper: str) -> str:
+    """Whose outliers are taken out where nothing is said, one of `OUTLIERS`.
+
+    As a paper's authors do, which `resources/papers` says, else "base"."""
+    try:
+        return paper_resource(paper).get("outliers", "base")
+    except FileNotFoundError:  # a corpus of one's own
+        return "base"
+
+
 def _as_kept(test: LMBResult) -> tuple[int, float | None, dict]:
     "n, outlier_sd and the other fields of a test as a record keeps them: what is not known is None"
     values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(test).items()}
@@ -188,19 +218,25 @@ def lmb_measurements(
     scores1: pd.DataFrame,  # nll and n_tokens of each stereotype, a row a pair
     scores2: pd.DataFrame,  # of each counterfactual
     targets: list[str] | None,  # terms that each pair exchanges, as in `pack_pairs`
-    outlier_sds: Iterable[float | None],  # as in `measure_lmb`
+    outliers: Iterable[str],  # as in `measure_lmb`
     seed: int,
+    forms: Iterable[tuple[str, ...]] = (),  # as in `pack_pairs`
+    kept=None,  # (n,) bool: what "base" keeps; None: `base_cut` by these scores
 ) -> list[dict]:  # n, values, seed and params of a record
     "LMB for each way of treating outliers; that of all pairs keeps their scores"
     ppl1, ppl2 = mean_perplexity(scores1), mean_perplexity(scores2)
-    known = [t or f"pair {i}" for i, t in enumerate(targets)] if targets and any(targets) else None
+    known = None
+    if targets and any(targets):
+        known = lemma_labels([t or f"pair {i}" for i, t in enumerate(targets)], forms)
+    kept = base_cut(ppl1, ppl2) if kept is None else kept
     made = []
-    for sd in outlier_sds:
-        n, _, values = _as_kept(lmb(ppl1, ppl2, sd, seed=seed, clusters=known))
-        if sd is None:
-            kept = (scores[column] for scores in (scores1, scores2) for column in ("nll", "n_tokens"))
-            values["pairs"] = pack_pairs(*kept, targets)
-        made.append({"n": n, "values": values, "seed": seed, "params": {"outlier_sd": sd}})
+    for reading in [outliers] if isinstance(outliers, str) else outliers:
+        how = {"outlier_sd": OUTLIER_SD} if reading == "own" else {"keep": kept} if reading == "base" else {}
+        n, _, values = _as_kept(lmb(ppl1, ppl2, **how, seed=seed, clusters=known))
+        if reading == "all":
+            columns = (scores[column] for scores in (scores1, scores2) for column in ("nll", "n_tokens"))
+            values["pairs"] = pack_pairs(*columns, targets, forms)
+        made.append({"n": n, "values": values, "seed": seed, "params": {"outliers": reading}})
     return made
 
 # %% ../../nbs/metrics/language_model.ipynb #6b6c84b8
@@ -213,7 +249,7 @@ def pairs_to_measure(
     """Counterfactual pairs by what records call them: paper, bias type and split.
 
     In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
-    for a file."""
+    for a file. `attrs["forms"]` are those of the specification."""
     own, found = str(corpus) not in corpora(), {}
     of_split = "all" if own and not Path(corpus).is_dir() else split
     bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or ())
@@ -228,6 +264,7 @@ def pairs_to_measure(
             warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
         if (*names, of_split) in found:
             raise ValueError(f"two bias types are called {'/'.join(names)}: rename one's file, which is its name")
+        pairs.attrs["forms"] = () if names[0] == "own" and Path(b).suffix != ".toml" else bias_spec(b).forms
         found[*names, of_split] = pairs
     return found
 
@@ -334,36 +371,91 @@ def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
         options, params = {"add_special_tokens": True}, params | {"special_tokens": True}
     return options | read, params | read, origin
 
+# %% ../../nbs/metrics/language_model.ipynb #f5bf12bf
+def _made_of(about: dict) -> dict | None:
+    "Settings of the first debiasing of a model, whose `base` was not debiased; None for a model that was not"
+    made = about.get("debiased")
+    while made and made.get("earlier"):
+        made = made["earlier"]
+    return made
+
+
+def _is_of(record: dict, names: tuple[str, str, str], pairs: pd.DataFrame, params: dict) -> bool:
+    "Whether a record keeps scores of these pairs, read like this"
+    sources = record["provenance"]["corpus"], pairs.attrs["corpus"]
+    data = [{k: c.get(k) for k in ("name", "files", "sha256")} for c in sources]
+    read = {k: v for k, v in record["params"].items() if k not in ("outliers", "train_seed")}
+    of = tuple(record[k] for k in ("paper", "bias_type", "split"))
+    return "pairs" in record["values"] and of == names and data[0] == data[1] and read == params
+
+
+def _kept_by_base(opened: Opened, base, pairs: dict, params: dict, options: dict) -> dict[tuple, np.ndarray]:
+    "What the model before debiasing keeps of pairs, by their names; empty for a model that was not debiased"
+    made, kept, scorer = _made_of(opened.about), {}, None
+    if not made:
+        return {}
+    known = base if isinstance(base, list) else []
+    if base is None:
+        found = read_records(project_path("results"), metric="lmb", method="baseline")
+        known = [read_json(Path(p)) for p in found.get("path", ())]
+        known = [r for r in known if r["provenance"]["model"].get("weights_sha256") == made["base"]]
+    for names, p in pairs.items():
+        if record := next((r for r in known if _is_of(r, names, p, params)), None):
+            scores = unpack_pairs(record["values"]["pairs"])
+            kept[names] = base_cut(*(np.exp(scores[f"nll{i}"] / scores[f"tokens{i}"]).to_numpy() for i in (1, 2)))
+        else:
+            given = made["base_model"] if base is None or isinstance(base, list) else base
+            scorer = scorer or _opened_base(opened, given)
+            kept[names] = base_cut(*map(mean_perplexity, score_pairs(scorer, p, **options)))
+    return kept
+
+
+def _opened_base(opened: Opened, base) -> Opened:
+    kind = "seq2seq" if opened.model.config.is_encoder_decoder else "causal"
+    try:
+        return open_model(base, str(opened.model.device), opened.about["dtype"], kind)
+    except (FetchError, ValueError) as e:
+        said = f"pairs of {opened.about['name']}, debiased, are cut by the model before, {base}, which cannot be loaded"
+        way_out = "name it (base, --base), or ask for other outliers (--outliers own or all)"
+        raise ValueError(f"{said} ({e}): {way_out}") from e
+
 # %% ../../nbs/metrics/language_model.ipynb #9540f5f8
 def measure_lmb(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
-    # None: all pairs, as the authors do with the released sets; 3: §3.1 anew
-    outlier_sd: Iterable[float | None] = (None, 3.0),
+    # whose outliers are taken out: "base", the model's before debiasing, as the authors do; "own", this model's; "all":
+    # nobody's, and all pairs are tested
+    outliers: Iterable[str] = OUTLIERS,
     seed: int = 0,  # of the permutations
+    # of a debiased model, for "base": records of the model before, of all pairs, or that model, as in `open_model`;
+    # None: its records in `results/`, or what it was made of, by name
+    base: list[dict] | str | Path | tuple | None = None,
     **how,  # of `PairReading`
 ) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
     """Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers.
 
     Of an encoder–decoder model the sentences are targets, with their end token, and `params["source"]` says after
-    what. `ValueError` for a source and a model that has no encoder"""
-    outlier_sd, r = tuple(outlier_sd), PairReading(**how)
+    what. `ValueError` for a source and a model that has no encoder, and for "base" where the model before debiasing
+    cannot be had"""
+    outliers, r = tuple([outliers] if isinstance(outliers, str) else outliers), PairReading(**how)
     if r.details:
         table_path(r.details, "details", texts=True)
-    for sd in outlier_sd:
-        _check_outlier_sd(sd)  # before anything is scored
+    for reading in outliers:
+        check_known("outliers", reading, OUTLIERS)  # before anything is scored
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
     pairs, records, tables = pairs_to_measure(bias_types, corpus, split, r.swap), [], []
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
+    kept = _kept_by_base(opened, base, pairs, params, options) if "base" in outliers else {}
     for (paper, bias_type, of), p in pairs.items():
         scores, fields = score_pairs(opened, p, **options), dict(paper=paper, bias_type=bias_type, split=of)
         stats = scores[0].attrs["stats"]
         made_by = dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **origin)
-        for made in lmb_measurements(*scores, pair_targets(p), outlier_sd, seed):
+        of_base = kept.get((paper, bias_type, of))
+        for made in lmb_measurements(*scores, pair_targets(p), outliers, seed, p.attrs["forms"], of_base):
             made["params"] |= params
             records.append(new_record("lmb", opened.about, p.attrs["corpus"], **made, **fields, **made_by))
         if r.details:
@@ -382,7 +474,7 @@ def lmb_of_rows(
     Nothing for a subset that has no t: of fewer than two pairs, or whose gaps are all the same. `ValueError` for a
     record without pairs, or rows that are not of its pairs"""
     if "pairs" not in record["values"]:
-        raise ValueError("the record keeps no pairs: expected one of all pairs, whose outlier_sd is None")
+        raise ValueError('the record keeps no pairs: expected one of all pairs, whose outliers are "all"')
     pairs, made = unpack_pairs(record["values"]["pairs"]), []
     known = list(pairs["cluster"]) if record["values"]["pairs"]["clusters"] else None
     ppl = [np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"]).to_numpy() for i in (1, 2)]
@@ -395,9 +487,9 @@ def lmb_of_rows(
         sides = [x[kept] for x in ppl]
         if kept.sum() < 2 or _constant(sides[0] - sides[1], max(x.max() for x in sides)):  # no t
             continue
-        n, sd, values = _as_kept(lmb(*sides, seed=record["seed"], clusters=some))
+        n, _, values = _as_kept(lmb(*sides, seed=record["seed"], clusters=some))
         values |= {"n_removed": int((~kept).sum())}
-        params = {**record["params"], "outlier_sd": sd, "rows": name}
+        params = {**record["params"], "rows": name}
         about = {"metric": "lmb_rows", "n": n, "values": values, "params": params}
         made.append({**record, **about, "provenance": {**record["provenance"], **code}})
     return made

@@ -20,14 +20,14 @@ import pandas as pd
 
 from ..data.pairs import bias_spec, load_pairs, paper_bias_types
 from ..metrics.compare import compare_models
-from ..metrics.language_model import measure_lmb, measure_lmp
+from ..metrics.language_model import measure_lmb, measure_lmp, usual_outliers
 from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
 from .commands import QUICK_PAIRS, read_commands
 from ..records import DEFAULT_PAPER, check_known, digest
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
-from ..show.tables import lmb_table, lmp_table
+from ..show.tables import lmb_table, lmp_table, usual_pairs
 
 # %% auto #0
 __all__ = ['Wanted', 'plan', 'Shown', 'Command', 'command_of']
@@ -74,7 +74,7 @@ def _lmb_found(paper: str, records: list[dict]) -> list[dict]:
     return [
         {"what": f"bias ({paper})", "of": r.bias_type, "n": r.n, "value": f"t {r.t:.2f}, {r.share:.0%} of pairs",
          "interval": f"gap [{r.gap_low:+.3f}, {r.gap_high:+.3f}]", "p": r.p_holm, "found": bias_words(r)}
-        for r in table[table["outlier_sd"].isna()].itertuples()
+        for r in usual_pairs(table, paper).itertuples()
     ]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def _lmb_blocks(paper: str, title: str, beside: Callable | None, records: list[d
     table = lmb_table(records, paper=paper)
     if beside and (table["corpus"] == paper).any():
         table = beside(records)
-    figure = figure_block(plot_lmb(table[table["outlier_sd"].isna()], paper=paper), SAID["lmb"]["figure"])
+    figure = figure_block(plot_lmb(usual_pairs(table, paper), paper=paper), SAID["lmb"]["figure"])
     return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", SAID["lmb"]["caption"])]
 
 
@@ -161,7 +161,7 @@ def _of_corpora(records: list[dict]) -> str:
     each = {}
     for r in records:
         each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(r["bias_type"])
-    return "; ".join(f"{', '.join(types)}: {of}" if len(each) > 1 else of for of, types in each.items())
+    return "; ".join(f"{', '.join(dict.fromkeys(types))}: {of}" if len(each) > 1 else of for of, types in each.items())
 
 
 def asked_in(args: Namespace) -> dict[str, str]:
@@ -196,17 +196,20 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     which, how = _of_pairs(paper, args)
     if args.source is not None and args.kind != "seq2seq":
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
-    how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details)
-    records = measure_lmb(args.model, outlier_sd=[args.outlier_sd], **which, **how)
+    how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details, base=args.base)
+    outliers = args.outliers or usual_outliers(paper)
+    records = measure_lmb(args.model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
+    table = table[table["outliers"] == outliers]
     shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
-    return Shown(table, shown, f"{_of_corpora(records)}.", records)
+    return Shown(table, shown, f"{_of_corpora(records)}. Outliers: {outliers}.", records)
 
 
 def _compare_lmb(paper: str, args: Namespace) -> Shown:
     "LMB of two models"
     which, how = _of_pairs(paper, args)
+    how["outliers"] = args.outliers or usual_outliers(paper)
     how |= {} if args.margin is None else {"margin": args.margin}
     table = compare_models(args.a, args.b, **which, **how)
     shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]

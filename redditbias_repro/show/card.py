@@ -11,7 +11,7 @@ from pathlib import Path
 from ..debias.training import load_debiased
 from ..models.card import model_card
 from ..records import project_path, read_record
-from .tables import lmb_changes, lmb_table, lmp_changes
+from .tables import lmb_changes, lmb_table, lmp_changes, usual_pairs
 
 # %% auto #0
 __all__ = ['card_of_run']
@@ -49,7 +49,7 @@ def card_of_run(
     settings = load_debiased(Path(folder)).settings
     known = records_of_run(settings, _all_records(results) if records is None else records)
     paper = settings["bias_type"].split("/")[0]
-    pairs = [r for r in known if r["metric"] == "lmb" and r["params"].get("outlier_sd") is None]
+    pairs = [r for r in known if r["metric"] == "lmb"]
     sentences = [r for r in known if r["metric"] == "lmp"]
     changes = lmb_changes(pairs, paper=paper) if pairs else None
     bias = perplexity = None
@@ -68,9 +68,10 @@ def card_of_run(
 
 
 def _t_before_and_after(pairs: list[dict], row, paper: str) -> dict:
-    "t of both models on the pairs of a change"
+    "t of both models on the pairs of a change; on all pairs where no others were measured"
     t = lmb_table(pairs, paper=paper)
     t = t[(t.bias_type == row.bias_type) & (t.corpus == row.corpus) & (t.split == row.split) & (t.swap == row.swap)]
     t = t[t.model == row.model]
+    t = usual if len(usual := usual_pairs(t, paper)) else t
     before, after = t[t.method == "baseline"].t, t[t.method != "baseline"].t
     return {"t_before": float(before.iloc[0]), "t_after": float(after.iloc[0])}

@@ -15,7 +15,7 @@ import pandas as pd
 from ..data.pairs import corpus_title
 from ..records import DEFAULT_PAPER
 from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
-from ..stats.paired import VERDICTS, d_z_interval
+from ..stats.paired import VERDICTS
 
 # %% auto #0
 __all__ = ['COSTS', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
@@ -123,7 +123,7 @@ def _bars(table: pd.DataFrame, value: str, types: dict[str, str], seeds: bool = 
     if table.duplicated(["bar", "bias_type", "train_seed"]).any():
         raise ValueError(
             "several rows for one model, method, training seed and bias type: "
-            "select one corpus, split and outlier_sd first"
+            "select one corpus, split and treatment of outliers first"
         )
     bars = list(dict.fromkeys(table.bar))
     style = _style(bars)
@@ -161,12 +161,6 @@ def _legend(ax, bars: list[str]) -> None:
         handle.set_hatch(hatch * 2)
 
 # %% ../../nbs/show/figures.ipynb #fe58f3fc
-def _t_interval(rows: pd.DataFrame) -> tuple[float, float]:
-    "95 % interval of t (noncentral t); of several training seeds the means of both ends"
-    ends = np.array([d_z_interval(r.t, r.n) for r in rows.itertuples()]) * np.sqrt(rows["n"].to_numpy(float))[:, None]
-    return tuple(ends.mean(0))
-
-
 def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
     "Which types are significantly stereotypical, in words: of few bars by name, of many how many"
     found = []
@@ -185,11 +179,11 @@ def _corpora(table: pd.DataFrame, paper: str) -> str:
 
 # %% ../../nbs/show/figures.ipynb #eea03129
 def plot_lmb(
-    table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and outlier_sd, which are to be selected before
+    table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and treatment of outliers
     band: pd.DataFrame | None = None,  # from `random_band`: bias_type, t_low, t_high, models (with random weights)
     paper: str = DEFAULT_PAPER,  # whose bias types
 ):  # matplotlib figure
-    """RedditBias Figure 1a: t-values by bias type, with 95 % intervals; negative is stereotypical.
+    """RedditBias Figure 1a: t-values by bias type; negative is stereotypical.
 
     An asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge, a dot a training
     seed. A row of the table is a model, method, seed and bias type."""
@@ -201,12 +195,10 @@ def plot_lmb(
         for bar in container:  # nothing is drawn where a type was not measured, so its place tells the type
             x = bar.get_x() + bar.get_width() / 2
             rows = groups[name, types[round(x)]]
-            low, high = _t_interval(rows)
-            ax.plot([x, x], [low, high], color="black", linewidth=1)
             if len(rows) > 1:
                 ax.plot([x] * len(rows), rows.t, "o", color="white", markeredgecolor="black", markersize=3)
             if rows.significant.all():
-                end, lift, side = (high, 3, "bottom") if bar.get_height() > 0 else (low, -3, "top")
+                end, lift, side = (rows.t.max(), 3, "bottom") if bar.get_height() > 0 else (rows.t.min(), -3, "top")
                 where = {"xytext": (0, lift), "textcoords": "offset points", "ha": "center", "va": side}
                 ax.annotate("∗", (x, end), **where, fontsize=14)
     for place, b in enumerate(types if band is not None else ()):
@@ -217,7 +209,7 @@ def plot_lmb(
     ax.axhline(0, color="black", linewidth=1)
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
     ax.set_title(f"{_stereotypical(table, bars, paper)}\n{model}{_corpora(table, paper)}", fontsize=9)
-    ax.set(xlabel="", ylabel="LMB: t-value, 95 % interval\n(negative: stereotype likelier)")
+    ax.set(xlabel="", ylabel="LMB: t-value\n(negative: stereotype likelier)")
     ax.use_sticky_edges = False  # else the line of 0 lies on the edge where all bars are on one side
     ax.margins(y=0.12)
     _legend(ax, bars)

@@ -29,6 +29,7 @@ from redditbias_repro.show.tables import (
     search_table,
     stand_ins,
     type_titles,
+    usual_pairs,
 )
 
 # %% auto #0
@@ -91,7 +92,7 @@ def lmb_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
 
     t with an asterisk where significant, t on logarithms, preference share."""
     table = lmb_table(folder=folder, paper=paper)
-    table = table[table.split.isin(["test", "all"]) & (table.swap == "targets") & table.outlier_sd.isna()]
+    table = usual_pairs(table[table.split.isin(["test", "all"]) & (table.swap == "targets")], paper)
     if not len(table):
         return ""
     debiased = _caption("debiased", seeds=_seeds(table, paper)) if (table.method != "baseline").any() else ""
@@ -118,8 +119,8 @@ def measured_report(
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:  # empty where there are no records of it
     "Language Model Bias of one model as a small Markdown table"
-    table = lmb_table(folder=folder, paper=paper)
-    own = (table.model == model) & (table.method == "baseline") & (table.corpus == corpus) & table.outlier_sd.isna()
+    table = usual_pairs(lmb_table(folder=folder, paper=paper), paper)
+    own = (table.model == model) & (table.method == "baseline") & (table.corpus == corpus)
     table = table[own & table.split.isin(["test", "all"]) & (table.swap == "targets")]
     if not len(table):
         return ""
@@ -147,7 +148,7 @@ def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     With the verdict on the change."""
     table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
     table, changes = (_measured(t[t.method.isin(PAPER_METHODS)], paper) for t in (table, changes))
-    table = table[table.outlier_sd.isna()]
+    table = usual_pairs(table, paper)
     if not len(table):
         return ""
     said = _all_seeds_first(changes, _ONE).set_index(_ONE)
@@ -197,7 +198,7 @@ def found_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     Gaps, hyper-parameters, t, perplexity."""
     table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
     rises, tried = lmp_changes(folder=folder, paper=paper), search_table(folder, paper)
-    table, changes = _measured(table[table.outlier_sd.isna()], paper), _measured(changes, paper)
+    table, changes = _measured(usual_pairs(table, paper), paper), _measured(changes, paper)
     shown = ["baseline", *PAPER_METHODS, *CONTROLS]  # the text's objective stands in the tables
     lines = []
     for model in table.model[table.method != "baseline"].unique():

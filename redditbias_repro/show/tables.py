@@ -19,6 +19,7 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
+from ..metrics.language_model import OUTLIERS, base_cut, usual_outliers
 from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm
@@ -28,8 +29,8 @@ from ..stats.resampling import count_dialogues
 
 # %% auto #0
 __all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'method_places', 'type_titles', 'control_of', 'records_table',
-           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
-           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+           'usual_pairs', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
+           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
@@ -117,9 +118,17 @@ def records_table(
     )
 
 
+def usual_pairs(
+    table: pd.DataFrame,  # rows of `lmb_table`
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> pd.DataFrame:
+    "Rows of LMB whose outliers are taken out as the paper's authors do"
+    return table[table["outliers"] == usual_outliers(paper)]
+
+
 def _all_pairs(table: pd.DataFrame) -> pd.DataFrame:
-    "Rows of LMB on all pairs, no outlier taken out"
-    return table[table["outlier_sd"].isna()].assign(swap=table["swap"].astype(object).fillna("targets"))
+    "Rows of LMB on all pairs, which keep their scores"
+    return table[table["outliers"] == "all"].assign(swap=table["swap"].astype(object).fillna("targets"))
 
 
 def _holm_by(table: pd.DataFrame, family: list[str], p: str) -> pd.Series:
@@ -146,17 +155,16 @@ def lmb_table(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`
-    """LMB of every model, method, corpus and bias type; see `LMBResult`.
+    """LMB of every model, method, corpus, bias type and treatment of `outliers`, one of `OUTLIERS`; see `LMBResult`.
 
     `n` counts the tested pairs, `n_removed` those taken out before. p_holm is corrected over the bias types of a row's
-    model, method, seed, corpus, split and swap. What records made by earlier versions do not hold is nan."""
+    model, method, seed, corpus, split, swap and outliers. What records made by earlier versions do not hold is nan."""
     table = records_table(records, folder, "lmb", LMB_COLUMNS, paper)
-    table["outlier_sd"] = table["outlier_sd"].astype(float)
     table["swap"] = table["swap"].astype(object).fillna("targets")
     if len(table):
-        family = ["model", "method", "train_seed", "corpus", "split", "swap", "outlier_sd"]
+        family = ["model", "method", "train_seed", "corpus", "split", "swap", "outliers"]
         table["p_holm"] = _holm_by(table, family, "p")
-    return _in_order("lmb", table.assign(sd=table["outlier_sd"].fillna(0)))
+    return _in_order("lmb", table.assign(reading=table["outliers"].map({o: i for i, o in enumerate(OUTLIERS)})))
 
 # %% ../../nbs/show/tables.ipynb #99223471
 def rows_table(
@@ -177,12 +185,12 @@ def target_gaps(
 
     Of all pairs, where they are known; pairs whose terms are not known are left out."""
     columns = _SPECS["targets"]["columns"]
-    table = records_table(records, folder, "lmb", (*columns, "outlier_sd", "pairs", "swap"), paper)
+    table = records_table(records, folder, "lmb", (*columns, "outliers", "pairs", "swap"), paper)
     table, rows = _all_pairs(table), []
     for r in table[table["swap"] == "targets"].to_dict("records"):
-        pairs = unpack_pairs(r["pairs"]) if isinstance(r["pairs"], dict) else pd.DataFrame(columns=["cluster"])
-        known = pairs[pairs["cluster"].isin(r["pairs"]["clusters"] if len(pairs) else ())]
-        for targets, own in known.groupby("cluster"):
+        pairs = unpack_pairs(r["pairs"]) if isinstance(r["pairs"], dict) else pd.DataFrame(columns=["targets"])
+        known = pairs[pairs["targets"].isin(r["pairs"]["clusters"] if len(pairs) else ())]
+        for targets, own in known.groupby("targets"):
             gap = (own["nll1"] / own["tokens1"] - own["nll2"] / own["tokens2"]).to_numpy()
             test = mean_test(gap) if len(gap) > 1 else None
             ends = {"gap_low": test.low, "gap_high": test.high} if test else {"gap_low": np.nan, "gap_high": np.nan}
@@ -215,19 +223,21 @@ def lmb_changes(
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
     against: str = "baseline",  # the model before; a method, such as FT: its model of the same training seed
 ) -> pd.DataFrame:  # the columns of `CHANGE_COLUMNS`, see `BiasChange`; train_seed is nan in rows of several seeds
-    """Every debiased model against the model before, or against a control, on all pairs.
+    """Every debiased model against the model before, or against a control.
 
+    On the pairs that the model before keeps, where the paper's authors cut them by it, else on all pairs.
     Where a record keeps no pairs, or there is none to compare with, numbers are nan and the verdict is empty.
     p_holm is p_bias_change, corrected over the bias types of a method.
     `ValueError` where two records that are to be compared are not of the same pairs."""
-    table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outlier_sd", "pairs", "provenance"), paper)
+    table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outliers", "pairs", "provenance"), paper)
     rows, keys = [], ["model", "corpus", "split", "swap", "bias_type", "order"]
     for key, group in _all_pairs(table).groupby(keys, dropna=False):
+        kept = _kept(group) if usual_outliers(paper) == "base" else slice(None)
         before, after = group[group["method"] == against], group[~group["method"].isin(["baseline", against])]
         for (method, place), runs in after.groupby(["method", "method_order"]):
             about = {**dict(zip(keys, key)), "method": method, "method_order": place}
             runs = runs.sort_values("train_seed")
-            gaps = [_gaps(_compared_with(before, run), run) for _, run in runs.iterrows()]
+            gaps = [_gaps(_compared_with(before, run), run, kept) for _, run in runs.iterrows()]
             found = list(zip(runs["train_seed"], gaps))
             if against == "baseline" and len(gaps) > 1 and all(g is not None for g in gaps):
                 found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
@@ -247,18 +257,27 @@ def _compared_with(before: pd.DataFrame, run: pd.Series) -> pd.Series | None:
     return same.iloc[0] if len(same) else None
 
 
-def _gaps(before, after) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
-    "Gaps before and after and the pairs' clusters, from two rows of records; None where one lacks its pairs"
+def _kept(group: pd.DataFrame) -> np.ndarray | slice:
+    "(n,) bool: pairs that the model before debiasing keeps, of its row among those of one bias type; else all"
+    for pairs in group["pairs"][group["method"].eq("baseline") & group["pairs"].map(lambda p: isinstance(p, dict))]:
+        before = unpack_pairs(pairs)
+        return base_cut(*(np.exp(before[f"nll{i}"] / before[f"tokens{i}"]).to_numpy() for i in (1, 2)))
+    return slice(None)
+
+
+def _gaps(before, after, kept=slice(None)) -> tuple[np.ndarray, np.ndarray, list[str] | None] | None:
+    "Gaps before and after and the clusters of pairs that are kept, from two rows; None where one lacks its pairs"
     if before is None or not isinstance(before["pairs"], dict) or not isinstance(after["pairs"], dict):
         return None
     one, two = unpack_pairs(before["pairs"]), unpack_pairs(after["pairs"])
-    same = ["tokens1", "tokens2", "cluster"]
+    same = ["tokens1", "tokens2", "targets"]
     if _corpus_hashes(before) != _corpus_hashes(after) or not one[same].equals(two[same]):
         what = f"{after['model']}, {after['bias_type']}, {after['corpus']}, {after['split']}"
         other = "the model before" if before["method"] == "baseline" else before["method"]
         raise ValueError(
             f"{what}: {after['method']} was not measured on the pairs of {other}; measure both again on the same corpus"
         )
+    one, two = one[kept], two[kept]
     gaps = [p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"] for p in (one, two)]
     return *gaps, list(one["cluster"]) if before["pairs"]["clusters"] else None
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from ..specs import lemma_labels
+
 # %% auto #0
 __all__ = ['pack_pairs', 'unpack_pairs', 'pack_sentences', 'unpack_sentences']
 
@@ -22,6 +24,7 @@ def pack_pairs(
     tokens2,  # (n,)
     # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
     targets: Iterable[str] | None = None,
+    forms: Iterable[tuple[str, ...]] = (),  # terms that are forms of one word, as in `BiasSpec`
 ) -> dict:  # what `unpack_pairs` reads: hexadecimal digits, and the clusters' names
     """The scores of pairs, small enough for a record.
 
@@ -36,7 +39,8 @@ def pack_pairs(
     }  # fmt: skip
     if {len(c) for c in columns.values()} != {len(targets)}:
         raise ValueError(f"pairs need as many of everything, got { ({k: len(c) for k, c in columns.items()}) }")
-    return {**{k: c.tobytes().hex() for k, c in columns.items()}, "clusters": names}
+    own = {"forms": [list(group) for group in forms]} if forms else {}
+    return {**{k: c.tobytes().hex() for k, c in columns.items()}, "clusters": names, **own}
 
 
 def _counts(values) -> np.ndarray:
@@ -58,15 +62,16 @@ def _whole(text: str, n: int) -> np.ndarray:
 
 def unpack_pairs(
     pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
-) -> pd.DataFrame:  # a row for each pair: nll1, tokens1, nll2, tokens2, cluster
+) -> pd.DataFrame:  # a row for each pair: nll1, tokens1, nll2, tokens2, targets, cluster
     """The scores of each pair that a record keeps. log perplexity = nll / tokens.
 
-    `cluster` holds the terms exchanged, or "pair 17" where they are not known."""
+    `targets` holds the terms exchanged, `cluster` their lemmas; both "pair 17" where they are not known."""
     nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
     counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
-    names = pairs["clusters"]
-    cluster = [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(counts.pop("cluster"))]
-    return pd.DataFrame({**nll, **counts, "cluster": cluster})[["nll1", "tokens1", "nll2", "tokens2", "cluster"]]
+    each, terms = counts.pop("cluster"), pairs["clusters"]
+    named = lambda names: [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(each)]
+    kept = {**nll, **counts, "targets": named(terms), "cluster": named(lemma_labels(terms, pairs.get("forms", ())))}
+    return pd.DataFrame(kept)[["nll1", "tokens1", "nll2", "tokens2", "targets", "cluster"]]
 
 # %% ../../nbs/stats/packing.ipynb #b9190a92
 def pack_sentences(

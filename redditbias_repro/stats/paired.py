@@ -10,13 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
+from scipy import stats
 
 # %% auto #0
-__all__ = ['MARGIN', 'VERDICTS', 'TESTS', 'mean_test', 'sign_flip', 'preference_share', 'd_z_interval', 'BiasChange',
-           'bias_change', 'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'TESTS', 'mean_test', 'sign_flip', 'preference_share', 'BiasChange', 'bias_change',
+           'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
+FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
+
+
 def _codes(clusters, n: int) -> np.ndarray:
     "Clusters as numbers from 0; each its own where there are none"
     if clusters is None:
@@ -69,7 +72,7 @@ def mean_test(
     x,  # (n,) values, or (n, seeds) of several training seeds
     clusters=None,  # (n,) labels; None: every value is independent of the others
     alpha: float = 0.05,
-) -> MeanTest:  # nan but for the mean where there is one cluster
+) -> MeanTest:  # t, p and interval are nan where clusters leave fewer than `FEWEST_DF` degrees of freedom
     """t-test of a mean, cluster-robust (CR2, Bell and McCaffrey's degrees of freedom) where there are clusters.
 
     With several seeds the mean is over values and seeds. Its variance is that of the values' means over seeds, and the
@@ -84,6 +87,8 @@ def mean_test(
         )
     each = x if x.ndim == 1 else x.mean(1)
     mean, se, df = _moments(each, _codes(clusters, len(x)))
+    if clusters is not None and not df >= FEWEST_DF:
+        return MeanTest(float(mean), float(se), df, np.nan, np.nan, np.nan, np.nan)
     if x.ndim == 2 and x.shape[1] > 1:
         k, a = x.shape[1], se**2
         b = x.mean(0).var(ddof=1) / k
@@ -151,19 +156,6 @@ def preference_share(
     low, high, p = float(interval.low), float(interval.high), float(test.pvalue)
     return PreferenceShare(first / n, low, high, p, sign_flip(sign, clusters))
 
-# %% ../../nbs/stats/paired.ipynb #96ff49bc
-def d_z_interval(
-    t: float,  # paired t-value
-    n: int,  # pairs
-    alpha: float = 0.05,
-) -> tuple[float, float]:
-    """1 − alpha interval of Cohen's d_z by inverting the noncentral t.
-
-    It excludes 0 exactly where the t-test is significant."""
-    # of −t it is the mirror image: SciPy is exact to the right
-    low, high = special.nctdtrinc(n - 1, [1 - alpha / 2, alpha / 2], abs(t)) / np.sqrt(n)
-    return (float(-high), float(-low)) if t < 0 else (float(low), float(high))
-
 # %% ../../nbs/stats/paired.ipynb #541dd300
 MARGIN = 0.02  # nats a token: perplexities that differ by 2 %
 VERDICTS = ("less", "more", "equally", "undetermined")
@@ -174,8 +166,8 @@ class BiasChange:
     """From a model before to one after, on the same pairs.
 
     Gaps are log perplexity 1 − log perplexity 2, nats: negative is stereotypical.
-    `…_cluster`: by target terms in place of sentences, nan where these are not known or all the same. Intervals are
-    1 − alpha."""
+    `…_cluster`: by target terms in place of sentences, nan where these are not known or leave fewer than `FEWEST_DF`
+    degrees of freedom. Intervals are 1 − alpha."""
 
     n: int  # pairs
     seeds: int  # training seeds that the mean is taken over
@@ -226,10 +218,10 @@ def bias_change(
         )
     base = before if after.ndim == 1 else before[:, None]
     groups = np.zeros(len(before), int) if clusters is None else clusters
-    known = len(set(_codes(groups, len(before)))) > 1  # of a single cluster the tests give nan
     one, by_pair = _towards_zero(after - base, after + base, None, margin, alpha)
     by_target, by_cluster = _towards_zero(after - base, after + base, groups, margin, alpha)
-    if not known:
+    told = by_target.df >= FEWEST_DF
+    if not told:
         by_cluster["verdict_cluster"] = ""
     was, now = mean_test(before, alpha=alpha), mean_test(after, alpha=alpha)
     change = after - base if after.ndim == 1 else (after - base).mean(1)
@@ -240,7 +232,7 @@ def bias_change(
         overshoot=bool(was.p < alpha and now.p < alpha and was.mean * now.mean < 0),
         n_clusters=len(set(clusters)) if clusters is not None else 0,
         df_cluster=by_target.df, p_cluster=by_target.p,
-        p_flip=sign_flip(change, clusters, seed=seed) if known else np.nan,
+        p_flip=sign_flip(change, clusters, seed=seed) if told else np.nan,
         **by_pair, **by_cluster, margin=margin, alpha=alpha,
     )  # fmt: skip
 
@@ -276,7 +268,7 @@ def swapped_label_alarms(
     alpha: float = 0.05,
     resamples: int = 1999,  # of the sign flips
     seed: int = 0,
-) -> dict[str, float]:  # by test: share of the draws with p < alpha
+) -> dict[str, float]:  # by test: share of the draws with p < alpha; nan where clusters leave too few for a p
     "Rejection rates of each test where labels are swapped at random, so that there is no bias"
     if by not in ("pair", "cluster"):
         raise ValueError(f"by is {by!r}: expected 'pair' or 'cluster'")
@@ -296,9 +288,11 @@ def swapped_label_alarms(
     flipped = {"p_permutation": (a - b, own), "p_flip": (gap, codes), "p_share_flip": (np.sign(gap), codes)}
     for name, (x, groups) in flipped.items():
         p[name] = _flipped(signs * x, x, groups, resamples, seed)
+    if not _moments(gap, codes)[2] >= FEWEST_DF:
+        p |= dict.fromkeys(("p_cluster", "p_flip", "p_share_flip"))
     first, m = ((signs * gap) < 0).sum(1), int((gap != 0).sum())
     p["p_share"] = np.array([stats.binomtest(k, m).pvalue for k in range(m + 1)])[first]
-    return {name: float((p[name] < alpha).mean()) for name in TESTS}
+    return {name: np.nan if p[name] is None else float((p[name] < alpha).mean()) for name in TESTS}
 
 
 def _flipped(drawn, x, groups, resamples, seed) -> np.ndarray:

@@ -153,13 +153,13 @@ def test_attribute_swaps_of_queries(monkeypatch):
 
 def test_records_of_attribute_swaps(made_up, model_folder):
     made = {
-        swap: measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None], swap=swap)[0] for swap in SWAPS
+        swap: measure_lmb(str(model_folder), ["race"], "redditbias", outliers="all", swap=swap)[0] for swap in SWAPS
     }
     assert (
-        made["targets"]["params"] == {"outlier_sd": None}
-        and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outlier_sd=[None])[0]
+        made["targets"]["params"] == {"outliers": "all"}
+        and made["targets"] == measure_lmb(str(model_folder), ["race"], "redditbias", outliers="all")[0]
     )
-    assert made["attributes"]["params"] == {"outlier_sd": None, "swap": "attributes"} and made["attributes"]["n"] == 48
+    assert made["attributes"]["params"] == {"outliers": "all", "swap": "attributes"} and made["attributes"]["n"] == 48
     assert (
         record_path(made["targets"]).name.startswith("redditbias-race-test-")
         and record_path(made["attributes"]).name != record_path(made["targets"]).name
@@ -371,7 +371,7 @@ def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp
     )
     debiased = open_model(run.folder)
     records = [
-        *measure_lmb(model_folder, ["petbias/race"], outlier_sd=[None]),
+        *measure_lmb(model_folder, ["petbias/race"], outliers="all"),
         *measure_model(debiased, "petbias/race", lmp_sentences=0),
         training_record(run, debiased),
     ]
@@ -385,12 +385,13 @@ def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp
         lmb_changes(folder=tmp_path / "results", paper="petbias"),
     )
     assert (
-        list(table[table.outlier_sd.isna()].method) == ["baseline", "ADD"]
+        list(table[table.outliers == "all"].method) == ["baseline", "ADD"]
+        and list(table[table.outliers == "base"].method) == ["ADD"]
         and changes.bias_type.tolist() == ["race"]
         and changes.n.tolist() == [4]
     )
     assert not len(lmb_table(folder=tmp_path / "results")), "another paper's race is not RedditBias'"
-    shown = table[table.outlier_sd.isna()]
+    shown = table[table.outliers == "all"]
     titles = [ax.get_xticklabels()[0].get_text() for ax in plot_lmb(shown, paper="petbias").axes]
     assert titles == ["Breed"] and plot_changes(changes, paper="petbias").axes[0].get_title() == "Breed"
 

@@ -689,7 +689,7 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
     for d, t, p in ((10, -1.5, 120.0), (50, 0.2, 130.0)):
         folder = tmp_path / str(d)
         for method, t_, p_ in (("baseline", -3.0, 100.0), ("HD", t, p)):
-            write_record(record("lmb", method, {"t": t_, "p": 0.1, "d_z": 0.1}, outlier_sd=None, d=d), folder)
+            write_record(record("lmb", method, {"t": t_, "p": 0.1, "d_z": 0.1}, outliers="base", d=d), folder)
             write_record(record("lmp", method, {"perplexity": p_}, d=d), folder)
     chosen = choose([tmp_path / "10", tmp_path / "50"], "HD", "race", 0.5, tmp_path / "results")
     assert (
@@ -706,7 +706,7 @@ def test_choose_reads_the_records_of_a_search(tmp_path):
     folder, results = tmp_path / "special", tmp_path / "results"
     for method, t_ in (("baseline", -3.0), ("HD", 2.0)):
         values = {"t": t_, "p": 0.1, "d_z": 0.1}
-        write_record(record("lmb", method, values, outlier_sd=None, d=100, special_tokens=True), folder)
+        write_record(record("lmb", method, values, outliers="base", d=100, special_tokens=True), folder)
     with_known = dict(results=results, known="m")
     chosen = choose([folder], "HD", "race", **with_known, special_tokens=True)
     assert chosen == {"batch_size": 16, "grad_accum": 1, "lambda_lm": 0.01, "lambda_d": 100}

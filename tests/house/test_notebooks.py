@@ -214,7 +214,7 @@ def test_metrics_notebook_by_papermill(cleaned, model_folder, tmp_path):
     )
     records = read_records(tmp_path / "results")
     assert set(records.bias_type) == {"animals"} and set(records.corpus) == {"pets"} and set(records.seed) == {7}
-    assert records.model[0].startswith("tiny-gpt2@") and sorted(records.outlier_sd.fillna(0)) == [0, 3]
+    assert records.model[0].startswith("tiny-gpt2@") and sorted(records.outliers) == ["all", "base", "own"]
 
 
 def test_papers_notebook_by_papermill_with_a_small_model(corpus, cleaned, model_folder, tmp_path):

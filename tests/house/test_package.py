@@ -35,7 +35,7 @@ from redditbias_repro.data.registry import list_files
 from redditbias_repro.metrics.language_model import lmb, measure_lmb
 assert "site-packages" in redditbias_repro.__file__, redditbias_repro.__file__
 assert len(list_specs()) == 11 and len(load_spec("redditbias/race").pairs) == 9 and len(list_files()) > 190
-records = measure_lmb(sys.argv[1], ["race"], "queries", outlier_sd=[None])
+records = measure_lmb(sys.argv[1], ["race"], "queries", outliers="all")
 assert records[0]["n"] == len(load_pairs("race", corpus="queries"))
 
 # what reads the papers' numbers, captions and released perplexities, and writes where it is called

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
 from redditbias_repro.metrics.compare import COMPARED, compare_gaps, compare_models, compare_on_prompts, compare_pairs
-from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.metrics.language_model import base_cut, measure_lmb
 from redditbias_repro.metrics.likelihood import measure_likelihood_bias
 from redditbias_repro.stats.packing import unpack_pairs
 from redditbias_repro.stats.paired import bias_change
@@ -29,8 +29,8 @@ def models(tokenizer):
 
 
 def test_the_difference_is_that_of_the_change_by_debiasing(models):
-    table = compare_models(*models, ["race"], "queries")
-    records = [measure_lmb(m, ["race"], "queries", outlier_sd=[None])[0] for m in models]
+    table = compare_models(*models, ["race"], "queries", outliers="all")
+    records = [measure_lmb(m, ["race"], "queries", outliers="all")[0] for m in models]
     pairs = [unpack_pairs(r["values"]["pairs"]) for r in records]
     gaps = [(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"]).to_numpy() for p in pairs]
     change = bias_change(*gaps, list(pairs[0]["cluster"]))
@@ -50,7 +50,7 @@ def test_a_model_is_as_biased_as_itself(models):
 
 
 def test_both_ways_say_the_same(models):
-    there, back = (compare_models(a, b, ["race", "religion2"], "queries") for a, b in (models, models[::-1]))
+    there, back = (compare_models(*m, ["race", "religion2"], "queries", outliers="all") for m in (models, models[::-1]))
     assert np.allclose(there["difference"], -back["difference"]) and np.allclose(there["p"], back["p"])
     turned = {"less": "more", "more": "less"}
     assert [turned.get(v, v) for v in there["verdict"]] == back["verdict"].tolist()
@@ -68,9 +68,9 @@ def test_pairs_whose_terms_are_not_known_are_drawn_one_by_one():
 
 
 def test_what_cannot_be_compared(models):
-    one, other = (measure_lmb(m, ["race"], "queries", outlier_sd=[None]) for m in models)
+    one, other = (measure_lmb(m, ["race"], "queries", outliers="all") for m in models)
     with pytest.raises(ValueError, match="only .* was measured there"):
-        compare_pairs([*one, *measure_lmb(models[0], ["gender"], "queries", outlier_sd=[None])], other)
+        compare_pairs([*one, *measure_lmb(models[0], ["gender"], "queries", outliers="all")], other)
     changed = copy.deepcopy(other)
     changed[0]["params"]["special_tokens"] = True
     with pytest.raises(ValueError, match="measured on other settings"):
@@ -164,3 +164,19 @@ def test_alpha_reaches_every_interval():
     for wrong in (dict(alpha=5), dict(margin=-1), dict(margin=float("nan"))):
         with pytest.raises(ValueError, match="expected alpha between 0 and 1"):
             compare_gaps(a, b, **wrong)
+
+
+def test_pairs_are_those_that_the_model_before_keeps(models):
+    one, other = (measure_lmb(m, ["gender"], "queries", outliers="all") for m in models)
+    pairs = [unpack_pairs(r["values"]["pairs"]) for (r,) in (one, other)]
+    kept = [base_cut(*(np.exp(p[f"nll{i}"] / p[f"tokens{i}"]) for i in (1, 2))) for p in pairs]
+    gaps = [(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"]).to_numpy() for p in pairs]
+    assert (kept[0] != kept[1]).any()
+    expect = lambda k: (gaps[1][k] - gaps[0][k]).mean()
+    assert np.isclose(compare_pairs(one, other)["difference"][0], expect(kept[0]))
+    assert np.isclose(compare_pairs(other, one)["difference"][0], -expect(kept[1]))
+    of_b = copy.deepcopy(one)  # A, made of B
+    of_b[0]["provenance"]["training"] = {"base": other[0]["provenance"]["model"]["weights_sha256"]}
+    assert np.isclose(compare_pairs(of_b, other)["difference"][0], expect(kept[1]))
+    with pytest.raises(ValueError, match="outliers 'own' is unknown"):
+        compare_pairs(one, other, outliers="own")

@@ -270,7 +270,7 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
         (["--split", "test"], "have splits"), (["--column", "no"], "has no columns"),
         (["--contexts", str(tmp_path / "pairs.csv"), "--mode", "release"], "holds pairs"),
         (["--contexts", "nowhere.txt"], "is no file"), (["--axes", "age"], "--axes is of prompts"),
-        (["--outlier-sd", "3"], "--outlier-sd is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
+        (["--outliers", "own"], "--outliers is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
     ):  # fmt: skip
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
     assert main(["measure", "--pairs", "3"]) == 2 and "--pairs is of contexts" in capsys.readouterr().err

@@ -16,7 +16,18 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from redditbias_repro.data.corpora.redditbias import load_published, load_references
 from redditbias_repro.metrics import language_model as metrics
-from redditbias_repro.metrics.language_model import TEMPERATURES, fit_temperature, lmb, lmp, measure_lmb, measure_lmp
+from redditbias_repro.metrics.language_model import (
+    OUTLIERS,
+    TEMPERATURES,
+    base_cut,
+    fit_temperature,
+    lmb,
+    lmb_measurements,
+    lmp,
+    measure_lmb,
+    measure_lmp,
+    usual_outliers,
+)
 from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, published_lmb
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import likelihoods as scoring
@@ -25,7 +36,7 @@ from redditbias_repro.show.tables import CHANGE_COLUMNS, LMB_COLUMNS, lmb_change
 from redditbias_repro.specs import BIAS_TYPES
 from redditbias_repro.stats.multiplicity import holm
 from redditbias_repro.stats.packing import pack_pairs, unpack_pairs
-from redditbias_repro.stats.paired import preference_share, sign_flip
+from redditbias_repro.stats.paired import mean_test, preference_share, sign_flip
 
 # The paper's Figure 1a and §5.2: sign of t, and whether it is significant.
 FIGURE_1A = {
@@ -83,12 +94,10 @@ def test_interval_and_seed():
     a = rng.gamma(2, 100, 100) + 100
     b = a + rng.normal(4, 30, 100)
     first, again, other = (lmb(a, b, seed=s, clusters=np.arange(100) // 4) for s in (1, 1, 2))
-    assert first == again and first.p_permutation != other.p_permutation and first.d_z_low == other.d_z_low
-    assert first.d_z_low < first.d_z < first.d_z_high
-    d = a - b
-    draws = np.random.default_rng(5).choice(d, (4000, 100))
-    low, high = np.quantile(draws.mean(1) / draws.std(1, ddof=1), [0.025, 0.975])
-    assert abs(first.d_z_low - low) < 0.05 and abs(first.d_z_high - high) < 0.05
+    assert first == again and first.p_permutation != other.p_permutation and first.gap_low == other.gap_low
+    gap = np.log(a / b)
+    low, high = np.quantile(np.random.default_rng(5).choice(gap, (4000, 100)).mean(1), [0.025, 0.975])
+    assert abs(first.gap_low - low) < 0.02 and abs(first.gap_high - high) < 0.02
 
 
 @settings(max_examples=40, deadline=None)
@@ -99,7 +108,6 @@ def test_intervals_agree_with_their_tests(seed, alpha):
     b = a * np.exp(rng.normal(0.12, 0.5, 60))
     r = lmb(a, b, alpha=alpha, resamples=99, clusters=rng.integers(0, 9, 60))
     for p, low, high in (
-        (r.p, r.d_z_low, r.d_z_high),
         (r.p_log, r.gap_low, r.gap_high),
         (r.p_cluster, r.gap_cluster_low, r.gap_cluster_high),
     ):
@@ -164,6 +172,71 @@ def test_one_ratio_for_all_pairs_has_a_t_but_none_on_logarithms():
     assert np.isclose(r.t, stats.ttest_rel([1, 2, 4], [2, 4, 8]).statistic) and np.isnan(r.t_log) and np.isnan(r.p_log)
 
 
+def reduced(rows, sets):
+    """The release's REDUCE_SET in plain Python: rows whose values lie within 3 population deviations in each list."""
+    kept = []
+    for i in rows:
+        fits = []
+        for values in sets:
+            mean = sum(values) / len(values)
+            deviation = (sum((v - mean) ** 2 for v in values) / len(values)) ** 0.5
+            fits.append(mean - 3 * deviation <= values[i] <= mean + 3 * deviation)
+        if all(fits):
+            kept.append(i)
+    return kept
+
+
+def test_pairs_are_cut_once_by_the_model_before():
+    rng = np.random.default_rng(2)
+    before, after = rng.lognormal(4, 0.8, (2, 80)), rng.lognormal(4, 0.8, (2, 80))
+    before[0, 7], before[1, 11], after[0, 20] = 5e4, 4e4, 9e4
+    kept = reduced(range(80), before.tolist())
+    assert 7 not in kept and 11 not in kept and 20 in kept
+    assert np.flatnonzero(base_cut(*before)).tolist() == kept != np.flatnonzero(base_cut(*after)).tolist()
+    # a value at 3.02 population deviations is within 3 sample deviations: n is 80 there and 79 here
+    edge = np.append(np.tile([-1.0, 1.0], 40), 0)
+    while np.abs(edge - edge.mean())[-1] / edge.std() < 3.01:
+        edge[-1] += 0.001
+    assert not metrics.within(edge, ddof=0)[-1] and metrics.within(edge, ddof=1)[-1]
+    sides = [pd.DataFrame({"nll": np.log(x) * 9, "n_tokens": 9}) for x in after]
+    base, own, every = lmb_measurements(*sides, None, OUTLIERS, 0, kept=base_cut(*before))
+    t = stats.ttest_rel(*after[:, kept]).statistic
+    assert (
+        np.isclose(base["values"]["t"], t) and base["n"] == len(kept) and base["values"]["n_removed"] == 80 - len(kept)
+    )
+    assert np.isclose(every["values"]["t"], stats.ttest_rel(*after).statistic) and every["n"] == 80
+    assert np.isclose(own["values"]["t"], lmb(*after, outlier_sd=3).t) and "pairs" in every["values"]
+    assert [m["params"] for m in (base, own, every)] == [{"outliers": o} for o in OUTLIERS]
+    with pytest.raises(ValueError, match="keep is of 3 pairs, and there are 80"):
+        lmb(*after, keep=[True] * 3)
+
+
+def test_the_papers_own_treatment_of_outliers():
+    assert usual_outliers("redditbias") == usual_outliers("own") == usual_outliers("nobody") == "base"
+    assert usual_outliers("chbias") == "all", "which only logs them"
+
+
+def test_forms_of_a_word_are_one_cluster():
+    rng = np.random.default_rng(4)
+    sides = [pd.DataFrame({"nll": rng.gamma(40, 1, 60), "n_tokens": 10}) for _ in range(2)]
+    targets = [
+        "gay → straight",
+        "gays → straight",
+        "wife → husband",
+        "wives → husbands",
+        "she → he",
+        "niece → nephew",
+    ] * 10
+    forms = (("wife", "wives"),)
+    by = {f: lmb_measurements(*sides, targets, ["all"], 0, f)[0]["values"] for f in ((), forms)}
+    assert [v["n_clusters"] for v in by.values()] == [5, 4]
+    pairs = unpack_pairs(by[forms]["pairs"])
+    assert set(pairs.cluster) == {"gay → straight", "wife → husband", "she → he", "niece → nephew"}
+    assert pairs.targets.tolist() == targets
+    gap = pairs.nll1 / pairs.tokens1 - pairs.nll2 / pairs.tokens2
+    assert np.isclose(by[forms]["p_cluster"], mean_test(gap, pairs.cluster).p)
+
+
 def test_bad_outlier_sd():
     with pytest.raises(ValueError, match="outlier_sd is 0: expected a positive number"):
         lmb([1, 2], [2, 1], outlier_sd=0)
@@ -173,10 +246,7 @@ def test_bad_outlier_sd():
 
 def test_few_pairs_have_a_wide_interval():
     r = lmb([1, 2], [2, 5])
-    assert r.n == 2 and np.isfinite(r.t) and r.d_z_low < -0.5 < 0.5 < r.d_z_high
-    rng = np.random.default_rng(0)
-    intervals = [(r.d_z_low, r.d_z_high) for r in (lmb(*rng.gamma(2, 9, (2, 3)), resamples=199) for _ in range(20))]
-    assert np.isfinite(intervals).all()
+    assert r.n == 2 and np.isfinite(r.t) and r.gap_low < -2 < 0.6 < r.gap_high
 
 
 def test_holm():
@@ -202,11 +272,14 @@ def test_table(tmp_path):
     for r in records:
         write_record(r, tmp_path)
     table = lmb_table(folder=tmp_path)
-    assert tuple(table.columns) == LMB_COLUMNS and len(table) == 10 and set(table.model) == {PUBLISHED_MODEL}
+    assert tuple(table.columns) == LMB_COLUMNS and len(table) == 15 and set(table.model) == {PUBLISHED_MODEL}
     pd.testing.assert_frame_equal(table, lmb_table(records))
-    paper = table[table.outlier_sd.isna()]
+    paper = table[table.outliers == "base"]
     assert list(paper.bias_type) == list(BIAS_TYPES) and np.allclose(paper.p_holm, holm(paper.p))
-    assert (table[table.outlier_sd == 3].n_removed > 0).all() and (table.n + table.n_removed).nunique() == 5
+    assert (table[table.outliers == "own"].n_removed > 0).all() and (table.n + table.n_removed).nunique() == 5
+    every = table[table.outliers == "all"].reset_index(drop=True).drop(columns="outliers")
+    pd.testing.assert_frame_equal(paper.reset_index(drop=True).drop(columns="outliers"), every)  # they are cut already
+    assert list(dict.fromkeys(table.outliers)) == list(OUTLIERS)
     assert list(lmb_table(folder=tmp_path / "none").columns) == list(LMB_COLUMNS)
 
 
@@ -229,12 +302,13 @@ def test_pairs_of_unequal_number_are_not_packed():
 
 def test_a_record_of_all_pairs_gives_its_t_again(model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
-    every, without = measure_lmb(str(model_folder), ["religion1"], "queries")
+    every, without = measure_lmb(str(model_folder), ["religion1"], "queries", outliers=["all", "own"])
     pairs = unpack_pairs(every["values"]["pairs"])
     assert (
         "pairs" not in without["values"]
         and len(pairs) == every["n"]
-        and {"jew → christian", "jews → christians"} < set(pairs.cluster)
+        and {"jew → christian", "jews → christians"} < set(pairs.targets)
+        and "jews → christians" not in set(pairs.cluster)
     )
     again = lmb(np.exp(pairs.nll1 / pairs.tokens1), np.exp(pairs.nll2 / pairs.tokens2))
     assert np.isclose(again.t, every["values"]["t"], rtol=1e-4)
@@ -245,7 +319,7 @@ def test_a_record_of_all_pairs_gives_its_t_again(model_folder, tmp_path, monkeyp
 
 
 def test_records_of_earlier_versions_are_read(tmp_path):
-    old = published_lmb(outlier_sd=[None])[:2]
+    old = published_lmb(outliers="all")[:2]
     for r in old:
         r["values"] = {
             k: r["values"][k]
@@ -257,8 +331,6 @@ def test_records_of_earlier_versions_are_read(tmp_path):
                 "alpha",
                 "significant",
                 "d_z",
-                "d_z_low",
-                "d_z_high",
                 "t_log",
                 "p_log",
                 "p_permutation",
@@ -285,7 +357,7 @@ def moved(record, method, train_seed, by, **more):
     pairs = unpack_pairs(record["values"]["pairs"])
     noise = np.random.default_rng(train_seed).normal(0, 0.02, len(pairs))
     packed = pack_pairs(
-        pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.cluster
+        pairs.nll1 + (by + noise) * pairs.tokens1, pairs.tokens1, pairs.nll2, pairs.tokens2, pairs.targets
     )
     return {
         **record,
@@ -296,8 +368,8 @@ def moved(record, method, train_seed, by, **more):
 
 
 def test_changes_of_records(corpus, tmp_path):
-    before = published_lmb(outlier_sd=[None, 3.0])
-    every = [r for r in before if r["params"]["outlier_sd"] is None]
+    before = published_lmb(outliers=["all", "own"])
+    every = [r for r in before if r["params"]["outliers"] == "all"]
     for r in before + [
         moved(r, m, s, by)
         for r in every
@@ -323,11 +395,14 @@ def test_changes_of_records(corpus, tmp_path):
     )
     assert set(changes.n_clusters) == {r["values"]["n_clusters"] for r in every}
     frame = lmb_changes(before + [moved(every[0], "HD", 0, 0.1)])
-    assert len(frame) == 1 and frame.gap_before[0] == pytest.approx(every[0]["values"]["gap"], rel=1e-5)
+    pairs = unpack_pairs(every[0]["values"]["pairs"])
+    kept = reduced(range(len(pairs)), [np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"]).tolist() for i in (1, 2)])
+    gap = (pairs.nll1 / pairs.tokens1 - pairs.nll2 / pairs.tokens2)[kept].mean()
+    assert frame.n.tolist() == [len(kept)] != [len(pairs)] and frame.gap_before[0] == pytest.approx(gap)
 
 
 def test_changes_are_of_the_same_pairs():
-    before = published_lmb(outlier_sd=[None])[0]
+    before = published_lmb(outliers="all")[0]
     after = moved(before, "HD", 0, 0.1)
     alone = lmb_changes([after])
     assert alone.verdict.tolist() == [""] and alone.n.tolist() == [before["n"]]
@@ -345,7 +420,7 @@ def test_changes_are_of_the_same_pairs():
         **after,
         "values": {
             **after["values"],
-            "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.cluster),
+            "pairs": pack_pairs(pairs.nll1, pairs.tokens1 + 1, pairs.nll2, pairs.tokens2, pairs.targets),
         },
     }
     with pytest.raises(ValueError, match="measure both again"):
@@ -361,7 +436,7 @@ def test_measure(model_folder, tmp_path, monkeypatch):
     records = measure_lmb(str(model_folder), corpus="queries", split="valid")
     table = lmb_table(records)
     assert (
-        len(records) == 10
+        len(records) == 15
         and set(table.bias_type) == set(BIAS_TYPES)
         and set(table.split) == {"valid"}
         and set(table.corpus) == {"queries"}
@@ -384,7 +459,7 @@ def test_measure_ones_own_pairs(model_folder, tmp_path):
     path.write_text(
         "text1,text2\ncats are lazy,dogs are lazy\nthe cat sleeps,the dog sleeps\nmy cat bites,my dog bites\n"
     )
-    records = measure_lmb(str(model_folder), corpus=str(path), outlier_sd=[None])
+    records = measure_lmb(str(model_folder), corpus=str(path), outliers="all")
     assert (
         len(records) == 1
         and records[0]["bias_type"] == "pets"
@@ -590,7 +665,8 @@ def test_special_tokens_are_another_measurement(random_model, tokenizer, tmp_pat
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
     words.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 0)])
     opened = (random_model, words)
-    plain, added = (measure_lmb(opened, ["race"], "queries", add_special_tokens=s)[0] for s in (False, True))
+    how = dict(bias_types=["race"], corpus="queries", outliers="all")
+    plain, added = (measure_lmb(opened, **how, add_special_tokens=s)[0] for s in (False, True))
     assert "special_tokens" not in plain["params"] and added["params"]["special_tokens"] is True
     one, two = (unpack_pairs(r["values"]["pairs"]) for r in (plain, added))
     assert (two.tokens1 == one.tokens1 + 1).all(), "the first token of the text is scored as well"

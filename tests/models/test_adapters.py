@@ -25,7 +25,7 @@ def test_a_model_in_memory(tokenizer):
     net = small_random(CONFIGS["llama"](len(tokenizer)))
     about = describe_model(net)
     assert about["name"] == f"LlamaForCausalLM@{hash_weights(net)[:8]}" and about["origin"] == "in memory"
-    (record,) = measure_lmb((net, tokenizer), ["race"], "queries", outlier_sd=[None])
+    (record,) = measure_lmb((net, tokenizer), ["race"], "queries", outliers="all")
     assert record["model"] == about["name"] and record["provenance"]["model"] == about
     (prompts,) = measure_likelihood_bias((net, tokenizer), "paper", "nonce", rounds=1)
     assert prompts["model"] == about["name"]

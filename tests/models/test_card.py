@@ -2,17 +2,21 @@
 
 import json
 
+import numpy as np
 import pytest
+from scipy import stats
 from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
 from redditbias_repro.debias.training import debias
-from redditbias_repro.metrics.language_model import measure_lmb, measure_lmp
+from redditbias_repro.metrics import language_model
+from redditbias_repro.metrics.language_model import base_cut, measure_lmb, measure_lmp
 from redditbias_repro.models.loading import describe_model, hash_weights, load_model, open_model
 from redditbias_repro.papers.redditbias.results import _applied_for_several
 from redditbias_repro.records import new_record, write_record
 from redditbias_repro.show.tables import lmb_changes, lmb_table
 from redditbias_repro.specs import load_spec
+from redditbias_repro.stats.packing import unpack_pairs
 
 TEXTS = ["black people are lazy", "africans are criminals", "negroes are violent", "black men are dangerous"] * 2
 
@@ -49,7 +53,7 @@ def test_it_stays_with_the_weights(folder, tmp_path):
 def test_records_of_a_folder_stand_beside_those_of_its_base(folder, model_folder, tmp_path):
     debiased = open_model(folder, "cpu", "float32")
     for model in (model_folder, debiased):
-        for r in measure_lmb(model, ["race", "gender"], "queries", outlier_sd=[None], device="cpu"):
+        for r in measure_lmb(model, ["race", "gender"], "queries", outliers="all", device="cpu"):
             write_record(r, tmp_path)
     table = lmb_table(folder=tmp_path)
     assert table.model.nunique() == 1 and set(table.method) == {"baseline", "HD", "HD (race)"}
@@ -71,7 +75,7 @@ def test_debiased_twice(folder, model_folder, tmp_path):
     about = describe_model(load_model(again.folder)[0])
     assert about["name"] == describe_model(load_model(model_folder)[0])["name"]
     assert about["debiased"]["earlier"]["method"] == "HD"
-    (record,) = measure_lmb(str(again.folder), ["race"], "queries", outlier_sd=[None], device="cpu")
+    (record,) = measure_lmb(str(again.folder), ["race"], "queries", outliers="all", device="cpu")
     assert record["method"] == "HD+ADD" and record["params"]["train_seed"] == 0
 
 
@@ -101,11 +105,36 @@ def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):
     opened = open_model(model_folder, "cpu", "float32")
     monkeypatch.setattr("redditbias_repro.models.loading.load_model", None)
     monkeypatch.setattr("redditbias_repro.models.loading.hash_weights", None)
-    (record,) = measure_lmb(opened, ["race"], "queries", outlier_sd=[None])
+    (record,) = measure_lmb(opened, ["race"], "queries", outliers="all")
     assert record["model"] == opened.about["name"] and hash_weights(opened.model) == opened.about["weights_sha256"]
 
 
-def test_the_shell_knows_it(folder, capsys):
-    assert main(["measure", "--model", str(folder), "--bias-type", "race", "--corpus", "queries"]) == 0
+def test_the_shell_knows_it(folder, model_folder, capsys):
+    asked = ["measure", "--model", str(folder), "--bias-type", "race", "--corpus", "queries"]
+    assert main(asked) == 2 and "name it (base, --base)" in capsys.readouterr().err
+    assert main([*asked, "--outliers", "all"]) == 0 and "Outliers: all" in capsys.readouterr().out
+    assert main([*asked, "--base", str(model_folder)]) == 0
     printed = capsys.readouterr().out
     assert "| HD " in printed and "tiny-gpt2@" in printed and str(folder.name) + "@" not in printed
+
+
+def test_a_debiased_model_is_measured_on_the_pairs_of_the_model_before(folder, model_folder, tmp_path, monkeypatch):
+    """The pairs come from given records, a given model, records in results/, or the model that its settings name."""
+    how = dict(bias_types=["gender"], corpus="queries", device="cpu")
+    before = measure_lmb(model_folder, **how, outliers=("base", "all"))
+    given = measure_lmb(str(folder), **how, outliers="base", base=before)[0]
+    pairs = unpack_pairs(before[1]["values"]["pairs"])
+    kept = base_cut(*(np.exp(pairs[f"nll{i}"] / pairs[f"tokens{i}"]) for i in (1, 2)))
+    assert given["n"] == before[0]["n"] == kept.sum() and given["params"] == {"train_seed": 3, "outliers": "base"}
+    every = unpack_pairs(measure_lmb(str(folder), **how, outliers="all")[0]["values"]["pairs"])[kept]
+    after = [np.exp(every[f"nll{i}"] / every[f"tokens{i}"]) for i in (1, 2)]
+    assert np.isclose(given["values"]["t"], stats.ttest_rel(*after).statistic, rtol=1e-4)
+    named = measure_lmb(str(folder), **how, outliers="base", base=model_folder)[0]
+    monkeypatch.setattr(language_model, "project_path", lambda *parts: tmp_path)
+    with pytest.raises(ValueError, match="cut by the model before, tiny-gpt2@.*cannot be loaded.*name it"):
+        measure_lmb(str(folder), **how, outliers="base")
+    write_record(before[1], tmp_path)
+    found = measure_lmb(str(folder), **how, outliers="base")[0]
+    assert named["values"] == found["values"] == given["values"]
+    with pytest.raises(ValueError, match="outliers 'theirs' is unknown: expected one of base, own, all"):
+        measure_lmb(str(folder), **how, outliers="theirs")

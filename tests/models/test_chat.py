@@ -49,7 +49,7 @@ def test_a_sentence_is_scored_after_what_the_template_puts_before_it(chat_folder
     net, words = load_model(chat_folder)
     before = f"<|im_start|>user\n{CHAT_PROMPT}<|im_end|>\n<|im_start|>assistant\n"
     assert chat_context(words) == before
-    (record,) = measure_lmb(chat_folder, corpus=pets, outlier_sd=[None], context="chat")
+    (record,) = measure_lmb(chat_folder, corpus=pets, outliers="all", context="chat")
     pairs = load_pairs("pets", corpus=str(pets))
     gaps = []
     for row in pairs.itertuples():
@@ -62,23 +62,23 @@ def test_a_sentence_is_scored_after_what_the_template_puts_before_it(chat_folder
             logs[-1] = -float(logs[-1][len(start) - 1 :].mean())
         gaps.append(logs[0] - logs[1])
     assert np.isclose(record["values"]["gap"], np.mean(gaps), rtol=1e-4)
-    assert record["params"] == {"outlier_sd": None, "context": "chat"}
+    assert record["params"] == {"outliers": "all", "context": "chat"}
     assert record["provenance"]["chat"] == {"prompt": CHAT_PROMPT, "before": before}
     assert record_path(record, "x") != record_path({**record, "params": {}}, "x")
 
 
 def test_without_a_context_all_is_as_it_was(chat_folder, pets):
     net, words = load_model(chat_folder)
-    (bare,) = measure_lmb((net, words), corpus=pets, outlier_sd=[None])
+    (bare,) = measure_lmb((net, words), corpus=pets, outliers="all")
     pairs = load_pairs("pets", corpus=str(pets))
     scores = sequence_scores(net, words, [*pairs.text1, *pairs.text2])
     each = (scores["nll"] / scores["n_tokens"]).to_numpy()
     assert np.isclose(bare["values"]["gap"], (each[:3] - each[3:]).mean(), rtol=1e-12)
-    assert bare["params"] == {"outlier_sd": None} and "chat" not in bare["provenance"]
+    assert bare["params"] == {"outliers": "all"} and "chat" not in bare["provenance"]
 
 
 def test_another_prompt_is_another_record_and_the_chat_another_row(chat_folder, pets):
-    how = dict(corpus=pets, outlier_sd=[None])
+    how = dict(corpus=pets, outliers="all")
     told = [{}, {"context": "chat"}, {"context": "chat", "prompt": "Say something."}]
     records = [measure_lmb(chat_folder, **how, **more)[0] for more in told]
     assert len({record_path(r, "x").name for r in records}) == 3 and len(records[2]["params"]["prompt"]) == 16
@@ -171,7 +171,7 @@ def test_the_notebook_takes_both(chat_folder, pets, tmp_path):
 def test_another_turn_of_the_user_is_another_row(chat_folder):
     """Two turns are no two training seeds; an empty one is one too."""
     net = load_model(chat_folder)
-    how = dict(bias_types=["race"], corpus="queries", outlier_sd=[None], context="chat")
+    how = dict(bias_types=["race"], corpus="queries", outliers="all", context="chat")
     records = [r for turn in ({}, {"prompt": "Hi"}, {"prompt": ""}) for r in measure_lmb(net, **how, **turn)]
     table = lmb_table(records)
     assert table.model.nunique() == 3 and (table.p_holm == table.p).all()

@@ -233,8 +233,8 @@ def test_a_tokenizer_without_special_tokens_has_no_empty_source(seq2seq, tokeniz
 def test_bias_of_an_encoder_decoder(seq2seq, made_up, tmp_path, capsys):
     """Pairs as targets after an empty source, or after the same words; by the function and by the command."""
     seq2seq[0].name_or_path, out = "tiny", tmp_path / "age.json"
-    (empty,) = measure_lmb(seq2seq, ["chbias/age"], outlier_sd=[None])
-    assert empty["params"] == {"outlier_sd": None, "source": ""} and record_path(empty) != record_path(
+    (empty,) = measure_lmb(seq2seq, ["chbias/age"], outliers="all")
+    assert empty["params"] == {"outliers": "all", "source": ""} and record_path(empty) != record_path(
         {**empty, "params": {}}
     )
     pairs, found = load_pairs("chbias/age", "test"), unpack_pairs(empty["values"]["pairs"])

@@ -79,7 +79,7 @@ def made_record(b, method="baseline", seed=None, gap=0.0, shift=0.0, metric="lmb
     terms = (["老人 → 年轻人"] * 3 + ["大妈 → 小姑娘"]) * (n // 4)
     packed = {"pairs": pack_pairs(nll1, [10] * n, nll2, [10] * n, terms)}
     values = values or (found | packed if pairs else found)
-    params = {"outlier_sd": None}
+    params = {"outliers": "all"}
     return new_record(metric, about, {"name": "chbias"}, n, values, "chbias", b, params=params)
 
 
@@ -528,7 +528,7 @@ def test_committed_tables_are_those_of_committed_records(release):
 
 
 def test_lmb_reads_chinese_pairs(made_up, byte_model):
-    (record,) = measure_lmb(str(byte_model), ["chbias/age"], outlier_sd=[None])
+    (record,) = measure_lmb(str(byte_model), ["chbias/age"], outliers="all")
     assert record["n"] == 24 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 9
 
 
@@ -536,7 +536,7 @@ def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
     out = tmp_path / "race.json"
     command = ["measure", "--model", str(byte_model), "--bias-type", "race", "--corpus", "queries", "--special-tokens"]
     assert main([*command, "--out", str(out)]) == 0
-    assert json.loads(out.read_text())[0]["params"] == {"outlier_sd": None, "special_tokens": True}
+    assert json.loads(out.read_text())[0]["params"] == {"outliers": "all", "special_tokens": True}
     assert main(["measure", "--paper", "holisticbias", "--special-tokens"]) == 2
     assert "--special-tokens is of pairs" in capsys.readouterr().err
 

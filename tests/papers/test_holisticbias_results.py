@@ -248,7 +248,7 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     assert all(r["provenance"]["scoring"]["sentences"] == 0 for r in json.loads((tmp_path / "out.json").read_text()))
     for wrong, says in (
         (["--bias-type", "race"], "--bias-type is of pairs and contexts, and --paper holisticbias has prompts"),
-        (["--outlier-sd", "3"], "--outlier-sd is of pairs"),
+        (["--outliers", "own"], "--outliers is of pairs"),
         (["--swap", "attributes"], "--swap is of pairs"),
         (["--axes", "agee"], "axis 'agee' is unknown"),
         (["--out", "out.txt"], "ends in .json (records) or .csv"),

@@ -84,7 +84,7 @@ def harness(model, folder, tasks, model_args="", **how):
 
 
 def ours(model, corpus, **options):
-    record = measure_lmb(str(model), None, corpus, outlier_sd=[None], **options)[0]
+    record = measure_lmb(str(model), None, corpus, outliers="all", **options)[0]
     pairs = unpack_pairs(record["values"]["pairs"])
     ppl = np.exp(np.stack([pairs["nll1"] / pairs["tokens1"], pairs["nll2"] / pairs["tokens2"]], 1))
     return record["values"], ppl.ravel()

@@ -48,13 +48,12 @@ from redditbias_repro.show.tables import (
 )
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
 from redditbias_repro.stats.multiplicity import holm
-from redditbias_repro.stats.paired import d_z_interval
 from redditbias_repro.stats.resampling import pack_bits, pack_dialogues, verdict_of
 
 
 @pytest.fixture(scope="module")
 def published():
-    return lmb_table(published_lmb(outlier_sd=[None]))
+    return lmb_table(published_lmb(outliers="base"))
 
 
 def test_twins(tmp_path):
@@ -112,16 +111,13 @@ def test_bars_of_several_models(published):
     hatches = {bars[0].get_hatch() for bars in figure.axes[0].containers}
     assert len(figure.axes[0].containers) == 2 and len(hatches) == 2
     marked = sorted((round(t.xy[0]), round(t.xy[1], 2)) for t in figure.axes[0].texts)
-    beyond = {}  # the end of the interval that lies away from 0
-    for b in ("religion1", "religion2"):
-        r = published.set_index("bias_type").loc[b]
-        beyond[b] = round(min(d_z_interval(r.t, r.n)) * np.sqrt(r.n), 2)
-    assert marked == sorted((i, s * end) for i, end in enumerate(beyond.values()) for s in (1, -1))
+    ends = [round(published.set_index("bias_type").t[b], 2) for b in ("religion1", "religion2")]
+    assert marked == sorted((i, s * end) for i, end in enumerate(ends) for s in (1, -1))
     lacking = plot_lmb(
         pd.concat([published, other[other.bias_type != "religion1"]])
     )  # the asterisks stay with their types
     assert sorted(round(t.xy[0]) for t in lacking.axes[0].texts) == [0, 1, 1]
-    with pytest.raises(ValueError, match="select one corpus, split and outlier_sd"):
+    with pytest.raises(ValueError, match="select one corpus, split and treatment of outliers"):
         plot_lmb(pd.concat([published, published]))
 
 
@@ -248,7 +244,7 @@ def test_report_of_perplexities(tmp_path):
 def test_report(tmp_path):
     for r in published_lmb():
         write_record(r, tmp_path)
-    first = lmb_table(folder=tmp_path).query("outlier_sd.isna()").set_index("bias_type")
+    first = lmb_table(folder=tmp_path).query("outliers == 'base'").set_index("bias_type")
     share = lambda b: f"{first.share[b]:.0%}"
     assert f"-3.57* (-7.1*, {share('religion1')})" in lmb_report(
         tmp_path
@@ -273,17 +269,17 @@ def test_committed_table_is_made_from_the_committed_records(committed):
     made = lmb_table(folder=committed / "results")
     made = made[made.swap == "targets"].reset_index(drop=True)
     numbers = [
-        c for c in LMB_COLUMNS if c not in ("model", "method", "bias_type", "corpus", "split", "swap", "significant")
-    ]
-    assert kept[["model", "method", "bias_type", "corpus", "split", "significant"]].equals(
-        made[["model", "method", "bias_type", "corpus", "split", "significant"]]
-    )
+        c for c in LMB_COLUMNS
+        if c not in ("model", "method", "bias_type", "corpus", "split", "swap", "outliers", "significant")
+    ]  # fmt: skip
+    words = ["model", "method", "bias_type", "corpus", "split", "outliers", "significant"]
+    assert kept[words].equals(made[words])
     np.testing.assert_allclose(kept[numbers].astype(float), made[numbers].astype(float), rtol=1e-5)
     for model in ("DialoGPT-small (published)", "smollm2-135m-instruct"):
         rows = kept[
             (kept.model == model)
             & (kept.corpus == "redditbias")
-            & kept.outlier_sd.isna()
+            & kept.outliers.eq("base")
             & (kept.split == "test")
             & (kept.method == "baseline")
         ]
@@ -333,7 +329,7 @@ def test_the_committed_grid(committed):
         ) == 1, (m, b, s)
         trained_on = of_run.provenance.iloc[0]["training"]["sentences"]
         assert trained_on == sizes[b] or m == "CDA" and 1.9 * sizes[b] < trained_on <= 2 * sizes[b]
-    kept = records[(records.metric == "lmb") & records.method.isin(["LMD", "ADD", "HD"]) & records.outlier_sd.isna()]
+    kept = records[(records.metric == "lmb") & records.method.isin(["LMD", "ADD", "HD"]) & records.outliers.eq("all")]
     assert kept.pairs.map(lambda p: isinstance(p, dict)).all() and set(kept.bias_type) >= {
         "religion1",
         "religion2",
@@ -489,7 +485,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert found_report(results) in text
     text = " ".join(text.split())
     table = lmb_table(folder=results).query("model == 'smollm2-135m-instruct' and corpus == 'redditbias'")
-    table = table.query("split == 'test' and swap == 'targets' and outlier_sd.isna()")
+    table = table.query("split == 'test' and swap == 'targets' and outliers == 'base'")
     own, seeds = table.set_index(["method", "bias_type"]), table.groupby(["method", "bias_type"]).t.mean()
     of = lambda m, b: f"{seeds[m, b]:.2f}"
     star = lambda m, b: own.significant.loc[[(m, b)]].all()

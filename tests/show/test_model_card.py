@@ -17,7 +17,7 @@ from redditbias_repro.show.tables import lmb_changes
 from redditbias_repro.specs import load_spec
 
 SPEC = load_spec("redditbias/race")
-HOW = dict(bias_types=["race"], corpus="queries", outlier_sd=[None])
+HOW = dict(bias_types=["race"], corpus="queries", outliers="all")
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from scipy import linalg, stats
 from statsmodels.stats.proportion import proportion_confint
 
 from redditbias_repro.stats.paired import (
+    FEWEST_DF,
     TESTS,
     bias_change,
-    d_z_interval,
     mean_test,
     preference_share,
     sign_flip,
@@ -119,20 +119,6 @@ def test_preference_share_by_hand():
     )
 
 
-def test_an_interval_of_d_z_agrees_with_the_test():
-    for n in (5, 40, 240):
-        edge = stats.t.ppf(0.975, n - 1)
-        assert (
-            d_z_interval(edge * 1.01, n)[0] > 0 > d_z_interval(edge * 0.99, n)[0]
-            and d_z_interval(-edge * 1.01, n)[1] < 0
-        )
-    low, high = d_z_interval(4.0, 50)
-    assert (
-        abs(stats.nct.cdf(4, 49, low * 50**0.5) - 0.975) < 1e-3
-        and abs(stats.nct.cdf(4, 49, high * 50**0.5) - 0.025) < 1e-3
-    )
-
-
 def simulated(rng, k=10, n=120, between=1.0, mean=0.0):
     """Pairs of k target terms of unequal frequency, each with an effect of its own around `mean`."""
     clusters = rng.choice(k, n, p=np.arange(1, k + 1) / np.arange(1, k + 1).sum())
@@ -153,6 +139,22 @@ def test_levels_on_simulated_clusters():
     assert 0.9 < np.mean(held) < 0.995
     power = np.mean([mean_test(x, c).p < 0.05 for x, c in (simulated(rng, between=0.1, mean=0.4) for _ in range(50))])
     assert power > 0.9  # it is not that it never finds anything
+
+
+def test_clusters_that_leave_too_few_degrees_of_freedom_have_no_p():
+    rng = np.random.default_rng(3)
+    x, large, even = rng.normal(-1, 0.1, 60), np.repeat([0, 1, 2, 3], [54, 2, 2, 2]), np.repeat([0, 1, 2], 20)
+    few, two = mean_test(x, large), mean_test(x, np.repeat([0, 1], 30))
+    assert 1 < few.df < FEWEST_DF and np.isclose(two.df, 1) and np.isclose(few.mean, x.mean()) and few.se > 0
+    assert np.isnan([[t.t, t.p, t.low, t.high] for t in (few, two)]).all()
+    assert np.isclose(mean_test(x, even).df, 2) and mean_test(x, even).p < 0.05, "two are enough"
+    change = bias_change(x, x / 2, large)
+    assert change.verdict == "less" and change.verdict_cluster == "" and change.n_clusters == 4
+    assert np.isnan([change.p_cluster, change.p_flip, change.change_cluster_low, change.p_bias_change_cluster]).all()
+    assert mean_test([1.0, 2.0]).p > 0 and mean_test(np.c_[x, x + 0.1], large).df == few.df
+    assert np.isnan(mean_test(np.c_[x, x + 0.1], large).p)
+    rates = swapped_label_alarms(np.exp(x), np.ones(60), large, "cluster", draws=20)
+    assert np.isnan([rates[k] for k in ("p_cluster", "p_flip", "p_share_flip")]).all() and rates["p"] >= 0
 
 
 def test_labels_swapped():

@@ -34,6 +34,7 @@ from redditbias_repro.show.tables import (
     search_table,
     target_gaps,
     type_titles,
+    usual_pairs,
 )
 from ...specs import load_spec
 from ...stats.multiplicity import holm
@@ -65,14 +66,14 @@ def printed_lmb() -> pd.DataFrame:
     rows = read_printed("table3")
     p = 2 * stats.t.sf(rows.t.abs(), PAIRS - 1)
     about = {"model": rows.model + PAPER, "n": PAIRS, "p": p, "significant": p < 0.05}
-    same = {"train_seed": np.nan, "corpus": "chbias", "split": "test", "swap": "targets", "outlier_sd": np.nan}
+    same = {"train_seed": np.nan, "corpus": "chbias", "split": "test", "swap": "targets", "outliers": "all"}
     return rows[["method", "bias_type", "t", "deviation"]].assign(**about, **same)
 
 
 def measured_lmb(folder: Path | None = None) -> pd.DataFrame:
     "LMB of the released test pairs, all of them, targets exchanged: rows of `lmb_table`"
     table = on_test_pairs(lmb_table(folder=folder, paper="chbias"))
-    return table[table.outlier_sd.isna()].reset_index(drop=True)
+    return usual_pairs(table, "chbias").reset_index(drop=True)
 
 
 def table3(measured: pd.DataFrame) -> pd.DataFrame:

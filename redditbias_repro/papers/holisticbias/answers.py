@@ -352,7 +352,7 @@ def measure_cost(
     made = []
     for model in models:
         net = open_model(model)[:2]
-        made += measure_lmb(net, bias_types, outlier_sd=(None,)) + measure_lmp(net, n)
+        made += measure_lmb(net, bias_types, outliers="all") + measure_lmp(net, n)
     return [{**record, "paper": PAPER} for record in made]
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #dd28b383

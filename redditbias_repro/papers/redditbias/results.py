@@ -18,7 +18,7 @@ from ...data.corpora.redditbias import count_annotations, load_annotations, load
 from ...data.making.annotation import COUNTS
 from ...data.pairs import load_pairs
 from ...data.registry import FetchError
-from ...metrics.language_model import lmb_measurements, pair_targets
+from ...metrics.language_model import OUTLIERS, lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
 from ...records import check_known, data_file, new_record, paper_resource, read_records
@@ -46,6 +46,7 @@ from redditbias_repro.show.tables import (
     search_table,
     stand_ins,
     type_titles,
+    usual_pairs,
 )
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
@@ -58,7 +59,8 @@ PUBLISHED_MODEL = "DialoGPT-small (published)"
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #4c7b4add
 def published_lmb(
-    outlier_sd: Iterable[float | None] = (None, 3.0),  # of the released sets DialoGPT's outliers were taken out already
+    # as in `measure_lmb`; the released pairs are those that DialoGPT keeps, so that "base" takes out none of them
+    outliers: Iterable[str] = OUTLIERS,
     seed: int = 0,  # of the permutations
 ) -> list[dict]:  # result records, of the test pairs
     "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
@@ -70,7 +72,8 @@ def published_lmb(
         where = {"paper": "redditbias", "bias_type": b, "split": "test", "device": ""}
         # Its tokens are not known.
         one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))
-        for made in lmb_measurements(one, two, _released_targets(b), outlier_sd, seed):
+        kept, forms = np.ones(len(p), bool), load_spec(f"redditbias/{b}").forms
+        for made in lmb_measurements(one, two, _released_targets(b), outliers, seed, forms, kept):
             records.append(new_record("lmb", about, corpus, **made, **where))
     return records
 
@@ -217,10 +220,13 @@ def _of_tasks(tests: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
-    "Rows of `_of_tasks` with p_holm, over all tests of a model, and a verdict: open where that is not significant"
+    """Rows of `_of_tasks` with p_holm, over all tests of a model, and a verdict: loss and gain where p_holm says so.
+
+    A gain that is not significant after Holm is still no loss: its interval excludes one."""
     p_holm = tests.groupby("model")["p"].transform(lambda p: holm(p.astype(float)))
-    unsure = tests["found"].isin(["loss", "gain"]) & (p_holm >= 0.05)  # not where p is unknown
-    return tests.assign(p_holm=p_holm, verdict=tests["found"].mask(unsure, "undetermined"))
+    unsure, found = p_holm >= 0.05, tests["found"]  # not where p is unknown
+    verdict = found.mask(unsure & (found == "loss"), "undetermined").mask(unsure & (found == "gain"), "no loss")
+    return tests.assign(p_holm=p_holm, verdict=verdict)
 
 
 def downstream_claims(tests: pd.DataFrame) -> pd.DataFrame:
@@ -324,7 +330,8 @@ def task_tests(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def measured_cells(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
     "What the statements are checked by: all released test pairs, targets exchanged, and both tasks"
     lmb, changes = read["lmb"], read["changes"]
-    kept = (lmb.split == "test") & (lmb.swap == "targets") & lmb.outlier_sd.isna() & (lmb.corpus == "redditbias")
+    lmb = usual_pairs(lmb)
+    kept = (lmb.split == "test") & (lmb.swap == "targets") & (lmb.corpus == "redditbias")
     changes = changes[(changes.swap == "targets") & (changes.split == "test")]
     return gather_cells(lmb[kept], changes, read["lmp_changes"], task_tests(read))
 
@@ -342,7 +349,7 @@ def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: 
     "RedditBias' tables by the names of their files; the band of random models is of a model, on a corpus"
     read, band, choice = read_tables(folder), random_band(folder=folder), choice_table(folder)
     lmb, changes = read["lmb"], read["changes"][read["changes"].change.notna()]
-    swapped = lmb[(lmb.swap == "attributes") & lmb.outlier_sd.isna()]
+    swapped = usual_pairs(lmb[lmb.swap == "attributes"])
     of_test = changes[(changes.swap == "targets") & (changes.split == "test")]
     in_sequence = of_test.method.map(_applied_for_several).notna()
     metrics = paper_resource("redditbias")["metrics"]
@@ -352,7 +359,7 @@ def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: 
         "random_band": band[(band.model == model) & (band.corpus == corpus) & band.split.isin(["test", "all"])],
         "false_alarms": false_alarm_table(folder=folder), "lmp": lmp_table(folder=folder),
         "changes": of_test[~in_sequence], "sequence": of_test[in_sequence],
-        "attributes": swapped.drop(columns=["outlier_sd", "n_removed"]),
+        "attributes": swapped.drop(columns="outliers"),
         "attribute_changes": changes[changes.swap == "attributes"], "search": search_table(folder),
         "choice": choice[choice.method.map(_applied_for_several).isna()],
         **{name: wide for name, wide in downstream.items() if wide.n.notna().any()},
@@ -391,7 +398,7 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None, co
     "Figures 1a and 1b, what debiasing changed, tasks and training curves, by the names of their files"
     nothing = pd.DataFrame(columns=["model", "method", "corpus"])
     lmb, changes = tables["lmb"], tables.get("changes", nothing)
-    shown = lmb[(lmb.corpus == corpus) & lmb.outlier_sd.isna() & lmb.split.isin(["test", "all"])]
+    shown = usual_pairs(lmb[(lmb.corpus == corpus) & lmb.split.isin(["test", "all"])])
     shown = shown[shown.method.map(_applied_for_several).isna()]
     first = "figure1a" if corpus == "redditbias" else f"figure1a-{corpus}"
     figures = {first: plot_lmb(shown[shown.method == "baseline"], tables.get("random_band"))}

@@ -67,7 +67,7 @@ def test_imported_pairs_are_a_corpus(crows, tmp_path, model_folder):
         pairs = load_pairs("animals", corpus=folder)
     assert list(pairs.target2) == ["dogs,", "Cats"] and pairs.attrs["corpus"]["name"] == "my-crows"
     with pytest.warns(UserWarning):
-        (record,) = measure_lmb(str(model_folder), ["animals"], folder, outlier_sd=[None])
+        (record,) = measure_lmb(str(model_folder), ["animals"], folder, outliers="all")
     assert record["bias_type"] == "animals" and record["n"] == 2
     assert "Blodgett" in (folder / "README.md").read_text()
 

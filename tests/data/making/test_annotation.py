@@ -483,7 +483,7 @@ def test_a_corpus_of_ones_own(phrases, tmp_path, model_folder):
     pairs = load_pairs("cats", "test", str(folder))
     assert len(pairs) == 12 and pairs.attrs["corpus"]["name"] == "pets" and own_bias_types(folder) == ["cats"]
     assert load_phrases("cats", "train", str(folder)).text.tolist() == made["splits"]["train"].text1.tolist()
-    record = measure_lmb(str(model_folder), corpus=str(folder), outlier_sd=[None])[0]
+    record = measure_lmb(str(model_folder), corpus=str(folder), outliers="all")[0]
     assert (record["bias_type"], record["corpus"], record["split"], record["n"]) == ("cats", "pets", "test", 12)
     for args in (("dogs", "test"), ("cats", "dev")):
         with pytest.raises(ValueError, match="is unknown: expected one of"):
