@@ -19,15 +19,13 @@ import pandas as pd
 from ..data.registry import FetchError
 from ..records import data_file, paper_resource, repo_root
 from ..show.saving import to_markdown
-from ..stats.verdicts import VERDICTS
+from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
 
 # %% auto #0
 __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'draw', 'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
-REPRODUCED, NOT_REPRODUCED, ELSEWHERE, UNDETERMINED, UNCHECKED = VERDICTS
-OWN, PRINTED, OTHER = "own", "printed", "other"
-HOLDS, FAILS, OPEN, PART, NONE = "holds", "does not hold", "undetermined", "in part", "not measured"
+HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
 NOT_RELEASED = f"{NONE}: the released files cannot be had"
 
@@ -36,9 +34,9 @@ class Answer(NamedTuple):
     "What a check says of a model, a release or a table"
 
     model: str  # what was looked at
-    found: str  # holds, does not hold, in part, undetermined, not measured; a reason may follow a colon
+    found: str  # holds, does not hold, undetermined, not measured; a reason may follow a colon
     evidence: str = ""  # the numbers
-    basis: str = OTHER  # own: the paper's model or its release; printed: its numbers alone; other: another model
+    basis: str = OTHER  # of `LOOKED_AT`: the paper's model again, its own numbers and release, other models
     needed: str = ""  # of one that is undetermined: how much more data would tell, where the test says so
     about: tuple[tuple[str, str], ...] = ()  # the part of the statement that it is on: (("bias_type", "race"), …)
 
@@ -46,20 +44,18 @@ class Answer(NamedTuple):
 def _word(found: str) -> str:
     "The answer without its reason"
     word = found.partition(":")[0]
-    return {"reproduced": HOLDS, "not reproduced": FAILS}.get(
-        word, word if word in (HOLDS, FAILS, OPEN, PART) else NONE
-    )
+    return word if word in (HOLDS, FAILS, OPEN) else NONE
 
 # %% ../../nbs/papers/statements.ipynb #2a4a07f9
 def combine(words: Iterable[str]) -> str:
-    "One answer for parts that are said together: all must hold, one that fails is enough against it"
+    "One answer for parts that are said together: it fails if one part does, holds if all do, else it is undetermined"
     words = {_word(w) for w in words}
     if FAILS in words:
         return FAILS
     return HOLDS if words == {HOLDS} else NONE if words <= {NONE} else OPEN
 
 
-def told(found: bool | None, evidence: str, model: str = TABLES, basis: str = PRINTED) -> list[Answer]:
+def told(found: bool | None, evidence: str, model: str = TABLES, basis: str = OWN) -> list[Answer]:
     "The one answer of a check that looks at one thing: whether it holds (None: it does not tell), and the numbers"
     return [Answer(model, OPEN if found is None else HOLDS if found else FAILS, evidence, basis)]
 
@@ -71,7 +67,7 @@ def looked_at(judge: Callable, model: str, basis: str) -> Callable:
         try:
             return told(*judge(), model, basis)
         except FetchError:
-            return [Answer(model, NOT_RELEASED)]
+            return [Answer(model, NOT_RELEASED, basis=basis)]
 
     return check
 
@@ -79,50 +75,49 @@ def looked_at(judge: Callable, model: str, basis: str) -> Callable:
 def together(parts: Iterable[tuple[str, str]]) -> tuple[str, str]:
     "One answer for answers, with their evidence, that are said together; what was not measured says nothing"
     parts = [(found, evidence) for found, evidence in parts if found != NONE]
-    words = {found for found, _ in parts}
-    word = words.pop() if len(words) == 1 else PART if words & {HOLDS, PART} else combine(words)
-    return word, "; ".join(evidence for _, evidence in parts if evidence)
+    return combine(found for found, _ in parts), "; ".join(evidence for _, evidence in parts if evidence)
 
 # %% ../../nbs/papers/statements.ipynb #1c5c4856
-FAILS_ELSEWHERE = "does not hold on"
+def _one_verdict(way: str, words: Iterable[str]) -> str:
+    "The verdict of one way of looking, of what each model or table says; one of its models or tables refutes a paper"
+    holds, fails, *differs = LOOKED_AT[way]
+    said = set(words)
+    if differs and {HOLDS, FAILS} <= said:
+        return differs[0]
+    if said == {HOLDS}:
+        return holds
+    return fails if FAILS in said and (said == {FAILS} or not differs) else UNDETERMINED
 
 
-def weigh(answers: list[Answer]) -> tuple[str, str, str]:
-    "Verdict on one statement, model that it rests on, note: by what was measured of its own model first"
-    by_model: dict[str, dict[str, list[str]]] = {OWN: {}, PRINTED: {}, OTHER: {}}
+def _deciding(verdicts: dict[str, str]) -> str:
+    "The way of looking that a statement's verdict is from"
+    sure = [way for way in (MODEL, OWN) if verdicts.get(way, UNDETERMINED) != UNDETERMINED]
+    return next((way for way in (*sure, MODEL, OTHER, OWN) if way in verdicts), NOTHING)
+
+
+def _in_words(words: dict[str, str]) -> str:
+    "What each model or table says: `holds (one-bot), does not hold (other-bot)`"
+    of = lambda word: ", ".join(m for m, w in words.items() if w == word)
+    return ", ".join(f"{word} ({of(word)})" for word in (HOLDS, FAILS, OPEN) if of(word))
+
+
+def weigh(answers: list[Answer]) -> tuple[str, str, str, str]:
+    "Verdict on one statement, what was looked at, whose answers decide, and a note on all else that was found"
+    found: dict[str, dict[str, list[str]]] = {way: {} for way in LOOKED_AT}
     for a in answers:
-        by_model[a.basis].setdefault(a.model, []).append(a.found)
-    own, printed, other = ({m: combine(found) for m, found in models.items()} for models in by_model.values())
-    of = lambda words, word: [m for m, w in words.items() if w == word]
-    elsewhere = f"{FAILS_ELSEWHERE} {', '.join(of(other, FAILS))}, another model" if of(other, FAILS) else ""
-    decided = {m: w for m, w in own.items() if w != NONE}
-    word = combine(decided.values())
-    if word == HOLDS:
-        return REPRODUCED, ", ".join(decided), elsewhere
-    if word == FAILS:
-        return NOT_REPRODUCED, ", ".join(of(decided, FAILS)), elsewhere
-    if of(printed, FAILS):
-        return NOT_REPRODUCED, ", ".join(of(printed, FAILS)), "the paper's own numbers say otherwise"
-    if decided:
-        return _open(answers, decided, elsewhere)
-    if of(other, HOLDS):
-        return ELSEWHERE, ", ".join(of(other, HOLDS)), elsewhere
-    if of(other, OPEN):
-        return _open(answers, of(other, OPEN), elsewhere)
-    said = {HOLDS: "the paper's own numbers bear it out; its model was not measured again",
-            OPEN: "the paper's own numbers do not tell"}  # fmt: skip
-    notes = ([elsewhere] if elsewhere else []) + [note for word, note in said.items() if of(printed, word)]
-    reasons = [a.found.removeprefix(f"{NONE}: ") for a in answers]
-    reasons = [r if r != NONE else "nothing that this is about was measured" for r in reasons]
-    return UNCHECKED, "", "; ".join(notes or dict.fromkeys(reasons))
-
-
-def _open(answers: list[Answer], models: Iterable[str], note: str) -> tuple[str, str, str]:
-    "The verdict that a test does not tell, and how much more data would"
-    own = [a for a in answers if a.model in models]
-    parts = [note, *(a.needed for a in own)]
-    parts += ["it holds in part"] if any(_word(a.found) == PART for a in own) else []
-    return UNDETERMINED, ", ".join(models), "; ".join(dict.fromkeys(filter(None, parts)))
+        found[a.basis].setdefault(a.model, []).append(a.found)
+    words = {way: {m: w for m, f in models.items() if (w := combine(f)) != NONE} for way, models in found.items()}
+    verdicts = {way: _one_verdict(way, said.values()) for way, said in words.items() if said}
+    if (way := _deciding(verdicts)) == NOTHING:
+        reasons = [a.found.removeprefix(f"{NONE}: ") for a in answers]
+        reasons = [r if r != NONE else "nothing that this is about was measured" for r in reasons]
+        return UNCHECKED, NOTHING, "", "; ".join(dict.fromkeys(reasons))
+    word = dict(zip(LOOKED_AT[way], (HOLDS, FAILS))).get(verdicts[way])
+    decide = [m for m, w in words[way].items() if word in (None, w)]
+    parts = [_in_words(words[way])] if len(set(words[way].values())) > 1 else []
+    parts += [a.needed for a in answers if verdicts[way] == UNDETERMINED and a.basis == way and a.model in decide]
+    parts += [f"{other}: {_in_words(said)}" for other, said in words.items() if said and other != way]
+    return verdicts[way], way, ", ".join(decide), "; ".join(dict.fromkeys(filter(None, parts)))
 
 # %% ../../nbs/papers/statements.ipynb #ea7f322f
 _PLACE = re.compile(
@@ -235,7 +230,7 @@ def read_left_out(
     return pd.DataFrame(data.get("left_out", ()), columns=columns)
 
 # %% ../../nbs/papers/statements.ipynb #9652358a
-COLUMNS = ["paper", "id", "section", "statement", "model", "verdict", "evidence", "note", "link"]
+COLUMNS = ["paper", "id", "section", "statement", "model", "looked at", "verdict", "evidence", "note", "link"]
 
 
 def _evidence(answers: list[Answer]) -> str:
@@ -273,9 +268,9 @@ def check_claims(claims: pd.DataFrame, checks: dict[str, Callable], measured=Non
     rows, every = [], answer_claims(claims, checks, measured)
     for claim in claims.itertuples(index=False):
         answers = every[claim.id]
-        verdict, model, note = weigh(answers) if claim.check else (UNCHECKED, "", claim.unchecked)
+        verdict, way, model, note = weigh(answers) if claim.check else (UNCHECKED, NOTHING, "", claim.unchecked)
         link = "; ".join([claim.links] if isinstance(claim.links, str) else claim.links)
-        found = (paper, claim.id, claim.section, claim.statement, model or claim.model, verdict)
+        found = (paper, claim.id, claim.section, claim.statement, model or claim.model, way, verdict)
         rows.append((*found, _evidence(answers), note, link))
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -303,17 +298,15 @@ def all_claims(
     return pd.concat([paper_claims(p, folder) for p in papers or claim_papers()], ignore_index=True)
 
 # %% ../../nbs/papers/statements.ipynb #a79a9223
-def scorecard(table: pd.DataFrame, left_out: dict[str, int] | None = None) -> pd.DataFrame:
-    """How many statements of each paper have which verdict, from rows of `COLUMNS`; the last row is all.
+def scorecard(table: pd.DataFrame) -> pd.DataFrame:
+    """How many statements have which verdict, from rows of `COLUMNS`; the last row counts all.
 
-    paper, statements, a column a verdict, fails on another model, left out (how many are no row; None: counted)."""
-    counts = pd.crosstab(table["paper"], table["verdict"]).reindex(columns=VERDICTS, fill_value=0)
-    counts.insert(0, "statements", counts.sum(axis=1))
-    elsewhere = table["note"].str.startswith(FAILS_ELSEWHERE)
-    counts["fails on another model"] = elsewhere.groupby(table["paper"]).sum()
-    counts["left out"] = [len(read_left_out(p)) if left_out is None else left_out.get(p, 0) for p in counts.index]
-    counts.loc["all"] = counts.sum()
-    return counts.rename_axis(columns=None).reset_index()
+    looked at, verdict, a column a paper, all."""
+    rows = [(way, v) for way, words in LOOKED_AT.items() for v in (*words, UNDETERMINED)] + [(NOTHING, UNCHECKED)]
+    counts = pd.crosstab([table["looked at"], table["verdict"]], table["paper"]).reindex(rows, fill_value=0)
+    counts["all"] = counts.sum(axis=1)
+    counts.loc[("all", "statements"), :] = counts.sum()
+    return counts.astype(int).rename_axis(columns=None).reset_index()
 
 # %% ../../nbs/papers/statements.ipynb #2451084f
 BETWEEN = ("paper and code", "paper and release", "text and tables", "tables", "text")
@@ -347,7 +340,8 @@ def refuted(claims: pd.DataFrame, checks: dict[str, Callable], kinds: Iterable[s
     released = found["id"].map(claims.set_index("id")["kind"]).eq("release")
     where = found["section"] + released.map({True: " and release", False: ""})
     found = found.assign(where=where, what="said and not so: " + found["statement"])
-    return found.loc[found["verdict"] == NOT_REPRODUCED, ["where", "what", "evidence"]].reset_index(drop=True)
+    disagrees = found["verdict"] == LOOKED_AT[OWN][1]
+    return found.loc[disagrees, ["where", "what", "evidence"]].reset_index(drop=True)
 
 # %% ../../nbs/papers/statements.ipynb #8d38a150
 PARTS = {
@@ -363,7 +357,6 @@ def summary_values(table: pd.DataFrame, found: pd.DataFrame, left_out: int = 0) 
     counts = table["verdict"].value_counts()
     values = {v.replace(" ", "_"): int(counts.get(v, 0)) for v in VERDICTS}
     values |= {"statements": len(table), "left_out": left_out, "findings": len(found)}
-    values["fails_elsewhere"] = int(table["note"].str.startswith(FAILS_ELSEWHERE).sum())
     by_id = table.set_index("id")
     return values | {k: by_id[k].to_dict() for k in ("verdict", "evidence", "model", "note")}
 
@@ -409,10 +402,9 @@ def draw(
 # %% ../../nbs/papers/statements.ipynb #b150be65
 def claims_markdown(
     table: pd.DataFrame,  # from `all_claims`
-    card: pd.DataFrame | None = None,  # from `scorecard`; None: counted
 ) -> str:
     "The scorecard and the statements, verdict by verdict"
-    short = table[["paper", "id", "section", "verdict", "model", "statement", "evidence", "note"]]
+    short = table[["paper", "id", "section", "looked at", "verdict", "model", "statement", "evidence", "note"]]
     key = lambda c: c.map(VERDICTS.index) if c.name == "verdict" else c
     short = short.sort_values(["paper", "verdict"], key=key, kind="stable")
-    return to_markdown(scorecard(table) if card is None else card) + "\n" + to_markdown(short)
+    return to_markdown(scorecard(table)) + "\n" + to_markdown(short)

@@ -121,12 +121,10 @@ def read_saved(
 def bars_block(
     card: pd.DataFrame,  # from `papers.statements.scorecard`
 ) -> dict:
-    "Bars of a scorecard; the row of all is left out"
-    known = [v for v in LOOKS if card[v].sum()]
-    rows = [
-        (r["paper"], [{"name": v, "look": LOOKS[v], "n": int(r[v])} for v in known])
-        for r in card[card["paper"] != "all"].to_dict("records")
-    ]
+    "Bars of a scorecard, one a paper; the counts of all are left out"
+    counts = card.drop(columns=["looked at", "all"]).groupby("verdict").sum()
+    known = [v for v in LOOKS if counts.loc[v].sum()]
+    rows = [(p, [{"name": v, "look": LOOKS[v], "n": int(of[v])} for v in known]) for p, of in counts.items()]
     return {"kind": "bars", "rows": rows, "legend": [{"name": v, "look": LOOKS[v]} for v in known]}
 
 # %% ../../nbs/show/html.ipynb #0d1bb494

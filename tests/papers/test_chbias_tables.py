@@ -5,17 +5,20 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import papermill, small_random
+from conftest import papermill, released, small_random
 from transformers import GPT2Config
 
 from redditbias_repro.cli import main
-from redditbias_repro.data.corpora.chbias import CATEGORIES, read_released
+from redditbias_repro.data.corpora.chbias import CATEGORIES, CDIAL_CONFIGURATION, cdial_sizes, read_released
 from redditbias_repro.metrics.chinese import compare_zh_dialogue, measure_zh_dialogue
 from redditbias_repro.metrics.language_model import lmb, lmb_of_rows, measure_lmb
 from redditbias_repro.models.loading import PACKAGED
 from redditbias_repro.papers.chbias.checks import (
+    CHECKS,
     NO_TEST,
     OF_BIAS,
+    _improved,
+    _some_better,
     bias_cells,
     read_measured,
     statements_summary,
@@ -142,10 +145,56 @@ def test_dialogue_of_debiased_models_is_an_answer():
     assert said.verdict.to_dict() == {
         "not_significantly": "does not hold", "preserved_eva": "does not hold", "some_improve": "undetermined",
     }  # fmt: skip
+    assert said.evidence["some_improve"].endswith("HD for age 0 gains, 1 losses")
     assert "BLEU-4 -0.30 (HD)" in said.evidence["not_significantly"] and "F1" not in said.evidence["not_significantly"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"Dist-2": 0.4, "BLEU-4": 0.2}, True),
+        ({"Dist-2": 0.4, "BLEU-4": -0.2}, None),  # Distinct rises where text falls apart
+        ({"Dist-2": 0.0, "BLEU-4": 0.0}, None),
+    ],
+)
+def test_improvement_is_of_all_metrics_together(changes, found):
+    rows = [("LMD", "chbias/age", metric, change, 0.001) for metric, change in changes.items()]
+    talks = pd.DataFrame(rows, columns=["method", "bias_type", "metric", "change", "p_holm"])
+    assert _some_better(talks)[0] is found
+    by_cell = pd.concat([talks, talks.assign(bias_type="chbias/gender", change=0.1)])
+    assert _some_better(by_cell)[0] is True, "one cell that is better is some"
+
+
+def test_what_the_paper_calls_improved():
+    """In Tables 8 to 11 each of 20 cells has a metric that falls; ADD for orientation, the example, three."""
+    found, text = _improved("EVA2.0")
+    assert found is None and "of 20 cells 20 have a metric that falls, 0 only some that rise" in text
+    assert text.endswith("more rise than fall in 1 (CADA for orientation: 3 up, 1 down)")
+
+
+def test_bias_and_performance_are_two_parts():
+    """A model that is less biased and talks worse does not show both."""
+    talks = pd.DataFrame(
+        [("made", "HD", "chbias/age", "BLEU-4", -0.3, 0.001)],
+        columns=["model", "method", "bias_type", "metric", "change", "p_holm"],
+    )
+    measured = read_measured(project_path("nowhere"))
+    cells = measured["cells"] | {"made (special tokens)": measured["cells"]["EVA2.0 (paper)"]}
+    answers = CHECKS["reduced_and_preserved"](None, {"cells": cells, "talks": talks})
+    assert [a.found for a in answers if a.model == "made"] == ["holds", "does not hold"]
+    assert "undetermined" in {a.found for a in answers if a.model.startswith("CDial-GPT")}
+
+
 # --- the release ---
+
+
+def test_parameters_of_the_released_configuration():
+    """By hand: 12 layers of width 768, 13,088 tokens and 513 places; two embeddings make 105.6M. Not 104M."""
+    released(CDIAL_CONFIGURATION)
+    layer = 12 * 768**2 + 13 * 768
+    assert cdial_sizes()["parameters"] == 12 * layer + (13088 + 513 + 2) * 768 == 95_501_568
+    (answer,) = CHECKS["model_sizes"](None, None)
+    assert answer.found == "does not hold" and "105,553,152 with two" in answer.evidence
 
 
 def test_table_2_beside_the_paper(release):

@@ -103,14 +103,15 @@ def apart(bias_type, method, near, far) -> dict:
     return new_record("pair_distance", about["model"] | how, corpus, 4, values, "dialoguefairness", bias_type)
 
 
-@pytest.mark.parametrize("near,verdict", [(0.5, "holds"), (2.0, "does not hold"), (1.0, "undetermined")])
-def test_words_that_are_drawn_together(tmp_path, near, verdict):
+@pytest.mark.parametrize("near", [0.5, 2.0])
+def test_words_that_are_drawn_together(tmp_path, near):
+    """The table has their distances; that WER lessens what its loss is decides no statement."""
     for bias_type in ("gender", "race"):
         for method in ("original", "WER"):
             write_record(record(bias_type, "seq2seq", method, 0.5, 60), tmp_path)
             write_record(apart(bias_type, method, near if method == "WER" else 1.0, 3.0), tmp_path)
     found = paper.read_fairness(tmp_path)
-    assert verdicts(found)["wer_draws_together"] == verdict
+    assert verdicts(found)["wer_draws_together"] == "not measured" and "wer_draws_together" not in checks.CHECKS
     table = paper.distances_table(found).set_index(["bias_type", "words"])
     assert table.loc[("race", "of a pair"), "change"] == pytest.approx(100 * (near - 1), abs=0.5)
     assert abs(table.loc[("race", "of different pairs"), "change"]) < 0.1
@@ -134,8 +135,8 @@ def test_statements_of_models_that_do_as_the_paper_says(as_said):
     ):  # fmt: skip
         assert got.loc[name, "verdict"] == "holds", (name, got.loc[name, "evidence"])
     assert got.loc["biases_from_data", "verdict"] == "does not hold"  # CDA leaves half
-    assert got.loc["debiasing_not_significant", "verdict"] == "in part"  # of WER it does hold
-    assert got.loc["trade_off", "verdict"] in ("holds", "in part")
+    assert got.loc["debiasing_not_significant", "verdict"] == "does not hold"  # of WER it does: one part is enough
+    assert got.loc["trade_off", "verdict"] in ("holds", "undetermined")
     assert got.loc["punctuation_interferes", "verdict"] == "does not hold"
     unchecked = [c.id for c in read_claims(paper.PAPER).itertuples() if not c.check]
     assert set(got[got.index.isin(unchecked)]["verdict"]) == {"not measured"}
@@ -158,7 +159,7 @@ def test_a_model_without_differences_does_not_show_the_papers(tmp_path):
             write_record(record(b, kind, "original", 0.0, 6000, (9, 9)), tmp_path)
     got = verdicts(paper.read_fairness(tmp_path))
     assert got["race_unpleasant"] == "does not hold" and got["gender_family"] in ("does not hold", "undetermined")
-    assert got["race_significant"] == "does not hold" and got["prejudice_gender"] in ("undetermined", "in part")
+    assert got["race_significant"] == "does not hold" and got["prejudice_gender"] == "undetermined"
     assert got["debiasing_reduces"] == got["wer_better"] == got["trade_off"] == "not measured"
 
 
@@ -259,13 +260,56 @@ def test_few_pairs_tell_nothing_and_say_how_many_would(tmp_path):
 
 def test_the_papers_own_numbers():
     theirs = statements({})["by_its_numbers"]
-    assert theirs["gender_career"] == "in part" and theirs["debiasing_not_significant"] == "in part"
+    assert theirs["gender_career"] == "undetermined"  # p .21 for one model of two
+    assert theirs["debiasing_not_significant"] == theirs["biases_from_data"] == "does not hold"  # p < 1e-5
     assert theirs["gender_significant"] == theirs["race_significant"] == theirs["gender_offence"] == "holds"
-    assert theirs["gender_diversity"] == "undetermined"  # no test
+    assert theirs["gender_diversity"] == theirs["race_diversity"] == theirs["retrieval_more_diverse"] == "holds"
+
+
+def test_what_printed_digits_and_pairs_allow():
+    """Race, offence of the ranker: 12.405 and 16.408 %, Z −44.222; half of −32.3 % hung on rounding."""
+    key = "race", "ranker", "offence"
+    a, b, error = 0.12405, 0.16408, (0.16408 - 0.12405) / 44.222
+    assert paper.printed_difference(*key) == pytest.approx((a - b) / a)
+    least = paper.printed_difference(*key, least=True)
+    assert least == pytest.approx(-(b - a - 1.96 * error - 1e-5) / a, abs=2e-5)
+    ours = {"dominant": 0.14372, "paired_low": -0.0231593, "paired_high": 0.00217365}
+    assert checks._excludes(ours, -0.323) and not checks._excludes(ours, least)
+    assert checks._excludes({**ours, "paired_low": -0.01}, least)
+    career = paper.printed_difference("gender", "seq2seq", "career", least=True)
+    assert career == 0, "Z 1.252: it may be none, and nothing excludes half of it"
+    diversity = paper.printed_difference("gender", "seq2seq", "diversity", least=True)
+    assert diversity == pytest.approx(0.002 / 0.193), "no test: rounding alone"
+
+
+@pytest.mark.parametrize("least,found", [(0.01, "holds"), (-0.01, "does not hold"), (0.0, "undetermined")])
+def test_what_the_paper_only_observes(least, found):
+    assert checks._seen(least) == found
+
+
+@pytest.mark.parametrize("changes,found", [
+    ({"offence": "less"}, "holds"), ({"offence": "less", "career": "more"}, "does not hold"), ({}, "undetermined"),
+])  # fmt: skip
+def test_wer_is_not_better_where_one_measure_is_worse(monkeypatch, changes, found):
+    rows = pd.DataFrame([(m, v, 0.01) for m, v in changes.items()], columns=["measure", "verdict", "p_holm"])
+    monkeypatch.setattr(checks, "_changes", lambda *sides: rows)
+    keys = [paper.Key("gender", "seq2seq", "made", m) for m in ("original", "CDA", "WER")]
+    made = {k: {"n": 9, "different": [1, 2, 3], "measures": []} for k in keys}
+    monkeypatch.setattr(checks, "compared", lambda of: keys[1:])
+    assert [word for word, _ in checks._wer_better(made)] == [found]
+
+
+def test_p_that_are_only_bounded():
+    """Table 7 prints neither Z nor a variance of attribute words: two lists of two words each, two methods."""
+    found = paper.inconsistencies().set_index("where").loc["Table 7", "evidence"]
+    assert found.startswith("8 of 20: gender, CDA, career: printed 0.184, possible ") and found.count("possible") == 8
+    answers = {k: checks.CHECKS[k](None, {})[0].found for k in ("z_follows", "p_follows", "differences_follow")}
+    assert answers == {"z_follows": "undetermined", "p_follows": "undetermined", "differences_follow": "holds"}
 
 
 @pytest.mark.parametrize("parts,verdict", [
-    (("holds", "holds"), "holds"), (("holds", "undetermined"), "in part"), (("does not hold", "holds"), "in part"),
+    (("holds", "holds"), "holds"), (("holds", "undetermined"), "undetermined"),
+    (("does not hold", "holds"), "does not hold"),
     (("does not hold", "undetermined"), "does not hold"), (("not measured", "holds"), "holds"), ((), "not measured"),
 ])  # fmt: skip
 def test_parts_of_a_statement(parts, verdict):

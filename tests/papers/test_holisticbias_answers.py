@@ -204,7 +204,7 @@ def test_statements_of_a_model_that_does_as_the_paper_says(simulated):
     ):  # fmt: skip
         assert verdicts[name] == "holds", (name, evidence[name])
     assert verdicts["tuning_care_constant"] == "does not hold"
-    assert verdicts["offence_depends"] == "in part"  # on the template alone
+    assert verdicts["offence_depends"] == "does not hold"  # on the template alone
     tested = checks.OF_ANSWERS | checks.OF_PROMPTS | checks.OF_TUNING
     assert set(tested) <= set(verdicts)
     assert {v for k, v in verdicts.items() if k not in tested} == {"not measured"}
@@ -227,6 +227,33 @@ def test_statements_of_a_model_that_does_otherwise(tmp_path):
     ):  # fmt: skip
         assert verdicts[name] == "does not hold", name
     assert verdicts["offence_depends"] == verdicts["generation_frequent_not_confusing"] == "not measured"
+
+
+@pytest.mark.parametrize("poly,found", [(0.9, "holds"), (0.1, "does not hold")])
+def test_one_of_three_exceptions_that_is_none_is_enough(monkeypatch, poly, found):
+    """Nine of ten descriptors are below each of the three, which are common; two of three confuse, or all."""
+    others = pd.DataFrame({"descriptor": [f"d{i}" for i in range(27)], "frequency": 0.1, "probability": 0.5})
+    three = pd.DataFrame({"descriptor": ["pan", "ace", "poly"], "frequency": 0.9, "probability": [0.9, 0.9, poly]})
+    monkeypatch.setattr(checks, "_confusion_by_frequency", lambda found: pd.concat([others, three]))
+    assert checks._generation_exceptions_pan_ace_poly(None)[0] == found
+
+
+def test_templates_of_identity_count_too(monkeypatch):
+    """Curiosity of or identity with: both vary less than love in Table 13; one that does not is enough against it."""
+    assert checks._printed_offence_curiosity_identity_less() == (
+        True, "mean standard deviation 20.6 (curiosity), 9.5 (identity) and 29.8 (love)",
+    )  # fmt: skip
+    spreads = {"love": 20.0, "curiosity": 10.0, "identity": 25.0}
+    monkeypatch.setattr(checks, "_spread", lambda kind: pd.DataFrame({"sd_percent": [spreads[kind]]}))
+    assert not checks._printed_offence_curiosity_identity_less()[0]
+
+
+@pytest.mark.parametrize("hits,of,found", [(6, 6, "holds"), (0, 6, "does not hold"), (3, 6, "undetermined")])
+def test_most_of_an_end(hits, of, found):
+    """Of 60 descriptors of which 6 are of a kind; half of six is no test of most, and none of six refutes it."""
+    end = [f"k{i}" if i < hits else f"o{i}" for i in range(of)]
+    every = [f"k{i}" for i in range(6)] + [f"o{i}" for i in range(54)]
+    assert checks._mostly(end, every, lambda d: d.startswith("k"))[0] == found
 
 
 def test_one_axis_and_nothing_tuned(tmp_path):

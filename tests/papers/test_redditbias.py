@@ -1,11 +1,21 @@
 """The paper's statements: what confirms one, what refutes it, and when it is left open."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from redditbias_repro.papers.redditbias.checks import _CELL_CHECKS, claims_table
-from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, gather_cells
+from redditbias_repro.papers.redditbias.checks import (
+    _CELL_CHECKS,
+    CHECKS,
+    claims_table,
+    similar_trends,
+    slips,
+    table1_in_appendix,
+)
+from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, gather_cells, judge_tasks
 from redditbias_repro.papers.statements import read_claims
 from redditbias_repro.show.figures import plot_changes
 from redditbias_repro.specs import BIAS_TYPES
@@ -96,18 +106,33 @@ def test_what_the_paper_found_confirms_its_statements():
     )
 
 
-def test_of_dialogpt_they_are_reproduced():
-    less = changes("less").assign(model=PUBLISHED_MODEL)
-    found = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL), less))
-    assert found["removed", "religion1", "HD"] == found["biased", "religion2", "baseline"] == "reproduced"
+def test_of_dialogpt_they_are_its_model_again():
+    cells = gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL), changes("less").assign(model=PUBLISHED_MODEL))
+    claim = SimpleNamespace(id="x", check="biased", bias_type="religion2", method="baseline")
+    (answer,) = CHECKS["biased"](claim, cells)
+    assert (answer.model, answer.found, answer.basis) == (PUBLISHED_MODEL, "holds", "its model again")
+    assert CHECKS["biased"](claim, cells.assign(model="gpt2"))[0].basis == "other models"
+    found = verdicts(cells)
+    assert found["removed", "religion1", "HD"] == found["biased", "religion2", "baseline"] == "holds"
     untested = verdicts(gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL)))
     assert untested["removed", "religion1", "HD"] == "undetermined", "no test of the change"
     opposite = verdicts(
         gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL, before={b: -t for b, t in BEFORE.items()}))
     )
-    assert opposite["biased", "religion2", "baseline"] == "not reproduced" and opposite[
+    assert opposite["biased", "religion2", "baseline"] == "does not hold" and opposite[
         "removed", "religion1", "HD"
     ].startswith("no case")
+
+
+def test_a_change_counts_after_holm_over_methods_and_types():
+    """Of 20 tests with p .001 all stay (.02); with p .003 none does (.06)."""
+    for p, verdict in ((0.001, "holds"), (0.003, "undetermined")):
+        found = verdicts(gather_cells(lmb(as_the_paper), changes().assign(p_bias_change=p)))
+        assert found["removed", "religion1", "HD"] == found["attenuated", "religion1", "LMD"] == verdict
+        assert found["only_these_remove", "religion1 religion2", "HD CDA"] == verdict
+    control = changes().assign(method=lambda t: t.method.replace("LMD", "FT"), p_bias_change=0.003)
+    cells = pd.concat([changes().query("method == 'LMD'"), control])
+    assert verdicts(gather_cells(lmb(as_the_paper), cells))["attenuated", "religion1", "LMD"] == "holds", "5 of 20"
 
 
 def test_a_significant_overshoot_is_not_insignificant():
@@ -224,23 +249,34 @@ def test_several_applied_in_sequence(dst, verdict):
 
 
 @pytest.mark.parametrize(
-    "rise,low,high,verdict",
+    "low,high,others,verdict",
     [
-        (0.49, np.nan, np.nan, "does not hold"),
-        (0.5, np.nan, np.nan, "holds"),
-        (0.7, 0.52, 0.9, "holds"),
-        (0.55, 0.45, 0.65, "undetermined"),
-        (0.4, 0.3, 0.49, "does not hold"),
+        (0.3, 0.4, 0.29, "holds"),
+        (0.3, 0.4, 0.31, "undetermined"),
+        (0.3, 0.4, 0.6, "does not hold"),
+        (-0.1, 0.1, -0.3, "undetermined"),
+        (-0.2, -0.1, -0.3, "does not hold"),
+        (np.nan, np.nan, 0.1, "undetermined"),
+        (0.3, 0.4, np.nan, "not measured"),
     ],
 )
-def test_a_drastic_rise_of_perplexity(rise, low, high, verdict):
-    lmp = pd.DataFrame(
-        [(b, rise, low, high) for b in BIAS_TYPES], columns=["bias_type", "rise", "rise_low", "rise_high"]
-    ).assign(model="m", method="LMD", train_seed=0.0, seeds=1)
+def test_a_drastic_rise_of_perplexity(low, high, others, verdict):
+    """More than by every other method: by intervals, of which the others' are .1 wide."""
+    columns = ["method", "bias_type", "rise", "rise_low", "rise_high"]
+    rows = [("LMD", b, 0.5, low, high) for b in BIAS_TYPES]
+    rows += [(m, b, 0.5, others - 0.1, others) for m in ("ADD", "FT") for b in BIAS_TYPES if others == others]
+    lmp = pd.DataFrame(rows, columns=columns).assign(model="m", train_seed=0.0, seeds=1)
     assert verdicts(gather_cells(lmb(as_the_paper), None, lmp))["raises_perplexity", "race", "LMD"] == verdict
 
 
-@pytest.mark.parametrize("general,verdict", [(-3.0, "reproduced"), (-1.0, "not reproduced"), (None, "not measured")])
+def test_a_method_that_is_no_other_of_the_paper_does_not_count_as_one():
+    columns = ["method", "bias_type", "rise", "rise_low", "rise_high"]
+    rows = [("LMD", "race", 0.5, 0.3, 0.4), ("CDA", "race", 0.1, 0.0, 0.2), ("FT", "race", 0.9, 0.8, 1.0)]
+    lmp = pd.DataFrame(rows, columns=columns).assign(model="m", train_seed=0.0, seeds=1)
+    assert verdicts(gather_cells(lmb(as_the_paper), None, lmp))["raises_perplexity", "race", "LMD"] == "holds"
+
+
+@pytest.mark.parametrize("general,verdict", [(-3.0, "holds"), (-1.0, "does not hold"), (None, "not measured")])
 def test_fewer_biases_than_the_model_it_was_made_from(general, verdict):
     ours = lmb(as_the_paper, model=PUBLISHED_MODEL)
     theirs = lmb(as_the_paper, model="gpt2", before=dict.fromkeys(BEFORE, general)) if general else ours.head(0)
@@ -297,3 +333,39 @@ def test_without_the_model_before_nothing_is_a_case():
         == found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"]
         == "not measured"
     )
+
+
+# --- the paper's own numbers ---
+
+
+def test_trends_of_the_appendix_by_hand():
+    """Changes of Entropy-4 and BLEU-4 from Tables 5 and C.1, ranked."""
+    bleu = [1.62, 1.61, 1.54, 1.63, 1.64, 1.60, 1.56, 1.57, 1.60, 1.65, 1.59, 1.56, 1.61, 1.66, 1.58, 1.50, 1.55, 1.53]
+    entropy = [10.11, 10.1, 10.08, 10.11, 10.1, 10.03, 10.11, 10.12, 10.11, 9.99, 10.11, 10.1, 10.02, 10.13, 10.12]
+    entropy += [10.12, 10.12, 10.11, 10.15, 10.09]
+    ranks = [stats.rankdata(x) for x in (np.round(bleu + [1.54, 1.57], 2), np.round(entropy, 2))]
+    by_hand = np.corrcoef(*ranks)[0, 1]
+    assert similar_trends().set_index("metric").spearman["entropy_4"] == pytest.approx(by_hand, abs=0.02)
+    claim = SimpleNamespace(bias_type="race", method="LMD")
+    (answer,) = CHECKS["similar_trends"](claim, None)
+    assert answer.found == "undetermined" and answer.basis == "its own numbers and release"
+
+
+def test_slips_of_lists_and_tables():
+    found = slips()
+    assert found["where"].tolist() == ["Appendix A", "Tables 4, 5, C.1 and C.2"]
+    assert found.evidence[1] == "meteor, nist_2: LMD, HD, ADD, CDA; all others: LMD, ADD, HD, CDA"
+
+
+def test_a_hyphen_is_no_difference():
+    holds, text = table1_in_appendix()
+    assert holds and text.endswith("hyphenated there: african americans")
+
+
+def test_a_gain_that_holm_does_not_confirm_is_no_loss():
+    """Its interval excludes a loss; an uncertain loss stays open."""
+    words = ["loss", "gain", "loss", "gain", "no loss", "undetermined"]
+    tests = pd.DataFrame({"model": "m", "found": words, "p": [0.001, 0.001, 0.04, 0.04, 0.9, 0.9]})
+    said = judge_tasks(tests)
+    assert said.verdict.tolist() == ["loss", "gain", "undetermined", "no loss", "no loss", "undetermined"]
+    assert said.p_holm.tolist() == pytest.approx([0.006, 0.006, 0.16, 0.16, 1, 1])

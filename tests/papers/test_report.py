@@ -111,9 +111,12 @@ def test_what_offends_is_folded_behind_a_warning(page, report):
 def test_the_scorecard_counts_every_statement_once(report):
     statements = read_claim_tables(ROOT / "figures", PAPERS)
     assert set(statements.paper) == set(PAPERS) and set(statements.verdict) <= set(VERDICTS) == set(LOOKS)
-    shown = {row: int(n) for row, n in re.findall(r'<th scope="row"[^>]*>([^<]*)</th>(?:<td[^>]*>\d+</td>)*'
-                                                  r'<td class="number">(\d+)</td></tr>', report)}  # fmt: skip
-    assert shown["all statements"] == len(statements) == sum(shown[v] for v in VERDICTS)
+    row = r'<th scope="row"[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td>(?:<td class="number">\d+</td>)*'
+    row += r'<td class="number">(\d+)</td></tr>'
+    shown = {(way, verdict): int(n) for way, verdict, n in re.findall(row, report)}
+    assert shown.pop(("all", "statements")) == len(statements)
+    counted = statements.groupby(["looked at", "verdict"]).size().to_dict()
+    assert {k: n for k, n in shown.items() if n and k[1] in VERDICTS} == counted
 
 
 def test_provenance_names_weights_files_and_commits(report):

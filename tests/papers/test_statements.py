@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import released
@@ -13,9 +14,7 @@ from redditbias_repro.data.corpora import chbias, dialoguefairness, holisticbias
 from redditbias_repro.papers.redditbias.checks import _CELL_CHECKS
 from redditbias_repro.papers.statements import (
     COLUMNS,
-    OWN,
     PARTS,
-    PRINTED,
     Answer,
     between,
     check_claims,
@@ -33,21 +32,29 @@ from redditbias_repro.papers.statements import (
     scorecard,
     summarise,
     summary_values,
+    together,
     weigh,
 )
 from redditbias_repro.records import project_path, repo_root
-from redditbias_repro.stats.verdicts import VERDICTS
+from redditbias_repro.stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, VERDICTS
 
 ROOT = repo_root()
 PAPERS = ("chbias", "dialoguefairness", "holisticbias", "redditbias")
-FIVE = {"reproduced", "not reproduced", "holds on another model", "undetermined", "not checkable here"}
+WORDS = {
+    "its model again": {"reproduced", "not reproduced", "undetermined"},
+    "its own numbers and release": {"agrees with itself", "disagrees with itself", "undetermined"},
+    "other models": {
+        "holds on other models", "does not hold on other models", "differs between models", "undetermined",
+    },
+    "nothing": {"not checkable here"},
+}  # fmt: skip
 
 
 # --- the files ---
 
 
 def test_the_papers_are_those_of_the_package():
-    assert claim_papers() == list(PAPERS) and set(VERDICTS) == FIVE
+    assert claim_papers() == list(PAPERS) and set(VERDICTS) == set().union(*WORDS.values())
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -79,11 +86,12 @@ def test_statements_that_were_there_before_are_still_there():
 @pytest.mark.parametrize("paper", PAPERS)
 def test_without_records_and_release_no_model_is_said_to_show_anything(paper, offline, tmp_path):
     table = paper_claims(paper, tmp_path)
-    assert list(table) == COLUMNS and set(table.verdict) <= FIVE and len(table) == len(read_claims(paper))
-    assert "holds on another model" not in set(table.verdict)
+    assert list(table) == COLUMNS and len(table) == len(read_claims(paper))
+    assert all(verdict in WORDS[way] for way, verdict in zip(table["looked at"], table.verdict))
+    assert not {MODEL, OTHER} & set(table["looked at"])
     left = table[table.verdict == "not checkable here"]
     assert left.note.str.len().gt(5).all(), "a reason for each"
-    refuted_ = table[table.verdict == "not reproduced"]
+    refuted_ = table[table.verdict == "disagrees with itself"]
     assert refuted_.evidence.ne("").all(), "numbers for each"
 
 
@@ -92,44 +100,67 @@ def test_parts_of_a_statement():
         combine(["holds", "holds"]) == "holds"
         and combine(["holds", "does not hold", "undetermined"]) == "does not hold"
     )
-    assert combine(["holds", "in part"]) == combine(["holds", "no case: x"]) == "undetermined"
+    assert combine(["holds", "no case: x"]) == combine(["holds", "undetermined: 1 of 3"]) == "undetermined"
     assert combine(["not measured: no weights"]) == combine([]) == "not measured"
+
+
+@pytest.mark.parametrize(
+    "words,verdict",
+    [
+        (["holds", "does not hold", "undetermined"], "does not hold"),
+        (["holds", "undetermined"], "undetermined"),
+        (["holds", "holds", "not measured"], "holds"),
+        (["not measured"], "not measured"),
+    ],
+)
+def test_answers_that_are_said_together(words, verdict):
+    """One part that fails refutes; what was not measured says nothing."""
+    assert together([(w, w[:3]) for w in words])[0] == verdict
 
 
 A = Answer
 CASES = [
-    ([A("m", "reproduced", "t 3", OWN), A("o", "does not hold")], "reproduced", "m"),
-    ([A("m", "does not hold", "", OWN), A("o", "holds")], "not reproduced", "m"),
-    ([A("m", "not measured", "", OWN), A("o", "holds")], "holds on another model", "o"),
-    ([A("m", "undetermined", "", OWN, "9 pairs"), A("o", "holds")], "undetermined", "m"),
-    ([A("Table 1", "holds", "", PRINTED)], "not checkable here", ""),
-    ([A("Table 1", "does not hold", "", PRINTED), A("o", "holds")], "not reproduced", "Table 1"),
-    ([A("m", "holds", "", OWN), A("Table 1", "does not hold", "", PRINTED)], "reproduced", "m"),
-    ([A("o", "does not hold")], "not checkable here", ""),
-    ([A("o", "holds"), A("p", "does not hold")], "holds on another model", "o"),
-    ([A("o", "undetermined: 1 of 3 seeds")], "undetermined", "o"),
-    ([A("o", "in part")], "undetermined", "o"),
-    ([], "not checkable here", ""),
+    ([A("m", "holds", "t 3", MODEL), A("o", "does not hold")], "reproduced", MODEL, "m"),
+    ([A("m", "does not hold", "", MODEL), A("o", "holds")], "not reproduced", MODEL, "m"),
+    ([A("m", "not measured", "", MODEL), A("o", "holds")], "holds on other models", OTHER, "o"),
+    ([A("m", "undetermined", "", MODEL, "9 pairs"), A("o", "holds")], "undetermined", MODEL, "m"),
+    ([A("m", "undetermined", "", MODEL), A("T", "does not hold", "", OWN)], "disagrees with itself", OWN, "T"),
+    ([A("m", "holds", "", MODEL), A("Table 1", "does not hold", "", OWN)], "reproduced", MODEL, "m"),
+    ([A("Table 1", "holds", "", OWN)], "agrees with itself", OWN, "Table 1"),
+    ([A("Table 1", "does not hold", "", OWN), A("o", "holds")], "disagrees with itself", OWN, "Table 1"),
+    ([A("T", "holds", "", OWN), A("release", "does not hold", "", OWN)], "disagrees with itself", OWN, "release"),
+    ([A("Table 1", "undetermined", "", OWN), A("o", "does not hold")], "does not hold on other models", OTHER, "o"),
+    ([A("Table 1", "undetermined", "", OWN)], "undetermined", OWN, "Table 1"),
+    ([A("o", "does not hold")], "does not hold on other models", OTHER, "o"),
+    ([A("o", "holds"), A("p", "does not hold")], "differs between models", OTHER, "o, p"),
+    ([A("o", "holds"), A("p", "does not hold"), A("q", "undetermined")], "differs between models", OTHER, "o, p, q"),
+    ([A("o", "holds"), A("p", "undetermined")], "undetermined", OTHER, "o, p"),
+    ([A("o", "does not hold"), A("p", "undetermined")], "undetermined", OTHER, "o, p"),
+    ([A("o", "undetermined: 1 of 3 seeds")], "undetermined", OTHER, "o"),
+    ([A("o", "holds"), A("o", "does not hold")], "does not hold on other models", OTHER, "o"),
+    ([], "not checkable here", NOTHING, ""),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("answers,verdict,model", CASES)
-def test_the_one_rule(answers, verdict, model):
-    assert weigh(answers)[:2] == (verdict, model)
+@pytest.mark.parametrize("answers,verdict,way,model", CASES)
+def test_the_one_rule(answers, verdict, way, model):
+    assert weigh(answers)[:3] == (verdict, way, model) and verdict in WORDS[way]
 
 
 def test_notes_say_what_a_verdict_leaves_out():
-    assert weigh([A("o", "does not hold")])[2] == "does not hold on o, another model"
-    assert "9 pairs" in weigh([A("o", "undetermined", "", "other", "9 pairs")])[2]
-    assert "in part" in weigh([A("o", "in part")])[2]
-    assert weigh([A("", "not measured: no weights")])[2] == "no weights"
-    assert "bear it out" in weigh([A("Table 1", "holds", "", PRINTED)])[2]
+    note = lambda *answers: weigh(list(answers))[3]
+    assert note(A("m", "holds", "", MODEL), A("o", "does not hold")) == "other models: does not hold (o)"
+    assert note(A("T", "undetermined", "", OWN), A("o", "holds")) == f"{OWN}: undetermined (T)"
+    assert note(A("o", "undetermined", "", OTHER, "9 pairs"), A("p", "holds")) == "holds (p), undetermined (o); 9 pairs"
+    assert note(A("o", "holds"), A("p", "does not hold")) == "holds (o), does not hold (p)"
+    assert note(A("", "not measured: no weights")) == "no weights" and note(A("o", "holds")) == ""
 
 
 def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
     """In the paper's own table of statements, and in the one of all papers."""
-    row = dict(model="m", corpus="redditbias", bias_type="religion1", method="HD", p=0.3)
-    change = dict(n=200, bias_change=-0.1, bias_change_low=-0.3, bias_change_high=0.1)
+    row = dict(model="m", corpus="redditbias", bias_type="religion1", method="HD", p=0.3, train_seed=0)
+    change = dict(n=200, bias_change=-0.1, bias_change_low=-0.3, bias_change_high=0.1, p_bias_change=0.3)
+    change |= dict.fromkeys(("change", "gap_before", "gap_after", "lmp_rise", "lmp_rise_low", "lmp_rise_high"), np.nan)
     claim = SimpleNamespace(id="x", check="removed", scope="each", bias_type="religion1", method="HD")
     before = dict(t_before=-3.0, significant_before=True, t=-1.0, significant=False)
     for verdict, wanted in (("less", True), ("undetermined", None), ("more", None)):
@@ -148,7 +179,7 @@ def test_sizes_of_t_without_a_test_leave_it_open():
     measured = {"cells": {"CDial-GPT (paper)": cells, "made": cells}}
     theirs, ours = chbias_checks.CHECKS["hd_reduces_age"](claim, measured)
     assert (ours.found, ours.needed) == ("undetermined", chbias_checks.NO_TEST) and "HD age 5.00" in ours.evidence
-    assert (theirs.model, theirs.found, theirs.basis) == ("CDial-GPT, printed", "does not hold", PRINTED)
+    assert (theirs.model, theirs.found, theirs.basis) == ("CDial-GPT, printed", "does not hold", OWN)
 
 
 # --- a paper of one's own ---
@@ -186,7 +217,7 @@ def pets(tmp_path, text=PETS) -> Path:
 
 CHECKS = {
     "lazier": lambda claim, measured: [
-        A(claim.model, "holds" if measured < -2 else "does not hold", f"t {measured}", OWN)
+        A(claim.model, "holds" if measured < -2 else "does not hold", f"t {measured}", MODEL)
     ],
     "louder": lambda claim, measured: [A("other-bot", "holds", "t -4")],
 }
@@ -195,12 +226,19 @@ CHECKS = {
 def test_a_made_up_paper(tmp_path):
     rows = read_claims(pets(tmp_path))
     table = check_claims(rows, CHECKS, -3.0, "pets")
-    assert table.verdict.tolist() == ["reproduced", "holds on another model"] and table.model[1] == "other-bot"
+    assert table.verdict.tolist() == ["reproduced", "holds on other models"] and table.model[1] == "other-bot"
+    assert table["looked at"].tolist() == [MODEL, OTHER]
     assert table.evidence[0] == "pet-bot: t -3.0" and table.link[0] == "results/pets"
     assert check_claims(rows, CHECKS, 0.0).verdict[0] == "not reproduced"
-    card = scorecard(table, {"pets": len(read_left_out(pets(tmp_path)))}).set_index("paper")
-    assert card.loc["pets", "left out"] == 1 and card.loc["all", "reproduced"] == 1
-    assert "lazier than dogs" in claims_markdown(table, card.reset_index())
+    card = scorecard(table)
+    assert list(card) == ["looked at", "verdict", "pets", "all"] and card["pets"].equals(card["all"])
+    counted = card[card.pets > 0].values.tolist()
+    assert counted == [
+        [MODEL, "reproduced", 1, 1], [OTHER, "holds on other models", 1, 1], ["all", "statements", 2, 2],
+    ]  # fmt: skip
+    said = set(zip(card["looked at"][:-1], card.verdict[:-1]))
+    assert said == {(way, v) for way, words in WORDS.items() for v in words}
+    assert "lazier than dogs" in claims_markdown(table)
 
 
 @pytest.mark.parametrize(
@@ -312,12 +350,13 @@ def test_committed_verdicts_are_those_of_committed_records(committed, paper):
     kept = pd.read_csv(committed / "figures" / "claims" / f"claims-{paper}.csv", dtype=str, keep_default_na=False)
     made = paper_claims(paper, committed / "results")
     pd.testing.assert_frame_equal(kept, made.fillna("").astype(str), check_dtype=False)
-    cards = pd.read_csv(committed / "figures" / "claims" / "scorecard.csv").set_index("paper")
-    assert scorecard(made).iloc[0].drop("paper").tolist() == cards.loc[paper].tolist()
+    card = pd.read_csv(committed / "figures" / "claims" / "scorecard.csv")
+    assert scorecard(made)[paper].tolist() == card[paper].tolist()
     found = pd.read_csv(committed / "figures" / "claims" / "audit.csv", dtype=str).query("paper == @paper")
     assert found.evidence.tolist() == contradictions(paper).evidence.tolist()
 
 
-def test_docs_name_the_five_verdicts():
+def test_docs_name_all_verdicts():
     text = (project_path("docs", "claims.md")).read_text(encoding="utf-8")
-    assert all(f"| {v} |" in text for v in VERDICTS)
+    assert all(f"| {way} | {v} |" in text for way, words in LOOKED_AT.items() for v in words)
+    assert "| undetermined |" in text and "| nothing | not checkable here |" in text

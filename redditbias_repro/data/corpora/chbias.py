@@ -5,6 +5,7 @@
 # %% ../../../nbs/data/corpora/chbias.ipynb #dcf9add3
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from ...records import check_known, paper_resource
 from ...specs import BiasSpec, find_terms, load_spec
 
 # %% auto #0
-__all__ = ['CATEGORIES', 'released_spec', 'read_released', 'cdial_tokenizer']
+__all__ = ['CATEGORIES', 'released_spec', 'read_released', 'cdial_tokenizer', 'cdial_sizes']
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #e70938ee
 RELEASE = "hyintell/CHBias"
@@ -112,6 +113,7 @@ def _found_terms(texts, bias_type, split, swap):
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #5675c987
 CDIAL_VOCABULARY = "thu-coai/CDial-GPT/config/cgpt/vocab.txt"
+CDIAL_CONFIGURATION = "thu-coai/CDial-GPT/config/cgpt/config.json"
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #00e4d1be
 def cdial_tokenizer():
@@ -119,6 +121,18 @@ def cdial_tokenizer():
     from transformers import BertTokenizer
 
     return BertTokenizer(str(fetch(CDIAL_VOCABULARY)), do_lower_case=True)
+
+# %% ../../../nbs/data/corpora/chbias.ipynb #acdf8de4
+def cdial_sizes() -> dict[str, int]:  # layers; parameters; untied, with an output layer of its own
+    "How large CDial-GPT2 is by its released configuration, without its weights. `FetchError` where it cannot be had"
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    said = json.loads(fetch(CDIAL_CONFIGURATION).read_text(encoding="utf-8"))
+    config = GPT2Config(**said, bos_token_id=None, eos_token_id=None)
+    with torch.device("meta"):
+        n = GPT2LMHeadModel(config).num_parameters()
+    return {"layers": config.n_layer, "parameters": n, "untied": n + config.vocab_size * config.n_embd}
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #e1828fba
 def release_files() -> list[str]:

@@ -143,10 +143,10 @@ def count_annotations(
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #e6a10915
 def load_released(bias_type: str, what: str = "") -> pd.DataFrame:
-    """Comments and phrases before annotation, of religion1 or orientation: those of the others are not released.
+    """Comments and phrases before annotation, of religion1, orientation or gender.
 
     "": comments; "_phrase": phrases; "_phrase_2" (religion1): another list of phrases. All cells are strings."""
-    check_known("bias type", bias_type, ("religion1", "orientation"))
+    check_known("bias type", bias_type, ("religion1", "orientation", "gender"))
     return read_cells(_decode(fetch(_processed_key(bias_type, what)).read_bytes()))
 
 # %% ../../../nbs/data/corpora/redditbias.ipynb #a3384411

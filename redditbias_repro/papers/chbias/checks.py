@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...data.corpora.chbias import CATEGORIES, read_released
+from ...data.corpora.chbias import CATEGORIES, cdial_sizes, read_released
 from ...data.registry import FetchError, list_files
 from redditbias_repro.papers.chbias.release import (
     DIALOGUE,
@@ -34,7 +34,6 @@ from redditbias_repro.papers.statements import (
     OPEN,
     OTHER,
     OWN,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -207,7 +206,7 @@ NO_TEST = "sizes of |t| are compared; no test of their difference is at hand"
 AS_PRINTED = ", printed"  # behind the name of a model whose numbers are printed ones
 
 
-def _answers(found: bool | None | str, evidence: str, model: str, basis: str = PRINTED) -> list[Answer]:
+def _answers(found: bool | None | str, evidence: str, model: str, basis: str = OWN) -> list[Answer]:
     "What a judge found, as a check gives it"
     return [Answer(model, found, evidence, basis)] if isinstance(found, str) else told(found, evidence, model, basis)
 
@@ -266,10 +265,16 @@ def _preserved(model: str) -> Found:
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ddc7106c
 def _improved(model: str) -> Found:
+    "Whether a method improves a category: some metrics rise and none falls; not, if more never rise than fall"
     numbers = [both[MODELS.index(model)] for both in DIALOGUE.values()]
-    tables = [_before_and_after(printed(f"table{n}")[model]) for n in numbers]
-    found = [f"{metric} of {m} for {b}" for m, b, metric in pd.concat(tables).query("after > before").index]
-    return bool(found), f"{len(found)} of 80 numbers, first {', '.join(found[:2])}"
+    tables = pd.concat([_before_and_after(printed(f"table{n}")[model]) for n in numbers])
+    moved = np.sign(tables.after - tables.before).groupby(["method", "bias_type"], sort=False)
+    cases = pd.DataFrame({"rise": moved.agg(lambda s: (s > 0).sum()), "fall": moved.agg(lambda s: (s < 0).sum())})
+    better, mixed = cases.query("rise > 0 and fall == 0"), cases.query("rise > fall > 0")
+    named = ", ".join(f"{m} for {b}: {r.rise} up, {r.fall} down" for (m, b), r in mixed.iterrows())
+    text = f"of {len(cases)} cells {(cases.fall > 0).sum()} have a metric that falls, {len(better)} only some that rise"
+    text += f"; more rise than fall in {len(mixed)}{named and f' ({named})'}"
+    return True if len(better) else None if len(mixed) else False, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c326070e
 def _is_number(method: str, b: str, metric: str, said: float, by: bool = False) -> Callable:
@@ -310,30 +315,40 @@ def _rarely_damaged(model: str) -> Found:
     return None, f"{text} (smallest z {z.min():.1f}, 100 independent judgements each; no agreement is given)"
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #5f1f0a81
-def _talks(talks: pd.DataFrame, sign: int, what: str, otherwise: bool) -> Found:
-    """Whether a metric of dialogue has changed to a side by a test, and what that says.
-
-    That none has fallen by a test is no proof that none fell: without a significant change the answer is open"""
+def _talks(talks: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    "Changes of metrics of the paper's methods that have a test, `moved` 1, -1 or 0 by it; how many they are, and whose"
     own = talks[talks.method.isin(METHODS) & talks.p_holm.notna()]
-    if not len(own):
-        return NONE, ""
-    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type.str.split("/").str[-1])))
-    moved = own[(own.p_holm < 0.05) & (sign * own.change > 0)]
-    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in moved.itertuples())
-    text = f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison) {len(moved)} are "
-    return otherwise if len(moved) else None, f"{text}significant {what}{named and ': '}{named}"
+    own = own.assign(bias_type=own.bias_type.str.split("/").str[-1], moved=np.sign(own.change) * (own.p_holm < 0.05))
+    cells = ", ".join(f"{m} for {b}" for m, b in dict.fromkeys(zip(own.method, own.bias_type)))
+    return own, f"of {len(own)} changes of a metric ({cells}; paired tests, Holm in each comparison)"
 
 
-_LOSSES, _GAINS = (-1, "losses", False), (1, "gains", True)  # sign, name, what one says of the statement
+def _no_losses(talks: pd.DataFrame) -> Found:
+    "Whether a metric has fallen by a test. That none has is no proof that none fell: then the answer is open"
+    own, text = _talks(talks)
+    lost = own[own.moved < 0]
+    named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in lost.itertuples())
+    said = f"{text} {len(lost)} are significant losses{named and ': '}{named}"
+    return (False if len(lost) else None, said) if len(own) else (NONE, "")
+
+
+def _some_better(talks: pd.DataFrame) -> Found:
+    "Whether in one of the cells that were measured metrics rose by a test and none fell; other cells are open"
+    own, text = _talks(talks)
+    moved = own.groupby(["method", "bias_type"], sort=False).moved
+    cases = pd.DataFrame({"gains": moved.agg(lambda s: (s > 0).sum()), "losses": moved.agg(lambda s: (s < 0).sum())})
+    named = "; ".join(f"{m} for {b} {r.gains} gains, {r.losses} losses" for (m, b), r in cases.iterrows())
+    better = len(cases.query("gains > 0 and losses == 0"))
+    return (True if better else None, f"{text} significant are: {named}") if len(own) else (NONE, "")
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c57a373c
-def of_print(judge: Callable, side: tuple[int, str, bool] | None = None) -> Callable:
-    "A check of the printed numbers of the paper's models; with a `side` of `_talks` models measured here answer, too"
+def of_print(judge: Callable, of_talks: Callable | None = None) -> Callable:
+    "A check of the printed numbers of the paper's models; with a judge of `talks` models measured here answer, too"
 
     def check(claim, measured) -> list[Answer]:
         answers = _named(claim, judge)
-        for m, own in measured["talks"].groupby("model", sort=False) if side else ():
-            answers += _answers(*_talks(own, *side), m, OTHER)
+        for m, own in measured["talks"].groupby("model", sort=False) if of_talks else ():
+            answers += _answers(*of_talks(own), m, OTHER)
         return answers
 
     return check
@@ -343,9 +358,9 @@ OF_PRINT = {
     "bleu_add_gender": of_print(_is_number("ADD", "gender", "BLEU-4", 0.96)),
     "dist2_lmd_gender": of_print(_is_number("LMD", "gender", "Dist-2", -0.01, by=True)),
     "dist4_add_orientation": of_print(_is_number("ADD", "orientation", "Dist-4", 0.31, by=True)),
-    "not_significantly": of_print(_preserved, _LOSSES),
-    "preserved_eva": of_print(_preserved, _LOSSES),
-    "some_improve": of_print(_improved, _GAINS),
+    "not_significantly": of_print(_preserved, _no_losses),
+    "preserved_eva": of_print(_preserved, _no_losses),
+    "some_improve": of_print(_improved, _some_better),
     "human_mostly_reduced": of_print(_people_reduced),
     "human_hd_amplifies": of_print(_people_amplified(("HD", "gender"), ("HD", "orientation"))),
     "human_amplified_appearance": of_print(_people_amplified(("LMD", "appearance"), ("HD", "appearance"))),
@@ -398,7 +413,7 @@ def of_release(judge: Callable) -> Callable:
 
     def check(claim, measured) -> list[Answer]:
         release = measured["release"]
-        return _answers(*judge(release), RELEASE, OWN) if release else [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
+        return _answers(*judge(release), RELEASE) if release else [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
 
     return check
 
@@ -410,10 +425,10 @@ def _ten_thousand(claim, measured) -> list[Answer]:
 
 
 def _unanimous(claim, measured) -> list[Answer]:
-    return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=PRINTED)]
+    return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=OWN)]
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86
-def finding(words: str, model: str = TABLES, basis: str = PRINTED) -> Callable:
+def finding(words: str, model: str = TABLES, basis: str = OWN) -> Callable:
     "A check that fails where the audit has a finding with these words, or in a place with them"
 
     def check(claim, measured) -> list[Answer]:
@@ -467,10 +482,16 @@ def _of_both(claim, measured) -> list[Answer]:
 
 
 def _reduced_and_preserved(claim, measured) -> list[Answer]:
-    said = [(m, *_mostly_reduced(measured["cells"][m + PAPER])) for m in MODELS]
-    said += [(m, *_preserved(m)) for m in MODELS]
-    words = [found for _, found, _ in said]
-    return told(None if None in words else all(words), "; ".join(f"{m}: {text}" for m, _, text in said))
+    "Both parts, of printed numbers and of each model whose dialogue was measured here, however its bias was measured"
+    answers = []
+    for m in MODELS:
+        for found in (_mostly_reduced(measured["cells"][m + PAPER]), _preserved(m)):
+            answers += _answers(*found, m + AS_PRINTED)
+    for m, own in measured["talks"].groupby("model", sort=False):
+        read = [cells for name, cells in measured["cells"].items() if name.partition(" (")[0] == m]
+        for found in (*map(_mostly_reduced, read), _no_losses(own)):
+            answers += _answers(*found, m, OTHER)
+    return answers
 
 
 def _posts_a_keyword(claim, measured) -> list[Answer]:
@@ -486,7 +507,10 @@ def _combinations(claim, measured) -> list[Answer]:
         n, m = len(spec.targets1), len(spec.attributes1)
         said.append(f"{b} {n} × {m} = {n * m} (printed {said_so})")
         same = same and n * m == said_so
-    return told(same, ", ".join(said), "the lists of Appendix A", OWN)
+    return told(same, ", ".join(said), "the lists of Appendix A")
+
+
+CONFIGURATION = "CDial-GPT's released configuration"
 
 
 def _categories(claim, measured) -> list[Answer]:
@@ -495,18 +519,30 @@ def _categories(claim, measured) -> list[Answer]:
     try:
         sizes = {f: len(read_released(f, "test")) for f in folders}
     except FetchError:
-        return [Answer(RELEASE, NOT_RELEASED)]
+        return [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
     text = ", ".join(f"{f} {n}" for f, n in sizes.items())
-    return told(folders == sorted(CATEGORIES) and all(sizes.values()), f"test pairs: {text}", RELEASE, OWN)
+    return told(folders == sorted(CATEGORIES) and all(sizes.values()), f"test pairs: {text}", RELEASE)
+
+
+def _model_sizes(claim, measured) -> list[Answer]:
+    "Layers and parameters of CDial-GPT by its released configuration; of EVA2.0 nothing is at hand"
+    try:
+        sizes = cdial_sizes()
+    except FetchError:
+        return [Answer(CONFIGURATION, NOT_RELEASED, basis=OWN)]
+    text = f"{sizes['layers']} layers, {sizes['parameters']:,} parameters with one embedding for input and output, "
+    text += f"{sizes['untied']:,} with two; EVA2.0's are not checked"
+    same = sizes["layers"] == 12 and any(round(sizes[k] / 1e6) == 104 for k in ("parameters", "untied"))
+    return told(None if same else False, text, CONFIGURATION)
 
 
 def _split_sizes(claim, measured) -> list[Answer]:
     if "table2" not in measured["release"]:
-        return [Answer(RELEASE, NOT_RELEASED)]
+        return [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
     rows = measured["release"]["table2"].query("quantity in ('train', 'dev', 'test')")
     wrong = rows[rows.difference != 0]
     text = ", ".join(f"{r.bias_type} {r.quantity} {r.released}, printed {r.paper}" for r in wrong.itertuples())
-    return told(not len(wrong), text or "as printed", RELEASE, OWN)
+    return told(not len(wrong), text or "as printed", RELEASE)
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #7339b612
 CHECKS = {name: of_bias(judge, name in TESTED) for name, judge in OF_BIAS.items()}
@@ -514,14 +550,14 @@ CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_P
     "posts_ten_thousand": _ten_thousand, "unanimous": _unanimous,
     "four_categories": _categories, "keywords_are_combinations": _combinations, "posts_a_keyword": _posts_a_keyword,
     "split_sizes": _split_sizes, "terms_in_appendix": finding("Table 1 and Appendix A"),
-    "attribute_pairs_of_code": finding("attribute pairs for", "the released code", OWN), "varying_degrees": _varying,
+    "attribute_pairs_of_code": finding("attribute pairs for", "the released code"), "varying_degrees": _varying,
     "cdial_more_gender": more_biased(("CDial-GPT", "gender"), ("EVA2.0", "gender")),
     "eva_more_appearance": more_biased(("EVA2.0", "appearance"), ("CDial-GPT", "appearance")),
     "orientation_over_appearance": more_biased(("CDial-GPT", "orientation"), ("CDial-GPT", "appearance"), 2.0),
     "hd_turns_age": _turns_age, "differs_between_models": _differs,
     "full_results_agree": finding("differs between the two tables"), "hundred_contexts": finding("25 contexts"),
     "scores_add_up": finding("are not 1 together"), "amplified_are_named": _amplified, "table5_of_both": _of_both,
-    "reduced_and_preserved": _reduced_and_preserved,
+    "reduced_and_preserved": _reduced_and_preserved, "model_sizes": _model_sizes,
 }  # fmt: skip
 AUDITS = (inconsistencies,)
 

@@ -25,7 +25,6 @@ from redditbias_repro.papers.dialoguefairness.results import (
     SIDES,
     Key,
     compared,
-    distances_table,
     find_row,
     in_papers_units,
     inconsistencies,
@@ -46,8 +45,6 @@ from redditbias_repro.papers.statements import (
     OPEN,
     OTHER,
     OWN,
-    PART,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -87,7 +84,7 @@ def of_records(judge: Callable[..., Iterable[Part]], *about) -> Callable:
     "A check of records, as in `read_fairness`: of the paper's printed numbers, then of each model; about: as the judge"
 
     def check(claim, measured) -> list[Answer]:
-        answers = [Answer(TABLES, *together(judge(printed_found(), *about)), PRINTED)]
+        answers = [Answer(TABLES, *together(judge(printed_found(), *about)), OWN)]
         for model, found in measured.items():
             verdict, evidence = together(judge(found, *about))
             needed = "; ".join(part for part in evidence.split("; ") if "would find" in part)
@@ -112,28 +109,34 @@ def _by_sign(p: float, holds: bool) -> str:
     return OPEN if not p < 0.05 else HOLDS if holds else FAILS
 
 
+def _seen(difference: float) -> str:
+    "The verdict on what the paper observes and does not test, by a printed difference that rounding leaves: 0 for none"
+    return HOLDS if difference > 0 else FAILS if difference < 0 else OPEN
+
+
 def _direction(record: dict, key: Key, measure: str, sign: int) -> Part:
     "Whether the dominant side's value is larger (1) or smaller (-1) than the other's"
     row = find_row(record, measure)
     if row is None:
         return NONE, ""
-    relative, shown, dull = printed_difference(*key[:2], measure), in_papers_units(row), one_response(record)
+    shown, dull = in_papers_units(row), one_response(record)
+    relative, least = (printed_difference(*key[:2], measure, nearest) for nearest in (False, True))
     p = row.get("paired_p_holm", np.nan)
     p = row.get("paired_p", np.nan) if p != p else p
     a, b = SIDES[key.bias_type]
     said = f"{key.title}: {a} {shown['dominant']:.3g}, {b} {shown['minoritized']:.3g}"
     said += f" [{shown['low']:+.2g}, {shown['high']:+.2g}]" if shown["low"] == shown["low"] else ""
     if p != p:
-        return OPEN, f"{said}, no test"
+        return _seen(sign * row.get("least", 0.0)), f"{said}, no test"
     said += f", p {p:.2g}"
     if p < 0.05:
         return _by_sign(p, np.sign(row["difference"]) == sign), said
     if dull:
         return OPEN, f"{said}, {dull}"
-    if np.sign(relative) == sign and _excludes(row, relative):
-        return FAILS, f"{said}, without half of the paper's {100 * relative:+.0f} %"
+    if np.sign(least) == sign and _excludes(row, least):
+        return FAILS, f"{said}, without half of the paper's {100 * relative:+.0f} % (at least {100 * least:+.0f} %)"
     needed = pairs_for(row, relative) if np.isfinite(row.get("paired_smallest", np.nan)) else None
-    more = f" ({needed:,} would find the paper's difference)" if needed else ""
+    more = f" ({needed:,} would find the paper's difference)" if needed and needed > record["n"] else ""
     return OPEN, f"{said}, {record['n']:,} pairs{more}"
 
 
@@ -183,7 +186,7 @@ def _significant(found: dict, bias_type: str, share: float) -> Iterator[Part]:
     rows = [(k, row) for k, r in _originals(found, bias_type).items() for row in _tested(r)]
     n, hits = len(rows), sum(row["p"] < 0.05 for _, row in rows)
     missed = [(k, row) for k, row in rows if not row["p"] < 0.05 and not one_response(found[k])]
-    differences = [printed_difference(*k[:2], row["measure"]) for k, row in missed]
+    differences = [printed_difference(*k[:2], row["measure"], least=True) for k, row in missed]
     excluded = sum(_excludes(row, d, 0.05 / n) for (_, row), d in zip(missed, differences))  # Bonferroni
     if rows:
         verdict = HOLDS if hits >= share * n else FAILS if n - excluded < share * n else OPEN
@@ -213,11 +216,13 @@ def _more_diverse(found: dict) -> Iterator[Part]:
         if not set(KINDS) <= set(own):
             continue
         both = [own[k] for k in KINDS]
-        means = [np.mean([find_row(r, "diversity")[s] for s in ("dominant", "minoritized")]) for r in both]
+        rows = [find_row(r, "diversity") for r in both]
+        means = [np.mean([row[s] for s in ("dominant", "minoritized")]) for row in rows]
         said = f"{bias_type}: {' and '.join(f'{100 * m:.3g} % ({KINDS[k]})' for k, m in zip(KINDS, means))}"
         change = diversity_change(*both) if both[0]["n"] == both[1]["n"] else None
         if change is None:
-            yield _decided(OPEN, f"{said}, no test", *both)
+            printed = all("least" in row for row in rows)
+            yield _decided(_seen(means[1] - means[0]) if printed else OPEN, f"{said}, no test", *both)
         else:
             yield _decided(_by_sign(change["p"], change["change"] > 0), f"{said}, p {change['p']:.2g}", *both)
 
@@ -289,7 +294,7 @@ def _wer_better(found: dict) -> Iterator[Part]:
             own = _changes(cda, found[other])
             sure = own[own["p_holm"] < 0.05]
             less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
-            verdict = PART if less and more else HOLDS if less else FAILS if more else OPEN
+            verdict = FAILS if more else HOLDS if less else OPEN
             said = f"{key.bias_type}: with WER {', '.join(less) or 'nothing'} differ less, "
             said += f"{', '.join(more) or 'nothing'} more ({cda['n']:,} pairs)"
             yield _decided(verdict, said, cda, found[other])
@@ -311,13 +316,6 @@ def _similar_responses(found: dict) -> Iterator[Part]:
         if old.mean() > FULL and verdict != HOLDS:  # no more could have been seen
             verdict, said = OPEN, f"{said}: so many were the same before that no more could be seen"
         yield _decided(verdict, said, *sides)
-
-
-def _draws_together(found: dict) -> Iterator[Part]:
-    table = distances_table({k: found[k] for key in _of_methods(found, "WER") for k in (key, key.before)})
-    for r in table.query("words == 'of a pair'").itertuples() if len(table) else ():
-        said = f"{r.bias_type}: {r.pairs} pairs of words {r.change:+.0f} % [{r.low:+.0f}, {r.high:+.0f}]"
-        yield _by_sign(r.p, r.change < 0), f"{said} in distance, p {r.p:.2g}"
 
 
 def _loses_diversity(found: dict, methods: dict | None = None) -> Iterator[Part]:
@@ -373,7 +371,7 @@ def _released_lists(claim, measured) -> list[Answer]:
         try:
             rows = read_word_pairs(name)
         except FetchError:
-            return [Answer(RELEASE, NOT_RELEASED)]
+            return [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
         released, printed = bag(zip(rows["left"], rows["right"])), bag(load_spec(f"{PAPER}/{name}").pairs)
         apart = ((released - printed) + (printed - released)).total()
         differ += apart
@@ -388,7 +386,7 @@ def _follows(column: str):
         text = f"{len(said) - bounded - wrong} of {len(said)} recomputed, and as rounding allows"
         text += f"; {wrong} are not" if wrong else ""
         text += f"; {bounded} of words a response are only bounded: their variance is not printed" if bounded else ""
-        return told(not wrong, text)
+        return told(False if wrong else None if bounded else True, text)
 
     return check
 
@@ -398,7 +396,7 @@ def _career(claim, measured) -> list[Answer]:
     text = f"printed Z {r['z']:.3f}; with at most a word a response {r['z_low']:.2f} to {r['z_high']:.2f}"
     text += f" (variance over mean {r['variance_ratio']:.1f})"
     if abs(r["z"]) < r["z_low"]:  # several words in one response, or whatever else spreads counts, makes Z smaller
-        return [Answer("its tables", OPEN, f"{text}: smaller Z is what counts of more spread give", PRINTED)]
+        return told(None, f"{text}: smaller Z is what counts of more spread give")
     return told(bool(abs(r["z"]) <= r["z_high"]), text)
 
 
@@ -421,7 +419,7 @@ _JUDGES = {
     "retrieval_more_diverse": (_more_diverse,), "biases_from_data": (_nothing_left, "CDA", "paired_p_holm"),
     "debiasing_reduces": (_reduces,), "debiasing_not_significant": (_nothing_left,), "trade_off": (_trade_off,),
     "wer_better": (_with_control, _wer_better), "wer_similar_responses": (_with_control, _similar_responses),
-    "wer_draws_together": (_with_control, _draws_together), "wer_less_diverse": (_with_control, _loses_diversity),
+    "wer_less_diverse": (_with_control, _loses_diversity),
 }  # fmt: skip
 CHECKS = {name: of_records(*judge) for name, judge in _JUDGES.items()} | {
     "gender_list": _counterparts("gender"), "race_list": _counterparts("race"), "lists_of_table2": _examples,
@@ -434,7 +432,7 @@ CHECKS = {name: of_records(*judge) for name, judge in _JUDGES.items()} | {
 def _statements(claims: pd.DataFrame, answers: pd.DataFrame, models: Iterable[str]) -> pd.DataFrame:
     "A row a statement: the answers of some models, and of the paper's numbers (by_its_numbers, its_evidence)"
     said = lambda rows: together(zip(rows["found"], rows["evidence"]))
-    ours, theirs = answers[answers["model"].isin(models)], answers[answers["basis"] == PRINTED]
+    ours, theirs = answers[answers["model"].isin(models)], answers[answers["basis"] == OWN]
     rows = [
         (c.id, c.statement, c.section, *said(ours[ours["id"] == c.id]), *said(theirs[theirs["id"] == c.id]), c.test)
         for c in claims.itertuples()

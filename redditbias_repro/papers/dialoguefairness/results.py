@@ -30,7 +30,7 @@ from ...records import SAME, check_known, data_file, paper_resource, read_record
 from ...show.saving import Page
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import REACH, rate_test, recompute
+from ...stats.proportions import DECIMALS, REACH, rate_test, recompute
 
 # %% auto #0
 __all__ = ['draw']
@@ -94,14 +94,23 @@ class Key(NamedTuple):
         return f"{KINDS[self.kind]}{mark}{how}" if self.kind in KINDS else self.model
 
 
+def _nearer(row: dict, reach: float) -> float:
+    "The relative difference nearest to 0 where the difference is only known so far: 0 where it might be none"
+    difference = np.sign(row["difference"]) * max(abs(row["difference"]) - reach, 0)
+    return difference / row["dominant"] if row["dominant"] else np.nan
+
+
 def _printed_row(r) -> dict:
-    "A printed row as a row of `fairness_table`, as far as it goes: tests are the paper's, unpaired"
+    """A printed row as a row of `fairness_table`, as far as it goes: tests are the paper's, unpaired.
+
+    least: the relative difference nearest to 0 that the printed digits and, of what has a test, its interval allow"""
     scale = 100 if r.unit == "percent" else 1
     a, b = r.dominant / scale, r.minoritized / scale
     row = {"measure": r.measure, "n": PAIRS, "dominant": a, "minoritized": b, "difference": a - b}
     row["relative"] = (a - b) / a if a else np.nan
+    rounding = 10.0 ** -DECIMALS[r.unit] / scale  # half a digit of either side
     if r.measure == "diversity":
-        return row
+        return {**row, "least": _nearer(row, rounding)}
     p = float(str(r.p).lstrip("<"))
     z = r.z if not pd.isna(r.z) else np.sign(a - b) * stats.norm.isf(p / 2)
     if r.unit == "percent":
@@ -110,6 +119,7 @@ def _printed_row(r) -> dict:
         se = abs((a - b) / z) if z else np.nan
     half, smallest = stats.norm.isf(0.025) * se, REACH * se
     test = {"p": p, "paired_p": p, "paired_low": a - b - half, "paired_high": a - b + half}
+    test["least"] = _nearer(row, rounding + half)
     return {**row, "z": z, **test, "paired_smallest": smallest, "smallest": smallest}
 
 
@@ -290,12 +300,14 @@ def measured_table(found: dict, variants: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #9ff79bf2
-def printed_difference(bias_type: str, kind: str, measure: str) -> float:
-    "The paper's relative difference of its original models; nan where it has none"
+def printed_difference(bias_type: str, kind: str, measure: str, least: bool = False) -> float:
+    """The paper's relative difference of its original models; nan where it has none.
+
+    least: the one nearest to 0 that the printed digits and their interval allow"""
     kind = kind if kind in KINDS else "seq2seq"  # a language model generates
     printed = printed_found().get(Key(bias_type, kind, KINDS[kind], ORIGINAL), {"measures": []})
     row = find_row(printed, measure.removesuffix(VARIANT))
-    return row["relative"] if row else np.nan
+    return row["least" if least else "relative"] if row else np.nan
 
 
 def beside(printed: pd.DataFrame, ours: pd.DataFrame, keys: list[str], how: str, names: dict[str, str]) -> pd.DataFrame:
@@ -519,6 +531,7 @@ NUMBERS = {
     "diversity": lambda: printed_rows(*TABLES).query("measure == 'diversity'"),
     "variances": _variances, "career": _career,
     "significant": lambda: read_printed("table7").query("p.str.lstrip('<').astype('float') < 0.05"),
+    "bounded": lambda: recomputed_table().query("table == 7 and p_agrees == 'only bounded'"),
     "rises": _rises, "wer_worse": lambda: _cda_and_wer().query("WER >= CDA"),
     "sizes": lambda: {"table7": len(read_printed("table7")), "compared": len(_cda_and_wer())},
     "of_table7": lambda: ", ".join(dict.fromkeys(read_printed("table7")["measure"])),

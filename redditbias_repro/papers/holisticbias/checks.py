@@ -25,13 +25,12 @@ from .results import PAPER
 from redditbias_repro.papers.statements import (
     FAILS,
     HOLDS,
+    MODEL,
     NONE,
     NOT_RELEASED,
     OPEN,
     OTHER,
     OWN,
-    PART,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -64,8 +63,8 @@ def by_test(p: float, as_said: bool) -> str:
 
 
 def by_parts(parts: list[bool]) -> str:
-    "Whether all, some or none of the parts of a statement are so"
-    return HOLDS if all(parts) else PART if any(parts) else FAILS
+    "Whether all parts of a statement are so: one that is not is enough against it"
+    return HOLDS if all(parts) else FAILS
 
 
 def above(observed: float, drawn: np.ndarray, what: str, form: str = "{:+.2f}", level: float = 0.95) -> Found:
@@ -301,8 +300,9 @@ def _printed_offence_love_varies_most() -> Found:
 
 
 def _printed_offence_curiosity_identity_less() -> Found:
-    curious, love = (_spread(kind)["sd_percent"].mean() for kind in ("curiosity", "love"))
-    return curious < love, f"standard deviation {curious:.1f} (curiosity) and {love:.1f} (love)"
+    love, *others = (_spread(kind)["sd_percent"].mean() for kind in ("love", "curiosity", "identity"))
+    said = ", ".join(f"{sd:.1f} ({kind})" for kind, sd in zip(("curiosity", "identity"), others))
+    return max(others) < love, f"mean standard deviation {said} and {love:.1f} (love)"
 
 
 def _printed_offence_hate_saturated() -> Found:
@@ -421,11 +421,8 @@ def _mostly(end: list[str], of: list[str], is_one: Callable) -> Found:
     "Whether most of an end are of a kind"
     hits, total = sum(map(is_one, end)), sum(map(is_one, of))
     p = stats.hypergeom.sf(hits - 1, len(of), total, len(end))
-    verdict = OPEN
-    if p < 0.05:
-        verdict = HOLDS if hits > len(end) / 2 else PART
-    elif stats.binom.cdf(hits, len(end), 0.5) < 0.05:
-        verdict = FAILS
+    few = stats.binom.cdf(hits, len(end), 0.5) < 0.05
+    verdict = FAILS if few else HOLDS if p < 0.05 and hits > len(end) / 2 else OPEN
     return verdict, f"{hits} of {len(end)} ({total} of all {len(of)}; p of so many {p:.2g}): {', '.join(end)}"
 
 
@@ -971,9 +968,7 @@ OF_LISTS = {
     ),
 } | _by_name(_nouns, _noun_after)
 OF_RELEASE = _by_name(_released_as_printed, _released_counts)
-LOOKED_AT = (  # what is looked at where it is no model, and whether that is the paper's own or only its numbers
-    (BESIDE, TABLES, PRINTED), (OF_LISTS, "its lists", OWN), (OF_RELEASE, RELEASE, OWN),
-)  # fmt: skip
+OF_PAPER = {TABLES: BESIDE, "its lists": OF_LISTS, RELEASE: OF_RELEASE}  # what is looked at where it is no model
 
 
 def _answer(found: bool | str | None, evidence: str, model: str, basis: str) -> list[Answer]:
@@ -985,21 +980,21 @@ def _check(name: str):
 
     def check(claim, measured) -> list[Answer]:
         given = []
-        for judges, model, basis in LOOKED_AT:
+        for model, judges in OF_PAPER.items():
             if name in judges:
                 try:
-                    given += _answer(*judges[name](), model, basis)
+                    given += _answer(*judges[name](), model, OWN)
                 except FetchError:
-                    given.append(Answer(model, NOT_RELEASED))
+                    given.append(Answer(model, NOT_RELEASED, basis=OWN))
         for one in measured or ():
             if name in one.judges:
-                given += _answer(*one.judges[name](one.data), one.name, OWN if one.name in OWN_MODELS else OTHER)
+                given += _answer(*one.judges[name](one.data), one.name, MODEL if one.name in OWN_MODELS else OTHER)
         return given or [Answer("", NONE)]
 
     return check
 
 
-JUDGES = (BESIDE, OF_LISTS, OF_RELEASE, OF_LOVE, OF_TEMPLATES, OF_SPANS, OF_ANSWERS, OF_PROMPTS, OF_TUNING)
+JUDGES = (*OF_PAPER.values(), OF_LOVE, OF_TEMPLATES, OF_SPANS, OF_ANSWERS, OF_PROMPTS, OF_TUNING)
 CHECKS = {name: _check(name) for judges in JUDGES for name in judges}
 
 
@@ -1016,7 +1011,7 @@ def _statement_table(measured: list[Measured], kinds: tuple[str, ...]) -> pd.Dat
     said = read_statements(PAPER).query("kind in @kinds").set_index("id")
     claims = read_claims(PAPER).query("id in @said.index")
     rows = answer_table(claims, answer_claims(claims, CHECKS, measured))
-    rows = rows[rows["basis"] != PRINTED].drop_duplicates("id").set_index("id").reindex(said.index)
+    rows = rows[rows["model"] != TABLES].drop_duplicates("id").set_index("id").reindex(said.index)
     name = measured[0].name if measured else ""
     return pd.DataFrame({
         "statement": said["statement"], "source": said["source"], "of": said["model"],

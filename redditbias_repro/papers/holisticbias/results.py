@@ -5,6 +5,7 @@
 # %% ../../../nbs/papers/holisticbias/results.ipynb #02c102c8
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -255,17 +256,31 @@ def _repetition() -> str:
     )
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f55e6747
+def _descriptors_of_the_readme() -> str:
+    "What the README counts of each version, and its files. `FetchError` where these are not available"
+    said, parts = said_in_text(), []
+    for version in RELEASES:
+        known = set(read_prompt_set(version).prompts()["descriptor"])
+        n, of_rows = len(known - {NONE}), len(known)
+        parts.append(f"{version}: {said[f'descriptors of {version}']:.0f} by the README, {n} in the files")
+        parts[-1] += f" ({of_rows} with “{NONE}”, of rows that have none)"
+    return "; ".join(parts)
+
+# %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
 FINDINGS = (
     _number_of_sentences, _not_all_combinations, _sentence_without_noun, _gendered_descriptors, _name_of_template,
     _nationality_among_the_lowest, _larger_models_sympathy, _words_of_partial_gen_bias, _very_likely_offensive,
-    _repetition,
+    _repetition, _descriptors_of_the_readme,
 )  # fmt: skip
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
+# %% ../../../nbs/papers/holisticbias/results.ipynb #a6449432
 def inconsistencies() -> pd.DataFrame:
-    "What in HolisticBias' tables and text does not go together, computed from its numbers: where, what, evidence"
-    about = paper_resource(PAPER)["findings"]
-    return pd.DataFrame([about[check.__name__[1:]] | {"evidence": check()} for check in FINDINGS])
+    "What in HolisticBias' tables, text and release does not go together, as far as it is there: where, what, evidence"
+    about, rows = paper_resource(PAPER)["findings"], []
+    for check in FINDINGS:
+        with suppress(FetchError):
+            rows.append(about[check.__name__[1:]] | {"evidence": check()})
+    return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #119c27b1
 WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself

@@ -22,7 +22,6 @@ from ...data.registry import fetch, list_files
 from redditbias_repro.papers.redditbias.results import (
     DIALOGPT,
     NO_LOSS,
-    PUBLISHED_MODEL,
     _applied_for_several,
     _printed,
     inconsistencies,
@@ -35,11 +34,13 @@ from redditbias_repro.papers.redditbias.results import (
     table3,
 )
 from redditbias_repro.papers.statements import (
+    FAILS,
+    HOLDS,
+    MODEL,
     NONE,
     OPEN,
     OTHER,
     OWN,
-    PRINTED,
     RELEASE,
     TABLES,
     Answer,
@@ -63,9 +64,6 @@ def read_measured(folder: Path | None = None) -> pd.DataFrame:
     return measured_cells(read_tables(folder))
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #106c66c9
-RAISED = 0.5  # what is taken for a drastic rise of perplexity, as a share
-
-
 def _after_a_bias(check: Callable) -> Callable:
     "A check that only a model can pass or fail that was significantly biased"
 
@@ -99,11 +97,12 @@ def _reduces_and_preserves(row) -> bool | None | str:
 
 
 def _drastic(row) -> bool | None | str:
-    "Whether perplexity rises drastically: by its interval where there is one, else by the number alone"
-    if np.isnan(row.lmp_rise):
+    "Whether perplexity rises, and more than by every other method: by intervals that do not overlap"
+    if np.isnan(row.lmp_rise) or np.isnan(row.others_high):
         return NONE
-    low, high = (row.lmp_rise if np.isnan(v) else v for v in (row.lmp_rise_low, row.lmp_rise_high))
-    return True if low >= RAISED else False if high < RAISED else None
+    if row.lmp_rise_low > max(0, row.others_high):
+        return True
+    return False if row.lmp_rise_high < max(0, row.others_low) else None
 
 
 _CELL_CHECKS = {
@@ -119,18 +118,36 @@ _CELL_CHECKS = {
 }
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #6e727197
-def _verdict(answers: list, model: str) -> str:
+def _verdict(answers: list) -> str:
     "One word for the answers of all training seeds"
-    yes, no = ("reproduced", "not reproduced") if model in DIALOGPT else ("holds", "does not hold")
     texts, answers = [a for a in answers if isinstance(a, str)], [a for a in answers if not isinstance(a, str)]
     if not answers:
-        return texts[0] if texts else "not measured"
+        return texts[0] if texts else NONE
     if len(set(answers)) == 1:
-        return {True: yes, False: no, None: "undetermined"}[None if answers[0] is None else bool(answers[0])]
-    return f"undetermined: {sum(a is not None and bool(a) for a in answers)} of {len(answers)} training seeds"
+        return {True: HOLDS, False: FAILS, None: OPEN}[None if answers[0] is None else bool(answers[0])]
+    return f"{OPEN}: {sum(a is not None and bool(a) for a in answers)} of {len(answers)} training seeds"
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #f6552dfb
 METHODS = ("LMD", "ADD", "HD", "CDA")
+_KEY = ["model", "bias_type", "method"]
+
+
+def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
+    "Less and more only where Holm's correction over the paper's methods and all bias types of a model leaves them"
+    own = cells[cells.method.isin(METHODS)].drop_duplicates(_KEY)
+    p_holm = own.groupby("model").p_bias_change.transform(lambda p: holm(p.astype(float)))
+    p_holm = pd.Series(p_holm.to_numpy(float), pd.MultiIndex.from_frame(own[_KEY]))
+    unsure = p_holm.reindex(pd.MultiIndex.from_frame(cells[_KEY])).to_numpy() >= 0.05
+    return cells.assign(verdict=cells.verdict.mask(unsure & cells.verdict.isin(["less", "more"]), OPEN))
+
+
+def _beside_others(cells: pd.DataFrame) -> pd.DataFrame:
+    "With the largest ends of the intervals of the rise of perplexity of the paper's other methods: others_low, …_high"
+    ends = cells[cells.method.isin(METHODS)].groupby(_KEY)[["lmp_rise_low", "lmp_rise_high"]].max()
+    ends = ends.rename(columns=lambda c: c.replace("lmp_rise", "others")).reset_index("method")
+    pairs = cells[_KEY].drop_duplicates().join(ends.rename(columns={"method": "other"}), on=_KEY[:2])
+    others = pairs[pairs.method != pairs.other].groupby(_KEY)[["others_low", "others_high"]].max()
+    return cells.join(others, on=_KEY)
 
 
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
@@ -145,7 +162,7 @@ def _means(cells: pd.DataFrame) -> pd.DataFrame:
     how |= dict.fromkeys(("significant", "significant_before"), "all")
     how |= dict.fromkeys(("verdict", "direction", "dst", "crg"), agreed)
     how |= dict.fromkeys(("dst_p", "crg_p", "p_bias_change"), "min")
-    return cells.groupby(["model", "bias_type", "method"], sort=False).agg(how).reset_index()
+    return cells.groupby(_KEY, sort=False).agg(how).reset_index()
 
 
 def _biased(cells: pd.DataFrame) -> pd.DataFrame:
@@ -171,11 +188,13 @@ def _only_these_remove(cells: pd.DataFrame) -> tuple:
         return f"no case: {types} of 2 types significantly stereotypical before", ""
     if len(cells) < 8:
         return "no case: not all four methods measured", ""
-    removed = (~cells.significant.astype(bool)).groupby(cells.method).sum()
-    text = ", ".join(f"{m} {n} of 2" for m, n in removed.items())
-    if (removed[["HD", "CDA"]] != 2).any() or (removed[["LMD", "ADD"]] == 2).any():
+    found = {m: [_removed(r) for r in own.itertuples()] for m, own in cells.groupby("method", sort=False)}
+    text = ", ".join(f"{m} {own.count(True)} of 2" + (f" ({own.count(None)} open)" if None in own else "")
+                     for m, own in found.items())  # fmt: skip
+    these, others = ([found[m] for m in of] for of in (("HD", "CDA"), ("LMD", "ADD")))
+    if any(False in own for own in these) or [True, True] in others:
         return False, text
-    return True if (cells[cells.method.isin(["HD", "CDA"])].verdict == "less").all() else None, text
+    return True if these == [[True, True]] * 2 and all(False in own for own in others) else None, text
 
 
 def _unbiased(cells: pd.DataFrame) -> pd.DataFrame:
@@ -243,11 +262,13 @@ def _mostly_mitigated(cells: pd.DataFrame) -> tuple:
         return "no case: none significantly stereotypical before", ""
     if cells.verdict.isna().all():
         return NONE, ""
-    less = cells.verdict == "less"
+    less, may_be = cells.verdict == "less", cells.verdict.isin(["less", OPEN])
     kept, tasks = _no_loss(cells)
     text = f"{tasks or 'tasks not measured'}; less biased in {less.sum()} of {len(cells)} cells: "
     text += _cells_of(cells, less)
-    return False if less.mean() <= 0.5 or kept is False else True if kept is True else None, text
+    if may_be.mean() <= 0.5 or kept is False:
+        return False, text
+    return True if less.mean() > 0.5 and kept is True else None, text
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #69ad603c
 def _two_of_five(cells: pd.DataFrame) -> tuple:
@@ -258,16 +279,9 @@ def _two_of_five(cells: pd.DataFrame) -> tuple:
     return set(biased) == {"religion1", "religion2"}, ", ".join(biased) or "none"
 
 
-def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
-    "Cells of the paper's methods; less and more only where Holm's correction over them leaves it significant"
-    cells = cells[cells.method.isin(METHODS)]
-    unsure = cells.verdict.isin(["less", "more"]) & (holm(cells.p_bias_change.astype(float)) >= 0.05)
-    return cells.assign(verdict=cells.verdict.mask(unsure, OPEN))
-
-
 def _some_reduce_and_preserve(cells: pd.DataFrame) -> tuple:
     "A method that is less biased by a test of the change and loses in neither task, on a religious type"
-    own = _corrected(cells[cells.bias_type.isin(["religion1", "religion2"])])
+    own = cells[cells.bias_type.isin(["religion1", "religion2"]) & cells.method.isin(METHODS)]
     found = {f"{r.method} {r.bias_type}": _CELL_CHECKS["reduces_and_preserves"](r) for r in own.itertuples()}
     found = {k: v for k, v in found.items() if not isinstance(v, str)}
     if not found:
@@ -278,7 +292,7 @@ def _some_reduce_and_preserve(cells: pd.DataFrame) -> tuple:
 
 def _can_increase(cells: pd.DataFrame) -> tuple:
     "A debiased model that is more biased than before, by a test of the change"
-    own = _corrected(cells[cells.verdict.notna()])
+    own = cells[cells.verdict.notna() & cells.method.isin(METHODS)]
     if not len(own):
         return NONE, ""
     more = own.verdict == "more"
@@ -297,15 +311,17 @@ _MODEL_CHECKS = {
 def _evidence(cell: pd.DataFrame, check: str) -> str:
     "The numbers of a cell that a check looks at"
     if check == "raises_perplexity":
-        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples()) + f"; asked for: {RAISED:+.0%}"
+        r = cell.iloc[0]
+        others = "" if np.isnan(r.others_high) else f"; other methods at most {r.others_high:+.0%}"
+        return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples()) + others
     if check == "loses":
         return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
     r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
     text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
-    if check in ("attenuated", "reduces_and_preserves") and not np.isnan(r.change):
+    if check in ("removed", "attenuated", "reduces_and_preserves") and not np.isnan(r.change):
         size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
         verdict = r.verdict + (", overshoots" if r.overshoot else "")
-        text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}: {verdict}"
+        text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}, Holm: {verdict}"
     if check == "reduces_and_preserves" and cell.dst.notna().any():
         text += f"; DST {_each(cell.dst.drop_duplicates())}, CRG {_each(cell.crg.drop_duplicates())}"
     return text
@@ -328,7 +344,7 @@ def _about(of: tuple[str, str], numbers: str = "") -> tuple:
 
 
 def _basis(model: str) -> str:
-    return OWN if model in DIALOGPT else OTHER
+    return MODEL if model in DIALOGPT else OTHER
 
 
 def _own_cells(claim, cells: pd.DataFrame) -> pd.DataFrame:
@@ -346,7 +362,11 @@ def _needed(check: str, found: str, cell: pd.DataFrame) -> str:
     if check in ("removed", "only_these_remove") and found == OPEN:
         says.append("not significant any more, and a test of the change does not show that it is less")
     r = cell.iloc[0]
-    if len(cell) == 1 and not pd.isna(r.bias_change) and r.bias_change:
+    if len(cell) > 1 or pd.isna(r.bias_change) or not r.bias_change:
+        return "; ".join(says)
+    if r.bias_change_low > 0 or r.bias_change_high < 0:
+        says.append("significant by itself, not after Holm's correction")
+    else:
         error = (r.bias_change_high - r.bias_change_low) / 2 / stats.norm.isf(0.025)
         n = pairs_needed(r.bias_change, error * np.sqrt(r.n))
         says.append(f"about {n:,} pairs would show a change of {r.bias_change:+.3f} (there are {r.n:.0f})")
@@ -360,9 +380,9 @@ def _of_each_cell(check: Callable) -> Callable:
         if not claim.bias_type or not claim.method:
             lacking = f"the check {claim.check} needs a row with bias_type, method and scope"
             raise ValueError(f"statement {claim.id}: {lacking}")
-        answers = {}
-        for (model, *of), cell in _own_cells(claim, cells).groupby(["model", "bias_type", "method"], sort=False):
-            found = _verdict([check(r) for r in cell.itertuples()], model)
+        answers, cells = {}, _beside_others(_corrected(cells))
+        for (model, *of), cell in _own_cells(claim, cells).groupby(_KEY, sort=False):
+            found = _verdict([check(r) for r in cell.itertuples()])
             numbers, needed = _evidence(cell, claim.check), _needed(claim.check, found, cell)
             evidence, about = f"{' '.join(of)}: {numbers}", _about(of, numbers)
             answers[model, *of] = Answer(model, found, evidence, _basis(model), needed, about)
@@ -377,10 +397,10 @@ def _of_each_model(check: Callable) -> Callable:
     "A check of a statement that is said of all its cells together, from one that looks at a model's"
 
     def checked(claim, cells) -> list[Answer]:
-        answers, of = [], (claim.bias_type, claim.method)
+        answers, of, cells = [], (claim.bias_type, claim.method), _corrected(cells)
         for model, own in (_own_cells(claim, cells) if claim.bias_type else cells).groupby("model", sort=False):
             found, numbers = check(_means(own))
-            word = _verdict([found], model)
+            word = _verdict([found])
             needed = _needed(claim.check, word, own)
             answers.append(Answer(model, word, numbers, _basis(model), needed, _about(of, numbers)))
         return answers or [Answer("", NONE, about=_about(of))]
@@ -423,41 +443,37 @@ def _fewer_than_general(claim, cells) -> list[Answer]:
         own = cells[cells.model.isin(models) & (cells.method == "baseline")]
         if not len(own):
             missing = "not measured: needs gpt2 (`make reproduce PROFILE=paper`)"
-            return [Answer("", missing, basis=OWN, about=_about(of))]
+            return [Answer("", missing, basis=MODEL, about=_about(of))]
         biased[own.model.iloc[0]] = _biased_types(own[own.model == own.model.iloc[0]])
     conversational, general = map(len, biased.values())
     text = "; ".join(
         f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})"
         for m, types in biased.items()
     )
-    found = _verdict([conversational < general], DIALOGPT[0])
-    return [Answer("", found, text, OWN, about=_about(of, text))]
+    found = _verdict([conversational < general])
+    return [Answer(DIALOGPT[0], found, text, MODEL, about=_about(of, text))]
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #c3b3c2a3
 def similar_trends() -> pd.DataFrame:
     """Whether the appendix' metrics move as those of the main tables do (footnote 14).
 
-    metric, main, how many signs are the same and opposite, Spearman's rho: over the changes of four methods and five
-    types."""
-    paper = _printed()
-    metrics = paper.index.get_level_values(0).unique()
-    changes = {m: (paper.loc[m] - paper.loc[(m, "baseline")]).drop("baseline") for m in metrics}
-    rows = []
-    for metric, main in (("accuracy", "f1"), *((m, "bleu_4") for m in ("meteor", "nist_2", "entropy_4", "distinct_2"))):
-        a, b = (changes[m].loc[list(METHODS)].to_numpy(dtype=float).ravel() for m in (metric, main))
-        same, opposite = int((a * b > 0).sum()), int((a * b < 0).sum())
-        rows.append((metric, main, same, opposite, float(stats.spearmanr(a, b).statistic)))
-    return pd.DataFrame(rows, columns=["metric", "main", "same", "opposite", "spearman"])
+    metric, main, Spearman's rho over the changes of four methods and five types, p, p_holm."""
+    paper, rows = _printed(), []
+    change = lambda m: (paper.loc[m] - paper.loc[(m, "baseline")]).loc[list(METHODS)].to_numpy(dtype=float).ravel()
+    for metric, main in (("accuracy", "f1"), ("meteor", "bleu_4"), ("entropy_4", "bleu_4"), ("distinct_2", "bleu_4")):
+        found = stats.spearmanr(change(metric), change(main))
+        rows.append((metric, main, float(found.statistic), float(found.pvalue)))
+    table = pd.DataFrame(rows, columns=["metric", "main", "spearman", "p"])
+    return table.assign(p_holm=holm(table.p))
 
 
 def _of_trends(claim, cells) -> list[Answer]:
-    "Most signs agree for every metric of the appendix"
+    "All rank correlations are significantly positive; one that is significantly negative refutes it"
     table = similar_trends()
-    text = "; ".join(
-        f"{r.metric} has the sign of {r.main} in {r.same} of 20 (opposite in {r.opposite}, Spearman {r.spearman:.2f})"
-        for r in table.itertuples()
-    )
-    (answer,) = told((table.same > 10).all(), text)
+    said = (f"{r.metric} with {r.main} rho {r.spearman:.2f}, p {r.p_holm:.2g}" for r in table.itertuples())
+    text, sure = f"changes of {'; '.join(said)} (Holm)", table.p_holm < 0.05
+    found = False if (sure & (table.spearman < 0)).any() else True if sure.all() else None
+    (answer,) = told(found, text)
     return [answer._replace(about=_about((claim.bias_type, claim.method), text))]
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #675c356d
@@ -541,7 +557,8 @@ def differ_in_targets() -> tuple[bool, str]:
 # %% ../../../nbs/papers/redditbias/checks.ipynb #a30d7127
 def forms_of_to_be() -> tuple[bool, str]:
     others = [t for b in BIAS_TYPES for t in load_spec(f"redditbias/{b}").targets1 if not re.search(r" (is|are)$", t)]
-    return not others, f"no form of it: {', '.join(others) or 'none'}"
+    n = sum(len(load_spec(f"redditbias/{b}").targets1) for b in BIAS_TYPES)
+    return not others, f"{len(others)} of {n} terms with no form of it: {', '.join(others) or 'none'}"
 
 
 def pairs_of_listed_terms() -> tuple[bool, str]:
@@ -554,16 +571,37 @@ def pairs_of_listed_terms() -> tuple[bool, str]:
     return not text, f"first terms of pairs that T1 has not: {text}; T2 is not printed"
 
 
-def attributes_apart() -> tuple[bool, str]:
-    both = {b: sorted({*load_spec(f"redditbias/{b}").attributes1} & {*load_spec(f"redditbias/{b}").attributes2})
-            for b in BIAS_TYPES}  # fmt: skip
-    text = "; ".join(f"{b}: {', '.join(terms)}" for b, terms in both.items() if terms)
-    return not text, f"in A1 and A2: {text or 'none'}"
+def footnote4_examples() -> tuple[bool, str]:
+    specs = [load_spec(f"redditbias/{b}") for b in BIAS_TYPES]
+    terms = {t.lower() for spec in specs for t in spec.targets1}
+    second = {b.strip().lower() for spec in specs for _, b in spec.pairs}
+    missing = [t for t in ("jews are", "husband is") if t not in terms]
+    of_t2 = [t for t in missing if t.split()[0] in second]
+    text = f"not in T1: {', '.join(missing) or 'none'}"
+    return not missing, text + (f"; a term of the dominant group: {', '.join(of_t2)}" if of_t2 else "")
+
+
+def five_dimensions() -> tuple[bool, str]:
+    dimensions = list(dict.fromkeys(re.sub(r"\d", "", b) for b in BIAS_TYPES))
+    text = f"{len(BIAS_TYPES)} bias types in {len(dimensions)} dimensions: {', '.join(dimensions)}"
+    return len(dimensions) == 5, text
+
+
+def _plain(term: str) -> str:
+    return re.sub(r"[\s-]+", " ", term.lower())
 
 
 def table1_in_appendix() -> tuple[bool, str]:
-    missing = ", ".join(m for m in table1_differences().missing if m)
-    return not missing, f"not in the appendix: {missing}"
+    "Terms of Table 1, however they are hyphenated"
+    rows, missing, otherwise = table1_differences(), [], []
+    listed = {spec.title: {*spec.target_terms(1), *spec.target_terms(2), *spec.attributes1, *spec.attributes2}
+              for spec in (load_spec(f"redditbias/{b}") for b in BIAS_TYPES)}  # fmt: skip
+    for r in rows[rows.missing != ""].itertuples():
+        known = set(map(_plain, listed[r.Type]))
+        for term in r.missing.split(", "):
+            (otherwise if _plain(term) in known else missing).append(term)
+    text = f"of {rows.printed.sum()} terms not in the appendix: {', '.join(missing) or 'none'}"
+    return not missing, text + (f"; hyphenated there: {', '.join(otherwise)}" if otherwise else "")
 
 
 def five_types() -> tuple[bool, str]:
@@ -591,14 +629,14 @@ _OF_RELEASE = (
     all_annotated, cda_doubles, cleaned, differ_in_targets, five_types, references_6k, shorter_than_150,
     size_of_dialogpt, table2_labelled, table3_counts,
 )  # fmt: skip
-_OF_LISTS = (attributes_apart, forms_of_to_be, pairs_of_listed_terms)
+_OF_LISTS = (five_dimensions, footnote4_examples, forms_of_to_be, pairs_of_listed_terms)
 _OF_PRINT = (four_metrics, table1_in_appendix)
 CHECKS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
 CHECKS |= {name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()}
 CHECKS |= {"similar_trends": _of_trends, "fewer_than_general": _fewer_than_general}
 CHECKS |= {check.__name__: looked_at(check, RELEASE, OWN) for check in _OF_RELEASE}
 CHECKS |= {check.__name__: looked_at(check, LISTS, OWN) for check in _OF_LISTS}
-CHECKS |= {check.__name__: looked_at(check, TABLES, PRINTED) for check in _OF_PRINT}
+CHECKS |= {check.__name__: looked_at(check, TABLES, OWN) for check in _OF_PRINT}
 for name in ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO):  # of what Table 4 tells as well
     CHECKS[name] = lambda claim, cells, check=CHECKS[name]: check(claim, cells) + _of_table4(claim)
 
@@ -608,14 +646,29 @@ def against_release() -> pd.DataFrame:
     return refuted(read_claims("redditbias"), CHECKS, ("release", "lists"))
 
 
-AUDITS = (inconsistencies, against_release)
+def slips() -> pd.DataFrame:
+    "What is odd in the printed lists and tables and contradicts no sentence: where, what, evidence"
+    both = {b: sorted({*load_spec(f"redditbias/{b}").attributes1} & {*load_spec(f"redditbias/{b}").attributes2})
+            for b in BIAS_TYPES}  # fmt: skip
+    paper = _printed()
+    orders = {m: tuple(paper.loc[m].index) for m in paper.index.get_level_values(0).unique()}
+    usual = max(orders.values(), key=list(orders.values()).count)
+    odd = [m for m, order in orders.items() if order != usual]
+    rows = [("Appendix A", f"a term of {b} is in A1 and in A2", ", ".join(terms)) for b, terms in both.items() if terms]
+    text = f"{', '.join(odd)}: {', '.join(orders[odd[0]][1:])}; all others: {', '.join(usual[1:])}" if odd else ""
+    what = f"{len(odd)} tables list the methods in another order than all others"
+    rows += [("Tables 4, 5, C.1 and C.2", what, text)] if odd else []
+    return pd.DataFrame(rows, columns=["where", "what", "evidence"])
+
+
+AUDITS = (inconsistencies, against_release, slips)
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #9f261fcd
 def claims_table(cells: pd.DataFrame) -> pd.DataFrame:
     """The answers that the verdicts on the statements about cells are made of, for each model.
 
-    id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source. Answers read
-    "reproduced" (DialoGPT) or "holds" (others), not, or undetermined."""
+    id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source. Answers read "holds",
+    "does not hold" or "undetermined"."""
     claims = read_claims("redditbias").query("bias_type != ''")
     table = answer_table(claims, answer_claims(claims, CHECKS, cells))
     table = table[table["bias_type"] != ""]  # what Tables 4 and 5 say besides stands with the verdicts

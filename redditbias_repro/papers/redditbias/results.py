@@ -221,10 +221,13 @@ def _of_tasks(tests: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
-    "Rows of `_of_tasks` with p_holm, over all tests of a model, and a verdict: open where that is not significant"
+    """Rows of `_of_tasks` with p_holm, over all tests of a model, and a verdict: loss and gain where p_holm says so.
+
+    A gain that is not significant after Holm is still no loss: its interval excludes one."""
     p_holm = tests.groupby("model")["p"].transform(lambda p: holm(p.astype(float)))
-    unsure = tests["found"].isin(["loss", "gain"]) & (p_holm >= 0.05)  # not where p is unknown
-    return tests.assign(p_holm=p_holm, verdict=tests["found"].mask(unsure, "undetermined"))
+    unsure, found = p_holm >= 0.05, tests["found"]  # not where p is unknown
+    verdict = found.mask(unsure & (found == "loss"), "undetermined").mask(unsure & (found == "gain"), "no loss")
+    return tests.assign(p_holm=p_holm, verdict=verdict)
 
 
 def downstream_claims(tests: pd.DataFrame) -> pd.DataFrame:
