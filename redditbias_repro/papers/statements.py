@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..data.registry import FetchError
-from ..records import data_file, paper_resource, repo_root
+from ..records import check_known, data_file, paper_resource, repo_root
 from ..show.saving import to_markdown
 from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
 
@@ -105,6 +105,7 @@ def weigh(answers: list[Answer]) -> tuple[str, str, str, str]:
     "Verdict on one statement, what was looked at, whose answers decide, and a note on all else that was found"
     found: dict[str, dict[str, list[str]]] = {way: {} for way in LOOKED_AT}
     for a in answers:
+        check_known("basis", a.basis, LOOKED_AT)
         found[a.basis].setdefault(a.model, []).append(a.found)
     words = {way: {m: w for m, f in models.items() if (w := combine(f)) != NONE} for way, models in found.items()}
     verdicts = {way: _one_verdict(way, said.values()) for way, said in words.items() if said}

@@ -147,6 +147,11 @@ def test_the_one_rule(answers, verdict, way, model):
     assert weigh(answers)[:3] == (verdict, way, model) and verdict in WORDS[way]
 
 
+def test_an_answer_that_looked_at_nothing_known():
+    with pytest.raises(ValueError, match="basis 'printed'.*its model again"):
+        weigh([A("m", "holds", "", "printed")])
+
+
 def test_notes_say_what_a_verdict_leaves_out():
     note = lambda *answers: weigh(list(answers))[3]
     assert note(A("m", "holds", "", MODEL), A("o", "does not hold")) == "other models: does not hold (o)"

@@ -11,7 +11,7 @@ from conftest import pages
 
 from redditbias_repro.data.pairs import load_phrases
 from redditbias_repro.metrics.dst import score_dst
-from redditbias_repro.papers.redditbias.checks import RAISED, claims_table
+from redditbias_repro.papers.redditbias.checks import claims_table
 from redditbias_repro.papers.redditbias.results import (
     downstream_claims,
     downstream_table,
@@ -542,12 +542,9 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}])" in text and size.iloc[2] < 0.0005
     rises = lmp_changes(folder=results).query("method == 'CDA' and train_seed.isna()").rise
     assert len(rises) == 5 and f"{100 * rises.min():.0f} to {100 * rises.max():.0f} % of perplexity" in text
-    rises = lmp_changes(folder=results).query("method == 'LMD'")
-    (race,) = rises[rises.train_seed.isna()].query("bias_type == 'race'").rise
-    rises = rises[rises.train_seed.notna()].groupby("bias_type")
-    halves = rises.rise_low.apply(lambda low: (low > RAISED).sum()).to_dict()
-    assert halves == {"religion1": 2, "religion2": 3, "race": 0, "gender": 3, "orientation": 3}
-    assert rises.rise_high.max()["race"] < RAISED
+    rises = lmp_changes(folder=results).query("train_seed.notna()")
+    largest = rises[rises.method.isin(["ADD", "HD", "CDA"])].groupby("bias_type").rise_high.max()
+    assert (rises[rises.method == "LMD"].groupby("bias_type").rise_low.min() > largest.clip(lower=0)).all()
     (end,) = changes[
         (changes.method == "HD") & (changes.bias_type == "gender") & changes.train_seed.isna()
     ].bias_change_high
@@ -574,7 +571,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert f1.verdict == bleu.verdict == "loss"
     cost = f"(F1 by {-f1.change:.3f}, BLEU-4 falls to {bleu.bleu_4:.2f})"
     assert f"rises by {100 * rise:.0f} %, both tasks lose significantly {cost}" in text
-    assert f"in two of three seeds, and not in Race ({100 * race:+.0f} %)" in text
+    assert "in all five types, in every seed by more than any other method" in text
     swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
     assert (swapped.p_holm < 0.05).equals(swapped.verdict == "less")

@@ -420,8 +420,8 @@ def of_release(judge: Callable) -> Callable:
 
 def _ten_thousand(claim, measured) -> list[Answer]:
     least = printed("table2").xs("retrieval", level="quantity").min()
-    text = f"at least {least:,} by Table 2, which are keywords × cap and not counted; the posts were not released"
-    return told(None, text, RELEASE)
+    text = f"at least {least:,} by Table 2, which are keywords × cap and not counted"
+    return [Answer(RELEASE, f"{NONE}: the posts were not released", text, OWN)]
 
 
 def _unanimous(claim, measured) -> list[Answer]:

@@ -166,7 +166,7 @@ def _printed_tuning_threshold_moderate() -> Found:
     rows = paper.read_printed("table8").query("metric == 'full_gen_bias' and variant == 'bias tuning'")
     spread = rows.groupby("model", sort=False)["value_times_1000"].agg(["min", "max"])
     text = "; ".join(f"{r.Index}: {r.min:.2f} to {r.max:.2f} over three β" for r in spread.itertuples())
-    return None, f"Full Gen Bias {text}; how much is moderate is not said"
+    return f"{NONE}: how much is moderate is not said", f"Full Gen Bias {text}"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #d211ac35
 def _by_axis() -> pd.DataFrame:
@@ -250,7 +250,7 @@ def _printed_parroting_p() -> Found:
 
 def _printed_sample_answers() -> Found:
     n = len(paper.read_printed("table16")) + len(paper.read_printed("table17"))
-    return None, f"{n} sample answers; they are not kept here, and what they show is by inspection"
+    return f"{NONE}: what sample answers show is by inspection", f"{n} sample answers, which are not kept here"
 
 
 def _wins() -> tuple[int, dict]:
