@@ -49,11 +49,10 @@ def test_measure(model_folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "| race" in printed and "Negative t: the stereotype is likelier" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
-    assert (
-        len(records) == 1
-        and records[0]["bias_type"] == "race"
-        and records[0]["provenance"]["corpus"]["name"] == "queries"
-    )
+    assert [(r["metric"], r["bias_type"], r["corpus"]) for r in records] == [
+        ("lmb", "race", "queries"), ("association", "race", "queries")
+    ]  # fmt: skip
+    assert "odds ratio" in printed
 
 
 def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):
