@@ -51,11 +51,10 @@ def test_measure(model_folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "| race" in printed and "Negative t: the stereotype is likelier" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
-    assert (
-        [r["params"]["outliers"] for r in records] == ["base", "all"]
-        and records[0]["bias_type"] == "race"
-        and records[0]["provenance"]["corpus"]["name"] == "queries"
-    )
+    assert [(r["metric"], r["bias_type"], r["corpus"], r["params"].get("outliers")) for r in records] == [
+        ("lmb", "race", "queries", "base"), ("lmb", "race", "queries", "all"), ("association", "race", "queries", None)
+    ]  # fmt: skip
+    assert "odds ratio" in printed
 
 
 def test_measure_all_types_to_csv(model_folder, tmp_path, capsys):

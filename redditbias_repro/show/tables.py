@@ -94,7 +94,7 @@ def _way_of_reading(r: dict) -> str:
 
 # %% ../../nbs/show/tables.ipynb #31c507d9
 def records_table(
-    records: list[dict] | None,  # result records; None reads those of `folder`
+    records: list[dict] | None,  # result records, of any metric; None reads those of `folder`
     folder: Path | None,  # default: `results/` of the checkout
     metric: str,  # lmb, lmp, …
     columns: Iterable[str],  # that there are to be
@@ -106,7 +106,7 @@ def records_table(
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
-        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records])
+        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records if r["metric"] == metric])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
     if len(table):
         table["model"] += [_way_of_reading(r) for r in table.to_dict("records")]

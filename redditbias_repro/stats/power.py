@@ -165,10 +165,12 @@ def needed_design(
     if not 0 < effect < np.inf:
         raise ValueError(f"an effect of {effect}: expected a size above 0, in the unit of the values")
     each = max(1, round(design[2]))
-    other = max(2, design[1] if grow == "rows" else design[0])
+    other = max(3, design[1] if grow == "rows" else design[0])
 
     def finds(k):
         counts = np.full((k, other) if grow == "rows" else (other, k), each)
+        if not all(told_over(counts)):  # what it finds is to hold of other rows and columns
+            return False
         return _smallest(_drawn(parts, counts, alpha, seed, SAMPLES // 4), power, alpha) <= effect
 
     while (least := _least(finds, MOST)) is None and other < MOST:

@@ -247,7 +247,8 @@ def test_bias_of_an_encoder_decoder(seq2seq, made_up, tmp_path, capsys):
     assert main([*command, "--out", str(out)]) == 0 and " (empty source)" in capsys.readouterr().out
     assert json.loads(out.read_text())[0]["values"]["t"] == pytest.approx(empty["values"]["t"])
     assert main([*command, "--source", "你好", "--out", str(out)]) == 0
-    (told,) = json.loads(out.read_text())
+    told, associated = json.loads(out.read_text())
+    assert associated["metric"] == "association" and associated["params"]["source"] == "你好"
     assert told["params"]["source"] == "你好" and told["values"]["t"] != empty["values"]["t"]
     names = [f"{told['model']} (source '你好')", f"{empty['model']} (empty source)"]
     assert sorted(lmb_table([empty, told], paper="chbias").model) == sorted(names)

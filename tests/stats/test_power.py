@@ -13,6 +13,7 @@ from redditbias_repro.stats.power import (
     needed_design,
     plan_crossed,
     smallest_effect,
+    told_over,
 )
 
 PUT = Components(rows=0.4, columns=0.3, cells=0.2, rest=1.0)
@@ -81,15 +82,17 @@ def test_labels_of_other_values():
 
 
 @pytest.mark.parametrize("n,alpha", [(8, 0.05), (25, 0.05), (25, 0.01)])
-def test_one_value_of_each_has_the_power_of_the_plain_t_test(n, alpha):
-    parts, counts, critical = Components(0, 0, 0, 2.0), np.eye(n), stats.t.ppf(1 - alpha / 2, n - 1)
+def test_one_value_of_each_has_the_power_of_a_plain_t_test_that_counts_its_variance_twice(n, alpha):
+    """Rows and columns are the same clusters, so both variances are that of the plain test."""
+    parts, counts = Components(0, 0, 0, 2.0), np.eye(n)
+    critical = np.sqrt(2) * stats.t.ppf(1 - alpha / 2, 2 * (n - 1))
 
     def power(effect):
         away = effect / np.sqrt(2 / n)
         return stats.nct.sf(critical, n - 1, away)
 
     for effect in (0, 0.8, 1.2):
-        exact = alpha if effect == 0 else power(effect)
+        exact = 2 * stats.t.sf(critical, n - 1) if effect == 0 else power(effect)
         assert crossed_power(effect, parts, counts, alpha) == pytest.approx(exact, abs=0.025)
     exact = optimize.brentq(lambda e: power(e) - 0.8, 0.01, 4)
     assert smallest_effect(parts, counts, 0.8, alpha) == pytest.approx(exact, rel=0.06)
@@ -109,14 +112,14 @@ def test_the_smallest_effect_is_found_in_four_of_five():
     assert found_by_loop(smallest, rows, columns, PUT) == pytest.approx(0.8, abs=0.06)
 
 
-def test_one_row_with_nearly_all_values_does_not_keep_the_level():
-    """What is common to that row is taken for the mean: a loop sees it, and so does the simulation."""
+def test_one_row_with_nearly_all_values_is_taken_as_it_is():
+    """No test is over rows then; over columns the level is kept, of these rows, as a loop sees it too."""
     rows, columns = np.repeat([0, 1, 2, 3], [180, 8, 6, 6]), np.tile(np.arange(20), 10)
-    counts = pd.crosstab(rows, columns).to_numpy()
-    alarms = crossed_power(0, PUT, counts)
-    assert alarms > 0.3 and found_by_loop(0, rows, columns, PUT) == pytest.approx(alarms, abs=0.07)
-    assert smallest_effect(PUT, counts) > 1.5 * np.sqrt(PUT.rows)  # of one row no more can be told than it varies
-    assert crossed_power(0, PUT._replace(rows=0.0), counts) < 0.08
+    counts, fixed = pd.crosstab(rows, columns).to_numpy(), PUT._replace(rows=0.0)
+    assert told_over(counts) == (False, True) and np.isnan(mean_test(np.arange(200.0), (rows, columns)).p)
+    alarms, draw = crossed_power(0, PUT, counts), np.random.default_rng(5)
+    p = [mean_test(values(draw, rows, columns, fixed), columns).p for _ in range(500)]
+    assert alarms < 0.08 and np.mean(np.array(p) < 0.05) == pytest.approx(alarms, abs=0.04)
 
 
 def test_a_needed_design_is_the_smallest():
@@ -159,13 +162,14 @@ def test_what_varies_limits(parts, helps):
 
 
 def test_uneven_columns_are_named():
-    plan = plan_crossed(Components(0.0, 1.0, 0.0, 0.1), np.outer(np.ones(8), [40] + 9 * [2]), 0.5)
+    plan = plan_crossed(Components(0.0, 1.0, 0.0, 0.1), np.outer(np.ones(8), [14] + 9 * [4]), 0.5)
     assert plan.helps == "even_columns" and plan.needed[0] == 8
 
 
-def test_one_row_allows_no_test():
-    plan = plan_crossed(PUT, np.full((1, 9), 4), 0.8)
-    assert plan.smallest == np.inf and np.isnan(plan.alarms) and plan.helps == "twice_rows" and plan.needed[0] >= 2
+def test_one_row_of_one_column_allows_no_test():
+    plan = plan_crossed(PUT, np.full((1, 1), 40), 0.8)
+    assert plan.over == (False, False) and plan.smallest == np.inf and np.isnan(plan.alarms)
+    assert plan_crossed(PUT, np.full((1, 9), 4), 0.8).over == (False, True)
 
 
 def test_the_same_seed_says_the_same():
