@@ -507,8 +507,8 @@ def test_debiasing_by_papermill(made_up, byte_model, tmp_path):
     where = dict(results_dir=tmp_path / "results", special_tokens=True)
     papermill(ROOT / "nbs/05_debias.ipynb", tmp_path / "out.ipynb", **parameters, **where)
     records = read_records(tmp_path / "results")
-    assert set(records.metric) == {"lmb", "training"} and set(records.paper) == {"chbias"}
-    measured = records[records.metric == "lmb"]
+    assert set(records.metric) == {"lmb", "association", "training"} and set(records.paper) == {"chbias"}
+    measured = records[records.metric.isin(["lmb", "association"])]
     assert set(measured.method) == {"baseline", "CTDA"} and measured.special_tokens.eq(True).all()
     tables = make_tables(tmp_path / "results")
     assert tables["changes"].method.tolist() == ["CTDA"] and "(special tokens)" in tables["lmb"].model[0]
