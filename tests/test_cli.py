@@ -98,7 +98,7 @@ def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folde
     from redditbias_repro.show.figures import plot_lmb
     from redditbias_repro.show.readme import lmb_report
     from redditbias_repro.show.saving import Page
-    from redditbias_repro.show.tables import lmb_table
+    from redditbias_repro.show.tables import lmb_table, usual_pairs
 
     types = ["--bias-type", "race", "--bias-type", "gender", "--bias-type", "religion1"]
     out = tmp_path / "out.json"
@@ -106,7 +106,8 @@ def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folde
     told = capsys.readouterr().out
     assert "race: test pairs of corpus 'queries'; gender, religion1: test pairs of corpus 'redditbias'. " in told
     records = json.loads(out.read_text())
-    table, sentence = lmb_table(records), f"Queries stand in for the released pairs of Race ({records[0]['model']})."
+    table = usual_pairs(lmb_table(records))
+    sentence = f"Queries stand in for the released pairs of Race ({records[0]['model']})."
     Page({"lmb": table}, {}, read_captions({"lmb": table})).save(tmp_path / "figures")
     assert sentence in (tmp_path / "figures" / "lmb.md").read_text(encoding="utf-8")
     title = plot_lmb(table).axes[0].get_title().split("\n")[-1]
