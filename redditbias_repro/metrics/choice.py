@@ -39,7 +39,7 @@ def measure_model(
     lmp_sentences: int | None = None,  # of the references; None: all, 0: no LM perplexity
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
     references: str | Path = DEFAULT_PAPER,  # for LM perplexity, as in `measure_lmp`
-    base: list[dict] | None = None,  # of a debiased model: records of the model before, as in `measure_lmb`
+    base: list[dict] | str | None = None,  # of a debiased model: the model before, as in `measure_lmb`
     **how,  # seed, add_special_tokens: as in `measure_lmb`
 ) -> list[dict]:  # result records
     "LMB and LM perplexity of a model, before debiasing or after"

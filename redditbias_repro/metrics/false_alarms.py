@@ -105,8 +105,8 @@ def measure_false_alarms(
             p = found[list(TESTS)].astype(
                 float
             )  # a test that cannot be made rejects nothing, or has no rate if it never can
-            rates = (p < alpha).mean().where(p.notna().any(), None)
-            values = {**rates.to_dict(), "mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
+            rates = {k: float((v < alpha).mean()) if v.notna().any() else None for k, v in p.items()}
+            values = {**rates, "mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
             provenance, seconds = {**of_type[0]["provenance"], "model": about}, sum(r["seconds"] for r in of_type)
             what = dict(metric="false_alarms", method="random weights", n=count, values=values)
             what["params"] = {"alpha": alpha, "outliers": of_type[0]["params"]["outliers"]}

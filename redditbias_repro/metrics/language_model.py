@@ -231,6 +231,7 @@ def lmb_measurements(
     kept = base_cut(ppl1, ppl2) if kept is None else kept
     made = []
     for reading in [outliers] if isinstance(outliers, str) else outliers:
+        check_known("outliers", reading, OUTLIERS)
         how = {"outlier_sd": OUTLIER_SD} if reading == "own" else {"keep": kept} if reading == "base" else {}
         n, _, values = _as_kept(lmb(ppl1, ppl2, **how, seed=seed, clusters=known))
         if reading == "all":

@@ -286,13 +286,19 @@ def _as_columns(records: list[dict]) -> pd.DataFrame:
     return table[["model", "method", "bias_type", "train_seed", *kept]].rename(columns=names)
 
 
+def _outliers(paper: str, args: Namespace) -> str:
+    "Whose outliers are taken out: as asked, else as by the authors of the paper whose bias types are named"
+    named = [n.split("/")[0] for n in args.bias_type or () if "/" in n and not n.lower().endswith(".toml")]
+    return args.outliers or usual_outliers(named[0] if named else paper)
+
+
 def _run_lmb(paper: str, args: Namespace) -> Shown:
     "LMB"
     which, how = _of_pairs(paper, args)
     if args.source is not None and args.kind != "seq2seq":
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
     how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details, base=args.base)
-    outliers = args.outliers or usual_outliers(paper)
+    outliers = _outliers(paper, args)
     records = measure_lmb(args.model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     table = table[table["outliers"] == outliers]
@@ -311,7 +317,7 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
 def _compare_lmb(paper: str, args: Namespace) -> Shown:
     "LMB of two models"
     which, how = _of_pairs(paper, args)
-    how["outliers"] = args.outliers or usual_outliers(paper)
+    how["outliers"] = _outliers(paper, args)
     how |= {} if args.margin is None else {"margin": args.margin}
     table = compare_models(args.a, args.b, **which, **how)
     shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]

@@ -160,8 +160,8 @@ def _bias_change_cell(group: pd.DataFrame) -> str:
     "Change of the gap's size with its interval, and the verdicts by pair and by target term"
     r = group.iloc[0]
     size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
-    side = " (other side)" if r.overshoot else ""
-    return f"{size} {r.verdict}{side}; by target: {r.verdict_cluster or 'unknown'}"
+    side, few = " (other side)" if r.overshoot else "", "too few terms" if r.n_clusters else "unknown"
+    return f"{size} {r.verdict}{side}; by target: {r.verdict_cluster or few}"
 
 
 def _gaps_before(table: pd.DataFrame, paper: str) -> str:

@@ -370,9 +370,10 @@ def test_a_paper_is_measured_debiased_and_shown(made_up_paper, model_folder, tmp
         disable_tqdm=True,
     )
     debiased = open_model(run.folder)
+    before = measure_lmb(model_folder, ["petbias/race"], outliers="all")
     records = [
-        *measure_lmb(model_folder, ["petbias/race"], outliers="all"),
-        *measure_model(debiased, "petbias/race", lmp_sentences=0),
+        *before,
+        *measure_model(debiased, "petbias/race", lmp_sentences=0, base=before),
         training_record(run, debiased),
     ]
     assert {(r["paper"], r["bias_type"], r["corpus"]) for r in records} == {("petbias", "race", "petbias")} and len(

@@ -66,7 +66,7 @@ def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
         write_record(r, tmp_path)
     band = random_band(folder=tmp_path)
     pd.testing.assert_frame_equal(band, random_band(records))
-    name = measure_lmb(str(model_folder), ["race"], "queries", "valid", [None])[0]["model"]
+    name = measure_lmb(str(model_folder), ["race"], "queries", "valid", "all")[0]["model"]
     assert (
         tuple(band.columns) == BAND_COLUMNS
         and band.bias_type.tolist() == ["race", "gender"]
@@ -111,13 +111,11 @@ def test_swapped_labels_of_the_released_perplexities(corpus):
     table = false_alarm_table(measure_swapped_labels(published_lmb(outliers="all"), draws=400))
     by = {method: group.set_index("bias_type") for method, group in table.groupby("method")}
     assert set(by) == {"labels swapped by pair", "labels swapped by target"} and len(table) == 10
-    assert (by["labels swapped by pair"][list(TESTS)] < 0.09).all().all()
+    few, clustered = ["religion1", "religion2", "race"], ["p_cluster", "p_flip", "p_share_flip"]
+    assert not (by["labels swapped by pair"][list(TESTS)] >= 0.09).any().any()
     target = by["labels swapped by target"]
-    assert (
-        (target[["p_flip", "p_share_flip"]] < 0.09).all().all()
-        and target.loc["religion1", "p"] > 0.5
-        and target.loc["race", "p_flip"] == 0
-    )  # five clusters cannot tell
+    assert target.loc[few, clustered].isna().all().all(), "too few terms for a p"
+    assert (target.drop(index=few)[clustered] < 0.09).all().all() and target.loc["religion1", "p"] > 0.5
 
 
 def test_records_without_pairs_are_left_out():

@@ -137,7 +137,8 @@ def test_details_of_pairs(chat_folder, pets, tmp_path, capsys):
     out = {"--details": tmp_path / "d.csv", "--out": tmp_path / "r.json"}
     assert main([*command, *(str(x) for pair in out.items() for x in pair)]) == 0
     assert f"written: {out['--details']}" in capsys.readouterr().out
-    kept, (record,) = pd.read_csv(out["--details"]), json.loads(out["--out"].read_text())
+    kept, (_, record) = pd.read_csv(out["--details"]), json.loads(out["--out"].read_text())
+    assert record["params"]["outliers"] == "all"
     assert kept["text1"].tolist() == ["cats are lazy", "the cat sleeps", "my cat bites"]
     assert np.isclose(kept["gap"].mean(), record["values"]["gap"], rtol=1e-9)
     assert np.allclose(kept["perplexity1"], np.exp(kept["nll1"] / kept["n_tokens1"]), rtol=1e-9)
@@ -182,6 +183,8 @@ def test_an_empty_turn_is_passed_on(chat_folder, pets, tmp_path):
     for name, more in (("default", []), ("empty", ["--user-turn", ""])):
         command = ["measure", "--model", str(chat_folder), "--corpus", str(pets), "--context", "chat", *more]
         assert main([*command, "--out", str(tmp_path / f"{name}.json")]) == 0
-        (record,) = json.loads((tmp_path / f"{name}.json").read_text())
+        record, _ = json.loads(
+            (tmp_path / f"{name}.json").read_text()
+        )  # then that of all pairs, which keeps the scores
         t[name] = record["values"]["gap"]
     assert t["default"] != t["empty"]
