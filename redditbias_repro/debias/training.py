@@ -382,7 +382,9 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     "What a run depends on, in the order that debias.json shows; λ and objective only where something reads them"
     own = getattr(chosen.loss or chosen.augment, "__qualname__", "own")
     unused = {} if chosen.loss else {"lambda_lm": None} if chosen.penalty else {"lambda_lm": None, "lambda_d": None}
-    data = digest([asdict(s) for s in sentences] + [asdict(spec)])
+    # of a specification what training reads: its attribute pairs have made the sentences, forms are for tests
+    read = {k: v for k, v in asdict(spec).items() if k not in ("forms", "compounds")} | {"attribute_pairs": ()}
+    data = digest([asdict(s) for s in sentences] + [read])
     return as_kept({
         "method": method if isinstance(method, str) else own, "bias_type": f"{spec.paper or 'own'}/{spec.name}",
         **numbers, **unused, "objective": chosen.objective if chosen.loss else None,

@@ -19,7 +19,7 @@ from ..records import new_record
 from ..scoring.likelihoods import cached_scores
 from ..stats.crossed import pigeonhole_weights, rarer
 from ..stats.packing import pack_contrasts, unpack_contrasts
-from ..stats.paired import bias_change, mean_test, sign_flip
+from ..stats.paired import FEWEST_DF, bias_change, cluster_df, mean_test, sign_flip
 
 # %% auto #0
 __all__ = ['association', 'measure_association', 'association_by', 'association_change']
@@ -38,6 +38,17 @@ def frequencies(nll: np.ndarray) -> np.ndarray:
     return nll @ np.array([-0.5, -0.5, 0.5, 0.5])
 
 # %% ../../nbs/metrics/association.ipynb #50cf7eac
+OVER = ("targets and attributes", "attributes")
+
+
+def clusters_of(targets: list, attributes: list) -> tuple:
+    "The clusters that a test of contrasts can be over, the rarer of them, and their name, one of `OVER`"
+    shares = lambda labels: np.bincount(pd.factorize(np.asarray(labels, object))[0]) / len(labels)
+    if all(cluster_df(shares(labels)) >= FEWEST_DF for labels in (targets, attributes)):
+        return (targets, attributes), rarer(targets, attributes), OVER[0]
+    return attributes, attributes, OVER[1]
+
+# %% ../../nbs/metrics/association.ipynb #bb32232f
 @dataclass(frozen=True)
 class AssociationResult:
     "Association of stereotypes with the minoritized group; nats, positive is stereotypical. Intervals are 1 − alpha"
@@ -47,23 +58,25 @@ class AssociationResult:
     low: float
     high: float
     t: float
-    p: float  # two-tailed, errors clustered by target and by attribute
+    p: float  # two-tailed, errors clustered by what the test is over
     df: float
     odds: float  # e^association
     sd: float  # of I over sentences
     share: float  # of sentences with I > 0
     n_targets: int  # lemmas of target pairs
     n_attributes: int
+    over: str  # of `OVER`: targets and attributes, or attributes, of these targets only
     bootstrap_low: float  # pigeonhole bootstrap
     bootstrap_high: float
-    p_flip: float  # signs flipped by the rarer cluster
+    p_flip: float  # signs flipped by the rarer cluster that the test is over
+    significant: bool  # p and p_flip < alpha
     frequency: float  # mean of what the gaps of both attributes have in common: what a term's frequency moves
     frequency_low: float
     frequency_high: float
     p_frequency: float
     alpha: float
 
-# %% ../../nbs/metrics/association.ipynb #bb32232f
+# %% ../../nbs/metrics/association.ipynb #b9a16fc1
 def association(
     nll: np.ndarray,  # (n, 4) negative log-likelihoods of text11, text12, text21, text22 (`load_contrasts`), nats
     targets: Iterable[str],  # (n,) target pair of each sentence
@@ -78,16 +91,18 @@ def association(
     if nll.ndim != 2 or nll.shape[1] != 4 or len(nll) < 2 or not np.isfinite(nll).all():
         raise ValueError(f"nll has shape {nll.shape}: expected (n, 4) finite numbers, n at least 2")
     x, f = contrasts(nll), frequencies(nll)
-    test, of_terms = (mean_test(v, (targets, attributes), alpha) for v in (x, f))
+    clusters, few, over = clusters_of(targets, attributes)
+    test, of_terms = (mean_test(v, clusters, alpha) for v in (x, f))
+    p_flip = sign_flip(x, few, seed=seed)
     weights = pigeonhole_weights(targets, attributes, seed=seed)
     drawn = (weights @ x)[kept := weights.any(1)] / weights[kept].sum(1)
     low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2])
     return AssociationResult(
         n=len(x), association=test.mean, low=test.low, high=test.high, t=test.t, p=test.p, df=test.df,
         odds=float(np.exp(test.mean)), sd=float(x.std(ddof=1)), share=float((x > 0).mean()),
-        n_targets=len(set(targets)), n_attributes=len(set(attributes)),
+        n_targets=len(set(targets)), n_attributes=len(set(attributes)), over=over,
         bootstrap_low=float(low), bootstrap_high=float(high),
-        p_flip=sign_flip(x, rarer(targets, attributes), seed=seed),
+        p_flip=p_flip, significant=bool(test.p < alpha and p_flip < alpha),
         frequency=of_terms.mean, frequency_low=of_terms.low, frequency_high=of_terms.high, p_frequency=of_terms.p,
         alpha=alpha,
     )  # fmt: skip
@@ -95,7 +110,8 @@ def association(
 # %% ../../nbs/metrics/association.ipynb #849c0283
 def _of_control(x: np.ndarray, labels: pd.DataFrame, control: np.ndarray, of_control: pd.DataFrame, seed: int) -> dict:
     "Mean and deviation of a control's contrasts, and an association relative to the latter"
-    test = mean_test(control, (list(of_control["target"]), list(of_control["attribute"])))
+    clusters, _, _ = clusters_of(list(of_control["target"]), list(of_control["attribute"]))
+    test = mean_test(control, clusters)
     ratio, low, high = _relative([x], labels, [control], of_control, seed)
     return {
         "control": test.mean, "control_low": test.low, "control_high": test.high, "p_control": test.p,
@@ -168,13 +184,10 @@ def measure_association(
         nll, stats = score_contrasts(opened, table, **options)
         values = asdict(association(nll, table["target"], table["attribute"], seed=seed))
         good = table["grammatical"].to_numpy()
-        of_good = (
-            association(nll[good], table["target"][good], table["attribute"][good], seed=seed)
-            if good.sum() > 1
-            else None
-        )
         values |= {"n_ungrammatical": int((~good).sum()), "left_out": table.attrs["left_out"]}
-        values |= {f"{k}_grammatical": getattr(of_good, k, None) for k in ("association", "p")}
+        if good.sum() > 1:
+            of_good = association(nll[good], table["target"][good], table["attribute"][good], seed=seed)
+            values |= {f"{k}_grammatical": getattr(of_good, k) for k in ("association", "p")}
         values["contrasts"] = pack_contrasts(nll, table["target"], table["attribute"])
         if control is not None:
             others, more = score_contrasts(opened, control, **options)
@@ -182,18 +195,12 @@ def measure_association(
             values |= _of_control(contrasts(nll), table, contrasts(others), control, seed)
             values["controls"] = pack_contrasts(others, control["target"], control["attribute"])
         values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in values.items() if k != "n"}
-        paper, name = split_bias_type(b)
-        about = dict(
-            seed=seed, params=dict(params), seconds=stats["seconds"], device=str(opened.model.device), scoring=stats
-        )
-        whole = table.attrs["corpus"]["name"] == "queries" or Path(corpus).is_file()
-        about |= dict(paper=paper, bias_type=name, split="all" if whole else split)
-        control_of = {} if control is None else {"control": control.attrs["corpus"]}
-        records.append(
-            new_record(
-                "association", opened.about, table.attrs["corpus"], len(table), values, **about, **control_of, **origin
-            )
-        )
+        of, (paper, name) = table.attrs["corpus"], split_bias_type(b)
+        whole = of["name"] == "queries" or Path(corpus).is_file()
+        about = dict(paper=paper, bias_type=name, split="all" if whole else split, seed=seed, params=dict(params))
+        about |= dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **origin)
+        about |= {} if control is None else {"control": control.attrs["corpus"]}
+        records.append(new_record("association", opened.about, of, len(table), values, **about))
     return records
 
 # %% ../../nbs/metrics/association.ipynb #c87e254d
@@ -250,19 +257,21 @@ def association_change(
     `frequency_change` and its interval and p; `tells`: the control's deviation after over before; `relative_change`.
     `ValueError` for records of other sentences."""
     nll, labels, others = _of_same_sentences(before, after, "contrasts")
-    clusters = (list(labels["target"]), list(labels["attribute"]))
+    clusters, _, over = clusters_of(list(labels["target"]), list(labels["attribute"]))
     old, new = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
     of_terms = np.stack([frequencies(n) for n in others], axis=1) - frequencies(nll)[:, None]
     one, terms = bias_change(old, new, clusters, MARGIN, alpha), mean_test(of_terms, clusters, alpha)
+    then, chance = mean_test(new, clusters, alpha), not one.p_flip < alpha  # a coin for each cluster does as much
     made = {
-        "n": len(old), "seeds": new.shape[1], "before": float(old.mean()), "after": float(new.mean()),
+        "n": len(old), "seeds": new.shape[1], "over": over,
+        "before": float(old.mean()), "after": then.mean, "after_low": then.low, "after_high": then.high,
         "change": one.change, "low": one.change_cluster_low, "high": one.change_cluster_high, "p": one.p_cluster,
         "bias_change": one.bias_change, "bias_change_low": one.bias_change_cluster_low,
         "bias_change_high": one.bias_change_cluster_high, "p_bias_change": one.p_bias_change_cluster,
         "frequency_change": terms.mean, "frequency_low": terms.low, "frequency_high": terms.high,
         "p_frequency": terms.p,
         "sd_before": float(old.std(ddof=1)), "sd_after": float(new.std(axis=0, ddof=1).mean()),
-        "verdict": one.verdict_cluster or "undetermined",
+        "verdict": "undetermined" if chance and one.verdict_cluster in ("less", "more") else one.verdict_cluster,
     }  # fmt: skip
     if "controls" in before["values"] and all("controls" in r["values"] for r in after):
         made |= _told_still(before, after, old, new.mean(axis=1), labels)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..metrics.association import association_by, association_change, decided
+from ..metrics.association import OVER, association_by, association_change, decided
 from ..records import DEFAULT_PAPER
 from redditbias_repro.show.tables import (
     CONTROLS,
@@ -35,7 +35,7 @@ def _records(name: str, records: list[dict] | None, folder: Path | None, paper: 
     "Records of association as rows, whose numbers are nan where they are not known"
     beside = ("contrasts", "controls", "provenance", "left_out")
     table = records_table(records, folder, "association", (*_SPECS[name]["columns"], *beside), paper)
-    numbers = [c for c in _SPECS["association"]["columns"][6:-1] if c in table]
+    numbers = [c for c in _SPECS["association"]["columns"][6:-1] if c in table and c != "over"]
     return table.assign(**{c: pd.to_numeric(table[c]) for c in numbers})
 
 # %% ../../nbs/show/association.ipynb #fba6b34d
@@ -59,11 +59,13 @@ def association_table(
 def association_words(
     r,  # a row of `association_table`
 ) -> str:
-    "What the test of a row allows to say"
+    "What the tests of a row allow to say"
     if np.isnan(r.p):
         return "too few terms to test"
+    if not (r.p_holm < 0.05 and r.p_flip < 0.05):
+        return "no association found"
     group = "minoritized" if r.association > 0 else "dominant"
-    return f"stereotypes go with the {group} group" if r.p_holm < 0.05 else "no association found"
+    return f"stereotypes go with the {group} group" + ("" if r.over == OVER[0] else ", of these terms")
 
 # %% ../../nbs/show/association.ipynb #1eae1b68
 def _record(row: dict) -> dict:
