@@ -94,16 +94,18 @@ def test_the_contrast_by_hand():
 
 
 def both_ways(x, rows, columns):
-    """Cameron, Gelbach and Miller (2011), term by term."""
+    """CR2 by rows and by columns added, with Satterthwaite's degrees of freedom, term by term."""
     n, rest = len(x), [v - sum(x) / len(x) for v in x]
 
     def part(labels):
-        names = sorted(set(labels))
-        sums = [sum(r for r, label in zip(rest, labels) if label == name) for name in names]
-        return sum(s * s for s in sums) / n**2 * len(names) / (len(names) - 1)
+        shares = {name: labels.count(name) / n for name in sorted(set(labels))}
+        sums = {name: sum(r for r, label in zip(rest, labels) if label == name) / n for name in shares}
+        off = [a**2 * b**2 / ((1 - a) * (1 - b)) for k, a in shares.items() for m, b in shares.items() if k != m]
+        df = 1 / (sum(w**2 for w in shares.values()) + sum(off))
+        return sum(sums[name] ** 2 / (1 - w) for name, w in shares.items()), df
 
-    a, b, ab = part(rows), part(columns), part(list(zip(rows, columns)))
-    return np.sqrt(max(a + b - ab, a, b)), min(len(set(rows)), len(set(columns))) - 1
+    (a, f), (b, g) = part(rows), part(columns)
+    return np.sqrt(a + b), (a + b) ** 2 / (a**2 / f + b**2 / g)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -191,9 +193,21 @@ def test_bad_input():
             association(nll, ["a"] * len(nll), ["b"] * len(nll))
 
 
-def test_one_target_has_no_p():
-    found = association(cells([1, 2, 3, 2]), ["a"] * 4, list("wxyz"))
-    assert found.association == 2 and np.isnan(found.p) and np.isnan(found.low)
+def test_one_target_is_taken_as_it_is():
+    """A test over attributes alone: here a plain t test, as each sentence has its own."""
+    found = association(cells([1, 2, 3, 2.5]), ["a"] * 4, list("wxyz"))
+    assert found.over == "attributes" and np.isclose(found.p, stats.ttest_1samp([1, 2, 3, 2.5], 0).pvalue)
+    none = association(cells([1, 2, 3, 2.5]), ["a"] * 4, ["w"] * 4)
+    assert none.association == 2.125 and np.isnan(none.p) and np.isnan(none.low) and not none.significant
+
+
+def test_a_star_needs_the_sign_flips_too():
+    """Four terms that agree: a t test sees no chance in it, and one coin in eight does as much."""
+    rng = np.random.default_rng(3)
+    rows, columns = np.repeat(list("abcd"), 40), np.tile(np.arange(40).astype(str), 4)
+    found = association(cells(1 + rng.normal(0, 0.3, 160)), list(rows), list(columns))
+    assert found.over == "targets and attributes" and found.p < 0.001 and found.p_flip == 0.125
+    assert not found.significant
 
 
 def test_packed_contrasts_come_back(drawn):
@@ -211,7 +225,7 @@ def test_a_specification_of_ones_own(pets, tiny, tmp_path):
     assert set(table.target) == {"cat → dog"}  # cats and cat are one witness
     (record,) = measure_association(tiny[0], [pets], "queries")
     assert (record["metric"], record["bias_type"], record["split"], record["n"]) == ("association", "pets", "all", 6)
-    assert record["values"]["p"] is None and record["values"]["n_targets"] == 1
+    assert record["values"]["over"] == "attributes" and record["values"]["n_targets"] == 1
     assert read_record(write_record(record, tmp_path / "results")) == json.loads(json.dumps(record))
 
 
@@ -227,9 +241,8 @@ def test_sentences_of_ones_own(pets, tiny, tmp_path):
     assert values["left_out"]["no opposite"] == 2 and (values["n_targets"], values["n_attributes"]) == (2, 3)
     nll = unpack_contrasts(values["contrasts"])
     again = association(nll[list(CELLS)].to_numpy(), nll.target, nll.attribute)
-    assert np.isclose(again.association, values["association"], atol=1e-4) and np.isclose(
-        again.p, values["p"], atol=1e-3
-    )
+    assert np.isclose(again.association, values["association"], atol=1e-4)
+    assert np.isclose(again.p, values["p"], atol=1e-3)
     by = association_by(record, "target").set_index("target")
     assert by.n.tolist() == [3, 3] and np.isclose(by.association.mean(), values["association"], atol=1e-4)
 
