@@ -16,6 +16,7 @@ import pandas as pd
 from ..data.pairs import corpus_title, released_papers
 from ..models.loading import DEFAULT_MODEL
 from ..records import DEFAULT_PAPER, check_known
+from .association import all_seeds, association_changes, association_table
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
     CONTROLS,
@@ -134,26 +135,40 @@ def measured_report(
     return to_markdown(pd.DataFrame(rows))
 
 # %% ../../nbs/show/readme.ipynb #c698e5b3
-def _front_cell(group: pd.DataFrame, said: pd.DataFrame) -> str:
-    "t of one model, method and bias type, and the verdict on its change where `said`, the changes, has one"
-    t = f"{group.t.mean():.1f}{_star(group.significant)}"
-    key = tuple(group[k].iloc[0] for k in _ONE)
-    verdict = said.verdict.get(key, "") if len(said) else ""
-    return f"{t} {verdict}{', other side' if said.overshoot[key] else ''}" if verdict else t
+MARKS = {"targets and attributes": "*", "attributes": "†"}  # what a significant association is over
+
+
+def _associated_cell(group: pd.DataFrame, said: pd.DataFrame) -> str:
+    "Association of one model, method and bias type, and the verdict on its change where `said`, the changes, has one"
+    mark = MARKS[group.over.iloc[0]] if group.significant.astype(bool).all() else ""
+    r, key = group.iloc[0], tuple(group[k].iloc[0] for k in _ONE)
+    value, low, high, verdict = r.association, r.low, r.high, ""
+    if key in said.index:
+        value, low, high, verdict = said.loc[key, ["after", "after_low", "after_high", "verdict"]]
+    return f"{value:.2f}{mark} [{low:.2f}, {high:.2f}] {verdict}".rstrip()
+
+
+def _t_cell(group: pd.DataFrame) -> str:
+    return f"{group.t.mean():.1f}{_star(group.significant)}"
 
 
 def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    """t of every model on the released pairs, before and after the paper's methods, as a small Markdown table.
+    """Association and t of every model, before and after the paper's methods and their controls, as a Markdown table.
 
-    With the verdict on the change."""
-    table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
-    table, changes = (_measured(t[t.method.isin(PAPER_METHODS)], paper) for t in (table, changes))
-    table = usual_pairs(table, paper)
-    if not len(table):
-        return ""
-    said = _all_seeds_first(changes, _ONE).set_index(_ONE)
-    cell = lambda group: _front_cell(group, said)
-    return to_markdown(_wide(table, ["model", "method"], cell, paper), _caption("front"))
+    On the released sentences; with the verdict on the change of the association."""
+    methods = [*PAPER_METHODS, *CONTROLS]
+    t = usual_pairs(lmb_table(folder=folder, paper=paper), paper)
+    of = association_table(folder=folder, paper=paper).assign(swap="targets")
+    t, of = (_measured(rows[rows.method.isin(methods)], paper) for rows in (t, of))
+    changes = association_changes(folder=folder, paper=paper)
+    said = all_seeds(changes[changes.corpus == paper]).set_index(_ONE)
+    parts = {"association": (of, lambda group: _associated_cell(group, said)), "t": (t, _t_cell)}
+    tables = [
+        _wide(rows.assign(measure=name), ["measure", "model", "method"], cell, paper)
+        for name, (rows, cell) in parts.items()
+        if len(rows)
+    ]
+    return to_markdown(pd.concat(tables), _caption("front")) if tables else ""
 
 # %% ../../nbs/show/readme.ipynb #a67c0413
 def _bias_change_cell(group: pd.DataFrame) -> str:
