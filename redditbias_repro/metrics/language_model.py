@@ -37,7 +37,6 @@ from redditbias_repro.records import (
     check_known,
     digest,
     new_record,
-    paper_resource,
     project_path,
     provenance,
     read_json,
@@ -48,11 +47,20 @@ from redditbias_repro.records import (
 from ..scoring.likelihoods import cached_scores, mean_perplexity, nll_at_temperatures
 from ..specs import lemma_labels
 from ..stats.packing import pack_pairs, pack_sentences, unpack_pairs
-from ..stats.paired import FEWEST_DF, mean_test, preference_share, sign_flip
+from redditbias_repro.stats.paired import (
+    FEWEST_DF,
+    OUTLIER_SD,
+    OUTLIERS,
+    base_cut,
+    mean_test,
+    preference_share,
+    sign_flip,
+    usual_outliers,
+    within,
+)
 
 # %% auto #0
-__all__ = ['pair_targets', 'usual_outliers', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb',
-           'lmb_of_rows', 'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb', 'lmb_of_rows', 'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -85,23 +93,6 @@ class LMBResult:
     p_cluster: float  # of the gap, cluster-robust t (CR2)
     p_flip: float  # of the gap, signs flipped by cluster: at least 2 / 2 ** n_clusters
     p_share_flip: float  # of the share, signs flipped by cluster
-
-# %% ../../nbs/metrics/language_model.ipynb #8d7b924b
-OUTLIERS = ("base", "own", "all")
-OUTLIER_SD = 3.0  # §3.1
-
-
-def within(values: np.ndarray, k: float = OUTLIER_SD, ddof: int = 1) -> np.ndarray:
-    "Where a value lies within mean ± k·s of its sample, s with n − ddof in the denominator (§3.1): (n,) bool"
-    return np.abs(values - values.mean()) <= k * values.std(ddof=ddof)
-
-
-def base_cut(
-    ppl1: np.ndarray,  # (n,) perplexities of the stereotypes by the model before debiasing
-    ppl2: np.ndarray,  # (n,) of their counterfactuals
-) -> np.ndarray:  # (n,) bool: whether the authors keep a pair
-    "Pairs whose perplexities both lie within three population standard deviations (`REDUCE_SET` of the release)"
-    return within(ppl1, ddof=0) & within(ppl2, ddof=0)
 
 # %% ../../nbs/metrics/language_model.ipynb #2780fa26
 def lmb(
@@ -198,16 +189,6 @@ def pair_targets(
     return [f"{a} → {b}" if a and b else "" for a, b in zip(pairs[f"{what}1"], pairs[f"{what}2"])]
 
 # %% ../../nbs/metrics/language_model.ipynb #edc71eac
-def usual_outliers(paper: str) -> str:
-    """Whose outliers are taken out where nothing is said, one of `OUTLIERS`.
-
-    As a paper's authors do, which `resources/papers` says, else "base"."""
-    try:
-        return paper_resource(paper).get("outliers", "base")
-    except FileNotFoundError:  # a corpus of one's own
-        return "base"
-
-
 def _as_kept(test: LMBResult) -> tuple[int, float | None, dict]:
     "n, outlier_sd and the other fields of a test as a record keeps them: what is not known is None"
     values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in asdict(test).items()}

@@ -19,12 +19,11 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
-from ..metrics.language_model import OUTLIERS, base_cut, usual_outliers
 from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
-from ..stats.paired import TESTS, BiasChange, bias_change, mean_test
+from ..stats.paired import OUTLIERS, TESTS, BiasChange, base_cut, bias_change, mean_test, usual_outliers
 from ..stats.resampling import count_dialogues
 
 # %% auto #0

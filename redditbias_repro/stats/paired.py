@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..records import paper_resource
 from .crossed import rarer
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'TESTS', 'cluster_df', 'mean_test', 'sign_flip', 'preference_share', 'BiasChange',
-           'bias_change', 'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'cluster_df', 'mean_test', 'sign_flip',
+           'preference_share', 'BiasChange', 'bias_change', 'within', 'base_cut', 'usual_outliers',
+           'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -273,6 +275,33 @@ def _towards_zero(changes, sums, clusters, margin, alpha) -> tuple[MeanTest, dic
     found = {f"change{of}_low": d.low, f"change{of}_high": d.high}
     found |= {f"bias_change{of}_low": low, f"bias_change{of}_high": high}
     return d, found | {f"p_bias_change{of}": max(d.p, s.p), f"verdict{of}": verdict}
+
+# %% ../../nbs/stats/paired.ipynb #0a7c11e3
+OUTLIERS = ("base", "own", "all")
+OUTLIER_SD = 3.0  # §3.1
+
+
+def within(values: np.ndarray, k: float = OUTLIER_SD, ddof: int = 1) -> np.ndarray:
+    "Where a value lies within mean ± k·s of its sample, s with n − ddof in the denominator (§3.1): (n,) bool"
+    return np.abs(values - values.mean()) <= k * values.std(ddof=ddof)
+
+
+def base_cut(
+    ppl1: np.ndarray,  # (n,) perplexities of the stereotypes by the model before debiasing
+    ppl2: np.ndarray,  # (n,) of their counterfactuals
+) -> np.ndarray:  # (n,) bool: whether the authors keep a pair
+    "Pairs whose perplexities both lie within three population standard deviations (`REDUCE_SET` of the release)"
+    return within(ppl1, ddof=0) & within(ppl2, ddof=0)
+
+
+def usual_outliers(paper: str) -> str:
+    """Whose outliers are taken out where nothing is said, one of `OUTLIERS`.
+
+    As a paper's authors do, which `resources/papers` says, else "base"."""
+    try:
+        return paper_resource(paper).get("outliers", "base")
+    except FileNotFoundError:  # a corpus of one's own
+        return "base"
 
 # %% ../../nbs/stats/paired.ipynb #06c4c4d7
 TESTS = {

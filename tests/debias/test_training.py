@@ -644,7 +644,7 @@ def test_records_of_a_debiased_model(made_up, model_folder, tmp_path):
     (trained_on,) = records[-1]["provenance"]["corpus"]["files"]
     assert trained_on.endswith("swapped_targets_train.txt") and records[-1]["n"] == 40
     assert records[-1]["values"]["step"] == run.history.step.tolist()
-    assert lmb_table(folder=tmp_path / "results").train_seed.tolist() == [0.0, 0.0] and lmp_table(
+    assert lmb_table(folder=tmp_path / "results").train_seed.tolist() == [0.0] * 3 and lmp_table(
         folder=tmp_path / "results"
     ).n.tolist() == [50]
 

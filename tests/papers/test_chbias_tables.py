@@ -529,14 +529,14 @@ def test_committed_tables_are_those_of_committed_records(release):
 
 def test_lmb_reads_chinese_pairs(made_up, byte_model):
     (record,) = measure_lmb(str(byte_model), ["chbias/age"], outliers="all")
-    assert record["n"] == 24 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 9
+    assert record["n"] == 24 and record["paper"] == "chbias" and record["values"]["n_clusters"] >= 8
 
 
 def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
     out = tmp_path / "race.json"
     command = ["measure", "--model", str(byte_model), "--bias-type", "race", "--corpus", "queries", "--special-tokens"]
     assert main([*command, "--out", str(out)]) == 0
-    assert json.loads(out.read_text())[0]["params"] == {"outliers": "all", "special_tokens": True}
+    assert json.loads(out.read_text())[0]["params"] == {"outliers": "base", "special_tokens": True}
     assert main(["measure", "--paper", "holisticbias", "--special-tokens"]) == 2
     assert "--special-tokens is of pairs" in capsys.readouterr().err
 

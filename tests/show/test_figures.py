@@ -590,8 +590,8 @@ def test_what_the_pages_say_of_debiasing(committed):
 def test_what_the_pages_say_of_stars(committed):
     text = " ".join(pages(committed).split())
     alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
-    flips = alarms.set_index(["model", "bias_type"]).p_flip
-    assert flips.idxmax()[1] == "religion1" and flips.drop(index="religion1", level=1).max() < 0.1 < flips.max()
+    given = alarms.groupby("bias_type").p_cluster.count()
+    assert given[given > 0].index.tolist() == ["gender", "orientation"], "the others leave too few degrees of freedom"
     assert (
         f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in text
         and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in text
