@@ -38,15 +38,16 @@ def frequencies(nll: np.ndarray) -> np.ndarray:
     return nll @ np.array([-0.5, -0.5, 0.5, 0.5])
 
 # %% ../../nbs/metrics/association.ipynb #50cf7eac
-OVER = ("targets and attributes", "attributes")
+OVER = ("targets and attributes", "attributes", "targets")
 
 
 def clusters_of(targets: list, attributes: list) -> tuple:
     "The clusters that a test of contrasts can be over, the rarer of them, and their name, one of `OVER`"
     shares = lambda labels: np.bincount(pd.factorize(np.asarray(labels, object))[0]) / len(labels)
-    if all(cluster_df(shares(labels)) >= FEWEST_DF for labels in (targets, attributes)):
+    by_target, by_attribute = (cluster_df(shares(labels)) >= FEWEST_DF for labels in (targets, attributes))
+    if by_target and by_attribute:
         return (targets, attributes), rarer(targets, attributes), OVER[0]
-    return attributes, attributes, OVER[1]
+    return (targets, targets, OVER[2]) if by_target else (attributes, attributes, OVER[1])
 
 # %% ../../nbs/metrics/association.ipynb #bb32232f
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class AssociationResult:
     share: float  # of sentences with I > 0
     n_targets: int  # lemmas of target pairs
     n_attributes: int
-    over: str  # of `OVER`: targets and attributes, or attributes, of these targets only
+    over: str  # of `OVER`: targets and attributes, or one of them, the other as it is here
     bootstrap_low: float  # pigeonhole bootstrap
     bootstrap_high: float
     p_flip: float  # signs flipped by the rarer cluster that the test is over
@@ -162,6 +163,21 @@ def score_contrasts(model: tuple, table: pd.DataFrame, before: str = "", **optio
     return found["nll"].to_numpy().reshape(4, -1).T, found.attrs["stats"]
 
 # %% ../../nbs/metrics/association.ipynb #759586d0
+def association_values(nll: np.ndarray, table: pd.DataFrame, others, control, seed: int) -> dict:
+    "What a record keeps of contrasts with scores (n, 4), and of its control, if there is one; nan is None"
+    values = asdict(association(nll, table["target"], table["attribute"], seed=seed))
+    good = table["grammatical"].to_numpy()
+    values |= {"n_ungrammatical": int((~good).sum()), "left_out": table.attrs["left_out"]}
+    if good.sum() > 1:
+        of_good = association(nll[good], table["target"][good], table["attribute"][good], seed=seed)
+        values |= {f"{k}_grammatical": getattr(of_good, k) for k in ("association", "p")}
+    values["contrasts"] = pack_contrasts(nll, table["target"], table["attribute"])
+    if control is not None:
+        values |= _of_control(contrasts(nll), table, contrasts(others), control, seed)
+        values["controls"] = pack_contrasts(others, control["target"], control["attribute"])
+    return {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in values.items() if k != "n"}
+
+# %% ../../nbs/metrics/association.ipynb #e30c5245
 def measure_association(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str | Path] | None = None,  # as in `load_contrasts`; None: all of RedditBias
@@ -182,19 +198,11 @@ def measure_association(
     options, params, origin = _read_by(opened, r)
     for b, (table, control) in asked.items():
         nll, stats = score_contrasts(opened, table, **options)
-        values = asdict(association(nll, table["target"], table["attribute"], seed=seed))
-        good = table["grammatical"].to_numpy()
-        values |= {"n_ungrammatical": int((~good).sum()), "left_out": table.attrs["left_out"]}
-        if good.sum() > 1:
-            of_good = association(nll[good], table["target"][good], table["attribute"][good], seed=seed)
-            values |= {f"{k}_grammatical": getattr(of_good, k) for k in ("association", "p")}
-        values["contrasts"] = pack_contrasts(nll, table["target"], table["attribute"])
+        others = None
         if control is not None:
             others, more = score_contrasts(opened, control, **options)
             stats = {**stats, **{k: stats[k] + more[k] for k in ("sentences", "tokens", "seconds") if k in stats}}
-            values |= _of_control(contrasts(nll), table, contrasts(others), control, seed)
-            values["controls"] = pack_contrasts(others, control["target"], control["attribute"])
-        values = {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in values.items() if k != "n"}
+        values = association_values(nll, table, others, control, seed)
         of, (paper, name) = table.attrs["corpus"], split_bias_type(b)
         whole = of["name"] == "queries" or Path(corpus).is_file()
         about = dict(paper=paper, bias_type=name, split="all" if whole else split, seed=seed, params=dict(params))

@@ -135,12 +135,12 @@ def measured_report(
     return to_markdown(pd.DataFrame(rows))
 
 # %% ../../nbs/show/readme.ipynb #c698e5b3
-MARKS = {"targets and attributes": "*", "attributes": "†"}  # what a significant association is over
+BOTH = "targets and attributes"  # what a test is over that has a star
 
 
 def _associated_cell(group: pd.DataFrame, said: pd.DataFrame) -> str:
     "Association of one model, method and bias type, and the verdict on its change where `said`, the changes, has one"
-    mark = MARKS[group.over.iloc[0]] if group.significant.astype(bool).all() else ""
+    mark = ("*" if group.over.iloc[0] == BOTH else "†") if group.significant.astype(bool).all() else ""
     r, key = group.iloc[0], tuple(group[k].iloc[0] for k in _ONE)
     value, low, high, verdict = r.association, r.low, r.high, ""
     if key in said.index:
