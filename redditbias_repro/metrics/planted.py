@@ -144,6 +144,7 @@ def planted_values(net, tokenizer, cells: pd.DataFrame, seed: int = 0) -> tuple[
 
 # %% ../../nbs/metrics/planted.ipynb #348130df
 DOSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+SMALL = "gpt2-2x64-std0.1"  # what the small model is called in records
 
 
 def _planted_record(model: str, bias_type, dose: float, frequent: bool, seed: int, how: PlantedTraining) -> dict:
@@ -157,7 +158,7 @@ def _planted_record(model: str, bias_type, dose: float, frequent: bool, seed: in
         config = small_gpt2(tokenizer)
         config.update(dict(tie_word_embeddings=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
         net = random_model(config, seed)
-    before = describe_model(net, model or "gpt2-2x64-std0.1")
+    before = describe_model(net, model or SMALL)
     values, scoring = planted_values(_trained(net, tokenizer, texts, how, seed), tokenizer, held, seed)
     paper, name = split_bias_type(bias_type)
     return new_record(
@@ -178,9 +179,11 @@ def measure_planted(
     """A record for each model that was trained on texts with a planted bias, as it is made: all doses of a seed first.
 
     The last of each seed is the control: `frequent` terms, and no link."""
-    how, columns = LORA if model else SCRATCH, ["dose", "frequent", "train_seed"]
-    mine = [] if done is None or not len(done) else done[done["model"].str.startswith(Path(model).name or "gpt2-2x64")]
-    kept = set(mine[columns].itertuples(index=False, name=None)) if len(mine) else set()
+    how, kept = LORA if model else SCRATCH, set()
+    if done is not None and len(done):  # a folder's name stands before its hash
+        name, folder = model or SMALL, f"{Path(model or SMALL).name}@"
+        mine = done[(done["model"] == name) | done["model"].str.startswith(folder)]
+        kept = set(mine[["dose", "frequent", "train_seed"]].itertuples(index=False, name=None))
     for seed in seeds:
         for dose, frequent in [*((d, False) for d in doses), (0.0, True)]:
             if (dose, frequent, seed) not in kept:
