@@ -597,6 +597,7 @@ def test_what_the_pages_say_of_debiasing(committed):
 def test_what_the_pages_say_of_stars(committed):
     text = " ".join(pages(committed).split())
     alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
+    alarms = alarms[alarms.n == alarms.n.max()]  # all kinds together
     flips = alarms.set_index(["model", "bias_type"]).p_flip
     assert flips.idxmax()[1] == "religion1" and flips.drop(index="religion1", level=1).max() < 0.1 < flips.max()
     assert (
