@@ -10,17 +10,22 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoModelForCausalLM, GPT2Config
+from scipy import stats
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
+from ..data.contrasts import load_contrasts
+from .association import CELLS, clusters_of, contrasts
 from .language_model import lmb_measurements, pair_targets, pairs_to_measure, usual_outliers
 from ..models.loading import DEFAULT_MODEL, describe_model, load_model, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
-from ..stats.packing import unpack_pairs
-from ..stats.paired import TESTS, swapped_label_alarms
+from ..specs import load_spec
+from ..stats.crossed import pigeonhole_weights, rarer
+from ..stats.packing import unpack_contrasts, unpack_pairs
+from ..stats.paired import TESTS, mean_test, sign_flip, swapped_label_alarms
 
 # %% auto #0
-__all__ = ['measure_random', 'measure_false_alarms', 'measure_swapped_labels']
+__all__ = ['measure_random', 'rate_interval', 'measure_false_alarms', 'measure_swapped_labels']
 
 # %% ../../nbs/metrics/false_alarms.ipynb #c55af282
 def random_model(config, seed: int, device: str = "cpu"):
@@ -38,24 +43,38 @@ def small_gpt2(tokenizer, std: float = 0.1) -> GPT2Config:
     size = dict(vocab_size=len(tokenizer), n_positions=512, n_embd=64, n_layer=2, n_head=2)
     return GPT2Config(**size, initializer_range=std, **special)
 
+
+def small_llama(tokenizer, std: float = 0.1) -> LlamaConfig:
+    "A Llama of the same size: rotary positions, and an output layer of its own"
+    special = dict(bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
+    size = dict(vocab_size=len(tokenizer), max_position_embeddings=512, hidden_size=64, intermediate_size=256)
+    size |= dict(num_hidden_layers=2, num_attention_heads=2)
+    return LlamaConfig(**size, initializer_range=std, **special)
+
 # %% ../../nbs/metrics/false_alarms.ipynb #bf9f1c0b
-def _random_lmb(config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, device, name) -> Iterator[dict]:
+def _random_lmb(
+    config, tokenizer, pairs: dict[tuple, pd.DataFrame], seeds, device, name, crossed: dict | None = None
+) -> Iterator[dict]:
     """A record of LMB for each random model and bias type, as `pairs_to_measure` names it.
 
-    Outliers are taken out as the paper's authors do, by the random model itself. Scored once and kept in the cache."""
+    Outliers are taken out as the paper's authors do, by the random model itself. `crossed`: contrasts by bias type; the
+    values I of each then stand in `values["contrasts"]`. Scored once and kept in the cache."""
     for seed in seeds:
         net = random_model(config, seed, device)
         origin = f"random weights (seed {seed}) of the architecture"
         about = {**describe_model(net, name), "name": name, "origin": origin}
         about.pop("debiased", None)  # of the model whose architecture it is
         for (paper, bias_type, split), p in pairs.items():
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2], about)
-            sides, forms = (found[: len(p)], found[len(p) :]), p.attrs.get("forms", ())
+            table, n = (crossed or {}).get((paper, bias_type, split)), len(p)
+            more = [] if table is None else [t for c in CELLS for t in table[c]]
+            found = cached_scores(net, tokenizer, [*p.text1, *p.text2, *more], about)
+            sides, forms = (found[:n], found[n : 2 * n].reset_index(drop=True)), p.attrs.get("forms", ())
             (made,) = lmb_measurements(*sides, pair_targets(p), (usual_outliers(paper),), 0, forms)
-            made["values"].pop("pairs", None)
-            made["params"] |= {"random_seed": seed}
+            values = {k: v for k, v in made["values"].items() if k != "pairs"}
+            values |= {"contrasts": contrasts(found["nll"].to_numpy()[2 * n :].reshape(4, -1).T)} if more else {}
             stats = found.attrs["stats"]
-            made |= dict(seconds=stats["seconds"], scoring=stats)
+            made["params"] |= {"random_seed": seed}
+            made |= dict(values=values, seconds=stats["seconds"], scoring=stats)
             of = dict(paper=paper, bias_type=bias_type, method="random", split=split, device=str(net.device))
             used = {"name": "", **p.attrs.get("corpus", {})}
             yield new_record("lmb_random", about, used, **made, **of)
@@ -77,59 +96,154 @@ def measure_random(
     return list(_random_lmb(net.config, tokenizer, pairs, seeds, str(net.device), about["name"]))
 
 # %% ../../nbs/metrics/false_alarms.ipynb #98a20ec7
-SMALL_MODELS = {0.1: 25, 0.02: 12}  # standard deviation of the initial weights: models
+# of the association: how its mean is tested
+CONTRAST_TESTS = {
+    "association": "association, as it is marked", "association_cgm": "association, Cameron, Gelbach and Miller",
+    "association_independent": "association, independent sentences",
+    "association_target": "association, by target (CR2)", "association_attribute": "association, by attribute (CR2)",
+    "association_bootstrap": "association, pigeonhole bootstrap",
+    "association_flip": "association, sign flips by the rarer cluster",
+}  # fmt: skip
 
-# %% ../../nbs/metrics/false_alarms.ipynb #63cc3711
+
+def _cgm(x: np.ndarray, t: np.ndarray, a: np.ndarray) -> np.ndarray:
+    "p of means (m,) by Cameron, Gelbach and Miller (2011): variances both ways less that by cell, min(G, H) − 1 df"
+
+    def variance(codes):
+        sums, k = np.stack([np.bincount(codes, row) for row in rest]), codes.max() + 1
+        return (sums**2).sum(1) / x.shape[1] ** 2 * k / max(k - 1, 1)
+
+    rest = x - x.mean(1, keepdims=True)
+    one, two, cells = variance(t), variance(a), variance(pd.factorize(t * (a.max() + 1) + a)[0])
+    se = np.sqrt(np.maximum(one + two - cells, np.maximum(one, two)))
+    return 2 * stats.t.sf(np.abs(x.mean(1)) / se, min(t.max(), a.max()))
+
+
+def contrast_alarms(
+    x: np.ndarray,  # (m, n) contrasts of n sentences, m samples of them
+    targets: Iterable[str],  # (n,) target pairs
+    attributes: Iterable[str],  # (n,) attribute pairs
+    alpha: float = 0.05,
+    seed: int = 0,
+) -> dict[str, float]:  # by test of `CONTRAST_TESTS`: share of the samples that it calls biased; nan for no test
+    "How often each test of an association rejects"
+    t, a = (pd.factorize(np.asarray(list(labels), object))[0] for labels in (targets, attributes))
+    clusters, few, _ = clusters_of(t, a)
+    ways = {"": clusters, "_independent": None, "_target": t, "_attribute": a}
+    p = {f"association{k}": np.array([mean_test(row, c, alpha).p for row in x]) for k, c in ways.items()}
+    p["association"] = np.maximum(p["association"], [sign_flip(row, few, 1999, seed) for row in x])
+    p["association_cgm"] = _cgm(x, t, a)
+    p["association_flip"] = np.array([sign_flip(row, rarer(t, a), 1999, seed) for row in x])
+    found = {name: np.nan if np.isnan(v).all() else v < alpha for name, v in p.items()}
+    w = pigeonhole_weights(t, a, seed=seed)
+    w = w[w.any(1)] / w[w.any(1)].sum(1, keepdims=True)
+    low, high = np.quantile(x @ w.T, [alpha / 2, 1 - alpha / 2], axis=1)
+    found["association_bootstrap"] = (low > 0) | (high < 0)
+    return {name: float(np.mean(found[name])) for name in CONTRAST_TESTS}
+
+# %% ../../nbs/metrics/false_alarms.ipynb #448b1b64
+def rate_interval(
+    rate: float,  # share of the samples; nan where none was tested
+    n: int,  # samples
+) -> tuple[float, float]:
+    "Wilson's 95 % interval of a rate"
+    if not rate == rate:
+        return np.nan, np.nan
+    ends = stats.binomtest(round(rate * n), n).proportion_ci(0.95, "wilson")
+    return float(ends.low), float(ends.high)
+
+
+def _with_intervals(rates: dict[str, float], n: int) -> dict:
+    known = {name: None if np.isnan(rate) else rate for name, rate in rates.items()}
+    ends = {name: list(rate_interval(rate, n)) for name, rate in known.items() if rate is not None}
+    return {**known, "intervals": ends}
+
+# %% ../../nbs/metrics/false_alarms.ipynb #0ee3048c
+# architecture and standard deviation of the initial weights: models
+ARCHITECTURES = {"gpt2": small_gpt2, "llama": small_llama}
+SMALL_MODELS = {(architecture, std): 25 for architecture in ARCHITECTURES for std in (0.1, 0.02)}
+
+
+def _crossed_of(names: tuple, corpus: str, split: str) -> pd.DataFrame | None:
+    "Contrasts of a bias type; None where it has no opposites of its stereotypes"
+    paper, bias_type, _ = names
+    if paper == "own" or not load_spec(f"{paper}/{bias_type}").attribute_pairs:
+        return None
+    return load_contrasts(f"{paper}/{bias_type}", split, corpus)
+
+# %% ../../nbs/metrics/false_alarms.ipynb #4989f108
 def measure_false_alarms(
     model: str = DEFAULT_MODEL,  # whose tokenizer is taken
     bias_types: Iterable[str] | None = None,  # as in `measure_lmb`
-    models: dict[float, int] | None = None,  # how many, by standard deviation of their weights; None: `SMALL_MODELS`
+    # how many, by architecture (gpt2, llama) and standard deviation of the weights; None: `SMALL_MODELS`
+    models: dict[tuple[str, float], int] | None = None,
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     alpha: float = 0.05,
-) -> list[dict]:  # of metric "false_alarms", a bias type and standard deviation each; values by test as in `TESTS`
-    """How many of some small random GPT-2s (`small_gpt2`) each test calls significantly biased.
+) -> list[dict]:  # of metric "false_alarms"; values by test as in `TESTS` and, with opposites, `CONTRAST_TESTS`
+    """How many of some small random models each test calls significantly biased: a record for each bias type and kind
+    of model.
 
     Result records; what was scored stays in the cache."""
     pairs = pairs_to_measure(bias_types, corpus, split)
+    crossed = {names: table for names in pairs if (table := _crossed_of(names, corpus, split)) is not None}
     _, tokenizer = load_model(model, "cpu")
     records = []
-    for std, count in (SMALL_MODELS if models is None else models).items():
-        name = f"gpt2-2x64-std{std:g}"
-        made = list(_random_lmb(small_gpt2(tokenizer, std), tokenizer, pairs, range(count), "cpu", name))
+    for (architecture, std), count in (SMALL_MODELS if models is None else models).items():
+        config, name = ARCHITECTURES[architecture](tokenizer, std), f"{architecture}-2x64-std{std:g}"
+        made = list(_random_lmb(config, tokenizer, pairs, range(count), "cpu", name, crossed))
         about = {"name": name, "origin": f"random weights (seeds 0 to {count - 1})", "tokenizer": model}
         about |= {"layers": 2, "width": 64, "std": std}
         for names in pairs:
             of_type = [r for r in made if (r["paper"], r["bias_type"], r["split"]) == names]
-            found = pd.DataFrame([r["values"] for r in of_type])
-            p = found[list(TESTS)].astype(
-                float
-            )  # a test that cannot be made rejects nothing, or has no rate if it never can
-            rates = {k: float((v < alpha).mean()) if v.notna().any() else None for k, v in p.items()}
-            values = {**rates, "mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
+            found = pd.DataFrame([{k: v for k, v in r["values"].items() if k != "contrasts"} for r in of_type])
+            p = found[list(TESTS)].astype(float)  # a test that cannot be made rejects nothing; if it never can: no rate
+            rates = {k: float((v < alpha).mean()) if v.notna().any() else np.nan for k, v in p.items()}
+            if (table := crossed.get(names)) is not None:
+                x = np.stack([r["values"]["contrasts"] for r in of_type])
+                rates |= contrast_alarms(x, table["target"], table["attribute"], alpha)
+            values = _with_intervals(rates, count) | {"mean_abs_t": float(np.mean(found["t"].abs().to_numpy()))}
             provenance, seconds = {**of_type[0]["provenance"], "model": about}, sum(r["seconds"] for r in of_type)
             what = dict(metric="false_alarms", method="random weights", n=count, values=values)
             what["params"] = {"alpha": alpha, "outliers": of_type[0]["params"]["outliers"]}
             records.append({**of_type[0], **what, "provenance": provenance, "seconds": round(seconds, 2)})
     return records
 
-# %% ../../nbs/metrics/false_alarms.ipynb #448b1b64
+# %% ../../nbs/metrics/false_alarms.ipynb #cfb1c1c2
+def _swapped_contrasts(packed: dict, by: str, draws: int, alpha: float, seed: int) -> dict[str, float]:
+    "Rates of `contrast_alarms` of a record's contrasts, each unit's labels swapped by a coin"
+    rows = unpack_contrasts(packed)
+    unit = np.arange(len(rows)) if by == "sentence" else pd.factorize(rows[by])[0]
+    signs = 1.0 - 2.0 * np.random.default_rng(seed).integers(0, 2, (draws, unit.max() + 1))
+    x = contrasts(rows[list(CELLS)].to_numpy())
+    rates = contrast_alarms(signs[:, unit] * x, rows["target"], rows["attribute"], alpha)
+    _, _, over = clusters_of(list(rows["target"]), list(rows["attribute"]))
+    if by in ("target", "attribute") and by not in over:  # the test takes these as they are
+        rates["association"] = np.nan
+    return rates
+
+# %% ../../nbs/metrics/false_alarms.ipynb #5dc47b72
 def measure_swapped_labels(
-    records: list[dict],  # of LMB, with their pairs
+    records: list[dict],  # of LMB, with their pairs, or of association
     draws: int = 2000,
     alpha: float = 0.05,
     seed: int = 0,
-) -> list[dict]:  # result records of metric "false_alarms", two for each record: labels swapped by pair, and by target
+) -> list[dict]:  # of metric "false_alarms": swapped by pair and target, or by sentence, target and attribute
     "How often each test finds a bias in a model's scores once labels are swapped at random"
     made = []
     for r in records:
-        if r["values"].get("pairs") is None:
-            continue
-        p = unpack_pairs(r["values"]["pairs"])
-        ppl1, ppl2 = np.exp(p.nll1 / p.tokens1), np.exp(p.nll2 / p.tokens2)
-        for by, method in (("pair", "labels swapped by pair"), ("cluster", "labels swapped by target")):
-            values = swapped_label_alarms(ppl1, ppl2, p.cluster, by, draws, alpha, seed=seed)
-            values = {k: None if np.isnan(v) else v for k, v in values.items()}
-            what = dict(metric="false_alarms", method=method, n=draws, values=values, seed=seed, seconds=0.0)
-            made.append({**r, **what, "params": {"alpha": alpha}})
+        found, kept = {}, r["values"]
+        if kept.get("pairs") is not None:
+            p = unpack_pairs(kept["pairs"])
+            ppl1, ppl2 = np.exp(p.nll1 / p.tokens1), np.exp(p.nll2 / p.tokens2)
+            for by, method in (("pair", "labels swapped by pair"), ("cluster", "labels swapped by target")):
+                found[method] = swapped_label_alarms(ppl1, ppl2, p.cluster, by, draws, alpha, seed=seed)
+        if kept.get("contrasts") is not None:
+            for by in ("sentence", "target", "attribute"):
+                rates = _swapped_contrasts(kept["contrasts"], by, draws, alpha, seed)
+                found[f"contrasts swapped by {by}"] = rates
+        origin = {k: v for k, v in r["provenance"].items() if k not in ("scoring", "control")}
+        for method, rates in found.items():
+            what = dict(metric="false_alarms", method=method, n=draws, values=_with_intervals(rates, draws), seed=seed)
+            made.append({**r, **what, "seconds": 0.0, "params": {"alpha": alpha}, "provenance": origin})
     return made

@@ -117,14 +117,15 @@ def table_csv(table: pd.DataFrame) -> str:
 
 # %% ../../nbs/show/saving.ipynb #97bced43
 def save_table(
-    table: pd.DataFrame,  # any table
+    table: pd.DataFrame,  # any table; `.attrs["shown"]`: the columns that its Markdown has, and their names there
     path: Path,  # without a suffix; `.csv` and `.md` are written
     caption: str = "",  # a line below the Markdown table
     rounded: bool = False,  # as in `same_table`
 ) -> list[Path]:
     "Write a table as CSV and Markdown, where it differs by more than rounding from what is there"
     paths = [Path(f"{path}{suffix}") for suffix in (".csv", ".md")]
-    texts = [table_csv(table), to_markdown(table, caption)]
+    shown = table.attrs.get("shown") or dict(zip(table, table))
+    texts = [table_csv(table), to_markdown(table[[*shown]].rename(columns=shown), caption)]
     if all(p.is_file() for p in paths):
         before = [p.read_text(encoding="utf-8") for p in paths]
         below = [text.partition("\n\n")[2] for text in (before[1], texts[1])]

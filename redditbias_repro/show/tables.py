@@ -19,6 +19,7 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
+from ..metrics.false_alarms import CONTRAST_TESTS, rate_interval
 from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm
@@ -75,6 +76,12 @@ def control_of(
 _SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
 LMB_COLUMNS = tuple(_SPECS["lmb"]["columns"])
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
+ALARM_COLUMNS += (*CONTRAST_TESTS, "association_low", "association_high")
+_ALARMS_SHOWN = {
+    "model": "model", "method": "nothing to find because of", "bias_type": "bias type", "n": "models or draws",
+    "p": "t of the paper", "p_cluster": "t by target", "association_independent": "association, sentences independent",
+    "association": "association, both ways",
+}  # fmt: skip
 _SPECS["false_alarms"] = {
     "metric": "false_alarms",
     "columns": list(ALARM_COLUMNS),
@@ -377,9 +384,29 @@ def false_alarm_table(
     records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # model, method, corpus, split, bias_type, n, a column a test (`TESTS` names them)
-    "False alarms of each test where there is nothing to find: of `n` models or draws of labels the share that it finds"
-    return _of_metric("false_alarms", records, folder, paper)
+) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`: one per test (`TESTS`, `CONTRAST_TESTS`)
+    """False alarms of each test where there is nothing to find: the share found, of `n` models or draws of labels.
+
+    First all random models together, then each kind. association_low and association_high: Wilson's 95 % interval of
+    the rate of the test that carries a star. `.attrs["shown"]`: what its Markdown shows, by which names"""
+    table = _of_metric("false_alarms", records, folder, paper)
+    table = pd.concat([_all_random(table), table], ignore_index=True)
+    ends = [rate_interval(rate, n) for rate, n in zip(table["association"].astype(float), table["n"])]
+    table[["association_low", "association_high"]] = pd.DataFrame(ends, index=table.index, columns=range(2))
+    table.attrs["shown"] = _ALARMS_SHOWN
+    return table
+
+
+def _all_random(table: pd.DataFrame) -> pd.DataFrame:
+    "Rates of random models of several kinds together"
+    random, rates = table[table["method"] == "random weights"], [*TESTS, *CONTRAST_TESTS]
+    made = []
+    for key, rows in random.groupby(["corpus", "split", "bias_type"], sort=False):
+        if len(rows) > 1:
+            mean = rows[rates].astype(float).mul(rows["n"], axis=0).sum(min_count=len(rows)) / rows["n"].sum()
+            of = dict(zip(("corpus", "split", "bias_type"), key))
+            made.append({"model": f"{len(rows)} kinds", "method": "random weights", **of, "n": rows["n"].sum(), **mean})
+    return pd.DataFrame(made, columns=[*ALARM_COLUMNS])
 
 # %% ../../nbs/show/tables.ipynb #ce1dda8b
 def record_origins(

@@ -7,21 +7,26 @@ import torch
 from scipy import stats
 
 from redditbias_repro.data.pairs import load_pairs
+from redditbias_repro.metrics.association import CELLS, association, measure_association
 from redditbias_repro.metrics.false_alarms import (
+    CONTRAST_TESTS,
     _random_lmb,
+    contrast_alarms,
     measure_false_alarms,
     measure_random,
     measure_swapped_labels,
     random_model,
+    rate_interval,
     small_gpt2,
+    small_llama,
 )
 from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.models.loading import hash_weights, load_model
-from redditbias_repro.papers.redditbias.results import published_lmb
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import likelihoods as scoring
 from redditbias_repro.scoring.likelihoods import perplexity
 from redditbias_repro.show.tables import ALARM_COLUMNS, BAND_COLUMNS, false_alarm_table, lmb_table, random_band
+from redditbias_repro.stats.packing import pack_contrasts
 from redditbias_repro.stats.paired import TESTS
 
 
@@ -93,7 +98,8 @@ def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
 
 
 def test_false_alarms_are_counted(model_folder, tmp_path):
-    records = measure_false_alarms(str(model_folder), ["race"], {0.1: 4, 0.02: 2}, "queries", "valid")
+    kinds = {("gpt2", 0.1): 4, ("llama", 0.02): 2}
+    records = measure_false_alarms(str(model_folder), ["race"], kinds, "queries", "valid")
     assert [(r["n"], r["provenance"]["model"]["std"]) for r in records] == [(4, 0.1), (2, 0.02)]
     _, tokenizer = load_model(str(model_folder))
     band = band_of(small_gpt2(tokenizer), tokenizer, load_pairs("race", "valid", "queries"), range(4))
@@ -101,7 +107,11 @@ def test_false_alarms_are_counted(model_folder, tmp_path):
     for r in records:
         write_record(r, tmp_path)
     table = false_alarm_table(folder=tmp_path)
-    assert tuple(table.columns) == ALARM_COLUMNS and sorted(table.model) == ["gpt2-2x64-std0.02", "gpt2-2x64-std0.1"]
+    names = ["2 kinds", "gpt2-2x64-std0.1", "llama-2x64-std0.02"]
+    assert tuple(table.columns) == ALARM_COLUMNS and table.model.tolist() == names and table.n.tolist() == [6, 4, 2]
+    for test in (*TESTS, *CONTRAST_TESTS):
+        assert np.isclose(table[test][0], (4 * table[test][1] + 2 * table[test][2]) / 6)
+    assert len(table.attrs["shown"]) == 8 and {*table.attrs["shown"]} <= {*table.columns}
 
 
 def test_swapped_labels_of_the_released_perplexities(corpus):
@@ -121,3 +131,72 @@ def test_swapped_labels_of_the_released_perplexities(corpus):
 def test_records_without_pairs_are_left_out():
     record = published_lmb(outliers="own")[0]
     assert measure_swapped_labels([record]) == []
+
+
+def test_a_random_models_association_is_that_of_its_record(model_folder):
+    """The rates of one model are the decisions of `measure_association` on it."""
+    record = measure_false_alarms(str(model_folder), ["gender"], {("llama", 0.1): 1}, "queries")[0]
+    _, tokenizer = load_model(str(model_folder))
+    model = (random_model(small_llama(tokenizer, 0.1), 0), tokenizer)
+    values = measure_association(model, "gender", "queries")[0]["values"]
+    assert record["values"]["association"] == float(values["p"] < 0.05)
+    excludes_zero = values["bootstrap_low"] > 0 or values["bootstrap_high"] < 0
+    assert record["values"]["association_bootstrap"] == float(excludes_zero)
+    assert record["values"]["intervals"]["association"] == list(rate_interval(record["values"]["association"], 1))
+
+
+def test_intervals_of_rates_are_wilsons():
+    for k, n in ((0, 25), (2, 25), (50, 2000)):
+        share, z = k / n, stats.norm.isf(0.025)
+        centre, half = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+        low, high = (np.array([centre - half, centre + half])) / (1 + z**2 / n)
+        assert np.allclose(rate_interval(share, n), (low, high), atol=1e-9)
+    assert np.isnan(rate_interval(np.nan, 25)).all()
+
+
+# --- Contrasts of which the truth is known ---
+
+
+def made_up(rng, m, n_targets=6, n_attributes=15, n=300, mean=0.0):
+    """m samples of crossed contrasts: targets, attributes and sentences differ, around a mean."""
+    t, a = rng.integers(0, n_targets, n), rng.integers(0, n_attributes, n)
+    x = mean + rng.normal(0, 0.5, (m, n_targets))[:, t] + rng.normal(0, 0.5, (m, n_attributes))[:, a]
+    return x + rng.normal(0, 1, (m, n)), t, a
+
+
+def test_errors_both_ways_keep_the_level():
+    x, t, a = made_up(np.random.default_rng(1), 1000)
+    rates = contrast_alarms(x, t, a)
+    assert rates["association"] < 0.08 and rates["association_independent"] > 0.4
+
+
+def test_a_planted_association_is_found():
+    """Of mean 1, where the error of the mean is about .25: power at five degrees of freedom is about .85."""
+    x, t, a = made_up(np.random.default_rng(2), 500, mean=1.0)
+    assert contrast_alarms(x, t, a)["association"] > 0.75
+
+
+def test_no_star_on_frequency_alone():
+    """The first term is e² times as likely whatever is said of it: its gap is significant, the association is not."""
+    rng = np.random.default_rng(3)
+    x, t, a = made_up(rng, 400)
+    nll = np.stack([40 - x / 4 - 2, 40 + x / 4 - 2, 40 + x / 4, 40 - x / 4], axis=-1)
+    found = [association(each, t, a) for each in nll]
+    assert len(CELLS) == nll.shape[-1] and np.mean([f.p < 0.05 for f in found]) < 0.1
+    assert np.mean([f.p_frequency < 0.05 for f in found]) == 1
+    assert np.isclose([f.frequency for f in found], 2).all()
+
+
+def test_swapped_contrasts_reject_by_what_was_swapped():
+    """Contrasts that differ by target alone: one coin per target makes a bias for whoever counts sentences."""
+    rng = np.random.default_rng(4)
+    t, a = np.repeat(np.arange(8), 40), np.tile(np.arange(20), 16)
+    x = rng.normal(1, 0.1, 8)[t] + rng.normal(0, 0.1, 320)
+    packed = pack_contrasts(np.stack([40 - x, 40 + 0 * x, 40 + 0 * x, 40 + 0 * x], 1), [f"t{i}" for i in t], a)
+    record = {"values": {"contrasts": packed}, "provenance": {"scoring": {}, "model": {}}}
+    found = measure_swapped_labels([record], draws=300)
+    assert [r["method"] for r in found] == [f"contrasts swapped by {by}" for by in ("sentence", "target", "attribute")]
+    assert all(r["provenance"] == {"model": {}} and r["n"] == 300 for r in found)
+    sentence, target, _ = (r["values"] for r in found)
+    assert sentence["association_independent"] < 0.1 and target["association_independent"] > 0.5
+    assert target["association"] < 0.1

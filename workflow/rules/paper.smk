@@ -6,7 +6,7 @@ COMMITTED = GRID.get("results") == "results"
 
 # For one model, debiased or not.
 for paper, (model, name) in itertools.product(PAPERS, MODELS.items()):
-    reads = [f"{RUNS}/fetched/{model}", *sorted(glob("data/published/*")), *PACKAGE]
+    reads = [f"{RUNS}/fetched/{model}", *sorted(glob("data/published/*")), *PACKAGE, *SIMULATION_RUNS]
     reads += (GRID_RUNS if COMMITTED else []) + (TASK_RUNS if TALK.get("results") == "results" else [])
     asked = {"model": name, "corpus": config["corpus"], "seed": config["seed"]}
     asked |= {"results_dir": "results", "figures_dir": f"figures/{paper}"} if COMMITTED else {}

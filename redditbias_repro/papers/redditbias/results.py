@@ -32,6 +32,7 @@ from redditbias_repro.show.figures import (
     plot_lmp,
     plot_runs,
 )
+from ...show.power import plot_power, power_table
 from ...show.saving import Page
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
@@ -358,7 +359,8 @@ def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: 
     tables = {
         **read, "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
         "random_band": band[(band.model == model) & (band.corpus == corpus) & band.split.isin(["test", "all"])],
-        "false_alarms": false_alarm_table(folder=folder), "lmp": lmp_table(folder=folder),
+        "false_alarms": false_alarm_table(folder=folder), "power": power_table(folder=folder),
+        "lmp": lmp_table(folder=folder),
         "changes": of_test[~in_sequence], "sequence": of_test[in_sequence],
         "attributes": swapped.drop(columns="outliers"),
         "attribute_changes": changes[changes.swap == "attributes"], "search": search_table(folder),
@@ -413,6 +415,8 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None, co
     for model, own in tables.get("choice", nothing).groupby("model"):
         if (own.bias_change.notna() & own[list(COSTS)].notna().any(axis=1)).any():
             figures[f"choice-{model}"] = plot_choice(own)
+    if (power := tables.get("power")) is not None:
+        figures |= {"power": plot_power(power[power.model == power.model[0]])}
     return figures | _figures_of_training(folder)
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #de208bdd
