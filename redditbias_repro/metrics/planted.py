@@ -138,7 +138,7 @@ def planted_values(net, tokenizer, cells: pd.DataFrame, seed: int = 0) -> tuple[
         "t": -pairs.t, "p_t": pairs.p, "t_log": -pairs.t_log, "p_t_log": pairs.p_log,
         "share": pairs.share, "p_share": pairs.p_share, "gap": -pairs.gap, "p_gap": pairs.p_cluster,
         "association": of.association, "association_low": of.low, "association_high": of.high,
-        "p_association": of.p, "sd": of.sd, "frequency": of.frequency, "p_frequency": of.p_frequency,
+        "p_association": max(of.p, of.p_flip), "sd": of.sd, "frequency": of.frequency, "p_frequency": of.p_frequency,
         **_likelihood_of(cells, ppl, seed),
     }, scores.attrs["stats"]  # fmt: skip
 
