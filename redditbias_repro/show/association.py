@@ -137,6 +137,8 @@ def association_tables(
         "association_changes": association_changes(folder=folder, paper=paper),
         "association_drivers": drivers[drivers["method"] == "baseline"],
     }
+    for name, table in tables.items():
+        table.attrs["shown"] = {c: c.replace("_", " ") for c in _SPECS["associations_shown"][name]}
     return {name: table for name, table in tables.items() if len(table)}
 
 

@@ -144,7 +144,9 @@ def _associated_cell(group: pd.DataFrame, said: pd.DataFrame) -> str:
     r, key = group.iloc[0], tuple(group[k].iloc[0] for k in _ONE)
     value, low, high, verdict = r.association, r.low, r.high, ""
     if key in said.index:
-        value, low, high, verdict = said.loc[key, ["after", "after_low", "after_high", "verdict"]]
+        change = said.loc[key]
+        value, low, high, verdict = change[["after", "after_low", "after_high", "verdict"]]
+        verdict += f"; tells {change.tells:.0%}" if change.tells_high < 1 else ""
     return f"{value:.2f}{mark} [{low:.2f}, {high:.2f}] {verdict}".rstrip()
 
 

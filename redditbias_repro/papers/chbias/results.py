@@ -252,6 +252,7 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) ->
     ):
         of_models = rows.groupby("model", sort=False) if len(rows) else ()
         figures |= {f"{name}-{m}": plot(own, paper="chbias") for m, own in of_models}
+    figures |= association_figures(tables, "chbias")
     return {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in figures.items()}  # names of files
 
 
@@ -269,7 +270,7 @@ def draw(
 ) -> Page:
     "All that the paper's page shows"
     tables = make_tables(folder) | association_tables(folder, "chbias")
-    figures = make_figures(tables, folder) | association_figures(tables, "chbias")
+    figures = make_figures(tables, folder)
     return Page(tables, figures, read_captions())
 
 # %% ../../../nbs/papers/chbias/results.ipynb #4f40e8ad
