@@ -49,7 +49,7 @@ def plan_association(
     plans = {what: plan_crossed(p, counts, effect, power, alpha, seed) for what, p in parts.items()}
     main, title = plans.get("change", plans["association"]), _title(record["paper"], record["bias_type"])
     made = {"paper": record["paper"], "bias_type": record["bias_type"], "title": title}
-    made |= {"n": main.n, "targets": main.rows, "attributes": main.columns}
+    made |= {"n": main.n, "targets": main.rows, "attributes": main.columns, "over": main.over}
     largest = {"target": counts.sum(1).max(), "attribute": counts.sum(0).max()}
     made |= {f"largest_{what}": float(k / counts.sum()) for what, k in largest.items()}
     made |= {f"smallest_{what}": p.smallest for what, p in plans.items()}
@@ -91,7 +91,8 @@ def plan_table(
     for p in plans:
         shown = {"bias type": p["title"], "sentences": p["n"]}
         shown |= {"targets": p["targets"], "attributes": p["attributes"]}
-        shown |= {"smallest association": _nats(p["smallest_association"])}
+        mark = "" if all(p["over"]) else "†"  # of the targets, or of the attributes, as they are
+        shown |= {"smallest association": _nats(p["smallest_association"]) + mark}
         if "smallest_change" in p:
             shown |= {"smallest change": _nats(p["smallest_change"])}
         alarms = p[f"alarms_{_what(p)}"]
@@ -133,6 +134,9 @@ def plan_said(
     would = "with as many sentences, spread evenly over these" if how == "even" else "with twice as many"
     said = f"{name}: {why}; {'a change' if what == 'change' else 'an association'} below {smallest:.2f} nats may be "
     said += f"missed (power below {plan['power']:.0%}; {plan[plan['helps']]:.2f} {would})."
+    if not all(plan["over"]):
+        same = "attributes" if plan["over"][0] else "targets"
+        said += f" It holds of these {same} only, of which one has {plan[f'largest_{same[:-1]}']:.0%} of the sentences."
     alarms = plan[f"alarms_{what}"]
     if alarms > TOO_MANY * plan["alpha"]:
         said += f" p < {plan['alpha']:g} is weak evidence here: {alarms:.0%} of such sets have it by chance."
