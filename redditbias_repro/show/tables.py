@@ -112,7 +112,8 @@ def records_table(
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
     else:
-        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in records if r["metric"] == metric])
+        own = [r for r in records if r.get("metric", metric) == metric]
+        table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in own])
     table = table.reindex(columns=list(dict.fromkeys([*table.columns, "method", "bias_type", "train_seed", *columns])))
     if len(table):
         table["model"] += [_way_of_reading(r) for r in table.to_dict("records")]
