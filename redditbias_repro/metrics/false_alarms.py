@@ -22,10 +22,11 @@ from ..scoring.likelihoods import cached_scores
 from ..specs import load_spec
 from ..stats.crossed import pigeonhole_weights, rarer
 from ..stats.packing import unpack_contrasts, unpack_pairs
-from ..stats.paired import TESTS, mean_test, sign_flip, swapped_label_alarms
+from ..stats.paired import CONTRAST_TESTS, TESTS, mean_test, sign_flip, swapped_label_alarms
+from ..stats.proportions import rate_interval
 
 # %% auto #0
-__all__ = ['measure_random', 'rate_interval', 'measure_false_alarms', 'measure_swapped_labels']
+__all__ = ['measure_random', 'measure_false_alarms', 'measure_swapped_labels']
 
 # %% ../../nbs/metrics/false_alarms.ipynb #c55af282
 def random_model(config, seed: int, device: str = "cpu"):
@@ -96,16 +97,6 @@ def measure_random(
     return list(_random_lmb(net.config, tokenizer, pairs, seeds, str(net.device), about["name"]))
 
 # %% ../../nbs/metrics/false_alarms.ipynb #98a20ec7
-# of the association: how its mean is tested
-CONTRAST_TESTS = {
-    "association": "association, as it is marked", "association_cgm": "association, Cameron, Gelbach and Miller",
-    "association_independent": "association, independent sentences",
-    "association_target": "association, by target (CR2)", "association_attribute": "association, by attribute (CR2)",
-    "association_bootstrap": "association, pigeonhole bootstrap",
-    "association_flip": "association, sign flips by the rarer cluster",
-}  # fmt: skip
-
-
 def _cgm(x: np.ndarray, t: np.ndarray, a: np.ndarray) -> np.ndarray:
     "p of means (m,) by Cameron, Gelbach and Miller (2011): variances both ways less that by cell, min(G, H) − 1 df"
 
@@ -142,17 +133,6 @@ def contrast_alarms(
     return {name: float(np.mean(found[name])) for name in CONTRAST_TESTS}
 
 # %% ../../nbs/metrics/false_alarms.ipynb #448b1b64
-def rate_interval(
-    rate: float,  # share of the samples; nan where none was tested
-    n: int,  # samples
-) -> tuple[float, float]:
-    "Wilson's 95 % interval of a rate"
-    if not rate == rate:
-        return np.nan, np.nan
-    ends = stats.binomtest(round(rate * n), n).proportion_ci(0.95, "wilson")
-    return float(ends.low), float(ends.high)
-
-
 def _with_intervals(rates: dict[str, float], n: int) -> dict:
     known = {name: None if np.isnan(rate) else rate for name, rate in rates.items()}
     ends = {name: list(rate_interval(rate, n)) for name, rate in known.items() if rate is not None}

@@ -108,12 +108,6 @@ def _trained(net, tokenizer, texts: list[str], how: PlantedTraining, seed: int):
     return (trained if how.lora_rank is None else trained.merge_and_unload()).eval()
 
 # %% ../../nbs/metrics/planted.ipynb #88a02d90
-PLANTED_MEASURES = {
-    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, by target",
-    "association": "association, both ways", "likelihood_bias": "Likelihood Bias",
-}  # fmt: skip
-
-
 def _likelihood_of(cells: pd.DataFrame, ppl: np.ndarray, seed: int) -> dict:
     "Share of significant tests of terms, and the share that dealt-out terms reach"
     parts = [

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..metrics.false_alarms import rate_interval
-from ..metrics.planted import PLANTED_MEASURES
 from ..records import DEFAULT_PAPER
 from .tables import records_table
+from ..stats.paired import PLANTED_MEASURES
+from ..stats.proportions import rate_interval
 
 # %% auto #0
 __all__ = ['power_table', 'plot_power']

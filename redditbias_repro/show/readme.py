@@ -16,7 +16,6 @@ import pandas as pd
 from ..data.pairs import corpus_title, released_papers
 from ..models.loading import DEFAULT_MODEL
 from ..records import DEFAULT_PAPER, check_known
-from .association import all_seeds, association_changes, association_table
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
     CONTROLS,
@@ -158,6 +157,8 @@ def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """Association and t of every model, before and after the paper's methods and their controls, as a Markdown table.
 
     On the released sentences; with the verdict on the change of the association."""
+    from redditbias_repro.show.association import all_seeds, association_changes, association_table
+
     methods = [*PAPER_METHODS, *CONTROLS]
     t = usual_pairs(lmb_table(folder=folder, paper=paper), paper)
     of = association_table(folder=folder, paper=paper).assign(swap="targets")

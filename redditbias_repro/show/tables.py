@@ -19,12 +19,21 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
-from ..metrics.false_alarms import CONTRAST_TESTS, rate_interval
 from ..records import DEFAULT_PAPER, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
-from ..stats.paired import OUTLIERS, TESTS, BiasChange, base_cut, bias_change, mean_test, usual_outliers
+from redditbias_repro.stats.paired import (
+    CONTRAST_TESTS,
+    OUTLIERS,
+    TESTS,
+    BiasChange,
+    base_cut,
+    bias_change,
+    mean_test,
+    usual_outliers,
+)
+from ..stats.proportions import rate_interval
 from ..stats.resampling import count_dialogues
 
 # %% auto #0

@@ -16,9 +16,9 @@ from ..records import paper_resource
 from .crossed import rarer
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'cluster_df', 'mean_test', 'sign_flip',
-           'preference_share', 'BiasChange', 'bias_change', 'within', 'base_cut', 'usual_outliers',
-           'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'PLANTED_MEASURES',
+           'cluster_df', 'mean_test', 'sign_flip', 'preference_share', 'BiasChange', 'bias_change', 'within',
+           'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -309,6 +309,19 @@ TESTS = {
     "p_log": "t, log perplexities", "p_share": "preference share, binomial",
     "p_cluster": "t by target (CR2)", "p_flip": "sign flips by target",
     "p_share_flip": "preference share, sign flips by target",
+}  # fmt: skip
+# of the association: how its mean is tested
+CONTRAST_TESTS = {
+    "association": "association, as it is marked", "association_cgm": "association, Cameron, Gelbach and Miller",
+    "association_independent": "association, independent sentences",
+    "association_target": "association, by target (CR2)", "association_attribute": "association, by attribute (CR2)",
+    "association_bootstrap": "association, pigeonhole bootstrap",
+    "association_flip": "association, sign flips by the rarer cluster",
+}  # fmt: skip
+# what planted bias is sought with
+PLANTED_MEASURES = {
+    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, by target",
+    "association": "association, both ways", "likelihood_bias": "Likelihood Bias",
 }  # fmt: skip
 
 

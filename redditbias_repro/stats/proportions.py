@@ -15,7 +15,7 @@ from .multiplicity import holm
 from .paired import mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups']
+__all__ = ['DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups', 'rate_interval']
 
 # %% ../../nbs/stats/proportions.ipynb #9573b0eb
 ALPHA, POWER = 0.05, 0.8
@@ -233,3 +233,14 @@ def compare_groups(
         rows.append({"measure": measure, **vars(group_test(a, b)), "differ": paired.differ, **of_pairs})
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table["p"]), paired_p_holm=holm(table["paired_p"])) if rows else table
+
+# %% ../../nbs/stats/proportions.ipynb #6ceb19ba
+def rate_interval(
+    rate: float,  # share of the samples; nan where none was tested
+    n: int,  # samples
+) -> tuple[float, float]:
+    "Wilson's 95 % interval of a rate"
+    if not rate == rate:
+        return np.nan, np.nan
+    ends = stats.binomtest(round(rate * n), n).proportion_ci(0.95, "wilson")
+    return float(ends.low), float(ends.high)
