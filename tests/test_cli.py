@@ -429,11 +429,16 @@ def test_scores_are_written_as_csv_or_parquet_only(name, no_model, tmp_path, cap
 
 
 def test_a_method_that_a_bias_type_cannot_do(no_model, tmp_path, capsys):
-    assert main(["debias", "--method", "CADA", "--bias-type", "race", "--out", str(tmp_path / "x")]) == 2
+    terms = (
+        'targets1 = ["cats are"]\ntargets2 = ["dogs are"]\npairs = [["cats", "dogs"]]\nattributes1 = ["lazy", "evil"]\n'
+    )
+    (tmp_path / "pets.toml").write_text(terms)
+    of = ["--spec", str(tmp_path / "pets.toml"), "--out", str(tmp_path / "x")]
+    assert main(["debias", "--method", "CADA", *of]) == 2
     said = capsys.readouterr().err
     assert (
         "method CADA swaps attributes" in said
-        and "race has no attribute_pairs: take one of LMD, ADD, HD, CDA, FT, FT-twice, LMD-equation2" in said
+        and "pets has no attribute_pairs: take one of LMD, ADD, HD, CDA, FT, FT-twice, LMD-equation2" in said
     )
 
 

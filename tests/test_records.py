@@ -74,6 +74,7 @@ def test_committed_records_are_complete(committed):
             "classifier_bias": set(),
             "prompt_offence": set(),
             "descriptor_frequency": set(),
+            "association": {"scoring", "control"} | ({"training"} if record["method"] != "baseline" else set()),
             "zh_dialogue": {"answering", "vectors"} | ({"training"} if record["method"] != "baseline" else set()),
         }
         scored = {"scoring"} if record["seconds"] else set()

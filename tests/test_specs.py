@@ -61,7 +61,11 @@ def test_counts_of_the_appendix(bias_type):
     s = SPECS[bias_type]
     assert (len(s.targets1), len(s.pairs), len(s.attributes1), len(s.attributes2)) == APPENDIX[bias_type]
     assert len(s.queries()) == len(set(s.queries())) == len(s.targets1) * len(s.attributes1)
-    assert s.paper == "redditbias" and s.language == "en" and s.attribute_pairs == ()
+    assert s.paper == "redditbias" and s.language == "en"
+    pairs = {"religion1": 44, "religion2": 43, "race": 53, "gender": 22, "orientation": 41}
+    assert len(s.attribute_pairs) == pairs[bias_type], "as the release lists opposites; what has none is left out"
+    joined = {"dance", "literature"} if bias_type == "gender" else set()  # the appendix has "dance literature"
+    assert {a for a, _ in s.attribute_pairs} - set(s.attributes1) == joined
 
 
 def released_lines(bias_type, name):

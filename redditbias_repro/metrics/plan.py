@@ -91,7 +91,7 @@ def plan_table(
     for p in plans:
         shown = {"bias type": p["title"], "sentences": p["n"]}
         shown |= {"targets": p["targets"], "attributes": p["attributes"]}
-        mark = "" if all(p["over"]) else "†"  # of the targets, or of the attributes, as they are
+        mark = "†" if sum(p["over"]) == 1 else ""  # of the targets, or of the attributes, as they are
         shown |= {"smallest association": _nats(p["smallest_association"]) + mark}
         if "smallest_change" in p:
             shown |= {"smallest change": _nats(p["smallest_change"])}

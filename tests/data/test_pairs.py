@@ -128,7 +128,7 @@ def test_released_files_that_do_not_pair(made_up, monkeypatch):
 def test_attribute_swaps_that_there_are_not(made_up, tmp_path):
     (tmp_path / "own.csv").write_text("text1,text2\na,b\n")
     for arguments, says in (
-        (("race", "test", "queries", "attributes"), "specification race has no attribute_pairs"),
+        (("dialoguefairness/race", "test", "queries", "attributes"), "specification race has no attribute_pairs"),
         (("race", "valid", "redditbias", "attributes"), "does not divide its attribute pairs into valid and test"),
         (("own", "test", str(tmp_path / "own.csv"), "attributes"), "holds whatever pairs you put into it"),
         (("race", "test", "redditbias", "groups"), "swap 'groups' is unknown: expected one of targets, attributes"),
@@ -137,9 +137,16 @@ def test_attribute_swaps_that_there_are_not(made_up, tmp_path):
             load_pairs(*arguments)
 
 
-def test_no_queries_stand_in_for_attribute_swaps(offline):
-    with pytest.raises(FetchError):
-        load_pairs("race", swap="attributes")
+def test_queries_stand_in_for_attribute_swaps(offline):
+    with pytest.warns(UserWarning, match="stand in"):
+        pairs = load_pairs("race", swap="attributes")
+    assert pairs.attrs["corpus"]["stands_in_for"] == "redditbias" and {*pairs.attribute1} <= {*load_pairs_words("race")}
+
+
+def load_pairs_words(name):
+    """The attributes of a specification as queries have them."""
+    spec = load_spec(f"redditbias/{name}")
+    return [dict(spec.wildcard_forms).get(a, a.rstrip("*")).lower() for a, _ in spec.attribute_pairs]
 
 
 def test_attribute_swaps_of_queries(monkeypatch):

@@ -72,8 +72,10 @@ def test_the_set_may_be_another(x):
 def test_uneven_targets_and_false_alarms_are_said(x):
     uneven = pd.DataFrame({"target": ["a"] * 84 + list("bbccddeeffgg"), "attribute": [f"a{i % 12}" for i in range(96)]})
     said = plan_said(plan_association(record(x), uneven))
-    assert said.startswith("Race: 7 targets, one with 88% of the sentences; an association below ")
-    assert "p < 0.05 is weak evidence here" in said and "weak" not in plan_said(plan_association(record(x)))
+    assert said.startswith("Race: 12 attributes; an association below ")
+    assert "It holds of these targets only, of which one has 88% of the sentences." in said
+    assert "these targets only" not in plan_said(plan_association(record(x)))
+    assert plan_table([plan_association(record(x), uneven)])["smallest association"][0].endswith(")†")
 
 
 def test_sets_by_records(x, tmp_path):
