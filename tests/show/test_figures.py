@@ -506,16 +506,9 @@ def test_what_the_pages_say_of_debiasing(committed):
     three = table[table.method.isin(["LMD", "ADD", "HD", "CDA"])].groupby(["method", "bias_type"])
     apart = three.significant.nunique()
     assert len(apart) == 20 and (three.size() == 3).all()
-    assert apart.index[apart > 1].tolist() == [("ADD", "gender"), ("ADD", "orientation")]
-    odd = own[own.significant].t
-    assert f"(t {odd['ADD', 'orientation'].item():.2f})" in text and f"({odd['ADD', 'gender'].item():.2f})" in text
-    (first,) = table.query("method == 'LMD' and bias_type == 'religion2' and train_seed == 0").gap
-    said = lmp_changes(folder=results).query("method == 'LMD' and bias_type == 'religion2' and train_seed == 0").after
-    assert f"{first:+.3f} and {said.item():.0f} on the other" in text
-    losses = ["LMD-equation2", "ADD-equation2", "HD-equation2"]
-    assert [
-        b for b in BIAS_TYPES if all(star(m, b) and seeds[m, b] < min(0, seeds["baseline", b]) for m in losses)
-    ] == ["religion1", "religion2", "gender", "orientation"]
+    assert sorted(apart.index[apart > 1]) == [
+        ("ADD", "orientation"), ("ADD", "race"), ("CDA", "race"), ("HD", "religion2"), ("LMD", "race"), ("LMD", "religion2")
+    ]  # fmt: skip
     changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
     cells = (
         changes[changes.change.notna() & changes.method.isin(["LMD", "ADD", "HD"])]
@@ -523,9 +516,9 @@ def test_what_the_pages_say_of_debiasing(committed):
         .drop_duplicates(["method", "bias_type"])
     )
     queer = cells[cells.bias_type == "orientation"].set_index("method").verdict
-    assert queer[["LMD", "HD"]].eq("less").all() and all(
-        seeds[m, "orientation"] < seeds["baseline", "orientation"] for m in ("LMD", "HD")
-    )
+    assert queer["HD"] == "less" and seeds["HD", "orientation"] < seeds["baseline", "orientation"]
+    (gap,) = cells[(cells.method == "ADD") & (cells.bias_type == "religion1")].itertuples()
+    assert f"a gap of {gap.gap_after:+.3f}, after {gap.gap_before:+.3f}" in text and gap.overshoot
     kept = cells[
         cells.overshoot.astype(bool) & np.array([not star(m, b) for m, b in zip(cells.method, cells.bias_type)])
     ]
@@ -536,28 +529,19 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert (rises.rise > 0).all() and (rises.rise_calibrated >= rises.rise).all()
     swapped = changes[(changes.method == "CDA") & changes.train_seed.isna()].set_index("bias_type")
     assert (changes[changes.method == "CDA"].groupby("bias_type").train_seed.nunique() == 3).all()
-    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
-    assert swapped.drop(index=["orientation", "religion1"]).verdict.eq("undetermined").all() and len(swapped) == 5
+    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
+    assert swapped.verdict[["race", "gender"]].eq("undetermined").all() and swapped.p_holm["religion2"] > 0.05
     size = swapped.loc["religion2", ["bias_change", "bias_change_low", "bias_change_high"]]
-    assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}])" in text and size.iloc[2] < 0.0005
+    assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}])" in text
     rises = lmp_changes(folder=results).query("method == 'CDA' and train_seed.isna()").rise
     assert len(rises) == 5 and f"{100 * rises.min():.0f} to {100 * rises.max():.0f} % of perplexity" in text
     rises = lmp_changes(folder=results).query("train_seed.notna()")
     largest = rises[rises.method.isin(["ADD", "HD", "CDA"])].groupby("bias_type").rise_high.max()
     assert (rises[rises.method == "LMD"].groupby("bias_type").rise_low.min() > largest.clip(lower=0)).all()
-    (end,) = changes[
-        (changes.method == "HD") & (changes.bias_type == "gender") & changes.train_seed.isna()
-    ].bias_change_high
-    assert f"ends at {end:.4f}" in text and end < 0
     plain = changes[(changes.method == "FT") & changes.change.notna()]
     assert set(plain.bias_type) == set(BIAS_TYPES) and plain.verdict.eq("more").all()
     assert (plain.groupby("bias_type").train_seed.nunique() == 3).all()
-    assert [b for b in BIAS_TYPES if star("FT", b) and seeds["FT", b] < 0] == [
-        "religion1",
-        "religion2",
-        "gender",
-        "orientation",
-    ]
+    assert all(star("FT", b) and seeds["FT", b] < 0 for b in BIAS_TYPES)
     several = changes[changes.method == "HD (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(several.index[several.verdict == "less"]) == ["orientation", "religion2"] and len(several) == 5
     assert several.verdict.drop(["orientation", "religion2"]).eq("undetermined").all()
@@ -574,7 +558,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert "in all five types, in every seed by more than any other method" in text
     swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
-    assert (swapped.p_holm < 0.05).equals(swapped.verdict == "less")
+    assert sorted(swapped.index[swapped.p_holm < 0.05]) == ["orientation", "religion1"]
     of_swapped = lambda found: found[found.method.isin(swapped.method)].iloc[0]
     rise, f1, bleu = (
         of_swapped(t) for t in (lmp_changes(folder=results), TASKS["dst"].tests(results), TASKS["crg"].tests(results))
@@ -590,6 +574,8 @@ def test_what_the_pages_say_of_debiasing(committed):
 def test_what_the_pages_say_of_stars(committed):
     text = " ".join(pages(committed).split())
     alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
+    alarms = alarms[alarms.n == alarms.n.max()]  # all kinds of models together
+    assert len(alarms) == 5 and alarms.n.max() == 100 and (alarms.association <= 0.08).all()
     given = alarms.groupby("bias_type").p_cluster.count()
     assert given[given > 0].index.tolist() == ["gender", "orientation"], "the others leave too few degrees of freedom"
     assert (
