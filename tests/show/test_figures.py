@@ -507,7 +507,8 @@ def test_what_the_pages_say_of_debiasing(committed):
     apart = three.significant.nunique()
     assert len(apart) == 20 and (three.size() == 3).all()
     assert sorted(apart.index[apart > 1]) == [
-        ("ADD", "orientation"), ("ADD", "race"), ("CDA", "race"), ("HD", "religion2"), ("LMD", "race"), ("LMD", "religion2")
+        ("ADD", "orientation"), ("ADD", "race"), ("CDA", "race"), ("HD", "religion2"), ("LMD", "race"),
+        ("LMD", "religion2"),
     ]  # fmt: skip
     changes = lmb_changes(folder=results).query("corpus == 'redditbias' and split == 'test' and swap == 'targets'")
     cells = (
@@ -532,7 +533,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
     assert swapped.verdict[["race", "gender"]].eq("undetermined").all() and swapped.p_holm["religion2"] > 0.05
     size = swapped.loc["religion2", ["bias_change", "bias_change_low", "bias_change_high"]]
-    assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}])" in text
+    assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}]" in text
     rises = lmp_changes(folder=results).query("method == 'CDA' and train_seed.isna()").rise
     assert len(rises) == 5 and f"{100 * rises.min():.0f} to {100 * rises.max():.0f} % of perplexity" in text
     rises = lmp_changes(folder=results).query("train_seed.notna()")
