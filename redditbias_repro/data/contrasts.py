@@ -20,7 +20,7 @@ from ..records import digest
 from ..specs import BiasSpec, find_terms, lemma_labels, load_spec, writes_blanks
 
 # %% auto #0
-__all__ = ['load_contrasts', 'load_control']
+__all__ = ['NoContrasts', 'load_contrasts', 'load_control']
 
 # %% ../../nbs/data/contrasts.ipynb #4545eecf
 def _released_twins(bias_type: str | Path, split: str, corpus: str | Path) -> pd.DataFrame | None:
@@ -95,6 +95,10 @@ def _hashed(made: pd.DataFrame) -> str:
     return digest(made[["text11", "text22"]].to_numpy().tolist())
 
 # %% ../../nbs/data/contrasts.ipynb #6985f95b
+class NoContrasts(ValueError):
+    "A bias type has no opposites of its stereotypes, or no sentence of a corpus holds one"
+
+
 def load_contrasts(
     bias_type: str | Path,  # as in `load_pairs`; with attribute_pairs, or of a paper that released twins
     split: str = "test",  # train, valid, test; queries are not divided
@@ -104,15 +108,14 @@ def load_contrasts(
     stereotypical, 2 its opposite).
 
     `target` and `attribute` name the terms exchanged, by their lemmas. `.attrs["corpus"]` says where the sentences are
-    from, `.attrs["left_out"]` how many have no four. `ValueError` for a specification without attribute pairs, or where
-    no sentence is left."""
+    from, `.attrs["left_out"]` how many have no four. `NoContrasts`, a `ValueError`, for a specification without
+    attribute pairs, or where no sentence is left."""
     spec = bias_spec(bias_type) if str(corpus) in corpora() or Path(bias_type).suffix == ".toml" else None
     spec = spec and _one_way(spec)
     if spec is None or not spec.attribute_pairs:
         said = f"{bias_type} has no attribute_pairs, which say what the opposite of a stereotype is"
-        raise ValueError(
-            f"{said}: add them to a specification of your own (a TOML file), and give that as the bias type"
-        )
+        way_out = "add them to a specification of your own (a TOML file), and give that as the bias type"
+        raise NoContrasts(f"{said}: {way_out}")
     twins = _released_twins(bias_type, split, corpus)
     pairs = load_pairs(bias_type, split, corpus) if twins is None else twins
     of = pairs.attrs["corpus"]
@@ -120,7 +123,8 @@ def load_contrasts(
         twins = _query_twins(spec, spec.attribute_pairs)
     made = _crossed(spec, _swapped_twins(spec, pairs["text1"]) if twins is None else twins)
     if not len(made):
-        raise ValueError(f"{bias_type}: no sentence of corpus {of['name']!r} holds a target pair and an attribute pair")
+        held = f"no sentence of corpus {of['name']!r} holds a target pair and an attribute pair"
+        raise NoContrasts(f"{bias_type}: {held}")
     made.attrs["corpus"] = of | ({"sha256": _hashed(made)} if of["name"] == "queries" else {})
     return made
 

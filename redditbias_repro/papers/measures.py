@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data.contrasts import load_contrasts, load_control
+from ..data.contrasts import NoContrasts, load_contrasts, load_control
 from redditbias_repro.data.pairs import (
     bias_spec,
     corpora,
@@ -67,8 +67,8 @@ def plan(
             if wanted.quick and "quick" in audit:
                 notes.append(f"--quick: {audit['quick'].format(pairs=wanted.pairs or QUICK_PAIRS)}")
         notes += [f"not measured: {what}" for what in audit.get("never", ())]
-    own = lmb_measures(specs, wanted, lmb_kind("own", "Specifications of one's own"))
-    own += association_measures(specs, wanted, association_kind("own", "Association, specifications of one's own"))
+    titles = ("Specifications of one's own", "Association, specifications of one's own")
+    own = pair_measures("own", wanted, titles, types=specs)
     if alone := [Path(b).stem for b in specs if not bias_spec(b).attribute_pairs]:
         notes.append(SAID["association"]["without"].format(names=", ".join(alone)))
     return [*measures, *own], list(dict.fromkeys(notes))
@@ -163,6 +163,17 @@ def association_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind:
             name = f"association-{spec.paper or 'own'}-{spec.name}"
             made.append(Measure(name, f"association: {spec.title or spec.name}", 4 * OF_TYPE, settings, run, kind))
     return made
+
+
+def pair_measures(
+    paper: str, wanted: Wanted, titles: tuple[str, str], beside: Callable | None = None, types: Iterable | None = None
+) -> list[Measure]:
+    """Language Model Bias and association, with their titles, of a paper's bias types or of one's own specifications.
+
+    `beside` as in `lmb_kind`"""
+    types = [f"{paper}/{b}" for b in paper_bias_types(paper)] if types is None else list(types)
+    bias, associated = lmb_kind(paper, titles[0], beside), association_kind(paper, titles[1])
+    return [*lmb_measures(types, wanted, bias), *association_measures(types, wanted, associated)]
 
 # %% ../../nbs/papers/measures.ipynb #d1df3ab9
 class Shown(NamedTuple):
@@ -265,7 +276,7 @@ def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
         try:
             load_contrasts(b, which["split"], corpus)
             found.append(b)
-        except ValueError:
+        except NoContrasts:
             without.append(str(b))
     return found, (SAID["association"]["without"].format(names=", ".join(without)),) if without else ()
 

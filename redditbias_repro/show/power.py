@@ -102,4 +102,5 @@ def plot_power(
     alone = list(unmoved) == [PLANTED_MEASURES["association"]]
     finding = "Only association finds planted links and ignores term frequency"
     figure.suptitle(finding if alone else "How often each measure finds a planted link, by dose", fontsize=11)
+    plt.close(figure)
     return figure

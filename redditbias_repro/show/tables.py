@@ -89,7 +89,7 @@ ALARM_COLUMNS += (*CONTRAST_TESTS, "association_low", "association_high")
 _ALARMS_SHOWN = {
     "model": "model", "method": "nothing to find because of", "bias_type": "bias type", "n": "models or draws",
     "p": "t of the paper", "p_cluster": "t by target", "association_independent": "association, sentences independent",
-    "association": "association, both ways",
+    "association": "association, as marked",
 }  # fmt: skip
 _SPECS["false_alarms"] = {
     "metric": "false_alarms",

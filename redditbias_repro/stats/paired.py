@@ -321,7 +321,7 @@ CONTRAST_TESTS = {
 # what planted bias is sought with
 PLANTED_MEASURES = {
     "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, by target",
-    "association": "association, both ways", "likelihood_bias": "Likelihood Bias",
+    "association": "association", "likelihood_bias": "Likelihood Bias",
 }  # fmt: skip
 
 

@@ -230,7 +230,8 @@ def test_papers_notebook_by_papermill_with_a_small_model(corpus, cleaned, model_
         figures_dir=figures,
     )
     table = pd.read_csv(figures / "lmb.csv")
-    assert len(table) == 20 and set(table.model.str.split("@").str[0]) == {"tiny-gpt2", "DialoGPT-small (published)"}
+    assert len(table) == 2 * 5 * 3 and set(table.outliers) == {"all", "base", "own"}
+    assert set(table.model.str.split("@").str[0]) == {"tiny-gpt2", "DialoGPT-small (published)"}
     assert set(read_records(results).seed) == {3} and set(table.corpus) == {"redditbias"}
     names = {"figure1a.png", "figure1a.svg"} | {
         f"{n}{s}"

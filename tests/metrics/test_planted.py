@@ -6,7 +6,6 @@ import pytest
 
 from redditbias_repro.metrics.association import CELLS
 from redditbias_repro.metrics.planted import (
-    PLANTED_MEASURES,
     measure_planted,
     planted_cells,
     planted_texts,
@@ -14,6 +13,7 @@ from redditbias_repro.metrics.planted import (
     word_tokenizer,
 )
 from redditbias_repro.records import read_records, record_path, write_record
+from redditbias_repro.stats.paired import PLANTED_MEASURES
 
 
 @pytest.fixture(scope="module")

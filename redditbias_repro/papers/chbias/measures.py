@@ -7,17 +7,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ...data.pairs import paper_bias_types
 from ...metrics.measure import Measure
 from .results import printed_lmb
-from redditbias_repro.papers.measures import (
-    Wanted,
-    association_kind,
-    association_measures,
-    lmb_command,
-    lmb_kind,
-    lmb_measures,
-)
+from ..measures import Wanted, lmb_command, pair_measures
 from ...show.tables import lmb_table
 
 # %% auto #0
@@ -29,9 +21,8 @@ COMMAND = lmb_command("chbias")
 
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     "Bias categories; nothing stands in"
-    types = [f"chbias/{b}" for b in paper_bias_types("chbias")]
-    found = lmb_measures(types, wanted, lmb_kind("chbias", "Chinese stereotypes (CHBias)", beside_lmb))
-    return found + association_measures(types, wanted, association_kind("chbias", "Association (CHBias)")), []
+    titles = ("Chinese stereotypes (CHBias)", "Association (CHBias)")
+    return pair_measures("chbias", wanted, titles, beside_lmb), []
 
 
 def beside_lmb(records: list[dict]) -> pd.DataFrame:

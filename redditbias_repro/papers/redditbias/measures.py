@@ -7,17 +7,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ...data.pairs import paper_bias_types
 from ...metrics.measure import Measure
-from redditbias_repro.papers.measures import (
-    Wanted,
-    association_kind,
-    association_measures,
-    lmb_command,
-    lmb_kind,
-    lmb_measures,
-    lmp_measure,
-)
+from ..measures import Wanted, lmb_command, lmp_measure, pair_measures
 from .results import published_lmb
 from ...show.tables import lmb_table
 
@@ -30,11 +21,9 @@ COMMAND = lmb_command("redditbias")
 
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     "Bias types and perplexity; nothing stands in"
-    types = [f"redditbias/{b}" for b in paper_bias_types("redditbias")]
-    kind = lmb_kind("redditbias", "Stereotypes and counterfactuals (RedditBias)", beside_lmb)
-    associated = association_measures(types, wanted, association_kind("redditbias", "Association (RedditBias)"))
+    titles = ("Stereotypes and counterfactuals (RedditBias)", "Association (RedditBias)")
     perplexity = lmp_measure(200 if wanted.quick else None, wanted.seed)
-    return [*lmb_measures(types, wanted, kind), *associated, perplexity], []
+    return [*pair_measures("redditbias", wanted, titles, beside_lmb), perplexity], []
 
 
 def beside_lmb(records: list[dict]) -> pd.DataFrame:
