@@ -17,7 +17,7 @@ from ..data.pairs import paper_bias_types, split_bias_type
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
-from ..stats.crossed import pigeonhole_weights, rarer
+from ..stats.crossed import pigeonhole_weights
 from ..stats.packing import pack_contrasts, unpack_contrasts
 from ..stats.paired import FEWEST_DF, bias_change, cluster_df, mean_test, sign_flip
 
@@ -42,12 +42,12 @@ OVER = ("targets and attributes", "attributes", "targets")
 
 
 def clusters_of(targets: list, attributes: list) -> tuple:
-    "The clusters that a test of contrasts can be over, the rarer of them, and their name, one of `OVER`"
+    "The clusters that a test of contrasts can be over, and their name, one of `OVER`"
     shares = lambda labels: np.bincount(pd.factorize(np.asarray(labels, object))[0]) / len(labels)
     by_target, by_attribute = (cluster_df(shares(labels)) >= FEWEST_DF for labels in (targets, attributes))
     if by_target and by_attribute:
-        return (targets, attributes), rarer(targets, attributes), OVER[0]
-    return (targets, targets, OVER[2]) if by_target else (attributes, attributes, OVER[1])
+        return (targets, attributes), OVER[0]
+    return (targets, OVER[2]) if by_target else (attributes, OVER[1])
 
 # %% ../../nbs/metrics/association.ipynb #bb32232f
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class AssociationResult:
     over: str  # of `OVER`: targets and attributes, or one of them, the other as it is here
     bootstrap_low: float  # pigeonhole bootstrap
     bootstrap_high: float
-    p_flip: float  # signs flipped by the rarer cluster that the test is over
+    p_flip: float  # signs flipped by what the test is over, the larger p of both ways
     significant: bool  # p and p_flip < alpha
     frequency: float  # mean of what the gaps of both attributes have in common: what a term's frequency moves
     frequency_low: float
@@ -92,9 +92,9 @@ def association(
     if nll.ndim != 2 or nll.shape[1] != 4 or len(nll) < 2 or not np.isfinite(nll).all():
         raise ValueError(f"nll has shape {nll.shape}: expected (n, 4) finite numbers, n at least 2")
     x, f = contrasts(nll), frequencies(nll)
-    clusters, few, over = clusters_of(targets, attributes)
+    clusters, over = clusters_of(targets, attributes)
     test, of_terms = (mean_test(v, clusters, alpha) for v in (x, f))
-    p_flip = sign_flip(x, few, seed=seed)
+    p_flip = sign_flip(x, clusters, seed=seed)
     weights = pigeonhole_weights(targets, attributes, seed=seed)
     drawn = (weights @ x)[kept := weights.any(1)] / weights[kept].sum(1)
     low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2])
@@ -111,7 +111,7 @@ def association(
 # %% ../../nbs/metrics/association.ipynb #849c0283
 def _of_control(x: np.ndarray, labels: pd.DataFrame, control: np.ndarray, of_control: pd.DataFrame, seed: int) -> dict:
     "Mean and deviation of a control's contrasts, and an association relative to the latter"
-    clusters, _, _ = clusters_of(list(of_control["target"]), list(of_control["attribute"]))
+    clusters, _ = clusters_of(list(of_control["target"]), list(of_control["attribute"]))
     test = mean_test(control, clusters)
     ratio, low, high = _relative([x], labels, [control], of_control, seed)
     return {
@@ -265,7 +265,7 @@ def association_change(
     `frequency_change` and its interval and p; `tells`: the control's deviation after over before; `relative_change`.
     `ValueError` for records of other sentences."""
     nll, labels, others = _of_same_sentences(before, after, "contrasts")
-    clusters, _, over = clusters_of(list(labels["target"]), list(labels["attribute"]))
+    clusters, over = clusters_of(list(labels["target"]), list(labels["attribute"]))
     old, new = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
     of_terms = np.stack([frequencies(n) for n in others], axis=1) - frequencies(nll)[:, None]
     one, terms = bias_change(old, new, clusters, MARGIN, alpha), mean_test(of_terms, clusters, alpha)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['pigeonhole_weights', 'rarer']
+__all__ = ['pigeonhole_weights']
 
 # %% ../../nbs/stats/crossed.ipynb #67cbb5c1
 def pigeonhole_weights(
@@ -27,11 +27,3 @@ def pigeonhole_weights(
         counts = rng.multinomial(k, np.full(k, 1 / k), size=resamples)
         drawn.append(counts[:, codes])
     return drawn[0] * drawn[1]
-
-# %% ../../nbs/stats/crossed.ipynb #08b15153
-def rarer(
-    rows,  # (n,) labels
-    columns,  # (n,) labels
-):  # (n,) labels
-    "The labels of which there are fewer; rows where they are as many"
-    return columns if len(set(columns)) < len(set(rows)) else rows

@@ -13,7 +13,6 @@ import pandas as pd
 from scipy import stats
 
 from ..records import paper_resource
-from .crossed import rarer
 
 # %% auto #0
 __all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'PLANTED_MEASURES',
@@ -127,11 +126,14 @@ def mean_test(
 # %% ../../nbs/stats/paired.ipynb #b25a2026
 def sign_flip(
     x,  # (n,)
-    clusters=None,  # (n,) labels; what has the same is flipped together. None: one at a time
+    # (n,) labels; what has the same is flipped together. A tuple of two: by each, the larger p. None: one at a time
+    clusters=None,
     resamples: int = 9999,  # random flips, where all of them would be more
     seed: int = 0,
 ) -> float:  # p, two-tailed
     "Permutation test of a mean: signs flipped by cluster, all flips where they are few"
+    if isinstance(clusters, tuple):
+        return max(sign_flip(x, way, resamples, seed) for way in clusters)
     x = _finite(x)
     sums = np.bincount(_codes(clusters, len(x)), x)
     sums = sums[sums != 0]
@@ -243,7 +245,7 @@ def bias_change(
         )
     base = before if after.ndim == 1 else before[:, None]
     groups = np.zeros(len(before), int) if clusters is None else clusters
-    few = rarer(*groups) if isinstance(groups, tuple) else groups
+    ways = groups if isinstance(groups, tuple) else (groups,)
     one, by_pair = _towards_zero(after - base, after + base, None, margin, alpha)
     by_target, by_cluster = _towards_zero(after - base, after + base, groups, margin, alpha)
     told = by_target.df >= FEWEST_DF
@@ -256,9 +258,9 @@ def bias_change(
         change=one.mean, t=one.t, p=one.p, bias_change=abs(now.mean) - abs(was.mean),
         direction="" if not one.p < alpha else "counter-stereotype" if one.mean > 0 else "stereotype",
         overshoot=bool(was.p < alpha and now.p < alpha and was.mean * now.mean < 0),
-        n_clusters=len(set(few)) if clusters is not None else 0,
+        n_clusters=min(len(set(way)) for way in ways) if clusters is not None else 0,
         df_cluster=by_target.df, p_cluster=by_target.p,
-        p_flip=sign_flip(change, few, seed=seed) if told else np.nan,
+        p_flip=sign_flip(change, groups, seed=seed) if told else np.nan,
         **by_pair, **by_cluster, margin=margin, alpha=alpha,
     )  # fmt: skip
 
