@@ -572,7 +572,7 @@ def test_toml_of_nothing(capsys):
 @pytest.mark.parametrize(
     "arguments,where,says",
     [
-        (["measure"], "redditbias_repro.papers.measures.measure_lmb", "the same call goes on with the next one"),
+        (["measure"], "redditbias_repro.papers.measures.open_model", "the same call goes on with the next one"),
         (
             ["score", "lines.txt"],
             "redditbias_repro.scoring.likelihoods.sequence_scores",

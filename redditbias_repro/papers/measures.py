@@ -32,6 +32,7 @@ from ..metrics.compare import compare_associations, compare_models
 from ..metrics.language_model import measure_lmb, measure_lmp, usual_outliers
 from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
+from ..models.loading import open_model
 from .commands import QUICK_PAIRS, read_commands
 from ..records import DEFAULT_PAPER, check_known, digest
 from ..show.association import association_drivers, association_table, association_words
@@ -310,17 +311,18 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
     how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details, base=args.base)
     outliers = _outliers(paper, args)
-    records = measure_lmb(args.model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
+    types, notes = _with_opposites(which) if args.swap == "targets" else ([], ())
+    model = open_model(args.model, args.device, args.dtype, args.kind) if types else args.model  # once for both
+    records = measure_lmb(model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     table = table[table["outliers"] == outliers]
     shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
     said = f"{_of_corpora(records)}. Outliers: {outliers}."
-    types, notes = _with_opposites(which) if args.swap == "targets" else ([], ())
     if not types:
         return Shown(table, shown, said, records, notes=notes)
     how = {k: v for k, v in how.items() if k not in ("swap", "details", "base")}
-    found = measure_association(args.model, **which | {"bias_types": types}, **how)
+    found = measure_association(model, **which | {"bias_types": types}, **how)
     table = table.merge(_as_columns(found), "left", ["model", "method", "bias_type", "train_seed"])
     return Shown(table, shown, said, [*records, *found], (_associations(found),), notes)
 

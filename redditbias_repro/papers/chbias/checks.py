@@ -257,11 +257,12 @@ def _rates(model: str) -> pd.DataFrame:
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #d1276841
 def _preserved(model: str) -> Found:
-    talk = _talk(model).xs("BLEU-4", level="metric").loc[list(METHODS)]
+    talk = _talk(model).loc[list(METHODS)]
     change = talk.after / talk.before - 1
-    (where, b), worst = change.idxmin(), change.min()
-    text = f"BLEU-4 falls in {(change < 0).sum()} of {len(change)} cells, by {-worst:.0%} at most ({where}, {b})"
-    return None, f"{text}; the paper tests none of these changes"
+    bleu = change.xs("BLEU-4", level="metric")
+    (where, b), worst = bleu.idxmin(), bleu.min()
+    text = f"of {len(change)} values {(change < 0).sum()} fall, BLEU-4 in {(bleu < 0).sum()} of {len(bleu)}"
+    return None, f"{text}, by {-worst:.0%} at most ({where}, {b}); the paper tests none of these changes"
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ddc7106c
 def _improved(model: str) -> Found:
