@@ -274,10 +274,11 @@ def association_change(
         "n": len(old), "seeds": new.shape[1], "over": over,
         "before": float(old.mean()), "after": then.mean, "after_low": then.low, "after_high": then.high,
         "change": one.change, "low": one.change_cluster_low, "high": one.change_cluster_high, "p": one.p_cluster,
+        "df": one.df_cluster,
         "bias_change": one.bias_change, "bias_change_low": one.bias_change_cluster_low,
         "bias_change_high": one.bias_change_cluster_high, "p_bias_change": one.p_bias_change_cluster,
         "frequency_change": terms.mean, "frequency_low": terms.low, "frequency_high": terms.high,
-        "p_frequency": terms.p,
+        "p_frequency": terms.p, "frequency_df": terms.df,
         "sd_before": float(old.std(ddof=1)), "sd_after": float(new.std(axis=0, ddof=1).mean()),
         "verdict": "undetermined" if chance and one.verdict_cluster in ("less", "more") else one.verdict_cluster,
     }  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ..metrics.association import OVER, association_by, association_change, decided
 from ..records import DEFAULT_PAPER
@@ -21,10 +22,11 @@ from redditbias_repro.show.tables import (
     _in_order,
     records_table,
 )
+from ..stats.paired import pooled_mean
 
 # %% auto #0
-__all__ = ['association_table', 'association_words', 'association_changes', 'all_seeds', 'association_drivers',
-           'association_tables', 'association_figures']
+__all__ = ['association_table', 'association_words', 'association_changes', 'all_seeds', 'association_methods',
+           'association_drivers', 'association_tables', 'association_figures']
 
 # %% ../../nbs/show/association.ipynb #511928df
 _SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
@@ -111,6 +113,27 @@ def all_seeds(
     most = changes.groupby([*_PLACE, "method", "bias_type"])["seeds"].transform("max")
     return changes[changes["seeds"] == most]
 
+# %% ../../nbs/show/association.ipynb #980aae32
+def association_methods(
+    changes: pd.DataFrame,  # from `association_changes`
+) -> pd.DataFrame:  # columns of `resources/tables.toml`
+    """What each method changes over all bias types that it was measured on: association and frequency of terms.
+
+    p_holm and p_frequency_holm are corrected over a model's methods. A method of one bias type has no row."""
+    columns, parts, rows = _SPECS["association_methods"]["columns"], ("", "frequency_"), []
+    for key, of in all_seeds(changes).groupby([*_PLACE, "method"], sort=False):
+        row = {**dict(zip([*_PLACE, "method"], key)), "bias_types": len(of), "seeds": of["seeds"].max()}
+        row |= of[["before", "after", "tells"]].mean().to_dict()
+        for part in parts:
+            value, low, high, df = (of[f"{part}{c}"] for c in ("change", "low", "high", "df"))
+            test = pooled_mean(value, (high - low) / 2 / stats.t.ppf(0.975, df), df)
+            row |= {f"{part}change": test.mean, f"{part}low": test.low, f"{part}high": test.high, f"{part}p": test.p}
+        rows += [row] if len(of) > 1 else []
+    table = pd.DataFrame(rows, columns=columns)
+    for part in parts:
+        table[f"{part}p_holm"] = _holm_by(table, _PLACE, f"{part}p") if len(table) else np.nan
+    return table
+
 # %% ../../nbs/show/association.ipynb #5c00ab3f
 def association_drivers(
     records: list[dict] | None = None,  # from `measure_association`; None reads those of `folder`
@@ -132,9 +155,11 @@ def association_tables(
 ) -> dict[str, pd.DataFrame]:  # by the names of their files; none that is empty
     "Association of every model, what debiasing changed of it, and what drives it before"
     drivers = association_drivers(folder=folder, paper=paper)
+    changes = association_changes(folder=folder, paper=paper)
     tables = {
         "association": association_table(folder=folder, paper=paper),
-        "association_changes": association_changes(folder=folder, paper=paper),
+        "association_changes": changes,
+        "association_methods": association_methods(changes),
         "association_drivers": drivers[drivers["method"] == "baseline"],
     }
     for name, table in tables.items():

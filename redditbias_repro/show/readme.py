@@ -137,16 +137,17 @@ def measured_report(
 BOTH = "targets and attributes"  # what a test is over that has a star
 
 
-def _associated_cell(group: pd.DataFrame, said: pd.DataFrame) -> str:
-    "Association of one model, method and bias type, and the verdict on its change where `said`, the changes, has one"
-    mark = ("*" if group.over.iloc[0] == BOTH else "†") if group.significant.astype(bool).all() else ""
-    r, key = group.iloc[0], tuple(group[k].iloc[0] for k in _ONE)
-    value, low, high, verdict = r.association, r.low, r.high, ""
-    if key in said.index:
-        change = said.loc[key]
-        value, low, high, verdict = change[["after", "after_low", "after_high", "verdict"]]
-        verdict += f"; tells {change.tells:.0%}" if change.tells_high < 1 else ""
-    return f"{value:.2f}{mark} [{low:.2f}, {high:.2f}] {verdict}".rstrip()
+def _associated_cell(group: pd.DataFrame) -> str:
+    "Association of a model that was measured once"
+    r, mark = group.iloc[0], "*" if group.over.iloc[0] == BOTH else "†"
+    return f"{r.association:.2f}{mark if r.significant else ''} [{r.low:.2f}, {r.high:.2f}]"
+
+
+def _changed_cell(group: pd.DataFrame) -> str:
+    "Change of the association's size, the verdict on it, and what the model still tells of neutral words"
+    r = group.iloc[0]
+    tells = f"; tells {r.tells:.0%}" if r.tells_high < 1 else ""
+    return f"{r.bias_change:+.2f} [{r.bias_change_low:+.2f}, {r.bias_change_high:+.2f}] {r.verdict}{tells}"
 
 
 def _t_cell(group: pd.DataFrame) -> str:
@@ -154,23 +155,23 @@ def _t_cell(group: pd.DataFrame) -> str:
 
 
 def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    """Association and t of every model, before and after the paper's methods and their controls, as a Markdown table.
+    """Association and t of every model before debiasing, and after the paper's methods and their controls, as a
+    Markdown table.
 
-    On the released sentences; with the verdict on the change of the association."""
+    On the released sentences; after debiasing the change of the association, with the verdict on it."""
     from redditbias_repro.show.association import all_seeds, association_changes, association_table
 
-    methods = [*PAPER_METHODS, *CONTROLS]
-    t = usual_pairs(lmb_table(folder=folder, paper=paper), paper)
     of = association_table(folder=folder, paper=paper).assign(swap="targets")
-    t, of = (_measured(rows[rows.method.isin(methods)], paper) for rows in (t, of))
-    changes = association_changes(folder=folder, paper=paper)
-    said = all_seeds(changes[changes.corpus == paper]).set_index(_ONE)
-    parts = {"association": (of, lambda group: _associated_cell(group, said)), "t": (t, _t_cell)}
-    tables = [
-        _wide(rows.assign(measure=name), ["measure", "model", "method"], cell, paper)
-        for name, (rows, cell) in parts.items()
-        if len(rows)
-    ]
+    changes = all_seeds(association_changes(folder=folder, paper=paper))
+    parts = {
+        "association": (of[of.method == "baseline"], _associated_cell),
+        "its change": (changes.assign(swap="targets"), _changed_cell),
+        "t": (usual_pairs(lmb_table(folder=folder, paper=paper), paper), _t_cell),
+    }
+    tables = []
+    for measure, (rows, cell) in parts.items():
+        rows = _measured(rows[rows.method.isin([*PAPER_METHODS, *CONTROLS])], paper).assign(measure=measure)
+        tables += [_wide(rows, ["measure", "model", "method"], cell, paper)] if len(rows) else []
     return to_markdown(pd.concat(tables), _caption("front")) if tables else ""
 
 # %% ../../nbs/show/readme.ipynb #a67c0413

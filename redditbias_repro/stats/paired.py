@@ -16,8 +16,8 @@ from ..records import paper_resource
 
 # %% auto #0
 __all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'PLANTED_MEASURES',
-           'cluster_df', 'mean_test', 'sign_flip', 'preference_share', 'BiasChange', 'bias_change', 'within',
-           'base_cut', 'usual_outliers', 'swapped_label_alarms']
+           'cluster_df', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'BiasChange', 'bias_change',
+           'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -118,10 +118,27 @@ def mean_test(
         b = x.mean(0).var(ddof=1) / k
         df = (a + b) ** 2 / (a**2 / df + b**2 / (k - 1)) if a + b > 0 else df
         se = np.sqrt(a + b)
-    if se <= 1e-12 * np.abs(each).max():  # nothing varies
+    return _t_test(mean, se, df, np.abs(each).max(), alpha)
+
+
+def _t_test(mean, se, df, largest, alpha) -> MeanTest:
+    if se <= 1e-12 * largest:  # nothing varies
         return MeanTest(float(mean), 0.0, df, np.nan, float(mean == 0), float(mean), float(mean))
     t, half = mean / se, stats.t.ppf(1 - alpha / 2, df) * se
     return MeanTest(*(float(v) for v in (mean, se, df, t, 2 * stats.t.sf(abs(t), df), mean - half, mean + half)))
+
+# %% ../../nbs/stats/paired.ipynb #4dfb5856
+def pooled_mean(
+    means,  # (k,) of independent samples
+    ses,  # (k,) their standard errors
+    dfs,  # (k,) and degrees of freedom
+    alpha: float = 0.05,
+) -> MeanTest:  # nan throughout where one of them has no test
+    "t-test of the mean of several means, by Welch and Satterthwaite"
+    means, variances, dfs = (np.asarray(v, np.float64) for v in (means, np.square(ses), dfs))
+    mean, se, squares = means.mean(), np.sqrt(variances.sum()) / len(means), (variances**2 / dfs).sum()
+    df = variances.sum() ** 2 / squares if squares else dfs.min()
+    return _t_test(mean, se, df, np.abs(means).max(), alpha)
 
 # %% ../../nbs/stats/paired.ipynb #b25a2026
 def sign_flip(

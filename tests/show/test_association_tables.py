@@ -12,6 +12,7 @@ from redditbias_repro.show.association import (
     association_changes,
     association_drivers,
     association_figures,
+    association_methods,
     association_table,
     association_tables,
     association_words,
@@ -87,6 +88,19 @@ def test_changes_by_hand(records):
     assert np.allclose([moved["LMD"], moved["CDA"], moved["FT"]], [0, -1, 2], atol=0.05)
 
 
+def test_methods_over_all_bias_types(records):
+    """What a method moves: the association of LMD and CDA, the terms' frequency of CDA and FT."""
+    found = association_methods(association_changes(records)).set_index("method")
+    assert list(found.index) == ["LMD", "CDA", "FT"] and set(found.bias_types) == {3} and found.loc["CDA"].seeds == 3
+    assert np.allclose(found.before, np.mean(list(TYPES.values())), atol=0.1)
+    assert np.allclose(found.change, found.after - found.before) and (found.low < found.change).all()
+    assert (found.p_holm < 0.05).tolist() == [True, True, False]
+    assert (found.frequency_p_holm < 0.05).tolist() == [False, True, True]
+    assert np.allclose(found.p_holm, holm(found.p))
+    one = [r for r in records if r["bias_type"] == "race"]
+    assert not len(association_methods(association_changes(one)))
+
+
 def test_other_sentences_are_not_compared(records):
     records[3]["provenance"]["corpus"]["sha256"] = "0" * 64
     with pytest.raises(ValueError, match="not of the same sentences"):
@@ -122,7 +136,7 @@ def test_on_a_papers_page(records, tmp_path):
     for r in records:
         write_record(r, tmp_path)
     tables = association_tables(tmp_path)
-    assert list(tables) == ["association", "association_changes", "association_drivers"]
+    assert list(tables) == ["association", "association_changes", "association_methods", "association_drivers"]
     assert set(tables["association_drivers"].method) == {"baseline"}
     assert list(association_figures(tables)) == ["association-tiny", "association-changes-tiny"]
     assert not association_tables(tmp_path, "chbias")
