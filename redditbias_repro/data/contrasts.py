@@ -57,7 +57,22 @@ def _query_twins(spec: BiasSpec, attribute_pairs) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["text1", "text2", "attribute1", "attribute2"])
 
 # %% ../../nbs/data/contrasts.ipynb #f6397415
+WORDS = tomllib.loads((files("redditbias_repro") / "resources" / "contrasts.toml").read_text(encoding="utf-8"))
 ARTICLE = re.compile(r"\ba(?= [aeio])|\ban(?= [^aeiouh\W])", re.IGNORECASE)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def _grammatical(spec: BiasSpec, made: pd.DataFrame, put_in: pd.Series) -> pd.Series:
+    "Whether no article is wrong that was right, and a twin's new words are an opposite, or a right form of one"
+    cells = made[["text11", "text12", "text21", "text22"]]
+    slips = cells.map(lambda t: len(ARTICLE.findall(t)))
+    opposites = [*(b for _, b in spec.attribute_pairs), *dict(spec.wildcard_forms).values(), *put_in]
+    known = _words(" ".join(opposites)) | set(WORDS["inflected"])
+    new = pd.Series([_words(b) - _words(a) - known for a, b in zip(made["text11"], made["text12"])], made.index)
+    return slips.le(slips["text11"], axis=0).all(axis=1) & ~new.astype(bool) | (spec.language != "en")
 
 
 def _one_way(spec: BiasSpec) -> BiasSpec:
@@ -68,7 +83,8 @@ def _one_way(spec: BiasSpec) -> BiasSpec:
 
 def _crossed(spec: BiasSpec, twins: pd.DataFrame) -> pd.DataFrame:
     "The four sentences of each twin, with labels; `.attrs['left_out']` counts what has none"
-    terms = tuple(p[0].lower() for p in spec.pairs + spec.extra_pairs)
+    spec = replace(spec, pairs=spec.extra_pairs + spec.pairs, extra_pairs=())  # what the release makes of a term first
+    terms = tuple(p[0].lower() for p in spec.pairs)
     held = [[[t[a:b].lower() for a, b in find_terms(t, terms)] for t in twins[c]] for c in ("text1", "text2")]
     made = pd.DataFrame({"text11": twins["text1"], "text12": twins["text2"]})
     for old, new in (("text11", "text21"), ("text12", "text22")):
@@ -82,8 +98,7 @@ def _crossed(spec: BiasSpec, twins: pd.DataFrame) -> pd.DataFrame:
     target = [label((h[0], spec.swap_targets(h[0], "1to2"))) if h else "" for h in held[0]]
     attribute = [label(p) for p in zip(twins["attribute1"], twins["attribute2"])]
     made["target"], made["attribute"] = lemma_labels(target, spec.forms), lemma_labels(attribute)
-    slips = made[["text11", "text12", "text21", "text22"]].map(lambda t: len(ARTICLE.findall(t)))
-    made["grammatical"] = slips.le(slips["text11"], axis=0).all(axis=1) | (spec.language != "en")
+    made["grammatical"] = _grammatical(spec, made, twins["attribute2"])
     kept = made[~(same | alone | other | inside)].reset_index(drop=True)
     left_out = {"no opposite": same, "no target": alone, "other targets": other}
     left_out |= {"inside a word": inside} if spec.compounds else {}
@@ -129,7 +144,7 @@ def load_contrasts(
     return made
 
 # %% ../../nbs/data/contrasts.ipynb #b523c691
-NEUTRAL = tomllib.loads((files("redditbias_repro") / "resources" / "neutral.toml").read_text(encoding="utf-8"))
+NEUTRAL = WORDS["neutral"]
 
 # %% ../../nbs/data/contrasts.ipynb #b78c2689
 def load_control(

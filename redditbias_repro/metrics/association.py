@@ -19,7 +19,7 @@ from ..records import new_record
 from ..scoring.likelihoods import cached_scores
 from ..stats.crossed import pigeonhole_weights
 from ..stats.packing import pack_contrasts, unpack_contrasts
-from ..stats.paired import FEWEST_DF, bias_change, cluster_df, mean_test, sign_flip
+from ..stats.paired import allow_marks, bias_change, mean_test, sign_flip
 
 # %% auto #0
 __all__ = ['association', 'measure_association', 'association_by', 'association_change']
@@ -44,7 +44,7 @@ OVER = ("targets and attributes", "attributes", "targets")
 def clusters_of(targets: list, attributes: list) -> tuple:
     "The clusters that a test of contrasts can be over, and their name, one of `OVER`"
     shares = lambda labels: np.bincount(pd.factorize(np.asarray(labels, object))[0]) / len(labels)
-    by_target, by_attribute = (cluster_df(shares(labels)) >= FEWEST_DF for labels in (targets, attributes))
+    by_target, by_attribute = (allow_marks(shares(labels)) for labels in (targets, attributes))
     if by_target and by_attribute:
         return (targets, attributes), OVER[0]
     return (targets, OVER[2]) if by_target else (attributes, OVER[1])
@@ -67,7 +67,7 @@ class AssociationResult:
     n_targets: int  # lemmas of target pairs
     n_attributes: int
     over: str  # of `OVER`: targets and attributes, or one of them, the other as it is here
-    bootstrap_low: float  # pigeonhole bootstrap
+    bootstrap_low: float  # pigeonhole bootstrap of what the test is over
     bootstrap_high: float
     p_flip: float  # signs flipped by what the test is over, the larger p of both ways
     significant: bool  # p and p_flip < alpha
@@ -95,7 +95,7 @@ def association(
     clusters, over = clusters_of(targets, attributes)
     test, of_terms = (mean_test(v, clusters, alpha) for v in (x, f))
     p_flip = sign_flip(x, clusters, seed=seed)
-    weights = pigeonhole_weights(targets, attributes, seed=seed)
+    weights = pigeonhole_weights(clusters, seed=seed)
     drawn = (weights @ x)[kept := weights.any(1)] / weights[kept].sum(1)
     low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2])
     return AssociationResult(
@@ -109,10 +109,14 @@ def association(
     )  # fmt: skip
 
 # %% ../../nbs/metrics/association.ipynb #849c0283
+def _clusters(labels: pd.DataFrame):
+    "The clusters that a test of a table's contrasts is over"
+    return clusters_of(list(labels["target"]), list(labels["attribute"]))[0]
+
+
 def _of_control(x: np.ndarray, labels: pd.DataFrame, control: np.ndarray, of_control: pd.DataFrame, seed: int) -> dict:
     "Mean and deviation of a control's contrasts, and an association relative to the latter"
-    clusters, _ = clusters_of(list(of_control["target"]), list(of_control["attribute"]))
-    test = mean_test(control, clusters)
+    test = mean_test(control, _clusters(of_control))
     ratio, low, high = _relative([x], labels, [control], of_control, seed)
     return {
         "control": test.mean, "control_low": test.low, "control_high": test.high, "p_control": test.p,
@@ -135,8 +139,8 @@ def _deviation(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 def _relative(xs, labels, controls, of_control, seed, resamples=2000):
     "Association over the control's deviation of a model, or of two and their change: values, and ends of intervals"
-    w = pigeonhole_weights(labels["target"], labels["attribute"], resamples, seed)
-    v = pigeonhole_weights(of_control["target"], of_control["attribute"], resamples, seed + 1)
+    w = pigeonhole_weights(_clusters(labels), resamples, seed)
+    v = pigeonhole_weights(_clusters(of_control), resamples, seed + 1)
     some = w.any(1) & v.any(1)
     one = [x.mean() / c.std(axis=0, ddof=1).mean() for x, c in zip(xs, controls)]
     drawn = [_drawn(x, w[some])[0] / _deviation(c, v[some]) for x, c in zip(xs, controls)]
@@ -276,7 +280,7 @@ def association_change(
         "change": one.change, "low": one.change_cluster_low, "high": one.change_cluster_high, "p": one.p_cluster,
         "df": one.df_cluster,
         "bias_change": one.bias_change, "bias_change_low": one.bias_change_cluster_low,
-        "bias_change_high": one.bias_change_cluster_high, "p_bias_change": one.p_bias_change_cluster,
+        "bias_change_high": one.bias_change_cluster_high, "p_bias_change": max(one.p_bias_change_cluster, one.p_flip),
         "frequency_change": terms.mean, "frequency_low": terms.low, "frequency_high": terms.high,
         "p_frequency": terms.p, "frequency_df": terms.df,
         "sd_before": float(old.std(ddof=1)), "sd_after": float(new.std(axis=0, ddof=1).mean()),
@@ -295,7 +299,7 @@ def _told_still(before: dict, after: list[dict], old: np.ndarray, new: np.ndarra
     was, now = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
     deviation = float(now.std(axis=0, ddof=1).mean())
     one, low, high = _relative([old, new], labels, [was, now], of_control, seed=0)
-    v = pigeonhole_weights(of_control["target"], of_control["attribute"], seed=1)
+    v = pigeonhole_weights(_clusters(of_control), seed=1)
     v = v[v.any(1)]
     tells_low, tells_high = np.quantile(_deviation(now, v) / _deviation(was, v), [0.025, 0.975])
     return {

@@ -122,11 +122,12 @@ def contrast_alarms(
     clusters, _ = clusters_of(t, a)
     ways = {"": clusters, "_independent": None, "_target": t, "_attribute": a}
     p = {f"association{k}": np.array([mean_test(row, c, alpha).p for row in x]) for k, c in ways.items()}
+    p["association_t"] = p["association"]
     p["association"] = np.maximum(p["association"], [sign_flip(row, clusters, 1999, seed) for row in x])
     p["association_cgm"] = _cgm(x, t, a)
     p["association_flip"] = np.array([sign_flip(row, min(t, a, key=max), 1999, seed) for row in x])
     found = {name: np.nan if np.isnan(v).all() else v < alpha for name, v in p.items()}
-    w = pigeonhole_weights(t, a, seed=seed)
+    w = pigeonhole_weights((t, a), seed=seed)
     w = w[w.any(1)] / w[w.any(1)].sum(1, keepdims=True)
     low, high = np.quantile(x @ w.T, [alpha / 2, 1 - alpha / 2], axis=1)
     found["association_bootstrap"] = (low > 0) | (high < 0)

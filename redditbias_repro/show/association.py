@@ -22,7 +22,7 @@ from redditbias_repro.show.tables import (
     _in_order,
     records_table,
 )
-from ..stats.paired import pooled_mean
+from ..stats.paired import FEWEST_CLUSTERS, pooled_mean
 
 # %% auto #0
 __all__ = ['association_table', 'association_words', 'association_changes', 'all_seeds', 'association_methods',
@@ -48,12 +48,13 @@ def association_table(
 ) -> pd.DataFrame:  # columns of `resources/tables.toml`
     """Association of every model, method, corpus and bias type; see `AssociationResult`.
 
-    p_holm is corrected over the bias types of a row's model, method, seed, corpus and split. `left_out` counts the
-    sentences without an opposite."""
+    p_holm is the larger of p and p_flip, corrected over the bias types of a row's model, method, seed, corpus and
+    split. `left_out` counts the sentences without an opposite."""
     table = _records("association", records, folder, paper)
     if len(table):
         left_out = [sum(v.values()) if isinstance(v, dict) else np.nan for v in table["left_out"]]
-        p_holm = _holm_by(table, [*_PLACE, "method", "train_seed"], "p")
+        marked = table.assign(p=np.maximum(table["p"], table["p_flip"]))
+        p_holm = _holm_by(marked, [*_PLACE, "method", "train_seed"], "p")
         table = table.assign(left_out=left_out, p_holm=p_holm)
     return _in_order("association", table)
 
@@ -62,9 +63,10 @@ def association_words(
     r,  # a row of `association_table`
 ) -> str:
     "What the tests of a row allow to say"
-    if np.isnan(r.p):
+    fewest = min(n for way, n in (("targets", r.n_targets), ("attributes", r.n_attributes)) if way in r.over)
+    if np.isnan(r.p) or fewest < FEWEST_CLUSTERS:
         return "too few terms to test"
-    if not (r.p_holm < 0.05 and r.p_flip < 0.05):
+    if not r.p_holm < 0.05:
         return "no association found"
     group = "minoritized" if r.association > 0 else "dominant"
     return f"stereotypes go with the {group} group" + ("" if r.over == OVER[0] else ", of these terms")

@@ -140,7 +140,7 @@ BOTH = "targets and attributes"  # what a test is over that has a star
 def _associated_cell(group: pd.DataFrame) -> str:
     "Association of a model that was measured once"
     r, mark = group.iloc[0], "*" if group.over.iloc[0] == BOTH else "†"
-    return f"{r.association:.2f}{mark if r.significant else ''} [{r.low:.2f}, {r.high:.2f}]"
+    return f"{r.association:.2f}{mark if r.p_holm < 0.05 else ''} [{r.low:.2f}, {r.high:.2f}]"
 
 
 def _changed_cell(group: pd.DataFrame) -> str:

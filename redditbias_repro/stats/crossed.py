@@ -13,17 +13,15 @@ __all__ = ['pigeonhole_weights']
 
 # %% ../../nbs/stats/crossed.ipynb #67cbb5c1
 def pigeonhole_weights(
-    rows,  # (n,) labels
-    columns,  # (n,) labels
+    clusters,  # (n,) labels; a tuple of two such, rows and columns: both are drawn
     resamples: int = 2000,
     seed: int = 0,
 ) -> np.ndarray:  # (resamples, n) how often each value counts
-    "Weights of values where rows and columns are drawn with replacement"
-    rng = np.random.default_rng(seed)
-    drawn = []
-    for labels in (rows, columns):
+    "Weights of values where clusters are drawn with replacement"
+    rng, weights = np.random.default_rng(seed), 1
+    for labels in clusters if isinstance(clusters, tuple) else (clusters,):
         codes, names = pd.factorize(np.asarray(labels))
         k = len(names)
         counts = rng.multinomial(k, np.full(k, 1 / k), size=resamples)
-        drawn.append(counts[:, codes])
-    return drawn[0] * drawn[1]
+        weights = weights * counts[:, codes]
+    return weights

@@ -15,12 +15,13 @@ from scipy import stats
 from ..records import paper_resource
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'PLANTED_MEASURES',
-           'cluster_df', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'BiasChange', 'bias_change',
-           'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
+           'PLANTED_MEASURES', 'cluster_df', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share',
+           'BiasChange', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
+FEWEST_CLUSTERS = 6  # of which one sign in 32 is as extreme as any: of fewer, no flip of signs has p < .05
 
 
 def _codes(clusters, n: int) -> np.ndarray:
@@ -52,6 +53,13 @@ def cluster_df(
         return np.nan
     ratio = w**2 / (1 - w)
     return float(1 / ((w**2).sum() + ratio.sum() ** 2 - (ratio**2).sum()))
+
+
+def allow_marks(
+    shares,  # (k,) of the values that each cluster holds; they sum to 1
+) -> bool:
+    "Whether clusters are enough, and even enough, that a mean over them can be told from zero by t and by sign flips"
+    return len(shares) >= FEWEST_CLUSTERS and cluster_df(shares) >= FEWEST_DF
 
 
 def _moments(x: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -331,7 +339,8 @@ TESTS = {
 }  # fmt: skip
 # of the association: how its mean is tested
 CONTRAST_TESTS = {
-    "association": "association, as it is marked", "association_cgm": "association, Cameron, Gelbach and Miller",
+    "association": "association, as it is marked", "association_t": "association, t (CR2) of what is marked",
+    "association_cgm": "association, Cameron, Gelbach and Miller",
     "association_independent": "association, independent sentences",
     "association_target": "association, by target (CR2)", "association_attribute": "association, by attribute (CR2)",
     "association_bootstrap": "association, pigeonhole bootstrap",

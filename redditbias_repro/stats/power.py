@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
-from .paired import FEWEST_DF, _codes, cluster_df
+from .paired import _codes, allow_marks, cluster_df
 
 # %% auto #0
 __all__ = ['crossed_components', 'plan_crossed']
@@ -66,9 +66,9 @@ class _Samples(NamedTuple):
 def told_over(
     counts: np.ndarray,  # (rows, columns) how many values of each
 ) -> tuple[bool, bool]:
-    "Whether rows, and whether columns, leave enough degrees of freedom that a test can be over them"
+    "Whether rows, and whether columns, are enough that a test can be over them (`allow_marks`)"
     n = np.asarray(counts, dtype=np.float64)
-    return tuple(bool(cluster_df(n.sum(axis) / n.sum()) >= FEWEST_DF) for axis in (1, 0))
+    return tuple(allow_marks(w[w > 0] / n.sum()) for w in (n.sum(axis) for axis in (1, 0)))
 
 
 def _drawn(parts: Components, counts: np.ndarray, alpha: float, seed: int, samples: int = SAMPLES) -> _Samples | None:

@@ -118,9 +118,8 @@ def test_released_chinese_sentences(release, bias_type):
 @each("bias_type", CATEGORIES)
 def test_chinese_control(bias_type):
     made, spec = load_control(f"chbias/{bias_type}"), load_spec(f"chbias/{bias_type}")
-    neutral = tomllib.loads((files("redditbias_repro") / "resources" / "neutral.toml").read_text(encoding="utf-8"))[
-        "zh"
-    ]
+    resource = files("redditbias_repro") / "resources" / "contrasts.toml"
+    neutral = tomllib.loads(resource.read_text(encoding="utf-8"))["neutral"]["zh"]
     words = [w for pair in neutral for w in pair]
     assert len(words) == len(set(words)) == 48 and len(made) == len(spec.targets1) * len(neutral)
     terms = {t for pair in spec.pairs + spec.attribute_pairs for t in pair} | {*spec.attributes1, *spec.attributes2}

@@ -26,6 +26,7 @@ from redditbias_repro.metrics.association import (
 from redditbias_repro.metrics.compare import compare_associations
 from redditbias_repro.records import read_record, write_record
 from redditbias_repro.stats.packing import pack_contrasts, unpack_contrasts
+from redditbias_repro.stats.paired import mean_test
 
 PETS = """
 title = "Pets"
@@ -71,9 +72,10 @@ def cells(x, of_terms=0.0, of_attributes=0.0):
 CROSSED = np.repeat(np.arange(6), 12).astype(str), np.tile(np.arange(12), 6).astype(str)
 
 
-def record_of(x, told, of_terms=0.0, **more):
+def record_of(x, told, of_terms=0.0, labels=CROSSED, **more):
     """A record of contrasts of 6 targets by 12 attributes, and of a control's."""
-    packed = {k: pack_contrasts(cells(v, of_terms), *CROSSED) for k, v in (("contrasts", x), ("controls", told))}
+    both = (("contrasts", x, labels), ("controls", told, CROSSED))
+    packed = {k: pack_contrasts(cells(v, of_terms), *of) for k, v, of in both}
     return {"bias_type": "made-up", "values": packed, **more}
 
 
@@ -111,7 +113,7 @@ def both_ways(x, rows, columns):
 @pytest.mark.parametrize("seed", range(4))
 def test_errors_both_ways_by_a_loop(seed):
     rng = np.random.default_rng(seed)
-    rows, columns = [list(rng.integers(0, k, 90).astype(str)) for k in (5, 14)]
+    rows, columns = [list(rng.integers(0, k, 90).astype(str)) for k in (7, 14)]
     x = [0.4 + 0.1 * int(r) - 0.05 * int(c) + rng.normal() for r, c in zip(rows, columns)]
     found, (se, df) = association(cells(x), rows, columns), both_ways(x, rows, columns)
     t = np.mean(x) / se
@@ -202,12 +204,32 @@ def test_one_target_is_taken_as_it_is():
 
 
 def test_a_star_needs_the_sign_flips_too():
-    """Four terms that agree: a t test sees no chance in it, and one coin in eight does as much."""
+    """Five terms of six that agree: a t test sees no chance in it, and two coins in 32 do as much."""
     rng = np.random.default_rng(3)
-    rows, columns = np.repeat(list("abcd"), 40), np.tile(np.arange(40).astype(str), 4)
-    found = association(cells(1 + rng.normal(0, 0.3, 160)), list(rows), list(columns))
-    assert found.over == "targets and attributes" and found.p < 0.001 and found.p_flip == 0.125
+    rows, columns = np.repeat(list("abcdef"), 40), np.tile(np.arange(40).astype(str), 6)
+    of_term = np.where(rows == "f", -0.1, 1)
+    found = association(cells(of_term + rng.normal(0, 0.1, 240)), list(rows), list(columns))
+    assert found.over == "targets and attributes" and found.p < 0.02 and found.p_flip == 2 / 32
     assert not found.significant
+
+
+def test_fewer_than_six_terms_are_taken_as_they_are():
+    """Five terms agree by chance once in sixteen times: what is found is of these terms, over attributes alone."""
+    rng = np.random.default_rng(3)
+    rows, columns = np.repeat(list("abcde"), 40), np.tile(np.arange(40).astype(str), 5)
+    found = association(cells(1 + rng.normal(0, 0.3, 200)), list(rows), list(columns))
+    alone = mean_test(1 + np.random.default_rng(3).normal(0, 0.3, 200), columns)
+    assert found.over == "attributes" and found.significant and np.isclose(found.p, alone.p)
+
+
+def test_less_is_asked_of_the_terms_that_a_test_is_over():
+    """One term holds nearly all sentences: over attributes a loss is told from what the control loses."""
+    rng = np.random.default_rng(3)
+    labels = np.where(np.arange(240) < 222, "black", "other"), np.tile(np.arange(40).astype(str), 6)
+    x, told = rng.normal(0.5, 0.4, 240), rng.normal(0, 1, 72)
+    found = association_change(record_of(x, told, 0, labels), [record_of(x - 0.45, 0.95 * told, 0, labels)])
+    assert found["over"] == "attributes" and found["tells_high"] < 1 and found["verdict"] == "less"
+    assert found["relative_change_high"] < 0
 
 
 def test_packed_contrasts_come_back(drawn):
