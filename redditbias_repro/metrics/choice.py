@@ -102,9 +102,9 @@ def choose(
     tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
     if known:
         of = dict(model=known, method=method, paper=paper, bias_type=name)
-        read = (special_tokens, usual_outliers(paper), max_lmp_rise)
-        earlier = [r for r in _known_runs(results, of) if _read(r["params"]) == read]
-        rows += [r for r in earlier if {k: r["params"][k] for k in SEARCHED} not in tried]
+        read = lambda r: (r["params"].get("special_tokens", False), r["params"].get("max_lmp_rise"))
+        earlier = [r for r in _known_runs(results, of) if read(r) == (special_tokens, max_lmp_rise)]
+        rows += _of_one_reading(earlier, tried, usual_outliers(paper))
         tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
     best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
     chosen = next(t for t in tried if all(t[k] == best[k] for k in SEARCHED))
@@ -115,9 +115,17 @@ def choose(
     return chosen
 
 
-def _read(params: dict) -> tuple[bool, str, float | None]:
-    "What a search is: pairs read with special tokens or without, which of them were tested, and its bound"
-    return params.get("special_tokens", False), params["outliers"], params.get("max_lmp_rise")
+def _of_one_reading(earlier: list[dict], tried: list[dict], usual: str) -> list[dict]:
+    """Earlier runs at other points than those tried: with the usual outliers taken out, or all of them otherwise.
+
+    `ValueError` where there are both: their t cannot be compared"""
+    new = [r for r in earlier if {k: r["params"][k] for k in SEARCHED} not in tried]
+    other = [r for r in new if r["params"]["outliers"] != usual]
+    if other and (tried or len(other) < len(new)):
+        read = ", ".join(dict.fromkeys(repr(r["params"]["outliers"]) for r in other))
+        said = f"{len(other)} earlier runs of this search have outliers {read}, and the others {usual!r}"
+        raise ValueError(f"{said}: try all of them anew (without RESUME)")
+    return new
 
 
 def _known_runs(results: Path, of: dict) -> list[dict]:

@@ -1,9 +1,13 @@
 """The plot for choosing a method: bias beside its price, from records."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from redditbias_repro.metrics.choice import SEARCHED, choose
+from redditbias_repro.records import read_json, read_records, write_record
 from redditbias_repro.show.figures import plot_choice
 from redditbias_repro.show.tables import CHOICE_COLUMNS, choice_table, lmb_changes, lmp_changes
 
@@ -55,3 +59,18 @@ def test_the_committed_choice_is_that_of_the_records(committed):
     rises = lmp_changes(folder=committed / "results").query("train_seed.isna()").set_index(["method", "bias_type"])
     assert one.rise_calibrated == rises.loc[("HD", "orientation")].rise_calibrated
     assert (committed / "figures" / "redditbias" / "choice-smollm2-135m-instruct.svg").is_file()
+
+
+def test_a_search_that_was_made_stands_whatever_outliers_it_took_out(committed, tmp_path):
+    """What was chosen on all pairs is chosen again; runs that were read otherwise are not mixed with it."""
+    of = dict(metric="search", model="smollm2-135m-instruct", method="HD", paper="redditbias", bias_type="race")
+    runs = read_records(committed / "results", **of)
+    assert len(runs) == 3 and set(runs.outliers) == {"all"}
+    for path in runs.path:
+        write_record(read_json(Path(path)), tmp_path)
+    again = choose([], "HD", "race", results=tmp_path, known=of["model"])
+    assert again == runs.loc[runs.chosen == True, list(SEARCHED)].iloc[0].to_dict()  # noqa: E712
+    one = read_json(Path(runs.path[0]))
+    write_record({**one, "params": {**one["params"], "outliers": "base", "lambda_d": 7.0}}, tmp_path)
+    with pytest.raises(ValueError, match="3 earlier runs of this search have outliers 'all', and the others 'base'"):
+        choose([], "HD", "race", results=tmp_path, known=of["model"])
