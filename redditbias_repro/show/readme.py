@@ -287,7 +287,8 @@ def _found_search(tried: pd.DataFrame, paper: str) -> str:
     sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
     text = (
         f"**λ_D** is of {_values(tried.lambda_d)}, the one with the highest p on the validation pairs, as in the "
-        f"authors' code (λ_LM {_values(tried.lambda_lm)}, batch {sizes}, not searched): "
+        f"authors' code, which cuts these by the model before, as was not done here "
+        f"(λ_LM {_values(tried.lambda_lm)}, batch {sizes}, not searched): "
     )
     parts = []
     for rows, what in ((tried[chosen & (n > 1)], ""), (tried[n == 1], ", the only one that was tried,")):

@@ -17,6 +17,7 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
+from ..metrics.association import decided
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
 from ..records import DEFAULT_PAPER, read_records
@@ -243,7 +244,8 @@ def lmb_changes(
 
     On the pairs that the model before keeps, where the paper's authors cut them by it, else on all pairs.
     Where a record keeps no pairs, or there is none to compare with, numbers are nan and the verdict is empty.
-    p_holm is p_bias_change, corrected over the bias types of a method.
+    p_holm is p_bias_change, corrected over a model's methods and bias types, all training seeds together, and single
+    seeds among themselves. A verdict, of pairs or of terms, less or more that is not significant then is undetermined.
     `ValueError` where two records that are to be compared are not of the same pairs."""
     table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outliers", "pairs", "provenance"), paper)
     rows, keys = [], ["model", "corpus", "split", "swap", "bias_type", "order"]
@@ -259,10 +261,13 @@ def lmb_changes(
                 found.append((np.nan, (gaps[0][0], np.stack([g[1] for g in gaps], 1), gaps[0][2])))
             unknown = {"n": runs["n"].iloc[0], "verdict": "", "verdict_cluster": "", "direction": "", "seeds": 1}
             for seed, g in found:
-                rows.append({**about, "train_seed": seed, **(unknown if g is None else asdict(bias_change(*g)))})
-    changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "method_order"])
-    family = ["model", "method", "train_seed", "seeds", "corpus", "split", "swap"]
-    changes["p_holm"] = _holm_by(changes, family, "p_bias_change") if len(changes) else np.nan
+                row = {**about, "train_seed": seed, **(unknown if g is None else asdict(bias_change(*g)))}
+                rows.append(row | {"family": "all" if np.isnan(seed) or len(gaps) == 1 else seed})
+    changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "method_order", "family"])
+    for part in ("", "_cluster") if len(changes) else ():
+        p_holm = _holm_by(changes, ["model", "corpus", "split", "swap", "family"], f"p_bias_change{part}")
+        changes[f"verdict{part}"] = decided(changes[f"verdict{part}"], p_holm)
+        changes["p_holm"] = p_holm if not part else changes["p_holm"]
     places = ["corpus", "split", "swap", "model", "method_order", "order", "bias_type", "train_seed"]
     return changes.sort_values(places)[list(CHANGE_COLUMNS)].reset_index(drop=True)
 

@@ -139,7 +139,6 @@ def test_a_significant_overshoot_is_not_insignificant():
     found = verdicts(gather_cells(lmb(lambda m, b, s: 5.0), changes("more")))
     assert (
         found["removed", "religion1", "HD"]
-        == found["kept", "religion1", "LMD"]
         == found["only_these_remove", "religion1 religion2", "HD CDA"]
         == "does not hold"
     )
@@ -148,6 +147,7 @@ def test_a_significant_overshoot_is_not_insignificant():
         == found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"]
         == "does not hold"
     )
+    assert found["kept", "religion1", "LMD"] == "holds"  # it is not insignificant
     assert found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold", (
         "all twelve are not a few"
     )

@@ -110,7 +110,7 @@ _CELL_CHECKS = {
     "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
     "opposite_insignificant": lambda r: r.t > 0 and not r.significant,
     "removed": _after_a_bias(_removed),
-    "kept": _after_a_bias(lambda r: r.t < 0 and r.significant),
+    "kept": _after_a_bias(lambda r: r.significant),  # on whichever side
     "attenuated": _after_a_bias(_less),
     "raises_perplexity": _drastic,
     "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
@@ -159,7 +159,8 @@ def _means(cells: pd.DataFrame) -> pd.DataFrame:
         return values.dropna().iloc[0] if values.nunique() == 1 else OPEN
 
     how = dict.fromkeys(("t", "t_before", "change", "lmp_rise"), "mean")
-    how |= dict.fromkeys(("significant", "significant_before"), "all")
+    cells = cells.assign(sometimes=cells.significant)  # in some seed
+    how |= dict.fromkeys(("significant", "significant_before"), "all") | {"sometimes": "any"}
     how |= dict.fromkeys(("verdict", "direction", "dst", "crg"), agreed)
     how |= dict.fromkeys(("dst_p", "crg_p", "p_bias_change"), "min")
     return cells.groupby(_KEY, sort=False).agg(how).reset_index()
@@ -220,13 +221,17 @@ def _tends_to_overshoot(cells: pd.DataFrame) -> tuple:
 
 
 def _significant_in_a_few(cells: pd.DataFrame) -> tuple:
-    "t is significantly positive after debiasing in some, but fewer than half of the cells"
+    """t is significantly positive after debiasing in some, but fewer than half of the cells.
+
+    A cell whose training seeds disagree is open."""
     cells = _unbiased(cells)
     if not len(cells):
         return NONE, ""
-    there = (cells.t > 0) & cells.significant.astype(bool)
+    there, may_be = ((cells.t > 0) & cells[c].astype(bool) for c in ("significant", "sometimes"))
     text = f"{there.sum()} of {len(cells)} cells: {_cells_of(cells, there)}"
-    return bool(1 < there.sum() < len(cells) / 2), text
+    text += f"; in some seeds: {_cells_of(cells, may_be & ~there)}" if (may_be & ~there).any() else ""
+    found = {1 < k < len(cells) / 2 for k in range(there.sum(), may_be.sum() + 1)}
+    return bool(found.pop()) if len(found) == 1 else None, text
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #daeda0d1
 def _no_loss(cells: pd.DataFrame) -> tuple:
@@ -425,6 +430,8 @@ def _of_table4(claim) -> list[Answer]:
     bleu = min(within(printed_losses("bleu_4", float("-inf"))).values())  # of all changes, gains as well
     text = f"F1 falls: {_changes_of(others) or 'none'}, and the exceptions of footnote 15: "
     text += f"{_changes_of(excepted) or 'none'}; BLEU-4 changes by {bleu:+.2f} at the lowest"
+    if claim.check == "no_negative_consequences":  # said of all; the footnote takes two out of it again
+        return told(not own, text)
     mostly = claim.check == "mostly_mitigated" and len(others) < len(types) * len(methods) / 2
     return told(None if mostly or (excepted and not others) else not others, text)
 
