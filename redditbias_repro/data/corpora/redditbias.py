@@ -67,6 +67,13 @@ def _terms(cell: str) -> str:
     "`['mom', ' she ']`, as the release writes the terms that it replaced, as `mom; she`"
     return "; ".join(t.strip() for t in ast.literal_eval(cell)) if cell else ""
 
+# %% ../../../nbs/data/corpora/redditbias.ipynb #9b802b4d
+def _there(text: str, terms: str, replaced: str) -> list[str]:
+    "Of terms and what replaced them, as `mom; she`, those that a text holds"
+    pairs = zip(terms.split("; "), replaced.split("; "))
+    held = [p for p in pairs if p[0].lower() in text.lower()]
+    return ["; ".join(part) for part in zip(*held)] or ["", ""]
+
 # %% ../../../nbs/data/corpora/redditbias.ipynb #d82db63e
 def read_released(bias_type: str, split: str = "test", swap: str = "targets") -> pd.DataFrame:
     """Counterfactual pairs of the release: text1, text2, target1, target2; or attribute1, attribute2.
@@ -97,6 +104,8 @@ def read_released(bias_type: str, split: str = "test", swap: str = "targets") ->
         pairs = pd.DataFrame({"text1": one["comments_processed"], "text2": two["comments_processed"]})
         replaced = two.filter(regex="^(initial|replaced)_")
         terms = [[_terms(cell) for cell in row] for row in replaced.itertuples(index=False)]
+        if swap == "targets":  # the release names some that it tried ("muslim; islamic" for "muslims are …")
+            terms = [_there(text, *own) for text, own in zip(pairs["text1"], terms)]
     pairs[SWAPS[swap]] = terms
     return with_corpus(pairs, "redditbias", keys)
 
