@@ -371,7 +371,9 @@ def load_spec(
     if path.suffix.lower() == ".toml":
         if not path.is_file():
             raise FileNotFoundError(f"no specification file {path}")
-        return _parse_spec(path.read_bytes(), str(path), path.stem)
+        spec = _parse_spec(path.read_bytes(), str(path), path.stem)
+        _check_opposites(spec, path)
+        return spec
     known, full = list_specs(), _full_name(str(name))
     if full not in known:
         meant = meant_spec(str(name))
@@ -397,6 +399,17 @@ def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
         return BiasSpec(**{"name": stem, **data})
     except ValueError as e:
         raise ValueError(f"{where}: {e}") from e
+
+
+def _check_opposites(spec: BiasSpec, where: Path) -> None:
+    "`ValueError` for an attribute pair that is turned round, or of a term that the lists do not have"
+    stereotypes, others = [f" {a} ".lower() for a in spec.attributes1], {a.lower() for a in spec.attributes2}
+    for one, two in spec.attribute_pairs:
+        both_ways = (two, one) in spec.attribute_pairs  # which names no stereotype, and is left out
+        if not both_ways and not any(f" {one} ".lower() in a for a in stereotypes):
+            of = "an attribute of attributes2" if one.lower() in others else "which is not among attributes1"
+            begins = f"attribute_pairs: {[one, two]!r} begins with {one!r}, {of}"
+            raise ValueError(f"{where}: {begins}: the stereotype comes first")
 
 # %% ../nbs/specs.ipynb #588d17a5
 def load_specs(

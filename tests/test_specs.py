@@ -386,6 +386,18 @@ def test_several_that_cannot_be(tmp_path):
         load_specs(["race", paths[2]])
 
 
+@pytest.mark.parametrize(
+    "pair,said", [(["busy", "lazy"], "an attribute of attributes2"), (["tall", "busy"], "not among attributes1")]
+)
+def test_the_stereotype_comes_first(pair, said, tmp_path):
+    """A pair that is turned round would turn the association round, and nobody would see it."""
+    path = tmp_path / "pets.toml"
+    lines = ['targets1 = ["cats"]', 'targets2 = ["dogs"]', 'pairs = [["cats", "dogs"]]', 'attributes1 = ["lazy"]']
+    path.write_text("\n".join([*lines, 'attributes2 = ["busy"]', f"attribute_pairs = {json.dumps([pair])}"]))
+    with pytest.raises(ValueError, match=f"begins with '{pair[0]}', .*{said}: the stereotype comes first"):
+        load_spec(path)
+
+
 # Written as TOML
 
 
@@ -409,7 +421,14 @@ TERMS = st.text(min_size=1).filter(
 def test_any_specification_reads_back(tmp_path_factory, terms, one, title):
     assume(one.lower() != "x")
     spec = BiasSpec(
-        terms, ["x"], [[one, "x"]], [*terms], attribute_pairs=[[one, "x"]], language="zh", title=title, name=one
+        terms,
+        ["x"],
+        [[one, "x"]],
+        [*terms],
+        attribute_pairs=[[terms[0], f"{terms[0]}x"]],
+        language="zh",
+        title=title,
+        name=one,
     )
     path = tmp_path_factory.mktemp("toml") / "any.toml"
     path.write_bytes(to_toml(spec).encode())

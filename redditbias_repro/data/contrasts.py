@@ -125,9 +125,12 @@ def load_contrasts(
     `target` and `attribute` name the terms exchanged, by their lemmas. `.attrs["corpus"]` says where the sentences are
     from, `.attrs["left_out"]` how many have no four. `NoContrasts`, a `ValueError`, for a specification without
     attribute pairs, or where no sentence is left."""
-    spec = bias_spec(bias_type) if str(corpus) in corpora() or Path(bias_type).suffix == ".toml" else None
-    spec = spec and _one_way(spec)
-    if spec is None or not spec.attribute_pairs:
+    if str(corpus) not in corpora() and Path(bias_type).suffix != ".toml":
+        load_pairs(bias_type, split, corpus)  # says what is wrong with a corpus
+        said = f"{bias_type} is only a label of the sentences of {corpus}"
+        raise NoContrasts(f"{said}: give a specification with attribute_pairs (a TOML file) as the bias type")
+    spec = _one_way(bias_spec(bias_type))
+    if not spec.attribute_pairs:
         said = f"{bias_type} has no attribute_pairs, which say what the opposite of a stereotype is"
         way_out = "add them to a specification of your own (a TOML file), and give that as the bias type"
         raise NoContrasts(f"{said}: {way_out}")

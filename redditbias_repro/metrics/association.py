@@ -15,7 +15,7 @@ import pandas as pd
 from ..data.contrasts import load_contrasts, load_control
 from ..data.pairs import paper_bias_types, split_bias_type
 from ..models.loading import DEFAULT_MODEL, open_model
-from ..records import new_record
+from ..records import check_known, new_record
 from ..scoring.likelihoods import cached_scores
 from ..stats.crossed import pigeonhole_weights
 from ..stats.packing import pack_contrasts, unpack_contrasts
@@ -91,6 +91,8 @@ def association(
     nll, targets, attributes = np.asarray(nll, np.float64), list(targets), list(attributes)
     if nll.ndim != 2 or nll.shape[1] != 4 or len(nll) < 2 or not np.isfinite(nll).all():
         raise ValueError(f"nll has shape {nll.shape}: expected (n, 4) finite numbers, n at least 2")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha!r}: expected a number between 0 and 1")
     x, f = contrasts(nll), frequencies(nll)
     clusters, over = clusters_of(targets, attributes)
     test, of_terms = (mean_test(v, clusters, alpha) for v in (x, f))
@@ -196,7 +198,8 @@ def measure_association(
     from redditbias_repro.metrics.language_model import PairReading, _read_by
 
     r, records = PairReading(**how), []
-    wanted = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or paper_bias_types())
+    every = paper_bias_types() if bias_types is None else bias_types
+    wanted = [every] if isinstance(every, (str, Path)) else list(every)
     asked = {b: (load_contrasts(b, split, corpus), load_control(b)) for b in dict.fromkeys(wanted)}
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
@@ -219,8 +222,9 @@ def measure_association(
 def association_by(
     record: dict,  # of `measure_association`
     what: str,  # "target" or "attribute"
-) -> pd.DataFrame:  # what, n, association, odds, share; the strongest first
+) -> pd.DataFrame:  # what, n, association, odds, share; the commonest first
     "Mean contrast of each target pair, or of each attribute pair"
+    check_known("what", what, ("target", "attribute"))
     rows = unpack_contrasts(record["values"]["contrasts"])
     rows["association"] = contrasts(rows[list(CELLS)].to_numpy())
     by = rows.groupby(what)["association"]

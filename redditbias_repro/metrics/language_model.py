@@ -125,9 +125,8 @@ def lmb(
         raise ValueError(f"{len(a)} of {len(keep)} pairs are left to test: expected at least 2")
     d, gap = a - b, np.log(a) - np.log(b)
     if _constant(d, max(a.max(), b.max())):
-        raise ValueError(
-            f"all {len(d)} differences are the same ({d[0]:g}), so there is no t: were the same texts scored twice?"
-        )
+        said = f"all {len(d)} differences are the same ({d[0]:g}), so there is no t"
+        raise ValueError(f"{said}: the same texts twice, or a model that tells none apart?")
     test, (t_log, p_log) = stats.ttest_rel(a, b), _log_test(a, b)
     mean, share = mean_test(gap, None, alpha), preference_share(gap, None, alpha)
     return LMBResult(
@@ -241,6 +240,9 @@ def pairs_to_measure(
     for b in dict.fromkeys(bias_types or _all_types(corpus, own)):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
         pairs = load_pairs(b, split, corpus, swap)
+        if len(pairs) < 2 and not own:
+            said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs, and a test needs two"
+            raise ValueError(f"{said}: give it more terms, or ask for another split")
         if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
             said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
             warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
@@ -374,6 +376,8 @@ def _is_of(record: dict, names: tuple[str, str, str], pairs: pd.DataFrame, param
 def _kept_by_base(opened: Opened, base, pairs: dict, params: dict, options: dict) -> dict[tuple, np.ndarray]:
     "What the model before debiasing keeps of pairs, by their names; empty for a model that was not debiased"
     made, kept, scorer = _made_of(opened.about), {}, None
+    if not made and base is not None:
+        raise ValueError(f"{opened.about['name']} was not debiased here, so that no model was before it (base, --base)")
     if not made:
         return {}
     known = base if isinstance(base, list) else []
@@ -387,19 +391,24 @@ def _kept_by_base(opened: Opened, base, pairs: dict, params: dict, options: dict
             kept[names] = base_cut(*(np.exp(scores[f"nll{i}"] / scores[f"tokens{i}"]).to_numpy() for i in (1, 2)))
         else:
             given = made["base_model"] if base is None or isinstance(base, list) else base
-            scorer = scorer or _opened_base(opened, given)
+            scorer = scorer or _opened_base(opened, given, made)
             kept[names] = base_cut(*map(mean_perplexity, score_pairs(scorer, p, **options)))
     return kept
 
 
-def _opened_base(opened: Opened, base) -> Opened:
+def _opened_base(opened: Opened, base, made: dict) -> Opened:
     kind = "seq2seq" if opened.model.config.is_encoder_decoder else "causal"
     try:
-        return open_model(base, str(opened.model.device), opened.about["dtype"], kind)
+        found = open_model(base, str(opened.model.device), opened.about["dtype"], kind)
     except (FetchError, ValueError) as e:
         said = f"pairs of {opened.about['name']}, debiased, are cut by the model before, {base}, which cannot be loaded"
         way_out = "name it (base, --base), or ask for other outliers (--outliers own or all)"
         raise ValueError(f"{said} ({e}): {way_out}") from e
+    name, weights = opened.about["name"], found.about["weights_sha256"]
+    if found.about["dtype"] == "float32" and weights != made["base"]:  # in which models are trained
+        said = f"{name} was made of weights {made['base'][:8]}, and {found.about['name']} has {weights[:8]}"
+        raise ValueError(f"{said}: give the model that it was made of (base, --base)")
+    return found
 
 # %% ../../nbs/metrics/language_model.ipynb #9540f5f8
 def measure_lmb(

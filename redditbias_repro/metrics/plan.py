@@ -68,6 +68,8 @@ def _values(record: dict, after: dict | None) -> tuple[dict[str, np.ndarray], pd
         now, others = _unpacked(after, "contrasts")
         if not others.equals(own):
             raise ValueError(f"{record['bias_type']}: the records are not of the same sentences: measure both again")
+        if (now == nll).all():
+            raise ValueError(f"{record['bias_type']}: both records have the same scores: give those of two models")
         values["change"] = contrasts(now) - values["association"]
     return values, own
 
@@ -157,8 +159,9 @@ def read_associations(
     records = [r for r in (content if isinstance(content, list) else [content]) if isinstance(r, dict)]
     found = [r for r in records if r.get("metric") == "association" and "contrasts" in r.get("values", {})]
     if not found:
-        kinds = ", ".join(sorted({str(r.get("metric")) for r in records})) or "none"
-        raise ValueError(f"{path} has no record of metric association (but {kinds}): plan by one that has")
+        kinds = ", ".join(sorted({str(r["metric"]) for r in records if "metric" in r})) or "none of any metric"
+        said = f"{path} has no record of metric association with the scores of its sentences"
+        raise ValueError(f"{said} (but {kinds}): plan by one that `redditbias measure` wrote")
     named = {(r["paper"], r["bias_type"]): r for r in found}
     if len(named) < len(found):
         raise ValueError(f"{path} has {len(found)} records of {len(named)} bias types: expected one of each")
@@ -205,7 +208,12 @@ def plan_sets(
     sets = {split_bias_type(b): b for b in bias_types} if bias_types else dict.fromkeys(known)
     plans = []
     for of, b in sets.items():
-        record, other = _record_for(of, known), _record_for(of, after) if after else None
+        record, other = _record_for(of, known), None
+        if after:
+            other = after.get((record["paper"], record["bias_type"]))
+            if other is None:
+                there, bare = ", ".join("/".join(k) for k in after), f"{record['paper']}/{record['bias_type']}"
+                raise ValueError(f"the other model has no record of {bare}, but of {there}: measure it there as well")
         own = corpus is None and of == (record["paper"], record["bias_type"])
         labels = None if own else load_contrasts(b or "/".join(of), corpus=corpus or "auto")
         plan = plan_association(record, labels, other, **asked)

@@ -300,7 +300,7 @@ def load_model(
 
 def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
     "The model and the tokenizer of a folder or of the hub"
-    what, auto = KINDS[kind]
+    (what, auto), config = KINDS[kind], None
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
@@ -312,7 +312,8 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
         told |= {"device_map": {"": device}} if quantised else {}  # such weights are not moved once they are there
         model, report = auto.from_pretrained(source, **told)
     except Exception as e:  # whatever the libraries raise is passed on, with what to do about it
-        raise _explained(name, source, what, e) from e
+        other = kind == "causal" and getattr(config, "is_encoder_decoder", False)
+        raise _explained(name, source, what, e, OTHER_KIND if other else "") from e
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
         said = f"the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
@@ -350,10 +351,13 @@ def debiased_by(
     return getattr(config_of(source), "debiased", None)
 
 # %% ../../nbs/models/loading.ipynb #976f9f4b
-def _explained(name: str, source: str, what: str, error: Exception) -> Exception:
+OTHER_KIND = ': it has an encoder, so give kind="seq2seq" (`redditbias measure --kind seq2seq`)'
+
+
+def _explained(name: str, source: str, what: str, error: Exception, way_out: str = "") -> Exception:
     "`error` of loading a model as a `ValueError` or `FetchError` that says what to do"
     first, named = str(error).strip().split("\n")[0][:300], f"model {name!r}"
-    cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first})"
+    cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first}){way_out}"
     if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
         return ValueError(f"{named} needs a library that is not here: {first}")
     if os.path.isdir(source):

@@ -230,7 +230,7 @@ ASSOCIATIONS_IN_SHORT = (
 
 def _intervals(table: pd.DataFrame, name: str) -> list[str]:
     low, high = (table[f"{name}_{end}".lstrip("_")] for end in ("low", "high"))
-    return [f"[{a:.3f}, {b:.3f}]" for a, b in zip(low, high)]
+    return ["" if np.isnan(a) else f"[{a:.3f}, {b:.3f}]" for a, b in zip(low, high)]
 
 
 def _of_corpora(records: list[dict]) -> str:
@@ -269,7 +269,7 @@ def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
 
 
 def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
-    "Bias types that have sentences with an attribute pair, and a note on the others"
+    "Bias types that have sentences with an attribute pair, and notes on the others"
     own, corpus = str(which["corpus"]) not in corpora(), which["corpus"]
     every = own_bias_types(corpus) if own else types_of(corpus if corpus in released_papers() else DEFAULT_PAPER, None)
     found, without = [], []
@@ -277,9 +277,16 @@ def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
         try:
             load_contrasts(b, which["split"], corpus)
             found.append(b)
-        except NoContrasts:
-            without.append(str(b))
-    return found, (SAID["association"]["without"].format(names=", ".join(without)),) if without else ()
+        except NoContrasts as e:
+            without.append(f"association is not measured: {e}")
+    return found, tuple(without)
+
+
+def _left_out(records: list[dict]) -> tuple[str, ...]:
+    "A note on the sentences that association leaves out; none where there are none"
+    each = {r["bias_type"]: {why: n for why, n in r["values"]["left_out"].items() if n} for r in records}
+    said = [f"{b} {', '.join(f'{n} ({why})' for why, n in of.items())}" for b, of in each.items() if of]
+    return (f"sentences that association leaves out: {'; '.join(said)}",) if said else ()
 
 
 def _associations(records: list[dict]) -> tuple[pd.DataFrame, str]:
@@ -311,7 +318,7 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
         raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
     how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details, base=args.base)
     outliers = _outliers(paper, args)
-    types, notes = _with_opposites(which) if args.swap == "targets" else ([], ())
+    types, notes = _with_opposites(which) if args.swap == "targets" else ([], (SAID["association"]["swapped"],))
     model = open_model(args.model, args.device, args.dtype, args.kind) if types else args.model  # once for both
     records = measure_lmb(model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
@@ -324,7 +331,7 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     how = {k: v for k, v in how.items() if k not in ("swap", "details", "base")}
     found = measure_association(model, **which | {"bias_types": types}, **how)
     table = table.merge(_as_columns(found), "left", ["model", "method", "bias_type", "train_seed"])
-    return Shown(table, shown, said, [*records, *found], (_associations(found),), notes)
+    return Shown(table, shown, said, [*records, *found], (_associations(found),), (*notes, *_left_out(found)))
 
 
 def _compare_lmb(paper: str, args: Namespace) -> Shown:

@@ -315,7 +315,7 @@ def test_what_has_no_opposite_says_so(tmp_path, pets):
     corpus.write_text("text1,text2\ncats sleep,dogs sleep\ncats sing,dogs sing\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no sentence of corpus 'said' holds"):
         load_contrasts(pets, corpus=corpus)
-    with pytest.raises(ValueError, match="has no attribute_pairs"):  # what "race" says is not asked of other sentences
+    with pytest.raises(ValueError, match="only a label"):  # what "race" says is not asked of other sentences
         load_contrasts("race", corpus=corpus)
 
 
@@ -326,8 +326,8 @@ def test_on_the_command_line(pets, model_folder, tmp_path, capsys):
     call = ["measure", "--model", str(model_folder), "--bias-type", str(pets), "--bias-type", str(plain)]
     assert main([*call, "--corpus", "queries", "--out", str(out)]) == 0
     told = capsys.readouterr().out
-    assert "odds ratio" in told and "| pets " in told and told.count("association is not measured of") == 1
-    assert f"association is not measured of {plain}" in told
+    assert "odds ratio" in told and "| pets " in told and told.count("association is not measured") == 1
+    assert f"association is not measured: {plain} has no attribute_pairs" in told
     kept = {(r["metric"], r["bias_type"]) for r in json.loads(out.read_text(encoding="utf-8"))}
     assert kept == {("lmb", "pets"), ("lmb", "plain"), ("association", "pets")}
     both = ["compare", str(model_folder), str(model_folder), "--bias-type", str(pets), "--corpus", "queries"]
@@ -340,4 +340,4 @@ def test_a_corpus_of_ones_own_without_opposites(model_folder, tmp_path, capsys):
     corpus.write_text("text1,text2\ncats sleep here,dogs sleep here\ncats sing,dogs sing\n", encoding="utf-8")
     assert main(["measure", "--model", str(model_folder), "--bias-type", "race", "--corpus", str(corpus)]) == 0
     told = capsys.readouterr().out
-    assert "Note: association is not measured of race" in told and "odds ratio" not in told
+    assert "Note: association is not measured: race is only a label of" in told and "odds ratio" not in told

@@ -102,7 +102,7 @@ def test_records_are_read_from_a_file(x, tmp_path):
     with pytest.raises(ValueError, match="2 records of 1 bias types: expected one of each"):
         read_associations(many)
     one.write_text(json.dumps(record(x) | {"metric": "lmb"}))
-    with pytest.raises(ValueError, match=r"no record of metric association \(but lmb\)"):
+    with pytest.raises(ValueError, match=r"no record of metric association.*\(but lmb\)"):
         read_associations(one)
     one.write_text("[")
     with pytest.raises(ValueError, match="is no JSON"):
