@@ -644,7 +644,7 @@ def _report(args) -> None:
             f"there are no records of {args.paper!r} in {project_path('results')}: "
             "`redditbias measure --save` writes some"
         )
-    names = ("front", "lmb", "changes", "found", "lmp", "downstream")
+    names = ("front", "methods", "lmb", "changes", "found", "lmp", "downstream")
     texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}
     for path in [project_path("README.md"), *sorted(project_path("docs").glob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))

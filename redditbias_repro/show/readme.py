@@ -174,6 +174,27 @@ def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
         tables += [_wide(rows, ["measure", "model", "method"], cell, paper)] if len(rows) else []
     return to_markdown(pd.concat(tables), _caption("front")) if tables else ""
 
+# %% ../../nbs/show/readme.ipynb #e955721b
+def _with_star(r, part: str) -> str:
+    "A change with its interval, and a star where it is significant after correction"
+    change, low, high, p = (getattr(r, f"{part}{name}") for name in ("change", "low", "high", "p_holm"))
+    return f"{change:+.2f}{'*' if p < 0.05 else ''} [{low:+.2f}, {high:+.2f}]"
+
+
+def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    "What each of the paper's methods, and each control, changes over all bias types, as a Markdown table"
+    from redditbias_repro.show.association import association_changes, association_methods
+
+    table = association_methods(association_changes(folder=folder, paper=paper))
+    table = _measured(table[table.method.isin([*PAPER_METHODS, *CONTROLS])].assign(swap="targets"), paper)
+    rows = [
+        {"model": r.model, "method": r.method, "bias types": r.bias_types, "seeds": r.seeds,
+         "association": f"{r.before:.2f} → {r.after:.2f}", "its change": _with_star(r, ""),
+         "terms' frequency": _with_star(r, "frequency_"), "tells": f"{r.tells:.0%}"}
+        for r in table.itertuples()
+    ]  # fmt: skip
+    return to_markdown(pd.DataFrame(rows), _caption("methods")) if rows else ""
+
 # %% ../../nbs/show/readme.ipynb #a67c0413
 def _bias_change_cell(group: pd.DataFrame) -> str:
     "Change of the gap's size with its interval, and the verdicts by pair and by target term"
@@ -382,12 +403,12 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
 
 # %% ../../nbs/show/readme.ipynb #a16c250e
 def report(
-    name: str,  # front, lmb, changes, found, lmp, downstream
+    name: str,  # front, methods, lmb, changes, found, lmp, downstream
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:  # Markdown
     "What the README and the pages say of bias and debiasing; empty where nothing of it was measured"
     made = {"front": front_report, "lmb": lmb_report, "changes": changes_report, "found": found_report}
-    made |= {"lmp": lmp_report, "downstream": downstream_report}
+    made |= {"methods": methods_report, "lmp": lmp_report, "downstream": downstream_report}
     check_known("report", name, made)
     return made[name](folder, paper)
