@@ -240,9 +240,6 @@ def pairs_to_measure(
     for b in dict.fromkeys(bias_types or _all_types(corpus, own)):
         names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
         pairs = load_pairs(b, split, corpus, swap)
-        if len(pairs) < 2 and not own:
-            said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs, and a test needs two"
-            raise ValueError(f"{said}: give it more terms, or ask for another split")
         if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
             said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
             warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
@@ -438,6 +435,10 @@ def measure_lmb(
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
     pairs, records, tables = pairs_to_measure(bias_types, corpus, split, r.swap), [], []
+    for (paper, name, of), p in pairs.items():
+        if len(p) < 2:
+            said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} {of} pairs, and a test needs two"
+            raise ValueError(f"{said}: give it more terms, or ask for another split")
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
     kept = _kept_by_base(opened, base, pairs, params, options) if "base" in outliers else {}

@@ -328,7 +328,7 @@ def test_the_committed_grid(committed):
             {p["model"]["weights_sha256"] for p in of_run.provenance}
         ) == 1, (m, b, s)
         trained_on = of_run.provenance.iloc[0]["training"]["sentences"]
-        assert trained_on == sizes[b] or m == "CDA" and 1.9 * sizes[b] < trained_on <= 2 * sizes[b]
+        assert trained_on == sizes[b] or m in ("CDA", "FT-twice") and 1.9 * sizes[b] < trained_on <= 2 * sizes[b]
     kept = records[(records.metric == "lmb") & records.method.isin(["LMD", "ADD", "HD"]) & records.outliers.eq("all")]
     assert kept.pairs.map(lambda p: isinstance(p, dict)).all() and set(kept.bias_type) >= {
         "religion1",
@@ -530,8 +530,8 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert (rises.rise > 0).all() and (rises.rise_calibrated >= rises.rise).all()
     swapped = changes[(changes.method == "CDA") & changes.train_seed.isna()].set_index("bias_type")
     assert (changes[changes.method == "CDA"].groupby("bias_type").train_seed.nunique() == 3).all()
-    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
-    assert swapped.verdict[["race", "gender"]].eq("undetermined").all() and swapped.p_holm["religion2"] > 0.05
+    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
+    assert swapped.verdict[["race", "gender", "religion2"]].eq("undetermined").all()
     size = swapped.loc["religion2", ["bias_change", "bias_change_low", "bias_change_high"]]
     assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}]" in text
     rises = lmp_changes(folder=results).query("method == 'CDA' and train_seed.isna()").rise
@@ -544,8 +544,8 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert (plain.groupby("bias_type").train_seed.nunique() == 3).all()
     assert all(star("FT", b) and seeds["FT", b] < 0 for b in BIAS_TYPES)
     several = changes[changes.method == "HD (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
-    assert sorted(several.index[several.verdict == "less"]) == ["orientation", "religion2"] and len(several) == 5
-    assert several.verdict.drop(["orientation", "religion2"]).eq("undetermined").all()
+    assert several.verdict.eq("undetermined").all() and len(several) == 5
+    assert sorted(several.index[several.p_bias_change < 0.05]) == ["orientation", "religion2"]
     alone = changes[
         (changes.method == "HD") & (changes.bias_type == "religion1") & changes.train_seed.isna()
     ].gap_after.item()
@@ -558,8 +558,8 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert f"rises by {100 * rise:.0f} %, both tasks lose significantly {cost}" in text
     assert "in all five types, in every seed by more than any other method" in text
     swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
-    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1", "religion2"]
-    assert sorted(swapped.index[swapped.p_holm < 0.05]) == ["orientation", "religion1"]
+    assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
+    assert sorted(swapped.index[swapped.p_bias_change < 0.05]) == ["orientation", "religion1", "religion2"]
     of_swapped = lambda found: found[found.method.isin(swapped.method)].iloc[0]
     rise, f1, bleu = (
         of_swapped(t) for t in (lmp_changes(folder=results), TASKS["dst"].tests(results), TASKS["crg"].tests(results))
