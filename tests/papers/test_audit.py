@@ -21,11 +21,9 @@ from redditbias_repro.papers import audit as room
 from redditbias_repro.papers import commands, report
 from redditbias_repro.papers import measures as shared
 from redditbias_repro.papers.audit import audit
-from redditbias_repro.papers.chbias import measures as chinese
 from redditbias_repro.papers.commands import left_out
 from redditbias_repro.papers.dialoguefairness import measures as fairness
 from redditbias_repro.papers.holisticbias import measures as likelihood
-from redditbias_repro.papers.redditbias import measures as bias
 from redditbias_repro.records import new_record, project_path, read_records, write_atomic
 from redditbias_repro.show.html import page_problems, table_block
 from redditbias_repro.show.saving import save_figure, save_table
@@ -59,8 +57,8 @@ def own_spec(tmp_path):
 @pytest.fixture
 def one_type(monkeypatch):
     """One bias type of each language."""
-    monkeypatch.setattr(bias, "paper_bias_types", lambda paper: ["race"])
-    monkeypatch.setattr(chinese, "paper_bias_types", lambda paper: ["age"])
+    of = {"redditbias": ["race"], "chbias": ["age"]}
+    monkeypatch.setattr(shared, "paper_bias_types", of.__getitem__)
 
 
 def forbid(*args, **options):
