@@ -385,7 +385,7 @@ def test_plan(model_folder, tmp_path, capsys):
     assert "Gender" not in capsys.readouterr().out
     both = str(tmp_path / "both.json")
     assert main(["plan", "--record", both, "--after", both]) == 2  # the same model: nothing changes
-    assert "no variance is known" in capsys.readouterr().err
+    assert "give those of two models" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -251,16 +251,6 @@ def _of_same_sentences(before: dict, after: list[dict], which: str) -> tuple[np.
         raise ValueError(f"{before['bias_type']}: the records are not of the same sentences: measure both again")
     return nll, labels, [scores for scores, _ in found]
 
-
-def decided(
-    verdicts: Iterable[str],  # of `CHANGE_WORDS`
-    p: Iterable[float],  # of a change of size, corrected
-    alpha: float = 0.05,
-) -> list[str]:
-    "Verdicts that hold after correction: a change that is not significant is undetermined"
-    changed = ("less", "flattened", "more")
-    return ["undetermined" if v in changed and not q < alpha else v for v, q in zip(verdicts, p)]
-
 # %% ../../nbs/metrics/association.ipynb #2a43359f
 def association_change(
     before: dict,  # record of `measure_association`

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from ..data.prompts import DEFAULT_PROMPTS
-from .association import association_change, decided
+from .association import association_change
 from .language_model import base_cut, measure_lmb
 from .likelihood import measure_likelihood_bias
 from ..models.loading import check_models
 from ..records import check_known
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs
-from ..stats.paired import MARGIN, bias_change, mean_test, preference_share
+from ..stats.paired import MARGIN, bias_change, decided, mean_test, preference_share
 from ..stats.resampling import cluster_sums, paired_test
 
 # %% auto #0

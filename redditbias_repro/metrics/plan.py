@@ -161,7 +161,7 @@ def read_associations(
     if not found:
         kinds = ", ".join(sorted({str(r["metric"]) for r in records if "metric" in r})) or "none of any metric"
         said = f"{path} has no record of metric association with the scores of its sentences"
-        raise ValueError(f"{said} (but {kinds}): plan by one that `redditbias measure` wrote")
+        raise ValueError(f"{said} (but {kinds}): plan by one that `measure --out` wrote")
     named = {(r["paper"], r["bias_type"]): r for r in found}
     if len(named) < len(found):
         raise ValueError(f"{path} has {len(found)} records of {len(named)} bias types: expected one of each")

@@ -351,7 +351,7 @@ def debiased_by(
     return getattr(config_of(source), "debiased", None)
 
 # %% ../../nbs/models/loading.ipynb #976f9f4b
-OTHER_KIND = ': it has an encoder, so give kind="seq2seq" (`redditbias measure --kind seq2seq`)'
+OTHER_KIND = ': it has an encoder, so give kind="seq2seq" (`measure --kind seq2seq`)'
 
 
 def _explained(name: str, source: str, what: str, error: Exception, way_out: str = "") -> Exception:

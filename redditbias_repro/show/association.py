@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..metrics.association import OVER, association_by, association_change, decided
+from ..metrics.association import OVER, association_by, association_change
 from ..records import DEFAULT_PAPER
 from redditbias_repro.show.tables import (
     CONTROLS,
@@ -22,7 +22,7 @@ from redditbias_repro.show.tables import (
     _in_order,
     records_table,
 )
-from ..stats.paired import FEWEST_CLUSTERS, pooled_mean
+from ..stats.paired import FEWEST_CLUSTERS, decided, pooled_mean
 
 # %% auto #0
 __all__ = ['association_table', 'association_words', 'association_changes', 'all_seeds', 'association_methods',

@@ -17,7 +17,6 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
-from ..metrics.association import decided
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
 from ..records import DEFAULT_PAPER, read_records
@@ -31,6 +30,7 @@ from redditbias_repro.stats.paired import (
     BiasChange,
     base_cut,
     bias_change,
+    decided,
     mean_test,
     usual_outliers,
 )

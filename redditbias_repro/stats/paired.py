@@ -17,7 +17,7 @@ from ..records import paper_resource
 # %% auto #0
 __all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
            'PLANTED_MEASURES', 'cluster_df', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share',
-           'BiasChange', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
+           'decided', 'BiasChange', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -211,6 +211,16 @@ def preference_share(
 # %% ../../nbs/stats/paired.ipynb #541dd300
 MARGIN = 0.02  # nats a token: perplexities that differ by 2 %
 VERDICTS = ("less", "more", "equally", "undetermined")
+
+
+def decided(
+    verdicts: Iterable[str],  # of `VERDICTS`, or flattened
+    p: Iterable[float],  # of a change of size, corrected
+    alpha: float = 0.05,
+) -> list[str]:
+    "Verdicts that hold after correction: a change that is not significant is undetermined"
+    changed = ("less", "flattened", "more")
+    return ["undetermined" if v in changed and not q < alpha else v for v, q in zip(verdicts, p)]
 
 
 @dataclass(frozen=True)

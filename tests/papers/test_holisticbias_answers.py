@@ -465,7 +465,7 @@ def test_the_page_says_what_the_records_say(committed):
     for method in (paper.TUNED, paper.ABLATION):
         verdicts = {b: cost.loc[(method, f"Language Model Bias, {b}"), "verdict"] for b in
                     ("religion1", "religion2", "gender", "orientation")}  # fmt: skip
-        assert list(verdicts.values()) == ["more", "more", "more", "less"]
+        assert list(verdicts.values()) == ["more", "more", "more", "undetermined"]
         assert round(cost.loc[(method, "LM perplexity"), "change"]) == -1
 
 
