@@ -58,7 +58,8 @@ def power_table(
         linked, fewest = of_model[of_model["planted"] != CONTROL], int(of_model.groupby("planted").size().min())
         for measure, title in PLANTED_MEASURES.items():
             several = linked["dose"].nunique() > 1
-            rank = stats.spearmanr(linked["dose"].astype(float), linked[measure]).statistic if several else np.nan
+            sizes = linked[measure].astype(float).round(4)  # so that equal shares are ties
+            rank = stats.spearmanr(linked["dose"].astype(float), sizes).statistic if several else np.nan
             about = {"model": model, "measure": title, "models": fewest}
             rows.append({**about, **_at(of_model, measure), "rank_correlation": rank})
     made = pd.DataFrame(rows, columns=None if rows else ["model", "measure"])
