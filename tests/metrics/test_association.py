@@ -19,14 +19,13 @@ from redditbias_repro.metrics.association import (
     association_by,
     association_change,
     contrasts,
-    decided,
     frequencies,
     measure_association,
 )
 from redditbias_repro.metrics.compare import compare_associations
 from redditbias_repro.records import read_record, write_record
 from redditbias_repro.stats.packing import pack_contrasts, unpack_contrasts
-from redditbias_repro.stats.paired import mean_test
+from redditbias_repro.stats.paired import decided, mean_test
 
 PETS = """
 title = "Pets"
