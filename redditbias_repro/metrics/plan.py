@@ -21,7 +21,7 @@ from ..specs import list_specs, load_spec
 from ..stats.power import MOST, crossed_components, plan_crossed
 
 # %% auto #0
-__all__ = ['TOO_MANY', 'plan_table', 'plan_said', 'read_associations', 'known_associations', 'plan_sets']
+__all__ = ['plan_table', 'plan_said', 'read_associations', 'known_associations', 'plan_sets']
 
 # %% ../../nbs/metrics/plan.ipynb #e4484dc8
 NAMES = {"rows": "targets", "columns": "attributes", "values": "sentences"}
@@ -119,6 +119,9 @@ def _needed(plan: dict) -> str:
     needed = [plan[f"needed_{what}"] for what in NAMES.values()]
     return " × ".join(map(str, needed)) if all(needed) else f"over {MOST} × {MOST}"
 
+# %% ../../nbs/metrics/plan.ipynb #t00many1
+TOO_MANY = 1.6  # false alarms for each that the level allows: 8 % at 5 %
+
 # %% ../../nbs/metrics/plan.ipynb #d7920b00
 def plan_said(
     plan: dict,  # from `plan_association`
@@ -143,9 +146,6 @@ def plan_said(
     if alarms > TOO_MANY * plan["alpha"]:
         said += f" p < {plan['alpha']:g} is weak evidence here: {alarms:.0%} of such sets have it by chance."
     return said
-
-
-TOO_MANY = 1.6  # false alarms for each that the level allows: 8 % at 5 %
 
 # %% ../../nbs/metrics/plan.ipynb #e497ff3e
 def read_associations(

@@ -25,8 +25,8 @@ from redditbias_repro.show.tables import (
 from ..stats.paired import FEWEST_CLUSTERS, decided, pooled_mean
 
 # %% auto #0
-__all__ = ['association_table', 'association_words', 'association_changes', 'all_seeds', 'association_methods',
-           'association_drivers', 'association_tables', 'association_figures']
+__all__ = ['association_table', 'association_words', 'association_changes', 'association_drivers', 'association_tables',
+           'association_figures']
 
 # %% ../../nbs/show/association.ipynb #511928df
 _SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ def association_changes(
         changes["verdict"] = decided(changes["verdict"], changes["p_holm"])
     return _in_order("association_changes", changes)
 
-
+# %% ../../nbs/show/association.ipynb #a11seed5
 def all_seeds(
     changes: pd.DataFrame,  # from `association_changes`
 ) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from ..stats.paired import VERDICTS
 
 # %% auto #0
 __all__ = ['COSTS', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
-           'plot_choice', 'plot_association', 'plot_association_changes']
+           'plot_choice', 'plot_association']
 
 # %% ../../nbs/show/figures.ipynb #bf19469c
 FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # Noto Sans SC, for Chinese; `pip install redditbias_repro[chinese]` has it

@@ -60,7 +60,7 @@ def power_table(
             several = linked["dose"].nunique() > 1
             sizes = linked[measure].astype(float).round(4)  # so that equal shares are ties
             rank = stats.spearmanr(linked["dose"].astype(float), sizes).statistic if several else np.nan
-            about = {"model": model, "measure": title, "models": fewest}
+            about = {"model": model, "measure": title, "models": fewest, "of": f"{model} ({fewest})"}
             rows.append({**about, **_at(of_model, measure), "rank_correlation": rank})
     made = pd.DataFrame(rows, columns=None if rows else ["model", "measure"])
     made.attrs["shown"] = _shown([*made], several=len({r["model"] for r in rows}) > 1)
@@ -71,7 +71,7 @@ def _shown(columns: list[str], several: bool) -> dict[str, str]:
     "Columns of the Markdown table by their names there: eight at most, so that not all doses are shown"
     left_out = ("1 %", "2 %") if several else ("1 %",)
     rates = [c for c in columns if c.endswith(" %") and c not in left_out]
-    named = {"model": "model"} if several else {}
+    named = {"of": "model (of a dose)"} if several else {}
     return named | {"measure": "measure", **dict(zip(rates, rates)), CONTROL: "frequency only",
                     "rank_correlation": "rank correlation"}  # fmt: skip
 

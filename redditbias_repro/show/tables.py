@@ -264,10 +264,9 @@ def lmb_changes(
                 row = {**about, "train_seed": seed, **(unknown if g is None else asdict(bias_change(*g)))}
                 rows.append(row | {"family": "all" if np.isnan(seed) or len(gaps) == 1 else seed})
     changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "method_order", "family"])
-    for part in ("", "_cluster") if len(changes) else ():
-        p_holm = _holm_by(changes, ["model", "corpus", "split", "swap", "family"], f"p_bias_change{part}")
-        changes[f"verdict{part}"] = decided(changes[f"verdict{part}"], p_holm)
-        changes["p_holm"] = p_holm if not part else changes["p_holm"]
+    for part, p_holm in (("_cluster", "p_cluster_holm"), ("", "p_holm")) if len(changes) else ():
+        changes[p_holm] = _holm_by(changes, ["model", "corpus", "split", "swap", "family"], f"p_bias_change{part}")
+        changes[f"verdict{part}"] = decided(changes[f"verdict{part}"], changes[p_holm])
     places = ["corpus", "split", "swap", "model", "method_order", "order", "bias_type", "train_seed"]
     return changes.sort_values(places)[list(CHANGE_COLUMNS)].reset_index(drop=True)
 

@@ -27,6 +27,7 @@ from redditbias_repro.papers.redditbias.results import (
 )
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs
+from redditbias_repro.show.power import power_table
 from redditbias_repro.show.readme import (
     changes_report,
     downstream_report,
@@ -39,6 +40,7 @@ from redditbias_repro.show.saving import save_figure, save_table, to_markdown
 from redditbias_repro.show.tables import (
     LMB_COLUMNS,
     TASKS,
+    false_alarm_table,
     lmb_changes,
     lmb_table,
     lmp_changes,
@@ -570,6 +572,21 @@ def test_what_the_pages_say_of_debiasing(committed):
     )
     assert f"(p = {f1.p:.3f}, not after".replace("0.", ".") in text and f1.p < 0.05 < bleu.p
     assert f"BLEU-4 is undetermined ({before:.2f} to {bleu.bleu_4:.2f})" in text
+
+
+def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed):
+    """Its counts of models, and how often an interval or a mark is wrong, are those of the records."""
+    text = " ".join((committed / "docs" / "measuring.md").read_text(encoding="utf-8").split())
+    power = power_table(folder=committed / "results").query("model == 'gpt2-2x64-std0.1'").set_index("measure")
+    found = power.loc["association"]
+    assert found.models == 10 and found[["2 %", "5 %", "10 %", "20 %"]].tolist() == [0, 0.3, 1, 1]
+    assert found["frequency"] == 0.1 and (power.loc["t of the paper", "0 %"] > 0.5)
+    said = "finds a share of 10 % in all of ten models, of 5 % in three, of 2 % in none, and calls one of ten biased"
+    assert said in text
+    coins = false_alarm_table(folder=committed / "results").query("method.str.startswith('contrasts swapped')")
+    worst = coins[["association_t", "association"]].max()
+    assert f"leaves out 0 in up to {worst.iloc[0]:.0%} of draws".replace("%", " %") in text
+    assert f"where a mark does in {worst.iloc[1]:.0%}".replace("%", " %") in text
 
 
 def test_what_the_pages_say_of_stars(committed):
