@@ -28,13 +28,12 @@ from ..models.speakers import encode_turns, speaker_types
 from ..records import digest, write_atomic
 from redditbias_repro.scoring.network import (
     find_network,
-    in_place_of,
     max_positions,
     out_of_memory,
-    pack_layers,
     pad_batch,
     tolerance_of,
 )
+from ..scoring.products import choose_products, in_place_of
 from ..scoring.store import hash_tokenizer, parts_in, read_parts, write_part
 
 # %% auto #0
@@ -198,7 +197,7 @@ class Way(NamedTuple):
     "How a model answers here"
 
     body: torch.nn.Module | None = None  # that fills the cache; None: beginnings are not shared
-    layers: dict = {}  # laid out anew, for `in_place_of`
+    layers: dict = {}  # by a faster product, for `in_place_of`
     why_alone: str = ""  # why beginnings are not shared, empty if they are
     types: Callable | None = None  # from (B, T) token ids to the types that the model reads beside them
 
@@ -245,7 +244,7 @@ def _way(model, rows, pad: int, most: int, answers: int, lines: int, share: bool
     if model.config.is_encoder_decoder:
         return Way(why_alone="an encoder–decoder model reads each prompt anew")
     network = find_network(model)
-    network, layers = pack_layers(model, network, answers * most, lines, head=True)
+    network, layers = choose_products(model, network, answers * most, lines, head=True)
     with in_place_of(layers):
         why = why_alone(model, network.decoder, rows, pad, most) if share else "that was not asked for"
     return Way(None if why else network.decoder, layers, why)
@@ -353,7 +352,7 @@ class _Run:
     seed: int
     size: int  # of a batch
     ends: list[int] | None = None  # tokens that end an answer; None: the model's
-    # what prompts begin with; None: nothing is tried or laid out anew, batches are of like length alone
+    # what prompts begin with; None: nothing is tried, batches are of like length alone
     share: bool | None = None
     types: Callable | None = None  # from token ids to the types that the model reads beside them
 

@@ -60,9 +60,9 @@ from redditbias_repro.debias.losses import (
 from ..models.card import model_card, write_card
 from ..models.loading import describe_model, peft_library
 from ..records import check_known, code_digest, digest, write_atomic
+from ..scoring.layouts import why_not as _why_not
 from ..scoring.network import find_network as _network
 from ..scoring.network import out_of_memory
-from ..scoring.network import why_not_tree as _why_not
 from ..specs import BiasSpec
 
 # %% auto #0
@@ -365,7 +365,7 @@ def _can_pack(model, longest: int) -> bool:
     "Whether a model gives what it should for `pack_batch`: found out by trying, as for a prefix tree"
     training = model.training
     try:
-        return not _why_not(model.eval(), _network(model), longest)
+        return not _why_not(model.eval(), _network(model), "rows", longest)
     finally:
         model.train(training)
 

@@ -12,21 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from redditbias_repro.scoring.network import (
-    ROW_NODES,
-    Network,
-    find_network,
-    hidden_states,
-    in_place_of,
-    logit_bytes,
-    max_positions,
-    out_of_memory,
-    pack_layers,
-    pad_rows,
-    row_log_probs,
-    why_batches,
-)
+from .layouts import ROW_NODES, find_layout, node_states, row_log_probs
+from .network import Network, find_network, logit_bytes, max_positions, out_of_memory
 from .prefix_tree import cut_rows, prefix_tree
+from .products import choose_products, in_place_of
 
 # %% auto #0
 __all__ = ['last_hidden_states']
@@ -51,6 +40,8 @@ class ScoringStats:
     forward_positions: int = 0  # positions computed, repeated ancestors and padding included
     seconds: float = 0.0  # of scoring, tokenization included
     path: str = ""  # "tree", or "batches" of one sequence a row
+    layout: str = ""  # of a pass: "line", "rows" or "batches" (see `layouts`)
+    product: str = ""  # by which matrices were multiplied: "linear", "mm" or "packed" (see `products`)
     why_batches: str = ""  # what kept the model from sharing, empty if nothing did
     token_budget: int = 0  # tokens in a forward pass, at the end
 
@@ -67,11 +58,25 @@ def padded_batches(order, sizes, token_budget: int) -> list[list[int]]:
     return groups
 
 
-def _passes(tree, rows, token_budget: int) -> list[list[tuple[int, int]]]:
-    "Rows of similar width together, so that little is padded, as many as keep to the budget; at least one"
-    widths = [tree.depth[start] + stop - start for start, stop in rows]
-    order = sorted(range(len(rows)), key=widths.__getitem__)
-    return [[rows[i] for i in batch] for batch in padded_batches(order, widths, token_budget)]
+def _passes(tree, rows, token_budget: int, layout: str) -> list[list[tuple[int, int]]]:
+    """Passes of rows, as many as keep to the budget; at least one each.
+
+    Padded rows are sorted by width, so that little is padded. On a line rows follow each other, in passes of like
+    size"""
+    widths = [int(tree.depth[start]) + stop - start for start, stop in rows]
+    if layout != "line":
+        order = sorted(range(len(rows)), key=widths.__getitem__)
+        return [[rows[i] for i in batch] for batch in padded_batches(order, widths, token_budget)]
+    total = sum(stop - start for start, stop in rows)
+    even = total / -(-total // max(1, token_budget - max(widths)))
+    passes, held = [], token_budget
+    for (start, stop), width in zip(rows, widths):
+        if held + stop - start > token_budget or held >= even:
+            passes.append([])
+            held = width - (stop - start)
+        passes[-1].append((start, stop))
+        held += stop - start
+    return passes
 
 # %% ../../nbs/scoring/passes.ipynb #d564e378
 def _halves(rows):
@@ -83,7 +88,7 @@ def _halves(rows):
     return None if middle == start else ([(start, middle)], [(middle, stop)])
 
 # %% ../../nbs/scoring/passes.ipynb #0df08b31
-def _run_passes(compute: Callable, tree, passes, share, device, stats) -> Iterator:
+def _run_passes(compute: Callable, tree, passes, layout, device, stats) -> Iterator:
     "What `compute` makes of the rows of each pass; what does not fit the memory is halved"
     passes = passes[::-1]
     while passes:
@@ -93,7 +98,7 @@ def _run_passes(compute: Callable, tree, passes, share, device, stats) -> Iterat
         except Exception as e:
             if not out_of_memory(e):
                 raise
-            found, halves = None, _halves(rows) if share or len(rows) > 1 else None
+            found, halves = None, _halves(rows) if layout != "batches" or len(rows) > 1 else None
         if found is None:  # outside of `except`, which would keep the tensors of the failed pass alive
             if torch.device(device).type == "cuda":
                 torch.cuda.empty_cache()
@@ -121,26 +126,26 @@ def causal_log_probs(model, sequences: list[tuple[int, ...]], stats: ScoringStat
     network = find_network(model)._replace(temperatures=temperatures)
     lengths = np.array([len(s) for s in sequences])
     longest = int(lengths.max())
-    why_not = why_batches(model, network, longest, options.path)
-    share = not why_not
-    stats.path, stats.why_batches = ("tree", "") if share else ("batches", why_not)
-    tree = prefix_tree(sequences, share)
+    layout, stats.why_batches = find_layout(model, network, sequences[lengths.argmax()], options.path)
+    stats.path, stats.layout = "batches" if layout == "batches" else "tree", layout
+    tree = prefix_tree(sequences, layout != "batches")
     stats.tree_nodes += len(tree.token)
     if network.head is None:  # a pass gives logits over the whole vocabulary
         limit = logit_bytes(model.device) * 8
         token_budget = min(token_budget, max(1, limit // (4 * network.vocabulary)))
     stats.token_budget = min(stats.token_budget or token_budget, token_budget)
-    rows = cut_rows(tree, max(longest, min(ROW_NODES, token_budget))) if share else _whole_rows(tree)
+    rows = _rows(tree, layout, longest, token_budget, model.device)
     last = tree.edge_node[tree.paths[np.arange(len(sequences)), lengths - 2]]  # with which a sequence is finished
     by_last = np.argsort(last, kind="stable")
     size = (len(tree.edge_token) + 1, *temperature_axis(temperatures))  # the one more is for paths that have ended
     found = np.full(size, np.nan)
     given = 0
-    network, layers = pack_layers(model, network, len(tree.token), token_budget)
+    network, layers = choose_products(model, network, len(tree.token), token_budget)
+    stats.product = network.product
     for segment in _segments(rows, tree, token_budget * SEGMENT * n_processes(accelerator)):
         bounds = np.searchsorted(tree.edge_node, [segment[0][0], segment[-1][1]])
         with in_place_of(layers):
-            part, positions = _segment_log_probs(network, tree, segment, share, model, stats, accelerator, bounds)
+            part, positions = _segment_log_probs(network, tree, segment, layout, model, stats, accelerator, bounds)
         found[slice(*bounds)] = part
         stats.forward_positions += positions
         upto = np.searchsorted(last[by_last], segment[-1][1])
@@ -153,7 +158,11 @@ def temperature_axis(temperatures) -> tuple[int, ...]:
     return (len(temperatures),) if temperatures else ()
 
 
-def _whole_rows(tree):
+def _rows(tree, layout: str, longest: int, token_budget: int, device) -> list[tuple[int, int]]:
+    "Rows of a tree; in batches each sequence is one"
+    if layout != "batches":
+        width = ROW_NODES.get(torch.device(device).type, ROW_NODES["other"])
+        return cut_rows(tree, max(longest, min(width, token_budget)))
     starts = np.flatnonzero(tree.depth == 0).tolist()
     return list(zip(starts, [*starts[1:], len(tree.depth)]))
 
@@ -176,7 +185,7 @@ def n_processes(accelerator) -> int:
     return 1 if accelerator is None else accelerator.num_processes
 
 
-def _segment_log_probs(network, tree, segment, share, model, stats, accelerator, bounds) -> tuple[np.ndarray, int]:
+def _segment_log_probs(network, tree, segment, layout, model, stats, accelerator, bounds) -> tuple[np.ndarray, int]:
     "Log-probabilities of the edges of a segment, by all processes, and the positions that they computed"
     processes = n_processes(accelerator)
     rank = 0 if processes == 1 else accelerator.process_index
@@ -184,9 +193,9 @@ def _segment_log_probs(network, tree, segment, share, model, stats, accelerator,
     mine = segment[cuts[rank] : cuts[rank + 1]]
     size = (bounds[1] - bounds[0] + 1, *temperature_axis(network.temperatures))  # the one more counts positions
     part = np.zeros(size)
-    compute = lambda rows: row_log_probs(network, tree, rows, share, model.device, model.dtype)
-    passes = _passes(tree, mine, stats.token_budget)
-    for edges, values, positions in _run_passes(compute, tree, passes, share, model.device, stats):
+    compute = lambda rows: row_log_probs(network, tree, rows, layout, model.device, model.dtype)
+    passes = _passes(tree, mine, stats.token_budget, layout) if mine else []
+    for edges, values, positions in _run_passes(compute, tree, passes, layout, model.device, stats):
         part[edges - bounds[0]] = values
         part[-1] += positions
     part = sum_over(accelerator, part)
@@ -222,30 +231,29 @@ def last_hidden_states(
     unused = model.get_input_embeddings()  # any head will do
     network = Network(model, unused, unused.weight.shape[0])
     longest = max(lengths)
-    why_not = why_batches(model, network, longest, path)
-    share, budget = not why_not, token_budget or default_budget(model.device)
-    tree = prefix_tree([(*s, 0) for s in distinct], share)
-    line_of = np.full(len(tree.token) + 1, -1)  # a node's line in the result; the one more is for padding
+    layout, _ = find_layout(model, network, max(distinct, key=len), path)
+    budget = token_budget or default_budget(model.device)
+    tree = prefix_tree([(*s, 0) for s in distinct], layout != "batches")
+    line_of = np.full(len(tree.token), -1)  # a node's line in the result
     number = np.arange(len(distinct))
     line_of[tree.edge_node[tree.paths[number, [len(s) - 1 for s in distinct]]]] = number
-    rows = cut_rows(tree, max(longest, min(ROW_NODES, budget))) if share else _whole_rows(tree)
+    rows = _rows(tree, layout, longest, budget, model.device)
     size = (len(distinct), model.config.get_text_config().hidden_size)
     states = torch.empty(size, dtype=model.dtype, device=model.device)
-    network, layers = pack_layers(model, network, len(tree.token), budget)
+    network, layers = choose_products(model, network, len(tree.token), budget)
 
     def compute(part) -> int:
-        laid = pad_rows(tree, part)
-        lines = np.where(laid.new, line_of[laid.nodes], -1)
-        hidden = hidden_states(network, tree, laid, share, model.device, model.dtype)
+        hidden, _ = node_states(network, tree, part, layout, model.device, model.dtype)
+        lines = np.concatenate([line_of[start:stop] for start, stop in part])
         asked = lines >= 0
         states[torch.from_numpy(lines[asked]).to(model.device)] = hidden[torch.from_numpy(asked).to(model.device)]
-        return sum(b - a for a, b in part)
+        return len(lines)
 
     stats = ScoringStats(token_budget=budget)
-    passes = _passes(tree, rows, budget)
+    passes = _passes(tree, rows, budget, layout)
     bar = tqdm(total=len(tree.token), unit="token", delay=2, leave=False, disable=not progress)
     with bar, in_place_of(layers):
-        for done in _run_passes(compute, tree, passes, share, model.device, stats):
+        for done in _run_passes(compute, tree, passes, layout, model.device, stats):
             bar.update(done)
     at = {s: i for i, s in enumerate(distinct)}
     return states[[at[s] for s in sequences]]

@@ -1,12 +1,14 @@
 """Scores against one forward pass a sentence, for every family of models, on both paths."""
 
 import ast
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import weakref
 from copy import deepcopy
 
 import numpy as np
@@ -23,6 +25,7 @@ from transformers import (
     BartConfig,
     BertConfig,
     BloomConfig,
+    GPTJConfig,
     GPTNeoConfig,
     MambaConfig,
     MistralConfig,
@@ -33,10 +36,12 @@ from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.data.registry import FetchError
 from redditbias_repro.models.loading import describe_model
 from redditbias_repro.records import repo_root
+from redditbias_repro.scoring import layouts as layouts_room
 from redditbias_repro.scoring import likelihoods as scoring
 from redditbias_repro.scoring import masked as masked_room
 from redditbias_repro.scoring import network as network_room
 from redditbias_repro.scoring import passes as passes_room
+from redditbias_repro.scoring import products as products_room
 from redditbias_repro.scoring import texts as texts_room
 from redditbias_repro.scoring.likelihoods import perplexity, sequence_scores, token_scores
 from redditbias_repro.scoring.masked import pseudo_log_likelihood
@@ -164,37 +169,100 @@ def test_released_sentences(corpus, real):
     np.testing.assert_allclose(tree, expected, rtol=1e-4)
 
 
-def test_matrices_laid_out_anew(real, default_model, monkeypatch):
-    """What work of more than a moment uses gives the same, and leaves the model as it was."""
+@pytest.fixture(params=products_room.PRODUCTS)
+def product(request, monkeypatch):
+    """Each product in turn, also for work of a moment."""
+    if request.param == "packed" and not products_room._packs(768):
+        pytest.skip("this build of torch lays no matrix out")
+    monkeypatch.setattr(products_room, "PACK_NODES", 1)
+    monkeypatch.setattr(products_room, "fastest_product", lambda *_: request.param)
+    return request.param
+
+
+def test_products(real, default_model, product):
+    """Each gives the same, and leaves the model as it was."""
     model, tokenizer = default_model
-    monkeypatch.setattr(network_room, "PACK_NODES", 1)
-    laid = []
-    monkeypatch.setattr(
-        network_room, "pack_linear", lambda *a, pack=network_room.pack_linear: laid.append(1) or pack(*a)
-    )
-    scores = perplexity(model, tokenizer, TEXTS)
-    assert laid and not any("forward" in vars(m) for m in model.modules())
-    np.testing.assert_allclose(scores, real["odd"][1], rtol=1e-4)
-    np.testing.assert_allclose(scores, real["odd"][2], rtol=1e-4)
+    table = sequence_scores(model, tokenizer, TEXTS)
+    assert table.attrs["stats"]["product"] == product and not any("forward" in vars(m) for m in model.modules())
+    np.testing.assert_allclose(scoring.mean_perplexity(table), real["odd"][1], rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def exact(default_model):
+    """Sentences, and their perplexities where all is computed in float64."""
+    model, tokenizer = default_model
+    texts = [
+        f"the {who} {what}" for who in ("women", "men", "boys") for what in ("are nurses", "like it", "went home.")
+    ]
+    return texts, loop(deepcopy(model).double(), tokenizer, texts)
+
+
+def test_products_against_float64(default_model, exact, product):
+    texts, expected = exact
+    np.testing.assert_allclose(perplexity(*default_model, texts), expected, rtol=3e-5)
+
+
+def test_a_model_in_float64_is_scored_in_float64(random_model, tokenizer):
+    model = deepcopy(random_model).double()
+    np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), loop(model, tokenizer, TEXTS), rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_products_in_every_family(tokenizer, family, product):
+    model = small_random(CONFIGS[family](len(tokenizer)))
+    np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), loop(model, tokenizer, TEXTS), rtol=1e-4)
+
+
+def test_the_fastest_product_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    timed, fast = [], {"mm": 0.5}
+    seconds = lambda products, shapes, lines: timed.append(shapes) or {p: fast.get(p, 1.0) for p in products}
+    monkeypatch.setattr(products_room, "_time", seconds)
+    shapes = [(8, 16)] * 3 + [(16, 8), (4, 4)]
+    assert [products_room.fastest_product(shapes, 768) for _ in range(2)] == ["mm", "mm"]
+    assert timed == [[(8, 16), (16, 8)]]  # once, on those that most work is in
+    assert products_room.fastest_product(shapes, 64) == "mm" and len(timed) == 2  # for other lines anew
+    for broken in ("{", "[]", '{"product": "none such"}'):
+        for path in tmp_path.rglob("*.json"):
+            path.write_text(broken)
+        assert products_room.fastest_product(shapes, 768) == "mm"
+    fast = {"packed": 0.1}
+    assert products_room.fastest_product(shapes, 768, packs=False) == "linear"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "file"))  # where nothing can be kept
+    assert products_room.fastest_product(shapes, 768) == "packed"
 
 
 def test_between_passes_the_model_is_as_it_was(random_model, tokenizer, monkeypatch):
     """Whoever reads a stream may use the model in between."""
-    monkeypatch.setattr(network_room, "PACK_NODES", 1)
+    monkeypatch.setattr(products_room, "PACK_NODES", 1)
     monkeypatch.setattr(passes_room, "SEGMENT", 1)
+    attention = random_model.config._attn_implementation
     stream = scored_frames(random_model, tokenizer, TEXTS, token_budget=16)
     next(stream)
     assert not any("forward" in vars(m) for m in random_model.modules())
+    assert random_model.config._attn_implementation == attention
     random_model(input_ids=torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in random_model.base_model.parameters())
     random_model.zero_grad(set_to_none=True)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
-def test_matrices_laid_out_anew_in_every_family(tokenizer, family, monkeypatch):
-    monkeypatch.setattr(network_room, "PACK_NODES", 1)
-    model = small_random(CONFIGS[family](len(tokenizer)))
-    np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), loop(model, tokenizer, TEXTS), rtol=1e-4)
+def test_what_a_model_is_is_tried_once_for_its_weights(tokenizer, monkeypatch):
+    model, tried = small_random(CONFIGS["llama"](len(tokenizer))), []
+    run = network_room._try_network
+    monkeypatch.setattr(network_room, "_try_network", lambda m: tried.append(1) or run(m))
+    for _ in range(2):
+        first = perplexity(model, tokenizer, TEXTS)
+    assert len(tried) == 1
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    second = perplexity(model, tokenizer, TEXTS)
+    assert len(tried) == 2 and not np.allclose(first, second)
+    np.testing.assert_allclose(second, loop(model, tokenizer, TEXTS), rtol=1e-4)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None  # what is known of a model does not keep it
 
 
 # Tokenizers
@@ -422,7 +490,6 @@ def test_no_finite_score_is_said(tokenizer):
 FALLBACKS = {
     "bloom": lambda v: BloomConfig(vocab_size=v, hidden_size=32, n_layer=2, n_head=4),  # ALiBi
     "mamba": lambda v: MambaConfig(vocab_size=v, hidden_size=32, num_hidden_layers=2, state_size=8),
-    "mistral": lambda v: MistralConfig(vocab_size=v, sliding_window=8, **SMALL),  # a window shorter than the texts
     "gpt_neo": lambda v: GPTNeoConfig(
         vocab_size=v,
         hidden_size=32,
@@ -431,8 +498,57 @@ FALLBACKS = {
         attention_types=[[["global", "local"], 1]],
         window_size=16,
         max_position_embeddings=256,
-    ),
+    ),  # a window shorter than the texts, in an attention that cannot be exchanged
 }
+LAYOUTS = {  # of a pass, by family
+    **dict.fromkeys(CONFIGS, "line"),
+    "gemma2": "rows",  # it caps attention scores
+    "mistral": "line",
+    "gptj": "rows",  # its attention cannot be exchanged
+}
+OTHERS = {
+    "mistral": lambda v: MistralConfig(vocab_size=v, sliding_window=8, **SMALL),  # a window shorter than the texts
+    "gptj": lambda v: GPTJConfig(vocab_size=v, n_positions=256, n_embd=32, n_layer=2, n_head=2, rotary_dim=8),
+}
+
+
+@pytest.mark.parametrize("family", LAYOUTS)
+def test_layouts(tokenizer, family):
+    """A line computes each node once, but for the ancestors of a pass's first; padded rows more."""
+    model = small_random({**CONFIGS, **OTHERS}[family](len(tokenizer)))
+    for budget in (16, None):
+        table = sequence_scores(model, tokenizer, TEXTS, token_budget=budget)
+        stats = ScoringStats(**table.attrs["stats"])
+        assert (stats.path, stats.layout) == ("tree", LAYOUTS[family])
+        np.testing.assert_allclose(scoring.mean_perplexity(table), loop(model, tokenizer, TEXTS), rtol=1e-4)
+        if stats.layout == "line" and budget is None:
+            assert stats.forward_positions == stats.tree_nodes
+
+
+def test_a_mixed_model_is_no_line(tokenizer):
+    """One that mixes neighbours before attention, as convolutions do, is found out."""
+    model = small_random(CONFIGS["llama"](len(tokenizer)))
+    norm = model.model.layers[1].input_layernorm
+    plain = norm.forward
+    norm.forward = lambda x: plain(x) + 0.1 * torch.nn.functional.pad(x, (0, 0, 1, 0))[:, :-1]
+    table = sequence_scores(model, tokenizer, TEXTS)
+    assert table.attrs["stats"]["layout"] == "batches"
+    np.testing.assert_allclose(scoring.mean_perplexity(table), loop(model, tokenizer, TEXTS), rtol=1e-4)
+
+
+def test_after_an_error_the_model_attends_as_before(tokenizer, monkeypatch):
+    model = small_random(CONFIGS["llama"](len(tokenizer)))
+    expected, attention = perplexity(model, tokenizer, TEXTS), model.config._attn_implementation
+
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(layouts_room.torch.nn.functional, "scaled_dot_product_attention", broken)
+    with pytest.raises(ZeroDivisionError):
+        sequence_scores(model, tokenizer, TEXTS)
+    monkeypatch.undo()
+    assert model.config._attn_implementation == attention
+    np.testing.assert_array_equal(perplexity(model, tokenizer, TEXTS), expected)
 
 
 @pytest.mark.parametrize("family", FALLBACKS)
@@ -445,11 +561,11 @@ def test_models_that_cannot_share(tokenizer, family):
         sequence_scores(model, tokenizer, TEXTS, path="tree")
 
 
-@pytest.mark.parametrize("family", [*CONFIGS, *FALLBACKS])
+@pytest.mark.parametrize("family", [*CONFIGS, *OTHERS, *FALLBACKS])
 @pytest.mark.parametrize("path", ["auto", "batches"])
 def test_last_hidden_states(tokenizer, family, path):
     """Those of each sequence alone; of sequences that begin others, end like padding, are one token, or come twice."""
-    model = small_random({**CONFIGS, **FALLBACKS}[family](len(tokenizer))).base_model
+    model = small_random({**CONFIGS, **OTHERS, **FALLBACKS}[family](len(tokenizer))).base_model
     whole = [tokenizer(t)["input_ids"] for t in TEXTS[:20]]
     sequences = [*whole, *(s[:k] for s in whole[:5] for k in (1, 2, len(s) - 1)), whole[0][:2] + [0], [0], whole[3]]
     with torch.no_grad():
@@ -461,15 +577,15 @@ def test_last_hidden_states(tokenizer, family, path):
 
 
 def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeypatch):
-    model, sequences, run = random_model.base_model, [[1, 2, 3, 4], [1, 2, 5], [6, 7]], passes_room.hidden_states
+    model, sequences, run = random_model.base_model, [[1, 2, 3, 4], [1, 2, 5], [6, 7]], passes_room.node_states
     plain = passes_room.last_hidden_states(model, sequences)
 
-    def small(network, tree, laid, *rest):
-        if (laid.new & (laid.nodes >= 0)).sum() > 3:
+    def small(network, tree, rows, *rest):
+        if sum(b - a for a, b in rows) > 3:
             raise torch.OutOfMemoryError("no more")
-        return run(network, tree, laid, *rest)
+        return run(network, tree, rows, *rest)
 
-    monkeypatch.setattr(passes_room, "hidden_states", small)
+    monkeypatch.setattr(passes_room, "node_states", small)
     with pytest.warns(UserWarning, match="do not fit the memory of cpu: going on with"):
         torch.testing.assert_close(passes_room.last_hidden_states(model, sequences), plain, rtol=1e-4, atol=1e-5)
     for wrong, says in [
@@ -482,7 +598,7 @@ def test_last_hidden_states_with_less_memory_and_bad_input(random_model, monkeyp
 
 
 def test_a_model_that_ignores_the_mask(tokenizer):
-    model = small_random(CONFIGS["gpt2"](len(tokenizer)))
+    model = small_random(OTHERS["gptj"](len(tokenizer)))
     heard = model.transformer.forward
     model.transformer.forward = lambda input_ids, attention_mask=None, **kwargs: heard(input_ids=input_ids, **kwargs)
     table = sequence_scores(model, tokenizer, TEXTS)
@@ -504,8 +620,6 @@ def test_a_model_that_does_more_than_its_head(random_model, tokenizer, monkeypat
     np.testing.assert_allclose(
         perplexity(random_model, tokenizer, TEXTS), loop(random_model, tokenizer, TEXTS), rtol=1e-4
     )
-    monkeypatch.undo()
-    network_room._TRIED.pop(random_model)
 
 
 def test_a_scaled_head(random_model, tokenizer, monkeypatch):
