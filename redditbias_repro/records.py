@@ -10,6 +10,7 @@ import base64
 import copy
 import difflib
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -22,20 +23,24 @@ import tomllib
 import warnings
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from itertools import chain, groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
+if TYPE_CHECKING:  # they are imported where they are used, so that a command starts at once
+    import numpy as np
+    import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'repo_root', 'project_path', 'data_file', 'paper_resource',
-           'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
-           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'read_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'repo_root',
+           'project_path', 'data_file', 'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path',
+           'write_table', 'digest', 'code_digest', 'versions', 'new_record', 'stand_in_path', 'write_record', 'matches',
+           'read_json', 'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -52,6 +57,30 @@ def check_known(what: str, value, allowed: Iterable[str]) -> None:
     if value not in allowed:
         known = list(map(str, allowed))
         raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(known)}{nearest(value, known)}")
+
+# %% ../nbs/records.ipynb #b9446941
+def split_settings(kind: type, given: dict, /, **fixed) -> tuple:
+    """Settings by name: an instance of `kind`, a dataclass, and what else was given, such as `TrainingArguments`.
+
+    `fixed` are fields that the caller sets itself"""
+    own = {f.name for f in fields(kind)}
+    settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
+    return kind(**fixed, **settings), others
+
+# %% ../nbs/records.ipynb #fb2e3b36
+def opened_by_name(
+    package: str,  # `__name__` of its door
+    modules: dict[str, str],  # module of the room → names in it, apart by spaces
+) -> Callable[[str], object]:  # the door's `__getattr__` (PEP 562)
+    "What imports the names of a room when they are asked for"
+    places = {name: module for module, names in modules.items() for name in names.split()}
+
+    def get(name: str):
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+
+    return get
 
 # %% ../nbs/records.ipynb #8118fdf6
 def repo_root() -> Path | None:
@@ -348,6 +377,8 @@ TINY = 1e-6  # absolute: what differs by less is the same number, whatever it is
 
 def _packed(text: str, key: str) -> np.ndarray | None:
     "Numbers that a record keeps packed: log-likelihoods in hexadecimal digits, sums compressed; None of other texts"
+    import numpy as np
+
     try:
         if key.startswith("nll"):
             return np.frombuffer(bytes.fromhex(text), "<f4")
@@ -547,6 +578,8 @@ def read_records(
     Methods whose records only their settings tell apart are named by these, and those with a choice of their own by it.
 
     `ValueError` that names the file for one that is none"""
+    import pandas as pd
+
     folder, found = Path(folder) if folder else project_path("results"), []
     flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
     for path in folder.rglob("*.json"):

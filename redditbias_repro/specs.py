@@ -15,12 +15,14 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
 import regex
 
 from .records import DEFAULT_PAPER, check_known
+
+if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
+    import pandas as pd
 
 # %% auto #0
 __all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms',
@@ -542,6 +544,8 @@ class PromptSet:
 
     def noun_phrases(self) -> pd.DataFrame:
         "`PHRASE_COLUMNS` of every noun phrase: the nouns alone, axis by axis, then intersections, in the order given"
+        import pandas as pd
+
         rows = [_phrase("{article} {noun}", None, noun, noun_phrase_type="noun") for noun in self.nouns]
         axes = self.axes | {f"{a} × {b}": _joined(self.axes[a], self.axes[b]) for a, b in self.intersections}
         for axis, entries in axes.items():
@@ -555,6 +559,8 @@ class PromptSet:
         """A row a prompt: every noun phrase in every template that takes it. Equal texts are kept.
 
         Columns: text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun."""
+        import pandas as pd
+
         templates = [{"template": t} if isinstance(t, str) else t for t in self.templates]
         templates = pd.DataFrame(templates, columns=list(_TEMPLATE_KEYS))
         templates = templates.assign(**{k: templates[k].eq(True) for k in _TEMPLATE_KEYS[1:]})
@@ -570,6 +576,8 @@ def fill_templates(
     plural_noun_phrases: Iterable[str],
 ) -> list[str]:  # texts
     "Each template with its noun phrase, or the plural of it, in its slot"
+    import numpy as np
+
     columns = (np.asarray(given, dtype=object) for given in (templates, noun_phrases, plural_noun_phrases))
     filled = zip(*columns)  # a pandas column of strings, read one by one, takes five times as long
     return [t.format(noun_phrase=one, plural_noun_phrase=many) for t, one, many in filled]

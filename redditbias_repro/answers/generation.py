@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from transformers import DynamicCache, GenerationConfig
 
 from ..models.loading import hash_weights, n_vectors
 from ..models.speakers import encode_turns, speaker_types
@@ -172,6 +171,8 @@ def shared_prefill(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pa
     body, the model or what is below its head, fills it"""
     distinct = list(dict.fromkeys(rows))
     start = common_start(distinct)
+    from transformers import DynamicCache
+
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     rest, real = pad_batch([r[start:] for r in distinct], pad, "left", model.device)
     first = torch.tensor([distinct[0][:start]], dtype=torch.long, device=model.device)
@@ -261,6 +262,8 @@ def _special(model, tokenizer) -> tuple[list[int], int]:
 @contextmanager
 def _decoded_as_asked(model, ends: list[int], pad: int) -> Iterator[None]:
     "While this lasts, nothing that a checkpoint says of decoding is at work, but for its special tokens"
+    from transformers import GenerationConfig
+
     own, names = model.generation_config, ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
     kept = {k: getattr(own, k, None) for k in names}
     if kept["decoder_start_token_id"] is None:

@@ -6,10 +6,25 @@
 __all__ = ['comparable', 'fetch', 'FetchError', 'load_contrasts', 'load_pairs', 'load_phrases']
 
 # %% ../../nbs/data/index.ipynb #47d27d39
-from .contrasts import load_contrasts
-from .pairs import load_pairs, load_phrases
-from .prompts import comparable
-from .registry import FetchError, fetch
+from typing import TYPE_CHECKING
+
+from ..records import opened_by_name
+
+if TYPE_CHECKING:
+    from redditbias_repro.data.contrasts import load_contrasts
+    from redditbias_repro.data.pairs import load_pairs, load_phrases
+    from redditbias_repro.data.prompts import comparable
+    from redditbias_repro.data.registry import FetchError, fetch
+
+__getattr__ = opened_by_name(
+    __name__,
+    {
+        "contrasts": "load_contrasts",
+        "pairs": "load_pairs load_phrases",
+        "prompts": "comparable",
+        "registry": "FetchError fetch",
+    },
+)
 
 # %% ../../nbs/data/index.ipynb #b2738a4b
 _all_ = [

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import warnings
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 import redditbias_repro.data.registry as registry
 from .registry import SPLITS, SWAPS, ChecksumError, FetchError
 from ..records import DEFAULT_PAPER, check_known, digest, nearest, read_text
 from ..specs import BiasSpec, list_specs, load_spec, meant_spec
+
+if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
+    import pandas as pd
 
 # %% auto #0
 __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'own_bias_types', 'corpora',
@@ -23,8 +25,8 @@ __all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bia
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
     "Papers whose counterfactual pairs are read here: those whose reader in `corpora/` has `read_released`"
-    known, papers = registry.readers(), dict.fromkeys(name.split("/")[0] for name in list_specs())
-    return [p for p in papers if hasattr(known.get(p), "read_released")]
+    known, papers = registry.readers_with("read_released"), dict.fromkeys(name.split("/")[0] for name in list_specs())
+    return [p for p in papers if p in known]
 
 
 def _offered(paper: str, what: str):
@@ -92,6 +94,8 @@ def query_pairs(spec: BiasSpec, split: str = "test", swap: str = "targets") -> p
     """The queries of a specification and their counterfactuals, as from `load_pairs`.
 
     `ValueError` for attribute swaps of a specification without attribute pairs."""
+    import pandas as pd
+
     if swap == "targets":
         find, exchange = spec.find_targets, spec.swap_targets
     else:
@@ -266,6 +270,8 @@ def load_calibration(
 
 def _own_references(path: Path, n: int | None, seed: int) -> pd.DataFrame:
     "The lines of a file that are not blank"
+    import pandas as pd
+
     lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
     texts = registry.draw_rows(pd.DataFrame({"text": lines}, dtype=str), n, seed)
     return registry.with_corpus(texts, path.stem, sha256=registry.file_sha256(path))

@@ -21,15 +21,17 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import pandas as pd
 
 from ..records import check_known, nearest, repo_root, write_atomic
 
+if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
+    import pandas as pd
+
 # %% auto #0
 __all__ = ['SPLITS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable', 'readers',
-           'corpus_readers', 'read_lines']
+           'readers_with', 'corpus_readers', 'read_lines']
 
 # %% ../../nbs/data/registry.ipynb #4fbd43d2
 @lru_cache(maxsize=2)
@@ -256,11 +258,21 @@ def paired_targets(spec, texts: Iterable[str]) -> list[tuple[str, str]]:
     return [("; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)) for terms in found]
 
 # %% ../../nbs/data/registry.ipynb #e925d736
+def _reader_files() -> dict[str, Path]:
+    room = importlib.import_module("redditbias_repro.data.corpora")
+    found = {f.stem: f for folder in reversed(room.__path__) for f in Path(folder).glob("*.py")}
+    return {name: found[name] for name in sorted(found) if name != "__init__"}
+
+
 def readers() -> dict:  # its name → the module
     "The modules of `corpora/`, each of which reads what was released"
-    room = importlib.import_module("redditbias_repro.data.corpora")
-    found = sorted({f.stem for folder in room.__path__ for f in Path(folder).glob("*.py")} - {"__init__"})
-    return {name: importlib.import_module(f"{room.__name__}.{name}") for name in found}
+    return {name: importlib.import_module(f"redditbias_repro.data.corpora.{name}") for name in _reader_files()}
+
+
+def readers_with(function: str) -> list[str]:
+    "Names of the modules of `corpora/` that define a function; none is imported"
+    defines = re.compile(rf"^def {function}\(", re.MULTILINE)
+    return [name for name, file in _reader_files().items() if defines.search(file.read_text(encoding="utf-8"))]
 
 
 def corpus_readers(
@@ -291,6 +303,8 @@ def draw_rows(table: pd.DataFrame, n: int | None = None, seed: int = 0) -> pd.Da
 # %% ../../nbs/data/registry.ipynb #5cb4ef36
 def read_cells(text: str) -> pd.DataFrame:
     "A CSV with every cell as the string it is; lines with nothing in them are left out"
+    import pandas as pd
+
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
 
 # %% ../../nbs/data/registry.ipynb #e4d2d7b5
@@ -352,6 +366,8 @@ def own_rows(path: str | Path) -> Iterator[list[str]]:
 
 def read_own_cells(path: str | Path) -> pd.DataFrame:
     "A table of `own_rows`; of two columns with one name the first"
+    import pandas as pd
+
     header, *rows = own_rows(path)
     if not header:
         raise ValueError(f"{path}: not a CSV file that can be read: it is empty")

@@ -6,8 +6,21 @@
 __all__ = ['debias', 'Method']
 
 # %% ../../nbs/debias/index.ipynb #ecaa1b6c
-from .losses import Method
-from .training import debias
+from typing import TYPE_CHECKING
+
+from ..records import opened_by_name
+
+if TYPE_CHECKING:
+    from redditbias_repro.debias.losses import Method
+    from redditbias_repro.debias.training import debias
+
+__getattr__ = opened_by_name(
+    __name__,
+    {
+        "losses": "Method",
+        "training": "debias",
+    },
+)
 
 # %% ../../nbs/debias/index.ipynb #1cd4c9dd
 _all_ = [

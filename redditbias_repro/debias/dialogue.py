@@ -28,7 +28,7 @@ from ..answers.ranker import Ranker, pad_candidates
 from ..answers.seq2seq import Seq2Seq
 from ..data.contexts import MODES, NO_WORDS, parallel_context
 from ..data.pairs import bias_spec
-from .finetune import Steps, finetune, pad_right, split_settings
+from .finetune import Steps, finetune, pad_right
 from redditbias_repro.debias.losses import (
     METHODS,
     Method,
@@ -43,7 +43,7 @@ from redditbias_repro.debias.losses import (
 from .training import Debiased, run_once, save_trained
 from ..models.loading import Opened, describe_model, device_of, load_model
 from ..models.vocabulary import build_tokenizer, put_vectors, word_vectors
-from ..records import check_known, code_digest, new_record
+from ..records import check_known, code_digest, new_record, split_settings
 from ..specs import BiasSpec
 from ..stats.paired import mean_test
 

@@ -10,7 +10,7 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -121,15 +121,6 @@ class WithPenalty(TrainerCallback):
         if "loss" in logs:
             logs["penalty"] = float(self.penalty.last)
             state.log_history[-1].update(logs)
-
-# %% ../../nbs/debias/finetune.ipynb #5567aa9a
-def split_settings(kind: type, given: dict, /, **fixed) -> tuple:
-    """Settings by name: an instance of `kind`, a dataclass, and what else was given, such as `TrainingArguments`.
-
-    `fixed` are fields that the caller sets itself"""
-    own = {f.name for f in fields(kind)}
-    settings, others = ({k: v for k, v in given.items() if (k in own) == which} for which in (True, False))
-    return kind(**fixed, **settings), others
 
 # %% ../../nbs/debias/finetune.ipynb #55cbec80
 AT_A_TIME = {"cpu": 8, "other": 40}  # by device

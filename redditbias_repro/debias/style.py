@@ -20,10 +20,10 @@ from torch.nn import functional as F
 
 from ..answers.generation import encode_prompts, prompt_texts
 from ..data.making.sheets import has_labels, sheet_cells
-from .finetune import Steps, finetune, pad_right, split_settings
+from .finetune import Steps, finetune, pad_right
 from .training import Debiased, check_training, run_once, save_trained
 from ..models.loading import describe_model
-from ..records import code_digest, digest, write_atomic
+from ..records import code_digest, digest, split_settings, write_atomic
 from ..scoring.network import max_positions
 
 # %% auto #0

@@ -32,7 +32,6 @@ from redditbias_repro.debias.finetune import (
     WithPenalty,
     complete_checkpoint,
     penalised,
-    split_settings,
     train_on,
     trainer_arguments,
 )
@@ -59,7 +58,7 @@ from redditbias_repro.debias.losses import (
 )
 from ..models.card import model_card, write_card
 from ..models.loading import describe_model, peft_library
-from ..records import check_known, code_digest, digest, write_atomic
+from ..records import check_known, code_digest, digest, split_settings, write_atomic
 from ..scoring.layouts import why_not as _why_not
 from ..scoring.network import find_network as _network
 from ..scoring.network import out_of_memory

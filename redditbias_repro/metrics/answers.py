@@ -18,7 +18,7 @@ from ..answers.generation import ANSWERED, answers, decoding_of, prompt_texts
 from ..data.prompts import DEFAULT_PROMPTS, comparable, prompts, vary_style, with_personas
 from ..data.registry import cache_dir
 from ..debias.style import TAGS, Tuning, bias_values, threshold, tune, untag
-from ..debias.training import Debiased, split_settings
+from ..debias.training import Debiased
 from redditbias_repro.metrics.styles import (
     cell_means,
     descriptor_means,
@@ -37,7 +37,7 @@ from redditbias_repro.metrics.styles import (
     style_clusters,
 )
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
-from ..records import digest, new_record
+from ..records import digest, new_record, split_settings
 
 # %% auto #0
 __all__ = ['ask', 'ask_again', 'judge', 'some_templates', 'Sought', 'prompt_offence_record', 'tune_on', 'answer_samples',

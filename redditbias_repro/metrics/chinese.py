@@ -23,11 +23,10 @@ from ..answers.text_metrics import tokenize
 from ..data.corpora.kdconv import read_turns
 from ..data.corpora.lccc import join_characters, read_lccc, read_toy
 from ..data.registry import SPLITS, FetchError, git_blob_sha1
-from ..debias.training import split_settings
 from ..models.loading import PACKAGED, describe_model, load_model
 from ..models.speakers import has_speakers
 from ..models.vocabulary import input_vectors, read_vectors
-from ..records import check_known, new_record, read_text
+from ..records import check_known, new_record, read_text, split_settings
 from ..scoring.texts import unknown_words
 from ..stats.resampling import pack_dialogues, shared_dialogues
 

@@ -17,9 +17,8 @@ from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import nn
 
-from ..debias.finetune import Steps, finetune, split_settings
 from ..models.loading import open_model
-from ..records import digest, new_record
+from ..records import digest, new_record, split_settings
 from ..stats.resampling import verdict_of
 
 # %% auto #0
@@ -35,6 +34,8 @@ def train_task(module: nn.Module, rows: list[dict], folder: str | Path, pad: int
 
     The folder holds checkpoints, from which a run that was stopped goes on; it is removed at the end. What else can be
     said are fields of `Steps` and arguments of `finetune`"""
+    from redditbias_repro.debias.finetune import Steps, finetune
+
     usual = {"epochs": 1, "batch_size": 48, "learning_rate": LEARNING_RATE, "seed": 0, "save_steps": 10}
     steps, more = split_settings(Steps, {**usual, **how})
     finetune(module, rows, pad, folder, steps, **more)

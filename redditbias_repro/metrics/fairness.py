@@ -34,10 +34,9 @@ from ..data.contexts import contexts
 from ..data.pairs import bias_spec
 from ..data.registry import cache_dir
 from ..debias.dialogue import how_it_was_made, open_dialogue_model
-from ..debias.training import split_settings
 from .responses import respond
 from ..models.loading import open_model
-from ..records import check_known, digest, new_record
+from ..records import check_known, digest, new_record, split_settings
 from ..scoring.store import hash_tokenizer
 from ..specs import BiasSpec
 from ..stats.multiplicity import holm

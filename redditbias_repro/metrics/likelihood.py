@@ -25,10 +25,9 @@ from redditbias_repro.data.prompts import (
     with_personas,
 )
 from ..data.registry import cache_dir
-from ..debias.training import split_settings
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.loading import DEFAULT_MODEL, load_model, open_model
-from ..records import check_known, digest, new_record, table_path, write_table
+from ..records import check_known, digest, new_record, split_settings, table_path, write_table
 from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..scoring.masked import pseudo_log_likelihood
 from ..scoring.store import hash_tokenizer

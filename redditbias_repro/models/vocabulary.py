@@ -8,14 +8,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast
 
 from ..data.registry import read_lines
 from .loading import describe_model, load_model
 from ..records import check_known
+
+if TYPE_CHECKING:  # imported where it is used: it takes seconds
+    from transformers import PreTrainedTokenizerFast
 
 # %% auto #0
 __all__ = ['build_tokenizer', 'input_vectors', 'word_vectors', 'put_vectors']
@@ -57,6 +60,8 @@ def build_tokenizer(
     made.train_from_iterator(texts, trainer)
     if made.get_vocab_size() == len(special):
         raise ValueError("the texts hold no word: expected a corpus to make a vocabulary of")
+    from transformers import PreTrainedTokenizerFast
+
     return PreTrainedTokenizerFast(tokenizer_object=made, clean_up_tokenization_spaces=False, **SPECIAL)
 
 # %% ../../nbs/models/vocabulary.ipynb #ceea508d

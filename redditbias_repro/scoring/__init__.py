@@ -6,8 +6,21 @@
 __all__ = ['perplexity', 'pseudo_log_likelihood', 'sequence_scores', 'token_scores']
 
 # %% ../../nbs/scoring/index.ipynb #7678f808
-from .likelihoods import perplexity, sequence_scores, token_scores
-from .masked import pseudo_log_likelihood
+from typing import TYPE_CHECKING
+
+from ..records import opened_by_name
+
+if TYPE_CHECKING:
+    from redditbias_repro.scoring.likelihoods import perplexity, sequence_scores, token_scores
+    from redditbias_repro.scoring.masked import pseudo_log_likelihood
+
+__getattr__ = opened_by_name(
+    __name__,
+    {
+        "likelihoods": "perplexity sequence_scores token_scores",
+        "masked": "pseudo_log_likelihood",
+    },
+)
 
 # %% ../../nbs/scoring/index.ipynb #44b0a8be
 _all_ = [

@@ -14,8 +14,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from transformers.integrations.sdpa_attention import repeat_kv
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .network import Network, _log_probs, max_positions, out_of_memory, pad_batch
 from .prefix_tree import ancestor_mask, row_nodes
@@ -108,6 +106,8 @@ def _attend(module, query, key, value, mask, scaling=None, dropout=0.0, sliding_
     query, key, value = (x.transpose(1, 2) for x in rows)
     groups = query.shape[1] // key.shape[1]
     if query.device.type != "cpu":  # where a kernel with a mask has no groups
+        from transformers.integrations.sdpa_attention import repeat_kv
+
         key, value, groups = repeat_kv(key, groups), repeat_kv(value, groups), 1
     mask = line.mask(sliding_window).to(query.device, query.dtype)
     how = dict(attn_mask=mask, scale=scaling, enable_gqa=groups > 1)
@@ -115,12 +115,12 @@ def _attend(module, query, key, value, mask, scaling=None, dropout=0.0, sliding_
     return found.transpose(1, 2).flatten(0, 1).index_select(0, back)[None], None
 
 
-ALL_ATTENTION_FUNCTIONS.register(_ON_LINE, _attend)
-
-
 @contextmanager
 def _on_line(network, line: _Line) -> Iterator[None]:
     "While this lasts, the network attends on a line"
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(_ON_LINE, _attend)
     configs = {id(m.config): m.config for m in network.decoder.modules() if hasattr(m, "config")}.values()
     before, token = [c._attn_implementation for c in configs], _LINE.set(line)
     try:

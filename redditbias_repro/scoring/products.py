@@ -15,7 +15,6 @@ from itertools import repeat
 from pathlib import Path
 
 import torch
-from transformers.pytorch_utils import Conv1D
 
 from ..data.registry import cache_dir
 from ..records import digest, write_atomic
@@ -122,6 +121,8 @@ def choose_products(
     head: bool = False,  # the head as well, as a layer
 ) -> tuple[Network, dict]:
     "The network with its head in blocks and the name of its product; its linear layers by it, for `in_place_of`"
+    from transformers.pytorch_utils import Conv1D
+
     layers = [m for m in network.decoder.modules() if type(m) in (torch.nn.Linear, Conv1D) and m is not network.head]
     layers = [m for m in layers if "forward" not in vars(m)]
     usable = model.device.type == "cpu" and layers and all(m.weight.dtype == torch.float32 for m in layers)
