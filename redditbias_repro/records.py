@@ -208,16 +208,18 @@ def code_digest(
     *modules: str,  # of this package, such as "debias.losses"
 ) -> str:  # 16 hexadecimal digits
     "A short SHA-256 of what modules do: of their syntax, without imports, comments and docstrings"
-    texts = []
-    for module in modules:
-        path = files("redditbias_repro").joinpath(*module.split(".")[:-1], f"{module.split('.')[-1]}.py")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in (n for n in ast.walk(tree) if isinstance(getattr(n, "body", None), list)):
-            first = node.body[0] if node.body else None
-            doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-            node.body = [n for n in node.body[doc:] if not _says_nothing(n)] or [ast.Pass()]
-        texts.append(ast.unparse(tree))
-    return digest(texts)
+    return digest([_syntax(module) for module in modules])
+
+
+@cache
+def _syntax(module: str) -> str:
+    path = files("redditbias_repro").joinpath(*module.split(".")[:-1], f"{module.split('.')[-1]}.py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in (n for n in ast.walk(tree) if isinstance(getattr(n, "body", None), list)):
+        first = node.body[0] if node.body else None
+        doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        node.body = [n for n in node.body[doc:] if not _says_nothing(n)] or [ast.Pass()]
+    return ast.unparse(tree)
 
 # %% ../nbs/records.ipynb #0259759e
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pandas")

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..models.loading import hash_weights, n_vectors
+from ..models.loading import hash_tokenizer, hash_weights, n_vectors
 from ..models.speakers import encode_turns, speaker_types
 from ..records import digest, write_atomic
 from redditbias_repro.scoring.network import (
@@ -33,7 +33,7 @@ from redditbias_repro.scoring.network import (
     tolerance_of,
 )
 from ..scoring.products import choose_products, in_place_of
-from ..scoring.store import hash_tokenizer, parts_in, read_parts, write_part
+from ..scoring.store import parts_in, read_parts, write_part
 
 # %% auto #0
 __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']

@@ -161,11 +161,10 @@ def score_contrasts(model: tuple, table: pd.DataFrame, before: str = "", **optio
     "Negative log-likelihoods (n, 4) of contrasts, from the cache if scored before, and how they were scored"
     from redditbias_repro.metrics.language_model import said_otherwise
 
-    net, tokenizer, about = model
     texts = [t for c in CELLS for t in table[c]]
     options |= {"contexts": [before] * len(texts)} if before else {}
     with said_otherwise(lambda message, indices: _cells_of(len(table), indices, table.attrs["corpus"]["name"]), {}):
-        found = cached_scores(net, tokenizer, texts, about, **options)
+        found = cached_scores(model, texts, **options)
     return found["nll"].to_numpy().reshape(4, -1).T, found.attrs["stats"]
 
 # %% ../../nbs/metrics/association.ipynb #759586d0
@@ -213,7 +212,7 @@ def measure_association(
         of, (paper, name) = table.attrs["corpus"], split_bias_type(b)
         whole = of["name"] == "queries" or Path(corpus).is_file()
         about = dict(paper=paper, bias_type=name, split="all" if whole else split, seed=seed, params=dict(params))
-        about |= dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **origin)
+        about |= dict(seconds=stats["seconds"], device=opened.device, scoring=stats, **origin)
         about |= {} if control is None else {"control": control.attrs["corpus"]}
         records.append(new_record("association", opened.about, of, len(table), values, **about))
     return records

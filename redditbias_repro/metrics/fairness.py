@@ -35,9 +35,8 @@ from ..data.pairs import bias_spec
 from ..data.registry import cache_dir
 from ..debias.dialogue import how_it_was_made, open_dialogue_model
 from .responses import respond
-from ..models.loading import open_model
+from ..models.loading import hash_tokenizer, open_model
 from ..records import check_known, digest, new_record, split_settings
-from ..scoring.store import hash_tokenizer
 from ..specs import BiasSpec
 from ..stats.multiplicity import holm
 from ..stats.paired import bias_change

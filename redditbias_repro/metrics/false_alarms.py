@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 from ..data.contrasts import load_contrasts
 from .association import CELLS, clusters_of, contrasts
 from .language_model import lmb_measurements, pair_targets, pairs_to_measure, usual_outliers
-from ..models.loading import DEFAULT_MODEL, describe_model, load_model, open_model
+from ..models.loading import DEFAULT_MODEL, Opened, describe_model, load_model, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores
 from ..specs import load_spec
@@ -68,7 +68,7 @@ def _random_lmb(
         for (paper, bias_type, split), p in pairs.items():
             table, n = (crossed or {}).get((paper, bias_type, split)), len(p)
             more = [] if table is None else [t for c in CELLS for t in table[c]]
-            found = cached_scores(net, tokenizer, [*p.text1, *p.text2, *more], about)
+            found = cached_scores(Opened(net, tokenizer, about), [*p.text1, *p.text2, *more])
             sides, forms = (found[:n], found[n : 2 * n].reset_index(drop=True)), p.attrs.get("forms", ())
             (made,) = lmb_measurements(*sides, pair_targets(p), (usual_outliers(paper),), 0, forms)
             values = {k: v for k, v in made["values"].items() if k != "pairs"}

@@ -296,11 +296,10 @@ def score_pairs(model: tuple, pairs: pd.DataFrame, before: str = "", **options) 
 
     `before` stands in front of each sentence, conditioned on and not scored. `attrs` say how; options of
     `cached_scores`"""
-    net, tokenizer, about = model
     texts = [*pairs.text1, *pairs.text2]
     options |= {"contexts": [before] * len(texts)} if before else {}
     with said_otherwise(lambda message, indices: _cells(pairs, indices), OF_PAIRS):
-        found = cached_scores(net, tokenizer, texts, about, **options)
+        found = cached_scores(model, texts, **options)
     return found[: len(pairs)], found[len(pairs) :].reset_index(drop=True)
 
 
@@ -334,7 +333,7 @@ class PairReading:
 def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
     "Options of scoring, and what a record's params and its provenance say of them"
     name = opened.about["name"]
-    read = {"source": r.source or ""} if opened.model.config.is_encoder_decoder else {}
+    read = {"source": r.source or ""} if opened.encoder_decoder else {}
     if r.source is not None and not read:
         raise ValueError(f"source is {r.source!r}, and {name} is a causal model: only an encoder reads a source")
     if read and r.context != "none":
@@ -394,9 +393,9 @@ def _kept_by_base(opened: Opened, base, pairs: dict, params: dict, options: dict
 
 
 def _opened_base(opened: Opened, base, made: dict) -> Opened:
-    kind = "seq2seq" if opened.model.config.is_encoder_decoder else "causal"
+    kind = "seq2seq" if opened.encoder_decoder else "causal"
     try:
-        found = open_model(base, str(opened.model.device), opened.about["dtype"], kind)
+        found = open_model(base, opened.device, opened.about["dtype"], kind)
     except (FetchError, ValueError) as e:
         said = f"pairs of {opened.about['name']}, debiased, are cut by the model before, {base}, which cannot be loaded"
         way_out = "name it (base, --base), or ask for other outliers (--outliers own or all)"
@@ -445,7 +444,7 @@ def measure_lmb(
     for (paper, bias_type, of), p in pairs.items():
         scores, fields = score_pairs(opened, p, **options), dict(paper=paper, bias_type=bias_type, split=of)
         stats = scores[0].attrs["stats"]
-        made_by = dict(seconds=stats["seconds"], device=str(opened.model.device), scoring=stats, **origin)
+        made_by = dict(seconds=stats["seconds"], device=opened.device, scoring=stats, **origin)
         of_base = kept.get((paper, bias_type, of))
         for made in lmb_measurements(*scores, pair_targets(p), outliers, seed, p.attrs["forms"], of_base):
             made["params"] |= params
@@ -571,7 +570,7 @@ def measure_lmp(
         corpus = {**corpus, "files": {**corpus["files"], **held_out.attrs["corpus"]["files"]}}
     elif len(every) < 2:
         raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
-    net, tokenizer, about = open_model(model, device, dtype)
+    opened = open_model(model, device, dtype)
     special = {"special_tokens": True} if add_special_tokens else {}
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
     options |= {f"add_{k}": v for k, v in special.items()}
@@ -580,14 +579,14 @@ def measure_lmp(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
         for tested, calibration in _folds(texts, (every if held_out is None else held_out)["text"], seed):
-            others = cached_scores(net, tokenizer, calibration, about, temperatures=TEMPERATURES, **options)
+            others = cached_scores(opened, calibration, temperatures=TEMPERATURES, **options)
             fitted.append(fit_temperature(others))
-            scores = cached_scores(net, tokenizer, tested, about, temperatures=fitted[-1:], **options)
+            scores = cached_scores(opened, tested, temperatures=fitted[-1:], **options)
             stats = {k: v + stats.get(k, 0) if k in added else v for k, v in scores.attrs["stats"].items()}
             frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
     scores = pd.concat(frames, ignore_index=True)
     values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
     values["scores"] = pack_sentences(scores)
     params = {"sentences": None if len(texts) == len(every) else len(texts), **special}
-    origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=str(net.device), scoring=stats)
-    return [new_record("lmp", about, corpus, len(texts), values, paper, **origin)]
+    origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=opened.device, scoring=stats)
+    return [new_record("lmp", opened.about, corpus, len(texts), values, paper, **origin)]

@@ -26,11 +26,10 @@ from redditbias_repro.data.prompts import (
 )
 from ..data.registry import cache_dir
 from ..models.chat import CHAT_PROMPT, chat_context
-from ..models.loading import DEFAULT_MODEL, load_model, open_model
+from ..models.loading import DEFAULT_MODEL, hash_tokenizer, load_model, open_model
 from ..records import check_known, digest, new_record, split_settings, table_path, write_table
 from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..scoring.masked import pseudo_log_likelihood
-from ..scoring.store import hash_tokenizer
 from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
 

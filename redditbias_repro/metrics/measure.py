@@ -18,7 +18,6 @@ import pandas as pd
 
 from ..models.loading import Opened
 from ..records import digest, read_record, write_atomic, write_record
-from ..scoring.store import hash_tokenizer
 
 # %% auto #0
 __all__ = ['Kind', 'Measure', 'Done', 'measure', 'by_kind', 'findings']
@@ -59,8 +58,7 @@ FOUND = ("what", "of", "n", "value", "interval", "p", "found")
 
 def key(measure: Measure, model: Opened) -> str:
     "What tells this measurement of this model from all others, as a hash"
-    words = hash_tokenizer(model.tokenizer) if model.tokenizer else ""
-    return digest([model.about["weights_sha256"] + model.about["dtype"] + words, measure.settings])
+    return digest([model.about["weights_sha256"] + model.about["dtype"] + model.words, measure.settings])
 
 
 def _place(measure: Measure, out: Path) -> Path:

@@ -5,6 +5,7 @@
 # %% ../../nbs/models/loading.ipynb #2d73e297
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -16,22 +17,23 @@ import tempfile
 import tomllib
 import warnings
 import zipfile
-from functools import partial
+from collections.abc import Iterator
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..data.registry import ChecksumError, FetchError, cache_dir
-from ..records import check_known, nearest
+from ..records import check_known, code_digest, digest, nearest, versions, write_atomic
 
 if TYPE_CHECKING:  # imported where they are used: it takes seconds
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'device_of', 'n_vectors', 'peft_library', 'load_model', 'check_models', 'debiased_by',
-           'hash_weights', 'describe_model', 'Opened', 'open_model']
+__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'FACTS', 'device_of', 'n_vectors', 'peft_library', 'load_model', 'check_models',
+           'debiased_by', 'hash_weights', 'hash_tokenizer', 'describe_model', 'Opened', 'open_model']
 
 # %% ../../nbs/models/loading.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -396,6 +398,15 @@ def _plain_tensors(name: str, weight):
     else:
         yield name, weight
 
+
+def hash_tokenizer(
+    tokenizer,  # any Transformers tokenizer
+) -> str:  # 64 hexadecimal digits
+    "SHA-256 of what a tokenizer makes tokens by"
+    words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
+    kept = {k: v for k, v in words.items() if k not in ("padding", "truncation")}  # those change with each call
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
 # %% ../../nbs/models/loading.ipynb #fd6ba160
 IN_MEMORY = " (in memory)"  # behind the class of a model that was loaded from nowhere
 
@@ -436,12 +447,52 @@ def describe_model(
     return {**about, **({"quantised": str(getattr(quantised, "value", quantised))} if quantised else {}), **made}
 
 # %% ../../nbs/models/loading.ipynb #49de96cf
-class Opened(NamedTuple):
-    "A model that is loaded, and what records say of it"
+class Opened(tuple):
+    """A model, its tokenizer, and what records say of it.
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    about: dict  # from `describe_model`
+    What was open before is known by its files, and is loaded when its model or tokenizer is asked for"""
+
+    def __new__(cls, model=None, tokenizer=None, about: dict | None = None, load=None, **facts):
+        "`load` gives (model, tokenizer); `facts` are `device`, `encoder_decoder` and `words` where they are known"
+        own = super().__new__(cls, (model, tokenizer, about))
+        own.about, own._load, own._pair = about, load, (model, tokenizer)
+        own.__dict__.update(facts)
+        return own
+
+    @property
+    def _both(self) -> tuple:
+        if self._load is not None:
+            self._pair, self._load = self._load(), None
+        return self._pair
+
+    @property
+    def model(self) -> PreTrainedModel:
+        return self._both[0]
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return self._both[1]
+
+    @cached_property
+    def device(self) -> str:
+        "Where the model is"
+        return str(self.model.device)
+
+    @cached_property
+    def encoder_decoder(self) -> bool:
+        "Whether it reads a source"
+        return bool(self.model.config.is_encoder_decoder)
+
+    @cached_property
+    def words(self) -> str:
+        "`hash_tokenizer`; empty where there is no tokenizer"
+        return hash_tokenizer(self.tokenizer) if self.tokenizer else ""
+
+    def __iter__(self) -> Iterator:
+        return iter((*self._both, self.about))
+
+    def __getitem__(self, i):
+        return (*self._both, self.about)[i]
 
 
 def open_model(
@@ -453,5 +504,38 @@ def open_model(
     "A model and its tokenizer, loaded if it is a name, and what records say of it"
     if isinstance(model, Opened):
         return model
-    net, tokenizer = model if isinstance(model, tuple) else load_model(model, device, dtype, kind)
-    return Opened(net, tokenizer, describe_model(net))
+    if isinstance(model, tuple):
+        return Opened(*model, describe_model(model[0]))
+    path, load = _facts_path(str(model), device, dtype, kind), partial(load_model, model, device, dtype, kind)
+    if path and (known := _read_facts(path)):
+        return Opened(load=load, **known)
+    net, tokenizer = load()
+    opened = Opened(net, tokenizer, describe_model(net))
+    if path:
+        facts = {k: getattr(opened, k) for k in FACTS}
+        with contextlib.suppress(OSError, TypeError):  # a cache that cannot be written; what is no JSON
+            write_atomic(path, json.dumps(facts, ensure_ascii=False) + "\n")
+    return opened
+
+
+FACTS = ("about", "device", "encoder_decoder", "words")
+
+
+def _facts_path(name: str, device: str, dtype, kind: str) -> Path | None:
+    """Where it is kept what a model on this disk is, under its files' names, sizes and times.
+
+    None for a name of the hub, which may have changed there, and for an adapter, whose base is elsewhere"""
+    device, folder = device_of(device), Path(source_of(name))
+    if not folder.is_dir() or adapter_of(str(folder)) is not None:
+        return None
+    held = sorted([f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in folder.iterdir() if f.is_file())
+    how = [name, str(folder.resolve()), held, device, str(dtype), kind, versions(), code_digest("models.loading")]
+    return cache_dir() / "opened" / f"{digest(how)}.json"
+
+
+def _read_facts(path: Path) -> dict | None:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {k: known[k] for k in FACTS}
+    except (OSError, ValueError, KeyError, TypeError):  # not open before, or the file is broken
+        return None

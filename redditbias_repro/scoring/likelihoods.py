@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 
 from ..data.registry import cache_dir
-from ..models.loading import hash_weights
+from ..models.loading import Opened, hash_tokenizer, hash_weights, open_model
 from ..models.speakers import speaking
 from ..records import code_digest, versions
 from .masked import seq2seq_log_probs
 from .passes import ScoringStats, causal_log_probs, temperature_axis
-from .store import hash_tokenizer, parts_in, read_parts, read_scores, write_part, write_scores
-from .texts import Options, check_all, length_of, number_texts, tokenize_texts, windows
+from .store import parts_in, read_parts, read_scores, write_part, write_scores
+from .texts import Options, check_all, length_of, number_texts, windows
 
 # %% auto #0
 __all__ = ['sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
@@ -217,22 +217,19 @@ SCORED_BY = ("models.speakers", "scoring.prefix_tree", "scoring.network", "scori
 
 # %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
 def cached_scores(
-    model,  # as in `sequence_scores`
-    tokenizer,
+    model: Opened | tuple,  # as in `open_model`; it is loaded only where something is scored
     texts: list[str],
-    about: dict,  # what `describe_model` says
     score=None,  # `sequence_scores`, or another function of (model, tokenizer, texts, **options), known by its name
     **options,  # of `score`
 ) -> pd.DataFrame:  # what `score` gives; `attrs["stats"]` says how it was got
     "Scores from the cache where the same was scored before"
-    score = score or sequence_scores
-    ids, options_ = tokenize_texts(tokenizer, texts, False), sorted(options.items())
-    code, about_ = code_digest(*SCORED_BY), [about["weights_sha256"], about["dtype"]]
-    what = [code, versions(), *about_, model.device.type, score.__name__, options_, ids]
+    score, model = score or sequence_scores, open_model(model)
+    about = [model.about["weights_sha256"], model.about["dtype"], model.words, model.device.partition(":")[0]]
+    what = [code_digest(*SCORED_BY), versions(), *about, score.__name__, sorted(options.items()), list(texts)]
     path = cache_dir() / "likelihoods" / f"{hashlib.sha256(repr(what).encode()).hexdigest()}.parquet"
     kept = read_scores(path)
     if kept is None:
-        kept = score(model, tokenizer, texts, **options)
+        kept = score(model.model, model.tokenizer, texts, **options)
         write_scores(path, kept)
     return kept
 

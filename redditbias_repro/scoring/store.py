@@ -5,7 +5,6 @@
 # %% ../../nbs/scoring/store.ipynb #07df7779
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import warnings
@@ -18,7 +17,7 @@ import pandas as pd
 from ..records import write_atomic
 
 # %% auto #0
-__all__ = ['hash_tokenizer', 'read_parts', 'write_part', 'parts_in']
+__all__ = ['read_parts', 'write_part', 'parts_in']
 
 # %% ../../nbs/scoring/store.ipynb #8cf1e930
 def write_scores(path: Path, scores: pd.DataFrame) -> None:
@@ -90,15 +89,6 @@ def check_manifest(path: Path, about: dict, what: str = "scores") -> None:
     if changed:
         said = f"{path.parent} holds {what} of another run, with other {', '.join(changed)}"
         raise ValueError(f"{said}: give another folder, or remove this one")
-
-# %% ../../nbs/scoring/store.ipynb #120f331a
-def hash_tokenizer(
-    tokenizer,  # any Transformers tokenizer
-) -> str:  # 64 hexadecimal digits
-    "SHA-256 of what a tokenizer makes tokens by"
-    words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
-    kept = {k: v for k, v in words.items() if k not in ("padding", "truncation")}  # those change with each call
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 # %% ../../nbs/scoring/store.ipynb #2a9bc968
 def _parts(folder: Path) -> list[Path]:

@@ -217,7 +217,7 @@ assert ran
 WITHOUT_EXAMPLE = {  # and why
     "papers.audit.audit": "measures a model for minutes: tests/papers/test_audit.py",
     "scoring.network.tolerance_of": "how far two ways of a model may differ: tests/scoring/test_likelihoods.py",
-    "scoring.store.hash_tokenizer": "a hash, of which there is nothing to see",
+    "models.loading.hash_tokenizer": "a hash, of which there is nothing to see",
     "metrics.language_model.measure_lmp": "scores references that are downloaded: tests/debias/test_training.py",
     "models.loading.peft_library": "imports a library, or says that it is not here: tests/models/test_adapters.py",
     "metrics.dst.measure_dst": "fine-tunes for minutes: tests/metrics/test_dst.py",

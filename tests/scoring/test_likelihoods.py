@@ -34,7 +34,7 @@ from transformers import (
 
 from redditbias_repro.data.pairs import load_pairs
 from redditbias_repro.data.registry import FetchError
-from redditbias_repro.models.loading import describe_model
+from redditbias_repro.models.loading import open_model
 from redditbias_repro.records import repo_root
 from redditbias_repro.scoring import layouts as layouts_room
 from redditbias_repro.scoring import likelihoods as scoring
@@ -819,13 +819,13 @@ def test_a_cache_of_scores(random_model, tokenizer, tmp_path, monkeypatch):
 
     Another text, score or setting is another file; a broken file heals."""
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
-    about = describe_model(random_model, "small")
+    opened = open_model((random_model, tokenizer))
     kinds = [(None, {}), (None, {"on_short": "nan"}), (scoring.nll_at_temperatures, {"temperatures": (0.5, 2.0)})]
-    first = [scoring.cached_scores(random_model, tokenizer, TEXTS, about, score, **how) for score, how in kinds]
+    first = [scoring.cached_scores(opened, TEXTS, score, **how) for score, how in kinds]
     assert len(list((tmp_path / "likelihoods").iterdir())) == 3
     monkeypatch.setattr(scoring, "_scored", lambda *a: pytest.fail("scored again"))
     for (score, how), before in zip(kinds, first):
-        again = scoring.cached_scores(random_model, tokenizer, TEXTS, about, score, **how)
+        again = scoring.cached_scores(opened, TEXTS, score, **how)
         pd.testing.assert_frame_equal(again, before, check_exact=True)
         assert again.attrs == before.attrs
     monkeypatch.undo()
@@ -834,7 +834,7 @@ def test_a_cache_of_scores(random_model, tokenizer, tmp_path, monkeypatch):
         path.write_bytes(path.read_bytes()[:100])
     for (score, how), before in zip(kinds, first):
         with pytest.warns(UserWarning, match=r"likelihoods.*parquet is broken and was removed"):
-            again = scoring.cached_scores(random_model, tokenizer, TEXTS, about, score, **how)
+            again = scoring.cached_scores(opened, TEXTS, score, **how)
         pd.testing.assert_frame_equal(again, before, check_exact=True)
 
 
