@@ -21,7 +21,7 @@ from .products import choose_products, in_place_of
 __all__ = ['last_hidden_states']
 
 # %% ../../nbs/scoring/passes.ipynb #17c8a9fe
-TOKEN_BUDGET = {"cpu": 768, "other": 16384}  # tokens in a forward pass where none is given, by device
+TOKEN_BUDGET = {"cpu": 1024, "other": 16384}  # tokens in a forward pass where none is given, by device
 SEGMENT = 8  # passes after which finished sequences are given out
 
 
