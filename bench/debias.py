@@ -89,7 +89,7 @@ def run(device, threads, batch_size, batches, loops, warm=1):
     spec, texts = load_spec("redditbias/religion1"), list(load_phrases("religion1", "train", "redditbias").text)
     pairs, collate = target_pairs(spec, tokenizer), Collator(tokenizer.pad_token_id)
     head = model.get_output_embeddings()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0, fused=True)  # as Transformers trains
     methods = [f"{n}{objective}" for n in ("LMD", "ADD", "HD") for objective in ("", "-equation2")]
     sentences = {m: locate_terms(tokenizer, texts, METHODS[m].find(spec, pairs)) for m in methods}
     losses = {m: DebiasLoss(METHODS[m], pairs, 0.01, 50.0) for m in methods}

@@ -209,7 +209,7 @@ def measure(contender, name, size, out, device, dtype, threads, part):
     import torch
 
     from redditbias_repro.models.loading import load_model
-    from redditbias_repro.scoring import network
+    from redditbias_repro.scoring import layouts, network
 
     torch.set_num_threads(threads)
     if contender == "peak":
@@ -222,7 +222,8 @@ def measure(contender, name, size, out, device, dtype, threads, part):
     body, head = sum(m.weight.numel() for m in layers), output.weight.numel()
     run, done = RUNS[contender], {"positions": 0, "head": 0}
     run(model, tokenizer, texts[:8], size)
-    network._TRIED.clear()  # trying whether the model can share is part of the work
+    network._FOUND.clear()  # trying what the model is, and whether it can share, is part of the work
+    layouts._TRIED.clear()
     count_positions = lambda m, a, o: done.update(positions=done["positions"] + a[0].numel())
     count_heads = lambda m, a, o: done.update(head=done["head"] + a[0].numel() // a[0].shape[-1])
     hooks = [embedded.register_forward_hook(count_positions), output.register_forward_hook(count_heads)]
@@ -258,7 +259,7 @@ def matmul_peak(device, dtype):
     import torch
 
     from redditbias_repro.models.loading import device_of
-    from redditbias_repro.scoring.network import _packs, pack_linear
+    from redditbias_repro.scoring.products import _packs, pack_linear
 
     device = device_of(device)
     if dtype == "auto":

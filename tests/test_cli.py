@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import Forked
+import torch
+from conftest import CONFIGS, Forked, small_random
 
 from redditbias_repro import cli
 from redditbias_repro.cli import main
@@ -296,12 +298,51 @@ def test_methods_that_can_be_named_are_all_there_are(capsys):
     assert e.value.code == 2 and "invalid choice: 'XD'" in capsys.readouterr().err
 
 
-def test_help_and_arguments_need_no_torch_and_no_pandas():
-    code = (
-        "import sys; from redditbias_repro.cli import SAID, _parser; [_parser([c]) for c in SAID['commands']]; "
-        "assert not {'torch', 'pandas'} & sys.modules.keys()"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+def imported(code, **env):
+    """What a piece of code prints, and which of the heavy libraries it imports."""
+    code += "\nprint(*{'torch', 'pandas', 'numpy', 'scipy', 'transformers'} & sys.modules.keys(), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env})
+    assert done.returncode == 0, done.stderr
+    return done.stdout, set(done.stderr.strip().split("\n")[-1].split())
+
+
+def test_help_and_arguments_need_no_library():
+    code = "import sys; from redditbias_repro.cli import SAID, _parser; [_parser([c]) for c in SAID['commands']]"
+    assert imported(code)[1] == set()
+    for command in ("measure", "compare", "score", "report"):
+        code = f"import contextlib, sys; from redditbias_repro.cli import main\nwith contextlib.suppress(SystemExit):"
+        said, libraries = imported(f"{code} main(['{command}', '--help'])")
+        assert said.startswith(f"usage: redditbias {command}") and libraries == set()
+
+
+@pytest.mark.parametrize("room", ["", ".data", ".debias", ".models", ".scoring", ".specs", ".records"])
+def test_rooms_open_without_a_library(room):
+    assert imported(f"import sys, redditbias_repro{room}")[1] == set()
+
+
+def test_measures_are_there_without_transformers():
+    assert "transformers" not in imported("import sys, redditbias_repro.metrics, redditbias_repro.papers.measures")[1]
+
+
+def test_with_scores_in_the_cache_no_model_is_loaded(tmp_path, tokenizer):
+    """What a folder holds is known by its files: when one changes, it is loaded again."""
+    model = small_random(CONFIGS["llama"](len(tokenizer)))
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    asked = ["measure", "--model", str(tmp_path / "model"), "--bias-type", "gender", "--corpus", "queries"]
+    code = f"import sys; from redditbias_repro.cli import main; assert main({asked}) == 0"
+    runs = [imported(code, REDDITBIAS_CACHE=str(tmp_path / "cache")) for _ in range(2)]
+    assert ["transformers" in libraries for _, libraries in runs] == [True, False]
+    assert runs[0][0] == runs[1][0] and "gender" in runs[0][0]
+    with torch.no_grad():
+        model.lm_head.weight.mul_(3)
+    model.save_pretrained(tmp_path / "model")
+    other, libraries = imported(code, REDDITBIAS_CACHE=str(tmp_path / "cache"))
+    assert "transformers" in libraries and other != runs[0][0]
+    for path in (tmp_path / "cache" / "opened").iterdir():
+        path.write_text("{")
+    again, libraries = imported(code, REDDITBIAS_CACHE=str(tmp_path / "cache"))
+    assert "transformers" in libraries and again == other
 
 
 @pytest.mark.parametrize("command", cli.SAID["commands"])
