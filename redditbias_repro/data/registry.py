@@ -52,6 +52,8 @@ def list_files(
     prefix: str = "",  # keys that begin with this: "umanlp/RedditBias/data/race"
 ) -> pd.DataFrame:  # key, repository, commit, path, git_blob_sha1, bytes, license
     "The registry of corpora"
+    import pandas as pd
+
     rows = [{"key": k, **r} for k, r in _registry().items() if k.startswith(prefix)]
     return pd.DataFrame(rows, columns=["key", "repository", "commit", "path", "git_blob_sha1", "bytes", "license"])
 
@@ -270,7 +272,7 @@ def readers() -> dict:  # its name → the module
 
 
 def readers_with(function: str) -> list[str]:
-    "Names of the modules of `corpora/` that define a function; none is imported"
+    "Names of the modules of `corpora/` whose source has `def` of a function; none is imported"
     defines = re.compile(rf"^def {function}\(", re.MULTILINE)
     return [name for name, file in _reader_files().items() if defines.search(file.read_text(encoding="utf-8"))]
 

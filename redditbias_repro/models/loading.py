@@ -403,7 +403,13 @@ def hash_tokenizer(
     tokenizer,  # any Transformers tokenizer
 ) -> str:  # 64 hexadecimal digits
     "SHA-256 of what a tokenizer makes tokens by"
-    words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"model": tokenizer.get_vocab()}
+    if not tokenizer.is_fast:
+        words = {"words": tokenizer.get_vocab(), "settings": repr(sorted(tokenizer.init_kwargs.items(), key=str))}
+        with tempfile.TemporaryDirectory() as folder:  # merges and the like are in its files alone
+            files = sorted(tokenizer.save_vocabulary(folder) or ())
+            words["files"] = [hashlib.sha256(Path(f).read_bytes()).hexdigest() for f in files]
+    else:
+        words = json.loads(tokenizer.backend_tokenizer.to_str())
     kept = {k: v for k, v in words.items() if k not in ("padding", "truncation")}  # those change with each call
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
@@ -452,7 +458,7 @@ class Opened(tuple):
 
     What was open before is known by its files, and is loaded when its model or tokenizer is asked for"""
 
-    def __new__(cls, model=None, tokenizer=None, about: dict | None = None, load=None, **facts):
+    def __new__(cls, model=None, tokenizer=None, about: dict | None = None, *, load=None, **facts):
         "`load` gives (model, tokenizer); `facts` are `device`, `encoder_decoder` and `words` where they are known"
         own = super().__new__(cls, (model, tokenizer, about))
         own.about, own._load, own._pair = about, load, (model, tokenizer)
@@ -505,13 +511,22 @@ def open_model(
     if isinstance(model, Opened):
         return model
     if isinstance(model, tuple):
-        return Opened(*model, describe_model(model[0]))
-    path, load = _facts_path(str(model), device, dtype, kind), partial(load_model, model, device, dtype, kind)
-    if path and (known := _read_facts(path)):
+        net, tokenizer = model
+        return Opened(net, tokenizer, describe_model(net))
+    place = partial(_facts_path, str(model), device, dtype, kind)
+    path = place()
+
+    def load():
+        both = load_model(model, device, dtype, kind)
+        if known and place() != path:
+            raise ValueError(f"model {str(model)!r} was changed on the disk while it was measured: measure it again")
+        return both
+
+    if known := path and _read_facts(path):
         return Opened(load=load, **known)
     net, tokenizer = load()
     opened = Opened(net, tokenizer, describe_model(net))
-    if path:
+    if path and place() == path:
         facts = {k: getattr(opened, k) for k in FACTS}
         with contextlib.suppress(OSError, TypeError):  # a cache that cannot be written; what is no JSON
             write_atomic(path, json.dumps(facts, ensure_ascii=False) + "\n")
@@ -522,15 +537,19 @@ FACTS = ("about", "device", "encoder_decoder", "words")
 
 
 def _facts_path(name: str, device: str, dtype, kind: str) -> Path | None:
-    """Where it is kept what a model on this disk is, under its files' names, sizes and times.
+    """Where it is kept what a model on this disk is, under its files' names, sizes, times and places.
 
     None for a name of the hub, which may have changed there, and for an adapter, whose base is elsewhere"""
     device, folder = device_of(device), Path(source_of(name))
     if not folder.is_dir() or adapter_of(str(folder)) is not None:
         return None
-    held = sorted([f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in folder.iterdir() if f.is_file())
+    held = sorted([str(f), *_stamp(f.stat())] for f in folder.rglob("*") if f.is_file())
     how = [name, str(folder.resolve()), held, device, str(dtype), kind, versions(), code_digest("models.loading")]
     return cache_dir() / "opened" / f"{digest(how)}.json"
+
+
+def _stamp(s: os.stat_result) -> list[int]:
+    return [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino]
 
 
 def _read_facts(path: Path) -> dict | None:

@@ -5,6 +5,7 @@
 # %% ../../nbs/scoring/layouts.ipynb #bbdc9503
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from .network import Network, _log_probs, max_positions, out_of_memory, pad_batch
+from .network import ONE_PASS, Network, _log_probs, max_positions, out_of_memory, pad_batch
 from .prefix_tree import ancestor_mask, row_nodes
 
 # %% auto #0
@@ -61,14 +62,15 @@ def _additive(seen: torch.Tensor, dtype) -> torch.Tensor:
 
 
 def _outputs(network, **inputs) -> torch.Tensor:
-    if network.head is None:
-        return network.decoder(**inputs).logits
-    return network.decoder(use_cache=False, **inputs).last_hidden_state
+    with ONE_PASS:
+        if network.head is None:
+            return network.decoder(**inputs).logits
+        return network.decoder(use_cache=False, **inputs).last_hidden_state
 
 # %% ../../nbs/scoring/layouts.ipynb #3c8b0e8b
 _ON_LINE = "redditbias_repro_line"  # the attention's name in Transformers
 _LINE: ContextVar = ContextVar("line")  # the `_Line` of the pass at work
-_REFUSED = ("softcap", "s_aux", "position_bias")
+_REFUSED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_indices")
 
 
 class _Line:
@@ -97,9 +99,11 @@ class _Line:
 
 def _attend(module, query, key, value, mask, scaling=None, dropout=0.0, sliding_window=None, **how):
     "Attention of nodes on a line, as rows of their tree. (1, heads, positions, size) each, as Transformers gives them"
-    line, unheard = _LINE.get(), [k for k in _REFUSED if how.get(k) is not None]
-    if unheard:
-        raise NotImplementedError(f"attention with {unheard[0]}")
+    line, unheard = _LINE.get(None), [k for k in _REFUSED if how.get(k) is not None]
+    if line is None:
+        raise RuntimeError("this model is being scored in another thread: wait for it, or load a model for each thread")
+    if unheard or mask is not None:
+        raise NotImplementedError(f"attention with {[*unheard, 'a mask'][0]}")
     line.layers += 1
     at, back = line.at.to(query.device), line.back.to(query.device)
     rows = [x[0].transpose(0, 1).index_select(0, at).unflatten(0, line.shape) for x in (query, key, value)]
@@ -121,16 +125,25 @@ def _on_line(network, line: _Line) -> Iterator[None]:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(_ON_LINE, _attend)
-    configs = {id(m.config): m.config for m in network.decoder.modules() if hasattr(m, "config")}.values()
-    before, token = [c._attn_implementation for c in configs], _LINE.set(line)
-    try:
-        for config in configs:
-            config._attn_implementation = _ON_LINE
-        yield
-    finally:
-        for config, name in zip(configs, before):  # the outer ones come first, and set those within as well
-            config._attn_implementation = name
-        _LINE.reset(token)
+    configs = {id(c): c for m in network.decoder.modules() for c in _configs(getattr(m, "config", None))}.values()
+    with ONE_PASS:
+        before, token = [c._attn_implementation_internal for c in configs], _LINE.set(line)
+        try:
+            for config in configs:
+                config._attn_implementation_internal = _ON_LINE
+            yield
+        finally:
+            for config, name in zip(configs, before):
+                config._attn_implementation_internal = name
+            _LINE.reset(token)
+
+
+def _configs(config) -> Iterator:
+    "A configuration and those within it"
+    if hasattr(config, "_attn_implementation_internal"):
+        yield config
+        for name in getattr(config, "sub_configs", {}):
+            yield from _configs(getattr(config, name, None))
 
 
 def _line_states(network, tree, positions: np.ndarray, rows: Rows, device, dtype) -> torch.Tensor:
@@ -174,7 +187,7 @@ def row_log_probs(network: Network, tree, rows: list[tuple[int, int]], layout: s
 
 # %% ../../nbs/scoring/layouts.ipynb #d915dea0
 ROW_NODES = {"cpu": 64, "other": 128}  # nodes in a row: wider rows cost more attention, narrower ones repeat more
-TRUNK = 24  # tokens of a short sequence that are tried
+TRUNK = 12  # tokens of a short sequence that are tried
 SHORT = 128  # tokens of one
 BRANCHES = {"line": 8, "rows": 128}  # tokens in branches: padded rows are as wide as those to come
 
@@ -217,10 +230,10 @@ def _try_layout(model, network, layout: str, trunk: np.ndarray) -> str:
             found = _padded_states(network, tree, row, True, *how)[0]
         return float((found[trial.trunk].float() - expected).norm(dim=-1).max() / size)
 
-    shared = error(trial.end)
-    limit = 5e-2 if model.dtype in (torch.float16, torch.bfloat16) else 1e-4
+    shared, half = error(trial.end), model.dtype in (torch.float16, torch.bfloat16)
+    limit = 5e-2 if half else 1e-4
     differs = f"a branch of a tree differs by {shared:.1e} from the same tokens alone"
-    if layout == "line":
+    if layout == "line" and not half:  # where the exchanged attention is at work, which is not to be shown again
         return "" if shared <= limit else differs
     unmasked = error(np.full(len(token), len(token)))
     return "" if shared <= min(limit, unmasked / 10) else f"{differs}, and by {unmasked:.1e} without the mask"
@@ -241,13 +254,20 @@ def _one_row(token, depth, end) -> tuple[SimpleNamespace, Rows]:
 _TRIED: WeakKeyDictionary = WeakKeyDictionary()  # model: {what was tried: why it cannot be had, "" if it can}
 
 
+def _reaches_less(config, tokens: int) -> bool:
+    "Whether a model says that it attends to fewer tokens than that: a window or chunk of its own"
+    near = [v for k, v in vars(config).items() if re.search("window|chunk|topk", k)]
+    return any(isinstance(v, int) and not isinstance(v, bool) and 0 < v < tokens for v in near)
+
+
 def why_not(model, network, layout: str, longest: int, sequence: tuple[int, ...] = ()) -> str:
     """Why a model cannot take a layout for sequences up to this length; empty if it can.
 
     Tried on the token ids of `sequence`, and on made-up ones where it has too few"""
     longest = max(32, 1 << (longest - 1).bit_length())
     own = getattr(model.config, "_attn_implementation", None)
-    how = (layout, 0 if layout == "line" and longest <= SHORT else longest, model.dtype, str(model.device), own)
+    short = layout == "line" and longest <= SHORT and not _reaches_less(model.config.get_text_config(), SHORT)
+    how = (layout, 0 if short else longest, model.dtype, str(model.device), own)
     tried = _TRIED.setdefault(model, {})
     if how not in tried:
         trunk = _made_up(model, network, min(how[1] or TRUNK, max_positions(model)))
@@ -257,7 +277,7 @@ def why_not(model, network, layout: str, longest: int, sequence: tuple[int, ...]
         except Exception as e:  # what a foreign model raises on a mask of another shape cannot be known
             if out_of_memory(e):
                 raise
-            tried[how] = f"{type(e).__name__} with a mask of ancestors"
+            tried[how] = f"{type(e).__name__} in a tree"
     return tried[how]
 
 # %% ../../nbs/scoring/layouts.ipynb #68f53b63

@@ -5,7 +5,9 @@
 # %% ../../nbs/scoring/network.ipynb #77e95837
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 
 # %% auto #0
-__all__ = ['find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions']
+__all__ = ['ONE_PASS', 'find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions']
 
 # %% ../../nbs/scoring/network.ipynb #cea986a4
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
@@ -38,7 +40,7 @@ def find_network(model) -> Network:
     """How to get logits from this model without holding them all: found out by trying, once for these weights.
 
     `ValueError` for a masked model: its tokens see those after them, and what comes out of it is no likelihood."""
-    now = (_state(model), model.dtype, str(model.device), vars(model).get("forward"))
+    now = _state(model)
     before, found = _FOUND.get(model, (None, None))
     if before == now:
         decoder, head = (_decoder(model), model.get_output_embeddings()) if found["head"] else (model, None)
@@ -52,20 +54,46 @@ def find_network(model) -> Network:
 _FOUND: WeakKeyDictionary = WeakKeyDictionary()  # model: (what it was, its network without modules)
 
 
-def _state(model) -> int:
-    "A number that changes when weights do"
-    return sum(p._version for p in model.parameters() if not p.is_inference())
+ONE_PASS = threading.RLock()  # for a pass on a line, a model attends otherwise: no other thread may call it then
+
+
+def _state(model) -> tuple:
+    "What changes when a model or its weights do"
+    head = model.get_output_embeddings()
+    patched = [id(vars(m).get("forward")) for m in (model, head) if m is not None]
+    patched += [id(h) for m in (model, head) if m is not None for h in m._forward_hooks.values()]
+    patched += [id(h) for m in (model, head) if m is not None for h in m._forward_pre_hooks.values()]
+    weights = hash(tuple((id(p), 0 if p.is_inference() else p._version) for p in model.parameters()))
+    return weights, model.dtype, str(model.device), tuple(patched), repr(model.config.get_text_config().to_dict())
 
 
 def _decoder(model):
     return model.get_decoder() if hasattr(model, "get_decoder") else getattr(model, "base_model", None)
 
 
+@contextmanager
+def _outputs_of(*modules) -> Iterator[tuple[list, ...]]:
+    "While this lasts, what each module was given and gave, call by call; nothing of what is no module"
+    found = tuple([] for _ in modules)
+    seen = [
+        m.register_forward_hook(lambda _, given, out, calls=calls: calls.append((given, out)))
+        for m, calls in zip(modules, found)
+        if isinstance(m, torch.nn.Module)
+    ]
+    try:
+        yield found
+    finally:
+        for hook in seen:
+            hook.remove()
+
+
 def _try_network(model) -> Network:
     config = model.config.get_text_config()
     ids = torch.arange(6, device=model.device) % config.vocab_size
     ids = torch.stack([ids, torch.cat([ids[:-1], ids[:1]])])  # two sequences that differ in their last token
-    theirs = _precise(model(input_ids=ids).logits)
+    decoder, head = _decoder(model), model.get_output_embeddings()
+    with ONE_PASS, _outputs_of(decoder, head) as (states, logits):
+        theirs = _precise(model(input_ids=ids).logits)
     if theirs.isnan().any():
         said = f"{type(model).__name__} in {model.dtype} gives logits that are no number (nan)"
         raise ValueError(f"{said}: its weights are broken, or they need bfloat16 or float32")
@@ -73,12 +101,14 @@ def _try_network(model) -> Network:
     if not close(theirs[0, :-1], theirs[1, :-1]):
         said = f"{type(model).__name__} is no causal language model: its tokens see those after them"
         raise ValueError(f"{said}. Use pseudo_log_likelihood for a masked model")
-    whole, head = Network(model, None, theirs.shape[-1]), model.get_output_embeddings()
-    decoder = _decoder(model)
-    if head is None or decoder is model or not isinstance(decoder, torch.nn.Module):
+    whole = Network(model, None, theirs.shape[-1])
+    if decoder is model or not len(states) == len(logits) == 1:
         return whole
     try:
-        ours = _precise(head(decoder(input_ids=ids, use_cache=False).last_hidden_state))
+        (given, ours), hidden = logits[0], states[0][1].last_hidden_state
+        if not torch.equal(given[0], hidden):  # something stands between body and head
+            return whole
+        ours = _precise(ours)
         cap = getattr(config, "final_logit_softcapping", None)
         before = torch.atanh((theirs / cap).clamp(-0.999, 0.999)) * cap if cap else theirs
         scale = float((before * ours).sum() / (ours * ours).sum())

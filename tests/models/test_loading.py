@@ -1,12 +1,23 @@
 """Loading models, and errors that say what to do."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 from copy import deepcopy
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    CTRLTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from redditbias_repro.data.registry import ChecksumError, FetchError
 from redditbias_repro.models import loading as models
@@ -255,3 +266,75 @@ def test_a_hub_that_nobody_answers_at(monkeypatch):
     with pytest.raises(FetchError, match="could not be had from the Hugging Face hub .*cannot be reached"):
         load_model("no-such-owner/no-such-model")
     assert asked == [constants.ENDPOINT]
+
+
+# What is known of a model before it is loaded
+
+
+@pytest.fixture
+def known(model_folder, tmp_path, monkeypatch):
+    """A folder of a model that was open once, and what loads it."""
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    loaded, load = [], models.load_model
+    monkeypatch.setattr(models, "load_model", lambda *how: loaded.append(how) or load(*how))
+    first = models.open_model(folder)
+    assert len(loaded) == 1
+    return folder, first, loaded
+
+
+def test_an_open_model_is_known_by_its_files(known, tokenizer):
+    folder, first, loaded = known
+    again = models.open_model(folder)
+    assert again.about == first.about and again.device == "cpu" and not again.encoder_decoder
+    assert again.words == models.hash_tokenizer(tokenizer) == first.words and len(loaded) == 1
+    net, words, about = again  # now it is needed
+    assert len(loaded) == 2 and hash_weights(net) == about["weights_sha256"] and again.model is net
+    assert again[1] is words is again.tokenizer and len(loaded) == 2
+    assert models.open_model(again) is again
+
+
+def test_a_model_that_changed_is_another(known):
+    """Also where it has the size and the time of the one before, and while it was not loaded yet."""
+    folder, first, loaded = known
+    waiting = models.open_model(folder)
+    weights = folder / "model.safetensors"
+    net, was = GPT2LMHeadModel.from_pretrained(folder), weights.stat()
+    with torch.no_grad():
+        net.transformer.wte.weight.add_(1)
+    net.save_pretrained(folder)
+    os.utime(weights, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert weights.stat().st_size == was.st_size
+    with pytest.raises(ValueError, match="was changed on the disk while it was measured"):
+        _ = waiting.model
+    other = models.open_model(folder)
+    assert other.about["weights_sha256"] != first.about["weights_sha256"] and len(loaded) == 3
+
+
+def test_what_is_known_of_a_model_may_be_broken_or_impossible_to_keep(known, tmp_path, monkeypatch):
+    folder, first, loaded = known
+    for path in (tmp_path / "cache" / "opened").iterdir():
+        for broken in ("{", "[]", "{}"):
+            path.write_text(broken)
+            assert models.open_model(folder).about == first.about
+    assert len(loaded) == 4
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "file"))
+    assert models.open_model(folder).about == first.about
+
+
+def test_what_is_no_pair_is_no_open_model(random_model, tokenizer):
+    with pytest.raises(ValueError, match="too many values"):
+        models.open_model((random_model, tokenizer, {}))
+
+
+def test_tokenizers_that_differ_in_merges_have_other_hashes(tmp_path):
+    (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "c": 3, "<unk>": 4}))
+    hashes = set()
+    for merges in ("a b\n", "b c\n"):
+        (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}")
+        made = CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
+        assert not made.is_fast
+        hashes.add(models.hash_tokenizer(made))
+    assert len(hashes) == 2

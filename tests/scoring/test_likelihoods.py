@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+import types
 import weakref
 from copy import deepcopy
 
@@ -27,8 +29,10 @@ from transformers import (
     BloomConfig,
     GPTJConfig,
     GPTNeoConfig,
+    Llama4TextConfig,
     MambaConfig,
     MistralConfig,
+    PhimoeConfig,
     T5Config,
 )
 
@@ -259,10 +263,21 @@ def test_what_a_model_is_is_tried_once_for_its_weights(tokenizer, monkeypatch):
     second = perplexity(model, tokenizer, TEXTS)
     assert len(tried) == 2 and not np.allclose(first, second)
     np.testing.assert_allclose(second, loop(model, tokenizer, TEXTS), rtol=1e-4)
+    hook = model.register_forward_hook(lambda m, given, out: _halved(out))
+    np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), loop(model, tokenizer, TEXTS), rtol=1e-4)
+    hook.remove()
+    model.forward = types.MethodType(type(model).forward, model)  # as accelerate's hooks do
+    np.testing.assert_allclose(perplexity(model, tokenizer, TEXTS), second, rtol=1e-4)
+    assert len(tried) == 4
     gone = weakref.ref(model)
     del model
     gc.collect()
     assert gone() is None  # what is known of a model does not keep it
+
+
+def _halved(out):
+    out.logits = out.logits / 2
+    return out
 
 
 # Tokenizers
@@ -523,6 +538,53 @@ def test_layouts(tokenizer, family):
         np.testing.assert_allclose(scoring.mean_perplexity(table), loop(model, tokenizer, TEXTS), rtol=1e-4)
         if stats.layout == "line" and budget is None:
             assert stats.forward_positions == stats.tree_nodes
+
+
+REACHES = {  # models that see fewer tokens than the texts have, by their mask alone
+    "llama4": lambda v: Llama4TextConfig(
+        vocab_size=v, attention_chunk_size=32, num_local_experts=2, head_dim=8, intermediate_size_mlp=32, **SMALL
+    ),
+    "phimoe": lambda v: PhimoeConfig(vocab_size=v, sliding_window=32, num_local_experts=2, **SMALL),
+}
+
+
+@pytest.mark.parametrize("family", REACHES)
+def test_windows_that_only_a_mask_knows(tokenizer, family):
+    """They are longer than what is tried of short texts, so the whole is tried."""
+    model = small_random(REACHES[family](len(tokenizer)))
+    texts = ["they are lazy and the women are nurses " * k for k in (3, 4)]
+    assert 32 < max(len(tokens(tokenizer, t)) for t in texts) < layouts_room.SHORT
+    table = sequence_scores(model, tokenizer, texts)
+    assert table.attrs["stats"]["layout"] != "line"
+    np.testing.assert_allclose(scoring.mean_perplexity(table), loop(model, tokenizer, texts), rtol=1e-4)
+
+
+def test_two_threads_with_one_model(tokenizer):
+    model = small_random(CONFIGS["llama"](len(tokenizer)))
+    texts = [f"{t} {i}" for t in TEXTS[:5] for i in range(12)]
+    expected, found = perplexity(model, tokenizer, texts), []
+    run = lambda: found.append(perplexity(model, tokenizer, texts, token_budget=24))
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 3 and model.config._attn_implementation == "sdpa"
+    for own in found:
+        np.testing.assert_allclose(own, expected, rtol=1e-4)
+
+
+def test_a_users_random_numbers_stay_as_they_are(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    monkeypatch.setattr(products_room, "PACK_NODES", 1)
+    model, drawn = small_random(CONFIGS["llama"](len(tokenizer))), []
+    for _ in range(2):  # the first times the products
+        products_room._packs.cache_clear()
+        torch.manual_seed(1)
+        perplexity(model, tokenizer, TEXTS)
+        drawn.append(torch.rand(1))
+    torch.manual_seed(1)
+    assert drawn == [torch.rand(1)] * 2 and list((tmp_path / "products").iterdir())
 
 
 def test_a_mixed_model_is_no_line(tokenizer):
