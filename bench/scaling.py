@@ -54,6 +54,10 @@ def span(seconds):
     return f"{seconds:,.0f} seconds"
 
 
+def threads(n):
+    return "one thread" if n == 1 else f"{n} threads"
+
+
 def report():
     """The part of docs/scaling.md between the marks."""
     m = measured()
@@ -70,7 +74,7 @@ def report():
         f"| share of the best matrix product ({m['peak'] / 1e9:.0f} GFLOP/s) | {m['share_of_peak']:.2f} | the same |",
         f"| scan of a dump's lines, one core, one bias type | {one / 1e6:.0f} MB/s | `results/bench/retrieval` |",
         f"| the same, five bias types in one pass | {five / 1e6:.0f} MB/s | the same |",
-        f"| a step of HD, {m['batch']} phrases, packed as `debias` trains, {m['threads']} threads | {m['step']:.1f} s "
+        f"| a step of HD, {m['batch']} phrases, packed as `debias` trains, {threads(m['threads'])} | {m['step']:.1f} s "
         "| `results/bench/debias` |",
         f"| largest of {m['axes']} axes of v1.0, share of its prompts | {m['largest_axis']:.2f} "
         "| `results/holisticbias/likelihood_bias` |",
@@ -101,8 +105,8 @@ def report():
         f"{span(DUMPS / five / 64)} on 64 cores, a job a file, if disks keep up.",
         "",
         f"Debiasing: a step grows with the parameters, {m['step']:.1f} s × 7B ÷ 135M = "
-        f"{span(m['step'] * LARGE / m['parameters'])} on the {m['threads']} threads of the benchmark. Memory of 7B: weights "
-        f"{LARGE * 2 / 1e9:.0f} GB in bfloat16, {LARGE * 4 / 1e9:.0f} GB in float32; to train all of it with Adam in "
+        f"{span(m['step'] * LARGE / m['parameters'])} on {threads(m['threads'])}. "
+        f"Memory of 7B: weights {LARGE * 2 / 1e9:.0f} GB in bfloat16, {LARGE * 4 / 1e9:.0f} GB in float32; to train all of it with Adam in "
         f"float32 takes 16 bytes a parameter, {LARGE * 16 / 1e9:.0f} GB, {LARGE * 16 / 8e9:.0f} GB on each of eight "
         "devices when it is divided among them (FSDP), activations not counted.",
     ]

@@ -406,6 +406,8 @@ def _same(a, b, key: str) -> bool:
     if isinstance(a, float) and isinstance(b, float):
         return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=SAME, abs_tol=TINY)
     if isinstance(a, str) and isinstance(b, str) and a != b and _packed(a, key) is not None:
+        import numpy as np
+
         one, other = _packed(a, key), _packed(b, key)
         same_size = other is not None and one.shape == other.shape
         return same_size and bool(np.allclose(one, other, rtol=_SAME_PACKED, atol=_SAME_PACKED))

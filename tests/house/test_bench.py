@@ -103,10 +103,10 @@ def test_committed_scores_are_those_of_the_loop(committed):
 
 
 def test_committed_steps_of_training_cost_what_is_allowed(committed):
-    """At most 1.1 times a plain step, with losses that are the loops'; the table comes from the records."""
+    """At most 1.25 times a plain step, with losses that are the loops'; the table comes from the records."""
     rows, caption = loaded("debias").table(committed / "results")
     of_ours = rows[~rows.step.str.contains("loops") & (rows.step != "plain language modelling")]
-    assert len(of_ours) == len(loaded("debias").CONTENDERS) - 4 == 11 and of_ours.ratio.max() <= 1.1
+    assert len(of_ours) == len(loaded("debias").CONTENDERS) - 4 == 11 and of_ours.ratio.max() <= 1.25
     packed, loops = (rows[rows.step.str.contains(kind)].ratio for kind in ("packed", "loops"))
     of = "of the time of plain language modelling on padded batches"
     for said in (

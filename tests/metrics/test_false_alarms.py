@@ -69,8 +69,8 @@ def test_a_band_is_lmb_of_random_models(tokenizer):
 def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
     records = measure_random(str(model_folder), ["race", "gender"], range(3), "queries", "valid", device="cpu")
     for r in records:
-        write_record(r, tmp_path)
-    band = random_band(folder=tmp_path)
+        write_record(r, tmp_path / "results")
+    band = random_band(folder=tmp_path / "results")
     pd.testing.assert_frame_equal(band, random_band(records))
     name = measure_lmb(str(model_folder), ["race"], "queries", "valid", "all")[0]["model"]
     assert (
@@ -85,7 +85,7 @@ def test_a_band_from_records(model_folder, tmp_path, monkeypatch):
         and (band.t_low[0], band.t_high[0]) == (min(t), max(t))
         and not any("pairs" in r["values"] for r in records)
     )
-    assert len(lmb_table(folder=tmp_path)) == 0  # they are no models that were measured
+    assert len(lmb_table(folder=tmp_path / "results")) == 0  # they are no models that were measured
     assert len(random_band(folder=tmp_path / "none")) == 0
 
     def sequence_scores(*args, **kwargs):
@@ -106,8 +106,8 @@ def test_false_alarms_are_counted(model_folder, tmp_path):
     band = band_of(small_gpt2(tokenizer), tokenizer, load_pairs("race", "valid", "queries"), range(4))
     assert all(np.isclose(records[0]["values"][p], (band[p] < 0.05).mean()) for p in TESTS)
     for r in records:
-        write_record(r, tmp_path)
-    table = false_alarm_table(folder=tmp_path)
+        write_record(r, tmp_path / "results")
+    table = false_alarm_table(folder=tmp_path / "results")
     names = ["2 kinds", "gpt2-2x64-std0.1", "llama-2x64-std0.02"]
     assert tuple(table.columns) == ALARM_COLUMNS and table.model.tolist() == names and table.n.tolist() == [6, 4, 2]
     for test in (*TESTS, *CONTRAST_TESTS):

@@ -103,6 +103,7 @@ def test_names_of_what_was_applied_in_sequence():
 
 def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):
     opened = open_model(model_folder, "cpu", "float32")
+    assert opened.model is not None  # where it was open before, it is loaded when it is asked for
     monkeypatch.setattr("redditbias_repro.models.loading.load_model", None)
     monkeypatch.setattr("redditbias_repro.models.loading.hash_weights", None)
     (record,) = measure_lmb(opened, ["race"], "queries", outliers="all")

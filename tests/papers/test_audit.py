@@ -16,7 +16,7 @@ from redditbias_repro.cli import main
 from redditbias_repro.metrics.languages import language_signs, token_shares
 from redditbias_repro.metrics.likelihood import LOVE
 from redditbias_repro.metrics.measure import Kind, Measure, findings, measure
-from redditbias_repro.models.loading import load_model, open_model
+from redditbias_repro.models.loading import Opened, load_model, open_model
 from redditbias_repro.papers import audit as room
 from redditbias_repro.papers import commands, report
 from redditbias_repro.papers import measures as shared
@@ -134,7 +134,9 @@ def test_a_call_that_was_stopped_goes_on(model_folder, tmp_path):
     (tmp_path / "steps" / "b.json").write_text('{"key": "', encoding="utf-8")
     measure(stopped, model, tmp_path, progress=False)
     assert asked == ["a", "b", "b", "c", "b"]
-    measure(stopped, model._replace(about={**model.about, "weights_sha256": "f"}), tmp_path, progress=False)
+    measure(
+        stopped, Opened(model.model, model.tokenizer, {**model.about, "weights_sha256": "f"}), tmp_path, progress=False
+    )
     assert asked[5:] == ["a", "b", "c"]
 
 
@@ -251,7 +253,7 @@ def test_another_tokenizer_is_measured_anew_and_any_error_is_named(model_folder,
     assert len(asked) == 2, "the same again is read"
     other = copy.deepcopy(opened.tokenizer)
     other.add_tokens(["zebra"])
-    measure(steps[:1], opened._replace(tokenizer=other), tmp_path / "out", progress=False)
+    measure(steps[:1], Opened(opened.model, other, opened.about), tmp_path / "out", progress=False)
     assert len(asked) == 3
 
 
