@@ -106,8 +106,9 @@ def report():
         "",
         f"Debiasing: a step grows with the parameters, {m['step']:.1f} s × 7B ÷ 135M = "
         f"{span(m['step'] * LARGE / m['parameters'])} on {threads(m['threads'])}. "
-        f"Memory of 7B: weights {LARGE * 2 / 1e9:.0f} GB in bfloat16, {LARGE * 4 / 1e9:.0f} GB in float32; to train all "
-        f"of it with Adam in float32 takes 16 bytes a parameter, {LARGE * 16 / 1e9:.0f} GB, {LARGE * 16 / 8e9:.0f} GB on each of eight "
+        f"Memory of 7B: weights {LARGE * 2 / 1e9:.0f} GB in bfloat16, {LARGE * 4 / 1e9:.0f} GB in float32; to train "
+        f"all of it with Adam in float32 takes 16 bytes a parameter, {LARGE * 16 / 1e9:.0f} GB, "
+        f"{LARGE * 16 / 8e9:.0f} GB on each of eight "
         "devices when it is divided among them (FSDP), activations not counted.",
     ]
     return "\n".join(lines) + "\n"
