@@ -82,7 +82,7 @@ class _Line:
         kept = rows.new & ~padded
         kept[0] |= ~padded[0]  # ancestors of the first row are positions, those of other rows are repeated
         move = lambda x: torch.from_numpy(x).to(device)
-        self.shape, self.device, self.dtype = rows.nodes.shape, device, dtype
+        self.shape, self.dtype = rows.nodes.shape, dtype
         self.at = move(np.where(padded, 0, np.searchsorted(positions, rows.nodes)).ravel())
         self.back = move(np.flatnonzero(kept.ravel()))
         self.seen, self.depth = _seen(rows, device), move(np.where(padded, 0, depth[rows.nodes]))
@@ -157,9 +157,6 @@ def _line_states(network, tree, positions: np.ndarray, rows: Rows, device, dtype
     return found
 
 # %% ../../nbs/scoring/layouts.ipynb #bd7ef69c
-LAYOUTS = ("line", "rows", "batches")
-
-
 def node_states(network, tree, rows: list[tuple[int, int]], layout: str, device, dtype) -> tuple[torch.Tensor, int]:
     """(nodes, hidden or vocabulary) what the network gives for the nodes of some rows; how many positions it computed.
 

@@ -111,7 +111,7 @@ def test_committed_steps_of_training_cost_what_is_allowed(committed):
     of = "of the time of plain language modelling on padded batches"
     for said in (
         f"takes {packed.min():.2f} to {packed.max():.2f} {of}",
-        f"as loops over sentences and pairs it takes {loops.median():.1f} times as long",
+        f"as loops over sentences and pairs it takes {loops.min():.1f} to {loops.max():.1f} times as long",
     ):
         assert said in " ".join(pages(committed).split()), said
     assert read_records(committed / "results", paper="bench", metric="debias").largest_difference.max() < 1e-5
