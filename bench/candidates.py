@@ -49,7 +49,7 @@ def time_one(name, candidates, contexts, width):
     """Seconds and memory of one contender above its imports and vectors, and what it finds."""
     import torch
 
-    from redditbias_repro.answers import ranker
+    import redditbias_repro.answers.ranker as ranker
     from redditbias_repro.answers.ranker import find_best
 
     torch.set_num_threads(1)
