@@ -34,7 +34,7 @@ TITLES = {
     "ctranslate2": "CTranslate2, Generator.score_batch",
 }
 SIZES = {  # tokens, or sentences
-    "tree": [256, 512, 768, 1024],
+    "tree": [512, 1024, 1536],
     "batches": [512, 1024, 2048],
     "ctranslate2": [16, 32, 64],
     "minicons": [8, 16, 32, 64],
@@ -51,16 +51,18 @@ ROUNDS = {"tree": 3, "batches": 3, "ctranslate2": 3, "lm_eval": 2, "minicons": 2
 PLAN = {  # rounds of each contender on each input
     "religion1": {"tree": 3, "batches": 3, "ctranslate2": 3},
     "redditbias": ROUNDS,
+    "prompts-100": {"tree": 3, "batches": 3, "ctranslate2": 3},
     "prompts-1000": ROUNDS,
-    "prompts-10000": {**ROUNDS, "ctranslate2": 1, "lm_eval": 1, "minicons": 1, "loop": 1},
-    "scattered-10000": {"tree": 1, "batches": 1},
-    "prompts-100000": {"tree": 1, "batches": 1},
+    "prompts-10000": {"tree": 3, "batches": 1, "ctranslate2": 1, "lm_eval": 1, "minicons": 1},
+    "scattered-10000": {"tree": 1, "batches": 1, "ctranslate2": 1},
+    "prompts-100000": {"tree": 1},
     "prompts-all": {"tree": 1},
 }
 PAIRS = ("religion1", "redditbias")  # inputs that are no prompts
 INPUTS = {
     "religion1": "the test set of Religion #1",
     "redditbias": "the five RedditBias test sets",
+    "prompts-100": "100 HolisticBias prompts",
     "prompts-1000": "1,000 HolisticBias prompts",
     "prompts-10000": "10,000 HolisticBias prompts",
     "scattered-10000": "10,000 HolisticBias prompts, drawn singly",
@@ -205,7 +207,7 @@ def memory(field):
     return next(int(x.split()[1]) / 1000 for x in lines if x.startswith(field + ":"))
 
 
-def measure(contender, name, size, out, device, dtype, threads, part):
+def measure(contender, name, size, out, model, device, dtype, threads, part):
     import torch
 
     from redditbias_repro.models.loading import load_model
@@ -213,10 +215,11 @@ def measure(contender, name, size, out, device, dtype, threads, part):
 
     torch.set_num_threads(threads)
     if contender == "peak":
-        Path(out).write_text(json.dumps({"flops_per_second": matmul_peak(device, dtype)}))
+        peaks = {"flops_per_second": matmul_peak(device, dtype), "at_shapes": shapes_peak(model, device, dtype)}
+        Path(out).write_text(json.dumps(peaks))
         return
     texts = sentences(name)[:part]
-    model, tokenizer = load_model(device=device, dtype=dtype)
+    model, tokenizer = load_model(model, device=device, dtype=dtype)
     embedded, output = model.get_input_embeddings(), model.get_output_embeddings()
     layers = [m for m in model.modules() if m.__class__.__name__ in ("Linear", "Conv1D") and m is not output]
     body, head = sum(m.weight.numel() for m in layers), output.weight.numel()
@@ -283,6 +286,41 @@ def matmul_peak(device, dtype):
     return best
 
 
+def shapes_peak(name, device, dtype):
+    """Floating-point operations a second of the fastest product at the shapes of a model's own matrices.
+
+    On a CPU, medians of 1,024 tokens; None elsewhere."""
+    import torch
+
+    from redditbias_repro.models.loading import load_model
+    from redditbias_repro.scoring.network import WORDS
+    from redditbias_repro.scoring.products import PRODUCTS, _packs
+
+    if device != "cpu":
+        return None
+    model, _ = load_model(name, device=device, dtype=dtype)
+    layers = [m for m in model.modules() if m.__class__.__name__ in ("Linear", "Conv1D")]
+    head, lines, flops, seconds = model.get_output_embeddings(), 1024, 0, {}
+    with torch.inference_mode():
+        for m in layers:
+            weight = m.weight if m.__class__.__name__ == "Linear" else m.weight.t()
+            times = weight.shape[0] / WORDS if m is head else 1
+            weight = weight[:WORDS] if m is head else weight
+            flops += 2 * lines * weight.numel() * times
+            if tuple(weight.shape) not in seconds:
+                x, each = torch.randn(1, lines, weight.shape[1], dtype=weight.dtype), []
+                for product in (p for n, p in PRODUCTS.items() if n != "packed" or _packs(lines)):
+                    made, taken = product(weight, None, lines), []
+                    for _ in range(9):
+                        start = time.perf_counter()
+                        made(x)
+                        taken.append(time.perf_counter() - start)
+                    each.append(statistics.median(taken))
+                seconds[tuple(weight.shape)] = min(each)
+            seconds["all"] = seconds.get("all", 0) + times * seconds[tuple(weight.shape)]
+    return flops / seconds["all"]
+
+
 # All measurements
 
 
@@ -303,9 +341,9 @@ def installed(package):
 
 
 class Bench:
-    def __init__(self, device, dtype, threads, fresh):
-        self.how = dict(device=device, dtype=dtype, threads=threads)
-        self.folder = KEPT / f"{code()}-{device}-{dtype}-{threads}"
+    def __init__(self, model, device, dtype, threads, fresh):
+        self.how = dict(model=model, device=device, dtype=dtype, threads=threads)
+        self.folder = KEPT / f"{code()}-{Path(model).name}-{device}-{dtype}-{threads}"
         if fresh:
             for path in self.folder.glob("*.json"):
                 path.unlink()
@@ -371,8 +409,9 @@ class Bench:
     def part(self):
         return 400 if self.how["device"] == "cpu" else 4000
 
-    def peak(self):
-        return max(json.loads(p.read_text())["flops_per_second"] for p in self.folder.glob("matmul-peak-*.json"))
+    def peak(self, which="flops_per_second"):
+        found = [json.loads(p.read_text())[which] for p in self.folder.glob("matmul-peak-*.json")]
+        return max((v for v in found if v), default=None)
 
 
 def differences(rounds, reference):
@@ -391,11 +430,12 @@ def from_float64(model, tokenizer, texts, *means):
 
 
 def write(bench, plan):
-    from redditbias_repro.models.loading import DEFAULT_MODEL, describe_model, load_model
+    from redditbias_repro.models.loading import describe_model, load_model
     from redditbias_repro.records import provenance, write_record
 
-    model, tokenizer = load_model(device=bench.how["device"], dtype=bench.how["dtype"])
-    about, peak, found = describe_model(model, DEFAULT_MODEL), bench.peak(), bench.found(plan)
+    model, tokenizer = load_model(bench.how["model"], device=bench.how["device"], dtype=bench.how["dtype"])
+    about, peak, found = describe_model(model), bench.peak(), bench.found(plan)
+    at_shapes = bench.peak("at_shapes")
     device = device_name(bench.how["device"])
     for (name, contender), rounds in found.items():
         seconds = statistics.median(r["seconds"] for r in rounds)
@@ -406,6 +446,7 @@ def write(bench, plan):
             "tokens_per_second": round(first["tokens"] / seconds, 1),
             "forward_positions": first["positions"],
             "fraction_of_peak": round(first["flops"] / seconds / peak, 3),
+            "fraction_of_product": round(first["flops"] / seconds / at_shapes, 3) if at_shapes else None,
             "peak_memory_mb": round(max(r["megabytes"] for r in rounds)),
             "rounds": len(rounds),
             "seconds_low": round(min(r["seconds"] for r in rounds), 2),
@@ -458,8 +499,8 @@ def measured(folder=None):
     rows["input"] = pd.Categorical(rows.bias_type, list(INPUTS), ordered=True)
     rows["contender"] = pd.Categorical(rows.method, list(TITLES), ordered=True)
     rows["device_name"] = [p["device"] for p in rows.provenance]
-    rows = rows.sort_values(["device", "dtype", "input", "contender"], ignore_index=True)
-    keys = ["device_name", "dtype", "bias_type"]  # times of different processors are not compared
+    rows = rows.sort_values(["device", "dtype", "model", "input", "contender"], ignore_index=True)
+    keys = ["model", "device_name", "dtype", "bias_type"]  # times of different processors are not compared
     tree = rows[rows.method == "tree"].set_index(keys).sentences_per_second.to_dict()
     of_tree = [tree.get(key, np.nan) for key in zip(*(rows[k] for k in keys))]
     rows["times"] = of_tree / rows.sentences_per_second
@@ -470,6 +511,7 @@ def full_table(rows):
     import pandas as pd
 
     columns = {
+        "model": rows.model,
         "input": rows.bias_type.map(INPUTS),
         "scored by": rows.method.map(TITLES),
         "sentences": rows.n,
@@ -481,7 +523,8 @@ def full_table(rows):
         "tokens a second": rows.tokens_per_second,
         "times the tree's": rows.times,
         "forward positions": rows.forward_positions,
-        "fraction of matmul peak": rows.fraction_of_peak,
+        "fraction of the best square product": rows.fraction_of_peak,
+        "fraction of the best product at the model's shapes": rows.get("fraction_of_product"),
         "peak memory above the model, MB": rows.peak_memory_mb,
         "largest difference of perplexity": rows.get("largest_difference"),
         "largest difference of nll": rows.get("largest_difference_nll"),
@@ -513,8 +556,11 @@ def caption(rows):
 
 
 def first_group(rows):
-    """The rows of one device and number type, which the short table and the figure show."""
-    return rows[(rows.device == rows.device.iloc[0]) & (rows.dtype == rows.dtype.iloc[0])]
+    """The rows of one model, processor and number type, those with the most: they can be compared.
+
+    The short table and the figure show them."""
+    keys = ["model", "device_name", "dtype"]
+    return rows[(rows[keys] == rows[keys].value_counts().index[0]).all(axis=1)]
 
 
 def short_table(rows):
@@ -535,8 +581,6 @@ def short_table(rows):
     )
     tree = rows[rows.method == "tree"].set_index("input")
     wide.insert(0, "tree, ms a sentence", (1000 / tree.sentences_per_second).map("{:.2f}".format))
-    if rows.device_name.nunique() > 1:  # each row is of one, and rows of different ones are not to be compared
-        wide.insert(0, "on", tree.device_name)
     wide.insert(0, "sentences", [INPUTS[i] for i in wide.index])
     return wide.reset_index(drop=True)
 
@@ -658,6 +702,7 @@ def write_readme():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", default="smollm2-135m-instruct", help="as of load_model")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     parser.add_argument("--dtype", default="float32", help="float32, bfloat16, float16")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -675,7 +720,7 @@ def main():
         plan = {name: {c: n for c, n in PLAN[name].items() if c in given.contenders} for name in given.inputs}
         from redditbias_repro.models.loading import device_of
 
-        bench = Bench(device_of(given.device), given.dtype, given.threads, given.fresh)
+        bench = Bench(given.model, device_of(given.device), given.dtype, given.threads, given.fresh)
         bench.run(plan)
         write(bench, plan)
     draw()
