@@ -34,11 +34,11 @@ TITLES = {
     "ctranslate2": "CTranslate2, Generator.score_batch",
 }
 SIZES = {  # tokens, or sentences
-    "tree": [512, 1024, 1536],
-    "batches": [512, 1024, 2048],
+    "tree": [512, 1024],
+    "batches": [1024, 2048],
     "ctranslate2": [16, 32, 64],
-    "minicons": [8, 16, 32, 64],
-    "lm_eval": [8, 16, 32, 64],
+    "minicons": [16, 64],
+    "lm_eval": [16, 64],
 }
 GPU_SIZES = {
     "tree": [8192, 32768],
@@ -47,14 +47,14 @@ GPU_SIZES = {
     "lm_eval": [64, 256, 1024],
     "ctranslate2": [64, 256, 1024],
 }
-ROUNDS = {"tree": 3, "batches": 3, "ctranslate2": 3, "lm_eval": 2, "minicons": 2, "loop": 2}
+PEERS_ROUNDS = {"batches": 2, "ctranslate2": 2, "lm_eval": 1, "minicons": 1, "loop": 1}
 PLAN = {  # rounds of each contender on each input
-    "religion1": {"tree": 3, "batches": 3, "ctranslate2": 3},
-    "redditbias": ROUNDS,
+    "religion1": {"tree": 5, "batches": 3, "ctranslate2": 5},
+    "redditbias": {"tree": 3, **PEERS_ROUNDS},
     "prompts-100": {"tree": 3, "batches": 3, "ctranslate2": 3},
-    "prompts-1000": ROUNDS,
-    "prompts-10000": {"tree": 3, "batches": 1, "ctranslate2": 1, "lm_eval": 1, "minicons": 1},
-    "scattered-10000": {"tree": 1, "batches": 1, "ctranslate2": 1},
+    "prompts-1000": {"tree": 3, **PEERS_ROUNDS},
+    "prompts-10000": {"tree": 3, "batches": 1, "ctranslate2": 1},
+    "scattered-10000": {"tree": 1, "ctranslate2": 1},
     "prompts-100000": {"tree": 1},
     "prompts-all": {"tree": 1},
 }
