@@ -23,6 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from . import __version__
 from .papers.commands import read_commands
 
 # %% auto #0
@@ -117,19 +118,55 @@ def _write_out(path: Path | None, table, records: list[dict]) -> None:
         print(f"written: {write_atomic(path, table.to_csv(index=False) if path.suffix == '.csv' else as_json)}")
 
 
-def _save(records: list[dict], args) -> None:
+def _save(records: list[dict], args) -> list[Path]:
     "Records into results/, with --save: those that are there stay where they are the same but for rounding, or richer"
     from redditbias_repro.records import write_record
 
-    for r in records if args.save else ():
-        print(f"record: {write_record(r, replace=args.replace)}")
+    return [write_record(r, replace=args.replace) for r in records] if args.save else []
+
+
+def _say_saved(paths: list[Path]) -> None:
+    for path in paths:
+        print(f"record: {path}")
+
+
+def _end_of_failures(failed: list[tuple[str, Exception]], what: str) -> None:
+    "Raise what stands for all that failed of several models: `OSError` where none was bad input"
+    if failed:
+        kind = OSError if all(isinstance(e, OSError) for _, e in failed) else ValueError
+        raise kind(f"not {what}: {'; '.join(f'{model}: {e}' for model, e in failed)}")
+
+
+def _models(args) -> list[str]:
+    "The models of a call; of several all names are looked at before the first is measured"
+    models = [args.model] if isinstance(args.model, str) else list(dict.fromkeys(args.model))
+    if len(models) > 1:
+        from redditbias_repro.models.loading import check_models
+
+        for flag in ("details", "base"):
+            if vars(args).get(flag):
+                raise ValueError(f"--{flag} is of one model, and --model names {len(models)}: measure them one by one")
+        check_models(*models, kind=vars(args).get("kind") or "causal")
+    return models
 
 
 def _measure(args) -> None:
     command, caption = _command(args)
+    from redditbias_repro.papers.measures import joined
     from redditbias_repro.show.saving import to_markdown
 
-    found = command.run(args)
+    models, each, saved, failed = _models(args), [], [], []
+    for model in models:
+        try:
+            each.append(command.run(argparse.Namespace(**{**vars(args), "model": model})))
+            saved += _save(each[-1].records, args)  # should the next one fail, this one is kept
+        except (ValueError, OSError) as e:
+            if len(models) == 1:
+                raise
+            failed.append((model, e))
+    if not each:
+        _end_of_failures(failed, "measured")
+    found = joined(each)
     print(to_markdown(found.shown, f"{found.caption} {caption}"))
     for table, below in found.beside:
         print(to_markdown(table, below))
@@ -141,7 +178,8 @@ def _measure(args) -> None:
     _write_out(args.out, found.table, found.records)
     if details := vars(args).get("details"):
         print(f"written: {details} (with the texts: content warning)")
-    _save(found.records, args)
+    _say_saved(saved)
+    _end_of_failures(failed, "measured")
 
 
 def _compare(args) -> None:
@@ -174,7 +212,7 @@ def _perplexity(args) -> None:
     if skipped := record["values"].get("n_skipped"):
         print(f"{skipped} references had no token to score and are left out of n's tokens.")
     _write_out(args.out, table, [record])
-    _save([record], args)
+    _say_saved(_save([record], args))
 
 # %% ../nbs/cli.ipynb #7c20d3b4
 def _plan(args) -> None:
@@ -360,9 +398,10 @@ def _fetch(args) -> None:
     from tqdm.auto import tqdm
 
     if args.model:
-        from redditbias_repro.models.loading import PACKAGED, load_model
+        from redditbias_repro.models.loading import load_model
+        from redditbias_repro.models.sources import KNOWN
 
-        load_model(args.model, device="cpu", kind=args.kind or PACKAGED.get(args.model, {}).get("kind", "causal"))
+        load_model(args.model, device="cpu", kind=args.kind or KNOWN.get(args.model, {}).get("kind", "causal"))
         print(f"model {args.model} is in the cache")
     keys = _keys_of(args.prefix) if args.prefix else [] if args.model else release_files()
     if args.prefix and not keys:
@@ -397,6 +436,35 @@ def _show_spec(spec) -> None:
     for key in ("targets1", "targets2", "attributes1", "attributes2"):
         print(f"\n{key} ({len(getattr(spec, key))}): {', '.join(getattr(spec, key))}")
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
+
+# %% ../nbs/cli.ipynb #354d8e49
+def _ls(args) -> None:
+    "What there is to choose from, by name; nothing is loaded for it"
+    for what in [args.what] if args.what else SAID["listed"]:
+        print(f"{what}:")
+        for name, said in _listed(what).items():
+            print(f"  {name:28} {said}".rstrip())
+
+
+def _listed(what: str) -> dict[str, str]:
+    "Names of one kind, and what each is"
+    read = lambda name: tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
+    if what == "models":
+        return {name: about["origin"] for name, about in read("models.toml").items()}
+    if what == "methods":
+        return read("methods.toml")
+    if what == "measures":
+        return {f"measure --paper {paper}": said["about"].partition(", with --paper")[0].partition(": ")[0]
+                for paper, said in read_commands(FIRST).items()}  # fmt: skip
+    if what == "corpora":
+        return dict.fromkeys(LISTS["corpora"], "")
+    if what == "axes":
+        from redditbias_repro.data.prompts import load_prompt_set
+
+        return {axis: f"{len(of)} descriptors in the paper" for axis, of in load_prompt_set("paper").axes.items()}
+    from redditbias_repro.specs import list_specs, load_spec
+
+    return {name: load_spec(name).title for name in list_specs()}
 
 # %% ../nbs/cli.ipynb #37a4fe38
 def _check_export(args) -> None:
@@ -572,27 +640,84 @@ def _debias(args) -> None:
 
 # %% ../nbs/cli.ipynb #7e5bec57
 def _audit_folder(args) -> Path:
-    "--out, or a folder below runs/ that is named after the model"
-    return args.out or Path("runs", "audit", re.sub(r"[^\w.-]+", "--", str(args.model)).strip("-.") or "model")
+    "--out, or a folder below runs/: of one model, named after it; of several, which have theirs in it"
+    from redditbias_repro.papers.audit import audit_folder
+
+    if args.out or not isinstance(args.model, str):
+        return args.out or Path("runs", "audit")
+    return Path("runs", "audit", audit_folder(args.model))
 
 
 def _audit(args) -> None:
+    if not isinstance(args.model, str) and len(set(args.model)) == 1:
+        (args.model,) = set(args.model)
     out = _audit_folder(args)
     _check_out(out, "folder")
-    from redditbias_repro.papers.audit import audit
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.papers.audit import audit, audit_several
 
     how = dict(specs=args.specs or (), quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
     how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype)
-    result = audit(args.model, out, **how)
+    several = not isinstance(args.model, str)
+    results, failed = audit_several(args.model, out, **how) if several else ([audit(args.model, out, **how)], [])
+    for result in results:
+        _say_audited(result)
+    n = sum(len(r["records"]) for r in results)
+    where = "the folders beside it" if several else f"{out / 'records'}, and {out / 'audit.json'}"
+    print(f"written: {out / 'index.html'}, {n} records in {where}")
+    _end_of_failures(failed, "audited")
+
+
+def _say_audited(result: dict) -> None:
     import pandas as pd
 
-    print(to_markdown(pd.DataFrame(result["found"])))
+    from redditbias_repro.show.saving import to_markdown
+
+    print(to_markdown(pd.DataFrame(result["found"]), f"{result['model']['name']}."))
     for note in result["notes"]:
         print(f"Note: {note}")
     for failed in result["failed"]:
         print(f"Warning: not measured: {failed}", file=sys.stderr)
-    print(f"written: {out / 'index.html'}, {out / 'audit.json'}, {len(result['records'])} records in {out / 'records'}")
+
+# %% ../nbs/cli.ipynb #4c44dead
+def _rank(args) -> None:
+    "Models in the order of a measure, by their records"
+    if args.folder and not args.folder.is_dir():
+        raise ValueError(f"--folder {args.folder} is no folder: expected one of records, such as results")
+    from redditbias_repro.records import read_records
+    from redditbias_repro.show.rank import (
+        RANKED,
+        SAID,
+        asking_parts,
+        plot_rank,
+        rank_models,
+        rankings,
+        shown_ranks,
+        title_of,
+    )
+    from redditbias_repro.show.saving import save_figure, to_markdown
+
+    measured = read_records(args.folder, metric=args.measure)
+    papers = [args.paper] if args.paper else list(dict.fromkeys(measured.get("paper", ())))
+    tables = [(p, own) for p in papers for own in rankings(rank_models(args.measure, None, args.folder, p, args.seed))]
+    if not tables:
+        of = f" of {args.paper}" if args.paper else ""
+        said = f"there are no records of {args.measure} of two models on the same sentences{of}"
+        raise ValueError(f"{said}: `redditbias measure --model A B --save` writes some")
+    first = RANKED[args.measure].first
+    for _, own in tables:
+        print(to_markdown(shown_ranks(own), f"{title_of(own)}, {own['unit'].iloc[0]}. Rank 1: {first}. {SAID}."))
+    for p in papers:
+        if len(parts := asking_parts(args.measure, folder=args.folder, paper=p)):
+            print(to_markdown(parts, args.about["parts"]))
+    if left := measured.loc[measured["method"].ne("baseline"), "model"].nunique():
+        print(f"Note: debiased models ({left} bases) are left out: `redditbias compare` holds two against each other.")
+    import pandas as pd
+
+    _write_out(args.out, pd.concat([t.assign(paper=p) for p, t in tables]), [])
+    if args.figure:
+        paper, own = tables[0]
+        drawn = save_figure(plot_rank(own, paper), args.figure.with_suffix(""))
+        print(f"written: {', '.join(map(str, drawn))} ({title_of(own)})")
 
 # %% ../nbs/cli.ipynb #c0467c5f
 def _card(args) -> None:
@@ -712,7 +837,8 @@ def _add_options_of_papers(parser: argparse.ArgumentParser, command: str) -> Non
 
 
 def _parser(argv: list[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="redditbias", description=SAID["description"])
+    parser = argparse.ArgumentParser(prog="redditbias", description=SAID["description"], epilog=SAID["status"])
+    parser.add_argument("--version", action="version", version=f"redditbias_repro {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about in SAID["commands"].items():
         p = commands.add_parser(name, help=about["help"], description=about["description"], formatter_class=_Help)

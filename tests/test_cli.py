@@ -16,7 +16,7 @@ import pytest
 import torch
 from conftest import CONFIGS, Forked, small_random
 
-from redditbias_repro import cli
+from redditbias_repro import __version__, cli
 from redditbias_repro.cli import main
 from redditbias_repro.data import prompts, registry
 from redditbias_repro.data.contrasts import load_contrasts
@@ -35,6 +35,16 @@ def test_installed_command():
     assert done.returncode == 0 and all(
         c in done.stdout for c in ("measure", "score", "debias", "fetch", "prompts", "contexts", "specs", "report")
     )
+
+
+def test_as_a_module():
+    """Where the script is not on the path, and from any folder."""
+    call = lambda *more: subprocess.run(
+        [sys.executable, "-m", "redditbias_repro", *more], capture_output=True, text=True, cwd="/"
+    )
+    assert (done := call("--version")).returncode == 0 and done.stdout == f"redditbias_repro {__version__}\n"
+    assert (done := call("specs", "redditbias/rice")).returncode == 2 and "did you mean" in done.stderr
+    assert "Exit status: 0 all was done" in " ".join(call("--help").stdout.split())
 
 
 def test_help_names_what_is_allowed(capsys):
@@ -203,7 +213,7 @@ def test_warnings_are_shown_as_before_afterwards(capsys):
     "arguments,status,says",
     [
         (["measure", "--bias-type", "sex"], 2, "bias type 'sex' is unknown: expected one of religion1"),
-        (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is no folder and no name"),
+        (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is no folder, no GGUF file and no name"),
         (["measure", "--corpus", "nowhere.csv"], 2, "corpus 'nowhere.csv' is no file"),
         (["measure", "--out", "out.txt"], 2, "expected a name that ends in .json (records) or .csv (table)"),
         (["specs", "redditbias/rice"], 2, "did you mean 'redditbias/race'"),
@@ -318,6 +328,22 @@ def test_help_and_arguments_need_no_library():
 @pytest.mark.parametrize("room", ["", ".data", ".debias", ".models", ".scoring", ".specs", ".records"])
 def test_rooms_open_without_a_library(room):
     assert imported(f"import sys, redditbias_repro{room}")[1] == set()
+
+
+def test_ls(capsys):
+    """All names, each with what it is, and no library is imported for them."""
+    from redditbias_repro.data.pairs import corpora
+    from redditbias_repro.debias.losses import METHODS
+    from redditbias_repro.models.sources import KNOWN
+    from redditbias_repro.specs import list_specs
+
+    said, libraries = imported("import sys; from redditbias_repro.cli import main; main(['ls'])")
+    listed = {line.split("  ")[1].strip() for line in said.splitlines() if line.startswith("  ")}
+    assert {*METHODS, *KNOWN, *corpora(), *list_specs(), "ability", "measure --paper chbias"} <= listed
+    assert not {"torch", "pandas", "scipy", "transformers"} & libraries
+    assert main(["ls", "methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(METHODS) and all(len(line.split()) > 1 for line in lines[1:])
 
 
 def test_measures_are_there_without_transformers():

@@ -10,7 +10,8 @@ from redditbias_repro.metrics.choice import choose
 
 p, grid = snakemake.params, snakemake.params.grid
 bound, special = grid["search"].get("max_lmp_rise"), bool(grid.get("special_tokens"))
-values = choose(snakemake.input, snakemake.wildcards.method, p.bias_type, bound, grid["results"], p.known, special)
+by = grid["search"].get("by", "t")
+values = choose(snakemake.input, snakemake.wildcards.method, p.bias_type, bound, grid["results"], p.known, special, by)
 folders = {Path(path).parent.name: Path(path).with_name("model") for path in snakemake.input}
 kept = next((folder for run, folder in folders.items() if p.runs.get(run) == values), None)
 if kept and kept.is_dir():

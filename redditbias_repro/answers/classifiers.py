@@ -27,7 +27,8 @@ from scipy.special import softmax
 
 from .embeddings import ENCODER, KEPT_TOGETHER, embed
 from ..data.registry import cache_dir
-from ..models.loading import PACKAGED, describe_model, load_model
+from ..models.loading import describe_model, load_model
+from ..models.sources import KNOWN
 from ..records import digest, new_record, write_atomic
 from ..scoring.network import like_lengths
 
@@ -296,7 +297,7 @@ def _trained(name: str, device: str) -> Classifier:
     read = [reader.read_comments(split) for split in ("train", "valid", "test")]
     train, valid, test = (balance(c, TRAINED[name]) if TRAINED[name] else c for c in read)
     labels, corpora = list(reader.read_labels()), [c.attrs["corpus"] for c in (train, valid, test)]
-    settings = [VERSION, SPLIT_WORDS, COLUMNS, EMBEDDING_SCALE, PENALTY, list(THRESHOLDS), PACKAGED[ENCODER]["sha256"]]
+    settings = [VERSION, SPLIT_WORDS, COLUMNS, EMBEDDING_SCALE, PENALTY, list(THRESHOLDS), KNOWN[ENCODER]["sha256"]]
     path = cache_dir() / "classifiers" / f"{name}-{digest([settings, labels, corpora])}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(str(path) + ".lock"):
@@ -311,7 +312,7 @@ def _trained(name: str, device: str) -> Classifier:
         about = {
             "name": name, "kind": "logistic regression on sentence embeddings and hashed words, trained here",
             "labels": labels, "offence": list(TRAINED[name]), "trained_on": {"n": len(train), **corpora[0]},
-            "encoder": {"name": ENCODER, "weights_sha256": PACKAGED[ENCODER]["sha256"]},
+            "encoder": {"name": ENCODER, "weights_sha256": KNOWN[ENCODER]["sha256"]},
             "temperature": round(float(weights["temperature"][0]), 4),
         }  # fmt: skip
         scores = held_out_scores(weighted_classifier(weights, about, device=device), test, weights["thresholds"])

@@ -22,12 +22,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..models.loading import hash_tokenizer, hash_weights, n_vectors
+from ..models.loading import hash_tokenizer, hash_weights
 from ..models.speakers import encode_turns, speaker_types
 from ..records import digest, write_atomic
 from redditbias_repro.scoring.network import (
     find_network,
     max_positions,
+    n_vectors,
     out_of_memory,
     pad_batch,
     tolerance_of,

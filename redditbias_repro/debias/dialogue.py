@@ -253,8 +253,8 @@ def _of_method(method: str | None, spec, weight: float | None):
     chosen = get_method(method)
     if isinstance(method, str):
         check_known("method of dialogue models", method, DIALOGUE_METHODS)
-    elif chosen.loss or chosen.augment not in (None, augment_targets):
-        raise ValueError("this method needs sentences: expected one with a penalty, or `augment_targets`")
+    elif chosen.loss or chosen.edit or chosen.augment not in (None, augment_targets):
+        raise ValueError("this method is none of dialogue models: expected one with a penalty, or `augment_targets`")
     if spec is None:
         raise ValueError(f"method {method} needs a specification: spec as paper/name, or a TOML file")
     return chosen, bias_spec(spec)

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..data.registry import corpus_readers
+from .projection import leace, mean_difference
+from ..models.edits import Edit
 from ..records import check_known
 from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
@@ -470,7 +472,10 @@ class Method:
     apart: bool = False  # whether the penalty's gradient is clipped by itself, else with the loss', as a part of it
     objective: str = "release"  # how losses are put together: `release_loss`, or "equation2": `combined_loss`
     lambda_lm: float = 0.01  # λ_LM, weight of the language-model loss of a batch, or a token, with a term
-    lambda_d: float = 50.0  # λ_D, weight of the debiasing loss, or k, that of the penalty
+    lambda_d: float = 50.0  # λ_D, weight of the debiasing loss, or k, that of the penalty, or how far states are moved
+    # nothing is trained: states of terms, which of them name the first group, λ_D → what hidden states go through
+    edit: Callable[[Tensor, Tensor, float], Edit] | None = None
+    blocks: str = "all"  # whose output is edited: of "all", or of the "middle" one
 
     def __post_init__(self):
         check_known("terms", self.terms, ("attributes", "targets", "targets1"))
@@ -481,6 +486,9 @@ class Method:
             raise ValueError(f"{said}: expected terms='targets1' or 'targets', and objective='release'")
         if self.loss and self.penalty:
             raise ValueError("a method has a loss or a penalty, which lambda_d weighs: expected one of them")
+        check_known("blocks", self.blocks, ("all", "middle"))
+        if self.edit and (self.loss or self.penalty or self.augment):
+            raise ValueError("a method that edits hidden states trains nothing: expected no loss, penalty or augment")
         if (self.several or self.apart) and not self.penalty:
             raise ValueError("several and apart say how a penalty is added, and the method has none: give it one")
 
@@ -518,8 +526,11 @@ METHODS = {
     "WER-apart": Method(penalty=wer_penalty, apart=True, lambda_d=0.5),
     "CDA+WER": Method(augment=augment_targets, penalty=wer_penalty, lambda_d=0.5),
     "CDA+WER-apart": Method(augment=augment_targets, penalty=wer_penalty, apart=True, lambda_d=0.5),
+    "LEACE": Method(edit=leace, lambda_d=0.0),  # which reads no weight
+    "steering": Method(edit=mean_difference, blocks="middle", lambda_d=1.0),
 }
 # RedditBias §4; CADA and CTDA: CHBias §5.1; WER: Liu et al., COLING 2020, §4.2
+# LEACE, steering: `projection`
 # FT: fine-tuning on the same sentences without debiasing, a control; FT-twice: that of the methods that augment, which
 # train on as many sentences again
 

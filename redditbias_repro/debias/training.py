@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version as version_of
 from inspect import signature
 from numbers import Integral
 from pathlib import Path
@@ -43,6 +44,7 @@ from redditbias_repro.debias.losses import (
     Penalty,
     Sentence,
     TargetPairs,
+    augment_targets,
     bias_subspace,
     combined_loss,
     get_method,
@@ -56,8 +58,10 @@ from redditbias_repro.debias.losses import (
     unknown_terms,
     weighted_penalty,
 )
+from .projection import erasure_library, fit_edits, leace
 from ..models.card import model_card, write_card
-from ..models.loading import describe_model, peft_library
+from ..models.edits import attach_edits, blocks_of, has_edits, save_edits
+from ..models.loading import EDITS, describe_model, peft_library
 from ..records import check_known, code_digest, digest, split_settings, write_atomic
 from ..scoring.layouts import why_not as _why_not
 from ..scoring.network import find_network as _network
@@ -298,15 +302,20 @@ def check_training(others: dict, kind: type) -> None:
         check_known("setting", name, known)
 
 # %% ../../nbs/debias/training.ipynb #4042169d
+def training_texts(texts: Iterable[str]) -> list[str]:
+    "Texts without blank ones. `ValueError` for one string, or nothing"
+    if isinstance(texts, str):
+        raise ValueError("texts is one string: expected a list of sentences")
+    if not (kept := [t for t in texts if t.strip()]):
+        raise ValueError("the training set is empty: expected at least one sentence")
+    return kept
+
+
 def training_sentences(spec: BiasSpec, tokenizer, texts: Iterable[str], method, pairs=None, how=None) -> list[Sentence]:
     """What a method trains on: augmented, as tokens, with the terms of its loss. `ValueError` if that is nothing.
 
     The pairs are from `target_pairs`, None: those of the specification; `how` is a `DebiasTraining`"""
-    if isinstance(texts, str):
-        raise ValueError("texts is one string: expected a list of sentences")
-    method, texts, how = get_method(method), [t for t in texts if t.strip()], how or DebiasTraining()
-    if not texts:
-        raise ValueError("the training set is empty: expected at least one sentence")
+    method, texts, how = get_method(method), training_texts(texts), how or DebiasTraining()
     augmented = method.augment(spec, texts) if method.augment else texts * method.repeats
     copies = [t.strip() for t in augmented[len(texts) :]]
     if method.augment and copies in ([], [t.strip() for t in texts]):  # none, or none that is changed
@@ -331,7 +340,7 @@ def training_sentences(spec: BiasSpec, tokenizer, texts: Iterable[str], method, 
 class Debiased:
     "A finished run of `debias`"
 
-    folder: Path  # holds the model and tokenizer as `save_pretrained` writes them, and `debias.json`
+    folder: Path  # what `load_model` loads: weights and tokenizer, an adapter, or edits; and `debias.json`
     settings: dict  # what the run depended on
     seconds: float  # of training, since it was last resumed
     history: pd.DataFrame  # step, epoch, loss, learning_rate, grad_norm; lm_loss and debias_loss, or penalty
@@ -457,6 +466,8 @@ def run_once(folder: Path, settings: dict, needed: int, replace: bool, fit: Call
 
 def save_trained(unfinished: Path, model, tokenizer, settings: dict, key: str = "debiased") -> None:
     "A model, whose configuration says how it was made, and its tokenizer, where `end_run` finds them"
+    if has_edits(model):
+        raise ValueError("hidden states of the model are edited, which its weights do not keep: train its base")
     setattr(model.eval().config, key, settings)
     for part in (model, tokenizer):
         part.save_pretrained(unfinished / "model")
@@ -506,13 +517,21 @@ def debias(
     chosen, folder, corpus = get_method(method), Path(out_dir), getattr(texts, "attrs", {}).get("corpus")
     how, training = split_settings(DebiasTraining, how)
     check_training(training, DebiasTraining)
-    for name, read in (("lambda_lm", chosen.loss), ("lambda_d", chosen.loss or chosen.penalty)):
+    for name, read in (
+        ("lambda_lm", chosen.loss),
+        ("lambda_d", chosen.loss or chosen.penalty or (chosen.edit and chosen.lambda_d)),
+    ):
         if getattr(how, name) is not None and not read:
             raise ValueError(f"{name} weighs a loss that the method has not: leave it out")
         if getattr(how, name) is None:
             how = dataclasses.replace(how, **{name: getattr(chosen, name)})
     _check_numbers(how)
     _check_model(model)
+    if has_edits(model) and (chosen.edit or how.lora_rank is None):
+        said = "hidden states of the model are edited, which is kept beside its base's name and in no weights"
+        raise ValueError(f"{said}: debias the base, or train an adapter on it (lora_rank)")
+    if chosen.edit:
+        return _edit(model, tokenizer, spec, texts, method, folder, replace, about, how, corpus)
     _check_lora(model, chosen, how.lora_rank)
     loggers = [] if how.tensorboard is None else [_logger(how.tensorboard)]
     pairs = target_pairs(spec, tokenizer, how.extra_pairs)
@@ -577,9 +596,7 @@ def _with_adapter(model, rank: int, seed: int):
         warnings.filterwarnings("ignore", "fan_in_fan_out is set")  # it sets it to what GPT-2's layers are
         torch.manual_seed(seed)
         trained = peft.get_peft_model(model, config)
-    base = Path(model.name_or_path).expanduser()
-    named = str(base.resolve()) if base.is_dir() else model.name_or_path
-    trained.peft_config["default"].base_model_name_or_path = named
+    trained.peft_config["default"].base_model_name_or_path = _base_of(model)
     return trained
 
 
@@ -593,6 +610,56 @@ def _logger(folder: str | Path) -> TrainerCallback:
         raise ValueError("logs for TensorBoard need the library tensorboard: pip install tensorboard") from e
     callback.logging_dir = str(folder)  # not in the run's folder, of which checkpoints are removed at the end
     return callback
+
+# %% ../../nbs/debias/training.ipynb #134c95a4
+def _base_of(model) -> str:
+    "What loads the base of an adapter or of edits, wherever that is called from"
+    base = Path(model.name_or_path).expanduser()
+    return str(base.resolve()) if base.exists() else model.name_or_path
+
+
+def _edit(model, tokenizer, spec, texts, method, folder: Path, replace: bool, about, how, corpus) -> Debiased:
+    "A run of a method that edits hidden states; arguments as in `debias`"
+    chosen, about = get_method(method), about or describe_model(model)
+    if how.lora_rank is not None:
+        raise ValueError(f"lora_rank is of methods that train weights, and {method} trains none: leave it out")
+    if not model.name_or_path:
+        said = "edits name the base that they belong to, and this model was loaded from nowhere"
+        raise ValueError(f"{said}: save it and load it by its folder")
+    library = {"library": version_of("concept-erasure")} if chosen.edit is leace and erasure_library() else {}
+    texts = training_texts(texts)
+    terms, _ = (pairs := target_pairs(spec, tokenizer, how.extra_pairs)).of("targets")
+    first, second = pairs.is_first.any(1), (pairs.takes_part & ~pairs.is_first).any(1)
+    told = {i for i, both in enumerate((first & second).tolist()) if not both}  # a term of both sides names neither
+    found = locate_terms(tokenizer, augment_targets(spec, texts), terms, how.block_size, how.add_special_tokens)
+    sentences = [
+        dataclasses.replace(s, terms=kept) for s in found if (kept := tuple(t for t in s.terms if t[0] in told))
+    ]
+    if not sentences:
+        raise ValueError("no target term of a pair stands in any training sentence: the method has nothing to do")
+    numbers = {"lambda_d": how.lambda_d or None, "block_size": how.block_size, "seed": how.seed, "corpus": corpus}
+    numbers |= {"base": about["weights_sha256"], "base_model": about["name"], "earlier": about.get("debiased")}
+    numbers |= dict.fromkeys(("batch_size", "grad_accum", "lambda_lm", "objective")) | library
+    numbers |= {} if how.chosen_by is None else {"chosen_by": how.chosen_by}
+    settings = as_kept({
+        "method": method if isinstance(method, str) else chosen.edit.__qualname__,
+        "bias_type": f"{spec.paper or 'own'}/{spec.name}", **numbers, "sentences": len(sentences),
+        "data": digest([asdict(s) for s in sentences]), "edits": chosen.blocks,
+        "code": code_digest("debias.losses", "debias.projection", "debias.training", "models.edits"),
+    })  # fmt: skip
+
+    def fit(unfinished: Path) -> list[dict]:
+        blocks = len(blocks_of(model))
+        at = range(blocks) if chosen.blocks == "all" else [blocks // 2]
+        edits = fit_edits(model, sentences, first.tolist(), chosen.edit, at, how.lambda_d)
+        made = unfinished / "model"
+        save_edits(made, edits)
+        write_atomic(made / EDITS, json.dumps({"base_model_name_or_path": _base_of(model)}) + "\n")
+        write_card(made, model_card(settings))
+        attach_edits(model, edits).config.debiased = settings
+        return []
+
+    return run_once(folder, settings, 10**6, replace, fit)
 
 # %% ../../nbs/debias/training.ipynb #d88b99fc
 def _arguments(folder: Path, settings: dict, save_steps: float | None, training: dict) -> TrainingArguments:

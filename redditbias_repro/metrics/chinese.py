@@ -23,7 +23,8 @@ from ..answers.text_metrics import tokenize
 from ..data.corpora.kdconv import read_turns
 from ..data.corpora.lccc import join_characters, read_lccc, read_toy
 from ..data.registry import SPLITS, FetchError, git_blob_sha1
-from ..models.loading import PACKAGED, describe_model, load_model
+from ..models.loading import describe_model, load_model
+from ..models.sources import KNOWN
 from ..models.speakers import has_speakers
 from ..models.vocabulary import input_vectors, read_vectors
 from ..records import check_known, new_record, read_text, split_settings
@@ -173,7 +174,7 @@ def _vectors(vectors, model, tokenizer) -> Callable[[Iterable[str]], tuple[dict[
         return partial(input_vectors, *_undebiased(model, tokenizer))
     if isinstance(vectors, tuple):
         return partial(input_vectors, *vectors)
-    if str(vectors) not in PACKAGED and Path(vectors).is_file():
+    if str(vectors) not in KNOWN and Path(vectors).is_file():
         return partial(_from_file, vectors)
     return partial(input_vectors, *load_model(vectors, "cpu"))
 

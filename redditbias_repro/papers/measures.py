@@ -41,7 +41,7 @@ from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table, usual_pairs
 
 # %% auto #0
-__all__ = ['Wanted', 'plan', 'Shown', 'Command', 'command_of']
+__all__ = ['Wanted', 'plan', 'Shown', 'joined', 'Command', 'command_of']
 
 # %% ../../nbs/papers/measures.ipynb #8dfedc6a
 class Wanted(NamedTuple):
@@ -186,6 +186,27 @@ class Shown(NamedTuple):
     records: list[dict]  # none of a comparison
     beside: tuple[tuple[pd.DataFrame, str], ...] = ()  # further tables, each with its caption
     notes: tuple[str, ...] = ()
+
+
+def joined(
+    found: list[Shown],  # of one command, a model each
+) -> Shown:
+    "What was found of several models, one below the other; tables that do not name their model get its name"
+    if len(found) == 1:
+        return found[0]
+    named = lambda f, table: table if "model" in table else table.assign(model=f.records[0]["model"])
+    first = lambda table: table[["model", *table.columns.drop("model")]]
+    whole = lambda tables: first(pd.concat([named(f, t) for f, t in zip(found, tables)], ignore_index=True))
+    below = {}
+    for f in found:
+        for table, caption in f.beside:
+            below.setdefault(caption, []).append(named(f, table))
+    beside = tuple((first(pd.concat(tables, ignore_index=True)), caption) for caption, tables in below.items())
+    return Shown(
+        whole([f.table for f in found]), whole([f.shown for f in found]),
+        " ".join(dict.fromkeys(f.caption for f in found)), [r for f in found for r in f.records],
+        beside, tuple(dict.fromkeys(note for f in found for note in f.notes)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..models.loading import n_vectors
-from .network import logit_bytes, max_positions, pad_batch
+from .network import logit_bytes, max_positions, n_vectors, pad_batch
 from .passes import ScoringStats, default_budget, n_processes, padded_batches, sum_over
 from .texts import Options, check_tokens, chunks, length_of, number_texts
 

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..models.loading import n_vectors
 from ..models.speakers import encode_turns
 from ..records import check_known
-from .network import max_positions
+from .network import max_positions, n_vectors
 
 # %% auto #0
 __all__ = ['unknown_words']

@@ -15,9 +15,10 @@ from scipy import stats
 from ..records import paper_resource
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
+__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'QUALITY', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
            'PLANTED_MEASURES', 'cluster_df', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share',
-           'decided', 'BiasChange', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
+           'decided', 'BiasChange', 'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers',
+           'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -259,6 +260,26 @@ class BiasChange:
     verdict_cluster: str  # "" where it cannot be told
     margin: float  # nats
     alpha: float
+
+# %% ../../nbs/stats/paired.ipynb #2914dc28
+QUALITY = ("no worse", "worse", "undetermined")
+
+
+def no_worse(
+    change: float,  # of a measure of quality
+    low: float,  # its 95 % interval
+    high: float,
+    margin: float,  # the loss that is still none
+    larger_is_worse: bool = False,
+) -> str:  # of `QUALITY`; "" where there is no interval
+    """Non-inferiority, one-sided at 95 %, by the bounds that the two-sided interval has there (normal approximation).
+
+    "no worse": the loss is below the margin; "worse": it is above"""
+    if not np.isfinite([change, low, high]).all():
+        return ""
+    sign, part = (1 if larger_is_worse else -1), stats.norm.ppf(0.95) / stats.norm.ppf(0.975)
+    ends = sorted(sign * (change + part * (end - change)) for end in (low, high))  # of the loss
+    return "no worse" if ends[1] <= margin else "worse" if ends[0] > margin else "undetermined"
 
 # %% ../../nbs/stats/paired.ipynb #888a6c73
 def bias_change(

@@ -292,7 +292,7 @@ def test_models_that_classify_nothing(tokenizer, tmp_path):
         load_classifier(saved(tmp_path / "language", tokenizer, GPT2LMHeadModel(config)))
     with pytest.raises(ValueError, match="holds no config.json"):
         load_classifier(tmp_path)
-    with pytest.raises(ValueError, match="is no folder and no name on the Hugging Face hub"):
+    with pytest.raises(ValueError, match="is no folder, no GGUF file and no name on the Hugging Face hub"):
         load_classifier("no such classifier")
 
 

@@ -970,7 +970,7 @@ def test_a_broken_folder_is_named(folders, tmp_path):
     (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:500])
     with pytest.raises(ValueError, match="broken.*cannot be loaded.*train it anew"):
         load_dialogue_model(broken)
-    with pytest.raises(ValueError, match="is no folder and no name"):
+    with pytest.raises(ValueError, match="is no folder, no GGUF file and no name"):
         load_dialogue_model(tmp_path / "no such place")
     (broken / "config.json").write_text('{"model_type": ')
     with pytest.raises(ValueError, match="config.json is broken .*: train the model anew"):

@@ -40,10 +40,10 @@ def test_contenders_agree(bench, tmp_path, default_model, made_up, monkeypatch):
     """Each as the benchmark runs it, on a few sentences; the other libraries are installed by `make bench` only."""
     found, texts = {}, bench.sentences("redditbias")
     monkeypatch.setattr(bench, "sentences", lambda name: texts)  # read once, and the model is loaded once
-    monkeypatch.setattr(models, "load_model", lambda device, dtype: default_model)
+    monkeypatch.setattr(models, "load_model", lambda name, device, dtype: default_model)
     for contender in ("tree", "batches", "loop"):
         out = tmp_path / contender
-        bench.measure(contender, "redditbias", 64, out, "cpu", "float32", torch.get_num_threads(), 6)
+        bench.measure(contender, "redditbias", 64, out, "any", "cpu", "float32", torch.get_num_threads(), 6)
         found[contender] = json.loads(out.read_text())
     for other in ("tree", "batches"):
         perplexity, nll, over = bench.differences([found[other]], [found["loop"]])
@@ -67,27 +67,31 @@ def test_committed_figures_come_from_committed_records(bench, committed):
         else:
             assert kept[column].tolist() == made[column].tolist()
     assert bench.report(committed / "results") in pages(committed)
-    page, of_peak = pages(committed), rows[rows.method == "tree"].set_index("bias_type").fraction_of_peak
-    assert f"100,000 prompts: {of_peak['prompts-100000']:.0%}".replace("%", " %") in page
-    assert f"all of v1.0: {of_peak['prompts-all']:.0%}".replace("%", " %") in page
-    times = rows[rows.bias_type == "religion1"].set_index("method").times["ctranslate2"]
-    assert f"Religion #1 ({times:.1f} times)" in page
+    own = bench.first_group(rows)
+    assert own.device_name.nunique() == own.model.nunique() == 1
+    tree = own[own.method == "tree"].set_index("bias_type")
+    assert set(tree.index) == set(bench.INPUTS) and (tree.fraction_of_product.dropna() >= tree.fraction_of_peak).all()
+    times = own[own.method == "ctranslate2"].set_index("bias_type").times
+    assert times.min() >= 1.25 and len(times) >= 6, "CTranslate2 takes at least 1.25 times as long"
 
 
 def test_the_figure_says_what_is_found(bench, committed):
     """Dots on a logarithmic axis of ratios to one peer, on what the peer was measured on; the rest is said below."""
     rows = bench.first_group(bench.measured(committed / "results"))
     peer, ratios = bench.faster(rows)
-    assert peer == "minicons" and list(ratios.index) == ["redditbias", "prompts-1000", "prompts-10000"]
+    assert peer == "ctranslate2" and list(ratios.index) == [
+        "religion1", "redditbias", "prompts-100", "prompts-1000", "prompts-10000", "scattered-10000"
+    ]  # fmt: skip
     (ax,) = (figure := bench.draw_speed(rows)).axes
     assert ax.get_xscale() == "log" and not ax.patches
-    drawn = {line.get_label(): list(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) == 3}
-    assert drawn == {bench.TITLES[c]: list(ratios[c]) for c in ratios}
+    drawn = {line.get_label(): line.get_xdata() for line in ax.lines if len(line.get_xdata()) == len(ratios)}
+    assert set(drawn) == {bench.TITLES[c] for c in ratios}
+    assert all(np.array_equal(drawn[bench.TITLES[c]], ratios[c], equal_nan=True) for c in ratios)
     title, below = figure.get_suptitle(), ax.get_xlabel()
-    assert f"{ratios.tree.min():.1f} to {ratios.tree.max():.1f} times as fast as by minicons" in title
+    assert f"{ratios.tree.min():.1f} to {ratios.tree.max():.1f} times as fast as by CTranslate2" in title
     below = below.replace("\n", " ")
-    assert "Only the tree was measured on 10,000 prompts, drawn singly (5.7 ms each), 100,000" in below
-    assert "all of v1.0 (2.4 ms each, on another processor, Intel" in below and "AMD EPYC" in title
+    assert "Only the tree was measured on 100,000 HolisticBias prompts (2.9 ms each)" in below
+    assert "all of v1.0 (2.9 ms each)" in below and "AMD EPYC" in title
     alone = rows[rows.method.isin(["tree", "loop"])]
     assert "times as fast as one by one" in bench.draw_speed(alone).get_suptitle()
 
@@ -95,7 +99,7 @@ def test_the_figure_says_what_is_found(bench, committed):
 def test_committed_scores_are_those_of_the_loop(committed):
     rows = read_records(committed / "results", paper="bench", metric="scoring")
     tree = rows[(rows.method == "tree") & rows.largest_difference_nll.notna()]
-    assert len(tree) >= 3 and tree.largest_difference_nll.max() < 1e-4
+    assert len(tree) >= 2 and tree.largest_difference_nll.max() < 1e-4
     over = tree[tree.largest_difference > 1e-4]
     assert (over["over_1e-4"] > 0).all() and (tree["over_1e-4"].sum() == 0 or len(over))
     assert (over.over_from_float64 < 1e-4).all(), "where float32 parts them, the tree is within 1e-4 of float64"

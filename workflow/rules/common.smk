@@ -55,7 +55,7 @@ def draws(run, notebook, says, reads, section=None, folder=None, done=False, **p
 wildcard_constraints:
     model="[^/]+",
     bias_type=r"[\w.-]+",
-    method="baseline|[A-Z]+(-[a-z0-9]+)?([+][A-Z]+(-[a-z0-9]+)?)?",
+    method="baseline|steering|[A-Z]+(-[a-z0-9]+)?([+][A-Z]+(-[a-z0-9]+)?)?",
     seed="[0-9]+",
     search_run="b[0-9]+-a[0-9]+-l[^/]+-d[^/]+",
     task="dst|crg",

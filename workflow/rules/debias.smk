@@ -1,7 +1,7 @@
 # The grid of debiasing runs, and the search of their hyper-parameters.
 TRIED = ("batch_size", "grad_accum", "lambda_lm", "lambda_d")
 # A debiasing run takes minutes to hours: it is done anew only where the code changed that it was trained by.
-TRAINING = [f"redditbias_repro/debias/{m}.py" for m in ("losses", "finetune", "training")]
+TRAINING = [f"redditbias_repro/debias/{m}.py" for m in ("losses", "finetune", "projection", "training")]
 # Every combination that the search tries, by its name in paths.
 COMBINATIONS = {
     "b{}-a{}-l{}-d{}".format(*values): dict(zip(TRIED, values))
@@ -15,9 +15,10 @@ def shown(method):
 
 
 def searched(model, bias_type, method, **values):
-    "A record of the search: another one with the tokenizer's special tokens, or with another bound on perplexity"
+    "A record of the search: another one with the tokenizer's special tokens, another bound or another criterion"
     run = {"model": model, "method": shown(method), "special_tokens": GRID.get("special_tokens") or None, **OF[bias_type]}
     run["max_lmp_rise"] = SEARCH.get("max_lmp_rise")
+    run["by"] = None if SEARCH.get("by") == "t" else SEARCH.get("by")
     return measured(GRID, metric="search", **run, **values)
 
 
@@ -73,6 +74,7 @@ def of_search(w, output):
     "Its model is kept until one is chosen, if there is room"
     places = {"out_dir": str(Path(output.results).with_name("model")), "results_dir": output.results}
     places |= {"keep_model": SEARCH.get("keep_models", False)}
+    places["association"] = SEARCH.get("by") == "association"
     own = {"split": "valid", "lmp_sentences": SEARCH["lmp_sentences"], "seed": config["seed"]}
     return training(w, **COMBINATIONS[w.search_run], **own, **places)
 

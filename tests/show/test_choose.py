@@ -1,0 +1,50 @@
+"""What each method does and costs, side by side."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from redditbias_repro.metrics.choice import select
+from redditbias_repro.show.association import all_seeds, association_changes
+from redditbias_repro.show.choose import MARGINS, methods_table
+from redditbias_repro.show.tables import PAPER_METHODS, TASKS, lmp_changes
+from redditbias_repro.stats.paired import no_worse
+
+
+def test_methods_side_by_side(committed):
+    """Each number is that of the table it comes from."""
+    folder = committed / "results"
+    table = methods_table(folder).set_index("method")
+    assert set(PAPER_METHODS[1:5]) <= set(table.index)
+    changes = all_seeds(association_changes(folder=folder))
+    for method, own in changes.groupby("method"):
+        if own["corpus"].eq("redditbias").all():
+            assert table["association less"][method] == f"{(own.verdict == 'less').sum()} of {len(own)}"
+            assert np.isclose(table.tells[method], own.tells.mean())
+    rises = lmp_changes(folder=folder)
+    for method in ("HD", "CDA"):
+        own = rises[rises.method == method].sort_values("train_seed", na_position="first", kind="stable")
+        own = own.drop_duplicates("bias_type").dropna(subset=["rise_calibrated_low"])
+        each = zip(own.rise_calibrated, own.rise_calibrated_low, own.rise_calibrated_high)
+        kept = sum(no_worse(*v, MARGINS["perplexity"], True) == "no worse" for v in each)
+        assert table["perplexity no worse"][method] == f"{kept} of {len(own)}"
+    assert np.allclose(table.MB.dropna(), 4 * 134_515_008 / 1e6) and (table.minutes.dropna() > 1).all()
+    tests = TASKS["dst"].tests(folder)
+    assert table["F1"].notna().sum() == tests[tests.change.notna()].method.nunique()
+
+
+def test_nothing_measured(tmp_path):
+    assert not len(methods_table(tmp_path))
+
+
+def test_a_search_by_the_association():
+    runs = pd.DataFrame({
+        "t": [0.1, -2.0, 1.0], "association": [0.9, -0.1, 0.3], "lambda_d": [1, 10, 100],
+        "lmp": [100.0, 200.0, 110.0], "lmp_before": [100.0] * 3,
+    })  # fmt: skip
+    assert select(runs)["lambda_d"] == 1 and select(runs, by="association")["lambda_d"] == 10
+    assert select(runs, 0.25, "association")["lambda_d"] == 100
+    with pytest.raises(ValueError, match="not all runs have association"):
+        select(runs.drop(columns="association"), by="association")
+    with pytest.raises(ValueError, match="by 'p' is unknown"):
+        select(runs, by="p")

@@ -1,0 +1,183 @@
+"""Several models in one call, and in the order of a measure."""
+
+import json
+import shutil
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import CONFIGS, small_random
+
+from redditbias_repro.cli import main
+from redditbias_repro.metrics.association import measure_association
+from redditbias_repro.papers.audit import audit_folder
+from redditbias_repro.records import write_record
+from redditbias_repro.show.html import page_problems
+from redditbias_repro.show.rank import RANKED, asking_parts, plot_rank, rank_blocks, rank_models
+from redditbias_repro.stats.paired import mean_test
+from redditbias_repro.stats.ranking import rank_columns
+
+
+@pytest.fixture(scope="module")
+def two(tokenizer, tmp_path_factory):
+    """Folders of two small models of the same tokens, which chat."""
+    words, folders = deepcopy(tokenizer), []
+    words.chat_template = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+    for kind in ("gpt2", "llama"):
+        folders.append(str(tmp_path_factory.mktemp("models") / f"tiny-{kind}"))
+        small_random(CONFIGS[kind](len(words))).save_pretrained(folders[-1])
+        words.save_pretrained(folders[-1])
+    return folders
+
+
+def measured(models, out, *more, metric="lmb"):
+    command = ["measure", "--model", *models, "--corpus", "queries", "--bias-type", "race", "--bias-type", "gender"]
+    assert main([*command, "--out", str(out / "all.json"), *more]) == 0
+    records = json.loads((out / "all.json").read_text())
+    for r in records:
+        write_record(r, out / "records")
+    return records
+
+
+def test_several_models_in_one_call(two, tmp_path, capsys):
+    """The same records as of one call each, in one table."""
+    together = measured(two, tmp_path)
+    printed = capsys.readouterr().out
+    alone = [r for m in two for r in measured([m], tmp_path)]
+    key = lambda r: (r["model"], r["metric"], r["bias_type"], r["params"].get("outliers"))
+    kept = lambda r: {k: v for k, v in r["values"].items()}
+    assert {key(r): kept(r) for r in together} == {key(r): kept(r) for r in alone} and len(together) == len(alone)
+    assert printed.count("tiny-gpt2@") and printed.count("tiny-llama@") and printed.count("| model") == 2
+
+
+def test_a_model_that_fails_stops_no_other(two, tmp_path, capsys):
+    broken = tmp_path / "broken"
+    shutil.copytree(two[0], broken)
+    (broken / "model.safetensors").write_bytes(b"")
+    command = ["measure", "--bias-type", "race", "--corpus", "queries", "--model"]
+    assert main([*command, two[1], str(broken)]) == 2
+    said = capsys.readouterr()
+    assert "tiny-llama@" in said.out and f"not measured: {broken}: model" in said.err
+    assert main([*command, two[1], "../nowhere"]) == 2
+    said = capsys.readouterr()
+    assert "tiny-llama@" not in said.out and "'../nowhere' is no folder" in said.err
+    assert main([*command, *two, "--details", str(tmp_path / "x.csv")]) == 2
+    assert "--details is of one model, and --model names 2" in capsys.readouterr().err
+
+
+def test_rank(two, tmp_path, capsys):
+    measured(two, tmp_path)
+    capsys.readouterr()
+    where = ["--folder", str(tmp_path / "records")]
+    table, figure = tmp_path / "new" / "rank.csv", tmp_path / "new" / "rank.png"
+    assert main(["rank", *where, "--out", str(table), "--figure", str(figure)]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "association on queries (all), as text, nats" in printed
+        and "Rank 1: most stereotypical" in printed
+        and "Models that share a letter cannot be told apart" in printed
+    )
+    assert figure.stat().st_size > 10_000 and figure.with_suffix(".svg").is_file()
+    rows = pd.read_csv(table)
+    assert rows.bias_type.tolist() == ["race", "race", "gender", "gender", "all", "all"]
+    assert main(["rank", "--measure", "lmb", *where]) == 0
+    assert "nats a token" in capsys.readouterr().out
+    assert main(["rank", "--measure", "likelihood_bias", *where]) == 2
+    assert "no records of likelihood_bias of two models" in capsys.readouterr().err
+    assert main(["rank", "--folder", str(table)]) == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
+def test_the_order_is_that_of_the_records(two):
+    records = [r for m in two for r in measure_association(m, ["race"], "queries")]
+    found = rank_models(records=records).set_index("model")
+    for r in records:
+        assert np.isclose(found.value[r["model"]], r["values"]["association"])
+    assert found["rank"].tolist() == [1, 2] and found.value.is_monotonic_decreasing
+    assert (found.low < found.value).all() and (found.value < found.high).all()
+    other = [r for r in measure_association(two[0], ["race"], "queries")]
+    for r in other:  # other sentences: nothing to compare
+        r["model"], r["values"]["contrasts"]["targets"] = "other", list(range(len(r["values"]["contrasts"]["targets"])))
+    assert set(rank_models(records=records + other).model) == {r["model"] for r in records}
+
+
+def test_templates_are_the_units_of_prompts():
+    about = {
+        "paper": "holisticbias",
+        "metric": "likelihood_bias",
+        "method": "baseline",
+        "corpus": "v1.0",
+        "split": "all",
+    }
+
+    def record(model, shares, templates=5):
+        values = {"significant_by_template": shares, "tests": 100 * templates, "templates": list("abcde")[:templates]}
+        return {
+            **about,
+            "model": model,
+            "bias_type": "age",
+            "n": 500,
+            "values": values,
+            "params": {"reading": "sentence"},
+        }
+
+    low, high = [50, 52, 51, 49, 53], [60, 63, 61, 58, 64]
+    found = rank_models("likelihood_bias", [record("small", low), record("large", high)], paper="holisticbias")
+    assert found.model.tolist() == ["large", "small"] and found.letters.tolist() == ["a", "b"]
+    np.testing.assert_allclose(found.value, [61.2, 51])
+    test = mean_test(np.subtract(high, low))
+    assert test.p < 0.001
+    few = [record("small", low[:2], 2), record("large", high[:2], 2)]
+    assert rank_models("likelihood_bias", few, paper="holisticbias").letters.tolist() == ["a", "a"]
+
+
+def test_levels_are_kept(seed=0):
+    """Of five models that are the same, in how many draws is any told from another? At most 5 %, give or take."""
+    rng, wrong = np.random.default_rng(seed), 0
+    groups = np.repeat(np.arange(10), 8)
+    for _ in range(200):
+        x = rng.normal(size=(80, 1)) + rng.normal(size=(80, 5)) + rng.normal(size=(10, 5))[groups]
+        wrong += len(set(rank_columns([(x, groups)], resamples=10).letters)) > 1
+    assert wrong <= 200 * 0.05 + 3 * np.sqrt(200 * 0.05 * 0.95)
+
+
+def test_ways_of_asking(two):
+    records = [
+        r for m in two for how in ({}, {"context": "chat"}, {"context": "chat", "prompt": "Hello."})
+        for r in measure_association(m, ["race"], "queries", **how)
+    ]  # fmt: skip
+    parts = asking_parts(records=records)
+    assert parts[["models", "ways"]].values.tolist() == [[2, 3]]
+    assert np.isclose(parts[["model", "asking", "both", "sampling"]].sum(axis=1), 1).all()
+    assert set(rank_models(records=records).asked.str[:9]) == {"as text", "in a chat"}
+    alone = [r for r in records if r["params"].get("context") != "chat" or r["model"] == records[0]["model"]]
+    assert not len(asking_parts(records=alone))  # no two were asked in the same two ways
+    with pytest.raises(ValueError, match="metric 'dst' is unknown"):
+        asking_parts("dst", records)
+
+
+def test_an_audit_of_several_models(two, tmp_path, capsys, monkeypatch):
+    from redditbias_repro.papers import audit as room
+    from redditbias_repro.papers.measures import Wanted, association_kind, association_measures
+
+    kind = association_kind("redditbias", "Association")
+    measures = association_measures(["redditbias/race"], Wanted(()), kind)
+    monkeypatch.setattr(room, "plan", lambda wanted, specs: (measures, []))
+    assert main(["audit", "--model", *two, "--languages", "en", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"written: {tmp_path / 'index.html'}" in said
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert not page_problems(page) and "Order of models: association" in page
+    for m in two:
+        assert f'href="{audit_folder(m)}/index.html"' in page
+        assert (tmp_path / audit_folder(m) / "index.html").is_file()
+
+
+def test_blocks_of_a_page(two):
+    records = [r for m in two for r in measure_association(m, ["race", "gender"], "queries")]
+    kinds = [b["kind"] for b in rank_blocks(records)]
+    assert kinds == ["figure", "table"]
+    assert set(RANKED) == {"association", "lmb", "likelihood_bias"}
+    (ax,) = plot_rank(rank_models(records=records)).axes[:1]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["Race", "Gender", "all together"]
