@@ -459,9 +459,8 @@ def _listed(what: str) -> dict[str, str]:
     if what == "corpora":
         return dict.fromkeys(LISTS["corpora"], "")
     if what == "axes":
-        from redditbias_repro.data.prompts import load_prompt_set
-
-        return {axis: f"{len(of)} descriptors in the paper" for axis, of in load_prompt_set("paper").axes.items()}
+        prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
+        return {axis: p.name.removesuffix(".toml") for p in prompts for axis in read(f"prompts/{p.name}")["axes"]}
     from redditbias_repro.specs import list_specs, load_spec
 
     return {name: load_spec(name).title for name in list_specs()}

@@ -11,10 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..records import write_atomic
-
 # %% auto #0
-__all__ = ['PARTS', 'FILE', 'Edit', 'blocks_of', 'has_edits', 'attach_edits', 'save_edits', 'read_edits']
+__all__ = ['PARTS', 'FILE', 'Edit', 'save_edits', 'read_edits']
 
 # %% ../../nbs/models/edits.ipynb #c9f740f9
 PARTS = ("left", "right", "center", "shift")
@@ -86,11 +84,13 @@ def save_edits(
     folder: str | Path,
     edits: Mapping[int, Edit],
 ) -> Path:
-    "Write edits as `edits.safetensors`"
-    from safetensors.torch import save
+    "Write edits as `edits.safetensors`, into a folder that is made"
+    from safetensors.torch import save_file
 
     tensors = {f"{n}.{part}": getattr(e, part).float().contiguous().cpu() for n, e in edits.items() for part in PARTS}
-    return write_atomic(Path(folder) / FILE, save(tensors))
+    (path := Path(folder) / FILE).parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, path)
+    return path
 
 
 def read_edits(

@@ -220,7 +220,7 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
         raise _explained(name, source, what, e, OTHER_KIND if other else "") from e
     if lost := [k for k in report["unexpected_keys"] if ".edit." in k]:
         said = f"its weights were saved with {len(lost)} parts of edits, which belong beside its base's name"
-        raise ValueError(f"model {name!r}: {said}: debias the base again (`redditbias debias --method LEACE`)")
+        raise ValueError(f"model {name!r}: {said}: debias the base again")
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if lacking:
         said = f"the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"

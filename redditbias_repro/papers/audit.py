@@ -22,7 +22,7 @@ from ..show.html import html_page, provenance_blocks, section, table_block
 from ..show.rank import rank_blocks
 
 # %% auto #0
-__all__ = ['audit', 'audit_folder', 'order_page', 'audit_several']
+__all__ = ['audit']
 
 # %% ../../nbs/papers/audit.ipynb #c16b3cfb
 def audit_page(result: dict, done: Iterable[Done]) -> str:

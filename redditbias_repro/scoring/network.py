@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 # %% auto #0
-__all__ = ['ONE_PASS', 'find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions', 'n_vectors']
+__all__ = ['ONE_PASS', 'find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions']
 
 # %% ../../nbs/scoring/network.ipynb #cea986a4
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
@@ -218,7 +218,7 @@ def max_positions(model) -> int | float:
     "Most tokens that a model has positions for"
     return getattr(model.config.get_text_config(), "max_position_embeddings", None) or float("inf")
 
-
+# %% ../../nbs/scoring/network.ipynb #7a04669e
 def n_vectors(model) -> int | float:
     "How many tokens a model has vectors for; infinity where its embeddings do not say"
     return getattr(model.get_input_embeddings(), "num_embeddings", float("inf"))

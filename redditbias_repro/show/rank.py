@@ -24,8 +24,7 @@ from ..stats.packing import unpack_contrasts, unpack_pairs
 from ..stats.ranking import means_covariance, rank_columns, variance_parts
 
 # %% auto #0
-__all__ = ['RANKED', 'PARTS', 'SAID', 'rank_models', 'order_found', 'plot_rank', 'asking_parts', 'rank_blocks', 'rankings',
-           'title_of', 'shown_ranks']
+__all__ = ['RANKED', 'PARTS', 'rank_models', 'order_found', 'plot_rank', 'asking_parts']
 
 # %% ../../nbs/show/rank.ipynb #c0482e7e
 class _Ranked(NamedTuple):

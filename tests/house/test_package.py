@@ -230,6 +230,7 @@ WITHOUT_EXAMPLE = {  # and why
     "metrics.plan.known_associations": "measures a model where no record is there: tests/metrics/test_plan.py",
     "metrics.plan.read_associations": "reads a file that `redditbias measure --out` wrote: tests/metrics/test_plan.py",
     "metrics.compare.compare_associations": "rows of `association_change`: tests/metrics/test_association.py",
+    "show.choose.methods_table": "reads the records of results/: tests/show/test_choose.py",
     "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/papers/test_holisticbias_answers.py",
 }
 

@@ -38,7 +38,7 @@ def name_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(p): p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "_modidx.py"}
+MODULES = {name_of(p): p for p in sorted(PACKAGE.rglob("*.py")) if p.name not in ("_modidx.py", "__main__.py")}
 GENERAL = [
     name for name in MODULES
     if name not in ("", "cli")  # the command is called redditbias
