@@ -441,9 +441,11 @@ def _show_spec(spec) -> None:
 def _ls(args) -> None:
     "What there is to choose from, by name; nothing is loaded for it"
     for what in [args.what] if args.what else SAID["listed"]:
+        listed = _listed(what)
+        width = max(map(len, listed))
         print(f"{what}:")
-        for name, said in _listed(what).items():
-            print(f"  {name:28} {said}".rstrip())
+        for name, said in listed.items():
+            print(f"  {name:{width}}  {said}".rstrip())
 
 
 def _listed(what: str) -> dict[str, str]:
