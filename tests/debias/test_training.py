@@ -747,7 +747,7 @@ def test_the_notebook_by_papermill(made_up, model_folder, tmp_path, name):
     records = read_records(tmp_path / "results")
     assert (
         set(records.method) == {"baseline", name}
-        and set(records.metric) == {"lmb", "lmp", "training"}
+        and set(records.metric) == {"association", "lmb", "lmp", "training"}
         and set(records.split) == {"valid", "test", "train"}
     )
     settings = load_debiased(tmp_path / "model").settings
