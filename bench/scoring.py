@@ -679,7 +679,7 @@ def draw_speed(rows):
         f"{PLACES[r.bias_type]} ({1000 / r.sentences_per_second:.1f} ms each{other(r)})" for r in alone.itertuples()
     ]
     said = " and ".join([*([", ".join(alone[:-1])] if alone[:-1] else []), *alone[-1:]])
-    note = "\n" + textwrap.fill(f"Only the tree was measured on {said}", 100) if alone else ""
+    note = "\n" + textwrap.fill(f"Only the tree was measured on {said}", 110) if alone else ""
     ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
     about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {' and '.join(sorted(devices))}"
     figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)

@@ -137,9 +137,14 @@ def _end_of_failures(failed: list[tuple[str, Exception]], what: str) -> None:
         raise kind(f"not {what}: {'; '.join(f'{model}: {e}' for model, e in failed)}")
 
 
+def _named(args) -> list[str]:
+    "The models of a call, each once"
+    return [args.model] if isinstance(args.model, str) else list(dict.fromkeys(args.model))
+
+
 def _models(args) -> list[str]:
     "The models of a call; of several all names are looked at before the first is measured"
-    models = [args.model] if isinstance(args.model, str) else list(dict.fromkeys(args.model))
+    models = _named(args)
     if len(models) > 1:
         from redditbias_repro.models.loading import check_models
 
@@ -438,34 +443,44 @@ def _show_spec(spec) -> None:
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
 
 # %% ../nbs/cli.ipynb #354d8e49
-def _ls(args) -> None:
-    "What there is to choose from, by name; nothing is loaded for it"
-    for what in [args.what] if args.what else SAID["listed"]:
-        listed = _listed(what)
-        width = max(map(len, listed))
-        print(f"{what}:")
-        for name, said in listed.items():
-            print(f"  {name:{width}}  {said}".rstrip())
+def _resource(name: str) -> dict:
+    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
 
 
-def _listed(what: str) -> dict[str, str]:
-    "Names of one kind, and what each is"
-    read = lambda name: tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
-    if what == "models":
-        return {name: about["origin"] for name, about in read("models.toml").items()}
-    if what == "methods":
-        return read("methods.toml")
-    if what == "measures":
-        return {f"measure --paper {paper}": said["about"].partition(", with --paper")[0].partition(": ")[0]
-                for paper, said in read_commands(FIRST).items()}  # fmt: skip
-    if what == "corpora":
-        return dict.fromkeys(LISTS["corpora"], "")
-    if what == "axes":
-        prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
-        return {axis: p.name.removesuffix(".toml") for p in prompts for axis in read(f"prompts/{p.name}")["axes"]}
+def _known_types() -> dict[str, str]:
     from redditbias_repro.specs import list_specs, load_spec
 
     return {name: load_spec(name).title for name in list_specs()}
+
+
+def _known_measures() -> dict[str, str]:
+    first_words = lambda about: about.partition(", with --paper")[0].partition(": ")[0]
+    return {f"measure --paper {paper}": first_words(said["about"]) for paper, said in read_commands(FIRST).items()}
+
+
+def _known_axes() -> dict[str, str]:
+    prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
+    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in _resource(f"prompts/{p.name}")["axes"]}
+
+
+KINDS = {  # of what options name: names, each with what it is; no library is loaded for them
+    "models": lambda: {name: about["origin"] for name, about in _resource("models.toml").items()},
+    "bias-types": _known_types,
+    "corpora": lambda: dict.fromkeys(LISTS["corpora"], ""),
+    "measures": _known_measures,
+    "methods": lambda: _resource("methods.toml"),
+    "axes": _known_axes,
+}
+
+
+def _ls(args) -> None:
+    "What there is to choose from, by name"
+    for kind in [args.what] if args.what else KINDS:
+        known = KINDS[kind]()
+        width = max(map(len, known))
+        print(f"{kind}:")
+        for name, said in known.items():
+            print(f"  {name:{width}}  {said}".rstrip())
 
 # %% ../nbs/cli.ipynb #37a4fe38
 def _check_export(args) -> None:
@@ -644,22 +659,21 @@ def _audit_folder(args) -> Path:
     "--out, or a folder below runs/: of one model, named after it; of several, which have theirs in it"
     from redditbias_repro.papers.audit import audit_folder
 
-    if args.out or not isinstance(args.model, str):
-        return args.out or Path("runs", "audit")
-    return Path("runs", "audit", audit_folder(args.model))
+    models = _named(args)
+    return args.out or Path("runs", "audit", *(map(audit_folder, models) if len(models) == 1 else ()))
 
 
 def _audit(args) -> None:
-    if not isinstance(args.model, str) and len(set(args.model)) == 1:
-        (args.model,) = set(args.model)
-    out = _audit_folder(args)
+    models, out = _models(args), _audit_folder(args)
     _check_out(out, "folder")
     from redditbias_repro.papers.audit import audit, audit_several
 
     how = dict(specs=args.specs or (), quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
     how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype)
-    several = not isinstance(args.model, str)
-    results, failed = audit_several(args.model, out, **how) if several else ([audit(args.model, out, **how)], [])
+    several = len(models) > 1
+    results, failed = audit_several(models, out, **how) if several else ([audit(models[0], out, **how)], [])
+    if not results:
+        _end_of_failures(failed, "audited")
     for result in results:
         _say_audited(result)
     n = sum(len(r["records"]) for r in results)

@@ -76,7 +76,7 @@ def navigation() -> list:
         {"Guides": [f"docs/{g}.md" for g in guides]},
         {"Papers": [p for p in papers if is_page(p)]},
         {"Runs": listed("nbs", "[0-9]*.ipynb")},
-        {"Modules": ["nbs/index.ipynb", *listed("nbs", "[_a-hj-z]*.ipynb"), *rooms]},
+        {"Modules": ["nbs/index.ipynb", *listed("nbs", "[a-hj-z]*.ipynb"), *rooms]},
         {"What papers print": [p for p in papers if not is_page(p)]},
     ]
 

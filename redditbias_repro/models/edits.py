@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 # %% auto #0
-__all__ = ['PARTS', 'FILE', 'Edit', 'save_edits', 'read_edits']
+__all__ = ['FILE', 'Edit', 'save_edits', 'read_edits']
 
 # %% ../../nbs/models/edits.ipynb #c9f740f9
-PARTS = ("left", "right", "center", "shift")
+_PARTS = ("left", "right", "center", "shift")
 
 
 class Edit(torch.nn.Module):
@@ -27,7 +27,7 @@ class Edit(torch.nn.Module):
 
     def __init__(self, left: Tensor, right: Tensor, center: Tensor, shift: Tensor):
         super().__init__()
-        for name, value in zip(PARTS, (left, right, center, shift)):
+        for name, value in zip(_PARTS, (left, right, center, shift)):
             setattr(self, name, torch.nn.Parameter(value.detach().clone(), requires_grad=False))
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def save_edits(
     "Write edits as `edits.safetensors`, into a folder that is made"
     from safetensors.torch import save_file
 
-    tensors = {f"{n}.{part}": getattr(e, part).float().contiguous().cpu() for n, e in edits.items() for part in PARTS}
+    tensors = {f"{n}.{part}": getattr(e, part).float().contiguous().cpu() for n, e in edits.items() for part in _PARTS}
     (path := Path(folder) / FILE).parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path)
     return path
@@ -104,7 +104,7 @@ def read_edits(
     try:
         tensors = load_file(path)
         numbers = sorted({int(name.partition(".")[0]) for name in tensors})
-        edits = {n: Edit(*(tensors[f"{n}.{part}"] for part in PARTS)) for n in numbers}
+        edits = {n: Edit(*(tensors[f"{n}.{part}"] for part in _PARTS)) for n in numbers}
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as e:
         raise ValueError(f"{path} is broken ({type(e).__name__}: {e}): make it again") from e
     fits = lambda d, e: (

@@ -24,7 +24,7 @@ from ..stats.packing import unpack_contrasts, unpack_pairs
 from ..stats.ranking import means_covariance, rank_columns, variance_parts
 
 # %% auto #0
-__all__ = ['RANKED', 'PARTS', 'rank_models', 'order_found', 'plot_rank', 'asking_parts']
+__all__ = ['RANKED', 'rank_models', 'plot_rank', 'asking_parts']
 
 # %% ../../nbs/show/rank.ipynb #c0482e7e
 class _Ranked(NamedTuple):
@@ -143,16 +143,16 @@ def _ranks_of(samples: list[dict], seed: int) -> list[dict]:
     each = zip(models, *(getattr(found, name) for name in names))
     return [{"model": m, **dict(zip(names, v)), "n": n, "same_order": found.same_order} for m, *v in each]
 
-# %% ../../nbs/show/rank.ipynb #36feb9ab
+# %% ../../nbs/show/rank.ipynb #ebe180c2
 def order_found(
     table: pd.DataFrame,  # rows of `rank_models`
 ) -> str:
-    "In how many bias types any two models can be told apart, in words"
+    "In how many bias types any two models differ, in words"
     single = table[table["bias_type"] != "all"]
     apart = [len(set.intersection(*map(set, own["letters"]))) == 0 for _, own in single.groupby("bias_type")]
-    return f"Models can be told apart in {sum(apart)} of {len(apart)} bias types"
+    return f"Some models differ in {sum(apart)} of {len(apart)} bias types"
 
-
+# %% ../../nbs/show/rank.ipynb #36feb9ab
 def plot_rank(
     table: pd.DataFrame,  # one of `rankings`
     paper: str = DEFAULT_PAPER,  # whose bias types
@@ -183,7 +183,7 @@ def plot_rank(
     return _finished(figure, order_found(table), 11)
 
 # %% ../../nbs/show/rank.ipynb #05241ed4
-PARTS = {"rows": "model", "columns": "asking", "both": "both", "sampling": "sampling"}
+_PARTS = {"rows": "model", "columns": "asking", "both": "both", "sampling": "sampling"}
 
 
 def asking_parts(
@@ -204,9 +204,9 @@ def asking_parts(
         covariance = means_covariance(x, own["clusters"].iloc[0])
         parts = variance_parts(x.mean(0).reshape(len(models), len(ways)), covariance)
         total = sum(parts.values())
-        shares = {name: parts[part] / total if total else np.nan for part, name in PARTS.items()}
+        shares = {name: parts[part] / total if total else np.nan for part, name in _PARTS.items()}
         rows.append({"bias_type": b, "corpus": corpus, "models": len(models), "ways": len(ways), **shares})
-    return pd.DataFrame(rows, columns=["bias_type", "corpus", "models", "ways", *PARTS.values()])
+    return pd.DataFrame(rows, columns=["bias_type", "corpus", "models", "ways", *_PARTS.values()])
 
 
 def _shared(cells: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:

@@ -15,7 +15,7 @@ from scipy import stats
 from ..records import paper_resource
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'QUALITY', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
+__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
            'PLANTED_MEASURES', 'cluster_df', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share',
            'decided', 'BiasChange', 'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers',
            'swapped_label_alarms']
@@ -262,16 +262,13 @@ class BiasChange:
     alpha: float
 
 # %% ../../nbs/stats/paired.ipynb #2914dc28
-QUALITY = ("no worse", "worse", "undetermined")
-
-
 def no_worse(
     change: float,  # of a measure of quality
     low: float,  # its 95 % interval
     high: float,
     margin: float,  # the loss that is still none
     larger_is_worse: bool = False,
-) -> str:  # of `QUALITY`; "" where there is no interval
+) -> str:  # "no worse", "worse" or "undetermined"; "" where there is no interval
     """Non-inferiority, one-sided at 95 %, by the bounds that the two-sided interval has there (normal approximation).
 
     "no worse": the loss is below the margin; "worse": it is above"""

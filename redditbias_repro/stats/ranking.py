@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from .crossed import pigeonhole_weights
 from .multiplicity import holm
-from .paired import mean_test, pooled_mean
+from .paired import _codes, mean_test, pooled_mean
 
 # %% auto #0
-__all__ = ['compact_letters', 'Ranking', 'rank_columns', 'means_covariance', 'variance_parts']
+__all__ = ['Ranking', 'rank_columns', 'means_covariance', 'variance_parts']
 
 # %% ../../nbs/stats/ranking.ipynb #316b8ece
 def compact_letters(
@@ -107,9 +106,8 @@ def means_covariance(
     "Covariance of the means of cells over the same units, cluster-robust as in `mean_test`"
     x = np.asarray(x, np.float64)
     rest, total = x - x.mean(0), 0
-    ways = clusters if isinstance(clusters, tuple) else (clusters,)
-    for labels in ways:
-        codes = np.arange(len(x)) if labels is None else pd.factorize(np.asarray(labels, object))[0]
+    for labels in clusters if isinstance(clusters, tuple) else (clusters,):
+        codes = _codes(labels, len(x))
         sums = np.zeros((codes.max() + 1, x.shape[1]))
         np.add.at(sums, codes, rest / len(x))
         share = np.bincount(codes) / len(x)
