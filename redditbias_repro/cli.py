@@ -442,46 +442,6 @@ def _show_spec(spec) -> None:
         print(f"\n{key} ({len(getattr(spec, key))}): {', '.join(getattr(spec, key))}")
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
 
-# %% ../nbs/cli.ipynb #354d8e49
-def _resource(name: str) -> dict:
-    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
-
-
-def _known_types() -> dict[str, str]:
-    from redditbias_repro.specs import list_specs, load_spec
-
-    return {name: load_spec(name).title for name in list_specs()}
-
-
-def _known_measures() -> dict[str, str]:
-    first_words = lambda about: about.partition(", with --paper")[0].partition(": ")[0]
-    return {f"measure --paper {paper}": first_words(said["about"]) for paper, said in read_commands(FIRST).items()}
-
-
-def _known_axes() -> dict[str, str]:
-    prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
-    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in _resource(f"prompts/{p.name}")["axes"]}
-
-
-KINDS = {  # of what options name: names, each with what it is; no library is loaded for them
-    "models": lambda: {name: about["origin"] for name, about in _resource("models.toml").items()},
-    "bias-types": _known_types,
-    "corpora": lambda: dict.fromkeys(LISTS["corpora"], ""),
-    "measures": _known_measures,
-    "methods": lambda: _resource("methods.toml"),
-    "axes": _known_axes,
-}
-
-
-def _ls(args) -> None:
-    "What there is to choose from, by name"
-    for kind in [args.what] if args.what else KINDS:
-        known = KINDS[kind]()
-        width = max(map(len, known))
-        print(f"{kind}:")
-        for name, said in known.items():
-            print(f"  {name:{width}}  {said}".rstrip())
-
 # %% ../nbs/cli.ipynb #37a4fe38
 def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
@@ -826,6 +786,46 @@ class _Help(argparse.HelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str:
         return action.help.format_map(LISTS)
+
+# %% ../nbs/cli.ipynb #354d8e49
+def _resource(name: str) -> dict:
+    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
+
+
+def _known_types() -> dict[str, str]:
+    from redditbias_repro.specs import list_specs, load_spec
+
+    return {name: load_spec(name).title for name in list_specs()}
+
+
+def _known_measures() -> dict[str, str]:
+    first_words = lambda about: about.partition(", with --paper")[0].partition(": ")[0]
+    return {f"measure --paper {paper}": first_words(said["about"]) for paper, said in read_commands(FIRST).items()}
+
+
+def _known_axes() -> dict[str, str]:
+    prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
+    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in _resource(f"prompts/{p.name}")["axes"]}
+
+
+KINDS = {  # of what options name: names, each with what it is; no library is loaded for them
+    "models": lambda: {name: about["origin"] for name, about in _resource("models.toml").items()},
+    "bias-types": _known_types,
+    "corpora": lambda: dict.fromkeys(LISTS["corpora"], ""),
+    "measures": _known_measures,
+    "methods": lambda: _resource("methods.toml"),
+    "axes": _known_axes,
+}
+
+
+def _ls(args) -> None:
+    "What there is to choose from, by name"
+    for kind in [args.what] if args.what else KINDS:
+        known = KINDS[kind]()
+        width = max(map(len, known))
+        print(f"{kind}:")
+        for name, said in known.items():
+            print(f"  {name:{width}}  {said}".rstrip())
 
 # %% ../nbs/cli.ipynb #f0b3c986
 def _add_options(parser, options: dict[str, dict | str]) -> None:
