@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -59,10 +60,10 @@ ONE_PASS = threading.RLock()  # for a pass on a line, a model attends otherwise:
 
 def _state(model) -> tuple:
     "What changes when a model or its weights do"
-    head = model.get_output_embeddings()
-    patched = [id(vars(m).get("forward")) for m in (model, head) if m is not None]
-    patched += [id(h) for m in (model, head) if m is not None for h in m._forward_hooks.values()]
-    patched += [id(h) for m in (model, head) if m is not None for h in m._forward_pre_hooks.values()]
+    both = [m for m in (model, model.get_output_embeddings()) if m is not None]
+    # by weak reference, for the address of a function that is gone may soon be that of another
+    patched = [weakref.ref(vars(m)["forward"]) if "forward" in vars(m) else None for m in both]
+    patched += [key for m in both for hooks in (m._forward_hooks, m._forward_pre_hooks) for key in hooks]
     weights = hash(tuple((id(p), 0 if p.is_inference() else p._version) for p in model.parameters()))
     return weights, model.dtype, str(model.device), tuple(patched), repr(model.config.get_text_config().to_dict())
 

@@ -703,6 +703,26 @@ def test_a_scaled_head(random_model, tokenizer, monkeypatch):
     )
 
 
+def test_a_model_patched_again_is_looked_at_again(random_model):
+    """However often: the next function may be put at the address of the last one."""
+    plain, capped = random_model.forward, random_model.config.model_type == "gemma2"
+
+    def by(factor):
+        def scaled(*args, **kwargs):
+            out = plain(*args, **kwargs)
+            out.logits = out.logits * factor
+            return out
+
+        return scaled
+
+    for n in range(2, 30):
+        random_model.forward = by(1 / n)
+        with torch.inference_mode():
+            network = network_room.find_network(random_model)
+        assert network.head is None if capped else network.scale == pytest.approx(1 / n)  # Gemma 2 caps first
+        del random_model.forward
+
+
 def test_a_masked_model_is_no_causal_one(tokenizer):
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(BertConfig(vocab_size=len(tokenizer), **SMALL)).eval()
