@@ -48,7 +48,7 @@ setup(
     package_data={cfg["lib_name"]: ["resources/**/*"]},
     install_requires=cfg["requirements"].split(),
     extras_require={
-        extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs", "peft", "leace")
+        extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs", "peft", "harness", "leace")
     },
     entry_points={"console_scripts": cfg["console_scripts"].split()},
     zip_safe=False,

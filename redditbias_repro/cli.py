@@ -142,6 +142,16 @@ def _named(args) -> list[str]:
     return [args.model] if isinstance(args.model, str) else list(dict.fromkeys(args.model))
 
 
+def _placed(args) -> None:
+    "Models of a call by the names that say what runs them, with --backend"
+    from redditbias_repro.models.harness import with_backend
+
+    for name in ("model", "a", "b"):
+        if value := vars(args).get(name):
+            of = lambda model: with_backend(model, args.backend, args.backend_args)
+            setattr(args, name, of(value) if isinstance(value, str) else [of(m) for m in value])
+
+
 def _models(args) -> list[str]:
     "The models of a call; of several all names are looked at before the first is measured"
     models = _named(args)
@@ -598,8 +608,11 @@ def _debias(args) -> None:
     texts = read_lines(args.texts) if args.texts else None
     from redditbias_repro.data.pairs import load_phrases
     from redditbias_repro.debias.training import debias
+    from redditbias_repro.models.harness import is_elsewhere
     from redditbias_repro.models.loading import load_model
 
+    if is_elsewhere(args.model):
+        raise ValueError(f"model {args.model!r} has no weights here: it cannot be trained, only measured")
     texts = load_phrases(bias_type, "train", args.corpus).text if texts is None else texts
     model, tokenizer = load_model(args.model, args.device, "float32")
     names = ("epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "seed", "replace")
@@ -898,6 +911,8 @@ def main(argv: list[str] | None = None) -> int:
                 _check_out(path, wanted, f"--{name}")
         if args.command in ("measure", "perplexity") and args.replace and not args.save:
             raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
+        if vars(args).get("backend") or vars(args).get("backend_args"):
+            _placed(args)
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(f"Warning: {message}", file=sys.stderr)
             args.run(args)

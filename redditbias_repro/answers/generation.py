@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ..models.harness import Elsewhere
 from ..models.loading import hash_tokenizer, hash_weights
 from ..models.speakers import encode_turns, speaker_types
 from ..records import digest, write_atomic
@@ -385,6 +386,9 @@ def _answered(run: _Run, room: list[int], done: set[int], stats: dict, progress:
     "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out; `room` as of `_room`"
     from tqdm.auto import tqdm
 
+    if isinstance(run.model, Elsewhere):
+        yield from _answered_elsewhere(run, room, done, stats, progress)
+        return
     model, ids, n, beams = run.model, run.ids, run.n, run.decoding["num_beams"]
     batches = [[k for k in batch if k not in done] for batch in run.batches()]
     left, start = sum(map(len, batches)), time.perf_counter()
@@ -438,6 +442,49 @@ def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.
     found = pd.concat(parts or [empty]).sort_values("index")
     found.attrs = stats
     return found
+
+# %% ../../nbs/answers/generation.ipynb #1c84b5f0
+TAKEN = {"max_new_tokens", "max_length", "first_tokens", "num_beams", "do_sample", *DRAW}  # of a decoding, there
+
+
+def _decoding_elsewhere(model: Elsewhere, decoding: dict, n: int) -> dict:
+    "What `generate_until` is told. `ValueError` for what a server does not know"
+    beams, own = decoding["num_beams"], model.own is not None
+    other = [k for k, v in decoding.items() if v and k not in TAKEN]
+    if other or (beams > 1 and not own) or n > 1:
+        what = other[0] if other else f"num_beams={beams}" if beams > 1 else f"{n} answers to a prompt"
+        raise ValueError(f"{model.said} does not take {what}: decode otherwise, such as greedily (--decoding default)")
+    drawn = {k: decoding[k] for k in DRAW} if decoding["do_sample"] else {} if own else {"temperature": 0.0}
+    return {"do_sample": decoding["do_sample"], **drawn, **({"num_beams": beams} if beams > 1 else {})}
+
+
+def _answered_elsewhere(
+    run: _Run, room: list[int], done: set[int], stats: dict, progress: bool
+) -> Iterator[pd.DataFrame]:
+    "`_answered`, by another program"
+    from tqdm.auto import tqdm
+
+    model, tokenizer, start = run.model, run.tokenizer, time.perf_counter()
+    options = _decoding_elsewhere(model, run.decoding, run.n)
+    stats["why_alone"] = model.said
+    batches = [some for batch in run.batches() if (some := [k for k in batch if k not in done])]
+    with tqdm(
+        total=sum(map(len, batches)), unit="answer", desc="answering", delay=2, leave=False, disable=not progress
+    ) as bar:
+        for number, batch in enumerate(batches):
+            asked = [run.ids[k] for k in batch]
+            asked = asked if tokenizer is None else tokenizer.batch_decode(asked, skip_special_tokens=False)
+            with torch.random.fork_rng([] if model.device.type == "cpu" else [model.device]):
+                model.reseed(run.seed_of(number))
+                said = model.answers(asked, [{"until": [], "max_gen_toks": room[k], **options} for k in batch])
+            read = str.split if tokenizer is None else partial(tokenizer.encode, add_special_tokens=False)
+            lengths = [len(read(text)) for text in said]
+            stats["answers"] += len(batch)
+            stats["tokens"] += sum(lengths)
+            stats["seconds"] = round(time.perf_counter() - start, 3)
+            bar.update(len(batch))
+            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in said], "n_tokens": lengths})
+            yield table.assign(ended=[n < room[k] for n, k in zip(lengths, batch)])
 
 # %% ../../nbs/answers/generation.ipynb #58754274
 def respond(
@@ -505,7 +552,8 @@ def answers(
 
     Blanks and lines in an answer are one blank each, `n_tokens` are those before its end, and one that was cut off has
     not `ended`. `attrs["stats"]` says what was computed now and in how many seconds (`seconds_before`:
-    what runs before took that `out` holds), and whether beginnings were shared. The same whatever the
+    what runs before took that `out` holds), and whether beginnings were shared. Of a server that only chats `n_tokens`
+    are words. The same whatever the
     batch, to float rounding, unless answers are drawn. `TypeError` and `ValueError` say what is wrong with prompts or
     settings, and that a folder is of other ones or in use."""
     rows, how = _asked(prompts), Asking(**how)
@@ -518,8 +566,17 @@ def answers(
         said = f"{n} answers to a prompt by {name_decoding(decoding)}, which gives the same each time"
         way_out = "draw them (do_sample=True), or give each prompt several times with other personas or in other styles"
         raise ValueError(f"{said}: {way_out}")
-    ends, types = {*_special(model, tokenizer)[0], *how.further_ends}, None
-    if how.speakers:
+    elsewhere = isinstance(model, Elsewhere)
+    if elsewhere and (how.speakers or how.further_ends):
+        raise ValueError(f"{model.said} ends answers by itself: neither speakers nor further_ends go with it")
+    ends, types = set() if elsewhere else {*_special(model, tokenizer)[0], *how.further_ends}, None
+    if tokenizer is None:
+        if how.chat is False or how.turn_end is not None or how.template or decoding.get("first_tokens"):
+            raise ValueError(
+                f"{model.said} only chats: neither chat=False, turn_end, template nor first_tokens go with it"
+            )
+        ids = [model.as_asked(text, how.system) for text in prompt_texts(rows, how.suffix)]
+    elif how.speakers:
         ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)
         ends.add(tokenizer.sep_token_id)
     else:

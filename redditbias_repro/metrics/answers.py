@@ -36,7 +36,7 @@ from redditbias_repro.metrics.styles import (
     style_changes,
     style_clusters,
 )
-from ..models.loading import DEFAULT_MODEL, load_model, open_model
+from ..models.loading import DEFAULT_MODEL, identity, load_model, open_model
 from ..records import digest, new_record, split_settings
 
 # %% auto #0
@@ -114,7 +114,7 @@ def _answered(model, rows: pd.DataFrame, decoding, out, device, dtype, **options
     given = {k: v for k, v in options.items() if v is not None and (k != "seed" or decoding["do_sample"])}
     options = {"suffix": asked_with(about), **options}
     said_by = {k: v for k, v in options.items() if k not in ("batch_size", "share", "progress")}
-    what = digest([about["weights_sha256"], about["dtype"], decoding, said_by, prompt_texts(rows)])
+    what = digest([identity(about), about["dtype"], decoding, said_by, prompt_texts(rows)])
     folder = Path(out) if out else cache_dir() / "answers" / what
     said = answers(net, tokenizer, rows, decoding, out=folder, **options)
     said.attrs |= {

@@ -35,7 +35,7 @@ from ..data.pairs import bias_spec
 from ..data.registry import cache_dir
 from ..debias.dialogue import how_it_was_made, open_dialogue_model
 from .responses import respond
-from ..models.loading import hash_tokenizer, open_model
+from ..models.loading import hash_tokenizer, identity, open_model
 from ..records import check_known, digest, new_record, split_settings
 from ..specs import BiasSpec
 from ..stats.multiplicity import holm
@@ -90,7 +90,7 @@ def _said(model, texts: list[str], candidates, device: str, dtype: str, options:
         decoding = options.get("decoding", "default")
         decoding = decoding_of(decoding) if isinstance(decoding, str) else decoding
         said_by = {k: v for k, v in options.items() if k not in NOT_OF_ANSWERS[:-1]}
-        model_is = [about["weights_sha256"], hash_tokenizer(opened.tokenizer), about["dtype"]]
+        model_is = [identity(about), hash_tokenizer(opened.tokenizer), about["dtype"]]
         what = digest([*model_is, decoding, {**said_by, "decoding": ""}, texts])
         options = {"out": cache_dir() / "answers" / what, **options, "decoding": decoding}
         attrs["decoding"] = name_decoding(decoding)

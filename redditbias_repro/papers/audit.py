@@ -40,7 +40,8 @@ def audit_page(result: dict, done: Iterable[Done]) -> str:
         section("What stands in and what is left out", [*languages, notes]),
         section("Where the numbers are from", provenance_blocks(pd.DataFrame(result["records"]))),
     ]
-    size = f"{about['parameters']:,} parameters, {about['dtype']}, weights {about['weights_sha256'][:12]}"
+    size = f"{about['parameters']:,} parameters, {about['dtype']}, " if about["parameters"] else ""
+    size += f"weights {about['weights_sha256'][:12]}" if about["weights_sha256"] else "weights elsewhere"
     quick = " --quick" if result["settings"]["quick"] else ""
     return html_page(
         f"Social bias of {about['name']}",

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from ..data.registry import cache_dir
-from ..models.loading import Opened, hash_tokenizer, hash_weights, open_model
+from ..models.harness import Elsewhere
+from ..models.loading import Opened, hash_tokenizer, hash_weights, identity, open_model
 from ..models.speakers import speaking
 from ..records import code_digest, versions
 from .masked import seq2seq_log_probs
@@ -36,6 +37,10 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
     from tqdm.auto import tqdm
 
     engine = seq2seq_log_probs if model.config.is_encoder_decoder else causal_log_probs
+    if isinstance(model, Elsewhere):
+        engine = _sums_from_elsewhere
+        if options.temperatures or options.spans or options.speakers:
+            raise ValueError(f"{model.said} gives sums over texts alone: no tokens, temperatures or marks of speakers")
     if options.speakers:
         engine, options = partial(_spoken_log_probs, tokenizer), replace(options, path="batches")
     start, was_training = time.perf_counter(), model.training
@@ -71,6 +76,7 @@ def _finished(model, engine, window, stats, options):
     where, short = {}, []
     for line, item in enumerate(window):
         key = (item.source, item.ids) if model.config.is_encoder_decoder else item.ids
+        key = (item.first, item.ids) if isinstance(model, Elsewhere) else key  # which sums from there on
         (short if item.first >= len(item.ids) else where.setdefault(key, [])).append(line)
     if short:
         yield short, np.full((len(short), 1, *temperature_axis(options.temperatures)), np.nan)
@@ -80,6 +86,22 @@ def _finished(model, engine, window, stats, options):
     for done, found in engine(model, sequences, stats, options):
         again = [len(lines[i]) for i in done]
         yield [line for i in done for line in lines[i]], np.repeat(found, again, axis=0)
+
+# %% ../../nbs/scoring/likelihoods.ipynb #98f1815e
+ASKED = 256  # texts that another program is asked about at a time
+
+
+def _sums_from_elsewhere(model: Elsewhere, sequences, stats, options) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    "`causal_log_probs` of a model that another program runs: the sum stands at the first token that is scored"
+    stats.path, stats.why_batches = "batches", f"lm-evaluation-harness, {model.place.kind}"
+    order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i][1]))  # of like length, as batches want it
+    for start in range(0, len(order), ASKED):
+        some = order[start : start + ASKED]
+        found = np.zeros((len(some), max(len(sequences[i][1]) for i in some) - 1))
+        first = [sequences[i][0] - 1 for i in some]
+        found[range(len(some)), first] = model.log_likelihoods([sequences[i] for i in some])
+        stats.forward_positions += sum(len(sequences[i][1]) for i in some)
+        yield np.array(some), found
 
 # %% ../../nbs/scoring/likelihoods.ipynb #2e79b162
 def _frame(indices, items, found) -> pd.DataFrame:
@@ -224,7 +246,7 @@ def cached_scores(
 ) -> pd.DataFrame:  # what `score` gives; `attrs["stats"]` says how it was got
     "Scores from the cache where the same was scored before"
     score, model = score or sequence_scores, open_model(model)
-    about = [model.about["weights_sha256"], model.about["dtype"], model.words, model.device.partition(":")[0]]
+    about = [identity(model.about), model.about["dtype"], model.words, model.device.partition(":")[0]]
     what = [code_digest(*SCORED_BY), versions(), *about, score.__name__, sorted(options.items()), list(texts)]
     path = cache_dir() / "likelihoods" / f"{hashlib.sha256(repr(what).encode()).hexdigest()}.parquet"
     kept = read_scores(path)

@@ -160,6 +160,8 @@ def check_tokens(sequences: list[tuple[int, ...]], indices: list[int], known: in
 # %% ../../nbs/scoring/texts.ipynb #0e9b76da
 def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
+    if tokenizer is None:
+        raise ValueError(f"{model.said} only chats: it says how it answers, not how likely a sentence is")
     if model.config.is_encoder_decoder and options.speakers:
         raise ValueError("speakers=True is for causal models: an encoder–decoder one reads earlier turns as its source")
     texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
