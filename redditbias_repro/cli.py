@@ -197,7 +197,34 @@ def _measure(args) -> None:
     _end_of_failures(failed, "measured")
 
 
+LOGS_IN_SHORT = ("task", "metric", "n", "mean_a", "mean_b", "difference", "interval", "p_holm", "smallest", "verdict")
+
+
+def _compare_logs(args) -> None:
+    "Two models on the samples of other tools' tasks"
+    if args.a or args.b:
+        raise ValueError("--logs compares what other tools measured: leave out the models, or --logs")
+    from redditbias_repro.metrics.compare import compare_logs
+    from redditbias_repro.show.saving import to_markdown
+
+    table = compare_logs(*args.logs, args.cluster, args.margin)
+    for note in table.attrs["left_out"]:
+        print(f"Note: not compared: {note}")
+    ends = zip(table["low"], table["high"])
+    interval = ["" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends]
+    models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}."
+    print(to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}"))
+    _write_out(args.out, table, [])
+
+
 def _compare(args) -> None:
+    if args.logs:
+        _compare_logs(args)
+        return
+    if not (args.a and args.b):
+        raise ValueError("name two models, A and B, or two logs of other tools (--logs A B)")
+    if args.cluster:
+        raise ValueError("--cluster is of --logs: give both, or neither")
     command, caption = _command(args)
     from redditbias_repro.records import write_atomic
     from redditbias_repro.show.saving import to_markdown

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
+from ..data.logs import read_log
 from ..data.prompts import DEFAULT_PROMPTS
 from .association import association_change
 from .language_model import base_cut, measure_lmb
@@ -20,11 +22,11 @@ from ..models.loading import check_models
 from ..records import check_known
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs
-from ..stats.paired import MARGIN, bias_change, decided, mean_test, preference_share
+from ..stats.paired import MARGIN, bias_change, decided, mean_test, preference_share, sign_flip
 from ..stats.resampling import cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['compare_pairs', 'compare_models', 'compare_associations', 'compare_on_prompts']
+__all__ = ['LOGS_COMPARED', 'compare_pairs', 'compare_models', 'compare_associations', 'compare_on_prompts', 'compare_logs']
 
 # %% ../../nbs/metrics/compare.ipynb #1b5b957a
 def _label(record: dict) -> str:
@@ -263,3 +265,78 @@ def compare_on_prompts(
     axes, templates = (x if isinstance(x, (str, type(None))) else list(x) for x in (axes, templates))
     how |= dict(axes=axes, templates=templates, reading=reading, seed=seed, rounds=1)
     return compare_prompts(*(measure_likelihood_bias(m, source, **how) for m in (a, b)), seed=seed)
+
+# %% ../../nbs/metrics/compare.ipynb #ef2548f9
+LOGS_COMPARED = (
+    "a", "b", "task", "metric", "n", "mean_a", "mean_b", "difference", "low", "high", "t", "p_t", "p_flip", "p",
+    "n_clusters", "smallest", "p_holm", "verdict",
+)  # fmt: skip
+
+
+def _clusters_of(rows: pd.DataFrame, field: str | None) -> list | None:
+    "What a field of each sample says. `ValueError` where one lacks it"
+    if field is None:
+        return None
+    known = dict.fromkeys(k for fields in rows["fields"] for k in fields)
+    if lacking := sum(field not in fields for fields in rows["fields"]):
+        said = f"{lacking} of {len(rows)} samples have no field {field!r}"
+        raise ValueError(
+            f"{rows['task'].iloc[0]}: {said}: expected one of {', '.join(known) or 'none, as they have none'}"
+        )
+    return [str(fields[field]) for fields in rows["fields"]]
+
+
+def _compared_samples(rows: pd.DataFrame, cluster, margin, alpha: float, power: float) -> dict:
+    "One metric of a task by both models, sample by sample"
+    a, b, clusters = rows["value"].to_numpy(), rows["value_b"].to_numpy(), _clusters_of(rows, cluster)
+    test = mean_test(b - a, clusters, alpha)
+    p_flip = sign_flip(b - a, clusters)
+    reach = stats.t.ppf(1 - alpha / 2, test.df) + stats.t.ppf(power, test.df)
+    low, high = (test.low, test.high) if test.se else (np.nan, np.nan)  # nothing varies: no interval is known
+    inside = margin is not None and -margin <= low and high <= margin
+    return {
+        "n": len(rows), "mean_a": a.mean(), "mean_b": b.mean(), "difference": test.mean, "low": low,
+        "high": high, "t": test.t, "p_t": test.p, "p_flip": p_flip, "p": max(test.p, p_flip),
+        "n_clusters": len(set(clusters)) if clusters else 0, "smallest": reach * test.se if test.se else np.nan,
+        "verdict": "equally" if inside else "more" if test.mean > 0 else "less",
+    }  # fmt: skip
+
+
+def compare_logs(
+    a: str | Path,  # as in `data.logs.read_log`
+    b: str | Path,  # of another model, on the same samples
+    cluster: str | None = None,  # field of the samples; those that agree in it belong together
+    margin: float | None = None,  # of the verdict "equally", in the metric's unit; None: it is not given
+    alpha: float = 0.05,
+    power: float = 0.8,  # of `smallest`
+) -> pd.DataFrame:  # the columns of `LOGS_COMPARED`: differences are B − A; attrs: left_out, what could not be compared
+    """Two models on the samples of other tools' tasks, a row for each metric.
+
+    `ValueError` where they share no sample, or one sample stands for two texts"""
+    logs = [read_log(path) for path in (a, b)]
+    by, names = ["task", "metric", "sample"], [log.attrs["model"] for log in logs]
+    both = logs[0].merge(logs[1].drop(columns="fields"), "outer", by, suffixes=("", "_b"), indicator=True)
+    shared = both[both["_merge"] == "both"]
+    if not len(shared):
+        tasks = [", ".join(log["task"].unique()) for log in logs]
+        raise ValueError(f"{a} ({tasks[0]}) and {b} ({tasks[1]}) share no sample: expected logs of the same task")
+    if other := int((shared["content"] != shared["content_b"]).sum()):
+        raise ValueError(f"{other} samples of {a} and {b} have one name and two texts: expected one version of a task")
+    left = [f"{what} (only {name})" for log, name in zip(logs, names) for what in log.attrs["left_out"]]
+    only = {"left_only": names[0], "right_only": names[1]}
+    left += [f"{n} samples of {task} (only {only[way]})" for (task, way), n in _only_one(both).items()]
+    rows = []
+    for (task, metric), own in shared.groupby(["task", "metric"], sort=False):
+        if len(own) > 1:
+            about = {"a": names[0], "b": names[1], "task": task, "metric": metric}
+            rows.append(about | _compared_samples(own, cluster, margin, alpha, power))
+    table = _table(rows, LOGS_COMPARED, "p")
+    table = table.assign(verdict=decided(table["verdict"], table["p_holm"], alpha))
+    table.attrs["left_out"] = left
+    return table
+
+
+def _only_one(both: pd.DataFrame) -> dict[tuple[str, str], int]:
+    "How many samples of a task only one model has"
+    alone = both[both["_merge"] != "both"]
+    return alone.groupby(["task", "_merge"], observed=True)["sample"].nunique().to_dict()
