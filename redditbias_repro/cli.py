@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import importlib
 import io
@@ -16,6 +17,7 @@ import re
 import sys
 import tempfile
 import tomllib
+import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,13 +111,21 @@ def _command(args):
     return command_of(args.paper), every[args.paper][args.command]["caption"]
 
 
-def _write_out(path: Path | None, table, records: list[dict]) -> None:
-    "With --out: the table to a .csv, the records to a .json"
+def _rows(table) -> list[dict]:
+    "Rows of a table as JSON has them: what is not known is null"
+    return json.loads(table.to_json(orient="records", force_ascii=False, double_precision=15))
+
+
+def _write_out(args, table, records: list[dict]) -> None:
+    "With --out: the table to a .csv, the records to a .json. With --json they are printed when all is done"
     from redditbias_repro.records import write_atomic
 
-    if path:
+    if vars(args).get("json"):
+        args.found = records or _rows(table)
+    if args.out:
         as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-        print(f"written: {write_atomic(path, table.to_csv(index=False) if path.suffix == '.csv' else as_json)}")
+        content = table.to_csv(index=False) if args.out.suffix == ".csv" else as_json
+        print(f"written: {write_atomic(args.out, content)}")
 
 
 def _save(records: list[dict], args) -> list[Path]:
@@ -166,6 +176,8 @@ def _models(args) -> list[str]:
 
 
 def _measure(args) -> None:
+    if args.limit and args.save:
+        raise ValueError("--limit is to try something, and --save keeps what tables are made of: give one of them")
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
     from redditbias_repro.show.saving import to_markdown
@@ -190,7 +202,9 @@ def _measure(args) -> None:
             print(f"Note: {note}.")
     for note in found.notes:
         print(f"Note: {note}")
-    _write_out(args.out, found.table, found.records)
+    if args.limit:
+        print(f"Note: --limit {args.limit}: a part of what is asked otherwise, which tells less and is in no table.")
+    _write_out(args, found.table, found.records)
     if details := vars(args).get("details"):
         print(f"written: {details} (with the texts: content warning)")
     _say_saved(saved)
@@ -214,7 +228,7 @@ def _compare_logs(args) -> None:
     interval = ["" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends]
     models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}."
     print(to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}"))
-    _write_out(args.out, table, [])
+    _write_out(args, table, [])
 
 
 def _compare(args) -> None:
@@ -235,6 +249,8 @@ def _compare(args) -> None:
     print(text)
     for note in found.notes:
         print(f"Note: {note}")
+    if args.json:
+        args.found = _rows(found.table)
     if args.out:
         content = found.table.to_csv(index=False) if args.out.suffix == ".csv" else text
         print(f"written: {write_atomic(args.out, content)}")
@@ -247,13 +263,13 @@ def _perplexity(args) -> None:
     from redditbias_repro.show.tables import lmp_table
 
     how = dict(references=args.references, add_special_tokens=args.special_tokens)
-    (record,) = measure_lmp(args.model, args.sentences, args.seed, args.device, args.dtype, args.paper, **how)
+    (record,) = measure_lmp(args.model, args.limit, args.seed, args.device, args.dtype, args.paper, **how)
     table = lmp_table([record], paper=record["paper"])
     shown = table[["model", "corpus", "n", "perplexity", "perplexity_release", "perplexity_calibrated", "temperature"]]
     print(to_markdown(shown, args.about["caption"]))
     if skipped := record["values"].get("n_skipped"):
         print(f"{skipped} references had no token to score and are left out of n's tokens.")
-    _write_out(args.out, table, [record])
+    _write_out(args, table, [record])
     _say_saved(_save([record], args))
 
 # %% ../nbs/cli.ipynb #7c20d3b4
@@ -277,7 +293,7 @@ def _plan(args) -> None:
     if args.out:
         import pandas as pd
 
-        _write_out(args.out, pd.DataFrame(plans), [])
+        _write_out(args, pd.DataFrame(plans), [])
 
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")
@@ -411,7 +427,7 @@ def _contexts(args) -> None:
 
     options = dict(split=args.split, column=args.column, seed=args.seed)
     how = args.mode or "words", args.direction or "both"
-    rows = contexts(args.source, args.bias_type, *how, args.pairs, **options)
+    rows = contexts(args.source, args.bias_type, *how, args.limit, **options)
     if args.out:
         print(f"written: {write_table(rows, args.out, texts=True)} ({len(rows):,} pairs)")
         return
@@ -480,21 +496,60 @@ def _show_spec(spec) -> None:
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
 
 # %% ../nbs/cli.ipynb #37a4fe38
+SHARED = ("every-eval-ever", "eval-results")  # `FORMATS` of show.sharing
+
+
+def _share(args) -> None:
+    "Records in the formats by which results are collected"
+    from redditbias_repro.records import read_json, read_records, results_folder
+    from redditbias_repro.show.sharing import share_results
+
+    found = read_records()
+    if not len(found):
+        raise ValueError(f"there are no records in {results_folder()}: `redditbias measure --save` writes some")
+    wanted = found if args.model is None else found[found["model"].isin(args.model)]
+    if not len(wanted):
+        raise ValueError(
+            f"no record is of {', '.join(args.model)}: expected some of {', '.join(found['model'].unique())}"
+        )
+    records = [read_json(Path(path)) for path in wanted["path"]]
+    paths, left = share_results(records, args.out, args.what, args.benchmark, args.organization)
+    print(f"written: {len(paths)} files below {args.out}, of {len(records)} records")
+    if left:
+        print(f"Note: left out, as they hold no single score: {', '.join(left)}")
+
+
 def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
-    refused = {"axes": None, "templates": None}
-    if args.prompts:
+    of_texts = {
+        "axes": None,
+        "templates": None,
+        "bias_type": None,
+        "corpus": "auto",
+        "swap": "targets",
+        "prompts": None,
+    }
+    of_results = {"benchmark": None, "organization": "not stated", "model": None, "results": None}
+    refused = {"axes": None, "templates": None, **of_results}
+    if args.what in SHARED:
+        refused = of_texts | {"split": "test", "special_tokens": False}
+        refused |= {"benchmark": None} if args.what == "every-eval-ever" else {"organization": "not stated"}
+    elif args.prompts:
         refused = {"bias_type": None, "corpus": "auto", "swap": "targets", "split": "test"}
     if args.what == "dataset":
         refused |= {"split": "test", "special_tokens": False}
     for name, default in refused.items():
         if getattr(args, name) != default:
-            what = f"export {args.what}` of {'prompts' if args.prompts else 'pairs'}"
+            of = "" if args.what in SHARED else f" of {'prompts' if args.prompts else 'pairs'}"
+            what = f"export {args.what}`{of}"
             raise ValueError(f"--{name.replace('_', '-')} does not go with `{what}: see `redditbias export --help`")
 
 
 def _export(args) -> None:
     _check_export(args)
+    if args.what in SHARED:
+        _share(args)
+        return
     from redditbias_repro.show.export import export_dataset, export_lm_eval
 
     what = dict(bias_types=args.bias_type, corpus=args.corpus, swap=args.swap)
@@ -604,10 +659,10 @@ def _sheets(args) -> None:
 # %% ../nbs/cli.ipynb #111db6db
 def _check_method(method: str, spec) -> None:
     "`ValueError` for a method that swaps attributes, and a specification that pairs none"
-    from redditbias_repro.debias.losses import METHODS
+    from redditbias_repro.debias.losses import method_names
 
     if method.startswith("CADA") and not spec.attribute_pairs:
-        others = ", ".join(m for m in METHODS if not m.startswith("CADA"))
+        others = ", ".join(m for m in method_names() if not m.startswith("CADA"))
         name = spec.name or "given"
         raise ValueError(
             f"method {method} swaps attributes for opposites, and the specification {name} has no attribute_pairs: "
@@ -676,6 +731,8 @@ def _audit(args) -> None:
         _end_of_failures(failed, "audited")
     for result in results:
         _say_audited(result)
+    if args.json:
+        args.found = [{k: v for k, v in result.items() if k != "records"} for result in results]
     n = sum(len(r["records"]) for r in results)
     where = "the folders beside it" if several else f"{out / 'records'}, and {out / 'audit.json'}"
     print(f"written: {out / 'index.html'}, {n} records in {where}")
@@ -696,8 +753,6 @@ def _say_audited(result: dict) -> None:
 # %% ../nbs/cli.ipynb #4c44dead
 def _rank(args) -> None:
     "Models in the order of a measure, by their records"
-    if args.folder and not args.folder.is_dir():
-        raise ValueError(f"--folder {args.folder} is no folder: expected one of records, such as results")
     from redditbias_repro.records import read_records
     from redditbias_repro.show.rank import (
         RANKED,
@@ -711,9 +766,9 @@ def _rank(args) -> None:
     )
     from redditbias_repro.show.saving import save_figure, to_markdown
 
-    measured = read_records(args.folder, metric=args.measure)
+    measured = read_records(metric=args.measure)
     papers = [args.paper] if args.paper else list(dict.fromkeys(measured.get("paper", ())))
-    tables = [(p, own) for p in papers for own in rankings(rank_models(args.measure, None, args.folder, p, args.seed))]
+    tables = [(p, own) for p in papers for own in rankings(rank_models(args.measure, paper=p, seed=args.seed))]
     if not tables:
         of = f" of {args.paper}" if args.paper else ""
         said = f"there are no records of {args.measure} of two models on the same sentences{of}"
@@ -722,13 +777,13 @@ def _rank(args) -> None:
     for _, own in tables:
         print(to_markdown(shown_ranks(own), f"{title_of(own)}, {own['unit'].iloc[0]}. Rank 1: {first}. {SAID}."))
     for p in papers:
-        if len(parts := asking_parts(args.measure, folder=args.folder, paper=p)):
+        if len(parts := asking_parts(args.measure, paper=p)):
             print(to_markdown(parts, args.about["parts"]))
     if left := measured.loc[measured["method"].ne("baseline"), "model"].nunique():
         print(f"Note: debiased models ({left} bases) are left out: `redditbias compare` holds two against each other.")
     import pandas as pd
 
-    _write_out(args.out, pd.concat([t.assign(paper=p) for p, t in tables]), [])
+    _write_out(args, pd.concat([t.assign(paper=p) for p, t in tables]), [])
     if args.figure:
         paper, own = tables[0]
         drawn = save_figure(plot_rank(own, paper), args.figure.with_suffix(""))
@@ -739,22 +794,18 @@ def _card(args) -> None:
     from redditbias_repro.models.card import write_card
     from redditbias_repro.show.card import card_of_run
 
-    if args.results and not args.results.is_dir():
-        raise ValueError(f"--results {args.results} is no folder: expected one of records, such as results")
-    text = card_of_run(args.folder, results=args.results)
+    text = card_of_run(args.folder)
     print(f"written: {write_card(args.folder, text)}" if args.write else text)
 
 # %% ../nbs/cli.ipynb #b33e3268
 def _claims(args) -> None:
-    if args.folder and not args.folder.is_dir():
-        raise ValueError(f"--folder {args.folder} is no folder: expected one of records, such as results")
     from redditbias_repro.papers.statements import all_claims, claims_markdown, paper_module
 
     if args.paper:
         paper_module(args.paper)  # a name that is none ends here, not after minutes
-    table = all_claims([args.paper] if args.paper else None, args.folder)
+    table = all_claims([args.paper] if args.paper else None)
     print(claims_markdown(table))
-    _write_out(args.out, table, [])
+    _write_out(args, table, [])
 
 # %% ../nbs/cli.ipynb #55f1d997
 MARKS = "<!-- {0}: written by `redditbias report --readme` -->", "<!-- /{0} -->"
@@ -771,7 +822,7 @@ def _fill(page: str, texts: dict[str, str]) -> str:
 
 
 def _report(args) -> None:
-    from redditbias_repro.records import project_path, read_records, write_atomic
+    from redditbias_repro.records import project_path, read_records, results_folder, write_atomic
     from redditbias_repro.show import readme as reports
 
     if args.html:
@@ -781,8 +832,7 @@ def _report(args) -> None:
         return
     if args.paper != FIRST and not len(read_records(paper=args.paper)):
         raise ValueError(
-            f"there are no records of {args.paper!r} in {project_path('results')}: "
-            "`redditbias measure --save` writes some"
+            f"there are no records of {args.paper!r} in {results_folder()}: `redditbias measure --save` writes some"
         )
     names = ("front", "methods", "lmb", "changes", "found", "lmp", "downstream")
     texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}
@@ -843,6 +893,13 @@ def _known_measures() -> dict[str, str]:
     return {f"measure --paper {paper}": first_words(said["about"]) for paper, said in read_commands(FIRST).items()}
 
 
+def _known_methods() -> dict[str, str]:
+    from redditbias_repro.records import plugins
+
+    added = {name: f"added by {point.dist.name}" for name, point in plugins("methods").items()}
+    return {**added, **_resource("methods.toml")}
+
+
 def _known_axes() -> dict[str, str]:
     prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
     return {axis: p.name.removesuffix(".toml") for p in prompts for axis in _resource(f"prompts/{p.name}")["axes"]}
@@ -853,15 +910,16 @@ KINDS = {  # of what options name: names, each with what it is; no library is lo
     "bias-types": _known_types,
     "corpora": lambda: dict.fromkeys(LISTS["corpora"], ""),
     "measures": _known_measures,
-    "methods": lambda: _resource("methods.toml"),
+    "methods": _known_methods,
     "axes": _known_axes,
 }
 
 
 def _ls(args) -> None:
     "What there is to choose from, by name"
-    for kind in [args.what] if args.what else KINDS:
-        known = KINDS[kind]()
+    kinds = [args.what] if args.what else list(KINDS)
+    args.found = {kind: KINDS[kind]() for kind in kinds}
+    for kind, known in args.found.items():
         width = max(map(len, known))
         print(f"{kind}:")
         for name, said in known.items():
@@ -872,6 +930,7 @@ def _add_options(parser, options: dict[str, dict | str]) -> None:
     "Options as `resources/commands.toml` declares them, to a parser or a group of one"
     for flag, own in options.items():
         option = {**SAID["options"].get(flag, {}), **({"help": own} if isinstance(own, str) else own)}
+        option.pop("if", None)
         if option.get("default") == "":
             del option["default"]
         elif "default" in option and "(default" not in option["help"]:
@@ -905,6 +964,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
             _add_options(p, about["options"])
             if about.get("papers"):
                 _add_options_of_papers(p, name)
+            _add_options(p, {k: o for k, o in SAID["shared"].items() if about.get(o.get("if", "help"))})
     return parser
 
 # %% ../nbs/cli.ipynb #0b87df3a
@@ -924,6 +984,39 @@ def _after_stop(args: argparse.Namespace | None) -> str:
         return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
     return args.about.get("stopped", "nothing was changed") if args else "nothing was changed"
 
+# %% ../nbs/cli.ipynb #4c2fa861
+@contextlib.contextmanager
+def _as_asked(args: argparse.Namespace) -> Iterator[None]:
+    "While this lasts, records are where --results says, and as much is printed as --json, --quiet and --verbose say"
+    from redditbias_repro.records import without_bars
+
+    kept = dict(os.environ)
+    if results := vars(args).get("results"):
+        if not (results.is_dir() or vars(args).get("save")):
+            raise ValueError(f"--results {results} is no folder: expected one of records, such as results")
+        _check_out(results, "folder", "--results")
+        os.environ["REDDITBIAS_RESULTS"] = str(results)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: (os.environ.clear(), os.environ.update(kept)))
+        if args.quiet:
+            stack.enter_context(without_bars())
+        if args.verbose:
+            import logging
+
+            logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+        if vars(args).get("json"):
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(warnings.catch_warnings())
+        said = set()
+
+        def say(message, *_):
+            if not (args.quiet or str(message) in said):  # once in a call
+                said.add(str(message))
+                print(f"Warning: {message}", file=sys.stderr)
+
+        warnings.showwarning = say
+        yield
+
 # %% ../nbs/cli.ipynb #4b77fc2c
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the command `redditbias`.
@@ -940,10 +1033,11 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
         if vars(args).get("backend") or vars(args).get("backend_args"):
             _placed(args)
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: print(f"Warning: {message}", file=sys.stderr)
+        with _as_asked(args):
             args.run(args)
             sys.stdout.flush()
+        if vars(args).get("json"):
+            print(json.dumps(args.found, indent=1, ensure_ascii=False))
     except KeyboardInterrupt:
         print(f"{os.linesep if sys.stderr.isatty() else ''}redditbias: stopped; {_after_stop(args)}", file=sys.stderr)
         return 130
@@ -951,6 +1045,8 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, KeyError, FileNotFoundError, FileExistsError) as e:
+        if vars(args or object).get("verbose"):
+            traceback.print_exc()
         print(f"redditbias: {e.args[0] if isinstance(e, KeyError) else e}", file=sys.stderr)
         return 2
     except OSError as e:  # what cannot be had (`FetchError`), or no room to write

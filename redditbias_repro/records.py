@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import copy
 import difflib
 import hashlib
 import importlib
+import importlib.util
 import io
 import json
 import math
@@ -23,7 +25,7 @@ import tomllib
 import warnings
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -37,10 +39,10 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
     import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'repo_root',
-           'project_path', 'data_file', 'paper_resource', 'read_text', 'read_lines', 'write_atomic', 'table_path',
-           'write_table', 'digest', 'code_digest', 'versions', 'new_record', 'stand_in_path', 'write_record', 'matches',
-           'read_json', 'read_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
+           'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'paper_resource',
+           'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
+           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -82,6 +84,50 @@ def opened_by_name(
 
     return get
 
+# %% ../nbs/records.ipynb #5cbc3a6c
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    "While this lasts, work shows no progress bars of its own"
+    import tqdm.auto
+
+    shown = tqdm.auto.tqdm
+
+    class Silent(shown):  # a class, for libraries that are imported now derive theirs from it
+        def __init__(self, *args, **options):
+            super().__init__(*args, **{**options, "disable": True})
+
+    tqdm.auto.tqdm = Silent
+    try:
+        yield
+    finally:
+        tqdm.auto.tqdm = shown
+
+# %% ../nbs/records.ipynb #ab22cdf3
+@cache
+def plugins(
+    kind: str,  # corpora, measures, methods
+) -> dict:  # name → `importlib.metadata.EntryPoint`
+    "What other packages add. `ValueError` where two of them add one name"
+    from importlib.metadata import entry_points
+
+    found: dict = {}
+    for point in entry_points(group=f"redditbias_repro.{kind}"):
+        if point.name in found and found[point.name].value != point.value:
+            of = " and ".join(p.dist.name for p in (found[point.name], point))
+            raise ValueError(f"{of} both add {point.name!r} to {kind}: uninstall one of them")
+        found[point.name] = point
+    return dict(sorted(found.items()))
+
+
+def plugin_file(
+    point,  # of `plugins`
+) -> Path:
+    "The file of the module that an entry point names; the module itself is not imported"
+    found = importlib.util.find_spec(point.module)
+    if found is None or not found.origin:
+        raise ValueError(f"{point.dist.name} adds {point.name!r} by {point.value}, and there is no such module")
+    return Path(found.origin)
+
 # %% ../nbs/records.ipynb #8118fdf6
 def repo_root() -> Path | None:
     "Root of the checkout that holds the current folder, else of the one this package is installed from, else None"
@@ -101,6 +147,13 @@ def project_path(
 
 # %% ../nbs/records.ipynb #54de4178
 DEFAULT_PAPER = "redditbias"  # whose a bare name is
+
+
+def results_folder(
+    folder: str | Path | None = None,  # as it was asked for
+) -> Path:
+    "Where records are: a folder that was named, else REDDITBIAS_RESULTS, else `results/`"
+    return Path(folder or os.environ.get("REDDITBIAS_RESULTS") or project_path("results"))
 
 
 def data_file(
@@ -367,7 +420,7 @@ def record_key(record: dict) -> str:
 def record_path(record: dict, folder: Path | None = None) -> Path:
     "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>-<key>.json`: at most 100 characters a name"
     r = {k: _cut(record[k], 80) for k in ("paper", "metric", "model", "method")}
-    folder = Path(folder) if folder else project_path("results")
+    folder = results_folder(folder)
     name = f"{_cut(record['corpus'], 38)}-{_cut(record['bias_type'], 36)}-{_cut(record['split'], 10)}"
     return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / f"{name}-{record_key(record)}.json"
 
@@ -470,7 +523,7 @@ def write_record(
     bad = {k: v for k, v in record["values"].items() if isinstance(v, float) and not math.isfinite(v)}
     if bad:
         raise ValueError(f"values that are not finite are no result: {bad}")
-    folder = Path(folder) if folder else project_path("results")
+    folder = results_folder(folder)
     if record["provenance"].get("corpus", {}).get("stands_in_for"):
         folder = stand_in_path(folder)
     path = record_path(record, folder)
@@ -584,7 +637,7 @@ def read_records(
     `ValueError` that names the file for one that is none"""
     import pandas as pd
 
-    folder, found = Path(folder) if folder else project_path("results"), []
+    folder, found = results_folder(folder), []
     flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
     for path in folder.rglob("*.json"):
         stat = path.stat()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from .records import DEFAULT_PAPER, check_known
+from .records import DEFAULT_PAPER, check_known, plugin_file, plugins
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -343,9 +343,16 @@ def _check_entry(key, entry):
 _SPECS = _RESOURCES / "specs"
 
 
+def _spec_folders() -> dict:
+    "Folders of specifications by paper: the package's, and those in `specs/` beside a corpus that another one adds"
+    own = {folder.name: folder for folder in _SPECS.iterdir()}
+    added = {name: plugin_file(point).parent / "specs" / name for name, point in plugins("corpora").items()}
+    return {**{name: folder for name, folder in added.items() if folder.is_dir()}, **own}
+
+
 def list_specs() -> list[str]:
     "Names of the specifications in the package, `paper/name`: `DEFAULT_PAPER`'s, then others'"
-    names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _SPECS.iterdir() for f in d.iterdir()]
+    names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _spec_folders().values() for f in d.iterdir()]
     order = {n: i for i, n in enumerate(BIAS_TYPES)}
     place = lambda paper, name: (paper != DEFAULT_PAPER, paper, order.get(name, len(order)), name)
     return sorted(names, key=lambda n: place(*n.split("/")))
@@ -383,7 +390,7 @@ def load_spec(
         there = ", ".join(known)
         raise FileNotFoundError(f"no specification {str(name)!r}: {hint}there are {there}, or give a .toml file")
     paper, _, stem = full.partition("/")
-    return _parse_spec((_SPECS / paper / f"{stem}.toml").read_bytes(), full, stem)
+    return _parse_spec((_spec_folders()[paper] / f"{stem}.toml").read_bytes(), full, stem)
 
 # %% ../nbs/specs.ipynb #b5a5a370
 def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:

@@ -10,6 +10,7 @@ import difflib
 import gzip
 import hashlib
 import importlib
+import importlib.util
 import io
 import math
 import os
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..records import check_known, nearest, repo_root, write_atomic
+from ..records import check_known, nearest, plugin_file, plugins, repo_root, write_atomic
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -262,13 +263,17 @@ def paired_targets(spec, texts: Iterable[str]) -> list[tuple[str, str]]:
 # %% ../../nbs/data/registry.ipynb #e925d736
 def _reader_files() -> dict[str, Path]:
     room = importlib.import_module("redditbias_repro.data.corpora")
-    found = {f.stem: f for folder in reversed(room.__path__) for f in Path(folder).glob("*.py")}
+    found = {name: plugin_file(point) for name, point in plugins("corpora").items()}
+    found |= {f.stem: f for folder in reversed(room.__path__) for f in Path(folder).glob("*.py")}
     return {name: found[name] for name in sorted(found) if name != "__init__"}
 
 
 def readers() -> dict:  # its name → the module
     "The modules of `corpora/`, each of which reads what was released"
-    return {name: importlib.import_module(f"redditbias_repro.data.corpora.{name}") for name in _reader_files()}
+    added = {name: point.module for name, point in plugins("corpora").items()}
+    places = {name: f"redditbias_repro.data.corpora.{name}" for name in _reader_files()}
+    of = lambda name: added.get(name, places[name]) if importlib.util.find_spec(places[name]) is None else places[name]
+    return {name: importlib.import_module(of(name)) for name in places}
 
 
 def readers_with(function: str) -> list[str]:

@@ -17,12 +17,12 @@ from torch.autograd.function import once_differentiable
 from ..data.registry import corpus_readers
 from .projection import leace, mean_difference
 from ..models.edits import Edit
-from ..records import check_known
+from ..records import check_known, plugins
 from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['METHODS', 'target_pairs', 'Method', 'get_method']
+__all__ = ['METHODS', 'target_pairs', 'Method', 'method_names', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
 def lmd_loss(states: Tensor, t1: Tensor, t2: Tensor, takes_part: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -535,14 +535,28 @@ METHODS = {
 # train on as many sentences again
 
 
+def method_names() -> list[str]:
+    "Names of methods: ours, then those that other packages add"
+    return [*METHODS, *(name for name in plugins("methods") if name not in METHODS)]
+
+
+def _added(name: str) -> Method:
+    "A method that another package adds"
+    found = plugins("methods")[name].load()
+    if not isinstance(found, Method):
+        said = f"{plugins('methods')[name].value} is {type(found).__name__}"
+        raise ValueError(f"method {name!r}: {said}: expected a `redditbias_repro.debias.losses.Method`")
+    return found
+
+
 def get_method(
     method: str | Method,  # a name in `METHODS`, or a method of one's own
 ) -> Method:
     "The method of a name; `ValueError` names the known ones"
     if isinstance(method, Method):
         return method
-    check_known("method", method, METHODS)
-    return METHODS[method]
+    check_known("method", method, method_names())
+    return METHODS[method] if method in METHODS else _added(method)
 
 # %% ../../nbs/debias/losses.ipynb #24b0fa1e
 @dataclass

@@ -194,7 +194,7 @@ def measure_association(
     """How strongly a model associates stereotypes with the minoritized group, beside a control without a stereotype.
 
     What `load_contrasts` raises."""
-    from redditbias_repro.metrics.language_model import PairReading, _read_by
+    from redditbias_repro.metrics.language_model import PairReading, _read_by, drawn
 
     r, records = PairReading(**how), []
     every = paper_bias_types() if bias_types is None else bias_types
@@ -203,6 +203,7 @@ def measure_association(
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
     for b, (table, control) in asked.items():
+        table, control = drawn(table, r.limit, seed), None if control is None else drawn(control, r.limit, seed)
         nll, stats = score_contrasts(opened, table, **options)
         others = None
         if control is not None:

@@ -38,7 +38,6 @@ from redditbias_repro.records import (
     check_known,
     digest,
     new_record,
-    project_path,
     provenance,
     read_json,
     read_records,
@@ -61,7 +60,8 @@ from redditbias_repro.stats.paired import (
 )
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'measure_lmb', 'lmb_of_rows', 'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'drawn', 'measure_lmb', 'lmb_of_rows',
+           'measure_lmp']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -329,6 +329,7 @@ class PairReading:
     prompt: str = CHAT_PROMPT  # of a chat: the user's turn
     # a .parquet or .csv for the scores of each pair with its texts, of all bias types
     details: str | Path | None = None
+    limit: int | None = None  # so many sentences of each bias type, drawn at random; a record of that says so
 
 
 def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
@@ -341,6 +342,7 @@ def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
         raise ValueError(f"context is {r.context!r}, and {name} has an encoder: give a source instead")
     check_known("context", r.context, CONTEXTS)
     options, params, origin = {}, {} if r.swap == "targets" else {"swap": r.swap}, {}
+    params |= {} if r.limit is None else {"limit": r.limit}
     if r.context != "none":
         if r.add_special_tokens:
             said = "leave out add_special_tokens (--special-tokens)"
@@ -351,6 +353,19 @@ def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
     elif r.add_special_tokens:
         options, params = {"add_special_tokens": True}, params | {"special_tokens": True}
     return options | read, params | read, origin
+
+# %% ../../nbs/metrics/language_model.ipynb #df0f31b4
+def drawn(
+    rows: pd.DataFrame,
+    limit: int | None,  # None: all
+    seed: int,
+) -> pd.DataFrame:
+    "So many rows at random, in their order"
+    if limit is None or limit >= len(rows):
+        return rows
+    some = rows.sample(limit, random_state=seed).sort_index().reset_index(drop=True)
+    some.attrs = rows.attrs
+    return some
 
 # %% ../../nbs/metrics/language_model.ipynb #f5bf12bf
 def _made_of(about: dict) -> dict | None:
@@ -379,7 +394,7 @@ def _kept_by_base(opened: Opened, base, pairs: dict, params: dict, options: dict
         return {}
     known = base if isinstance(base, list) else []
     if base is None:
-        found = read_records(project_path("results"), metric="lmb", method="baseline")
+        found = read_records(metric="lmb", method="baseline")
         known = [read_json(Path(p)) for p in found.get("path", ())]
         known = [r for r in known if r["provenance"]["model"].get("weights_sha256") == made["base"]]
     for names, p in pairs.items():
@@ -434,7 +449,8 @@ def measure_lmb(
         check_known("outliers", reading, OUTLIERS)  # before anything is scored
     if seed < 0:
         raise ValueError(f"seed is {seed}: expected a number that is not negative")
-    pairs, records, tables = pairs_to_measure(bias_types, corpus, split, r.swap), [], []
+    records, tables = [], []
+    pairs = {k: drawn(p, r.limit, seed) for k, p in pairs_to_measure(bias_types, corpus, split, r.swap).items()}
     for (paper, name, of), p in pairs.items():
         if len(p) < 2:
             said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} {of} pairs, and a test needs two"

@@ -365,6 +365,7 @@ class PromptReading:
     end: bool | None = None  # as in `score_prompts`
     personas: str | Path | Iterable[str] | None = None  # two lines before each prompt, as in `with_personas`
     rounds: int = 20  # of `dealt_out_shares`
+    limit: int | None = None  # so many templates, drawn at random; a record of that says so
     out: str | Path | None = None  # folder of the scores, a folder in it for each axis; None: in the cache
     details: str | Path | None = None  # a .parquet or .csv for the scores of each prompt with its text
 
@@ -393,6 +394,9 @@ def measure_likelihood_bias(
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
     corpus = rows.attrs["corpus"]
+    if r.limit is not None:
+        every = pd.Series(rows["template"].unique())
+        rows = rows[rows["template"].isin(every.sample(min(r.limit, len(every)), random_state=seed))]
     if reading == SPAN:
         rows = seat_prompts(rows, HUMANIZING if templates is None else templates)
         model = model if isinstance(model, tuple) else load_model(model, r.device, r.dtype, kind="masked")
@@ -417,7 +421,9 @@ def measure_likelihood_bias(
     if r.details:
         write_table(scored, r.details, texts=True)
     params = {"reading": reading, **({} if r.prompt == CHAT_PROMPT else {"prompt": digest(r.prompt)}), **way}
-    params |= {"n_templates": None if templates is None else int(rows["template"].nunique())}
+    whole = templates is None and r.limit is None
+    params |= {"n_templates": None if whole else int(rows["template"].nunique())}
+    params |= {} if r.limit is None else {"limit": r.limit}
     records, timed = [], dict(zip(sorted(rows["axis"].unique()), stats))
     for made in likelihood_measurements(scored, r.rounds, seed):
         made["params"] |= params

@@ -5,11 +5,10 @@
 # %% ../../nbs/metrics/measure.ipynb #1ffab01f
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..models.loading import Opened, identity
-from ..records import digest, read_record, write_atomic, write_record
+from ..records import digest, read_record, without_bars, write_atomic, write_record
 
 # %% auto #0
 __all__ = ['Kind', 'Measure', 'Done', 'measure', 'by_kind', 'findings']
@@ -90,19 +89,6 @@ def _measure_one(measure: Measure, model: Opened, out: Path) -> Done:
     return Done(measure, records, notes)
 
 
-@contextlib.contextmanager
-def _one_bar() -> Iterator[None]:
-    "No bars of parts"
-    import tqdm.auto
-
-    shown = tqdm.auto.tqdm
-    tqdm.auto.tqdm = lambda *args, **options: shown(*args, **{**options, "disable": True})
-    try:
-        yield
-    finally:
-        tqdm.auto.tqdm = shown
-
-
 BAR = "{desc}{percentage:3.0f}% |{bar}| {elapsed}, left: {remaining}"
 
 # %% ../../nbs/metrics/measure.ipynb #73b77672
@@ -125,7 +111,7 @@ def measure(
     before = sum(found.measure.size for found in done.values())
     failed, total = [], int(sum(m.size for m in measures))
     bar = tqdm(total=total, initial=int(before), smoothing=0, disable=not progress, bar_format=BAR)
-    with bar, _one_bar():
+    with bar, without_bars():
         for m in (m for m in measures if m.part not in done):
             bar.set_description(m.title)
             try:

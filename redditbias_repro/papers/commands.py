@@ -9,6 +9,8 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
+from ..records import plugin_file, plugins
+
 # %% auto #0
 __all__ = ['read_commands']
 
@@ -21,7 +23,9 @@ def read_commands(
     first: str = "",  # the paper that stands first; the others in the order of their names
 ) -> dict[str, dict]:  # paper → asked, title, about; measure, compare: caption, options; audit: language, quick, never
     "What the papers bring, by their names"
-    found = {p.parent.name: tomllib.loads(p.read_text(encoding="utf-8")) for p in sorted(FOLDER.glob("*/command.toml"))}
+    places = {name: plugin_file(point).with_name("command.toml") for name, point in plugins("measures").items()}
+    places |= {path.parent.name: path for path in FOLDER.glob("*/command.toml")}
+    found = {name: tomllib.loads(path.read_text(encoding="utf-8")) for name, path in sorted(places.items())}
     whole = {paper: {**found.get(said.get("like"), {}), **said} for paper, said in found.items()}
     return dict(sorted(whole.items(), key=lambda row: row[0] != first))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
 from ..models.loading import open_model
 from .commands import QUICK_PAIRS, read_commands
-from ..records import DEFAULT_PAPER, check_known, digest
+from ..records import DEFAULT_PAPER, check_known, digest, plugins
 from ..show.association import association_drivers, association_table, association_words
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
@@ -76,7 +77,9 @@ def plan(
 
 
 def _measures_of(paper: str):
-    return import_module(f"redditbias_repro.papers.{paper}.measures")
+    point = plugins("measures").get(paper)
+    own = find_spec(f"redditbias_repro.papers.{paper}") is not None
+    return import_module(f"redditbias_repro.papers.{paper}.measures" if own or point is None else point.module)
 
 # %% ../../nbs/papers/measures.ipynb #d9dad7ff
 OF_TYPE = 500  # sentences of a bias type, about
@@ -286,7 +289,8 @@ def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
     if paper != DEFAULT_PAPER and args.corpus == "auto":
         which = {"bias_types": types_of(paper, args.bias_type), "corpus": paper}
     which |= {"split": args.split or "test", "seed": args.seed}
-    return which, how | opened_by(args) | {"add_special_tokens": args.special_tokens}
+    limit = vars(args).get("limit")
+    return which, how | opened_by(args) | {"add_special_tokens": args.special_tokens, "limit": limit}
 
 
 def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:

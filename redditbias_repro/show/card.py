@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..debias.training import load_debiased
 from ..models.card import model_card
-from ..records import project_path, read_record
+from ..records import read_record, results_folder
 from .association import association_changes
 from .tables import lmb_changes, lmb_table, lmp_changes, usual_pairs
 
@@ -35,7 +35,7 @@ def records_of_run(settings: dict, records: list[dict]) -> list[dict]:
 
 def _all_records(folder: str | Path | None) -> list[dict]:
     "Records of `METRICS` in a folder"
-    folder = Path(folder) if folder else project_path("results")
+    folder = results_folder(folder)
     paths = [p for metric in METRICS for p in sorted(folder.rglob(f"{metric}/**/*.json"))]
     return [read_record(p) for p in paths]
 

@@ -365,12 +365,12 @@ def test_command(tmp_path, capsys):
     assert "2 pairs" in capsys.readouterr().out
     assert main([*call, "--direction", "1to2", "--out", str(tmp_path / "out.csv")]) == 0
     assert pd.read_csv(tmp_path / "out.csv")["text2"].tolist() == ["my dad sings"]
-    assert main([*call, "--mode", "release", "--pairs", "1", "--out", str(tmp_path / "out.parquet")]) == 0
+    assert main([*call, "--mode", "release", "--limit", "1", "--out", str(tmp_path / "out.parquet")]) == 0
     assert pd.read_parquet(tmp_path / "out.parquet")["text1"].tolist() == ["she sings"]
     for more, says in (
         (["--out", str(tmp_path / "out.txt")], ".parquet or .csv"),
         (["--out", str(repo_root() / "results" / "out.csv")], "results/ never does"),
-        (["--pairs", "0"], "whole number"),
+        (["--limit", "0"], "whole number"),
         (["--column", "said"], "no column 'said'"),
     ):
         try:

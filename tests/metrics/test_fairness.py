@@ -234,7 +234,7 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "mine.txt").write_text("he is here\nshe left\nmy dad said no\n")
     command = ["measure", "--paper", "dialoguefairness", "--model", str(model_folder), "--bias-type", "gender"]
     command += ["--contexts", str(tmp_path / "mine.txt"), "--lemmas", "plain"]
-    assert main([*command, "--pairs", "2", "--out", str(tmp_path / "out.csv")]) == 0
+    assert main([*command, "--limit", "2", "--out", str(tmp_path / "out.csv")]) == 0
     assert "| sentiment_negative" in capsys.readouterr().out
     assert set(pd.read_csv(tmp_path / "out.csv")["n"]) == {2}
     ways = (["--direction", "1to2"], ["--mode", "release"], ["--direction", "2to1"])
@@ -273,7 +273,7 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
         (["--outliers", "own"], "--outliers is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
     ):  # fmt: skip
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
-    assert main(["measure", "--pairs", "3"]) == 2 and "--pairs is of contexts" in capsys.readouterr().err
+    assert main(["measure", "--mode", "words"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
     assert main(["measure", "--mode", "release"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
 
 

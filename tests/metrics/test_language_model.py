@@ -54,7 +54,7 @@ def test_a_file_by_the_command(model_folder, tmp_path, capsys):
     file, out = tmp_path / "mine.txt", tmp_path / "lmp.json"
     file.write_text("\n".join(f"the cat number {i} is old and sleeps" for i in range(12)), encoding="utf-8")
     asked = ["perplexity", "--model", str(model_folder), "--references", str(file)]
-    assert main([*asked, "--sentences", "5", "--paper", "chbias", "--out", str(out)]) == 0
+    assert main([*asked, "--limit", "5", "--paper", "chbias", "--out", str(out)]) == 0
     (record,) = json.loads(out.read_text(encoding="utf-8"))
     assert record["corpus"] == "mine" and record["paper"] == "chbias" and len(record["provenance"]["corpus"]["sha256"])
     assert record["values"]["n_calibration"] == 5 and "perplexity_calibrated" in capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_a_file_by_the_command(model_folder, tmp_path, capsys):
 def test_bad_files(model_folder, tmp_path, capsys, content, says):
     file = tmp_path / "bad.txt"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    asked = ["perplexity", "--model", str(model_folder), "--references", str(file), "--sentences", "2"]
+    asked = ["perplexity", "--model", str(model_folder), "--references", str(file), "--limit", "2"]
     assert main(asked) == 2 and says in capsys.readouterr().err
 
 

@@ -332,12 +332,12 @@ def test_a_summary_that_names_what_is_not_there(tmp_path):
 
 def test_the_command(tmp_path, capsys, offline):
     out = tmp_path / "claims.csv"
-    assert main(["claims", "dialoguefairness", "--folder", str(tmp_path), "--out", str(out)]) == 0
+    assert main(["claims", "dialoguefairness", "--results", str(tmp_path), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "not checkable here" in shown and "gender_offence" in shown
     assert list(pd.read_csv(out)) == COLUMNS
     assert main(["claims", "pets"]) == 2 and "expected one of chbias" in capsys.readouterr().err
-    assert main(["claims", "--folder", str(tmp_path / "no")]) == 2 and "is no folder" in capsys.readouterr().err
+    assert main(["claims", "--results", str(tmp_path / "no")]) == 2 and "is no folder" in capsys.readouterr().err
     assert main(["claims", "chbias", "--out", "x.md"]) == 2 and ".csv" in capsys.readouterr().err
 
 

@@ -69,7 +69,7 @@ def test_a_model_that_fails_stops_no_other(two, tmp_path, capsys):
 def test_rank(two, tmp_path, capsys):
     measured(two, tmp_path)
     capsys.readouterr()
-    where = ["--folder", str(tmp_path / "records")]
+    where = ["--results", str(tmp_path / "records")]
     table, figure = tmp_path / "new" / "rank.csv", tmp_path / "new" / "rank.png"
     assert main(["rank", *where, "--out", str(table), "--figure", str(figure)]) == 0
     printed = capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_rank(two, tmp_path, capsys):
     assert "nats a token" in capsys.readouterr().out
     assert main(["rank", "--measure", "likelihood_bias", *where]) == 2
     assert "no records of likelihood_bias of two models" in capsys.readouterr().err
-    assert main(["rank", "--folder", str(table)]) == 2
+    assert main(["rank", "--results", str(table)]) == 2
     assert "is no folder" in capsys.readouterr().err
 
 

@@ -115,13 +115,13 @@ def _run(args: Namespace) -> Shown:
     if chosen == []:
         raise ValueError(f"{args.candidates} holds no line: expected a response a line")
     offence = "davidson" if args.offence is None else args.offence
-    how = dict(n=args.pairs, candidates=chosen, offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
+    how = dict(n=args.limit, candidates=chosen, offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
     source = CONTEXTS if args.contexts is None else args.contexts
     types = types_of(args.paper, args.bias_type)
     drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another
         attribute_lists(bias_spec(b))
-        pairs = contexts(source, b, n=args.pairs, seed=args.seed, **drawn)
+        pairs = contexts(source, b, n=args.limit, seed=args.seed, **drawn)
         if len(pairs) < 2:
             raise ValueError(f"{source} has one context for {b}: a test needs two or more")
         if pairs.attrs["corpus"]["mode"] == "given" and not args.bias_type:

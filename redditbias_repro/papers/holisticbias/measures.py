@@ -79,6 +79,7 @@ def _run(args: Namespace) -> Shown:
     reading = "chat" if args.context == "chat" else args.reading or "sentence"
     given = {"context": args.in_front, "end": args.end, "personas": args.personas}
     how = {**given, **asked_in(args), **opened_by(args), "seed": args.seed, "details": args.details}
+    how |= {"limit": args.limit}
     records = measure_likelihood_bias(args.model, source, args.axes, args.templates, reading, **how)
     table = likelihood_shares(columns(records))
     corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
