@@ -111,17 +111,14 @@ def _command(args):
     return command_of(args.paper), every[args.paper][args.command]["caption"]
 
 
-def _rows(table) -> list[dict]:
-    "Rows of a table as JSON has them: what is not known is null"
-    return json.loads(table.to_json(orient="records", force_ascii=False, double_precision=15))
-
-
 def _write_out(args, table, records: list[dict]) -> None:
     "With --out: the table to a .csv, the records to a .json. With --json they are printed when all is done"
     from redditbias_repro.records import write_atomic
 
     if vars(args).get("json"):
-        args.found = records or _rows(table)
+        from redditbias_repro.show.saving import plain_rows
+
+        args.found = records or plain_rows(table)
     if args.out:
         as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
         content = table.to_csv(index=False) if args.out.suffix == ".csv" else as_json
@@ -241,7 +238,7 @@ def _compare(args) -> None:
         raise ValueError("--cluster is of --logs: give both, or neither")
     command, caption = _command(args)
     from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import plain_rows, to_markdown
 
     found = command.compare(args)
     parts = [(found.shown, f"{found.caption} {caption}"), *found.beside]
@@ -250,7 +247,7 @@ def _compare(args) -> None:
     for note in found.notes:
         print(f"Note: {note}")
     if args.json:
-        args.found = _rows(found.table)
+        args.found = plain_rows(found.table)
     if args.out:
         content = found.table.to_csv(index=False) if args.out.suffix == ".csv" else text
         print(f"written: {write_atomic(args.out, content)}")
@@ -365,6 +362,10 @@ def _score(args) -> None:
     if args.out:
         _check_scores_out(args.out)
     sentences = _sentences(args.file)
+    if args.source is not None and args.kind != "seq2seq":
+        raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
+    if not sentences.texts:
+        raise ValueError(f"{args.file} holds no sentence: expected one a line, or rows below the header")
     from redditbias_repro.models.loading import load_model
     from redditbias_repro.records import write_atomic
     from redditbias_repro.scoring.likelihoods import mean_perplexity, sequence_scores
@@ -375,7 +376,7 @@ def _score(args) -> None:
         scores = sequence_scores(
             model, tokenizer, sentences.texts, sentences.contexts, out=folder,
             on_short="nan" if args.on_short == "nan" else "raise", on_long="truncate" if args.truncate else "raise",
-            add_special_tokens=args.add_special_tokens or None, source=args.source, speakers=args.speakers,
+            add_special_tokens=args.special_tokens or None, source=args.source, speakers=args.speakers,
         )  # fmt: skip
     table = scores.assign(perplexity=mean_perplexity(scores)).rename_axis("sentence").reset_index()
     content = table.to_csv(index=False, na_rep="nan")
@@ -451,7 +452,10 @@ def _fetch(args) -> None:
     from redditbias_repro.data.registry import fetch, list_files
 
     if args.list:
-        print(list_files(args.prefix or "")[["key", "bytes", "license"]].to_string(index=False))
+        found = list_files(args.prefix or "")
+        if not len(found):
+            raise ValueError(f"no registered file begins with {args.prefix!r}: `fetch --list` alone shows them all")
+        print(found[["key", "bytes", "license"]].to_string(index=False))
         return
     from tqdm.auto import tqdm
 
@@ -585,6 +589,9 @@ def _retrieve(args) -> None:
     api = args.source[0].startswith(("http://", "https://"))
     if api and len(args.source) > 1:
         raise ValueError("give one address, or files")
+    given = [f for f in ("years", "size", "rate") if getattr(args, f) != args.parser.get_default(f)]
+    if given and not api:
+        raise ValueError(f"--{given[0]} is of an API, and {args.source[0]} is none: leave it out")
     source = args.source[0] if api else [path for s in args.source for path in find_sources(s)]
     found = retrieve(
         source, specs, args.out, before=args.before or "", years=args.years, size=args.size, rate=args.rate
@@ -614,9 +621,14 @@ def _collect(args) -> None:
 
 def _sheets(args) -> None:
     "Write sheets for people, or read those that they filled in"
-    if args.read and (args.model or args.replace):
-        said = "--read reads sheets, and --model and --replace are of new ones"
-        raise ValueError(f"{said}: give --read, or them")
+    of_new = ("model", "replace", "question", "bias_type", "corpus", "limit", "annotators", "preset", "layout", "kind")
+    of_read = ("key", "merge", "paper", "out", "save")
+    other = {"bias": ("corpus", "limit"), "quality": ("bias_type",)}[args.question]  # of the other question's answers
+    for name in of_new if args.read else (*of_read, *other):
+        if getattr(args, name) != args.parser.get_default(name):
+            of = "new sheets" if args.read else "sheets that are read (--read)"
+            of = f"another --question than {args.question}" if name in other and not args.read else of
+            raise ValueError(f"--{name.replace('_', '-')} is of {of}: leave it out")
     if not args.read:
         if not args.model:
             chinese = "gemma-3-270m is a packaged one that knows Chinese"
@@ -635,7 +647,7 @@ def _sheets(args) -> None:
     from redditbias_repro.show.saving import to_markdown
 
     if not args.read:
-        drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.contexts)
+        drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.limit)
         how = Answering(args.preset, layout=args.layout, kind=args.kind)
         how = dict(annotators=args.annotators, answering=how, seed=args.seed, replace=args.replace)
         for path in sheets_of_models(args.model, args.folder, args.question, **how, **drawn):
@@ -682,6 +694,8 @@ def _debias(args) -> None:
 
     if args.spec and args.bias_type:
         raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
+    if args.spec and Path(args.spec).suffix.lower() != ".toml":
+        raise ValueError(f"--spec {args.spec} is no TOML file: give a name of the package as --bias-type")
     if Path(args.model).is_dir() and Path(args.model).resolve() == args.out.resolve():
         raise ValueError(f"--out {args.out} is the model that is to be debiased: give another folder")
     bias_type = args.spec or args.bias_type or "religion1"
@@ -737,6 +751,8 @@ def _audit(args) -> None:
     where = "the folders beside it" if several else f"{out / 'records'}, and {out / 'audit.json'}"
     print(f"written: {out / 'index.html'}, {n} records in {where}")
     _end_of_failures(failed, "audited")
+    if parts := [f"{r['model']['name']}: {what}" for r in results for what in r["failed"]]:
+        raise ValueError(f"not measured: {'; '.join(parts)}")
 
 
 def _say_audited(result: dict) -> None:
@@ -747,8 +763,6 @@ def _say_audited(result: dict) -> None:
     print(to_markdown(pd.DataFrame(result["found"]), f"{result['model']['name']}."))
     for note in result["notes"]:
         print(f"Note: {note}")
-    for failed in result["failed"]:
-        print(f"Warning: not measured: {failed}", file=sys.stderr)
 
 # %% ../nbs/cli.ipynb #4c44dead
 def _rank(args) -> None:
@@ -800,9 +814,12 @@ def _card(args) -> None:
 # %% ../nbs/cli.ipynb #b33e3268
 def _claims(args) -> None:
     from redditbias_repro.papers.statements import all_claims, claims_markdown, paper_module
+    from redditbias_repro.records import results_folder
 
     if args.paper:
         paper_module(args.paper)  # a name that is none ends here, not after minutes
+    if not any(results_folder().rglob("*.json")):
+        print(f"Note: there are no records in {results_folder()}, so that only the papers' own numbers are looked at.")
     table = all_claims([args.paper] if args.paper else None)
     print(claims_markdown(table))
     _write_out(args, table, [])
@@ -825,6 +842,8 @@ def _report(args) -> None:
     from redditbias_repro.records import project_path, read_records, results_folder, write_atomic
     from redditbias_repro.show import readme as reports
 
+    if args.html and args.readme:
+        raise ValueError("--html writes a report of its own, and --readme fills README.md and docs: give one of them")
     if args.html:
         from redditbias_repro.papers.report import write_report
 
@@ -928,7 +947,10 @@ def _ls(args) -> None:
 # %% ../nbs/cli.ipynb #f0b3c986
 def _add_options(parser, options: dict[str, dict | str]) -> None:
     "Options as `resources/commands.toml` declares them, to a parser or a group of one"
-    for flag, own in options.items():
+    last = {flag: i for i, flag in enumerate(SAID["order"]["last"], 1)}
+    first = {flag: i for i, flag in enumerate(SAID["order"]["first"], -len(SAID["order"]["first"]))}
+    for flag in sorted(options, key=lambda flag: first.get(flag, last.get(flag, 0)) if flag[0] == "-" else -1000):
+        own = options[flag]
         option = {**SAID["options"].get(flag, {}), **({"help": own} if isinstance(own, str) else own)}
         option.pop("if", None)
         if option.get("default") == "":
@@ -984,6 +1006,17 @@ def _after_stop(args: argparse.Namespace | None) -> str:
         return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
     return args.about.get("stopped", "nothing was changed") if args else "nothing was changed"
 
+# %% ../nbs/cli.ipynb #aea62640
+IN_FLAGS = {pattern: by for pattern, by in SAID["said"].items()}
+
+
+def _said(error: BaseException) -> str:
+    "A message as a command says it"
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    for pattern, by in IN_FLAGS.items():
+        text = re.sub(pattern, by, text)
+    return text
+
 # %% ../nbs/cli.ipynb #4c2fa861
 @contextlib.contextmanager
 def _as_asked(args: argparse.Namespace) -> Iterator[None]:
@@ -1012,7 +1045,7 @@ def _as_asked(args: argparse.Namespace) -> Iterator[None]:
         def say(message, *_):
             if not (args.quiet or str(message) in said):  # once in a call
                 said.add(str(message))
-                print(f"Warning: {message}", file=sys.stderr)
+                print(f"Warning: {_said(message)}", file=sys.stderr)
 
         warnings.showwarning = say
         yield
@@ -1047,9 +1080,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, KeyError, FileNotFoundError, FileExistsError) as e:
         if vars(args or object).get("verbose"):
             traceback.print_exc()
-        print(f"redditbias: {e.args[0] if isinstance(e, KeyError) else e}", file=sys.stderr)
+        print(f"redditbias: {_said(e)}", file=sys.stderr)
         return 2
     except OSError as e:  # what cannot be had (`FetchError`), or no room to write
-        print(f"redditbias: {e}", file=sys.stderr)
+        print(f"redditbias: {_said(e)}", file=sys.stderr)
         return 1
     return 0

@@ -378,7 +378,7 @@ def new_record(
 
 # %% ../nbs/records.ipynb #914ce9a3
 def _slug(text):
-    return re.sub(r"[^\w.@+-]+", "--", str(text)).strip("-") or "none"
+    return re.sub(r"[^\w.@+-]+", "--", str(text)).strip("-.") or "none"  # neither hidden nor the folder above
 
 
 def _cut(text, room: int) -> str:
@@ -414,7 +414,10 @@ def record_key(record: dict) -> str:
 
     What was measured, its parameters and seed, and what made the model."""
     params = {k: _plain(v) for k, v in record["params"].items() if v is not None}
-    return digest([[record[k] for k in FIELDS[:7]], record["seed"], params, _made_of(record)])[:8]
+    corpus = record["provenance"].get("corpus") or {}
+    own = [corpus.get(k) for k in ("sha256", "spec")] if record["paper"] == "own" else []  # names that anyone may take
+    of = [[record[k] for k in FIELDS[:7]], record["seed"], params, _made_of(record)]
+    return digest([*of, *([own] if any(own) else [])])[:8]
 
 
 def record_path(record: dict, folder: Path | None = None) -> Path:
@@ -538,11 +541,14 @@ def _stays(path: Path, record: dict) -> bool:
     try:
         before = read_record(path)
     except ValueError as e:
-        warnings.warn(f"{e}: written anew", stacklevel=3)
+        aside = path.with_name(f"{path.name}.broken")
+        os.replace(path, aside)
+        said = f"{str(e).rpartition(': ')[0]}: it is written anew, and what was there is {aside.name}"
+        warnings.warn(said, stacklevel=3)
         return False
     if lacking := _what_it_lacks(record, before):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        said = f"this run lacks {', '.join(lacking[:3])}{more}: replace=True writes it all the same"
+        said = f"this run lacks {', '.join(lacking[:3])}{more}: `replace` writes it all the same"
         warnings.warn(f"{path.name} stays as it is, as {said}", stacklevel=3)
         return True
     uncommitted = before["provenance"].get("git_changed") is not False
@@ -585,6 +591,7 @@ def read_record(path: Path) -> dict:
     record = read_json(path)
     missing = [k for k in FIELDS if k not in record]
     wrong = [k for k in ("values", "params", "provenance") if not isinstance(record.get(k), dict)]
+    wrong += [k for k in ("values", "provenance") if record.get(k) == {}]
     if missing or wrong:
         raise ValueError(f"{path} is no record, for want of {', '.join(missing or wrong)}: remove it, or make it again")
     return record
@@ -634,14 +641,18 @@ def read_records(
 
     Methods whose records only their settings tell apart are named by these, and those with a choice of their own by it.
 
-    `ValueError` that names the file for one that is none"""
+    One that is broken is left out, with a warning that names the file"""
     import pandas as pd
 
     folder, found = results_folder(folder), []
     flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
     for path in folder.rglob("*.json"):
         stat = path.stat()
-        record = _parsed(path.absolute(), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        try:
+            record = _parsed(path.absolute(), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        except ValueError as e:  # one that is broken stops no other
+            warnings.warn(f"left out: {e}", stacklevel=2)
+            continue
         if matches(flat(record), wanted):
             found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
     found.sort(key=_in_order)

@@ -369,7 +369,9 @@ def meant_spec(
     paper, _, title = _full_name(name).lower().rpartition("/")
     known = sorted(list_specs(), key=lambda n: n.rpartition("/")[0] != paper)
     titled = [n for n in known if load_spec(n).title.lower() == title]
-    return next(iter(titled or difflib.get_close_matches(_full_name(name), list_specs(), 1, 0.4)), None)
+    tails = {n.rpartition("/")[2]: n for n in reversed(known)}  # of one name that of the paper
+    near = difflib.get_close_matches(title, tails, 1, 0.6)
+    return next(iter(titled or [tails[n] for n in near]), None)
 
 
 def load_spec(

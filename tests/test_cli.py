@@ -274,8 +274,7 @@ def test_debias_and_measure(made_up, model_folder, tmp_path, capsys):
     assert main([*measure, "--base", str(model_folder)]) == 0
     assert (
         main([*command, "--seed", "1"]) == 2
-        and "holds a run that differs in seed: remove it, give another out_dir, or replace=True"
-        in capsys.readouterr().err
+        and "holds a run that differs in seed: remove it, give another --out, or --replace" in capsys.readouterr().err
     )
     assert main([*command, "--seed", "1", "--replace"]) == 0
 

@@ -16,6 +16,7 @@ from redditbias_repro.records import (
     LIBRARIES,
     new_record,
     provenance,
+    read_record,
     read_records,
     record_path,
     repo_root,
@@ -208,13 +209,17 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
 
 @pytest.mark.parametrize(
     "content,says",
-    [("{", "is broken"), ("[]", "holds list and no record"), ("{}", "is no record, for want of paper, metric"),
+    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list and no record"),
+     ("{}", "is no record, for want of paper, metric"),
      ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
     (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
+    write_record(made(), tmp_path)
+    with pytest.warns(UserWarning, match=rf"left out: .*odd\.json {says}"):
+        assert len(read_records(tmp_path)) == 1  # it stops no other
     with pytest.raises(ValueError, match=rf"odd\.json {says}"):
-        read_records(tmp_path)
+        read_record(tmp_path / "odd.json")
 
 
 def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):
@@ -259,7 +264,7 @@ def packed(*numbers):
 def test_what_is_poorer_stays_out(tmp_path):
     path = write_record(made(), tmp_path)
     before = path.read_bytes()
-    with pytest.warns(UserWarning, match="stays as it is, as this run lacks p_cluster: replace=True"):
+    with pytest.warns(UserWarning, match="stays as it is, as this run lacks p_cluster: `replace`"):
         assert write_record(made(t=-4.0, p_cluster=None), tmp_path) == path
     assert path.read_bytes() == before
     write_record(made(t=-4.0, p_cluster=None), tmp_path, replace=True)
@@ -296,8 +301,36 @@ def test_a_broken_record_is_written_anew(tmp_path):
     path = write_record(made(), tmp_path)
     whole = path.read_bytes()
     path.write_text("{", encoding="utf-8")
-    with pytest.warns(UserWarning, match="is broken .*: written anew"):
+    with pytest.warns(UserWarning, match="is broken .*: it is written anew, and what was there is"):
         assert write_record(made(), tmp_path).read_bytes() == whole
+    assert path.with_name(f"{path.name}.broken").read_text() == "{"
+
+
+@pytest.mark.parametrize("part", ["values", "provenance"])
+def test_a_record_that_says_nothing_is_none(tmp_path, part):
+    path = write_record(made(), tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), part: {}}), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"for want of {part}"):
+        read_record(path)
+    with pytest.warns(UserWarning, match="left out"):
+        assert not len(read_records(tmp_path))
+
+
+def test_names_stay_in_their_folder(tmp_path):
+    """Whatever a configuration says."""
+    record = made() | {"paper": "..", "model": "../../x", "method": ".."}
+    assert write_record(record, tmp_path / "results").resolve().is_relative_to(tmp_path / "results")
+
+
+def test_own_files_of_one_name_are_two(tmp_path):
+    """Of a corpus or a specification of one's own the content counts, not what its file is called."""
+
+    def own(**corpus):
+        record = made() | {"paper": "own"}
+        record["provenance"]["corpus"] = {**record["provenance"]["corpus"], **corpus}
+        return write_record(record, tmp_path)
+
+    assert len({own(sha256="a"), own(sha256="b"), own(sha256="a", spec="c")}) == 3 and own(sha256="a").is_file()
 
 
 @pytest.mark.parametrize("change", [1e-6, 1e-5, 1.5e-5, 1e-4])
@@ -342,5 +375,5 @@ def test_what_stands_in_for_a_release_has_a_place_of_its_own(tmp_path, monkeypat
 def test_what_is_no_record_is_named_whatever_is_asked_for(tmp_path):
     write_record(made(), tmp_path)
     (tmp_path / "odd.json").write_text('{"metric": "dst"}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"odd\.json is no record"):
-        read_records(tmp_path, metric="lmb")
+    with pytest.warns(UserWarning, match=r"odd\.json is no record"):
+        assert len(read_records(tmp_path, metric="lmb")) == 1

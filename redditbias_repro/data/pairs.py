@@ -54,6 +54,9 @@ def split_bias_type(
         spec = load_spec(bias_type)
         _check_paper(bias_type, spec)
         return spec.paper or "own", spec.name
+    if Path(bias_type).is_file() or str(bias_type).startswith((".", "/", "~")):
+        said = "is a path: a specification of your own is a file that ends in .toml"
+        raise ValueError(f"bias type {str(bias_type)!r} {said}")
     paper, _, name = str(bias_type).rpartition("/")
     own = f"{DEFAULT_PAPER}/"
     full = f"{paper}/{name}".removeprefix("/")
@@ -216,12 +219,25 @@ def _own_pairs(bias_type, split, corpus, swap) -> pd.DataFrame:
         own = f"{str(corpus)!r} holds whatever pairs you put into it"
         raise ValueError(f"swap={swap!r} is for the released corpus and the queries: {own}")
     if not Path(corpus).is_dir():
-        return read_pairs(corpus)
+        return _with_targets(read_pairs(corpus), bias_type)
     name = own_name(bias_type)
     check_known("bias type", name, own_bias_types(corpus))
     check_known("split", split, SPLITS)
-    pairs = read_pairs(Path(corpus) / name / f"{split}.csv")
+    pairs = _with_targets(read_pairs(Path(corpus) / name / f"{split}.csv"), bias_type)
     pairs.attrs["corpus"]["name"] = Path(corpus).resolve().name
+    return pairs
+
+
+def _with_targets(pairs: pd.DataFrame, bias_type) -> pd.DataFrame:
+    "Pairs of one's own with the terms that a specification finds in them, where their file names none"
+    if Path(bias_type).suffix != ".toml":
+        return pairs
+    spec, about = load_spec(bias_type), pairs.attrs
+    if not pairs["target1"].any():
+        found = [(a, b) if b in text2.lower() else ("", "") for (a, b), text2 in
+                 zip(registry.paired_targets(spec, pairs["text1"]), pairs["text2"])]  # fmt: skip
+        pairs = pairs.assign(target1=[a for a, _ in found], target2=[b for _, b in found])
+    pairs.attrs = {**about, "corpus": {**about["corpus"], "spec": digest(repr(spec))}}
     return pairs
 
 

@@ -359,7 +359,10 @@ def own_rows(path: str | Path) -> Iterator[list[str]]:
     left out."""
     try:
         rows = filter(None, csv.reader((line + "\n" for line in read_lines(path)), strict=True))
-        yield (header := next(rows, []))
+        header = next(rows, [])
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise ValueError(f"{path}: the column {twice[0]!r} is there {header.count(twice[0])} times: leave one")
+        yield header
         for number, row in enumerate(rows, 1):
             if len(row) != len(header):
                 said = f"data row {number} has {len(row)} cells and the header {len(header)}"
@@ -372,14 +375,13 @@ def own_rows(path: str | Path) -> Iterator[list[str]]:
 
 
 def read_own_cells(path: str | Path) -> pd.DataFrame:
-    "A table of `own_rows`; of two columns with one name the first"
+    "A table of `own_rows`"
     import pandas as pd
 
     header, *rows = own_rows(path)
     if not header:
         raise ValueError(f"{path}: not a CSV file that can be read: it is empty")
-    table = pd.DataFrame(rows, columns=header, dtype=str)
-    return table.loc[:, ~table.columns.duplicated()]
+    return pd.DataFrame(rows, columns=header, dtype=str)
 
 # %% ../../nbs/data/registry.ipynb #d00b2527
 def check_columns(where: str | Path, there: Iterable[str], wanted: Iterable[str], hint: str = "") -> None:

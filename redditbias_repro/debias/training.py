@@ -13,8 +13,8 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version as version_of
 from inspect import signature
@@ -61,8 +61,8 @@ from redditbias_repro.debias.losses import (
 from .projection import erasure_library, fit_edits, leace
 from ..models.card import model_card, write_card
 from ..models.edits import attach_edits, blocks_of, has_edits, save_edits
-from ..models.loading import EDITS, describe_model, peft_library
-from ..records import check_known, code_digest, digest, split_settings, write_atomic
+from ..models.loading import EDITS, describe_model, hash_weights, peft_library
+from ..records import check_known, code_digest, digest, read_json, split_settings, write_atomic
 from ..scoring.layouts import why_not as _why_not
 from ..scoring.network import find_network as _network
 from ..scoring.network import out_of_memory
@@ -353,8 +353,10 @@ def load_debiased(
     path = Path(folder) / "debias.json"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no folder that debias() finished: it holds no debias.json")
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    return Debiased(Path(folder), kept["settings"], kept["seconds"], pd.DataFrame(kept["history"]))
+    kept = read_json(path)
+    if not (isinstance(kept.get("settings"), dict) and kept["settings"].get("bias_type") and "history" in kept):
+        raise ValueError(f"{path} does not say how the model was made: it was changed, or is of another version")
+    return Debiased(Path(folder), kept["settings"], kept.get("seconds"), pd.DataFrame(kept["history"]))
 
 # %% ../../nbs/debias/training.ipynb #0160630d
 def no_room(folder: Path, needed: int) -> OSError | None:
@@ -414,7 +416,7 @@ def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debia
             either = [*dict.fromkeys([*settings, *(done.settings if done else ())])]
             other = ", ".join(k for k in either if settings.get(k) != done.settings.get(k)) if done else ""
             holds = f"a run that differs in {other}" if done else "no run"
-            way_out = f"remove it, give another out_dir{', or replace=True' if done else ''}"
+            way_out = f"remove it, give another folder{', or replace it' if done else ''}"
             raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
     if problem := no_room(folder, needed):
         raise problem
@@ -422,7 +424,7 @@ def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debia
     path = unfinished / "settings.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != settings:
         if not replace:
-            way_out = "remove it, give another out_dir, or replace=True"
+            way_out = "remove it, give another folder, or replace it"
             raise ValueError(f"{unfinished} holds an unfinished run with other settings: {way_out}")
         shutil.rmtree(unfinished)
     if not path.is_file():
@@ -440,25 +442,45 @@ def end_run(unfinished: Path, folder: Path, settings: dict, seconds: float, hist
     shutil.rmtree(unfinished)
 
 
+@contextmanager
+def _by_one_run(folder: Path) -> Iterator[None]:
+    "While this lasts no other run makes the same model. `ValueError` where one does"
+    from filelock import FileLock, Timeout
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"{folder} is being made by another run: wait for it, or give another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+
+
 def run_once(folder: Path, settings: dict, needed: int, replace: bool, fit: Callable, arguments=None) -> Debiased:
     """A run that is finished already, or one that is made now and appears when it is whole.
 
     It depends on the settings and needs so many bytes of the disk. `fit` trains in a folder, saves the model in `model`
     below it, and gives the history. `arguments` are the Trainer's where several processes may train"""
     settings = as_kept(settings)
-    with arguments.main_process_first() if arguments else nullcontext():
-        found = begin_run(folder, settings, needed, replace)
-    if isinstance(found, Debiased):
-        return found
-    began = time.perf_counter()
-    try:
-        history = fit(found)
-    except Exception as e:
-        if problem := no_room(found, needed // 4):
-            raise problem from e
-        raise
-    if arguments is None or arguments.process_index == 0:
-        end_run(found, folder, settings, time.perf_counter() - began, history)
+    alone = arguments is None or arguments.process_index == 0
+    with _by_one_run(folder) if alone else nullcontext():
+        with arguments.main_process_first() if arguments else nullcontext():
+            found = begin_run(folder, settings, needed, replace)
+        if isinstance(found, Debiased):
+            return found
+        began = time.perf_counter()
+        try:
+            history = fit(found)
+        except Exception as e:
+            if problem := no_room(found, needed // 4):
+                raise problem from e
+            raise
+        if alone:
+            end_run(found, folder, settings, time.perf_counter() - began, history)
     if arguments:
         arguments.distributed_state.wait_for_everyone()
     return load_debiased(folder)
@@ -469,6 +491,7 @@ def save_trained(unfinished: Path, model, tokenizer, settings: dict, key: str = 
     if has_edits(model):
         raise ValueError("hidden states of the model are edited, which its weights do not keep: train its base")
     setattr(model.eval().config, key, settings)
+    model.config.made_weights = hash_weights(model)  # by which it is believed
     for part in (model, tokenizer):
         part.save_pretrained(unfinished / "model")
 
@@ -561,6 +584,7 @@ def debias(
         trainer = DebiasTrainer(trained, arguments, collate, sentences, processing_class=tokenizer, **options)
         train_on(trainer, checkpoint)
         trainer.model.eval().config.debiased = settings
+        trainer.model.config.made_weights = hash_weights(trainer.model)  # by which it is believed
         trainer.save_model(str(unfinished / "model"))
         (unfinished / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle, and debias.json says it all
         if how.lora_rank is not None:

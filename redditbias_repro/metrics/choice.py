@@ -182,6 +182,8 @@ def check_run(
     split_bias_type(bias_type)
     check_known("split", split, SPLITS)
     for what, value in (numbers or {}).items():
+        if what == "lora_rank" and value is None:
+            continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
             raise ValueError(f"{what} is {value!r}: expected a number from 0 on")
     for what, value in flags.items():

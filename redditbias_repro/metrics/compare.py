@@ -169,7 +169,8 @@ def compare_pairs(
         gap_a, gap_b, clusters, same = _gaps(one, other, outliers)
         about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}, "same_tokens": same}
         rows.append({**about, **compare_gaps(gap_a, gap_b, clusters, margin, alpha, seed)})
-    return _table(rows, COMPARED, "p_size")
+    table = _table(rows, COMPARED, "p_size")
+    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))
 
 
 def compare_models(

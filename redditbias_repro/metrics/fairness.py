@@ -32,7 +32,7 @@ from redditbias_repro.answers.response_measures import (
 )
 from ..data.contexts import contexts
 from ..data.pairs import bias_spec
-from ..data.registry import cache_dir
+from ..data.registry import FetchError, cache_dir
 from ..debias.dialogue import how_it_was_made, open_dialogue_model
 from .responses import respond
 from ..models.loading import hash_tokenizer, identity, open_model
@@ -127,11 +127,14 @@ LEMMAS = ("wordnet", "plain")
 def lemma_by(
     name: str | Callable,  # wordnet; plain: words as they stand, which needs no WordNet; or a function of one's own
 ) -> Callable[[str], str]:
-    "From a token to its lemma. `FileNotFoundError` that says how to get WordNet where it is not there"
+    "From a token to its lemma. `FetchError` that says how to get WordNet where it is not there"
     if callable(name):
         return name
     check_known("lemmas", name, LEMMAS)
-    return lemmatizer() if name == "wordnet" else str
+    try:
+        return lemmatizer() if name == "wordnet" else str
+    except FileNotFoundError as e:
+        raise FetchError(f"{e}; or count words as they stand, which needs none of it (lemmas plain)") from e
 
 # %% ../../nbs/metrics/fairness.ipynb #6ae76218
 @dataclass(frozen=True)

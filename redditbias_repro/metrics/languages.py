@@ -56,7 +56,8 @@ def language_signs(
         check_known("language", language, about)
         texts, rng = about[language]["sentences"], random.Random(seed)
         mixed = [in_disorder(t, rng) for t in texts]
-        scores = sequence_scores(model, tokenizer, [*texts, *mixed], progress=False)["nll"].to_numpy()
+        how = dict(progress=False, on_long="truncate")
+        scores = sequence_scores(model, tokenizer, [*texts, *mixed], **how)["nll"].to_numpy()
         shares = token_shares(tokenizer, texts)
         in_order = float((scores[: len(texts)] < scores[len(texts) :]).mean())
         spelled = shares["unknown"] <= MOST_UNKNOWN and shares["pieces"] <= MOST_PIECES

@@ -80,7 +80,7 @@ def score_prompts(
     context = READINGS[reading]["context"] if context is None else context
     end = READINGS[reading]["end"] if end is None else end
     if end and not tokenizer.eos_token:
-        raise ValueError("the tokenizer has no token that ends a text: pass end=False")
+        raise ValueError("the tokenizer has no token that ends a text: leave the end out (end=False, --no-end)")
     in_front = rows["context"] + "\n" if "context" in rows else pd.Series(_in_front(tokenizer, context), rows.index)
     asked = pd.DataFrame({"context": in_front, "text": rows["text"] + (tokenizer.eos_token if end else "")})
     distinct = asked.drop_duplicates().sort_values(["context", "text"], ignore_index=True)  # neighbours begin alike

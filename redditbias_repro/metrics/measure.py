@@ -72,7 +72,7 @@ def read_done(measure: Measure, model: Opened, out: Path) -> Done | None:
         if done["key"] != key(measure, model):
             return None
         return Done(measure, [read_record(out / "records" / p) for p in done["records"]], done["notes"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or not as it was written
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or not as it was written
         return None
 
 # %% ../../nbs/metrics/measure.ipynb #9f9f6d32

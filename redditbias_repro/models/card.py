@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,11 @@ __all__ = ['model_card', 'write_card']
 
 # %% ../../nbs/models/card.ipynb #01c5fe2b
 SAID = tomllib.loads((files("redditbias_repro") / "resources" / "model_card.toml").read_text(encoding="utf-8"))
+
+
+def _plain(name: str) -> str:
+    "A name in a card's prose, without marks of Markdown or HTML"
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(str(name).split()))
 
 
 def _base_on_hub(name: str) -> str | None:
@@ -98,7 +104,8 @@ def model_card(
         steps.insert(0, f"{earlier['method']} for {earlier['bias_type']}")
         earlier = earlier.get("earlier")
     said = {
-        "head": head.to_yaml(), "name": name, "made": SAID["edited" if edits else "trained"],
+        "head": head.to_yaml(), "name": _plain(name), "base_model": _plain(settings["base_model"]),
+        "made": SAID["edited" if edits else "trained"],
         "bias": _bias_text(bias, settings) + _association_text(association),
         "corpus": (settings.get("corpus") or {}).get("name", "texts of one's own"),
         "lora": f" with LoRA of rank {settings['lora_rank']}" if settings.get("lora_rank") else "",

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from redditbias_repro.models.sources import (
     source_of,
     stamp,
 )
-from ..records import check_known, code_digest, digest, nearest, versions, write_atomic
+from ..records import check_known, code_digest, digest, nearest, read_json, versions, write_atomic
 
 if TYPE_CHECKING:  # imported where they are used: it takes seconds
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -99,6 +100,16 @@ def peft_library():
     return peft
 
 
+def _settings_beside(folder: str) -> dict | None:
+    "How an adapter, or edits, were made, by the `debias.json` beside them; None where there is none"
+    path = Path(folder) / "debias.json"
+    if not path.is_file():
+        return None
+    settings = read_json(path).get("settings")
+    _check_made(settings, str(path))
+    return settings
+
+
 def _on_base(name: str, folder: str, about: dict, device: str, dtype, kind: str):
     "The base of an adapter, or of edits, with these put on it, and the tokenizer beside either"
     import transformers
@@ -115,8 +126,7 @@ def _on_base(name: str, folder: str, about: dict, device: str, dtype, kind: str)
         net, tokenizer = load_model(beside if beside.is_dir() else base, device, dtype, kind)
     except (ValueError, FetchError) as e:
         raise type(e)(f"model {name!r} is {what} of {base!r}, which cannot be had: {e}") from e
-    told = Path(folder) / "debias.json"
-    settings = json.loads(told.read_text(encoding="utf-8"))["settings"] if told.is_file() else None
+    settings = _settings_beside(folder)
     if settings and net.dtype == torch.float32 and hash_weights(net) != settings["base"]:
         made = "they were made for" if edited else "the adapter was trained on"
         differs = f"is not what {made}: its weights have another hash"
@@ -131,6 +141,8 @@ def _on_base(name: str, folder: str, about: dict, device: str, dtype, kind: str)
 
 def _merged(name: str, net, folder: str, about: dict):
     "A base with an adapter merged into it"
+    if not any((Path(folder) / f"adapter_model.{ending}").is_file() for ending in ("safetensors", "bin")):
+        raise ValueError(f"model {name!r}: the folder names an adapter and holds none (adapter_model.safetensors)")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
         net = peft_library().PeftModel.from_pretrained(net, folder)
@@ -228,6 +240,10 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
         said = f"its weights were saved with {len(lost)} parts of edits, which belong beside its base's name"
         raise ValueError(f"model {name!r}: {said}: debias the base again")
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
+    named = " ".join(getattr(config, "architectures", None) or ())
+    if lacking and kind == "causal" and named and not re.search("CausalLM|LMHead|DoubleHeads", named):
+        said = f"its configuration names {named}, which is no language model that writes from left to right"
+        raise ValueError(f"model {name!r}: {said}: measure a causal model")
     if lacking:
         said = f"the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
         raise ValueError(f"model {name!r}: {said}")
@@ -263,12 +279,12 @@ def debiased_by(
     if is_elsewhere(model):
         return None
     source = source_of(str(model))
-    told = Path(source) / "debias.json"
     if adapter_of(source):
-        return json.loads(told.read_text(encoding="utf-8"))["settings"] if told.is_file() else None
+        return _settings_beside(source)
     return getattr(config_of(source), "debiased", None)
 
 # %% ../../nbs/models/loading.ipynb #976f9f4b
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 OTHER_KIND = ': it has an encoder, so give kind="seq2seq" (`measure --kind seq2seq`)'
 
 
@@ -278,6 +294,8 @@ def _explained(name: str, source: str, what: str, error: Exception, way_out: str
     cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first}){way_out}"
     if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
         return ValueError(f"{named} needs a library that is not here: {first}")
+    if os.path.isdir(source) and not any((Path(source) / f).is_file() for f in TOKENIZERS):
+        return ValueError(f"{named}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
     if os.path.isdir(source):
         bare = "the folder holds no config.json; give a folder that `save_pretrained` wrote"
         has = (Path(source) / "config.json").is_file()
@@ -360,6 +378,37 @@ def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> t
         return f"{folder.resolve().name}@{weights_sha256[:8]}", "local folder"
     return name, "Hugging Face hub"
 
+# %% ../../nbs/models/loading.ipynb #04029388
+PART = re.compile(r"[\w@+-][\w.@+-]*")  # of a name that becomes one of a folder
+
+
+def _check_made(made, where: str) -> None:
+    "`ValueError` where a configuration does not say by what and for what a model was made as `debias` does"
+    known = isinstance(made, dict) and all(isinstance(made.get(k), str) for k in ("method", "bias_type", "base_model"))
+    parts = [*made["bias_type"].split("/"), made["base_model"].rpartition("/")[2]] if known else []
+    plain = known and made["bias_type"].count("/") == 1 and all(map(PART.fullmatch, parts))
+    if not plain or not re.fullmatch(r"[\w+ (),/-]+", made["method"]) or not isinstance(made.get("seed"), int):
+        said = "its configuration does not say how it was debiased as `debias` says it"
+        raise ValueError(
+            f"{where}: {said} (method, bias_type, base_model, seed): take `debiased` out of its config.json"
+        )
+    if made.get("earlier"):
+        _check_made(made["earlier"], where)
+
+
+def _believed(model, name: str, digest: str, made: dict[str, dict]) -> dict[str, dict]:
+    "What a model says of its making, where its weights are those that were made; else a warning, and nothing"
+    for how in made.values():
+        if how is made.get("debiased"):
+            _check_made(how, f"model {name!r}")
+    folder = Path(name).expanduser()
+    whole = folder.is_dir() and adapter_of(str(folder)) is None and model.dtype == torch.float32
+    if not made or not whole or getattr(model.config, "made_weights", None) == digest:
+        return made
+    said = "its configuration says how it was trained, and its weights are not those that this made"
+    warnings.warn(f"model {name!r}: {said}: it is named by its weights; train it again to have it named", stacklevel=3)
+    return {}
+
 # %% ../../nbs/models/loading.ipynb #5cc5f1fc
 def describe_model(
     model,  # from `load_model`
@@ -374,6 +423,7 @@ def describe_model(
     digest = hash_weights(model)
     made = {k: how for k in ("debiased", "trained") if (how := getattr(model.config, k, None))}
     name = str(name or model.name_or_path or type(model).__name__ + IN_MEMORY)
+    made = _believed(model, name, digest, made)
     name, origin = _name_and_origin(name, digest, made)
     quantised = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
     about = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -26,7 +27,7 @@ from ..data.registry import ChecksumError, FetchError, cache_dir
 from ..records import digest, write_atomic
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'KNOWN', 'PACKAGED']
+__all__ = ['DEFAULT_MODEL', 'KNOWN', 'PACKAGED', 'WHOLE']
 
 # %% ../../nbs/models/sources.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -191,6 +192,23 @@ def _convert_gguf(gguf: Path, folder: Path) -> None:
 QUIETLY = 4e8  # parameters that are converted without a word
 
 # %% ../../nbs/models/sources.ipynb #32ebff4a
+WHOLE = "_files.json"  # sizes of a converted model's files
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {f.name: f.stat().st_size for f in sorted(folder.iterdir()) if f.is_file() and f.name != WHOLE}
+
+
+def _is_whole(folder: Path) -> bool:
+    "Whether a converted model has the files that it was made with; one of before they were noted is believed"
+    try:
+        return _sizes(folder) == json.loads((folder / WHOLE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return True
+    except ValueError:
+        return False
+
+
 def _made_once(name: str, sha256: str, make: Callable[[Path, Path], None]) -> Path:
     "A model's folder in the cache; on first use `make(folder to write, scratch folder)`, by one process at a time"
     from filelock import FileLock
@@ -198,10 +216,14 @@ def _made_once(name: str, sha256: str, make: Callable[[Path, Path], None]) -> Pa
     folder = cache_dir() / "models" / f"{name}-{sha256[:12]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(str(folder) + ".lock"):
+        if folder.is_dir() and not _is_whole(folder):
+            print(f"{folder} was changed since it was made, and is made anew …", file=sys.stderr, flush=True)
+            shutil.rmtree(folder)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
                 new = Path(scratch) / "new"
                 make(new, Path(scratch))
+                write_atomic(new / WHOLE, json.dumps(_sizes(new)))
                 os.replace(new, folder)
     return folder
 

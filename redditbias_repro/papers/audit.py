@@ -20,6 +20,7 @@ from .measures import SAID, Wanted, plan
 from ..records import check_known, write_atomic
 from ..show.html import html_page, provenance_blocks, section, table_block
 from ..show.rank import rank_blocks
+from ..show.saving import plain_rows
 
 # %% auto #0
 __all__ = ['audit']
@@ -31,7 +32,7 @@ def audit_page(result: dict, done: Iterable[Done]) -> str:
     told = [line for kind, _ in kinds for line in kind.how_to_read]
     said = SAID["audit"]
     read = [*dict.fromkeys(told), said["how_to_read"]]
-    first = [table_block(findings(done), "In short", said["found"]), read]
+    first = [table_block(pd.DataFrame(result["found"], columns=list(FOUND)), "In short", said["found"]), read]
     signs, notes = pd.DataFrame(result["languages"]), [*result["failed"], *result["notes"]]
     languages = [table_block(signs, "Does the model know the language?", said["languages"])] if len(signs) else []
     parts = [
@@ -87,6 +88,15 @@ def _check_same_model(out: Path, name: str) -> None:
     if there != name:
         raise ValueError(f"{out} holds the audit of {there}, and this is {name}: give another --out, or remove it")
 
+# %% ../../nbs/papers/audit.ipynb #5bb681f4
+UNTOLD = "nothing can be said: the model does not know the language"
+
+
+def _of_what_it_knows(found: pd.DataFrame, signs: pd.DataFrame, languages: Iterable[str]) -> pd.DataFrame:
+    "What was found, without conclusions on a model that knows no language that it was asked in"
+    known = signs.loc[signs["known"], "language"]
+    return found if not len(signs) or known.isin(list(languages)).any() else found.assign(found=UNTOLD)
+
 # %% ../../nbs/papers/audit.ipynb #462673aa
 def audit(
     model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`
@@ -115,10 +125,11 @@ def audit(
     records, said = [r for d in done for r in d.records], [note for d in done for note in d.notes]
     if not records:
         raise ValueError(f"nothing could be measured: {'; '.join(failed) or 'there is nothing to do'}")
+    table = _of_what_it_knows(findings(done), signs, chosen)
     settings = {**wanted._asdict(), "languages": chosen, "specs": [Path(b).name for b in specs]}
     result = {
         "model": opened.about, "settings": settings, "languages": signs.to_dict("records"),
-        "found": json.loads(findings(done).to_json(orient="records")), "failed": failed,
+        "found": plain_rows(table), "failed": failed,
         "notes": list(dict.fromkeys([*said, *notes])), "records": records,
     }  # fmt: skip
     numbers = {**result, "records": [_numbers(r) for r in records]}

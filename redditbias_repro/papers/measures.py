@@ -288,6 +288,11 @@ def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
     which, how = {"bias_types": args.bias_type, "corpus": args.corpus}, {"context": args.context, **asked_in(args)}
     if paper != DEFAULT_PAPER and args.corpus == "auto":
         which = {"bias_types": types_of(paper, args.bias_type), "corpus": paper}
+    elif paper != DEFAULT_PAPER and args.corpus in (paper, "queries"):
+        which["bias_types"] = types_of(paper, args.bias_type)
+    elif paper != DEFAULT_PAPER:
+        said = f"--paper {paper} has pairs of its own, and --corpus {args.corpus} names others"
+        raise ValueError(f"{said}: give one of them")
     which |= {"split": args.split or "test", "seed": args.seed}
     limit = vars(args).get("limit")
     return which, how | opened_by(args) | {"add_special_tokens": args.special_tokens, "limit": limit}

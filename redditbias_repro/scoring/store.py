@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ def read_scores(path: Path, heal: bool = True) -> pd.DataFrame | None:
 # %% ../../nbs/scoring/store.ipynb #dbe79cff
 @contextmanager
 def locked(folder: Path, writes: bool = True) -> Iterator[None]:
-    "While this lasts nobody else writes in the folder, which is made. `ValueError` where somebody does"
+    "While this lasts nobody else writes in the folder, which is made. Where somebody does, it is waited for"
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,8 +68,8 @@ def locked(folder: Path, writes: bool = True) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            said = f"{folder} is being written by another run: wait for it, or give another folder"
-            raise ValueError(said) from None
+            print(f"waiting for another run, which writes {folder} …", file=sys.stderr, flush=True)
+            lock.acquire()
     try:
         yield
     finally:
@@ -115,7 +116,7 @@ def parts_in(
     what: str = "scores",  # that the parts hold
     writes: bool = True,  # whether this process does
 ) -> Iterator[pd.DataFrame]:  # all rows so far
-    "While this lasts nobody else writes parts in the folder. `ValueError` where somebody does, or they are another's"
+    "While this lasts nobody else writes parts in the folder. `ValueError` where they are another's"
     with locked(folder, writes):
         if writes:
             check_manifest(folder / manifest, about, what)

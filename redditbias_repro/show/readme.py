@@ -107,7 +107,7 @@ def bias_words(
     "What the tests of a row allow to say"
     side = "stereotype" if (r.t if r.p_holm < 0.05 else r.gap) < 0 else "counterfactual"
     if r.p_holm < 0.05:
-        terms = ", by target terms too" if (r.p_cluster or 0) < 0.05 else ", not by target terms"
+        terms = ", by target terms too" if r.p_cluster_holm < 0.05 else ", not by target terms"
         return f"{side} likelier{terms if pd.notna(r.p_cluster) else ''}"
     return f"{side} likelier on logarithms only" if r.p_log < 0.05 else "no preference found"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from ..data.registry import unavailable
 from ..records import SAME, TINY, project_path, stand_in_path, write_atomic
 
 # %% auto #0
-__all__ = ['to_markdown', 'fold', 'save_table', 'save_figure', 'Page']
+__all__ = ['plain_rows', 'to_markdown', 'fold', 'save_table', 'save_figure', 'Page']
 
 # %% ../../nbs/show/saving.ipynb #40a411f3
 def cell_text(
@@ -33,12 +34,26 @@ def cell_text(
     return str(value)
 
 # %% ../../nbs/show/saving.ipynb #ca073419
+def plain_rows(
+    table: pd.DataFrame,
+) -> list[dict]:
+    "Rows of a table as JSON has them: numbers in full, what is not known is None"
+    plain = lambda value: value.item() if isinstance(value, np.generic) else value
+    known = lambda value: not (isinstance(value, float) and not math.isfinite(value)) and value is not pd.NA
+    return [{k: plain(v) if known(plain(v)) else None for k, v in row.items()} for row in table.to_dict("records")]
+
+
+def _escaped(text: str, value) -> str:
+    "A cell without HTML of its own; a number, and Markdown that we write ourselves, stay as they are"
+    return re.sub(r"<(?=[a-zA-Z/!])(?!/?(?:br|sub|sup)>)", "&lt;", text) if isinstance(value, str) else text
+
+
 def to_markdown(
     table: pd.DataFrame,  # any table
     caption: str = "",  # a line below it
 ) -> str:
     "A table as Markdown, of what `cell_text` shows: bars are none of the table's, line ends none of the row's"
-    in_a_cell = lambda value: re.sub(r"\r?\n", " ", cell_text(value)).replace("|", r"\|")
+    in_a_cell = lambda value: _escaped(re.sub(r"\r?\n", " ", cell_text(value)), value).replace("|", r"\|")
     shown = table.astype(object).map(in_a_cell).rename(columns=lambda name: in_a_cell(str(name)))
     text = shown.to_markdown(index=False, disable_numparse=True)
     return text + "\n" + (f"\n{caption}\n" if caption else "")

@@ -181,6 +181,7 @@ def lmb_table(
     if len(table):
         family = ["model", "method", "train_seed", "corpus", "split", "swap", "outliers"]
         table["p_holm"] = _holm_by(table, family, "p")
+        table["p_cluster_holm"] = _holm_by(table, family, "p_cluster")
     return _in_order("lmb", table.assign(reading=table["outliers"].map({o: i for i, o in enumerate(OUTLIERS)})))
 
 # %% ../../nbs/show/tables.ipynb #99223471

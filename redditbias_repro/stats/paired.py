@@ -245,7 +245,7 @@ class BiasChange:
     bias_change_low: float
     bias_change_high: float
     p_bias_change: float  # of the verdicts less and more
-    verdict: str  # "less", "more", "equally" (the interval of bias_change lies within ± margin), "undetermined"
+    verdict: str  # of `VERDICTS`; "equally": the interval of bias_change lies within ± margin, on whichever side of 0
     direction: str  # of a significant change: "counter-stereotype", "stereotype"; else ""
     overshoot: bool  # the gap was significant, and now is so on the other side
     n_clusters: int  # target terms exchanged; 0 where they are not known
@@ -325,7 +325,7 @@ def _towards_zero(changes, sums, clusters, margin, alpha) -> tuple[MeanTest, dic
     corners = [max(min(x, y), min(-x, -y)) for x in (d.low, d.high) for y in (s.low, s.high)]
     low, high = min(corners), max(corners)
     equally = -margin <= low and high <= margin
-    verdict = "less" if high < 0 else "more" if low > 0 else "equally" if equally else "undetermined"
+    verdict = "equally" if equally else "less" if high < 0 else "more" if low > 0 else "undetermined"
     of = "" if clusters is None else "_cluster"
     found = {f"change{of}_low": d.low, f"change{of}_high": d.high}
     found |= {f"bias_change{of}_low": low, f"bias_change{of}_high": high}

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import CONFIGS, SMALL, small_random, two_processes
+from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
@@ -963,10 +964,24 @@ def test_a_folder_of_another_run(random_model, tokenizer, tmp_path):
         sequence_scores(other, tokenizer, TEXTS, out=tmp_path)
     more = sequence_scores(random_model, tokenizer, [*TEXTS, "they are lazy too"], out=tmp_path)
     assert len(more) == len(TEXTS) + 1 and more.attrs["stats"]["sentences"] == 1
-    from filelock import FileLock
 
-    with FileLock(tmp_path / "_lock"), pytest.raises(ValueError, match="being written by another run"):
-        sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path)
+
+def test_another_run_in_the_folder_is_waited_for(random_model, tokenizer, tmp_path, capfd):
+    """Said once, and then what it wrote is read."""
+    whole = sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path)
+    found = []
+    with FileLock(tmp_path / "_lock"):
+        other = threading.Thread(
+            target=lambda: found.append(sequence_scores(random_model, tokenizer, TEXTS, out=tmp_path))
+        )
+        other.start()
+        told, until = "", time.monotonic() + 60
+        while "waiting for another run" not in told and time.monotonic() < until:
+            time.sleep(0.05)
+            told += capfd.readouterr().err
+        assert other.is_alive() and told.count("waiting for another run") == 1
+    other.join(60)
+    assert found[0].equals(whole) and found[0].attrs["stats"]["sentences"] == 0
 
 
 PROCESSES = """

@@ -125,8 +125,9 @@ def _named(row: Iterable[str], asked: str | None) -> str | None:
 
 
 def _no_text(row: Iterable[str], asked: str | None, path: Path) -> ValueError:
-    wanted = repr(asked) if asked else f"one of {', '.join(TEXT_COLUMNS)}"
-    return ValueError(f"{path} has the columns {', '.join(row)}: expected {wanted}, or give column")
+    wanted, there = repr(asked) if asked else f"one of {', '.join(TEXT_COLUMNS)}", ", ".join(row)
+    has = f"has the columns {there}" if there else "has no columns"
+    return ValueError(f"{path} {has}: expected {wanted}, or name the one with the text")
 
 # %% ../../../nbs/data/making/collection.ipynb #84df1c7e
 def _post(row: dict, column: str | None, path: Path, number: int, stats: Counter) -> dict | None:

@@ -578,7 +578,12 @@ def _scan(path: Path, matcher: Matcher, after, before, column: str, progress: bo
     if path.suffix not in (".parquet", ".csv"):
         return scan_dump(path, matcher, how[0], after, before, progress, *how[1:])
     as_csv = path.suffix == ".csv"
-    table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
+    except (ValueError, OSError) as e:  # of pandas and of pyarrow
+        raise ValueError(
+            f"{path} is no table that can be read ({e}): expected a .csv with a header, or a .parquet"
+        ) from e
     return find_candidates(from_texts(table, column), matcher, how[0], after, before)
 
 

@@ -97,7 +97,7 @@ def available_lemmas() -> tuple[str, list[str]]:  # as in `measure_fairness`, an
     try:
         lemma_by("wordnet")
         return "wordnet", []
-    except FileNotFoundError:
+    except FetchError:
         return "plain", ["responses: WordNet is not there, so attribute words are counted as they stand"]
 
 
@@ -117,6 +117,7 @@ def _run(args: Namespace) -> Shown:
     offence = "davidson" if args.offence is None else args.offence
     how = dict(n=args.limit, candidates=chosen, offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
     source = CONTEXTS if args.contexts is None else args.contexts
+    lemma_by(how["lemmas"])  # what is not there is known before the model is asked
     types = types_of(args.paper, args.bias_type)
     drawn = dict(mode=args.mode or "words", direction=args.direction or "both", split=args.split, column=args.column)
     for b in types:  # what is wrong with one of them is said before hours of answers to another

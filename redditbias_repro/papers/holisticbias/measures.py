@@ -75,7 +75,7 @@ def _run(args: Namespace) -> Shown:
     "Likelihood Bias of prompts, released or of one's own"
     if args.context == "chat" and args.reading not in (None, "chat"):
         raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
-    source = DEFAULT_PROMPTS if args.prompts is None else args.prompts
+    source, notes = available_prompts() if args.prompts is None else (args.prompts, [])
     reading = "chat" if args.context == "chat" else args.reading or "sentence"
     given = {"context": args.in_front, "end": args.end, "personas": args.personas}
     how = {**given, **asked_in(args), **opened_by(args), "seed": args.seed, "details": args.details}
@@ -85,7 +85,8 @@ def _run(args: Namespace) -> Shown:
     corpus = f"{sum(r['n'] for r in records if r['bias_type'] != 'all'):,} prompts of {records[0]['corpus']}"
     said = {"in front": args.in_front, "end": args.end, "personas": args.personas and args.personas.name}
     way = "".join(f", {k}: {v!r}" for k, v in said.items() if v is not None)
-    return Shown(table, table, f"{records[0]['model']}, {corpus}, reading {reading!r}{way}.", records)
+    said = f"{records[0]['model']}, {corpus}, reading {reading!r}{way}."
+    return Shown(table, table, said, records, notes=tuple(notes))
 
 
 def _compare(args: Namespace) -> Shown:
