@@ -30,8 +30,6 @@ setup(
     long_description_content_type="text/markdown",
     keywords=cfg["keywords"],
     author=cfg["author"],
-    author_email=cfg["author_email"],
-    url=cfg["git_url"],
     license="Apache-2.0",
     classifiers=[
         "Development Status :: 3 - Alpha",
@@ -45,7 +43,7 @@ setup(
     ],
     python_requires=">=" + cfg["min_python"],
     packages=find_packages(include=[cfg["lib_name"], cfg["lib_name"] + ".*"]),
-    package_data={cfg["lib_name"]: ["resources/**/*"]},
+    package_data={cfg["lib_name"]: ["resources/**/*", "py.typed"]},
     install_requires=cfg["requirements"].split(),
     extras_require={
         extra: cfg[f"{extra}_requirements"].split() for extra in ("dev", "bench", "meteor", "chinese", "docs", "peft", "harness", "leace")

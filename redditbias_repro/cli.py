@@ -173,7 +173,7 @@ def _models(args) -> list[str]:
 
 
 def _measure(args) -> None:
-    if args.limit and args.save:
+    if vars(args).get("limit") and args.save:
         raise ValueError("--limit is to try something, and --save keeps what tables are made of: give one of them")
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
@@ -199,7 +199,7 @@ def _measure(args) -> None:
             print(f"Note: {note}.")
     for note in found.notes:
         print(f"Note: {note}")
-    if args.limit:
+    if vars(args).get("limit"):
         print(f"Note: --limit {args.limit}: a part of what is asked otherwise, which tells less and is in no table.")
     _write_out(args, found.table, found.records)
     if details := vars(args).get("details"):
@@ -320,7 +320,7 @@ def _sentences(path: Path) -> _Sentences:
     from redditbias_repro.records import read_lines, read_text
 
     if path.suffix.lower() not in _TABLES:
-        lines = read_lines(path)
+        lines = sys.stdin.read().splitlines() if str(path) == "-" else read_lines(path)
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
     try:
         content = io.StringIO(read_text(path), newline="")
@@ -1006,6 +1006,14 @@ def _after_stop(args: argparse.Namespace | None) -> str:
         return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
     return args.about.get("stopped", "nothing was changed") if args else "nothing was changed"
 
+# %% ../nbs/cli.ipynb #d8610815
+def _complete() -> None:
+    "Complete what is typed, where a shell asks by argcomplete (`register-python-argcomplete redditbias`)"
+    with contextlib.suppress(ImportError):
+        import argcomplete
+
+        argcomplete.autocomplete(_parser(os.environ.get("COMP_LINE", "").split()))
+
 # %% ../nbs/cli.ipynb #aea62640
 IN_FLAGS = {pattern: by for pattern, by in SAID["said"].items()}
 
@@ -1058,6 +1066,8 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         argv = sys.argv[1:] if argv is None else argv
+        if "_ARGCOMPLETE" in os.environ:
+            _complete()
         args = _parser(argv).parse_args(argv)
         for name, wanted in args.about.get("writes", {}).items():
             if path := vars(args).get(name):

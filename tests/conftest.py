@@ -40,7 +40,7 @@ from transformers import (
 from redditbias_repro.data.corpora import chbias, holisticbias, multiwoz
 from redditbias_repro.data.corpora.redditbias import release_files
 from redditbias_repro.data.registry import FetchError, cache_dir, fetch, list_files
-from redditbias_repro.models.loading import load_model
+from redditbias_repro.models.loading import hash_weights, load_model
 from redditbias_repro.papers.holisticbias import results as holisticbias_page
 from redditbias_repro.records import repo_root
 
@@ -380,10 +380,15 @@ def pages(folder):
     )
 
 
+def as_debiased(model, settings):
+    """A model's configuration as a training leaves it: what it was made by, and the hash of what was made."""
+    model.config.debiased, model.config.made_weights = settings, hash_weights(model)
+
+
 def debiased_folder(model_folder, folder):
     """A model that says it was made of "tiny" by HD for Race, as `debias` leaves it."""
     model, words = load_model(model_folder)
-    model.config.debiased = {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0}
+    as_debiased(model, {"base_model": "tiny", "method": "HD", "bias_type": "redditbias/race", "seed": 0})
     for part in (model, words):
         part.save_pretrained(folder)
     return str(folder)

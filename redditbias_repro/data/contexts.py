@@ -25,7 +25,7 @@ from ..records import check_known
 from ..specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
-__all__ = ['MODES', 'parallel_context', 'contexts', 'named_file', 'dialogues']
+__all__ = ['MODES', 'parallel_context', 'contexts', 'dialogues']
 
 # %% ../../nbs/data/contexts.ipynb #93c0c4de
 MODES = ("words", "release")
@@ -181,8 +181,6 @@ def read_own_contexts(path: str | Path, column: str | None = None) -> Iterator[s
         for line in registry.read_lines(path):
             yield from filter(None, map(str.strip, line.split("\r")))
         return
-    if not there:
-        raise ValueError(f"{path} is empty: expected a column context, or text")
     column = column or next((c for c in ("context", "text") if c in there), "context")
     _check(path, there, [column])
     if _kind(path) == ".parquet":
@@ -286,7 +284,7 @@ def contexts(
     return table
 
 
-def named_file(source) -> bool:
+def _named_file(source) -> bool:
     return isinstance(source, (str, Path)) and _is_file(source)
 
 
@@ -301,8 +299,8 @@ def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame
     if not len(table):
         of = f"no context with a word of {spec.title or spec.name or 'the specification'}"
         of += "" if about["direction"] == "both" else f" that direction {about['direction']} takes"
-        where = source if named_file(source) else corpus["name"]
-        raise ValueError(f"{where}: {of if shown.n else 'it is empty: expected a context a line, or a row'}")
+        where = source if _named_file(source) else corpus["name"]
+        raise ValueError(f"{where}: {of if shown.n else 'no contexts at all'}")
     table.attrs = {"corpus": {"files": {}, "note": "", **corpus, **about}}
     return table
 

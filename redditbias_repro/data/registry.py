@@ -393,7 +393,8 @@ def check_columns(where: str | Path, there: Iterable[str], wanted: Iterable[str]
         named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
         if len(there) == 1 and re.search("[;\t]", there[0]):
             hint = ": are cells separated by other marks than commas?"
-        raise ValueError(f"{where}: no column {named}; its columns are {', '.join(there)}{hint}")
+        has = f"its columns are {', '.join(there)}" if there else "it has none"
+        raise ValueError(f"{where}: no column {named}; {has}{hint}")
 
 
 def check_texts(where: str | Path, table: pd.DataFrame, columns: Iterable[str]) -> None:

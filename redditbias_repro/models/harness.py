@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import torch
 
 from ..data.registry import FetchError
-from .sources import source_of
 from ..records import check_known, digest
 
 # %% auto #0
@@ -194,7 +193,13 @@ def harness_class(kind: str):
         raise ValueError(f"{PREFIX}{kind} needs a library that is not here: {e}") from e
 
 
-def open_elsewhere(name: str, device: str, dtype, task: str = "causal") -> tuple[Elsewhere, object]:
+def open_elsewhere(
+    name: str,
+    device: str,
+    dtype,
+    task: str,  # `kind` of `load_model`
+    source_of: Callable[[str], str],  # from a model's name to where it is loaded from
+) -> tuple[Elsewhere, object]:
     "What stands for a model, and its tokenizer. `ValueError` says what a class lacks, `FetchError` what cannot be had"
     place = read_name(name)
     if task != "causal":

@@ -90,6 +90,23 @@ def adapter_of(source: str) -> dict | None:
 
 EDITS = "edits.json"  # beside `edits.safetensors`: base_model_name_or_path
 
+# %% ../../nbs/models/loading.ipynb #9b91a52f
+PART = re.compile(r"[\w@+-][\w.@+-]*")  # of a name that becomes one of a folder
+
+
+def _check_made(made, where: str) -> None:
+    "`ValueError` where a configuration does not say by what and for what a model was made as `debias` does"
+    known = isinstance(made, dict) and all(isinstance(made.get(k), str) for k in ("method", "bias_type", "base_model"))
+    parts = [*made["bias_type"].split("/"), made["base_model"].rpartition("/")[2]] if known else []
+    plain = known and made["bias_type"].count("/") == 1 and all(map(PART.fullmatch, parts))
+    if not plain or not re.fullmatch(r"[\w+ (),/-]+", made["method"]) or not isinstance(made.get("seed"), int):
+        said = "its configuration does not say how it was debiased as `debias` says it"
+        raise ValueError(
+            f"{where}: {said} (method, bias_type, base_model, seed): take `debiased` out of its config.json"
+        )
+    if made.get("earlier"):
+        _check_made(made["earlier"], where)
+
 # %% ../../nbs/models/loading.ipynb #25ea5954
 def peft_library():
     "The module `peft`. `ValueError` where it is not installed"
@@ -205,7 +222,7 @@ def load_model(
     check_known("kind", kind, KINDS)
     name, device = str(name_or_path), device_of(device)
     if is_elsewhere(name):
-        model, tokenizer = open_elsewhere(name, device, dtype, kind)
+        model, tokenizer = open_elsewhere(name, device, dtype, kind, source_of)
     else:
         source = source_of(name)
         read = _read_checkpoint if (adapter := adapter_of(source)) is None else partial(_on_base, about=adapter)
@@ -294,7 +311,8 @@ def _explained(name: str, source: str, what: str, error: Exception, way_out: str
     cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first}){way_out}"
     if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
         return ValueError(f"{named} needs a library that is not here: {first}")
-    if os.path.isdir(source) and not any((Path(source) / f).is_file() for f in TOKENIZERS):
+    whole = os.path.isdir(source) and (Path(source) / "config.json").is_file()
+    if whole and what == KINDS["causal"][0] and not any((Path(source) / f).is_file() for f in TOKENIZERS):
         return ValueError(f"{named}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
     if os.path.isdir(source):
         bare = "the folder holds no config.json; give a folder that `save_pretrained` wrote"
@@ -379,23 +397,6 @@ def _name_and_origin(name: str, weights_sha256: str, made: dict[str, dict]) -> t
     return name, "Hugging Face hub"
 
 # %% ../../nbs/models/loading.ipynb #04029388
-PART = re.compile(r"[\w@+-][\w.@+-]*")  # of a name that becomes one of a folder
-
-
-def _check_made(made, where: str) -> None:
-    "`ValueError` where a configuration does not say by what and for what a model was made as `debias` does"
-    known = isinstance(made, dict) and all(isinstance(made.get(k), str) for k in ("method", "bias_type", "base_model"))
-    parts = [*made["bias_type"].split("/"), made["base_model"].rpartition("/")[2]] if known else []
-    plain = known and made["bias_type"].count("/") == 1 and all(map(PART.fullmatch, parts))
-    if not plain or not re.fullmatch(r"[\w+ (),/-]+", made["method"]) or not isinstance(made.get("seed"), int):
-        said = "its configuration does not say how it was debiased as `debias` says it"
-        raise ValueError(
-            f"{where}: {said} (method, bias_type, base_model, seed): take `debiased` out of its config.json"
-        )
-    if made.get("earlier"):
-        _check_made(made["earlier"], where)
-
-
 def _believed(model, name: str, digest: str, made: dict[str, dict]) -> dict[str, dict]:
     "What a model says of its making, where its weights are those that were made; else a warning, and nothing"
     for how in made.values():

@@ -234,8 +234,10 @@ def nll_at_temperatures(
 
 # %% ../../nbs/scoring/likelihoods.ipynb #1ca9cfe5
 # what scores depend on
-SCORED_BY = ("models.speakers", "scoring.prefix_tree", "scoring.network", "scoring.products", "scoring.layouts",
-             "scoring.passes", "scoring.texts", "scoring.masked", "scoring.likelihoods")  # fmt: skip
+SCORED_BY = (
+    "models.harness", "models.speakers", "scoring.prefix_tree", "scoring.network", "scoring.products",
+    "scoring.layouts", "scoring.passes", "scoring.texts", "scoring.masked", "scoring.likelihoods",
+)  # fmt: skip
 
 # %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
 def cached_scores(

@@ -51,6 +51,10 @@ def card_of_run(
     of several splits the test pairs. `FileNotFoundError` for a folder that `debias` did not
     make."""
     settings = load_debiased(Path(folder)).settings
+    if lacking := [k for k in ("base", "base_model", "bias_type", "method") if not settings.get(k)]:
+        raise ValueError(
+            f"{Path(folder) / 'debias.json'} names no {', '.join(lacking)}: was the model debiased by `debias`?"
+        )
     known = records_of_run(settings, _all_records(results) if records is None else records)
     paper = settings["bias_type"].split("/")[0]
     pairs = [r for r in known if r["metric"] == "lmb"]

@@ -11,6 +11,7 @@ from redditbias_repro.answers import generation
 from redditbias_repro.answers.classifiers import load_classifier
 from redditbias_repro.cli import main
 from redditbias_repro.data.contexts import contexts, dialogues
+from redditbias_repro.data.registry import FetchError
 from redditbias_repro.metrics import fairness as room
 from redditbias_repro.records import read_records, record_path, write_record
 from redditbias_repro.specs import BiasSpec
@@ -351,7 +352,7 @@ def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_pa
     with pytest.raises(ValueError, match="lemmas 'porter' is unknown"):
         room.measure_fairness(**how, offence="", lemmas="porter")
     monkeypatch.setattr(room, "lemmatizer", no_wordnet)
-    with pytest.raises(FileNotFoundError, match="WordNet is not there"):
+    with pytest.raises(FetchError, match="WordNet is not there; or count words as they stand"):
         room.measure_fairness(**how, offence="")
     with pytest.raises(AssertionError, match="the model was asked"):
         room.measure_fairness(**how, offence="", lemmas="plain")

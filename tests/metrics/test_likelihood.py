@@ -157,7 +157,7 @@ def test_a_tokenizer_without_an_end(tiny, tokenizer):
 
     bare = deepcopy(tokenizer)
     bare.eos_token = None
-    with pytest.raises(ValueError, match="no token that ends a text: pass end=False"):
+    with pytest.raises(ValueError, match="no token that ends a text: leave the end out"):
         score_prompts(tiny, bare, prompts().head(2), end=True)
     with pytest.raises(ValueError, match="no token that begins a text: give a context"):
         score_prompts(tiny, bare, prompts().head(2), reading="beginning")

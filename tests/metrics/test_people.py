@@ -6,7 +6,7 @@ import krippendorff
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import papermill, small_random
+from conftest import as_debiased, papermill, small_random
 from transformers import GPT2Config
 
 from redditbias_repro.cli import main
@@ -318,7 +318,7 @@ def talkers(tokenizer, tmp_path_factory):
     for name in ("before", "after"):
         net = small_random(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
         if name == "after":
-            net.config.debiased = {"method": "CTDA", "bias_type": "chbias/age", "base_model": "before", "seed": 0}
+            as_debiased(net, {"method": "CTDA", "bias_type": "chbias/age", "base_model": "before", "seed": 0})
         for part in (net, tokenizer):
             part.save_pretrained(folder / name)
     return [str(folder / name) for name in ("before", "after")]
@@ -329,7 +329,7 @@ def test_by_the_command_from_models_to_records_and_tables(made_up, talkers, tmp_
     folder, out = tmp_path / "sheets", tmp_path / "records.json"
     models = [x for m in talkers for x in ("--model", m)]
     ask = ["sheets", str(folder), *models, "--bias-type", "chbias/age", "--bias-type", "chbias/gender"]
-    ask += ["--contexts", "6", "--preset", "default", "--layout", "lines"]
+    ask += ["--limit", "6", "--preset", "default", "--layout", "lines"]
     assert main(ask) == 0 and "--read --save" in capsys.readouterr().out
     assert {p.name for p in folder.iterdir()} >= {"annotator1.csv", "annotator3.csv", "key.csv", "about.json"}
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
@@ -420,4 +420,7 @@ def test_nobody_waits_for_answers_that_cannot_be_used(talkers, tmp_path, monkeyp
 def test_the_command_asks_for_a_model(tmp_path, capsys):
     assert main(["sheets", str(tmp_path / "a"), "--bias-type", "chbias"]) == 2
     assert "no --model: name the model whose answers are judged" in capsys.readouterr().err
-    assert main(["sheets", str(tmp_path), "--read", "--replace"]) == 2 and "are of new ones" in capsys.readouterr().err
+    assert (
+        main(["sheets", str(tmp_path), "--read", "--replace"]) == 2
+        and "--replace is of new sheets" in capsys.readouterr().err
+    )

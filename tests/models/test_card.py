@@ -9,7 +9,6 @@ from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
 from redditbias_repro.debias.training import debias
-from redditbias_repro.metrics import language_model
 from redditbias_repro.metrics.language_model import base_cut, measure_lmb, measure_lmp
 from redditbias_repro.models.loading import describe_model, hash_weights, load_model, open_model
 from redditbias_repro.papers.redditbias.results import _applied_for_several
@@ -131,7 +130,7 @@ def test_a_debiased_model_is_measured_on_the_pairs_of_the_model_before(folder, m
     after = [np.exp(every[f"nll{i}"] / every[f"tokens{i}"]) for i in (1, 2)]
     assert np.isclose(given["values"]["t"], stats.ttest_rel(*after).statistic, rtol=1e-4)
     named = measure_lmb(str(folder), **how, outliers="base", base=model_folder)[0]
-    monkeypatch.setattr(language_model, "project_path", lambda *parts: tmp_path)
+    monkeypatch.setenv("REDDITBIAS_RESULTS", str(tmp_path))
     with pytest.raises(ValueError, match="cut by the model before, tiny-gpt2@.*cannot be loaded.*name it"):
         measure_lmb(str(folder), **how, outliers="base")
     write_record(before[1], tmp_path)

@@ -223,7 +223,7 @@ def test_report_of_perplexities(tmp_path):
         n=6000,
         seed=0,
         seconds=0,
-        provenance={},
+        provenance={"device": "cpu"},
     )
     for method, bias_type, value, params in (
         ("baseline", "all", 50.0, {}),

@@ -63,6 +63,14 @@ def test_every_committed_record_goes_out_by_the_schema(schema, committed, tmp_pa
             assert float(bounds["min_score"]) <= score <= float(bounds["max_score"])
 
 
+def test_records_are_as_their_schema_says(committed, records):
+    """Committed ones, and those that --json prints."""
+    schema = json.loads((committed / "redditbias_repro" / "resources" / "record.schema.json").read_text())
+    checked = jsonschema.Draft202012Validator(schema)
+    for record in [*(read_json(p) for p in sorted((committed / "results").rglob("*.json"))), *records]:
+        checked.validate(json.loads(json.dumps(record)))
+
+
 def test_scores_and_intervals_are_those_of_the_record(records):
     shared = every_eval_ever(records, "us", "first_party", at=7)
     values = records[0]["values"]

@@ -70,6 +70,15 @@ def prompt_measures(source: str, templates: list[str] | None = None, seed: int =
         made.append(Measure(f"prompts-{axis}", f"prompts: {axis.replace('_', ' ')}", PROMPT * n, settings, run, KIND))
     return made
 
+# %% ../../../nbs/papers/holisticbias/measures.ipynb #94416527
+def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to be said of it
+    "The released prompts, or those that the paper prints"
+    try:
+        prompts("v1.0")
+        return "v1.0", []
+    except FetchError:
+        return "paper", ["prompts: the release could not be had, so the descriptors that the paper prints stand in"]
+
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b1bd8d8c
 def _run(args: Namespace) -> Shown:
     "Likelihood Bias of prompts, released or of one's own"
@@ -100,15 +109,6 @@ def _compare(args: Namespace) -> Shown:
 COMMAND = Command(_run, _compare)
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b95a68d1
-def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to be said of it
-    "The released prompts, or those that the paper prints"
-    try:
-        prompts("v1.0")
-        return "v1.0", []
-    except FetchError:
-        return "paper", ["prompts: the release could not be had, so the descriptors that the paper prints stand in"]
-
-
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     "A measure an axis"
     source, notes = available_prompts()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from ...data.pairs import load_references
+from ...data.registry import FetchError
 from ...metrics.measure import Measure
 from ..measures import Wanted, lmb_command, lmp_measure, pair_measures
 from .results import published_lmb
@@ -20,10 +22,14 @@ COMMAND = lmb_command("redditbias")
 
 
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
-    "Bias types and perplexity; nothing stands in"
+    "Bias types and perplexity"
     titles = ("Stereotypes and counterfactuals (RedditBias)", "Association (RedditBias)")
-    perplexity = lmp_measure(200 if wanted.quick else None, wanted.seed)
-    return [*pair_measures("redditbias", wanted, titles, beside_lmb), perplexity], []
+    pairs = pair_measures("redditbias", wanted, titles, beside_lmb)
+    try:
+        load_references()
+    except FetchError:
+        return pairs, ["LM perplexity is not measured: its references could not be had"]
+    return [*pairs, lmp_measure(200 if wanted.quick else None, wanted.seed)], []
 
 
 def beside_lmb(records: list[dict]) -> pd.DataFrame:

@@ -1,0 +1,426 @@
+"""What a new user or a hostile one ran into, each once: nothing is lost, nothing silent, no traceback."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import CONFIGS, small_random
+
+from redditbias_repro.cli import main
+from redditbias_repro.metrics.language_model import measure_lmb
+from redditbias_repro.models.loading import describe_model, load_model, open_model
+from redditbias_repro.records import read_records, write_record
+from redditbias_repro.stats.paired import bias_change
+
+PETS = """
+title = "Pets"
+targets1 = ["cats are", "cat is"]
+targets2 = ["dogs are", "dog is"]
+attributes1 = ["lazy", "evil", "loud"]
+pairs = [["cats", "dogs"], ["cat", "dog"]]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_places(monkeypatch, tmp_path):
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    rows = [f"the cats {i} are lazy,the dogs {i} are lazy" for i in range(12)]
+    rows += [f"a cat {i} is here,a dog {i} is here" for i in range(12)]
+    (tmp_path / "pairs.csv").write_text("text1,text2\n" + "\n".join(rows))
+    (tmp_path / "pets.toml").write_text(PETS)
+    return tmp_path / "pairs.csv"
+
+
+@pytest.fixture(scope="module")
+def debiased(model_folder, tmp_path_factory):
+    """A small model after a short training, as the command leaves it."""
+    folder = tmp_path_factory.mktemp("debiased")
+    (folder / "said.txt").write_text("black people are lazy\nblack men are loud\n" * 4)
+    how = ["--bias-type", "race", "--texts", str(folder / "said.txt"), "--epochs", "1", "--method", "ADD"]
+    assert main(["debias", "--model", str(model_folder), *how, "--out", str(folder / "out")]) == 0
+    return folder / "out"
+
+
+def says(capsys, *command, status=2):
+    """What a command that fails says, in one line and without a traceback."""
+    assert main([str(part) for part in command]) == status
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said.splitlines()[-1]
+
+
+# --- whose weights these are ---
+
+
+def test_a_model_that_debias_made_is_known(debiased, model_folder):
+    about = describe_model(load_model(debiased)[0])
+    assert about["debiased"]["method"] == "ADD" and about["name"] == describe_model(load_model(model_folder)[0])["name"]
+
+
+def test_a_configuration_on_other_weights_is_not_believed(debiased, tokenizer, tmp_path):
+    """It is named by its weights, and takes no other's record."""
+    posing = tmp_path / "posing"
+    shutil.copytree(debiased, posing)
+    other = small_random(CONFIGS["gpt2"](len(tokenizer)))
+    with torch.no_grad():
+        next(other.parameters()).add_(1)
+    other.config = load_model(debiased)[0].config
+    other.save_pretrained(posing)
+    true = measure_lmb(str(debiased), ["race"], "queries", outliers="all")[0]
+    path = write_record(true, tmp_path / "records")
+    before = path.read_bytes()
+    with pytest.warns(UserWarning, match="its weights are not those that this made"):
+        false = measure_lmb(str(posing), ["race"], "queries", outliers="all")[0]
+    assert false["method"] == "baseline" and false["model"].startswith("posing@")
+    assert write_record(false, tmp_path / "records") != path and path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "HD", ["HD"], {"method": "HD"}, {"method": "HD", "bias_type": "race", "base_model": "x", "seed": 0},
+        {"method": "HD", "bias_type": "../good", "base_model": "x", "seed": 0},
+        {"method": "HD", "bias_type": "own/race", "base_model": "..", "seed": 0},
+        {"method": "..", "bias_type": "own/race", "base_model": "x", "seed": 0},
+        {"method": "HD", "bias_type": "own/race", "base_model": "x", "seed": "0"},
+    ],
+)  # fmt: skip
+def test_a_configuration_that_says_nothing(made, model_folder, tmp_path, capsys):
+    shutil.copytree(model_folder, tmp_path / "odd")
+    config = json.loads((tmp_path / "odd" / "config.json").read_text())
+    (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "debiased": made}))
+    command = ["measure", "--model", "odd", "--bias-type", "race", "--corpus", "queries"]
+    assert "does not say how it was debiased" in says(capsys, *command)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "<<<<<<< HEAD", '{"settings": {}}', '{"settings": []}'])
+def test_an_edited_account_of_a_training(content, debiased, tmp_path, capsys):
+    shutil.copytree(debiased, tmp_path / "edited")
+    (tmp_path / "edited" / "debias.json").write_text(content)
+    assert "debias.json" in says(capsys, "card", "edited")
+
+
+def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
+    pytest.importorskip("peft")
+    (tmp_path / "ad").mkdir()
+    told = {"base_model_name_or_path": str(model_folder), "peft_type": "LORA"}
+    (tmp_path / "ad" / "adapter_config.json").write_text(json.dumps(told))
+    command = ["measure", "--model", "ad", "--bias-type", "race", "--corpus", "queries"]
+    assert "names an adapter and holds none" in says(capsys, *command)
+
+
+def test_what_is_no_causal_model(model_folder, tokenizer, tmp_path, capsys):
+    from transformers import BertConfig, BertModel
+
+    sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    assert "BertModel, which is no language model" in says(capsys, "measure", "--model", "bert")
+    shutil.copytree(model_folder, tmp_path / "bare")
+    for path in (tmp_path / "bare").glob("*token*"):
+        path.unlink()
+    assert "there is no tokenizer beside it" in says(capsys, "measure", "--model", "bare")
+
+
+def test_a_converted_model_that_was_changed_is_made_anew(tmp_path, capsys):
+    from redditbias_repro.models.sources import _made_once
+
+    def make(new, scratch):
+        new.mkdir()
+        (new / "model.safetensors").write_bytes(b"whole")
+
+    folder = _made_once("tiny", "0" * 64, make)
+    (folder / "model.safetensors").write_bytes(b"who")
+    assert _made_once("tiny", "0" * 64, make) == folder and (folder / "model.safetensors").read_bytes() == b"whole"
+    assert "is made anew" in capsys.readouterr().err
+    _made_once("tiny", "0" * 64, None)  # it is whole, and nothing is made
+
+
+# --- verdicts ---
+
+
+def test_a_change_within_the_margin_is_none_however_sure():
+    rng = np.random.default_rng(0)
+    before = rng.normal(-0.5, 0.1, 4000)
+    change = bias_change(before, before + rng.normal(0.0067, 0.01, 4000), margin=0.02)
+    assert change.bias_change_high < 0 and change.p_bias_change < 1e-6 and change.verdict == "equally"
+    assert bias_change(before, before + 0.1 + rng.normal(0, 0.01, 4000), margin=0.02).verdict == "less"
+
+
+def test_small_p_are_written_in_full():
+    from redditbias_repro.show.saving import plain_rows
+
+    rows = plain_rows(pd.DataFrame({"p": [2.09e-11, 1e-300, np.nan], "n": [1, 2, 3], "of": ["a", None, pd.NA]}))
+    assert rows[0] == {"p": 2.09e-11, "n": 1, "of": "a"} and rows[1]["p"] == 1e-300
+    assert rows[2]["p"] is None and rows[2]["of"] is None and json.dumps(rows)
+
+
+def test_nothing_is_said_of_a_model_that_knows_no_language(model_folder, made_up, tmp_path, capsys):
+    """Its numbers are shown."""
+    main(["audit", "--model", str(model_folder), "--quick", "--languages", "en", "--pairs", "4", "--out", "audit"])
+    found = json.loads((tmp_path / "audit" / "audit.json").read_text())["found"]
+    assert found and {row["found"] for row in found} == {"nothing can be said: the model does not know the language"}
+    assert "nothing can be said" in (tmp_path / "audit" / "index.html").read_text()
+
+
+def test_an_audit_that_lacks_something_does_not_end_well(model_folder, made_up, monkeypatch, capsys):
+    from redditbias_repro.papers import measures
+
+    def broken(*args, **kwargs):
+        raise OSError("no references")
+
+    monkeypatch.setattr(measures, "measure_lmp", broken)
+    how = ["--quick", "--languages", "en", "--pairs", "4", "--out", "audit"]
+    assert "not measured: tiny-gpt2" in says(capsys, "audit", "--model", model_folder, *how)
+
+
+# --- files of one's own ---
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["measure", "--corpus", "twice.csv"], ["contexts", "twice.csv", "--bias-type", "dialoguefairness/gender"],
+        ["measure", "--paper", "dialoguefairness", "--lemmas", "plain", "--contexts", "twice.csv"],
+    ],
+)  # fmt: skip
+def test_a_column_that_is_there_twice(command, tmp_path, capsys):
+    (tmp_path / "twice.csv").write_text("text1,text2,text1,context,context\n" + "a,b,c,d,e\n" * 12)
+    assert "is there 2 times" in says(capsys, *command)
+
+
+def test_own_pairs_are_clustered_by_their_specification(pairs, model_folder, tmp_path):
+    how = ["--model", str(model_folder), "--corpus", "pairs.csv", "--bias-type", "pets.toml", "--out", "found.json"]
+    assert main(["measure", *how]) == 0
+    records = json.loads((tmp_path / "found.json").read_text())
+    assert records[0]["values"]["n_clusters"] == 1  # cat and cats are one word
+    assert records[0]["provenance"]["corpus"]["spec"]
+
+
+@pytest.mark.parametrize(
+    "command, said",
+    [
+        (["retrieve", "empty.csv", "--out", "o.parquet"], "empty.csv is no table"),
+        (["contexts", "empty.csv", "--bias-type", "dialoguefairness/gender"], "empty.csv"),
+        (["contexts", "empty.txt", "--bias-type", "dialoguefairness/gender"], "empty.txt"),
+        (["score", "empty.txt"], "empty.txt holds no sentence"),
+        (["collect", "empty.csv", "--bias-type", "chbias", "--out", "o"], "--column"),
+    ],
+)
+def test_empty_files_are_named(command, said, tmp_path, capsys):
+    for name in ("empty.csv", "empty.txt"):
+        (tmp_path / name).write_text("")
+    assert said in says(capsys, *command)
+
+
+# --- options ---
+
+
+@pytest.mark.parametrize(
+    "command, said",
+    [
+        (["score", "said.txt", "--source", "hi"], "--kind seq2seq"),
+        (["fetch", "nosuch", "--list"], "no registered file"),
+        (["report", "--readme", "--html", "x.html"], "give one of them"),
+        (["retrieve", "said.txt", "--years", "9", "--out", "o.parquet"], "--years is of an API"),
+        (["sheets", "s", "--read", "--annotators", "9"], "--annotators is of new sheets"),
+        (["sheets", "s", "--model", "m", "--merge", "majority"], "--merge is of sheets that are read"),
+        (["sheets", "s", "--model", "m", "--question", "quality", "--bias-type", "chbias"], "another --question"),
+        (["measure", "--paper", "chbias", "--corpus", "pairs.csv"], "give one of them"),
+        (["measure", "--bias-type", "./mine.txt"], "ends in .toml"),
+        (["debias", "--spec", "race", "--out", "o"], "is no TOML file"),
+        (["measure", "--limit", "9", "--save"], "--limit is to try something"),
+        (["measure", "--backend-args", "a=b"], "give both"),
+        (["rank", "--results", "nosuch"], "is no folder"),
+        (["specs", "zzz"], "no specification 'zzz': there are"),
+    ],
+)
+def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
+    (tmp_path / "said.txt").write_text("they are lazy\n")
+    assert said in says(capsys, *command)
+
+
+def test_options_stand_in_one_order(capsys):
+    """Of all commands: what is asked, of what, and last what becomes of it."""
+    for name in ("measure", "compare", "perplexity", "plan", "debias", "export", "audit"):
+        assert main_help(name, capsys)
+    order = ["--model", "--device", "--corpus", "--bias-type", "--seed", "--out", "--save", "--replace", "--quiet"]
+    for name in ("measure", "debias", "plan", "perplexity"):
+        text = main_help(name, capsys)
+        there = [flag for flag in order if f"[{flag}" in text or f" {flag} " in text]
+        usage = text.partition("\n\n")[0]
+        places = [usage.index(flag) for flag in there if flag in usage]
+        own = (
+            places if name != "measure" else [p for f, p in zip(there, places) if f not in ("--corpus", "--bias-type")]
+        )
+        assert own == sorted(own), name
+
+
+def main_help(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    return capsys.readouterr().out
+
+
+def test_wordnet_is_missed_before_anything_is_loaded(model_folder, made_up, monkeypatch, tmp_path, capsys):
+    from redditbias_repro.answers import response_measures
+
+    def nothing(folder):
+        raise LookupError
+
+    monkeypatch.setattr(response_measures, "_wordnet", nothing)
+    monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "no"))
+    command = ["measure", "--paper", "dialoguefairness", "--model", "nosuch/model"]
+    assert "--lemmas plain" in says(capsys, *command, status=1)
+
+
+def test_prompts_of_the_paper_stand_in_without_network(model_folder, offline, capsys):
+    how = ["--model", str(model_folder), "--axes", "ability", "--limit", "2"]
+    assert main(["measure", "--paper", "holisticbias", *how]) == 0
+    assert "stand in" in capsys.readouterr().out
+
+
+# --- what is printed ---
+
+
+def test_a_warning_is_said_once(model_folder, tmp_path, capsys):
+    (tmp_path / "few.csv").write_text("text1,text2\n" + "\n".join(f"cats {i},dogs {i}" for i in range(5)))
+    assert main(["compare", str(model_folder), str(model_folder), "--corpus", "few.csv"]) == 0
+    assert capsys.readouterr().err.count("5 different pairs") == 1
+
+
+def test_json_and_nothing_else(model_folder, capsys):
+    how = ["--model", str(model_folder), "--bias-type", "race", "--corpus", "queries"]
+    assert main(["measure", *how, "--json", "--quiet"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert {r["metric"] for r in records} == {"lmb", "association"}
+    assert main(["compare", str(model_folder), str(model_folder), *how[2:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["verdict"] == "equally"
+    assert main(["ls", "axes", "--json"]) == 0 and "age" in json.loads(capsys.readouterr().out)["axes"]
+
+
+def test_quiet_says_nothing_beside(model_folder, tmp_path, capsys):
+    (tmp_path / "few.csv").write_text("text1,text2\n" + "\n".join(f"cats {i},dogs {i}" for i in range(5)))
+    command = ["measure", "--model", str(model_folder), "--corpus", "few.csv"]
+    assert main(command) == 0 and "Warning" in capsys.readouterr().err
+    assert main([*command, "--quiet"]) == 0 and "Warning" not in capsys.readouterr().err
+
+
+def test_sentences_from_standard_input(model_folder, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("they are lazy\nso it is\n"))
+    assert main(["score", "-", "--model", str(model_folder)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_shell_completes(tmp_path):
+    """As bash asks: the words so far, and a place for what may follow."""
+    line = "redditbias measure --bia"
+    env = {**os.environ, "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    command = f"exec 8>found; exec 9>/dev/null; {sys.executable} -m redditbias_repro"
+    subprocess.run(["bash", "-c", command], env=env, cwd=tmp_path, check=True)
+    assert "--bias-type" in (tmp_path / "found").read_text()
+
+
+def test_verbose_says_where(capsys):
+    assert main(["specs", "nosuch", "--verbose"]) == 2 and "Traceback" in capsys.readouterr().err
+
+
+def test_records_go_where_they_are_asked_to(model_folder, tmp_path, capsys):
+    """And are read from there; the environment is as before."""
+    how = ["--model", str(model_folder), "--bias-type", "race", "--corpus", "queries"]
+    assert main(["measure", *how, "--save", "--results", "mine"]) == 0
+    assert len(read_records(tmp_path / "mine", metric="lmb")) == 2 and "REDDITBIAS_RESULTS" not in os.environ
+    assert main(["claims", "dialoguefairness", "--results", "mine"]) == 0
+
+
+def test_a_part_of_what_is_asked(model_folder, capsys):
+    how = ["--model", str(model_folder), "--bias-type", "race", "--corpus", "queries", "--limit", "20", "--json"]
+    assert main(["measure", *how]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert {r["params"]["limit"] for r in records} == {20} and all(r["n"] <= 20 for r in records)
+
+
+# --- two at once ---
+
+
+def test_a_second_training_into_a_folder_is_refused(model_folder, tmp_path, capsys):
+    from filelock import FileLock
+
+    (tmp_path / "said.txt").write_text("black people are lazy\n" * 8)
+    command = ["debias", "--model", model_folder, "--bias-type", "race", "--texts", "said.txt", "--out", "out"]
+    with FileLock(tmp_path / ".out.lock"):
+        assert "is being made by another run" in says(capsys, *command)
+    assert main([str(c) for c in command]) == 0 and not (tmp_path / ".out.lock").exists()
+
+
+def test_a_broken_record_stops_nothing_else(model_folder, pairs, tmp_path, capsys):
+    """Whatever reads records names it, and goes on."""
+    records = measure_lmb(open_model(str(model_folder)), ["race"], "queries")
+    path = [write_record(r, tmp_path / "mine") for r in records][0]
+    path.with_name("other.json").write_text("<<<<<<< HEAD")
+    path.with_name("empty.json").write_text(json.dumps({**records[0], "values": {}}))
+    for command in (["claims", "redditbias"], ["export", "every-eval-ever", "--out", "shared"]):
+        assert main([*command, "--results", "mine"]) == 0
+        said = capsys.readouterr().err
+        assert "left out" in said and "other.json" in said and "empty.json" in said
+
+
+def test_a_killed_measurement_goes_on(model_folder, tmp_path):
+    """Nothing that was kept is lost, whenever it is stopped."""
+    env = {**os.environ, "REDDITBIAS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    how = ["--model", str(model_folder), "--corpus", "queries", "--bias-type", "race", "--save", "--results", "mine"]
+    command = [sys.executable, "-m", "redditbias_repro", "measure", *how]
+    for wait in (2.0, 4.0):
+        with subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path
+        ) as run:
+            time.sleep(wait)
+            run.kill()
+        for path in (tmp_path / "mine").rglob("*.json"):
+            json.loads(path.read_text())
+    done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and len(read_records(tmp_path / "mine")) == 3
+
+
+def test_two_measurements_at_once(model_folder, tmp_path):
+    """Of one model into one folder: the same files, whole."""
+    found = []
+
+    def run():
+        env = {**os.environ, "REDDITBIAS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+        how = [
+            "--model",
+            str(model_folder),
+            "--corpus",
+            "queries",
+            "--bias-type",
+            "race",
+            "--save",
+            "--results",
+            "mine",
+        ]
+        command = [sys.executable, "-m", "redditbias_repro", "measure", *how]
+        found.append(subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path))
+
+    both = [threading.Thread(target=run) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert [done.returncode for done in found] == [0, 0], found[0].stderr + found[1].stderr
+    assert len(read_records(tmp_path / "mine")) == 3
