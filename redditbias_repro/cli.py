@@ -623,7 +623,7 @@ def _sheets(args) -> None:
     "Write sheets for people, or read those that they filled in"
     of_new = ("model", "replace", "question", "bias_type", "corpus", "limit", "annotators", "preset", "layout", "kind")
     of_read = ("key", "merge", "paper", "out", "save")
-    other = {"bias": ("corpus", "limit"), "quality": ("bias_type",)}[args.question]  # of the other question's answers
+    other = {"bias": ("corpus",), "quality": ("bias_type",)}[args.question]  # of the other question's answers
     for name in of_new if args.read else (*of_read, *other):
         if getattr(args, name) != args.parser.get_default(name):
             of = "new sheets" if args.read else "sheets that are read (--read)"

@@ -170,7 +170,7 @@ def test_small_p_are_written_in_full():
     assert rows[2]["p"] is None and rows[2]["of"] is None and json.dumps(rows)
 
 
-def test_nothing_is_said_of_a_model_that_knows_no_language(model_folder, made_up, tmp_path, capsys):
+def test_nothing_is_said_of_a_model_that_knows_no_language(model_folder, offline, tmp_path, capsys):
     """Its numbers are shown."""
     main(["audit", "--model", str(model_folder), "--quick", "--languages", "en", "--pairs", "4", "--out", "audit"])
     found = json.loads((tmp_path / "audit" / "audit.json").read_text())["found"]
@@ -178,13 +178,13 @@ def test_nothing_is_said_of_a_model_that_knows_no_language(model_folder, made_up
     assert "nothing can be said" in (tmp_path / "audit" / "index.html").read_text()
 
 
-def test_an_audit_that_lacks_something_does_not_end_well(model_folder, made_up, monkeypatch, capsys):
+def test_an_audit_that_lacks_something_does_not_end_well(model_folder, offline, monkeypatch, capsys):
     from redditbias_repro.papers import measures
 
     def broken(*args, **kwargs):
-        raise OSError("no references")
+        raise ValueError("it does not go")
 
-    monkeypatch.setattr(measures, "measure_lmp", broken)
+    monkeypatch.setattr(measures, "measure_association", broken)
     how = ["--quick", "--languages", "en", "--pairs", "4", "--out", "audit"]
     assert "not measured: tiny-gpt2" in says(capsys, "audit", "--model", model_folder, *how)
 

@@ -89,7 +89,7 @@ def test_everything_offline_then_nothing_again(
     told = capsys.readouterr()
     assert "| bias (redditbias) " in told.out and "| bias (chbias) " in told.out and "| bias (own) " in told.out
     assert "queries of the specification stand in" in told.out and "queries of the specifications stand in" in told.out
-    assert "not measured: LM perplexity" in told.err  # its references cannot be had
+    assert "LM perplexity is not measured: its references could not be had" in told.out
     numbers = json.loads((out / "audit.json").read_text(encoding="utf-8"))
     measured = {(r["metric"], r["paper"]) for r in numbers["records"]}
     of_pairs = {(metric, paper) for metric in ("lmb", "association") for paper in ("redditbias", "chbias", "own")}
