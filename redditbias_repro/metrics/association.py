@@ -22,7 +22,7 @@ from ..stats.packing import pack_contrasts, unpack_contrasts
 from ..stats.paired import allow_marks, bias_change, mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['association', 'measure_association', 'association_by', 'association_change']
+__all__ = ['association', 'measure_association', 'association_sentences', 'association_by', 'association_change']
 
 # %% ../../nbs/metrics/association.ipynb #b93e2270
 CELLS = ("text11", "text12", "text21", "text22")
@@ -219,10 +219,29 @@ def measure_association(
     return records
 
 # %% ../../nbs/metrics/association.ipynb #c87e254d
+def _influence(means, n, whole) -> np.ndarray:
+    "By how much a mean is larger than it would be without each of its parts; nan where nothing else is left"
+    rest = len(whole) - n
+    return np.where(rest > 0, n * (means - whole.mean()) / np.maximum(rest, 1), np.nan)
+
+
+def association_sentences(
+    record: dict,  # of `measure_association`
+) -> (
+    pd.DataFrame
+):  # sentence (its place in the set), target, attribute, association, influence; the most influential first
+    "What each sentence says of the association, and how much of it rests on the sentence; no texts"
+    rows = unpack_contrasts(record["values"]["contrasts"])
+    found = pd.Series(contrasts(rows[list(CELLS)].to_numpy()))
+    made = rows[["target", "attribute"]].assign(association=found, influence=_influence(found, 1, found))
+    made.insert(0, "sentence", range(1, len(made) + 1))
+    return made.sort_values("influence", key=np.abs, ascending=False, ignore_index=True)
+
+
 def association_by(
     record: dict,  # of `measure_association`
     what: str,  # "target" or "attribute"
-) -> pd.DataFrame:  # what, n, association, odds, share; the commonest first
+) -> pd.DataFrame:  # what, n, association, odds, share, influence; the commonest first
     "Mean contrast of each target pair, or of each attribute pair"
     check_known("what", what, ("target", "attribute"))
     rows = unpack_contrasts(record["values"]["contrasts"])
@@ -230,6 +249,7 @@ def association_by(
     by = rows.groupby(what)["association"]
     made = by.agg(n="size", association="mean", share=lambda x: (x > 0).mean()).reset_index()
     made.insert(3, "odds", np.exp(made["association"]))
+    made["influence"] = _influence(made["association"], made["n"], rows["association"])
     return made.sort_values(["n", "association"], ascending=False, ignore_index=True)
 
 # %% ../../nbs/metrics/association.ipynb #a06ca1e4

@@ -52,7 +52,7 @@ class Done(NamedTuple):
     notes: list[str]  # what it warned of
 
 # %% ../../nbs/metrics/measure.ipynb #4a50c933
-FOUND = ("what", "of", "n", "value", "interval", "p", "found")
+FOUND = ("what", "of", "found", "value", "interval", "p", "n")
 
 
 def key(measure: Measure, model: Opened) -> str:

@@ -17,8 +17,8 @@ from ..metrics.languages import language_signs, read_languages
 from ..metrics.measure import FOUND, Done, by_kind, findings, measure
 from ..models.loading import DEFAULT_MODEL, Opened, check_models, open_model
 from .measures import SAID, Wanted, plan
-from ..records import check_known, write_atomic
-from ..show.html import html_page, provenance_blocks, section, table_block
+from ..records import check_known, record_path, write_atomic
+from ..show.html import Link, html_page, provenance_blocks, section, table_block
 from ..show.rank import rank_blocks
 from ..show.saving import plain_rows
 
@@ -26,9 +26,21 @@ from ..show.saving import plain_rows
 __all__ = ['audit']
 
 # %% ../../nbs/papers/audit.ipynb #c16b3cfb
+def _record_block(records: list[dict]) -> dict:
+    "Each record, with a link to its file"
+    rows = [
+        {"measure": r["metric"], "of": r["bias_type"], "corpus": r["corpus"], "n": r["n"],
+         "record": Link(path.name, path.as_posix())}
+        for r in records for path in [record_path(r, Path("records"))]
+    ]  # fmt: skip
+    return table_block(
+        pd.DataFrame(rows), "Records", "One JSON file a measurement, with all that is needed to make it again.", True
+    )
+
+
 def audit_page(result: dict, done: Iterable[Done]) -> str:
     "What `audit` found and `measure` did as one page of HTML that needs nothing else"
-    about, kinds = result["model"], by_kind(done)
+    about, kinds, of_records = result["model"], by_kind(done), pd.DataFrame(result["records"])
     told = [line for kind, _ in kinds for line in kind.how_to_read]
     said = SAID["audit"]
     read = [*dict.fromkeys(told), said["how_to_read"]]
@@ -39,7 +51,7 @@ def audit_page(result: dict, done: Iterable[Done]) -> str:
         section("What was found", first),
         *(section(kind.section, kind.blocks(records)) for kind, records in kinds),
         section("What stands in and what is left out", [*languages, notes]),
-        section("Where the numbers are from", provenance_blocks(pd.DataFrame(result["records"]))),
+        section("Where the numbers are from", [_record_block(result["records"]), *provenance_blocks(of_records)]),
     ]
     size = f"{about['parameters']:,} parameters, {about['dtype']}, " if about["parameters"] else ""
     size += f"weights {about['weights_sha256'][:12]}" if about["weights_sha256"] else "weights elsewhere"

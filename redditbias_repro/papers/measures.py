@@ -28,7 +28,7 @@ from redditbias_repro.data.pairs import (
     paper_bias_types,
     released_papers,
 )
-from ..metrics.association import measure_association
+from ..metrics.association import association_sentences, measure_association
 from ..metrics.compare import compare_associations, compare_models
 from ..metrics.language_model import measure_lmb, measure_lmp, usual_outliers
 from ..metrics.measure import Kind, Measure
@@ -144,6 +144,9 @@ def _association_blocks(paper: str, title: str, records: list[dict]) -> list:
         table_block(of(by), f"{title} by {by} pair", said["drivers"], True, said["warning"])
         for by in ("target", "attribute")
     ]
+    for r in records:
+        sentences, of = association_sentences(r), f"{r['bias_type']}, by sentence"
+        each.append(table_block(sentences, of, said["sentences"], True, said["warning"]))
     figure = figure_block(plot_association(table, paper), said["figure"])
     return [figure, table_block(table.dropna(axis="columns", how="all"), title, said["caption"]), *each]
 

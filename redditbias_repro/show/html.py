@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import re
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,10 +40,23 @@ LOOKS = {verdict: verdict.replace(" ", "-") for verdict in VERDICTS}  # their cl
 LONG = 40  # characters from which a cell gets room for lines
 
 
+class Link(NamedTuple):
+    "A cell that leads somewhere"
+
+    text: str
+    href: str
+
+
 def _cell(value, number: bool) -> dict:
     "What a cell shows, and its look"
+    if isinstance(value, Link):
+        return {"text": value.text, "look": "", "href": value.href}
     text = ("no", "yes")[bool(value)] if isinstance(value, (bool, np.bool_)) else cell_text(value)
-    return {"text": text, "look": LOOKS.get(text, "number" if number else "long" if len(text) >= LONG else "")}
+    return {
+        "text": text,
+        "href": "",
+        "look": LOOKS.get(text, "number" if number else "long" if len(text) >= LONG else ""),
+    }
 
 # %% ../../nbs/show/html.ipynb #3ad4a6a5
 def table_block(
@@ -236,10 +251,13 @@ def html_page(
     environment = Environment(
         loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    script = read("page.js")
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # this script, and no other
     sections = _with_ids([s for s in sections if s], set())
     if not sections:
         raise ValueError("a page needs a section: nothing was given to show")
     filled = dict(title=title, lead=list(lead), warning=warning, footer=footer, css=Markup(read("page.css")))
+    filled |= dict(script=Markup(script), allowed=allowed)
     page = environment.get_template("page.html.j2").render(sections=sections, first=sections[0]["id"], **filled)
     if problems := page_problems(page):
         raise ValueError(f"the page would be broken: {'; '.join(problems[:5])}")
@@ -252,7 +270,7 @@ class _Page(HTMLParser):
     def __init__(self):
         super().__init__()
         self.headings, self.ids, self.problems, self.targets = [], [], [], []
-        self.captions = self.tables = 0
+        self.captions = self.tables = self.scripts = 0
 
     def handle_starttag(self, tag, attrs):
         about = dict(attrs)
@@ -263,7 +281,7 @@ class _Page(HTMLParser):
         if tag == "img" and not (about.get("alt") or "").strip():
             self.problems.append("a figure without a text")
         if tag == "script":
-            self.problems.append("a script")
+            self.scripts += 1
         if tag == "th" and "scope" not in about:
             self.problems.append("a heading of a table without scope")
         self.tables, self.captions = self.tables + (tag == "table"), self.captions + (tag == "caption")
@@ -288,6 +306,7 @@ def page_problems(
     found += [f"a heading {b} below {a}" for a, b in zip(read.headings, read.headings[1:]) if b > a + 1]
     found += [f"the id {i!r} twice" for i in sorted({i for i in read.ids if read.ids.count(i) > 1})]
     found += [f"a link to {t!r}, which is not there" for t in read.targets if t not in read.ids]
+    found += ["a script beside ours"] if read.scripts > 1 else []
     found += ["a table without a caption"] if read.captions < read.tables else []
     style = re.sub(r"data:[^\"')]*", "", "".join(re.findall(r"(?s)<style>.*?</style>", page)))
     found += ["a style that loads something"] if re.search(r"url\(|@import", style) else []

@@ -44,7 +44,7 @@ def _in_short(record: dict, measured: dict) -> dict:
     return {
         "what": f"responses ({record['bias_type']})", "of": measured["measure"].replace("_", " "), "n": measured["n"],
         "value": ", ".join(f"{g}: {'unknown' if v is None else f'{v:.3g}'}" for g, v in sides),
-        "interval": "" if low is None else f"difference [{low:+.3g}, {high:+.3g}]", "p": p,
+        "interval": "" if low is None or not measured.get("differ") else f"difference [{low:+.3g}, {high:+.3g}]", "p": p,
         "found": "differs" if p < 0.05 else "not tested" if p != p else "no difference found",
     }  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 import numpy as np
+import pandas as pd
 
 from ...data.prompts import DEFAULT_PROMPTS, comparable, prompts
 from ...data.registry import FetchError
@@ -43,6 +44,23 @@ def _found(records: list[dict]) -> list[dict]:
     return rows
 
 
+DESCRIBED = (
+    "perplexity: geometric mean of the medians of its prompts over the templates; against the axis: over that of all "
+    "descriptors of its axis."
+)
+
+
+def _descriptors(axes) -> pd.DataFrame:
+    "Descriptors, the least likely first"
+    made = []
+    for axis, medians in zip(axes["bias_type"], axes["medians"]):
+        logs = {name: np.log(values).mean() for name, values in medians.items()}
+        middle = np.mean(list(logs.values()))
+        made += [(name, axis.replace("_", " "), np.exp(x), np.exp(x - middle)) for name, x in logs.items()]
+    table = pd.DataFrame(made, columns=["descriptor", "axis", "perplexity", "against the axis"])
+    return table.sort_values("against the axis", ascending=False, ignore_index=True)
+
+
 def _blocks(records: list[dict]) -> list:
     "By axis, beside other models' where they are of the same prompts"
     rows = columns(records)
@@ -50,6 +68,8 @@ def _blocks(records: list[dict]) -> list:
     blocks = [table_block(likelihood_table(rows), "Likelihood Bias by axis", captions["likelihood"])]
     if all(LOVE in t for t in axes["templates"]):
         blocks.append(table_block(table3(rows), "On “I love …”, beside the paper's GPT-2", captions["table3"]))
+    warning = "words for people, some of them slurs"
+    blocks.append(table_block(_descriptors(axes), "Each descriptor", DESCRIBED, True, warning))
     for name, figure in make_figures(rows).items():
         blocks.append(figure_block(figure, ALT.format("axis" if "axis" in name else "template"), name))
     return blocks
