@@ -219,7 +219,7 @@ def test_the_default_model_knows_english(default_model):
 
 
 def test_nothing_found_of_nothing():
-    assert list(findings([])) == ["what", "of", "n", "value", "interval", "p", "found"] and isinstance(
+    assert list(findings([])) == ["what", "of", "found", "value", "interval", "p", "n"] and isinstance(
         findings([]), pd.DataFrame
     )
 

@@ -86,7 +86,7 @@ def test_every_table_is_there_with_a_caption_and_scopes(page):
 
 def test_nothing_is_loaded(page, report):
     sources = [about[k] for _, about in page.tags for k in ("src", "data", "poster") if k in about]
-    assert sources and all(s.startswith("data:image/") for s in sources) and not page.all("script")
+    assert sources and all(s.startswith("data:image/") for s in sources) and len(page.all("script")) == 1
     assert all(about["href"].startswith("data:") for about in page.all("link"))
     assert "default-src 'none'" in report and "@import" not in report
 
@@ -143,7 +143,7 @@ def test_nothing_to_show(tmp_path):
 
 def test_what_a_table_says_is_no_markup():
     made = html_page("a", [section("b", [table_block(pd.DataFrame({"<b>": ["<script>x</script>"]}), "t & u")])])
-    assert "&lt;script&gt;" in made and "<script" not in made and "t &amp; u" in made
+    assert "&lt;script&gt;" in made and made.count("<script") == 1 and "t &amp; u" in made
 
 
 def test_a_figure_needs_a_text_and_a_file(tmp_path):
@@ -169,7 +169,7 @@ def test_a_page_without_a_section():
         ("<h1>a</h1><h2 id=x>b</h2><h2 id=x>c</h2>", "the id 'x' twice"),
         ("<h2>a</h2>", "not one first heading"),
         ("<h1>a</h1><table><tr><th>b</th></tr></table>", "a heading of a table without scope"),
-        ("<h1>a</h1><script>b</script>", "a script"),
+        ("<h1>a</h1><script>b</script><script>c</script>", "a script beside ours"),
         ("<h1>a</h1><a href='#there'>b</a>", "a link to 'there', which is not there"),
         ("<h1>a</h1><style>b { background: url(https://c.d/e.png) }</style>", "a style that loads something"),
         ("<h1>a</h1><link href='https://c.d/e.css'>", "link is loaded from https://c.d/e.css"),

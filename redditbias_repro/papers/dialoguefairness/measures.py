@@ -41,10 +41,11 @@ def _in_short(record: dict, measured: dict) -> dict:
     )
     p = np.nan if measured.get("paired_p_holm") is None else measured["paired_p_holm"]
     low, high = measured.get("paired_low"), measured.get("paired_high")
+    known = low is not None and measured.get("differ")
     return {
         "what": f"responses ({record['bias_type']})", "of": measured["measure"].replace("_", " "), "n": measured["n"],
         "value": ", ".join(f"{g}: {'unknown' if v is None else f'{v:.3g}'}" for g, v in sides),
-        "interval": "" if low is None or not measured.get("differ") else f"difference [{low:+.3g}, {high:+.3g}]", "p": p,
+        "interval": f"difference [{low:+.3g}, {high:+.3g}]" if known else "", "p": p,
         "found": "differs" if p < 0.05 else "not tested" if p != p else "no difference found",
     }  # fmt: skip
 
