@@ -287,10 +287,9 @@ def _plan(args) -> None:
     print(to_markdown(plan_table(plans), args.about["caption"]))
     print("\n".join(map(plan_said, plans)))
     print(f"Contrasts are taken to vary as those of {', '.join(dict.fromkeys(p['by'] for p in plans))}.")
-    if args.out:
-        import pandas as pd
+    import pandas as pd
 
-        _write_out(args, pd.DataFrame(plans), [])
+    _write_out(args, pd.DataFrame(plans), [])
 
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")
@@ -500,9 +499,6 @@ def _show_spec(spec) -> None:
     print(f"\npairs ({len(spec.pairs)}): {', '.join(' → '.join(p) for p in spec.pairs)}")
 
 # %% ../nbs/cli.ipynb #37a4fe38
-SHARED = ("every-eval-ever", "eval-results")  # `FORMATS` of show.sharing
-
-
 def _share(args) -> None:
     "Records in the formats by which results are collected"
     from redditbias_repro.records import read_json, read_records, results_folder
@@ -523,19 +519,17 @@ def _share(args) -> None:
         print(f"Note: left out, as they hold no single score: {', '.join(left)}")
 
 
+def _is_of_results(args) -> bool:
+    "Whether records are exported, not texts"
+    return args.what not in ("lm-eval", "dataset")
+
+
 def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
-    of_texts = {
-        "axes": None,
-        "templates": None,
-        "bias_type": None,
-        "corpus": "auto",
-        "swap": "targets",
-        "prompts": None,
-    }
+    of_texts = dict.fromkeys(("axes", "templates", "bias_type", "prompts")) | {"corpus": "auto", "swap": "targets"}
     of_results = {"benchmark": None, "organization": "not stated", "model": None, "results": None}
     refused = {"axes": None, "templates": None, **of_results}
-    if args.what in SHARED:
+    if _is_of_results(args):
         refused = of_texts | {"split": "test", "special_tokens": False}
         refused |= {"benchmark": None} if args.what == "every-eval-ever" else {"organization": "not stated"}
     elif args.prompts:
@@ -544,14 +538,14 @@ def _check_export(args) -> None:
         refused |= {"split": "test", "special_tokens": False}
     for name, default in refused.items():
         if getattr(args, name) != default:
-            of = "" if args.what in SHARED else f" of {'prompts' if args.prompts else 'pairs'}"
+            of = "" if _is_of_results(args) else f" of {'prompts' if args.prompts else 'pairs'}"
             what = f"export {args.what}`{of}"
             raise ValueError(f"--{name.replace('_', '-')} does not go with `{what}: see `redditbias export --help`")
 
 
 def _export(args) -> None:
     _check_export(args)
-    if args.what in SHARED:
+    if _is_of_results(args):
         _share(args)
         return
     from redditbias_repro.show.export import export_dataset, export_lm_eval
@@ -1029,16 +1023,17 @@ def _said(error: BaseException) -> str:
 @contextlib.contextmanager
 def _as_asked(args: argparse.Namespace) -> Iterator[None]:
     "While this lasts, records are where --results says, and as much is printed as --json, --quiet and --verbose say"
+    from unittest.mock import patch
+
     from redditbias_repro.records import without_bars
 
-    kept = dict(os.environ)
     if results := vars(args).get("results"):
         if not (results.is_dir() or vars(args).get("save")):
             raise ValueError(f"--results {results} is no folder: expected one of records, such as results")
         _check_out(results, "folder", "--results")
-        os.environ["REDDITBIAS_RESULTS"] = str(results)
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: (os.environ.clear(), os.environ.update(kept)))
+        if results:
+            stack.enter_context(patch.dict(os.environ, REDDITBIAS_RESULTS=str(results)))
         if args.quiet:
             stack.enter_context(without_bars())
         if args.verbose:
@@ -1088,7 +1083,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, KeyError, FileNotFoundError, FileExistsError) as e:
-        if vars(args or object).get("verbose"):
+        if args and args.verbose:
             traceback.print_exc()
         print(f"redditbias: {_said(e)}", file=sys.stderr)
         return 2

@@ -21,16 +21,8 @@ from ..records import digest, read_text
 __all__ = ['read_log']
 
 # %% ../../nbs/data/logs.ipynb #da912dd4
-WORDS = {
-    "C": 1.0,
-    "I": 0.0,
-    "P": 0.5,
-    "N": 0.0,
-    "yes": 1.0,
-    "no": 0.0,
-    "true": 1.0,
-    "false": 0.0,
-}  # as Inspect reads them
+# as Inspect reads them
+WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0} | {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 
 
 def _number(value) -> float:
@@ -142,29 +134,29 @@ def _of_inspect(about: dict, samples: Iterable[dict]) -> Iterator[tuple]:
                 )
 
 # %% ../../nbs/data/logs.ipynb #b7d4aab8
+def _samples_in(path: Path) -> tuple[list[tuple], str]:
+    "Rows of `COLUMNS`, and the model's name. In a folder the newest file of each task counts"
+    if path.suffix in (".eval", ".json"):
+        about, samples = _inspect_log(path)
+        return list(_of_inspect(about, samples)), about["eval"]["model"]
+    files = sorted(path.rglob("samples_*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        expected = "expected the folder of `lm_eval --log_samples --output_path`"
+        raise ValueError(f"{path} holds no samples_*.jsonl: {expected}")
+    newest = {named[1] if (named := SAMPLES.fullmatch(f.name)) else f.name: f for f in files}
+    return [row for f in newest.values() for row in _of_lm_eval(f)], _model_of_lm_eval(files[-1])
+
+# %% ../../nbs/data/logs.ipynb #ef39fa08
 def read_log(
     path: str | Path,  # a .jsonl of samples, a folder of them, or an .eval or .json of Inspect
-) -> (
-    pd.DataFrame
-):  # task, metric, sample, content (a hash), value (the mean of its epochs), fields; attrs: model, left_out
-    """What each sample of an evaluation gave. `attrs["left_out"]` names metrics whose values are no numbers.
+) -> pd.DataFrame:  # task, metric, sample, content (a hash), value (the mean of its epochs), fields; attrs: see below
+    """What each sample of an evaluation gave. `attrs`: model, and left_out, metrics whose values are no numbers.
 
-    In a folder of lm-evaluation-harness the newest file of each task counts. `FileNotFoundError`, and `ValueError` for
-    what is no log of either, or was not finished."""
+    `FileNotFoundError`, and `ValueError` for what is no log of either tool, or was not finished."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there: expected a log, or a folder of lm-evaluation-harness' samples")
-    if path.suffix in (".eval", ".json"):
-        about, samples = _inspect_log(path)
-        rows, model = list(_of_inspect(about, samples)), about["eval"]["model"]
-    else:
-        files = sorted(path.rglob("samples_*.jsonl")) if path.is_dir() else [path]
-        if not files:
-            raise ValueError(
-                f"{path} holds no samples_*.jsonl: expected the folder of `lm_eval --log_samples --output_path`"
-            )
-        newest = {SAMPLES.fullmatch(f.name)[1] if SAMPLES.fullmatch(f.name) else f.name: f for f in files}
-        rows, model = [row for f in newest.values() for row in _of_lm_eval(f)], _model_of_lm_eval(files[-1])
+    rows, model = _samples_in(path)
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     bad = table["value"].isna().groupby([table["task"], table["metric"]]).any()
     left_out = [f"{metric} of {task}" for task, metric in bad[bad].index]

@@ -10,7 +10,6 @@ import difflib
 import gzip
 import hashlib
 import importlib
-import importlib.util
 import io
 import math
 import os
@@ -261,19 +260,21 @@ def paired_targets(spec, texts: Iterable[str]) -> list[tuple[str, str]]:
     return [("; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)) for terms in found]
 
 # %% ../../nbs/data/registry.ipynb #e925d736
-def _reader_files() -> dict[str, Path]:
+def _own_readers() -> dict[str, Path]:
     room = importlib.import_module("redditbias_repro.data.corpora")
-    found = {name: plugin_file(point) for name, point in plugins("corpora").items()}
-    found |= {f.stem: f for folder in reversed(room.__path__) for f in Path(folder).glob("*.py")}
-    return {name: found[name] for name in sorted(found) if name != "__init__"}
+    return {f.stem: f for folder in room.__path__ for f in Path(folder).glob("*.py") if f.stem != "__init__"}
+
+
+def _reader_files() -> dict[str, Path]:
+    added = {name: plugin_file(point) for name, point in plugins("corpora").items()}
+    return dict(sorted({**added, **_own_readers()}.items()))
 
 
 def readers() -> dict:  # its name → the module
-    "The modules of `corpora/`, each of which reads what was released"
-    added = {name: point.module for name, point in plugins("corpora").items()}
-    places = {name: f"redditbias_repro.data.corpora.{name}" for name in _reader_files()}
-    of = lambda name: added.get(name, places[name]) if importlib.util.find_spec(places[name]) is None else places[name]
-    return {name: importlib.import_module(of(name)) for name in places}
+    "The modules of `corpora/`, each of which reads what was released, and those that other packages add"
+    own = _own_readers()
+    place = lambda name: f"redditbias_repro.data.corpora.{name}" if name in own else plugins("corpora")[name].module
+    return {name: importlib.import_module(place(name)) for name in _reader_files()}
 
 
 def readers_with(function: str) -> list[str]:

@@ -227,9 +227,7 @@ def _influence(means, n, whole) -> np.ndarray:
 
 def association_sentences(
     record: dict,  # of `measure_association`
-) -> (
-    pd.DataFrame
-):  # sentence (its place in the set), target, attribute, association, influence; the most influential first
+) -> pd.DataFrame:  # sentence (its place), target, attribute, association, influence; the most influential first
     "What each sentence says of the association, and how much of it rests on the sentence; no texts"
     rows = unpack_contrasts(record["values"]["contrasts"])
     found = pd.Series(contrasts(rows[list(CELLS)].to_numpy()))

@@ -26,7 +26,7 @@ from ..stats.paired import MARGIN, bias_change, decided, mean_test, preference_s
 from ..stats.resampling import cluster_sums, paired_test
 
 # %% auto #0
-__all__ = ['LOGS_COMPARED', 'compare_pairs', 'compare_models', 'compare_associations', 'compare_on_prompts', 'compare_logs']
+__all__ = ['compare_pairs', 'compare_models', 'compare_associations', 'compare_on_prompts', 'compare_logs']
 
 # %% ../../nbs/metrics/compare.ipynb #1b5b957a
 def _label(record: dict) -> str:
@@ -303,6 +303,12 @@ def _compared_samples(rows: pd.DataFrame, cluster, margin, alpha: float, power: 
     }  # fmt: skip
 
 
+def _only_one(both: pd.DataFrame) -> dict[tuple[str, str], int]:
+    "How many samples of a task only one model has"
+    alone = both[both["_merge"] != "both"]
+    return alone.groupby(["task", "_merge"], observed=True)["sample"].nunique().to_dict()
+
+# %% ../../nbs/metrics/compare.ipynb #3931591a
 def compare_logs(
     a: str | Path,  # as in `data.logs.read_log`
     b: str | Path,  # of another model, on the same samples
@@ -331,13 +337,9 @@ def compare_logs(
         if len(own) > 1:
             about = {"a": names[0], "b": names[1], "task": task, "metric": metric}
             rows.append(about | _compared_samples(own, cluster, margin, alpha, power))
+    if not rows:
+        raise ValueError(f"{a} and {b} share one sample of each task: a test needs two or more")
     table = _table(rows, LOGS_COMPARED, "p")
     table = table.assign(verdict=decided(table["verdict"], table["p_holm"], alpha))
     table.attrs["left_out"] = left
     return table
-
-
-def _only_one(both: pd.DataFrame) -> dict[tuple[str, str], int]:
-    "How many samples of a task only one model has"
-    alone = both[both["_merge"] != "both"]
-    return alone.groupby(["task", "_merge"], observed=True)["sample"].nunique().to_dict()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -82,6 +83,15 @@ PROBES = (
     "She asked whether anyone had seen the keys that were lying on the kitchen table.",
     "Most of the water in the river comes from the snow that melts in the mountains.",
 )
+
+
+def _why(error: Exception) -> str:
+    "The first line of what a class says, without keys that the environment holds"
+    said = next(iter(str(error).strip().splitlines()), "")[:300]
+    for name, value in os.environ.items():
+        if re.search("KEY|TOKEN|SECRET|PASSWORD", name) and len(value) > 7:
+            said = said.replace(value, f"${name}")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class Elsewhere(torch.nn.Module):
@@ -170,10 +180,11 @@ class Elsewhere(torch.nn.Module):
             with contextlib.redirect_stderr(io.StringIO()):
                 yield
         except OSError as e:
-            raise FetchError(f"{self.said} gave no {what} ({type(e).__name__}): is the server there?") from None
+            status = getattr(getattr(e, "response", None), "status_code", "no status")
+            why = f"{type(e).__name__}, {status}"
+            raise FetchError(f"{self.said} gave no {what} ({why}): is the server there?") from None
         except Exception as e:  # whatever a class raises
-            why = f"{type(e).__name__}: {str(e).strip().splitlines()[0][:200]}" if str(e).strip() else type(e).__name__
-            raise ValueError(f"{self.said} gave no {what} ({why}); not every server gives both") from None
+            raise ValueError(f"{self.said} gave no {what} ({_why(e)}); not every server gives both") from None
 
 # %% ../../nbs/models/harness.ipynb #b9212e41
 def harness_class(kind: str):
@@ -233,9 +244,9 @@ def open_elsewhere(
         with contextlib.redirect_stderr(io.StringIO()):
             lm = kind(**args)
     except OSError as e:
-        raise FetchError(f"{said} cannot be had ({type(e).__name__}: {str(e).strip().splitlines()[0][:200]})") from None
+        raise FetchError(f"{said} cannot be had ({_why(e)})") from None
     except Exception as e:  # whatever a class raises
-        raise ValueError(f"{said} cannot be opened ({type(e).__name__}: {str(e).strip()[:300]})") from None
+        raise ValueError(f"{said} cannot be opened ({_why(e)})") from None
     if getattr(lm, "backend", "causal") != "causal":
         raise ValueError(f"{said} is no causal model, which is what is asked through the harness")
     if isinstance(lm, LocalChatCompletion):

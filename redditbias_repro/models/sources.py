@@ -27,7 +27,7 @@ from ..data.registry import ChecksumError, FetchError, cache_dir
 from ..records import digest, write_atomic
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'KNOWN', 'PACKAGED', 'WHOLE']
+__all__ = ['DEFAULT_MODEL', 'KNOWN', 'PACKAGED']
 
 # %% ../../nbs/models/sources.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"

@@ -18,10 +18,10 @@ from pathlib import Path
 from .. import __version__
 from ..data.registry import list_files
 from ..models.sources import KNOWN
-from ..records import write_atomic
+from ..records import check_known, write_atomic
 
 # %% auto #0
-__all__ = ['FORMATS', 'share_results']
+__all__ = ['share_results']
 
 # %% ../../nbs/show/sharing.ipynb #c96c8927
 SCORES = tomllib.loads((files("redditbias_repro") / "resources" / "shared_results.toml").read_text(encoding="utf-8"))
@@ -147,19 +147,17 @@ def hub_results(
     return yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
 
 # %% ../../nbs/show/sharing.ipynb #dafddffc
-FORMATS = ("every-eval-ever", "eval-results")
-
-
 def share_results(
     records: Iterable[dict],  # of any models
     out: str | Path,  # folder
-    kind: str,  # of `FORMATS`
+    kind: str,  # every-eval-ever, eval-results (the hub's)
     dataset: str | None = None,  # of eval-results: the benchmark's name on the hub
     organization: str = "not stated",  # of every-eval-ever: whose results they are
 ) -> tuple[list[Path], list[str]]:  # what was written; measures that hold no score that goes out
     """Write records in another place's format, a file for each model; of the hub's one for each way of measuring.
 
     `ValueError` where no record holds a score that goes out, and for the hub's format without a benchmark"""
+    check_known("format", kind, ("every-eval-ever", "eval-results"))
     if kind == "eval-results" and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset or ""):
         raise ValueError(f"scores on the hub belong to a benchmark: name its data set (owner/name), not {dataset!r}")
     hub, records, groups = kind == "eval-results", list(records), {}

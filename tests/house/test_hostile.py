@@ -311,6 +311,8 @@ def test_json_and_nothing_else(model_folder, capsys):
     assert {r["metric"] for r in records} == {"lmb", "association"}
     assert main(["compare", str(model_folder), str(model_folder), *how[2:], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == "equally"
+    how = ["--bias-type", "race", "--corpus", "queries", "--model", str(model_folder)]
+    assert main(["plan", *how, "--json"]) == 0 and json.loads(capsys.readouterr().out)[0]["bias_type"] == "race"
     assert main(["ls", "axes", "--json"]) == 0 and "age" in json.loads(capsys.readouterr().out)["axes"]
 
 

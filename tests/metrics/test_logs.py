@@ -172,6 +172,12 @@ def test_what_never_differs_has_no_interval(tmp_path):
     assert better["verdict"] == "more" and 0 < better["p"] < 1e-3
 
 
+def test_one_sample_is_no_test(tmp_path):
+    one, two = (right(x, folder=tmp_path / n) for n, x in (("a", 0.0), ("b", 1.0)))
+    with pytest.raises(ValueError, match="share one sample of each task"):
+        compare_logs(one, two)
+
+
 def test_equally_needs_a_margin(tmp_path):
     rng = np.random.default_rng(3)
     x = rng.normal(size=400)

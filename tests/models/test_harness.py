@@ -303,6 +303,19 @@ def test_a_server_that_fails(served, server, capfd):
         perplexity(*model, TEXTS)
 
 
+def test_what_a_class_raises_holds_no_key(there, capsys):
+    """Whatever it says of what it sent, or of what it was told."""
+    model, tokenizer = there
+
+    def failing(asked, **kwargs):
+        raise RuntimeError(f"sent Authorization: Bearer {KEY}")
+
+    model.lm._loglikelihood_tokens = failing
+    with pytest.raises(ValueError, match=r"RuntimeError: sent Authorization: Bearer \$OPENAI_API_KEY") as e:
+        perplexity(model, tokenizer, TEXTS)
+    assert KEY not in str(e.value) and e.value.__suppress_context__
+
+
 def test_it_cannot_be_debiased(model_folder, tmp_path, capsys):
     name = f"lm-eval:hf:{model_folder}"
     assert main(["debias", "--model", name, "--bias-type", "race", "--out", str(tmp_path / "out")]) == 2

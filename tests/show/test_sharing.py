@@ -100,6 +100,8 @@ def test_what_has_no_score_is_left_out(records, model_folder, tmp_path):
     broken = {**records[0], "values": {**records[0]["values"], "gap": math.nan, "share": None, "t": math.inf}}
     with pytest.raises(ValueError, match="none of 2 records"):
         share_results([broken, {**records[0], "metric": "gen_bias"}], tmp_path, "every-eval-ever")
+    with pytest.raises(ValueError, match="format 'csv' is unknown"):
+        share_results(records, tmp_path, "csv")
     with pytest.raises(ValueError, match="name its data set"):
         share_results(records, tmp_path, "eval-results")
     (tmp_path / "said.txt").write_text("they are lazy\nthe women are nurses\nthey are people\n")
