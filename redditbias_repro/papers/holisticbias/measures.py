@@ -56,8 +56,8 @@ def _descriptors(axes) -> pd.DataFrame:
     for axis, medians in zip(axes["bias_type"], axes["medians"]):
         logs = {name: np.log(values).mean() for name, values in medians.items()}
         middle = np.mean(list(logs.values()))
-        made += [(name, axis.replace("_", " "), np.exp(x), np.exp(x - middle)) for name, x in logs.items()]
-    table = pd.DataFrame(made, columns=["descriptor", "axis", "perplexity", "against the axis"])
+        made += [(name, axis.replace("_", " "), np.exp(x - middle), round(np.exp(x))) for name, x in logs.items()]
+    table = pd.DataFrame(made, columns=["descriptor", "axis", "against the axis", "perplexity"])
     return table.sort_values("against the axis", ascending=False, ignore_index=True)
 
 
