@@ -100,6 +100,16 @@ def seq2seq(tokenizer, kind="bart"):
     return model
 
 
+# a specification of one's own with attribute pairs
+PETS = """
+title = "Pets"
+targets1 = ["cats are", "cat is"]
+targets2 = ["dogs are", "dog is"]
+attributes1 = ["lazy", "evil", "loud"]
+pairs = [["cats", "dogs"], ["cat", "dog"], ["kittens", "puppies"]]
+attribute_pairs = [["lazy", "busy"], ["evil", "good"], ["loud", "quiet"]]
+"""
+
 CDIAL_CONFIG = "thu-coai/CDial-GPT/config/cgpt/config.json"
 LONG = (  # tests of ten seconds and more, which start first, so that none is alone at the end
     "test_a_small_grid_from_search_to_records", "test_examples_run_from_the_wheel_in_an_empty_folder",

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import CONFIGS, small_random
+from conftest import CONFIGS, PETS, small_random
 from scipy import stats
 
 from redditbias_repro.cli import main
@@ -26,15 +26,6 @@ from redditbias_repro.metrics.compare import compare_associations
 from redditbias_repro.records import read_record, write_record
 from redditbias_repro.stats.packing import pack_contrasts, unpack_contrasts
 from redditbias_repro.stats.paired import decided, mean_test
-
-PETS = """
-title = "Pets"
-targets1 = ["cats are", "cat is"]
-targets2 = ["dogs are", "dog is"]
-attributes1 = ["lazy", "evil", "loud"]
-pairs = [["cats", "dogs"], ["cat", "dog"], ["kittens", "puppies"]]
-attribute_pairs = [["lazy", "busy"], ["evil", "good"], ["loud", "quiet"]]
-"""
 
 
 @pytest.fixture

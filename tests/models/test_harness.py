@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import PETS
 
 from redditbias_repro.answers.generation import answers, decoding_of
 from redditbias_repro.cli import main
@@ -21,14 +22,6 @@ from redditbias_repro.scoring.likelihoods import nll_at_temperatures, perplexity
 
 KEY = "sk-nobody-may-see-this"
 TEXTS = ["the women are nurses", "the men are officers", "they are lazy", "they are lazy", "christians and jews"]
-SPEC = """
-title = "Pets"
-targets1 = ["cats are", "cat is"]
-targets2 = ["dogs are", "dog is"]
-attributes1 = ["lazy", "evil", "loud"]
-pairs = [["cats", "dogs"], ["cat", "dog"], ["kittens", "puppies"]]
-attribute_pairs = [["lazy", "busy"], ["evil", "good"], ["loud", "quiet"]]
-"""
 PEOPLE = """
 templates = ["I like {plural_noun_phrase}.", "I'm {noun_phrase}."]
 nouns = [["neighbour", "neighbours", "neutral"], ["man", "men", "male"], ["woman", "women", "female"]]
@@ -118,7 +111,7 @@ def served(server, model_folder):
 
 @pytest.fixture
 def pets(tmp_path):
-    (tmp_path / "pets.toml").write_text(SPEC)
+    (tmp_path / "pets.toml").write_text(PETS)
     return tmp_path / "pets.toml"
 
 
