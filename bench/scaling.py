@@ -1,6 +1,6 @@
 """How long larger work would take: the throughputs in results/bench, and what they come to by a formula.
 
-`python bench/scaling.py` prints the numbers of docs/scaling.md; --readme puts them there. Nothing is measured here.
+`python bench/scaling.py` prints the numbers of docs/appendix/scaling.md; --readme puts them there. Nothing is measured here.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def threads(n):
 
 
 def report():
-    """The part of docs/scaling.md between the marks."""
+    """The part of docs/appendix/scaling.md between the marks."""
     m = measured()
     one, five = (m["bytes_per_second"][f"ours, {k}"] for k in ("one bias type", "five bias types"))
     check = score_seconds(100_000, m["parameters"], m["peak"], m)
@@ -116,13 +116,13 @@ def report():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", action="store_true", help="put the numbers into docs/scaling.md")
+    parser.add_argument("--readme", action="store_true", help="put the numbers into docs/appendix/scaling.md")
     given = parser.parse_args()
     print(report(), end="")
     if given.readme:
         from redditbias_repro.records import write_atomic
 
-        path = ROOT / "docs" / "scaling.md"
+        path = ROOT / "docs" / "appendix" / "scaling.md"
         before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
         write_atomic(path, f"{before}{MARKS[0]}\n\n{report()}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
 

@@ -849,7 +849,7 @@ def _report(args) -> None:
         )
     names = ("front", "methods", "lmb", "changes", "found", "lmp", "downstream")
     texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}
-    for path in [project_path("README.md"), *sorted(project_path("docs").glob("*.md"))] if args.readme else ():
+    for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
     print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found")))
     folder = project_path("figures", args.paper)

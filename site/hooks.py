@@ -17,7 +17,9 @@ WIDE = """.md-grid { max-width: 92rem; }
 """  # tables have many columns
 MATHJAX = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]], "processEscapes": True}}
 ROOMS = ["stats", "data", "models", "scoring", "answers", "debias", "metrics", "show", "papers"]
-GUIDES = ["measuring", "reading_t", "own_model", "debiasing", "dialogue", "prompts", "corpus", "scoring"]
+GUIDES = (
+    """start biased choose statements reading groups holisticbias chinese fairness scoring extend data_card""".split()
+)
 
 
 def repository() -> str:
@@ -63,8 +65,7 @@ def title(notebook: str) -> str:
 
 def navigation() -> list:
     """Guides first, then the papers, then runs, then every room in the order of imports."""
-    guides = sorted((p.stem for p in (ROOT / "docs").glob("*.md")), key=lambda n: (n not in GUIDES, n))
-    guides = [g for g in GUIDES if g in guides] + [g for g in guides if g not in GUIDES]
+    guides = sorted((p.stem for p in (ROOT / "docs").glob("*.md")), key=GUIDES.index)
     listed = lambda folder, pattern: [
         {title(p): p} for p in sorted(str(x.relative_to(ROOT)) for x in (ROOT / folder).glob(pattern))
     ]
@@ -74,6 +75,7 @@ def navigation() -> list:
     return [
         {"Start": "index.md"},
         {"Guides": [f"docs/{g}.md" for g in guides]},
+        {"Appendices": sorted(f"docs/appendix/{p.name}" for p in (ROOT / "docs/appendix").glob("*.md"))},
         {"Papers": [p for p in papers if is_page(p)]},
         {"Runs": listed("nbs", "[0-9]*.ipynb")},
         {"Modules": ["nbs/index.ipynb", *listed("nbs", "[a-hj-z]*.ipynb"), *rooms]},

@@ -386,7 +386,7 @@ def turns():
 def pages(folder):
     """README and docs as one text."""
     return "\n".join(
-        p.read_text(encoding="utf-8") for p in (folder / "README.md", *sorted((folder / "docs").glob("*.md")))
+        p.read_text(encoding="utf-8") for p in (folder / "README.md", *sorted((folder / "docs").rglob("*.md")))
     )
 
 

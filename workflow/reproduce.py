@@ -149,7 +149,7 @@ def main() -> int:
     if why:
         print("With the network, or REDDITBIAS_MIRROR=FOLDER, the same command measures the released pairs.")
     print(
-        "How to read the table: docs/reading_t.md. Your own model: redditbias audit --model NAME. Debiasing: make full."
+        "How to read the table: docs/reading.md. Your own model: redditbias audit --model NAME. Debiasing: make full."
     )
     return 0
 

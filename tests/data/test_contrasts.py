@@ -99,7 +99,7 @@ def test_english_has_no_such_lists(bias_type):
     assert not load_spec(f"redditbias/{bias_type}").compounds
 
 
-# sentences of 200 that are left, by why others are not: what docs/chinese.md and the records say
+# sentences of 200 that are left, by why others are not: what docs/appendix/chinese.md and the records say
 LEFT = {"gender": 11, "orientation": 140, "age": 137, "appearance": 131}
 INSIDE = {"gender": 5, "orientation": 2, "age": 2, "appearance": 9}
 

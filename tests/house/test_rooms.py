@@ -137,7 +137,7 @@ def test_what_other_peoples_code_relies_on(room, names):
     assert all(callable(getattr(module, name)) and name in module.__all__ for name in names.split())
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.py")]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.py")]
 IMPORT = re.compile(r"from (redditbias_repro[\w.]*) import (\([^)]*\)|[^\n\"`;#]*)")
 
 

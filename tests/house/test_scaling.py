@@ -1,4 +1,4 @@
-"""docs/scaling.md says what records say, and what it extrapolates by its formula."""
+"""docs/appendix/scaling.md says what records say, and what it extrapolates by its formula."""
 
 import re
 
@@ -9,7 +9,7 @@ from test_bench import loaded
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.records import repo_root
 
-PAGE = (repo_root() / "docs" / "scaling.md").read_text(encoding="utf-8")
+PAGE = (repo_root() / "docs" / "appendix" / "scaling.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

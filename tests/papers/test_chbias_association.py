@@ -1,4 +1,4 @@
-"""What docs/chinese.md says of association, by the committed records."""
+"""What docs/appendix/chinese.md says of association, by the committed records."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def measured(committed):
 
 
 def test_the_page_says_what_the_records_say(committed, measured):
-    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    page = " ".join((committed / "docs" / "appendix" / "chinese.md").read_text(encoding="utf-8").split())
     minus = lambda text: text.replace("-", "−")
     between = lambda r, low, high: minus(f"[{r[low]:.2f}, {r[high]:.2f}]")
     sentences, queries = ([measured.loc[(corpus, b)] for b in CATEGORIES] for corpus in ("chbias", "queries"))

@@ -557,8 +557,8 @@ def test_a_papers_files_by_its_name(made_up, capsys):
 
 
 def test_the_page_says_what_the_records_say(committed):
-    """t of gemma-3-270m in docs/chinese.md, and what carries Orientation's gap."""
-    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    """t of gemma-3-270m in docs/appendix/chinese.md, and what carries Orientation's gap."""
+    page = " ".join((committed / "docs" / "appendix" / "chinese.md").read_text(encoding="utf-8").split())
     measured = measured_lmb(committed / "results").query("method == 'baseline'").set_index(["model", "bias_type"])
     assert len(measured) == 8
     minus = lambda x: f"{x:.2f}".replace("-", "−")
@@ -578,8 +578,8 @@ def test_the_page_says_what_the_records_say(committed):
 
 
 def test_the_page_says_what_debiasing_did(committed):
-    """Gaps and perplexities of debiased models in docs/chinese.md, and what is said of the verdicts."""
-    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    """Gaps and perplexities of debiased models in docs/appendix/chinese.md, and what is said of the verdicts."""
+    page = " ".join((committed / "docs" / "appendix" / "chinese.md").read_text(encoding="utf-8").split())
     changes, beyond = (released_changes(committed / "results", against) for against in ("baseline", "FT"))
     keys = ["method", "bias_type"]
     gaps = changes.set_index(keys).gap_after
@@ -628,8 +628,8 @@ def test_the_page_says_what_debiasing_did(committed):
 
 
 def test_the_page_says_how_debiased_models_talk(committed):
-    """The table of docs/chinese.md on dialogue, and what is said of the tests."""
-    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    """The table of docs/appendix/chinese.md on dialogue, and what is said of the tests."""
+    page = " ".join((committed / "docs" / "appendix" / "chinese.md").read_text(encoding="utf-8").split())
     table = dialogue_table("orientation", committed / "results")
     ours = table[(table.corpus == "kdconv") & (table.model == "gemma-3-270m")].set_index("method")
     for metric in DIALOGUE_METRICS:

@@ -425,7 +425,7 @@ def test_printed_numbers_agree():
     assert again["difference_agrees"].all() and len(again) == 44
     assert again["z_agrees"].value_counts().to_dict() == {"yes": 12, "only bounded": 8}
     assert again["p_agrees"].value_counts().to_dict() == {"yes": 32, "only bounded": 8}
-    page = " ".join((repo_root() / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    page = " ".join((repo_root() / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
     assert "all 44 differences, 12 of 20 Z and 32 of 40 p, recomputed (they agree); the other 8 Z and 8 p" in page
 
 
@@ -488,7 +488,7 @@ def test_notebook_without_records_says_what_to_run(tmp_path):
 def test_what_the_page_says(committed):
     """Its numbers are those of the committed records, and the committed tables are made of them."""
     found = paper.read_fairness(committed / "results")
-    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    page = " ".join((committed / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
     row = lambda b, kind, method, measure: paper.find_row(found[b, kind, f"{kind}-small", method], measure)
     both = lambda *of: [f"{100 * row(*of)[side]:.1f}" for side in ("dominant", "minoritized")]
     words = lambda *of: [f"{row(*of)[side]:.3f}".lstrip("0") for side in ("dominant", "minoritized")]
@@ -541,7 +541,7 @@ def test_what_the_page_says(committed):
 
 
 def test_what_the_page_says_of_what_models_have_learned(committed):
-    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    page = " ".join((committed / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
     found, table = paper.read_fairness(committed / "results"), paper.learned_table(committed / "results")
     assert set(table.n) == {850} and f"{850} held-out pairs" in page
     plain = table[table.model.isin(["seq2seq-small", "ranker-small"])].set_index(["kind", "method", "bias_type"])
@@ -591,7 +591,7 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
 
 
 def test_what_the_page_says_of_a_language_model(committed):
-    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    page = " ".join((committed / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
     found = paper.read_fairness(committed / "results")
     rows = paper.measured_table(found).query("kind == 'language model'").set_index(["method", "measure"])
     assert set(rows.n) == {961} and (rows.loc["original"].paired_p_holm.dropna() > 0.05).all()

@@ -418,7 +418,7 @@ def test_what_tuning_costs(made_up, model_folder, tmp_path):
 
 def test_the_page_says_what_the_records_say(committed):
     found = paper.read_answers(committed / "results")
-    page = " ".join((committed / "docs" / "prompts.md").read_text(encoding="utf-8").split())
+    page = " ".join((committed / "docs" / "appendix" / "holisticbias.md").read_text(encoding="utf-8").split())
     full = paper.bias_table(found).iloc[0]
     assert f"is {full['value']:.0f} as the paper computes it" in page and f"at random have {full['null']:.0f};" in page
     assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page

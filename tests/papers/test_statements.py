@@ -362,6 +362,6 @@ def test_committed_verdicts_are_those_of_committed_records(committed, paper):
 
 
 def test_docs_name_all_verdicts():
-    text = (project_path("docs", "claims.md")).read_text(encoding="utf-8")
+    text = (project_path("docs", "statements.md")).read_text(encoding="utf-8")
     assert all(f"| {way} | {v} |" in text for way, words in LOOKED_AT.items() for v in words)
     assert "| undetermined |" in text and "| nothing | not checkable here |" in text

@@ -577,7 +577,7 @@ def test_what_the_pages_say_of_debiasing(committed):
 
 def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed):
     """Its counts of models, and how often an interval or a mark is wrong, are those of the records."""
-    text = " ".join((committed / "docs" / "measuring.md").read_text(encoding="utf-8").split())
+    text = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
     power = power_table(folder=committed / "results").query("model == 'gpt2-2x64-std0.1'").set_index("measure")
     found = power.loc["association"]
     assert found.models == 10 and found[["2 %", "5 %", "10 %", "20 %"]].tolist() == [0, 0.3, 1, 1]
