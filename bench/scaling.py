@@ -1,6 +1,6 @@
-"""How long larger work would take: the throughputs in results/bench, and what they come to by a formula.
+"""How long larger work would take: an estimate by a formula from the throughputs in results/bench.
 
-`python bench/scaling.py` prints the numbers of docs/appendix/scaling.md; --readme puts them there. Nothing is measured here.
+`python bench/scaling.py` prints the numbers of docs/appendix/scaling.md; --readme puts them there. It measures nothing.
 """
 
 import argparse
@@ -8,10 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = ("<!-- scaling: written by `python bench/scaling.py --readme` -->", "<!-- /scaling -->")
-PROMPTS = {"v1.0": 460_980, "v1.1": 549_120}  # that can be compared, all axes and templates (tests count them)
+PROMPTS = {"v1.0": 460_980, "v1.1": 549_120}  # comparable ones, of all axes and templates (tests count them)
 LARGE = 7e9  # parameters
-DEVICES = (1e14, 4e14)  # matrix products a second (FLOP/s): put in your own, nothing here was measured on a GPU
-DUMPS = 1e13  # bytes of lines: put in your own
+DEVICES = (1e14, 4e14)  # FLOP/s of matrix products: enter your own, nothing here was measured on a GPU
+DUMPS = 1e13  # bytes of lines: enter your own
 
 
 def measured():
@@ -43,7 +43,7 @@ def measured():
 
 
 def score_seconds(n, parameters, peak, m):
-    """prompts × positions a prompt × 2 × parameters / (share of peak × peak)."""
+    """prompts × positions per prompt × 2 × parameters / (share of peak × peak)."""
     return n * m["positions_per_prompt"] * 2 * parameters / (m["share_of_peak"] * peak)
 
 
@@ -64,52 +64,54 @@ def report():
     one, five = (m["bytes_per_second"][f"ours, {k}"] for k in ("one bias type", "five bias types"))
     check = score_seconds(100_000, m["parameters"], m["peak"], m)
     lines = [
-        "**Measured** (two CPU cores, SmolLM2-135M-Instruct, float32):",
+        "**Measured** on two CPU cores (SmolLM2-135M-Instruct, float32):",
         "",
-        "| what | number | record |",
+        "| quantity | value | record |",
         "|---|---:|---|",
-        f"| 100,000 HolisticBias prompts, as a tree | {m['seconds']:.0f} s, {m['prompts_per_second']:.0f} a second "
-        "| `results/bench/scoring` |",
-        f"| tokens that go through the network, a prompt | {m['positions_per_prompt']:.2f} | the same |",
-        f"| share of the best matrix product ({m['peak'] / 1e9:.0f} GFLOP/s) | {m['share_of_peak']:.2f} | the same |",
-        f"| scan of a dump's lines, one core, one bias type | {one / 1e6:.0f} MB/s | `results/bench/retrieval` |",
-        f"| the same, five bias types in one pass | {five / 1e6:.0f} MB/s | the same |",
-        f"| a step of HD, {m['batch']} phrases, packed as `debias` trains, {threads(m['threads'])} | {m['step']:.1f} s "
+        f"| scoring 100,000 HolisticBias prompts as a tree | {m['seconds']:.0f} s ({m['prompts_per_second']:.0f} per "
+        "second) | `results/bench/scoring` |",
+        f"| tokens computed per prompt | {m['positions_per_prompt']:.2f} | same record |",
+        f"| share of the best matrix product ({m['peak'] / 1e9:.0f} GFLOP/s) | {m['share_of_peak']:.2f} "
+        "| same record |",
+        f"| scanning the lines of a dump, one core, one bias type | {one / 1e6:.0f} MB/s | `results/bench/retrieval` |",
+        f"| scanning for five bias types in one pass, one core | {five / 1e6:.0f} MB/s | same record |",
+        f"| one step of HD: {m['batch']} phrases, packed as in `debias`, {threads(m['threads'])} | {m['step']:.1f} s "
         "| `results/bench/debias` |",
-        f"| largest of {m['axes']} axes of v1.0, share of its prompts | {m['largest_axis']:.2f} "
+        f"| share of v1.0's prompts in the largest of its {m['axes']} axes | {m['largest_axis']:.2f} "
         "| `results/holisticbias/likelihood_bias` |",
         "",
-        "**Extrapolated, not measured.** Seconds of scoring = prompts × tokens a prompt × 2 × parameters ÷ (share of "
-        "the best matrix product × that product). For the measured run itself the formula gives "
-        f"{check:.0f} s. `v1.1` is all {PROMPTS['v1.1']:,} prompts that can be compared.",
+        "**Extrapolated, not measured.** Scoring time in seconds = prompts × tokens per prompt × 2 × parameters ÷ "
+        "(share of the best matrix product × speed of that product). For the measured run the formula gives "
+        f"{check:.0f} s. `v1.1` means all {PROMPTS['v1.1']:,} comparable prompts.",
         "",
-        "| v1.1, sentence reading | best matrix product | seconds by the formula |",
+        "| v1.1, sentence reading | best matrix product | time by the formula |",
         "|---|---|---:|",
     ]
     for parameters, peak, what in (
-        (m["parameters"], m["peak"], "135M, these two cores"),
-        (LARGE, m["peak"], "7B, these two cores"),
-        *((LARGE, p, "7B, a device with") for p in DEVICES),
+        (m["parameters"], m["peak"], "135M, two cores as above"),
+        (LARGE, m["peak"], "7B, two cores as above"),
+        *((LARGE, p, "7B, a device of this speed") for p in DEVICES),
     ):
         seconds = score_seconds(PROMPTS["v1.1"], parameters, peak, m)
         lines.append(f"| {what} | {peak / 1e12:,.3g} TFLOP/s | {span(seconds)} |")
     cut = m["largest_axis"]
     lines += [
         "",
-        f"Eight devices with an axis a job: not below {cut:.2f} of one device's time, which is the largest axis' "
-        f"share; so a speed-up of at most {1 / cut:.1f}. Texts divided among processes (`accelerator=`) have no such "
-        "bound, but each process shares beginnings only with its own.",
+        f"**Eight devices, one axis per job**: the run takes at least {cut:.2f} of one device's time, the share of the "
+        f"largest axis, so the speed-up is at most {1 / cut:.1f}. Dividing the texts among processes (`accelerator=`) "
+        "has no such limit, but each process shares beginnings only among its own texts.",
         "",
-        f"Scanning {DUMPS / 1e12:.0f} TB of lines (an assumed size; yours is what `zstd --list` calls uncompressed) "
-        f"for five bias types: bytes ÷ {five / 1e6:.0f} MB/s = {span(DUMPS / five)} on one core, "
-        f"{span(DUMPS / five / 64)} on 64 cores, a job a file, if disks keep up.",
+        f"**Scanning** {DUMPS / 1e12:.0f} TB of lines for five bias types: bytes ÷ {five / 1e6:.0f} MB/s = "
+        f"{span(DUMPS / five)} on one core, or {span(DUMPS / five / 64)} on 64 cores with one job per file, if the "
+        "disks keep up. We assumed this size; `zstd --list` shows the uncompressed size of your files.",
         "",
-        f"Debiasing: a step grows with the parameters, {m['step']:.1f} s × 7B ÷ 135M = "
-        f"{span(m['step'] * LARGE / m['parameters'])} on {threads(m['threads'])}. "
-        f"Memory of 7B: weights {LARGE * 2 / 1e9:.0f} GB in bfloat16, {LARGE * 4 / 1e9:.0f} GB in float32; to train "
-        f"all of it with Adam in float32 takes 16 bytes a parameter, {LARGE * 16 / 1e9:.0f} GB, "
-        f"{LARGE * 16 / 8e9:.0f} GB on each of eight "
-        "devices when it is divided among them (FSDP), activations not counted.",
+        f"**Debiasing**: the time of a step grows with the parameters, {m['step']:.1f} s × 7B ÷ 135M = "
+        f"{span(m['step'] * LARGE / m['parameters'])} on {threads(m['threads'])}.",
+        "",
+        f"**Memory for 7B**: the weights take {LARGE * 2 / 1e9:.0f} GB in bfloat16 and {LARGE * 4 / 1e9:.0f} GB in "
+        "float32. Training all of them with Adam in float32 takes 16 bytes per parameter: "
+        f"{LARGE * 16 / 1e9:.0f} GB, or {LARGE * 16 / 8e9:.0f} GB on each of eight devices when sharded (FSDP), not "
+        "counting activations.",
     ]
     return "\n".join(lines) + "\n"
 

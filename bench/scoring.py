@@ -542,15 +542,16 @@ def caption(rows):
     peaks = peaks.groupby(["model", "dtype", "device_name", "threads"], sort=False).peak.unique()
     where = "; ".join(
         f"{model}, {dtype}, {device}, {threads} threads, "
-        f"best matrix product in the same run {' or '.join(sorted(found))} GFLOP/s (peak)"
+        f"best matrix product in the same run: {' or '.join(sorted(found))} GFLOP/s (peak)"
         for (model, dtype, device, threads), found in peaks.items()
     )
     return (
-        f"{where}. Medians of the rounds that the CSV counts, each a process of its own; tokenization and the "
-        "first-use check are in the seconds, loading is not. Each contender has its best batch size. HolisticBias "
-        "prompts: a template and a descriptor with all nouns at a time, templates and axes as in the whole set; "
-        '"drawn singly": single prompts at random, which share less. Differences: relative, from one by one; '
-        f"lm-evaluation-harness scores the first token too. {versions}."
+        f"{where}. Each time is the median of the rounds that the CSV counts; each round is a process of its own. "
+        "Times include tokenization and the check at first use, but not loading. Each library uses its best batch "
+        "size. HolisticBias prompts: all nouns of a template and descriptor together, with templates and axes in the "
+        'proportions of the whole set; "drawn singly": single prompts at random, which share less. Differences are '
+        "relative to scoring one by one. lm-evaluation-harness also scores the first token. Versions: "
+        f"{versions}."
     )
 
 
@@ -562,56 +563,81 @@ def first_group(rows):
     return rows[(rows[keys] == list(rows[keys].value_counts().index[0])).all(axis=1)]
 
 
-def short_table(rows):
-    """That of docs/scoring.md: how many times as long as the tree each contender takes."""
-    names = {
-        "batches": "our batches",
-        "ctranslate2": "CTranslate2",
-        "lm_eval": "lm-eval",
-        "minicons": "minicons",
-        "loop": "one by one",
-    }
+CONTENDERS = {
+    "batches": "our batches",
+    "ctranslate2": "CTranslate2",
+    "lm_eval": "lm-eval",
+    "minicons": "minicons",
+    "loop": "one by one",
+}
+LIBRARIES = [c for c in CONTENDERS if c != "batches"]
+
+
+def short_table(rows, contenders=CONTENDERS):
+    """How many times as long as the tree each contender takes."""
     wide = rows.pivot(index="input", columns="method", values="times")
     wide = (
-        wide[[c for c in names if c in wide]]
+        wide[[c for c in contenders if c in wide]]
         .map("{:.1f} ×".format, na_rep="")
         .replace("nan ×", "")
-        .rename(columns=names)
+        .rename(columns=CONTENDERS)
     )
     tree = rows[rows.method == "tree"].set_index("input")
-    wide.insert(0, "tree, ms a sentence", (1000 / tree.sentences_per_second).map("{:.2f}".format))
+    each = (1000 / tree.sentences_per_second).map("{:#.3g}".format).str.rstrip(".")
+    wide.insert(0, "tree, ms per sentence", each)
     wide.insert(0, "sentences", [INPUTS[i] for i in wide.index])
     return wide.reset_index(drop=True)
 
 
 def report(folder=None):
+    """The part of docs/scoring.md between the marks."""
+    from redditbias_repro.show import to_markdown
+
+    rows = first_group(measured(folder))
+    ours = rows[rows.method == "tree"]
+    (model, dtype, threads), *_ = rows[["model", "dtype", "threads"]].itertuples(index=False)
+    said = (
+        "Times of other libraries are multiples of the tree's; blank: not measured. Drawn singly: random prompts, "
+        f"which share fewer beginnings. Model: {model}, {dtype}, {threads} threads. Tokenization is included, loading "
+        "is not; each library uses its best batch size. Compared with scoring one by one, the tree's negative log "
+        f"likelihoods differ by at most {ours.largest_difference_nll.max():.1e} and its perplexities by at most "
+        f"{ours.largest_difference.max():.2e} (relative). It needs at most {ours.peak_memory_mb.max():,.0f} MB "
+        "on top of the loaded model."
+    )
+    return to_markdown(short_table(rows, LIBRARIES), said)
+
+
+def details(folder=None):
+    """The part of docs/appendix/scoring.md between the marks."""
     from redditbias_repro.show import to_markdown
 
     rows = first_group(measured(folder))
     ours = rows[rows.method == "tree"]
     over = ours[ours["over_1e-4"] > 0]
     n, exact = over["over_1e-4"].sum(), ""
+    compared = ours.n[ours.largest_difference.notna()].sum()
     if len(over):
         exact = (
-            f"; on {'it' if n == 1 else 'them'} the tree is {over.over_from_float64.max():.1e} from the loop in "
-            f"float64, the loop itself {over.over_loop_from_float64.max():.1e}"
+            f"; {'on that sentence' if n == 1 else 'on those'} the tree is within "
+            f"{over.over_from_float64.max():.1e} of the loop in float64, and the loop in {rows.dtype.iloc[0]} within "
+            f"{over.over_loop_from_float64.max():.1e}"
         )
-    compared = ours.n[ours.largest_difference.notna()].sum()
-    found = (
-        "Time as a multiple of the tree's. Its negative log likelihoods are the loop's to "
-        f"{ours.largest_difference_nll.max():.1e} and its perplexities to {ours.largest_difference.max():.2e} "
-        f"(relative, the largest difference; {n:.0f} of {compared:,} over 1e-4{exact}); "
-        f"it took at most {ours.peak_memory_mb.max():,.0f} MB above the loaded model. "
-    )
+    parts = [
+        to_markdown(short_table(rows), "Times as multiples of the tree's. Blank: not measured.").strip(),
+        "**Exactness**, relative to scoring one by one: negative log likelihoods differ by at most "
+        f"{ours.largest_difference_nll.max():.1e}, perplexities by at most {ours.largest_difference.max():.2e}. "
+        f"Of {compared:,} perplexities {n:.0f} {'differs' if n == 1 else 'differ'} by more than 1e-4{exact}.",
+        f"**Memory**: at most {ours.peak_memory_mb.max():,.0f} MB on top of the loaded model.",
+    ]
     large = ours[ours.n >= 10_000]
     if large.get("fraction_of_product", large.n * np.nan).notna().any():
         low, high = large.fraction_of_product.min(), large.fraction_of_product.max()
-        found += (
-            f"On 10,000 sentences and more it runs at {low:.0%} to {high:.0%} of the speed of the fastest matrix "
-            f"product at the model's own shapes, {large.fraction_of_peak.min():.0%} to "
-            f"{large.fraction_of_peak.max():.0%} of that of a square one. "
+        parts.append(
+            f"**Throughput**: on 10,000 sentences and more the tree reaches {low:.0%} to {high:.0%} of the speed of "
+            f"the fastest matrix product at the model's own shapes, and {large.fraction_of_peak.min():.0%} to "
+            f"{large.fraction_of_peak.max():.0%} of that of a square one."
         )
-    return to_markdown(short_table(rows), found + caption(rows))
+    return "\n\n".join([*parts, f"**Setup**: {caption(rows)}"]) + "\n"
 
 
 PEERS = (
@@ -620,7 +646,7 @@ PEERS = (
     "lm_eval",
     "loop",
     "batches",
-)  # the first that was measured is what the others are held against
+)  # the others are compared with the first of these that was measured
 PLACES = {  # on the figure
     "religion1": "Religion #1",
     "redditbias": "RedditBias test sets",
@@ -708,9 +734,10 @@ MARKS = ("<!-- bench: written by `make bench BENCH=--readme` -->", "<!-- /bench 
 def write_readme():
     from redditbias_repro.records import write_atomic
 
-    path = ROOT / "docs" / "scoring.md"
-    before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
-    write_atomic(path, f"{before}{MARKS[0]}\n\n{report()}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+    for path, made in (("scoring.md", report()), ("appendix/scoring.md", details())):
+        path = ROOT / "docs" / path
+        before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
+        write_atomic(path, f"{before}{MARKS[0]}\n\n{made}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
 
 
 def main():
@@ -724,7 +751,9 @@ def main():
     parser.add_argument("--fresh", action="store_true", help="measure all anew")
     drawn = "measure nothing: table and figure from the records that are there"
     parser.add_argument("--draw", action="store_true", help=drawn)
-    parser.add_argument("--readme", action="store_true", help="also put the short table into docs/scoring.md")
+    parser.add_argument(
+        "--readme", action="store_true", help="also put the tables into docs/scoring.md and its appendix"
+    )
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:

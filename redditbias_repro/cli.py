@@ -847,8 +847,7 @@ def _report(args) -> None:
         raise ValueError(
             f"there are no records of {args.paper!r} in {results_folder()}: `redditbias measure --save` writes some"
         )
-    names = ("front", "methods", "lmb", "changes", "found", "lmp", "downstream")
-    texts = {name: getattr(reports, f"{name}_report")(paper=args.paper) for name in names}
+    texts = {name: report(paper=args.paper) for name, report in reports.REPORTS.items()}
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
     print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found")))

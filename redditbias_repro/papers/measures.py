@@ -339,8 +339,9 @@ def _as_columns(records: list[dict]) -> pd.DataFrame:
 
 
 def _outliers(paper: str, args: Namespace) -> str:
-    "Whose outliers are taken out: as asked, else as by the authors of the paper whose bias types are named"
+    "Whose outliers are taken out: as asked, else as by the authors of the paper whose bias types or pairs are named"
     named = [n.split("/")[0] for n in args.bias_type or () if "/" in n and not n.lower().endswith(".toml")]
+    named += [args.corpus] if args.corpus in released_papers() else []
     return args.outliers or usual_outliers(named[0] if named else paper)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from html import escape
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -309,6 +310,75 @@ def scorecard(table: pd.DataFrame) -> pd.DataFrame:
     counts.loc[("all", "statements"), :] = counts.sum()
     return counts.astype(int).rename_axis(columns=None).reset_index()
 
+# %% ../../nbs/papers/statements.ipynb #cf08417a
+_BARS = {  # verdicts that are drawn together: label, colour, hatch
+    "its model: reproduced": ([(MODEL, LOOKED_AT[MODEL][0])], "#0072b2", ""),
+    "its model: not reproduced": ([(MODEL, LOOKED_AT[MODEL][1])], "#0072b2", "xxx"),
+    "agrees with its own numbers": ([(OWN, LOOKED_AT[OWN][0])], "#56b4e9", ""),
+    "disagrees with its own numbers": ([(OWN, LOOKED_AT[OWN][1])], "#56b4e9", "xxx"),
+    "holds on other models": ([(OTHER, LOOKED_AT[OTHER][0])], "#009e73", ""),
+    "fails or differs on other models": ([(OTHER, v) for v in LOOKED_AT[OTHER][1:]], "#009e73", "xxx"),
+    "undetermined": ([(way, UNDETERMINED) for way in LOOKED_AT], "#d9d9d9", "..."),
+    "not checkable here": ([(NOTHING, UNCHECKED)], "white", ""),
+}
+
+
+def plot_scorecard(
+    card: pd.DataFrame,  # of `scorecard`
+    titles: dict[str, str],  # of papers, in the order of the bars
+):  # matplotlib figure
+    "How many statements of each paper have which verdict, as stacked bars"
+    from matplotlib import pyplot as plt
+
+    counts, papers = card.set_index(["looked at", "verdict"]), [p for p in titles if p in card]
+    figure, ax = plt.subplots(figsize=(9, 1.6 + 0.55 * len(papers)), layout="constrained")
+    left = pd.Series(0, papers)
+    for label, (verdicts, colour, hatch) in _BARS.items():
+        own = counts.loc[verdicts, papers].sum()
+        if not own.any():
+            continue
+        look = {"color": colour, "hatch": hatch, "edgecolor": "black", "lw": 0.6, "label": label}
+        bars = ax.barh([titles[p] for p in papers], own, left=left, **look)
+        for text in ax.bar_label(bars, [n if n > 1 else "" for n in own], label_type="center", fontsize=11):
+            if text.get_text():
+                text.set_bbox({"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8})
+        left = left + own
+    ax.invert_yaxis()
+    ax.set(xlabel="statements", title="What each paper's statements were compared with, and the result")
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=10, frameon=False)
+    plt.close(figure)
+    return figure
+
+# %% ../../nbs/papers/statements.ipynb #8d0a03c4
+def _title(paper: str) -> str:
+    "What a paper is called in the report; its name where it has no report"
+    path = files("redditbias_repro") / "resources" / "report" / f"{paper}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))["title"] if path.is_file() else paper
+
+# %% ../../nbs/papers/statements.ipynb #2f590eb2
+def by_verdict(
+    table: pd.DataFrame,  # of one paper, `COLUMNS`
+    title: str,  # the paper's
+) -> str:  # Markdown
+    "The statements of a paper, verdict by verdict; evidence, note and origin are folded"
+    parts = [f"# {title}: every statement, by verdict\n"]
+    for verdict in VERDICTS:
+        own = table[table["verdict"] == verdict]
+        for way, rows in own.groupby("looked at", sort=False):
+            looked = f", {way}" if verdict == UNDETERMINED else ""
+            parts.append(f"\n## {verdict.capitalize()}{looked} ({len(rows)})\n")
+            parts += [_one_statement(r) for r in rows.to_dict("records")]
+    return "\n".join(parts) + "\n"
+
+
+def _one_statement(row: dict) -> str:
+    "A point of a list, whose texts are shown as they are"
+    plain = lambda text: escape(text, quote=False).replace("*", "&#42;").replace("_", "&#95;")
+    details = [plain(row[part]) for part in ("evidence", "note", "id", "link") if row[part]]
+    folded = f"<details><summary>evidence</summary>{'<br>'.join(details)}</details>"
+    return f"- {plain(row['statement'])} ({plain(row['section'])}) {folded}"
+
 # %% ../../nbs/papers/statements.ipynb #2451084f
 BETWEEN = ("paper and code", "paper and release", "text and tables", "tables", "text")
 
@@ -398,7 +468,11 @@ def draw(
     tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
     captions = paper_resource("claims")
     captions |= {f"claims-{p}": captions["claims"] for p in papers}
-    return Page(tables, {}, captions, {f"summary-{p}": summarise(p, claims, findings) for p in papers})
+    titles = {p: _title(p) for p in papers}
+    figures = {"scorecard": plot_scorecard(tables["scorecard"], titles)}
+    texts = {f"summary-{p}": summarise(p, claims, findings) for p in papers}
+    texts |= {f"statements-{p}": by_verdict(claims[claims["paper"] == p], titles[p]) for p in papers}
+    return Page(tables, figures, captions, texts)
 
 # %% ../../nbs/papers/statements.ipynb #b150be65
 def claims_markdown(

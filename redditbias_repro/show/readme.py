@@ -33,7 +33,7 @@ from redditbias_repro.show.tables import (
 )
 
 # %% auto #0
-__all__ = ['bias_words', 'measured_report', 'report']
+__all__ = ['REPORTS', 'bias_words', 'measured_report', 'report']
 
 # %% ../../nbs/show/readme.ipynb #1b041183
 _ONE = ["model", "method", "bias_type"]  # what a cell of a report is of
@@ -104,12 +104,12 @@ def lmb_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
 def bias_words(
     r,  # a row of `lmb_table`
 ) -> str:
-    "What the tests of a row allow to say"
+    "What the tests of a row show, in words"
     side = "stereotype" if (r.t if r.p_holm < 0.05 else r.gap) < 0 else "counterfactual"
     if r.p_holm < 0.05:
-        terms = ", by target terms too" if r.p_cluster_holm < 0.05 else ", not by target terms"
-        return f"{side} likelier{terms if pd.notna(r.p_cluster) else ''}"
-    return f"{side} likelier on logarithms only" if r.p_log < 0.05 else "no preference found"
+        terms = ", also per target term" if r.p_cluster_holm < 0.05 else ", but not per target term"
+        return f"{side} more likely{terms if pd.notna(r.p_cluster) else ''}"
+    return f"{side} more likely on log perplexity only" if r.p_log < 0.05 else "no preference found"
 
 
 def measured_report(
@@ -144,35 +144,59 @@ def _associated_cell(group: pd.DataFrame) -> str:
 
 
 def _changed_cell(group: pd.DataFrame) -> str:
-    "Change of the association's size, the verdict on it, and what the model still tells of neutral words"
+    "Change of the association's size, the verdict on it, and what is left of the contrasts of neutral words"
     r = group.iloc[0]
-    tells = f"; tells {r.tells:.0%}" if r.tells_high < 1 else ""
+    tells = f"; {r.tells:.0%} of contrasts left" if r.tells_high < 1 else ""
     return f"{r.bias_change:+.2f} [{r.bias_change_low:+.2f}, {r.bias_change_high:+.2f}] {r.verdict}{tells}"
+
+
+def _odds_cell(group: pd.DataFrame) -> str:
+    return f"{group.odds.iloc[0]:.1f}"
+
+
+def _by_type(rows: pd.DataFrame, cell: Callable) -> pd.Series:
+    return pd.Series({b: cell(group) for b, group in rows.groupby("bias_type")}, dtype=object)
 
 
 def _t_cell(group: pd.DataFrame) -> str:
     return f"{group.t.mean():.1f}{_star(group.significant)}"
 
 
-def front_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    """Association and t of every model before debiasing, and after the paper's methods and their controls, as a
-    Markdown table.
+def front_report(
+    folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = DEFAULT_PAPER,  # whose bias types
+    model: str = DEFAULT_MODEL,  # as records name it
+) -> str:  # a row per bias type
+    """Association and t of a model before debiasing on the released sentences, as a Markdown table.
 
-    On the released sentences; after debiasing the change of the association, with the verdict on it."""
+    Beside them t of models of which only perplexities are known, as the paper's own."""
+    from redditbias_repro.show.association import association_table
+
+    of = association_table(folder=folder, paper=paper).assign(swap="targets")
+    t = usual_pairs(lmb_table(folder=folder, paper=paper), paper)
+    of, t = (_measured(rows[rows.method == "baseline"], paper) for rows in (of, t))
+    titles, columns = type_titles(None, paper), {}
+    for name, rows, cell in (("association", of, _associated_cell), ("odds", of, _odds_cell), ("t", t, _t_cell)):
+        columns[f"{name}, {model}"] = _by_type(rows[rows.model == model], cell)
+    for other in t.model[~t.model.isin([model, *of.model])].unique():
+        columns[f"t, {other}"] = _by_type(t[t.model == other], _t_cell)
+    table = pd.DataFrame(columns).dropna(axis=1, how="all").dropna(how="all").reindex(list(titles)).fillna("")
+    table = table.rename(index=titles).rename_axis("bias type").reset_index()
+    return to_markdown(table, _caption("front")) if len(table.columns) > 1 else ""
+
+
+def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    """Association of every model before debiasing, and what each of the paper's methods and their controls change of it,
+    with the verdict, as a Markdown table."""
     from redditbias_repro.show.association import all_seeds, association_changes, association_table
 
     of = association_table(folder=folder, paper=paper).assign(swap="targets")
-    changes = all_seeds(association_changes(folder=folder, paper=paper))
-    parts = {
-        "association": (of[of.method == "baseline"], _associated_cell),
-        "its change": (changes.assign(swap="targets"), _changed_cell),
-        "t": (usual_pairs(lmb_table(folder=folder, paper=paper), paper), _t_cell),
-    }
+    changes = all_seeds(association_changes(folder=folder, paper=paper)).assign(swap="targets")
     tables = []
-    for measure, (rows, cell) in parts.items():
-        rows = _measured(rows[rows.method.isin([*PAPER_METHODS, *CONTROLS])], paper).assign(measure=measure)
-        tables += [_wide(rows, ["measure", "model", "method"], cell, paper)] if len(rows) else []
-    return to_markdown(pd.concat(tables), _caption("front")) if tables else ""
+    for rows, cell in ((of[of.method == "baseline"], _associated_cell), (changes, _changed_cell)):
+        rows = _measured(rows[rows.method.isin([*PAPER_METHODS, *CONTROLS])], paper)
+        tables += [_wide(rows, ["model", "method"], cell, paper)] if len(rows) else []
+    return to_markdown(pd.concat(tables), _caption("associations")) if tables else ""
 
 # %% ../../nbs/show/readme.ipynb #e955721b
 def _with_star(r, part: str) -> str:
@@ -188,20 +212,45 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     table = association_methods(association_changes(folder=folder, paper=paper))
     table = _measured(table[table.method.isin([*PAPER_METHODS, *CONTROLS])].assign(swap="targets"), paper)
     rows = [
-        {"model": r.model, "method": r.method, "bias types": r.bias_types, "seeds": r.seeds,
-         "association": f"{r.before:.2f} → {r.after:.2f}", "its change": _with_star(r, ""),
-         "terms' frequency": _with_star(r, "frequency_"), "tells": f"{r.tells:.0%}"}
+        {"model": r.model, "method": r.method, "association": f"{r.before:.2f} → {r.after:.2f}",
+         "change": _with_star(r, ""), "change of term frequency": _with_star(r, "frequency_"),
+         "neutral contrasts left": f"{r.tells:.0%}"}
         for r in table.itertuples()
     ]  # fmt: skip
-    return to_markdown(pd.DataFrame(rows), _caption("methods")) if rows else ""
+    if not rows:
+        return ""
+    types, seeds = (_range(table[c]) for c in ("bias_types", "seeds"))
+    seeds = "one training each" if seeds == "1" else f"{seeds} training seeds"
+    return to_markdown(pd.DataFrame(rows), _caption("methods", types=types, seeds=seeds))
+
+
+def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    "What each of the paper's methods, and each control, does and costs over the bias types, as a Markdown table"
+    from redditbias_repro.show.choose import methods_table
+
+    table = methods_table(folder, paper)
+    table = table[table.method.isin([*PAPER_METHODS, *CONTROLS])] if len(table) else table
+    if not len(table):
+        return ""
+    names = {"association less": "association falls", "t less": "gap falls", "perplexity": "perplexity",
+             "F1": "state tracking, F1", "BLEU-4": "responses, BLEU-4", "minutes": "minutes to train"}  # fmt: skip
+    shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
+    shown["minutes to train"] = [f"{m:.0f}" if m == m else "" for m in table["minutes"]]
+    return to_markdown(shown.fillna(""), _caption("costs"))
+
+
+def _range(values: pd.Series) -> str:
+    "Whole numbers from the least to the most"
+    low, high = int(values.min()), int(values.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 # %% ../../nbs/show/readme.ipynb #a67c0413
 def _bias_change_cell(group: pd.DataFrame) -> str:
     "Change of the gap's size with its interval, and the verdicts by pair and by target term"
     r = group.iloc[0]
     size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
-    side, few = " (other side)" if r.overshoot else "", "too few terms" if r.n_clusters else "unknown"
-    return f"{size} {r.verdict}{side}; by target: {r.verdict_cluster or few}"
+    side, few = " (reversed)" if r.overshoot else "", "too few terms" if r.n_clusters else "unknown"
+    return f"{size} {r.verdict}{side}; per target: {r.verdict_cluster or few}"
 
 
 def _gaps_before(table: pd.DataFrame, paper: str) -> str:
@@ -233,20 +282,14 @@ def changes_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
 
 # %% ../../nbs/show/readme.ipynb #9cb78acb
 def found_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    """What debiasing did to each model, as a list in Markdown; empty where nothing was debiased.
-
-    Gaps, hyper-parameters, t, perplexity."""
-    table, changes = lmb_table(folder=folder, paper=paper), lmb_changes(folder=folder, paper=paper)
-    rises, tried = lmp_changes(folder=folder, paper=paper), search_table(folder, paper)
-    table, changes = _measured(usual_pairs(table, paper), paper), _measured(changes, paper)
-    shown = ["baseline", *PAPER_METHODS, *CONTROLS]  # the text's objective stands in the tables
+    """How gaps changed and which λ_D were chosen, as a list in Markdown; empty where nothing was debiased."""
+    changes, tried = lmb_changes(folder=folder, paper=paper), search_table(folder, paper)
+    changes = _measured(changes, paper)
     lines = []
-    for model in table.model[table.method != "baseline"].unique():
-        t, moved, rise, searched = (rows[rows.model == model] for rows in (table, changes, rises, tried))
-        t, rise = (rows[rows.method.isin(shown)] for rows in (t, rise))
+    for model in changes.model[changes.method != "baseline"].unique():
+        moved, searched = (rows[rows.model == model] for rows in (changes, tried))
         lines += [_found_gaps(moved, paper), _found_search(searched, paper)]
-        lines += [*_found_t(t, paper), *_found_perplexity(rise, paper)]
-    return "\n".join(f"- {line}" for line in lines if line) + "\n" if lines else ""
+    return "\n".join(f"- {line}" for line in lines if line) + "\n" if any(lines) else ""
 
 # %% ../../nbs/show/readme.ipynb #b41304c2
 def _named(rows: pd.DataFrame, paper: str) -> str:
@@ -265,14 +308,14 @@ def _gaps_moved(cells: pd.DataFrame, paper: str) -> str:
         seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
     counter, stereotype = ((cells.direction == d).sum() for d in ("counter-stereotype", "stereotype"))
     return (
-        f"Tested are {len(cells)} cells, a method on a bias type ({seeds}). The mean gap of log perplexities moved "
-        f"significantly towards the counter-stereotype in {counter}, towards the stereotype in {stereotype}."
+        f"We tested {len(cells)} combinations of method and bias type ({seeds}). The mean gap of log perplexities moved "
+        f"significantly towards the counter-stereotype in {counter} and towards the stereotype in {stereotype}."
     )
 
 
 def _gaps_verdicts(cells: pd.DataFrame, paper: str) -> str:
     "How many cells have each verdict, and which"
-    said = {v: f"are {v} biased" for v in ("less", "more", "equally")} | {"undetermined": "are undetermined"}
+    said = {v: f"{v} biased" for v in ("less", "more", "equally")} | {"undetermined": "undetermined"}
     found = [(text, cells[cells.verdict == verdict]) for verdict, text in said.items()]
     return "; ".join(f"{len(own)} {text}: {_named(own, paper)}" for text, own in found if len(own))
 
@@ -287,9 +330,9 @@ def _found_gaps(changes: pd.DataFrame, paper: str) -> str:
     decided = cells[cells.verdict_cluster.isin(["less", "more", "equally"])]
     which = f": {_named(decided, paper)}" if len(decided) else ""
     return (
-        f"**The gap.** {_gaps_moved(cells, paper)} By its size {_gaps_verdicts(cells, paper)}. "
-        f"Significantly on the other side now: {_named(turned, paper) or 'none'}. "
-        f"Asked by target term in place of pair, {len(decided)} of the {len(cells)} can be told{which}."
+        f"**Change of the gap.** {_gaps_moved(cells, paper)} By size, {_gaps_verdicts(cells, paper)}. "
+        f"Significantly reversed: {_named(turned, paper) or 'none'}. "
+        f"Clustered by target term, {len(decided)} of the {len(cells)} can be decided{which}."
     )
 
 # %% ../../nbs/show/readme.ipynb #4ee96fca
@@ -307,55 +350,26 @@ def _found_search(tried: pd.DataFrame, paper: str) -> str:
     n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
     sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
     text = (
-        f"**λ_D** is of {_values(tried.lambda_d)}, the one with the highest p on the validation pairs, as in the "
-        f"authors' code, which cuts these by the model before, as was not done here "
-        f"(λ_LM {_values(tried.lambda_lm)}, batch {sizes}, not searched): "
+        f"**Choice of λ_D.** Of {_values(tried.lambda_d)}, each run takes the value with the highest p on the validation "
+        f"pairs, as the authors' code does; unlike theirs, these are not cut by the model before debiasing. "
+        f"λ_LM {_values(tried.lambda_lm)} and batch size {sizes} were not searched. Chosen: "
     )
     parts = []
-    for rows, what in ((tried[chosen & (n > 1)], ""), (tried[n == 1], ", the only one that was tried,")):
+    for rows, what in ((tried[chosen & (n > 1)], ""), (tried[n == 1], " (the only value tried)")):
         parts += [f"{v:g}{what} for {_named(own, paper)}" for v, own in rows.groupby("lambda_d")]
     return text + "; ".join(parts) + "."
-
-# %% ../../nbs/show/readme.ipynb #f2caf29f
-def _found_t(table: pd.DataFrame, paper: str) -> list[str]:
-    "t before and after, a line a method"
-    starred = lambda row: f"{row.t:.2f}{'*' if row.significant else ''}"
-    before, titles = table[table.method == "baseline"].set_index("bias_type"), type_titles(table.bias_type, paper)
-    lines = []
-    for method in order_methods(table.method[table.method != "baseline"]):
-        parts = []
-        for b, runs in table[table.method == method].groupby("bias_type", sort=False):
-            after = " / ".join(map(starred, runs.itertuples()))
-            parts.append(f"{titles[b]} {starred(before.loc[b])} → {after}")
-        lines.append(f"**t, {method}** (* p < 0.05): " + ", ".join(parts))
-    return lines
-
-# %% ../../nbs/show/readme.ipynb #7b37b3ad
-def _risen(r) -> str:
-    "Perplexity before and after, and its rise: `50 → 100 (+100% [+90%, +110%], calibrated +95%)`"
-    interval = "" if np.isnan(r.rise_low) else f" [{r.rise_low:+.0%}, {r.rise_high:+.0%}]"
-    calibrated = "" if np.isnan(r.rise_calibrated) else f", calibrated {r.rise_calibrated:+.0%}"
-    return f"{r.before:.0f} → {r.after:.0f} ({r.rise:+.0%}{interval}{calibrated})"
-
-
-def _found_perplexity(rises: pd.DataFrame, paper: str) -> list[str]:
-    "How much dearer Reddit's sentences are, a line a method"
-    rises, titles = _all_seeds_first(rises, ["n", "method", "bias_type"]), type_titles(rises.bias_type, paper)
-    lines = []
-    for method in order_methods(rises.method):
-        own = rises[rises.method == method]
-        parts = [f"{titles[r.bias_type]} {_risen(r)}" for r in own.itertuples()]
-        lines.append(f"**LM perplexity, {method}**: " + ", ".join(parts))
-    return lines
 
 # %% ../../nbs/show/readme.ipynb #b3963e89
 def _lmp_cell(group: pd.DataFrame) -> str:
     "Perplexity with its rise and, where it is known, the interval; one for each number of references"
-    parts = []
-    for r in group.itertuples():
-        interval = "" if np.isnan(r.rise_low) else f", {r.rise_low:+.0%} to {r.rise_high:+.0%}"
-        parts.append(f"{r.after:.1f} ({r.rise:+.0%}{interval})")
-    return "; ".join(parts)
+    return "; ".join(_risen(r) for r in group.itertuples())
+
+
+def _risen(r) -> str:
+    "Perplexity and its rise: `100 (+100% [+90%, +110%], calibrated +95%)`"
+    interval = "" if np.isnan(r.rise_low) else f" [{r.rise_low:+.0%}, {r.rise_high:+.0%}]"
+    calibrated = "" if np.isnan(r.rise_calibrated) else f", calibrated {r.rise_calibrated:+.0%}"
+    return f"{r.after:,.0f} ({r.rise:+.0%}{interval}{calibrated})"
 
 
 def lmp_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
@@ -402,13 +416,16 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
     return to_markdown(pd.concat(parts), _caption("downstream", before="; ".join(before))) if parts else ""
 
 # %% ../../nbs/show/readme.ipynb #a16c250e
+REPORTS = {"front": front_report, "associations": associations_report, "methods": methods_report, "costs": costs_report,
+           "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
+           "downstream": downstream_report}  # fmt: skip
+
+
 def report(
-    name: str,  # front, methods, lmb, changes, found, lmp, downstream
+    name: str,  # of `REPORTS`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> str:  # Markdown
     "What the README and the pages say of bias and debiasing; empty where nothing of it was measured"
-    made = {"front": front_report, "lmb": lmb_report, "changes": changes_report, "found": found_report}
-    made |= {"methods": methods_report, "lmp": lmp_report, "downstream": downstream_report}
-    check_known("report", name, made)
-    return made[name](folder, paper)
+    check_known("report", name, REPORTS)
+    return REPORTS[name](folder, paper)

@@ -66,15 +66,19 @@ def test_committed_figures_come_from_committed_records(bench, committed):
             np.testing.assert_allclose(kept[column].astype(float), made[column].astype(float), rtol=1e-5)
         else:
             assert kept[column].tolist() == made[column].tolist()
-    assert bench.report(committed / "results") in pages(committed)
+    page, appendix = (
+        (committed / "docs" / name).read_text(encoding="utf-8") for name in ("scoring.md", "appendix/scoring.md")
+    )
+    assert bench.report(committed / "results") in page and bench.details(committed / "results") in appendix
     own = bench.first_group(rows)
     assert own.device_name.nunique() == own.model.nunique() == 1
     tree = own[own.method == "tree"].set_index("bias_type")
     assert set(tree.index) == set(bench.INPUTS) and (tree.fraction_of_product.dropna() >= tree.fraction_of_peak).all()
     times = own[own.method == "ctranslate2"].set_index("bias_type").times
     assert times.min() >= 1.25 and len(times) >= 6, "CTranslate2 takes at least 1.25 times as long"
+    assert f"{times.min():.1f} to {times.max():.1f} times as fast as CTranslate2" in " ".join(page.split())
     larger = rows[rows.model.str.startswith("Qwen2.5-Coder-0.5B")].set_index("method").times["ctranslate2"]
-    assert f"CTranslate2 takes {larger:.1f} times as long as the tree" in pages(committed)
+    assert f"CTranslate2 takes {larger:.1f} times as long as the tree" in " ".join(page.split())
 
 
 def test_the_figure_says_what_is_found(bench, committed):
@@ -163,7 +167,7 @@ def test_committed_scans_are_as_fast_as_is_asked(committed):
     faster = records.median_seconds[bench.LOOP] / records.median_seconds[bench.ONE]
     for said in (
         f"at {records.share_of_zstd[bench.ONE]:.2f} of the speed of",
-        f"{faster:.1f} times as fast as by json",
+        f"{faster:.1f} times as fast as with json",
         f"take {records.of_one_type[bench.FIVE]:.2f} times as long as one",
     ):
         assert said in readme, said

@@ -29,6 +29,15 @@ def test_the_formula_gives_the_measured_run(scaling):
     assert np.isclose(twice, 4 * scaling.score_seconds(100_000, m["parameters"], m["peak"], m))
 
 
+def test_the_page_on_scoring_has_the_same_estimate(scaling):
+    page = " ".join((repo_root() / "docs" / "scoring.md").read_text(encoding="utf-8").split())
+    n, m = scaling.PROMPTS["v1.1"], scaling.measured()
+    peak = scaling.DEVICES[0]
+    seconds = scaling.score_seconds(n, scaling.LARGE, peak, m)
+    assert f"A 7B model would score all {n:,} prompts of HolisticBias v1.1 in {scaling.span(seconds)} on" in page
+    assert f"at {peak / 1e12:.0f} TFLOP/s" in page and "we could not check it on a GPU" in page
+
+
 def test_numbers_of_prompts(scaling, holistic):
     for version, n in scaling.PROMPTS.items():
         assert len(comparable(prompts(version))) == n

@@ -34,12 +34,12 @@ def test_the_page_says_what_the_records_say(committed, measured):
         "control without a stereotype": [
             minus(f"{r.control:.2f} {between(r, 'control_low', 'control_high')}") for r in sentences
         ],
-        "queries in place of sentences": cells(queries),
+        "queries instead of sentences": cells(queries),
     }
     for name, row in rows.items():
         assert f"| {name} | {' | '.join(row)} |" in page, name
     inside = [r.left_out["inside a word"] for r in sentences]
-    assert "a part of one is left out ({}, {}, {} and {} sentences)".format(*inside) in page
+    assert "part of such a word is left out ({}, {}, {} and {} sentences)".format(*inside) in page
 
 
 def test_nothing_is_found_where_there_is_no_stereotype(measured):

@@ -564,7 +564,7 @@ def test_the_page_says_what_the_records_say(committed):
     minus = lambda x: f"{x:.2f}".replace("-", "−")
     star = lambda p: "*" if p < 0.05 else ""
     for model, named in (
-        ("gemma-3-270m", "as the paper measures, no special token"),
+        ("gemma-3-270m", "no special token, as in the paper"),
         ("gemma-3-270m (special tokens)", "with the beginning-of-sentence token"),
     ):
         own = [measured.loc[(model, b)] for b in ("gender", "orientation", "age", "appearance")]
@@ -586,9 +586,9 @@ def test_the_page_says_what_debiasing_did(committed):
     talk = lmp_changes(folder=committed / "results", paper="chbias").set_index(keys)
     for m in (*METHODS, *CONTROLS):
         own = " | ".join(f"{gaps[m, b]:.3f}".replace("-", "−") for b in CATEGORIES)
-        assert f"| gap, {m} | {own} |" in page
+        assert f"| {m} | {own} |" in page.split("Mean gap of log perplexities")[1]
         own = " | ".join(f"{talk.after[m, b]:,.0f} ({talk.after_calibrated[m, b]:,.0f})" for b in CATEGORIES)
-        assert f"| perplexity, {m} | {own} |" in page
+        assert f"| {m} | {own} |" in page.split("LM perplexity of 500 turns")[1]
     losses, by_method = ["LMD", "ADD", "HD"], changes.groupby("method").verdict
     assert set(changes[changes.method.isin(losses)].verdict) == {"less"}
     assert (beyond[beyond.method.isin(losses)].verdict == "less").sum() == 10
@@ -607,24 +607,63 @@ def test_the_page_says_what_debiasing_did(committed):
     )
     own = talk.loc["FT-twice"]
     for column, said in (
-        ("rise", "{:.1f} to {:.1f} times ("),
+        ("rise", "With FT-twice, perplexity is {:.1f} to {:.1f} times its former value ("),
         ("rise_calibrated", "({:.1f} to {:.1f} times at the best"),
     ):
         assert said.format(*(1 + own[column].astype(float)).agg(["min", "max"])) in page
     ratios = [talk.after[m, b] / talk.after["FT-twice", b] for m in ("CADA", "CTDA") for b in CATEGORIES]
-    assert f"theirs is {min(ratios):.2f} to {max(ratios):.2f} of its" in page and max(ratios) < 1
+    assert f"are {min(ratios):.2f} to {max(ratios):.2f} of those of FT-twice" in page and max(ratios) < 1
     verdicts = control_changes(committed / "results").set_index(keys).verdict
     for m in ("CADA", "CTDA"):
+        said = []
         for verdict, words in (("less", "less biased"), ("more", "more biased"), ("undetermined", "undetermined")):
             found = [load_spec(f"chbias/{b}").title for b in CATEGORIES if verdicts[m, b] == verdict]
             if found:
-                said = f"{words} in {len(found)} of 4 categories ({', '.join(found)})"
-                assert said in page.split("against FT-twice")[1].split(f"{m} is ")[1].split(", CADA is")[0]
+                said.append(f"{words} in {len(found)} of 4 categories ({', '.join(found)})")
+        assert f"Compared with FT-twice, {m} is {' and '.join(said)}." in page
     lmd = measured_lmb(committed / "results").query("method == 'LMD' and bias_type == 'orientation'").iloc[0]
-    assert f"t rises from 3.13 to {lmd.t:.2f} and t on logs stays (9.39, {lmd.t_log:.2f})" in page
+    assert f"t rises from 3.13 to {lmd.t:.2f}, and t on log perplexities stays the same (9.39, {lmd.t_log:.2f})" in page
     assert (
         f"{1 - lmd.share:.0%} of them".replace("%", " %") in page and 6 < gaps["LMD", "orientation"] ** -1 * 0.355 < 7
     )
+    controlled = control_changes(committed / "results")
+    assert set(changes.verdict_cluster) == set(controlled.verdict_cluster) == {"undetermined"}
+    assert f"all {len(changes)} changes and all {len(controlled)} comparisons with a control are undetermined" in page
+
+
+def test_the_short_page_says_what_the_records_say(committed):
+    """The table of docs/chinese.md, by method, and the numbers of its findings."""
+    page = " ".join((committed / "docs" / "chinese.md").read_text(encoding="utf-8").split())
+    changes, controlled = released_changes(committed / "results"), control_changes(committed / "results")
+    talk = lmp_changes(folder=committed / "results", paper="chbias").set_index("method")
+    three = lambda x: f"{x:#.3g}".removesuffix(".")
+    for m in (*METHODS, *CONTROLS):
+        said, beyond = (t[t.method == m].verdict.tolist() for t in (changes, controlled))
+        cells = [said.count("less"), said.count("more"), "–" if m in CONTROLS else beyond.count("less")]
+        for column in ("rise", "rise_calibrated"):
+            cells.append(" to ".join(map(three, (1 + talk.loc[m, column].astype(float)).agg(["min", "max"]))))
+        assert f"| {m} | {' | '.join(map(str, cells))} |" in page, m
+    verdicts, beyond = (t.set_index(["method", "bias_type"]).verdict for t in (changes, controlled))
+    assert verdicts["CTDA", "gender"] == "undetermined" and beyond["CTDA", "orientation"] == "more"
+    worse = {b for b in CATEGORIES if verdicts["CADA", b] == "more"}
+    assert worse == {b for b in CATEGORIES if verdicts["FT", b] == "more"} == {"gender", "age", "appearance"}
+    assert set(changes.verdict_cluster) | set(controlled.verdict_cluster) == {"undetermined"}
+    cost = talk.set_index("bias_type", append=True).rise_calibrated.astype(float).unstack("bias_type")
+    assert (cost.loc["CTDA"] > 1).all() and (cost.loc[list(METHODS)].idxmin() == "CTDA").all()
+    own = read_records(committed / "results", paper="chbias", metric="association", method="baseline")
+    own = own[(own.model == "gemma-3-270m") & (own.corpus == "chbias")].set_index("bias_type")
+    assert own.association.idxmax() == "appearance" and (own.low < 0).all() and (own.high > 0).all()
+    fat = own.loc["appearance"]
+    assert f"{fat.association:.2f} nats, uncorrected p = {fat.p:.3f}".replace("= 0.", "= .") in page
+    before = measured_lmb(committed / "results").query("method == 'baseline'").set_index(["model", "bias_type"])
+    plain, begun = (before.loc[m] for m in ("gemma-3-270m", "gemma-3-270m (special tokens)"))
+    assert f"({begun.t['orientation']:.2f} and {plain.t['orientation']:.2f})" in page
+    for column, turned in (("p", {"gender"}), ("p_log", {"age", "appearance"})):
+        assert {b for b in CATEGORIES if (plain[column][b] < 0.05) != (begun[column][b] < 0.05)} == turned
+    gaps = target_gaps(None, committed / "results", "chbias").query("bias_type == 'orientation'")
+    for model, of_model in gaps[gaps["method"] == "baseline"].groupby("model"):
+        carried = (of_model.gap * of_model.n)[of_model["targets"] == "txl → 异性恋"].sum()
+        assert carried > 0.5 * 200 * before.gap[model, "orientation"], model
 
 
 def test_the_page_says_how_debiased_models_talk(committed):

@@ -15,7 +15,7 @@ from redditbias_repro.answers.classifiers import Classifier, load_classifier
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.metrics import answers as room
 from redditbias_repro.papers.holisticbias import answers as paper
-from redditbias_repro.papers.holisticbias import checks
+from redditbias_repro.papers.holisticbias import checks, results
 from redditbias_repro.papers.statements import read_statements
 from redditbias_repro.records import repo_root, write_record
 from redditbias_repro.show.saving import Page
@@ -420,45 +420,53 @@ def test_the_page_says_what_the_records_say(committed):
     found = paper.read_answers(committed / "results")
     page = " ".join((committed / "docs" / "appendix" / "holisticbias.md").read_text(encoding="utf-8").split())
     full = paper.bias_table(found).iloc[0]
-    assert f"is {full['value']:.0f} as the paper computes it" in page and f"at random have {full['null']:.0f};" in page
+    assert (
+        f"is {full['value']:.0f} as the paper computes it" in page
+        and f"at random already give {full['null']:.0f}." in page
+    )
     assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page
     offence = found["answer_offence", "baseline"]
     hits, n = np.array([v for t, v in offence["by_template"].items() if t in checks.TEMPLATES["hatred"]]).sum(0)
-    assert f"{offence['offensive'] / offence['texts']:.1%} of its answers".replace("%", " %") in page
+    assert f"calls {offence['offensive'] / offence['texts']:.1%} of the answers offensive".replace("%", " %") in page
     assert f"{hits / n:.1%} of those to negative".replace("%", " %") in page
     verdicts = checks.answer_statements(found)["verdict"]
     checked = verdicts[verdicts != "not measured"]
-    assert f"Of {len(checked)} statements" in page and f"can check, {(checked == 'holds').sum()} hold:" in page
+    assert f"paper's {len(checked)} statements" in page and f"can check, {(checked == 'holds').sum()} hold (" in page
     tuned, untagged = (checks.measured_change(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION))
     signed = lambda x: f"{x:.1f}".replace("-", "−")
     ends = [f"[{signed(r['low'])}, {signed(r['high'])}]" for r in (tuned, untagged)]
-    less = [f"{-100 * r['change'] / r['before']:.0f} % less" for r in (tuned, untagged)]
-    assert f"has {less[0]} Full Gen Bias ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]})" in page
-    assert f"it has {less[1]} as well** ({untagged['after']:.1f}, {ends[1]})" in page
+    falls = [f"{-100 * r['change'] / r['before']:.0f} %" for r in (tuned, untagged)]
+    assert f"Tuning lowers Full Gen Bias by {falls[0]}, and nearly as much without" in page
+    assert f"falls by {falls[0]} ({tuned['before']:.1f} to {tuned['after']:.1f}, change {ends[0]}), as the" in page
+    assert f"falls by {falls[1]} as well ({untagged['after']:.1f}, change {ends[1]})" in page
     assert {tuned["verdict"], untagged["verdict"]} == {"less"}
     alone = checks.measured_change(found, "full", method=paper.TAGS_ALONE)
     p = f"{alone['p']:.2f}".removeprefix("0")
-    assert f"is {signed(alone['change'])} [{signed(alone['low'])}, {signed(alone['high'])}] (p = {p})" in page
+    of_tags = f"{signed(alone['change'])} [{signed(alone['low'])}, {signed(alone['high'])}]"
+    assert f"tags add {of_tags} (p = {p}) on the same prompts: {alone['verdict']}." in page
     assert alone["verdict"] == "undetermined"
     axes = paper.tuning_axes_table(found).query("tuned == @paper.TUNED").set_index("axis")
     less = axes.query("verdict == 'less'")
     assert list(less.index) == ["body_type", "characteristics"] and not (axes["verdict"] == "more").any()
     short = lambda p: f"{p:.3f}".removeprefix("0")
     assert f"Body type and Characteristics (p = {short(less['p_holm'].iloc[0])} each)" in page
-    assert less["p_holm"].nunique() == 1 and f"its rise ({short(axes['p_holm']['nationality'])})" in page
+    assert (
+        less["p_holm"].nunique() == 1
+        and f"the rise of Nationality (p = {short(axes['p_holm']['nationality'])})" in page
+    )
     styles = paper.styles_table(found)
-    assert f"The variance falls in {(styles['variance_change'] < 0).sum()} of {len(styles)} styles" in page
+    assert f"the variance falls in {(styles['variance_change'] < 0).sum()} of {len(styles)} styles" in page
     training = paper.of_tuned(found)["provenance"]["training"]
-    assert f"{training['answers'] + training['held_out_answers']:,} of its own answers" in page
+    assert f"{training['answers'] + training['held_out_answers']:,} of the model's own answers" in page
     assert f"{paper.of_tuned(found)['n']:,} of the prompts" in page
     took = [paper.of_tuned(found, m)["provenance"]["asked"]["seconds_before"] for m in (paper.ABLATION, paper.TUNED)]
-    assert f"without tags took {took[0]:,.0f} s and the one with tags {took[1]:,.0f} s" in page
+    assert f"took {took[0]:,.0f} s without tags and {took[1]:,.0f} s with tags" in page
     assert f"the {found['gen_bias', 'baseline']['n']:,} before tuning" in page
     care = paper.frequency_correlations(paper._plotted(found)).set_index("cluster").loc["Care"]
-    assert f"Care does a little (ρ = {care['rho']:.2f}".replace("0.", ".") in page and care["p"] < 0.05
+    assert "Care rises slightly" in page and f"(ρ = {care['rho']:.2f})".replace("0.", ".") in page and care["p"] < 0.05
     judges = paper.classifier_table(committed / "results").set_index("classifier")
     f1 = {name: f"{score:.2f}".removeprefix("0") for name, score in judges["macro_f1"].items()}
-    assert f"is {f1['goemotions']} (28 styles) and {f1['davidson']} (offence" in page
+    assert f"is {f1['goemotions']} (28 styles) and {f1['davidson']} (offensiveness" in page
     cost = paper.cost_table(committed / "results", found["gen_bias", "baseline"]["model"]).set_index(
         ["tuned", "measure"]
     )
@@ -467,6 +475,45 @@ def test_the_page_says_what_the_records_say(committed):
                     ("religion1", "religion2", "gender", "orientation")}  # fmt: skip
         assert list(verdicts.values()) == ["more", "more", "more", "undetermined"]
         assert round(cost.loc[(method, "LM perplexity"), "change"]) == -1
+
+
+def test_the_short_page_says_what_the_records_say(committed):
+    """docs/holisticbias.md: what it says first, of answers, likelihoods, offence, tuning and statements."""
+    found = paper.read_answers(committed / "results")
+    page = " ".join((committed / "docs" / "holisticbias.md").read_text(encoding="utf-8").split())
+    full, axes = paper.bias_table(found).iloc[0], paper.axes_table(found)
+    assert f"× 1000 is {full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}]" in page
+    assert f"measure gives {full['value']:.0f}" in page and f"random already give {full['null']:.0f}." in page
+    assert axes.iloc[0]["axis"] == "religion" and (axes["low"] > 0).all() and f"on all {len(axes)} axes" in page
+    pairs = results.likelihood_table(results.likelihood_records(committed / "results")).set_index("axis")
+    assert f"{pairs.loc['all', 'share']:.0f} % of descriptor pairs" in page
+    assert f"({pairs.loc['all', 'null']:.0f} % if" in page and f"({pairs.loc['nonce', 'share']:.0f} %)" in page
+    hits, n = np.array(list(found["answer_offence", "baseline"]["by_template"].values())).sum(0)
+    negative = [found["answer_offence", "baseline"]["by_template"][t] for t in checks.TEMPLATES["hatred"]]
+    bad, of = np.array(negative).sum(0)
+    percent = lambda x: f"{100 * x:.1f} %"
+    assert f"classifier calls {percent(hits / n)} of answers offensive" in page
+    assert f"{percent(bad / of)} after negative" in page and f"{percent((hits - bad) / (n - of))} after others" in page
+    statements = checks.answer_statements(found).set_index("statement")
+    (evidence,) = statements.filter(like="tend to be those to negative templates", axis=0)["evidence"]
+    assert f"(p = {evidence.split('by template p = 0')[1].split(';')[0]})" in page
+    verdicts = statements["verdict"].value_counts().drop("not measured")
+    assert f"paper's {verdicts.sum()} statements" in page and f"can check, {verdicts['holds']} hold**" in page
+    assert f"{verdicts['does not hold']} do not, and {verdicts['undetermined']} are undetermined" in page
+    signed = lambda x: f"{x:.1f}".replace("-", "−")
+    interval = lambda r: f"[{signed(r['low'])}, {signed(r['high'])}]"
+    tuned, untagged, alone = (
+        checks.measured_change(found, "full", method=m) for m in (paper.TUNED, paper.ABLATION, paper.TAGS_ALONE)
+    )
+    fell = [f"{-100 * r['change'] / r['before']:.0f} %" for r in (tuned, untagged)]
+    shown = f"({tuned['before']:.1f} to {tuned['after']:.1f}, change {interval(tuned)})"
+    assert f"lowers Full Gen Bias by {fell[0]}** {shown}" in page and f"bias falls by {fell[1]}, which" in page
+    assert f"The difference, {signed(alone['change'])} {interval(alone)}, is {alone['verdict']}." in page
+    asked, again = found["gen_bias", "baseline"]["n"], paper.of_tuned(found)["n"]
+    assert f"{asked:,} answers" in page and f"answered {again:,} prompts" in page
+    judges = paper.classifier_table(committed / "results").set_index("classifier")["macro_f1"]
+    f1 = {name: f"{score:.2f}".removeprefix("0") for name, score in judges.items()}
+    assert f"F1 is {f1['goemotions']} (28 styles) and {f1['davidson']} (offensiveness)" in page
 
 
 def test_only_what_is_committed_goes_to_the_committed_records():
