@@ -5,6 +5,7 @@
 # %% ../../nbs/papers/report.ipynb #70a4f1a7
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -24,6 +25,7 @@ from redditbias_repro.show.html import (
     section,
     table_block,
 )
+from redditbias_repro.stats.verdicts import VERDICTS
 
 # %% auto #0
 __all__ = ['write_report']
@@ -86,16 +88,28 @@ def _blocks(named: Iterable[str], tables: dict, figures: dict[str, Path], about:
 
 def _statement_section(own: pd.DataFrame) -> dict | None:
     "The verdict on each statement, and the evidence folded below"
-    shown = table_block(own[["statement", "section", "looked at", "verdict"]], "The verdict on each statement")
-    evidence = own[["statement", "model", "verdict", "evidence", "note"]]
+    own = own.sort_values("verdict", key=lambda v: v.map(VERDICTS.index), kind="stable")
+    shown = table_block(own[["verdict", "statement", "section", "looked at"]], "The verdict on each statement")
+    evidence = own[["verdict", "statement", "model", "evidence", "note"]]
     blocks = [shown, table_block(evidence, "Every verdict with its evidence", fold=True)]
-    return section("What holds", blocks) if len(own) else None
+    return section("Statements and verdicts", blocks, fold=True) if len(own) else None
+
+
+def _summary_section(path: Path) -> dict | None:
+    "The summary of a paper's reproduction, which `nbs/papers/claims.ipynb` wrote: parts of paragraphs and points"
+    parts = re.split(r"(?m)^### ", path.read_text(encoding="utf-8"))[1:] if path.is_file() else []
+    made = []
+    for title, _, text in (part.partition("\n") for part in parts):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        points = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+        made.append(section(title.strip(), [*(line for line in lines if not line.startswith("- ")), points]))
+    return section("Summary", made, fold=True) if made else None
 
 
 def _audit_section(found: pd.DataFrame) -> dict | None:
     "Where a paper contradicts itself or what it released"
     title = "Numbers that do not agree: within the paper, with its data, with its code"
-    return section("Audit", [table_block(found, title, "", len(found) > FOLDED)]) if len(found) else None
+    return section("Audit", [table_block(found, title, "", len(found) > FOLDED)], fold=True) if len(found) else None
 
 
 def paper_section(paper: str, place: Path, statements: pd.DataFrame, records: pd.DataFrame) -> dict | None:
@@ -109,16 +123,17 @@ def paper_section(paper: str, place: Path, statements: pd.DataFrame, records: pd
     for shown in ("claims", "statements", "answer_statements", "statements_others"):  # as statements
         tables.pop(shown, None)
     audit = _read_texts(place / "claims" / "audit.csv").query("paper == @paper").drop(columns="paper")
-    parts = [_statement_section(statements[statements["paper"] == paper]), _audit_section(audit)]
+    parts = [_statement_section(statements[statements["paper"] == paper])]
+    parts += [_summary_section(place / "claims" / f"summary-{paper}.md"), _audit_section(audit)]
     for part in about["part"]:
         fits = lambda name, p: fnmatchcase(name, p) and _pattern(name, about) in (p, None)
         named = [n for p in part.get("figures", ()) for n in figures if fits(n, p)]
         blocks = _blocks([*named, *part.get("tables", ())], tables, figures, about)
-        parts.append(section(part["title"], [part.get("text"), *blocks]) if blocks else None)
+        parts.append(section(part["title"], [part.get("text"), *blocks], fold=True) if blocks else None)
     rest = _blocks([*sorted(figures), *sorted(tables)], tables, figures, about)
-    parts.append(section("Further tables and figures", rest) if rest else None)
+    parts.append(section("Further tables and figures", rest, fold=True) if rest else None)
     none = "There are no records of this paper yet: what stands above is from its own numbers."
-    parts.append(section("Where the numbers are from", provenance_blocks(records) or [none]))
+    parts.append(section("Where the numbers are from", provenance_blocks(records) or [none], fold=True))
     return section(about["title"], [about["lead"], about["citation"], *parts], about["warning"])
 
 # %% ../../nbs/papers/report.ipynb #0458c628

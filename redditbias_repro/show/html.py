@@ -29,11 +29,12 @@ def section(
     title: str,
     blocks: Iterable[dict | str | list[str] | None],  # a text, a list of texts, a table, a figure, a section
     warning: str = "",  # what offends in it, shown before anything else of it
+    fold: bool = False,  # show only the heading until a reader opens it
 ) -> dict:
     "A part of a page, under a heading; what is empty among the blocks is left out"
     said = lambda b: {"kind": "text", "text": b} if isinstance(b, str) else b
     made = [{"kind": "list", "lines": b} if isinstance(b, list) else said(b) for b in blocks if b]
-    return {"kind": "section", "title": title, "blocks": made, "warning": warning}
+    return {"kind": "section", "title": title, "blocks": made, "warning": warning, "fold": fold}
 
 # %% ../../nbs/show/html.ipynb #bba9f22d
 LOOKS = {verdict: verdict.replace(" ", "-") for verdict in VERDICTS}  # their classes in page.css

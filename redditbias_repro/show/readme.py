@@ -186,8 +186,7 @@ def front_report(
 
 
 def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    """Association of every model before debiasing, and what each of the paper's methods and their controls change of it,
-    with the verdict, as a Markdown table."""
+    "Association of every model before debiasing, and how the paper's methods and controls change it, as a Markdown table"
     from redditbias_repro.show.association import all_seeds, association_changes, association_table
 
     of = association_table(folder=folder, paper=paper).assign(swap="targets")
@@ -308,8 +307,8 @@ def _gaps_moved(cells: pd.DataFrame, paper: str) -> str:
         seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
     counter, stereotype = ((cells.direction == d).sum() for d in ("counter-stereotype", "stereotype"))
     return (
-        f"We tested {len(cells)} combinations of method and bias type ({seeds}). The mean gap of log perplexities moved "
-        f"significantly towards the counter-stereotype in {counter} and towards the stereotype in {stereotype}."
+        f"We tested {len(cells)} combinations of method and bias type ({seeds}). The mean gap of log perplexities "
+        f"moved significantly towards the counter-stereotype in {counter} and towards the stereotype in {stereotype}."
     )
 
 
@@ -350,8 +349,8 @@ def _found_search(tried: pd.DataFrame, paper: str) -> str:
     n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
     sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
     text = (
-        f"**Choice of λ_D.** Of {_values(tried.lambda_d)}, each run takes the value with the highest p on the validation "
-        f"pairs, as the authors' code does; unlike theirs, these are not cut by the model before debiasing. "
+        f"**Choice of λ_D.** Of {_values(tried.lambda_d)}, each run takes the value with the highest p on the "
+        f"validation pairs, as the authors' code does; unlike theirs, these are not cut by the model before debiasing. "
         f"λ_LM {_values(tried.lambda_lm)} and batch size {sizes} were not searched. Chosen: "
     )
     parts = []

@@ -1,3 +1,12 @@
+// A link to a folded part opens it.
+function unfold() {
+  const there = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!there) return;
+  for (let part = there.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+  there.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+unfold();
 // Tables of more than a few rows are sorted by their headings and filtered by words. Without this script they are whole.
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0], rows = [...body.rows];
