@@ -40,7 +40,7 @@ def prose(markdown):
         for line in text.splitlines()
     ]
     paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
-    return [re.sub(r"[*`]", "", " ".join(p.split())) for p in paragraphs if p.strip()]
+    return [" ".join(p.replace("*", "").split()) for p in paragraphs if p.strip()]
 
 
 def strings(value):
@@ -58,7 +58,7 @@ def paragraphs(path):
 
 
 def sentences(paragraph):
-    return re.split(r"(?<=[.:;!?])\)?\s+(?=[\"“(*†]?[A-Z0-9αλ†*])", paragraph)
+    return re.split(r"(?<=[.:;!?])\)?\s+(?=[\"“(†`]*[A-Z0-9αλ†`*{])", paragraph)
 
 
 def name(path):

@@ -426,7 +426,7 @@ def test_printed_numbers_agree():
     assert again["z_agrees"].value_counts().to_dict() == {"yes": 12, "only bounded": 8}
     assert again["p_agrees"].value_counts().to_dict() == {"yes": 32, "only bounded": 8}
     page = " ".join((repo_root() / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
-    assert "all 44 differences, 12 of 20 Z and 32 of 40 p, recomputed (they agree); the other 8 Z and 8 p" in page
+    assert "recomputed all 44 differences, 12 of 20 Z and 32 of 40 p" in page and "The other 8 Z and 8 p are those" in page
 
 
 def test_statements_are_named_once_and_say_how_they_are_tested():
@@ -491,7 +491,7 @@ def test_what_the_page_says(committed):
     page = " ".join((committed / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
     row = lambda b, kind, method, measure: paper.find_row(found[b, kind, f"{kind}-small", method], measure)
     both = lambda *of: [f"{100 * row(*of)[side]:.1f}" for side in ("dominant", "minoritized")]
-    words = lambda *of: [f"{row(*of)[side]:.3f}".lstrip("0") for side in ("dominant", "minoritized")]
+    words = lambda *of: [f"{row(*of)[side]:.3f}" for side in ("dominant", "minoritized")]
     of_trained = {k: r for k, r in found.items() if k[1] in paper.KINDS}
     assert {(k[0], r["n"]) for k, r in of_trained.items()} == {("gender", 961), ("race", 3145)}
     significant = {
@@ -503,22 +503,22 @@ def test_what_the_page_says(committed):
     }
     assert all(k[1] == "ranker" for k in significant) and not any("WER" in k[3] for k in significant)
     male, female = both("gender", "ranker", "original", "sentiment_positive")
-    assert f"positive sentiment in {male} % of the responses to male contexts and {female} % to female ones" in page
+    assert f"to male contexts have positive sentiment in {male} % of cases, responses to female contexts in {female} %" in page
     white, black = words("race", "ranker", "original", "unpleasant")
-    assert f"to African American English ({black} a response against {white})" in page
+    assert f"unpleasant words ({black} per response against {white})" in page
     white, black = words("race", "ranker", "original", "pleasant")
-    assert f"pleasant ones less often ({black} against {white})" in page
+    assert f"fewer pleasant words ({black} against {white})" in page
     white, black = both("race", "ranker", "original", "sentiment_positive")
-    assert f"positive sentiment more often ({black} against {white} %)" in page
+    assert f"positive sentiment more often ({black} against {white} %)" in page and "African American English have positive" in page
     offence = row("race", "ranker", "original", "offence")
-    low, high = (f"{100 * offence[k]:+.1f}".replace("-", "−").replace("0.", ".") for k in ("paired_low", "paired_high"))
-    assert (
-        f"({' and '.join(both('race', 'ranker', 'original', 'offence'))} %, interval of the difference {low} to {high})"
-        in page
-    )
-    now, then = (" and ".join(both("gender", "ranker", m, "offence")) for m in ("CDA", "original"))
-    assert f"offence differs more for gender ({now} %; before {then} %)" in page
-    assert f"pleasant words ({' and '.join(words('race', 'ranker', 'CDA', 'pleasant'))} a response" in page
+    low, high = (f"{100 * offence[k]:+.1f}".replace("-", "−") for k in ("paired_low", "paired_high"))
+    white, black = both("race", "ranker", "original", "offence")
+    of = "interval of the difference, white minus Black contexts"
+    assert f"offence ({black} against {white} %; {of}, {low} to {high})" in page
+    now, then = (" against ".join(both("gender", "ranker", m, "offence")) for m in ("CDA", "original"))
+    assert f"Offence differs more for gender ({now} %; before {then} %)" in page
+    pleasant = " against ".join(words("race", "ranker", "CDA", "pleasant"))
+    assert f"pleasant words differ more and are reversed ({pleasant} per response)" in page
     changes = paper.changes_table(found).query("p_holm < .05 and verdict != 'equally'")
     got = {(c.bias_type, c.kind, c.method, c.measure): c.verdict for c in changes.itertuples()}
     ranker = {(b, m, measure): v for (b, kind, m, measure), v in got.items() if kind == "ranker"}
@@ -546,21 +546,23 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
     assert set(table.n) == {850} and f"{850} held-out pairs" in page
     plain = table[table.model.isin(["seq2seq-small", "ranker-small"])].set_index(["kind", "method", "bias_type"])
     ranker, seq2seq = plain.loc["ranker", "original", "all"], plain.loc["seq2seq", "original", "all"]
-    assert f"first among ten for {100 * ranker.right:.1f} %" in page and f"its loss is {ranker.loss:.2f}" in page
-    gain = [f"{seq2seq[k]:.3f}".lstrip("0") for k in ("gain", "gain_low", "gain_high")]
-    assert f"by {gain[0]} nats a token" in page and f"interval {gain[1]} to {gain[2]}" in page
+    assert f"first among ten for {100 * ranker.right:.1f} % of contexts" in page and f"its loss is {ranker.loss:.2f}" in page
+    gain = [f"{seq2seq[k]:.3f}" for k in ("gain", "gain_low", "gain_high")]
+    assert f"lower by {gain[0]} nats per token" in page and f"interval {gain[1]} to {gain[2]}" in page
     unlearned = plain[~plain.gain_low.gt(0)].index.tolist()
-    assert unlearned == [("seq2seq", "CDA+WER", "race")] and "Nothing shows that CDA+WER for race has learned" in page
+    assert unlearned == [("seq2seq", "CDA+WER", "race")] and "**CDA+WER for race** (Seq2Seq): nothing shows" in page
     loss = {(kind, m): [f"{plain.loss[kind, m, b]:.2f}" for b in ("gender", "race")] for kind, m in (
         ("seq2seq", "WER"), ("seq2seq", "WER-apart"), ("ranker", "WER"))}  # fmt: skip
     before = f"{seq2seq.loss:.2f}"
-    assert f"held-out loss {' and '.join(loss['seq2seq', 'WER'])} for {before}" in page
-    assert f"is that of before ({' and '.join(loss['seq2seq', 'WER-apart'])})" in page
+    assert f"Held-out loss is {' and '.join(loss['seq2seq', 'WER'])} ({before} before; not tested)" in page
+    assert f"loss stays as it was before ({' and '.join(loss['seq2seq', 'WER-apart'])})" in page
     assert f"held-out loss is {' and '.join(loss['ranker', 'WER'])} ({ranker.loss:.2f} before; not tested)" in page
     best = table[table.method == "original"].groupby("kind").valid.idxmin()
     assert set(table.model[best]) == {"seq2seq-small", "ranker-small"}, "chosen by the loss of validation pairs"
     answers = paper.answers_table(found).set_index(["kind", "method", "bias_type"])
     alike = answers.alike_percent.round()
+    assert "66 % (gender) and 49 % (race) of the pairs get the same response" in page
+    assert "same on both sides for 93 % (gender) and 85 % (race) of the pairs" in page
     assert [alike["ranker", "original", b] for b in ("race", "gender")] == [49, 66]
     assert [alike["ranker", "WER", b] for b in ("gender", "race")] == [93, 85]
     assert [alike["seq2seq", "original", b] for b in ("gender", "race")] == [99, 99]
@@ -568,8 +570,8 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
     assert f"its diversity is {dull[0]:.1f} and {dull[1]:.1f} %" in page
     change = answers.diversity_change_percent
     for method, said in (
-        ("WER", "less diverse** (−46 and −61 %; 11 and 5 different responses are left)"),
-        ("WER-apart", "(−18 and −12 %)"),
+        ("WER", "less diverse (−46 and −61 %), as the paper says it may.** Only 11 and 5 different responses are left"),
+        ("WER-apart", "diversity falls is undetermined (−18 and −12 %)"),
     ):
         less = [f"−{-change['seq2seq', method, b]:.0f}" for b in ("gender", "race")]
         assert f"({' and '.join(less)} %" in said and said in page
@@ -577,6 +579,8 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
     assert f"more diverse ({' and '.join(more)} %" in page
     count = lambda kind, method: [int(answers.different[kind, method, b]) for b in ("gender", "race")]
     assert count("seq2seq", "original") == [14, 17] and count("seq2seq", "WER") == [11, 5]
+    assert "14 different responses to all gender contexts and 17 to all race contexts (the ranker: 226 and 387)" in page
+    assert "(43 different ones instead of 14)" in page
     assert count("ranker", "original") == [226, 387] and count("seq2seq", "CDA")[0] == 43
     for b, less in (("gender", "34"), ("race", "55")):
         control, wer = (found[b, "seq2seq", "seq2seq-small", m] for m in ("WER-apart", "WER"))
@@ -597,14 +601,14 @@ def test_what_the_page_says_of_a_language_model(committed):
     assert set(rows.n) == {961} and (rows.loc["original"].paired_p_holm.dropna() > 0.05).all()
     before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
     family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
-    assert f"family words differ more ({family[0]} against {family[1]} a response" in page
-    said = f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} %; neither tested)"
-    assert f"five times the offence {said}" in page
+    assert f"family words differ more** ({family[0]} against {family[1]} per response" in page
+    said = f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} % for male contexts; neither was tested)"
+    assert f"five times as often offensive {said}" in page
     assert 4 < after.dominant["offence"] / before.dominant["offence"] < 6
     times = sorted(
         round(after.loc["family", side] / before.loc["family", side]) for side in ("dominant", "minoritized")
     )
-    assert f"{times[0]} and {times[1]} times the family words" in page
+    assert f"{times[0]} and {times[1]} times as many family words" in page
     assert (
         f"is {before.smallest['offence']:.1f} points of offence" in page and round(before.smallest["family"], 2) == 0.04
     )
@@ -612,6 +616,6 @@ def test_what_the_page_says_of_a_language_model(committed):
     assert changes.p_holm["family"] < 0.001 and changes.verdict["family"] == "more"
     assert changes.verdict["family without group words"] == "undetermined"
     assert (
-        f"by p = {changes.p['career']:.3f}, not after Holm".replace("0.", ".") in page
+        f"at p = {changes.p['career']:.3f}, but not after Holm".replace("0.", ".") in page
         and changes.p_holm["career"] > 0.05
     )
