@@ -426,7 +426,9 @@ def test_printed_numbers_agree():
     assert again["z_agrees"].value_counts().to_dict() == {"yes": 12, "only bounded": 8}
     assert again["p_agrees"].value_counts().to_dict() == {"yes": 32, "only bounded": 8}
     page = " ".join((repo_root() / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
-    assert "recomputed all 44 differences, 12 of 20 Z and 32 of 40 p" in page and "The other 8 Z and 8 p are those" in page
+    assert (
+        "recomputed all 44 differences, 12 of 20 Z and 32 of 40 p" in page and "The other 8 Z and 8 p are those" in page
+    )
 
 
 def test_statements_are_named_once_and_say_how_they_are_tested():
@@ -503,13 +505,19 @@ def test_what_the_page_says(committed):
     }
     assert all(k[1] == "ranker" for k in significant) and not any("WER" in k[3] for k in significant)
     male, female = both("gender", "ranker", "original", "sentiment_positive")
-    assert f"to male contexts have positive sentiment in {male} % of cases, responses to female contexts in {female} %" in page
+    assert (
+        f"to male contexts have positive sentiment in {male} % of cases, responses to female contexts in {female} %"
+        in page
+    )
     white, black = words("race", "ranker", "original", "unpleasant")
     assert f"unpleasant words ({black} per response against {white})" in page
     white, black = words("race", "ranker", "original", "pleasant")
     assert f"fewer pleasant words ({black} against {white})" in page
     white, black = both("race", "ranker", "original", "sentiment_positive")
-    assert f"positive sentiment more often ({black} against {white} %)" in page and "African American English have positive" in page
+    assert (
+        f"positive sentiment more often ({black} against {white} %)" in page
+        and "African American English have positive" in page
+    )
     offence = row("race", "ranker", "original", "offence")
     low, high = (f"{100 * offence[k]:+.1f}".replace("-", "−") for k in ("paired_low", "paired_high"))
     white, black = both("race", "ranker", "original", "offence")
@@ -546,7 +554,10 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
     assert set(table.n) == {850} and f"{850} held-out pairs" in page
     plain = table[table.model.isin(["seq2seq-small", "ranker-small"])].set_index(["kind", "method", "bias_type"])
     ranker, seq2seq = plain.loc["ranker", "original", "all"], plain.loc["seq2seq", "original", "all"]
-    assert f"first among ten for {100 * ranker.right:.1f} % of contexts" in page and f"its loss is {ranker.loss:.2f}" in page
+    assert (
+        f"first among ten for {100 * ranker.right:.1f} % of contexts" in page
+        and f"its loss is {ranker.loss:.2f}" in page
+    )
     gain = [f"{seq2seq[k]:.3f}" for k in ("gain", "gain_low", "gain_high")]
     assert f"lower by {gain[0]} nats per token" in page and f"interval {gain[1]} to {gain[2]}" in page
     unlearned = plain[~plain.gain_low.gt(0)].index.tolist()
@@ -602,7 +613,9 @@ def test_what_the_page_says_of_a_language_model(committed):
     before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
     family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
     assert f"family words differ more** ({family[0]} against {family[1]} per response" in page
-    said = f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} % for male contexts; neither was tested)"
+    said = (
+        f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} % for male contexts; neither was tested)"
+    )
     assert f"five times as often offensive {said}" in page
     assert 4 < after.dominant["offence"] / before.dominant["offence"] < 6
     times = sorted(
