@@ -23,7 +23,7 @@ from ..show.saving import to_markdown
 from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
 
 # %% auto #0
-__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'draw', 'claims_markdown']
+__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'by_verdict', 'draw', 'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
 HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
@@ -359,10 +359,10 @@ def _title(paper: str) -> str:
 # %% ../../nbs/papers/statements.ipynb #2f590eb2
 def by_verdict(
     table: pd.DataFrame,  # of one paper, `COLUMNS`
-    title: str,  # the paper's
+    title: str,  # a heading above all; "": none
 ) -> str:  # Markdown
     "The statements of a paper, verdict by verdict; evidence, note and origin are folded"
-    parts = [f"# {title}: every statement, by verdict\n"]
+    parts = [f"# {title}\n"] if title else []
     for verdict in VERDICTS:
         own = table[table["verdict"] == verdict]
         for way, rows in own.groupby("looked at", sort=False):
@@ -471,7 +471,10 @@ def draw(
     titles = {p: _title(p) for p in papers}
     figures = {"scorecard": plot_scorecard(tables["scorecard"], titles)}
     texts = {f"summary-{p}": summarise(p, claims, findings) for p in papers}
-    texts |= {f"statements-{p}": by_verdict(claims[claims["paper"] == p], titles[p]) for p in papers}
+    texts |= {
+        f"statements-{p}": by_verdict(claims[claims["paper"] == p], f"{titles[p]}: every statement, by verdict")
+        for p in papers
+    }
     return Page(tables, figures, captions, texts)
 
 # %% ../../nbs/papers/statements.ipynb #b150be65

@@ -186,7 +186,7 @@ def front_report(
 
 
 def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    "Association of every model before debiasing, and how the paper's methods and controls change it, as a Markdown table"
+    "Association of every model before debiasing, and its change by methods and controls, as a Markdown table"
     from redditbias_repro.show.association import all_seeds, association_changes, association_table
 
     of = association_table(folder=folder, paper=paper).assign(swap="targets")

@@ -20,7 +20,7 @@ CAPTIONED = sorted(p for p in (ROOT / "figures").rglob("*.md") if not p.name.sta
 STOP = re.compile(
     r"""likelier|\bcomes?\ out\b|\bcan(?:not)?\ be\ had\b|\bother\ side\b|\bof\ one's\ own\b|\bnats\ a\ token\b
     |\bTested\ are\b|\bAsked\ by\b|\bcannot\ tell\b|\bcan\ be\ told\b|\bby\ target\ terms?\b|\bheld\ against\b
-    |\bWhat\ is\ there\b|\bwhat\ holds\b|\bWhat\ is\ open\b|\bstands?\ beside\b|\ba\ row\ a\b|\ba\ point\ a\b|\ba\ panel\ a\b
+    |\bWhat\ is\ there\b|\bwhat\ holds\b|\bWhat\ is\ open\b|\bstands?\ beside\b|\ba\ (?:row|point|panel|line)\ an?\b
     |\bis\ no\ (?:size|row|page|test|proof)\b|\bas\ it\ stands\b|\bare\ no\ (?:terms|models|pairs)\b""",
     re.X | re.I,
 )

@@ -548,6 +548,35 @@ def test_what_the_page_says(committed):
         assert list(kept.columns) == list(table.columns) and len(kept) == len(table), name
 
 
+def test_what_the_short_page_says(committed):
+    """Its table holds every significant difference of the ranker before debiasing, and its numbers are of records."""
+    found = paper.read_fairness(committed / "results")
+    page = " ".join((committed / "docs" / "fairness.md").read_text(encoding="utf-8").split())
+    rows = []
+    for b in ("race", "gender"):
+        for m in checks._tested(found[b, "ranker", "ranker-small", "original"]):
+            if m["paired_p_holm"] < 0.05:
+                share = m["measure"] == "sentiment_positive"
+                name = "positive sentiment, %" if share else f"{m['measure']} words per response"
+                sides = [m[side] for side in ("dominant", "minoritized")]
+                ours = " | ".join(f"{100 * side:.1f}" if share else f"{side:.3f}" for side in sides)
+                same = (sides[0] - sides[1]) * paper.printed_difference(b, "ranker", m["measure"]) > 0
+                rows.append(f"| {b} | {name} | {ours} | {'same' if same else 'opposite'} |")
+    assert len(rows) == 4 == page.count(" | same |") + page.count(" | opposite |") and all(r in page for r in rows)
+    answers = paper.answers_table(found).set_index(["kind", "method", "bias_type"])
+    assert "99 % of pairs get the same response" in page
+    assert [answers.alike_percent["seq2seq", "original", b].round() for b in ("gender", "race")] == [99, 99]
+    less = [f"−{-answers.diversity_change_percent['seq2seq', 'WER', b]:.0f}" for b in ("gender", "race")]
+    assert f"({less[0]} % for gender, {less[1]} % for race)" in page
+    now, then = (paper.find_row(found["gender", "ranker", "ranker-small", m], "offence") for m in ("CDA", "original"))
+    apart = [f"{100 * abs(r['dominant'] - r['minoritized']):.1f}" for r in (now, then)]
+    assert f"offence then differs by {apart[0]} points ({apart[1]} before)" in page
+    lm = paper.measured_table(found).query(
+        "kind == 'language model' and measure == 'diversity' and method == 'original'"
+    )
+    assert f"more diverse ({lm.dominant.item():.1f} against {lm.minoritized.item():.1f} %)" in page
+
+
 def test_what_the_page_says_of_what_models_have_learned(committed):
     page = " ".join((committed / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
     found, table = paper.read_fairness(committed / "results"), paper.learned_table(committed / "results")

@@ -46,7 +46,7 @@ from ...specs import load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['statements_summary']
+__all__ = []
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #eaaa90c8
 Found = tuple[bool | None | str, str]  # holds (None: it does not tell), or a word such as `NONE`; the numbers
@@ -588,17 +588,3 @@ def statements_table(measured: dict) -> pd.DataFrame:
     reason = NOT_TESTED + table.unchecked.str.removeprefix(NOT_TESTED)
     table["verdict"] = table.verdict.where(table.verdict != "", reason)
     return table[["id", "of", "verdict", "evidence", "statement", "source", "test"]]
-
-# %% ../../../nbs/papers/chbias/checks.ipynb #83765bd9
-def statements_summary(
-    statements: pd.DataFrame,  # from `statements_table`
-) -> pd.DataFrame:  # statement, source, the paper, a column a model measured here
-    "How each statement comes out"
-    of_print = statements.of.str.endswith(PAPER)
-    of_paper = of_print | statements.of.isin(["the release", ""])
-    named = np.where(of_print, statements.of.str.removesuffix(PAPER) + ": ", "") + statements.verdict
-    said = statements.assign(who=statements.of.mask(of_paper, "the paper"), said=named)
-    cells = said.pivot_table("said", "id", "who", aggfunc="; ".join, sort=False).fillna("")
-    cells = cells[sorted(cells, key="the paper".__ne__)]
-    about = statements.drop_duplicates("id").set_index("id")[["statement", "source"]]
-    return about.join(cells).reset_index(drop=True)

@@ -56,7 +56,7 @@ from ...stats.multiplicity import holm
 from ...stats.proportions import pairs_needed
 
 # %% auto #0
-__all__ = ['claims_summary']
+__all__ = []
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #8d7d90e4
 def read_measured(folder: Path | None = None) -> pd.DataFrame:
@@ -688,22 +688,3 @@ def claims_table(cells: pd.DataFrame) -> pd.DataFrame:
     table = table.sort_values("id", key=lambda c: c.map(order), kind="stable", ignore_index=True)
     columns = ["id", "bias_type", "method", "check", "model", "verdict", "evidence", "statement", "section"]
     return table[columns].rename(columns={"section": "source"})
-
-# %% ../../../nbs/papers/redditbias/checks.ipynb #3359b578
-def claims_summary(
-    claims: pd.DataFrame,  # from `claims_table`
-) -> pd.DataFrame:  # statement, source, a column a model, first "the paper" for what its own tables decide
-    "How often each statement comes out, by model"
-
-    def counted(verdicts):
-        n = verdicts.groupby(verdicts, sort=False).size()
-        return n.index[0] if len(verdicts) == 1 else ", ".join(f"{v}: {k}" for v, k in n.items())
-
-    measured = claims[~claims.verdict.str.startswith(NONE)]
-    said = measured.verdict.str.partition(":")[0]
-    measured = measured.assign(model=measured.model.replace("", "the paper"), verdict=said)
-    by_model = measured.groupby(["statement", "source", "model"], sort=False).verdict.agg(counted).unstack().fillna("")
-    first = [m for m in ("the paper", *DIALOGPT) if m in by_model]
-    by_model = by_model[[*first, *(m for m in by_model if m not in first)]].reset_index()
-    order = {s: i for i, s in enumerate(dict.fromkeys(claims.statement))}
-    return by_model.sort_values("statement", key=lambda c: c.map(order), ignore_index=True).rename_axis(columns=None)
