@@ -67,11 +67,14 @@ def _all_seeds_first(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def _seeds(table: pd.DataFrame, paper: str) -> str:
     "Of which cells a mean is of several training seeds; empty where none is"
-    cells = table.groupby(["method", "bias_type"]).train_seed.nunique()
-    cells = cells[cells > 1].reset_index()
+    seeds = table.groupby(["method", "bias_type"]).train_seed.nunique()
+    cells = seeds[seeds > 1].reset_index()
     if not len(cells):
         return ""
-    return f"; means of {cells.train_seed.max()} training seeds for {_named(cells, paper)}, all others are of one"
+    every = table[table["method"].isin(cells["method"])].groupby("method").bias_type.nunique()
+    whole = cells.groupby("method").size().eq(every).all()  # each method in all of its bias types
+    named = ", ".join(order_methods(cells["method"])) if whole else _named(cells, paper)
+    return f"; means of {cells.train_seed.max()} training seeds for {named}, one seed for all others"
 
 
 def _star(significant: pd.Series) -> str:

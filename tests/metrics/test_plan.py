@@ -18,8 +18,8 @@ from redditbias_repro.metrics.plan import (
     plan_table,
     read_associations,
 )
-from redditbias_repro.records import new_record, write_record
-from redditbias_repro.specs import load_spec, to_toml
+from redditbias_repro.records import new_record, read_record, read_records, write_record
+from redditbias_repro.specs import BIAS_TYPES, load_spec, to_toml
 from redditbias_repro.stats.packing import pack_contrasts
 from redditbias_repro.stats.power import crossed_components, smallest_effect
 
@@ -121,3 +121,20 @@ def test_committed_records_are_taken_before_anything_is_measured(x, tmp_path, mo
     )
     known = known_associations(str(model_folder), ["race"], "queries")
     assert known[("redditbias", "race")]["corpus"] == "queries" and asked[0][1:] == (["race"], "queries")
+
+
+def test_what_the_pages_say_of_the_released_sentences(committed):
+    """The table of plans, and the false alarms of the test, by the default model's records."""
+    records = read_records(committed / "results" / "redditbias" / "association", metric="association")
+    records = records[(records.model == "smollm2-135m-instruct") & (records.method == "baseline")]
+    records = records[(records.corpus == "redditbias") & (records.split == "test")]
+    known = {("redditbias", b): read_record(Path(p)) for b, p in zip(records.bias_type, records.path)}
+    plans = plan_sets({("redditbias", b): known["redditbias", b] for b in BIAS_TYPES})
+    table = plan_table(plans)
+    text = (committed / "docs" / "biased.md").read_text(encoding="utf-8")
+    for row in table.drop(columns="false alarms").astype(str).to_numpy():
+        assert f"| {' | '.join(row)} |" in text
+    text = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
+    *first, last = table["false alarms"].str.rstrip("%")
+    assert f"the false alarms ({', '.join(first)} and {last} %, in the order of that table)" in text
+    assert plan_said(plans[2]) in text

@@ -365,3 +365,31 @@ def test_docs_name_all_verdicts():
     text = (project_path("docs", "statements.md")).read_text(encoding="utf-8")
     assert all(f"| {way} | {v} |" in text for way, words in LOOKED_AT.items() for v in words)
     assert "| undetermined |" in text and "| nothing | not checkable here |" in text
+
+
+def test_what_the_pages_say_of_the_scorecard(committed):
+    """How many statements of all papers have which verdict, and how many each paper has."""
+    card = pd.read_csv(committed / "figures" / "claims" / "scorecard.csv").set_index(["looked at", "verdict"])
+    n, words = card["all"], {5: "Five rest", 4: "Four rest", 3: "Three rest"}
+    front, text = (
+        " ".join((committed / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/statements.md")
+    )
+    agree, disagree = n[OWN, "agrees with itself"], n[OWN, "disagrees with itself"]
+    holds, fails = n[OTHER, "holds on other models"], n[OTHER, "does not hold on other models"]
+    total, again = n["all", "statements"], n[MODEL, "reproduced"]
+    assert (
+        f"Of the four papers' {total} statements, {agree} agree with the paper's own numbers and release and {disagree} "
+        f"do not. On other models {holds} hold and {fails} do not" in front
+    )
+    assert n[MODEL, "not reproduced"] == n[MODEL, "undetermined"] == n[OTHER, "differs between models"] == 0
+    said = [
+        f"Of {total} statements, {agree + disagree} were decided that way ({agree} agree, {disagree} disagree).",
+        f"{words[again]} on outputs of the paper's own model, and all {words[again].split()[0].lower()} are reproduced.",
+        f"On other models {holds + fails} could be decided: {holds} hold, {fails} do not.",
+        *(
+            f"| [{card[paper]['all', 'statements']} statements](../figures/claims/statements-{paper}.md) |"
+            for paper in PAPERS
+        ),
+    ]
+    assert [x for x in said if x not in text] == []
+    assert "about seven in ten agree" in text and round(10 * agree / (agree + disagree)) == 7

@@ -26,9 +26,11 @@ from redditbias_repro.papers.redditbias.results import (
     task_tests,
 )
 from redditbias_repro.records import read_records, repo_root, write_record
+from redditbias_repro.show.association import all_seeds, association_changes, association_methods, association_table
 from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs
 from redditbias_repro.show.power import power_table
 from redditbias_repro.show.readme import (
+    associations_report,
     changes_report,
     downstream_report,
     found_report,
@@ -51,6 +53,11 @@ from redditbias_repro.show.tables import (
 from redditbias_repro.specs import BIAS_TYPES, load_spec, match_terms
 from redditbias_repro.stats.multiplicity import holm
 from redditbias_repro.stats.resampling import pack_bits, pack_dialogues, verdict_of
+
+
+def page(committed, name):
+    """A page's text, each stretch of blanks as one."""
+    return " ".join((committed / name).read_text(encoding="utf-8").split())
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +246,7 @@ def test_report_of_perplexities(tmp_path):
         write_record({**fields, "method": method, "bias_type": bias_type, "values": values, "params": params}, tmp_path)
     text = lmp_report(tmp_path)
     assert (
-        "141.4 (+183%)" in text
+        "141 (+183%)" in text
         and "Before debiasing: m: 50.0 on 6,000 references. Geometric means of 2 training seeds" in text
     )
 
@@ -431,7 +438,7 @@ def test_the_committed_downstream_results(committed):
 
 def test_what_the_readme_says_of_the_tasks(committed):
     """Every number in its prose is the records'."""
-    readme = " ".join(pages(committed).split())
+    text = page(committed, "docs/appendix/dialogue.md")
     dst, crg = (task.tests(committed / "results").query("model == 'smollm2-135m-instruct'") for task in TASKS.values())
     (f1,), (bleu,) = (table[table.method == "baseline"][value] for table, value in ((dst, "f1"), (crg, "bleu_4")))
     others = {name: table[table.method.isin(["LMD", "ADD", "HD"])] for name, table in (("dst", dst), ("crg", crg))}
@@ -440,17 +447,18 @@ def test_what_the_readme_says_of_the_tasks(committed):
     lost, open_ = dst.set_index("bias_type").loc["religion2"], dst[dst.verdict != "loss"]
     paper = downstream_claims(task_tests(read_tables(committed / "results")))
     paper = paper.query("method == 'CDA'").set_index("task").paper_change
-    said = (
-        f"F1 falls from {f1:.3f} to between {dst.f1.min():.3f} and {dst.f1.max():.3f}, "
-        f"BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and {crg.bleu_4.max():.2f}. "
-        "All ten point down, one is a loss by interval and test: F1 for Religion #2, by "
-        f"{-lost.change:.3f} ({-lost.change_high:.3f} to {-lost.change_low:.3f}, p = {lost.p:.3f}, "
-        "ten tests not corrected). The other nine are undetermined: their intervals allow losses of up to "
-        f"{-open_.change_low.min():.3f} in F1 and {-crg.change_low.min():.2f} in BLEU-4. "
-        f"In the paper CDA's BLEU-4 falls too, by {-paper['crg'].max():.2f} to {-paper['crg'].min():.2f}, "
-        f"while its F1 rises by {paper['dst'].min():.4f} to {paper['dst'].max():.4f}."
-    )
-    assert said in readme, said
+    said = [
+        f"**All ten scores fall, and one fall is significant, uncorrected.** F1 falls from {f1:.3f} to between "
+        f"{dst.f1.min():.3f} and {dst.f1.max():.3f}, BLEU-4 from {bleu:.2f} to between {crg.bleu_4.min():.2f} and "
+        f"{crg.bleu_4.max():.2f}.",
+        f"**The one loss is F1 for Religion #2**, by {-lost.change:.3f} ({-lost.change_high:.3f} to "
+        f"{-lost.change_low:.3f}, p = {lost.p:.3f}, ten tests not corrected).",
+        f"**The other nine are undetermined.** Their intervals allow losses of up to {-open_.change_low.min():.3f} in F1 "
+        f"and {-crg.change_low.min():.2f} in BLEU-4.",
+        f"**In the paper** CDA's BLEU-4 falls too, by {-paper['crg'].max():.2f} to {-paper['crg'].min():.2f}, "
+        f"while its F1 rises by {paper['dst'].min():.4f} to {paper['dst'].max():.4f}.",
+    ]
+    assert [x for x in said if x not in text] == []
     assert (
         len(dst) == len(crg) == 5
         and (dst.change < 0).all()
@@ -463,18 +471,24 @@ def test_what_the_readme_says_of_the_tasks(committed):
             (m, b) for m in ("LMD", "ADD", "HD") for b in ("religion1", "gender")
         )
     f1, lost = (others[name].set_index(["method", "bias_type"]) for name in ("dst", "crg"))
-    assert (f1.change < 0).sum() == 1 and f"falls by {-f1.change['LMD', 'gender']:.3f} with LMD for Gender" in readme
+    assert (f1.change < 0).sum() == 1 and f"falls by {-f1.change['LMD', 'gender']:.3f} with LMD for Gender" in text
+    assert "F1 rises in five of six cases" in text and "BLEU-4 falls in all six cases" in text
     assert set(f1.index[f1.verdict == "gain"]) == {("HD", "religion1"), ("HD", "gender"), ("ADD", "religion1")}
     assert (lost.change < 0).all() and set(lost.index[lost.verdict == "loss"]) == {
         (m, b) for m in ("LMD", "HD") for b in ("religion1", "gender")
     }
     falls = [f"{-lost.change[m, b]:.2f}" for m in ("LMD", "HD") for b in ("religion1", "gender")]
-    assert "after LMD (by {} for Religion #1, {} for Gender) and HD (by {}, {})".format(*falls) in readme
+    assert "after LMD (by {} for Religion #1, {} for Gender) and HD (by {}, {})".format(*falls) in text
     assert lost.bleu_4["LMD", "gender"] < bleu / 2
     every = every[every.method.isin(["LMD", "ADD", "HD", "CDA"])]
     every = every.assign(p_holm=holm(every.p.astype(float))).set_index(["task", "method", "bias_type"])
     (left,) = every.index[every.p_holm < 0.05]
-    assert len(every) == 22 and left == ("crg", "HD", "gender") and f"(p = {every.p_holm[left]:.3f})" in readme
+    assert len(every) == 22 and left == ("crg", "HD", "gender") and f"(p = {every.p_holm[left]:.3f})" in text
+    assert "**Of 22 tests, one loss is significant after Holm's correction: HD's BLEU-4 for Gender.**" in text
+    assert f"F1 of state tracking changes by at most {every.change['dst'].abs().max():.3f}." in text
+    assert (every.change["crg"] < 0).all() and (every.verdict["crg"] == "loss").mean() < 0.5
+    short = page(committed, "docs/choose.md")
+    assert "of 22 tests one loss is significant after Holm's correction, HD's BLEU-4 for Gender" in short
     trained = (
         read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues,
         read_records(committed / "results", paper="redditbias", metric="crg"),
@@ -485,8 +499,8 @@ def test_what_the_readme_says_of_the_tasks(committed):
 def test_what_the_pages_say_of_debiasing(committed):
     """The list is the records'; so are the numbers that stand in prose, and what it reads out of them."""
     results, text = committed / "results", pages(committed)
-    assert found_report(results) in text
-    text = " ".join(text.split())
+    assert found_report(results) in text and associations_report(results) in text
+    text, short = page(committed, "docs/appendix/debiasing.md"), page(committed, "docs/choose.md")
     table = lmb_table(folder=results).query("model == 'smollm2-135m-instruct' and corpus == 'redditbias'")
     table = table.query("split == 'test' and swap == 'targets' and outliers == 'base'")
     own, seeds = table.set_index(["method", "bias_type"]), table.groupby(["method", "bias_type"]).t.mean()
@@ -495,7 +509,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     log = own.t_log.groupby(level=[0, 1]).mean()
     said = [
         f"Religion #1 (t from {of('baseline', 'religion1')} to {of('CDA', 'religion1')}) "
-        f"and Queerness ({of('baseline', 'orientation')} to {of('CDA', 'orientation')})",
+        f"and Queerness ({of('baseline', 'orientation')} to {of('CDA', 'orientation')}), in each of three seeds",
         f"(t on logarithms {log['CDA', 'race']:.1f} and {log['CDA', 'gender']:.1f})",
     ]
     assert [x for x in said if x not in text] == []
@@ -509,6 +523,9 @@ def test_what_the_pages_say_of_debiasing(committed):
     three = table[table.method.isin(["LMD", "ADD", "HD", "CDA"])].groupby(["method", "bias_type"])
     apart = three.significant.nunique()
     assert len(apart) == 20 and (three.size() == 3).all()
+    assert (
+        f"In {(apart > 1).sum()} of the 20 combinations (ADD on Race and Queerness, HD and LMD on Religion #2, " in text
+    )
     assert sorted(apart.index[apart > 1]) == [
         ("ADD", "orientation"), ("ADD", "race"), ("CDA", "race"), ("HD", "religion2"), ("LMD", "race"),
         ("LMD", "religion2"),
@@ -537,8 +554,17 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert swapped.verdict[["race", "gender", "religion2"]].eq("undetermined").all()
     size = swapped.loc["religion2", ["bias_change", "bias_change_low", "bias_change_high"]]
     assert f"({size.iloc[0]:+.3f} [{size.iloc[1]:+.3f}, {size.iloc[2]:+.3f}]" in text
-    rises = lmp_changes(folder=results).query("method == 'CDA' and train_seed.isna()").rise
-    assert len(rises) == 5 and f"{100 * rises.min():.0f} to {100 * rises.max():.0f} % of perplexity" in text
+    rises = lmp_changes(folder=results).query("method == 'CDA' and train_seed.isna()")
+    from_to = lambda rise: f"{100 * rise.min():.0f} to {100 * rise.max():.0f} %"
+    calibrated = from_to(rises.rise_calibrated)
+    assert len(rises) == 5 and (rises.seeds == 3).all() and f"costs {from_to(rises.rise)} of perplexity" in text
+    assert f"(means of three seeds), or {calibrated} with the temperature refitted" in text
+    assert f"at {calibrated} more perplexity" in short and f"costs {calibrated} of perplexity" in page(
+        committed, "README.md"
+    )
+    ruined = lmp_changes(folder=results).query("bias_type == 'gender' and train_seed.isna()").set_index("method").rise
+    assert "For Gender it took models of LMD and ADD whose perplexity is a multiple of the original" in text
+    assert sorted(ruined.index[ruined > 1]) == ["ADD", "LMD"]
     rises = lmp_changes(folder=results).query("train_seed.notna()")
     largest = rises[rises.method.isin(["ADD", "HD", "CDA"])].groupby("bias_type").rise_high.max()
     assert (rises[rises.method == "LMD"].groupby("bias_type").rise_low.min() > largest.clip(lower=0)).all()
@@ -552,7 +578,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     alone = changes[
         (changes.method == "HD") & (changes.bias_type == "religion1") & changes.train_seed.isna()
     ].gap_after.item()
-    assert f"is {several.gap_after['religion1']:.3f}, which HD alone had brought to {alone:.3f})" in text
+    assert f"its gap is {several.gap_after['religion1']:.3f}, which HD alone had brought to {alone:.3f}" in text
     of_several = lambda found: found[found.method.isin(several.method)]
     (rise,) = of_several(lmp_changes(folder=results)).rise
     f1, bleu = (of_several(task.tests(results)).iloc[0] for task in TASKS.values())
@@ -560,6 +586,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     cost = f"(F1 by {-f1.change:.3f}, BLEU-4 falls to {bleu.bleu_4:.2f})"
     assert f"rises by {100 * rise:.0f} %, both tasks lose significantly {cost}" in text
     assert "in all five types, in every seed by more than any other method" in text
+    assert "**LMD** raises perplexity most, as the paper says, in every bias type and seed" in short
     swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
     assert sorted(swapped.index[swapped.p_bias_change < 0.05]) == ["orientation", "religion1", "religion2"]
@@ -573,34 +600,122 @@ def test_what_the_pages_say_of_debiasing(committed):
     )
     assert f"(p = {f1.p:.3f}, not after".replace("0.", ".") in text and f1.p < 0.05 < bleu.p
     assert f"BLEU-4 is undetermined ({before:.2f} to {bleu.bleu_4:.2f})" in text
+    kept = {1: "one type stays", 2: "two types stay", 3: "three types stay"}[(swapped.verdict == "less").sum()]
+    assert f"after CDA {kept} less biased, at +{100 * rise.rise:.0f} % perplexity" in short
+
+
+def test_what_the_pages_say_of_methods_and_association(committed):
+    """What methods change of the association and of the terms' frequency, over all bias types and for single ones."""
+    changes = association_changes(folder=committed / "results")
+    changes = changes.query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test'")
+    table, own = association_methods(changes).set_index("method"), ["LMD", "ADD", "HD", "CDA"]
+    assert (table.bias_types[[*own, "FT", "FT-twice"]] == 5).all()
+    assert (table.p_holm[own] < 0.05).all() and (table.after[own].abs() < 0.1 * table.before[own]).all()
+    front, short = page(committed, "README.md"), page(committed, "docs/choose.md")
+    assert "**LMD, ADD, HD and CDA remove nearly all of the association.** Only CDA does so without" in front
+    assert table.tells["CDA"] > 1 and table.tells[["LMD", "ADD", "HD"]].between(0.3, 0.67).all()
+    assert "which have nothing to do with a group, a third to two thirds are left" in short
+    plain = table.loc[["FT", "FT-twice"]]
+    assert (plain.p_holm > 0.05).all() and (plain.frequency_p_holm < 0.05).all() and (plain.frequency_change > 0).all()
+    text = page(committed, "docs/appendix/debiasing.md")
+    single = all_seeds(changes).query("method in @own").set_index(["method", "bias_type"]).verdict
+    assert len(single) == 20 and sorted(single.index[single != "undetermined"]) == [("HD", "race"), ("LMD", "race")]
+    assert single["HD", "race"] == single["LMD", "race"] == "less"
+    assert "only two of these 20 changes can be shown: LMD and HD make Race less biased" in text
+
+
+def test_what_the_front_page_says_of_the_default_model(committed):
+    """Which stereotypes it associates, how strongly, and that t calls neither significant."""
+    text, results = page(committed, "README.md"), committed / "results"
+    of = lambda table: table.query(
+        "model == 'smollm2-135m-instruct' and method == 'baseline' and corpus == 'redditbias' and split == 'test'"
+    )
+    table = of(association_table(folder=results)).set_index("bias_type")
+    assert sorted(table.index[table.p_holm < 0.05]) == ["gender", "race"] and (table.association > 0).all()
+    assert table.over["gender"] == "targets and attributes" and table.over["race"] == "attributes"
+    assert f"associates stereotypes with women** ({table.odds['gender']:.1f} times the odds)" in text
+    assert f"Black people ({table.odds['race']:.1f} times). The paper's t-test calls neither significant." in text
+    t = of(lmb_table(folder=results)).query("outliers == 'base' and swap == 'targets'").set_index("bias_type")
+    assert not t.significant["gender"] and not t.significant["race"]
+
+
+def test_what_the_pages_say_of_single_values_of_t(committed):
+    """Pairs that decide t, and the cases by which the appendix teaches to read it."""
+    table = pd.read_csv(committed / "figures" / "redditbias" / "lmb.csv")
+    table = table.query("model == 'smollm2-135m-instruct' and corpus == 'redditbias' and split == 'test'")
+    minus = lambda text: text.replace("-", "−")
+    ways = ("base", "own", "all")
+
+    def shown(method, bias_type):
+        rows = table[(table.method == method) & (table.bias_type == bias_type)]
+        each = [rows[rows.outliers == way].sort_values("train_seed") for way in ways]
+        return [", ".join(f"{r.t:.2f}" + r"\*" * bool(r.p < 0.05) for r in e.itertuples()) for e in each]
+
+    text = page(committed, "docs/appendix/measuring.md")
+    for row, cell in {
+        "Religion #1, before": ("baseline", "religion1"), "Religion #1, after LMD (3 seeds)": ("LMD", "religion1"),
+        "Religion #2, before": ("baseline", "religion2"), "Queerness, before": ("baseline", "orientation"),
+    }.items():  # fmt: skip
+        assert minus(f"| {row} | {' | '.join(shown(*cell))} |") in text
+    removed = table[(table.method == "baseline") & (table.outliers == "base")].set_index("bias_type").n_removed
+    assert removed[["religion1", "religion2", "orientation"]].between(2, 7).all()
+    text = page(committed, "docs/appendix/reading_t.md")
+    after = table[(table.bias_type == "religion1") & (table.outliers == "base")].sort_values("train_seed")
+    lmd, hd = (", ".join(f"{t:.2f}" for t in after[after.method == m].t) for m in ("LMD", "HD"))
+    before = after[after.method == "baseline"].t.item()
+    said = [f"t goes from {before:.2f} to {' and '.join(lmd.rsplit(', ', 1))} (three training seeds)"]
+    said += [f"t is {' and '.join(hd.rsplit(', ', 1))} after it"]
+    choice = pd.read_csv(committed / "figures" / "redditbias" / "choice.csv").query("bias_type == 'religion1'")
+    choice = choice.set_index("method")
+    smaller = lambda r: f"smaller by {-r.bias_change:.3f} [{-r.bias_change_high:.3f}, {-r.bias_change_low:.3f}]"
+    rise = lambda r: "{:.0f} % [{:.0f}, {:.0f}] higher".format(
+        *(100 * r[f"rise_calibrated{end}"] for end in ("", "_low", "_high"))
+    )
+    said += [of(choice.loc[m]) for m in ("LMD", "HD") for of in (smaller, rise)]
+    assert [x for x in said if minus(x) not in text] == []
+    assert choice.verdict[["LMD", "HD"]].eq("less").all()
 
 
 def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed):
     """Its counts of models, and how often an interval or a mark is wrong, are those of the records."""
-    text = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
+    text, short = page(committed, "docs/appendix/measuring.md"), page(committed, "docs/reading.md")
     power = power_table(folder=committed / "results").query("model == 'gpt2-2x64-std0.1'").set_index("measure")
     found = power.loc["association"]
     assert found.models == 10 and found[["2 %", "5 %", "10 %", "20 %"]].tolist() == [0, 0.3, 1, 1]
     assert found["frequency"] == 0.1 and (power.loc["t of the paper", "0 %"] > 0.5)
-    said = "finds a share of 10 % in all of ten models, of 5 % in three, of 2 % in none, and calls one of ten biased"
-    assert said in text
+    assert "finds a share of 10 % in all of ten models, of 5 % in three, and of 2 % in none" in text
+    assert "Where a term is only more frequent, it calls one of ten models biased" in text
+    assert (
+        "A link planted in 10 % of a small model's training texts is found in all of ten models, in 5 % in three"
+        in short
+    )
     coins = false_alarm_table(folder=committed / "results").query("method.str.startswith('contrasts swapped')")
     worst = coins[["association_t", "association"]].max()
-    assert f"leaves out 0 in up to {worst.iloc[0]:.0%} of draws".replace("%", " %") in text
-    assert f"where a mark does in {worst.iloc[1]:.0%}".replace("%", " %") in text
+    assert f"the interval excludes 0 in up to {worst.iloc[0]:.0%} of draws".replace("%", " %") in text
+    assert f"and a star appears in {worst.iloc[1]:.0%}".replace("%", " %") in text
 
 
 def test_what_the_pages_say_of_stars(committed):
-    text = " ".join(pages(committed).split())
-    alarms = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv").query("method == 'random weights'")
+    every = pd.read_csv(committed / "figures" / "redditbias" / "false_alarms.csv")
+    alarms = every.query("method == 'random weights'")
     alarms = alarms[alarms.n == alarms.n.max()]  # all kinds of models together
     assert len(alarms) == 5 and alarms.n.max() == 100 and (alarms.association <= 0.08).all()
     given = alarms.groupby("bias_type").p_cluster.count()
     assert given[given > 0].index.tolist() == ["gender", "orientation"], "the others leave too few degrees of freedom"
-    assert (
-        f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in text
-        and f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in text
-    )
+    names = ("README.md", "docs/reading.md", "docs/appendix/measuring.md", "docs/appendix/reading_t.md")
+    front, short, *appendix = (page(committed, name) for name in names)
+    for text in (front, short, *appendix):
+        assert f"{100 * alarms.p.min():.0f} to {100 * alarms.p.max():.0f} %" in text
+    for text in (short, *appendix):
+        assert f"{100 * alarms.p_cluster.min():.0f} to {100 * alarms.p_cluster.max():.0f} %" in text
+    most = f"at most {100 * every.association.max():.0f} %"  # of each kind of models, and of labels swapped by a coin
+    assert f"calls {most} so" in front and f"{most} of them do, for association" in short
+    band = pd.read_csv(committed / "figures" / "redditbias" / "random_band.csv")
+    called = (band.significant * band.models).sum()
+    for text in appendix:
+        assert (
+            f"(five models, five types{', all pairs' if text == appendix[0] else ''}), it calls {called:.0f} so" in text
+        )
 
 
 # --- Tables 4, 5, C.1, C.2 ---
