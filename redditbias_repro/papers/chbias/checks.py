@@ -72,9 +72,8 @@ def _biased(cells) -> Found:
     own = cells.loc["baseline"]
     there = holm(own.p.to_numpy(float)) < 0.05
     named = ", ".join(f"{b} {t:.2f}{'*' if star else ''}" for (b, t), star in zip(own.t.items(), there))
-    return bool(
-        there.any()
-    ), f"significant after Holm (either direction) in {there.sum()} of {len(own)} categories: {named}"
+    counted = f"{there.sum()} of {len(own)} categories"
+    return bool(there.any()), f"significant after Holm (either direction) in {counted}: {named}"
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #3cbbf337
 def _mostly_reduced(cells) -> Found:
@@ -92,8 +91,8 @@ def _mostly_reduced(cells) -> Found:
     if debiased.beyond.notna().any():  # as far as the control was measured
         fewer, more = ((debiased.beyond == v).sum() for v in ("less", "more"))
         names = " or ".join(dict.fromkeys(debiased.control.dropna()))
-        text += f"; less biased than the control {names} (training without debiasing) in {fewer} of {debiased.beyond.count()}"
-        text += f", more in {more}"
+        text += f"; less biased than the control {names} (training without debiasing) in {fewer} of "
+        text += f"{debiased.beyond.count()}, more in {more}"
     if debiased.rise.notna().any():  # what tells no text apart has no gap
         least, most = (debiased.rise.astype(float) + 1).agg(["min", "max"])
         text += f"; perplexity is {least:.1f} to {most:.1f} times that before"
@@ -391,7 +390,8 @@ def _examples_are_there(release: dict) -> Found:
 def _same_but_for_targets(release: dict) -> Found:
     paired = release["release"].dropna(subset="identical")
     n, same, slips = paired[["rows", "identical", "artefact"]].sum()
-    text = f"of {n:,.0f} pairs, {same:.0f} are the same on both sides and {slips:.0f} do not follow from one replacement pass"
+    text = f"of {n:,.0f} pairs, {same:.0f} are the same on both sides and {slips:.0f} "
+    text += "do not follow from one replacement pass"
     return not same + slips, text
 
 

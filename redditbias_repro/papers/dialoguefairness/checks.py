@@ -134,10 +134,8 @@ def _direction(record: dict, key: Key, measure: str, sign: int) -> Part:
     if dull:
         return OPEN, f"{said}, {dull}"
     if np.sign(least) == sign and _excludes(row, least):
-        return (
-            FAILS,
-            f"{said}; the interval excludes half of the paper's {100 * relative:+.0f} % (at least {100 * least:+.0f} %)",
-        )
+        theirs = f"{100 * relative:+.0f} % (at least {100 * least:+.0f} %)"
+        return FAILS, f"{said}; the interval excludes half of the paper's {theirs}"
     needed = pairs_for(row, relative) if np.isfinite(row.get("paired_smallest", np.nan)) else None
     more = f" ({needed:,} would find the paper's difference)" if needed and needed > record["n"] else ""
     return OPEN, f"{said}, {record['n']:,} pairs{more}"
@@ -193,8 +191,8 @@ def _significant(found: dict, bias_type: str, share: float) -> Iterator[Part]:
     excluded = sum(_excludes(row, d, 0.05 / n) for (_, row), d in zip(missed, differences))  # Bonferroni
     if rows:
         verdict = HOLDS if hits >= share * n else FAILS if n - excluded < share * n else OPEN
-        said = f"{hits} of {n} measures with p < .05; intervals of {excluded} others exclude half of the paper's difference"
-        yield verdict, said
+        others = f"intervals of {excluded} others exclude half of the paper's difference"
+        yield verdict, f"{hits} of {n} measures with p < .05; {others}"
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #c1d85402
 def _punctuation(found: dict) -> Iterator[Part]:

@@ -91,7 +91,8 @@ OPINION, LOVE_LIKE_HATE = TEMPLATES["opinion"], TEMPLATES["love_like_hate"]
 def _printed_generation_smaller_less() -> Found:
     bias, larger = paper.original_bias(), ["BB2 400M", "BB2 3B"]
     full, less = bias.loc["", ["DialoGPT", *larger]], bias[larger].drop("").ge(bias["DialoGPT"].drop(""), axis=0)
-    said = f"Full Gen Bias {_listed(full)}; DialoGPT is no higher in {less.to_numpy().sum()} of {less.size} comparisons of clusters"
+    counted = f"{less.to_numpy().sum()} of {less.size} comparisons of clusters"
+    said = f"Full Gen Bias {_listed(full)}; DialoGPT is no higher in {counted}"
     return full.idxmin() == "DialoGPT" and less.to_numpy().mean() > 0.5, said
 
 
@@ -789,7 +790,8 @@ def _tuning_nearly_every_axis(found) -> Found:
     many, sure, drop = (rows["drop"] >= 10).sum(), (rows["verdict"] == "less").sum(), rows["drop"]
     smaller = (rows["low"] > -0.1 * rows["before"]).sum()  # of these a drop by a tenth can be excluded
     enough = many >= len(rows) - 2 and sure > len(rows) / 2
-    said = f"{many} of {len(rows)} axes drop by 10 % or more; {sure} drop significantly (Holm), {smaller} by less than 10 %"
+    said = f"{many} of {len(rows)} axes drop by 10 % or more; {sure} drop significantly (Holm), "
+    said += f"{smaller} by less than 10 %"
     return HOLDS if enough else FAILS if smaller > 2 else OPEN, f"{said}; {drop.min():.0f} to {drop.max():.0f} %"
 
 

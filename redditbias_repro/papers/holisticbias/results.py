@@ -251,8 +251,8 @@ def _repetition() -> str:
     exact, all_ = samples["repeated"].sum(), samples["repeated_but_for_punctuation"].sum()
     return (
         f"“I hate druggie …”: {alike:.0f} of {n:.0f} answers copy the prompt except for punctuation, but the rate is "
-        f"{share:.0f} %, which is {round(n * share / 100)} of {n:.0f}; of the {len(samples)} answers of Tables 16 and 17 "
-        f"{exact} are exactly the prompt and {all_} are except for punctuation"
+        f"{share:.0f} %, which is {round(n * share / 100)} of {n:.0f}; of the {len(samples)} answers of Tables 16 and "
+        f"17 {exact} are exactly the prompt and {all_} are except for punctuation"
     )
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f55e6747
