@@ -28,7 +28,7 @@ __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claim
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
 HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
-NOT_RELEASED = f"{NONE}: the released files cannot be had"
+NOT_RELEASED = f"{NONE}: the released files are not available"
 
 # %% ../../nbs/papers/statements.ipynb #a31436b8
 class Answer(NamedTuple):
@@ -112,7 +112,7 @@ def weigh(answers: list[Answer]) -> tuple[str, str, str, str]:
     verdicts = {way: _one_verdict(way, said.values()) for way, said in words.items() if said}
     if (way := _deciding(verdicts)) == NOTHING:
         reasons = [a.found.removeprefix(f"{NONE}: ") for a in answers]
-        reasons = [r if r != NONE else "nothing that this is about was measured" for r in reasons]
+        reasons = [r if r != NONE else "nothing relevant was measured" for r in reasons]
         return UNCHECKED, NOTHING, "", "; ".join(dict.fromkeys(reasons))
     word = dict(zip(LOOKED_AT[way], (HOLDS, FAILS))).get(verdicts[way])
     decide = [m for m, w in words[way].items() if word in (None, w)]

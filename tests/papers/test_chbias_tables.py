@@ -167,7 +167,7 @@ def test_improvement_is_of_all_metrics_together(changes, found):
 def test_what_the_paper_calls_improved():
     """In Tables 8 to 11 each of 20 cells has a metric that falls; ADD for orientation, the example, three."""
     found, text = _improved("EVA2.0")
-    assert found is None and "of 20 cells 20 have a metric that falls, 0 only some that rise" in text
+    assert found is None and "some metric falls in 20 of 20 cells; metrics only rise in 0" in text
     assert text.endswith("more rise than fall in 1 (CADA for orientation: 3 up, 1 down)")
 
 
@@ -280,7 +280,7 @@ def test_statements_on_a_model(results, made_up):
     tables = make_tables(results)
     said = tables["statements"].set_index(["id", "of"])
     assert said.verdict["mostly_reduced", "made"] == "undetermined", "ten cells more could turn it"
-    assert "in 10 of 10 cells, 0 undetermined; 20 are asked for" in said.evidence["mostly_reduced", "made"]
+    assert "in 10 of 10 cells, 0 undetermined; 20 are required" in said.evidence["mostly_reduced", "made"]
     assert said.verdict["hd_reduces_orientation", "made"] == "not measured"
     assert said.verdict["best_age_ctda_appearance_add", "made"] == "undetermined", "no test tells sizes of t apart"
     assert said.evidence["best_age_ctda_appearance_add", "made"].endswith(NO_TEST)
@@ -328,7 +328,7 @@ def test_checks_of_bias_by_hand():
         {"method": ["HD", "CTDA"], "bias_type": "age", "train_seed": 0.0, "verdict": ["more", "less"]}
     )
     found, text = OF_BIAS["mostly_reduced"](bias_cells(cells.reset_index().drop(columns="verdict"), changes))
-    assert found is None and "1 of 2 cells, 0 undetermined; 20 are asked for" in text
+    assert found is None and "1 of 2 cells, 0 undetermined; 20 are required" in text
 
 
 @pytest.mark.parametrize(
@@ -352,8 +352,8 @@ def test_inconsistencies_have_their_evidence(made_up):
     assert evidence["Dist-2 of ADD for Appearance differs between the two tables"] == "11.31 and 13.11"
     assert evidence["Dist-4 of ADD for Appearance differs between the two tables"] == "75.49 and 74.49"
     assert evidence["Dist-4 of CTDA for Gender differs between the two tables"] == "73.39 and 74.39"
-    assert evidence["the shares of CTDA for Orientation are not 1 together"].endswith("= 0.94")
-    assert "护士" in evidence["examples of terms that the appendix does not hold"]
+    assert evidence["the shares of CTDA for Orientation do not add up to 1"].endswith("= 0.94")
+    assert "护士" in evidence["examples of terms that the appendix lacks"]
     assert "丑→帅" in evidence["attribute pairs for Gender differ"]
     assert len(rows) == 23 and len(inconsistencies({})) == 16
 
@@ -369,7 +369,7 @@ def test_without_the_release(offline, tmp_path):
     tables = make_tables(tmp_path)
     assert "table2" not in tables and count_release() == {} and len(tables["inconsistencies"]) == 16
     data = tables["statements"].set_index("id").verdict
-    assert data["no_urls"] == "not measured: the released files cannot be had" and data["biased"].iloc[0] == "holds"
+    assert data["no_urls"] == "not measured: the released files are not available" and data["biased"].iloc[0] == "holds"
 
 
 # --- dialogue and people ---

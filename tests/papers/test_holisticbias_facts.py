@@ -371,13 +371,13 @@ def test_without_the_release_its_findings_are_left_out(offline):
 @pytest.mark.parametrize(
     "what,evidence",
     [
-        ("half a million", "§6: 500,000; its own lists make 459,758, so that half a million is 9% too many"),
+        ("half a million", "§6: 500,000; its own lists make 459,758, so half a million is 9% too many"),
         ("all combinations", "594 terms × 30 nouns × 26 templates are 463,320, not 459,758: 7 descriptors"),
         ("without a noun", "Table 1: I wanted to share with you that I'm non-binary."),
         ("one gender", "GPT-2: Filipino; BB2 3B: lesbian; BB2 3B: Filipina"),
-        ("there is not", "'I love {plural_noun_phrase}.' is like it"),
-        ("Nationality", "28 %, of the 10 axes shown 2 have less, 3 are not shown"),
-        ("Nationality", "39 %, of the 10 axes shown 3 have less, 3 are not shown"),
+        ("does not exist", "the only similar template is 'I love {plural_noun_phrase}.'"),
+        ("Nationality", "28 %; 2 of the 10 axes shown have less, 3 are not shown"),
+        ("Nationality", "39 %; 3 of the 10 axes shown have less, 3 are not shown"),
         ("sympathy", "Partial Gen Bias of Sympathy: 4.08 (BB2 400M) and 2.77 (BB2 3B)"),
         (
             "sympathy",
@@ -386,7 +386,10 @@ def test_without_the_release_its_findings_are_left_out(offline):
         ("variances of styles", "Hate: variances of its styles 0.42 (Table 15), Partial Gen Bias 0.42"),
         ("gay", "“gay” in “I'm {noun_phrase}.” 20 to 30 %"),
         ("gay", "“trailer trash” in “I'm {noun_phrase}.” 50 to 72 %"),
-        ("exact copies", "15 of 15 answers copy the prompt but for punctuation, and the rate is 47 %, as for 7 of 15"),
+        (
+            "exact copies",
+            "15 of 15 answers copy the prompt except for punctuation, but the rate is 47 %, which is 7 of 15",
+        ),
     ],
 )
 def test_findings_by_hand(found, what, evidence):

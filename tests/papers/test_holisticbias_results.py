@@ -163,7 +163,7 @@ def test_figures_and_files(simulated, tmp_path):
     figures = paper.make_figures(records)
     assert list(figures) == ["perplexity-by-axis-made-up", "perplexity-by-template-made-up"]
     (ax,) = figures["perplexity-by-axis-made-up"].axes
-    assert [t.get_text() for t in ax.get_yticklabels()][-1] == "nonce" and "nonce" in ax.get_title()
+    assert [t.get_text() for t in ax.get_yticklabels()][-1] == "Nonce" and "Nonce" in ax.get_title()
     tables = paper.make_tables(records) | {"statements": checks.likelihood_statements(records)}
     captions = paper.read_captions(records)
     assert set(tables) <= set(captions) and "made-up" in captions["likelihood"]

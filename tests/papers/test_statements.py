@@ -184,7 +184,7 @@ def test_sizes_of_t_without_a_test_leave_it_open():
     measured = {"cells": {"CDial-GPT (paper)": cells, "made": cells}}
     theirs, ours = chbias_checks.CHECKS["hd_reduces_age"](claim, measured)
     assert (ours.found, ours.needed) == ("undetermined", chbias_checks.NO_TEST) and "HD age 5.00" in ours.evidence
-    assert (theirs.model, theirs.found, theirs.basis) == ("CDial-GPT, printed", "does not hold", OWN)
+    assert (theirs.model, theirs.found, theirs.basis) == ("CDial-GPT (printed)", "does not hold", OWN)
 
 
 # --- a paper of one's own ---

@@ -54,7 +54,7 @@ def printed(*names: str, value: str = "value") -> pd.Series:
 # %% ../../../nbs/papers/chbias/release.ipynb #e8223c3a
 _NAMES = {"train": "train", "valid": "dev", "test": "test"}  # as the release has them → as the paper does
 _WHY = {
-    "retrieval": "equal, but no count: keywords × the most that was asked for of each (§3.2)",
+    "retrieval": "equal, but not a count: keywords × the cap per keyword (§3.2)",
     "train": "the released training file has one sentence fewer",
     "total": "see train",
 }

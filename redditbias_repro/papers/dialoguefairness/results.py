@@ -551,15 +551,20 @@ def inconsistencies() -> pd.DataFrame:
     return find_inconsistencies(PAPER, NUMBERS)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #a4997a75
-def _title(rows: pd.DataFrame, bias_type: str, corpora: str) -> str:
+PANELS = 3  # side by side
+UNITS = ("percentage points", "words per response")
+
+
+def _unit(measure: str) -> str:
+    "What a difference in a measure is counted in"
+    return UNITS[0 if measure.startswith(PERCENT) else 1]
+
+
+def _title(rows: pd.DataFrame, bias_type: str) -> str:
     "What is found, in words"
-    sure, missed = rows["paired_p_holm"] < 0.05, np.abs(rows["expected"]) < rows["smallest"]
     a, b = SIDES.get(bias_type, ("dominant", "minoritized"))
-    pairs = " or ".join(f"{n:,}" for n in sorted(set(rows["n"])))
-    said = f"{sure.sum()} of {len(rows)} differences between responses to {a} and {b} contexts are significant "
-    said += f"(filled; Holm)\nToo small for {pairs} pairs would be the paper's difference (◆) in {missed.sum()} of them"
-    said += "; ×: the same in every pair" if rows["smallest"].isna().any() else ""
-    return f"{said}\n{corpora}; right of 0: more for {a}"
+    sure = (rows["paired_p_holm"] < 0.05).sum()
+    return f"{sure} of {len(rows)} differences between {a} and {b} contexts are significant"
 
 
 def _to_draw(found: dict, bias_type: str) -> pd.DataFrame:
@@ -567,47 +572,88 @@ def _to_draw(found: dict, bias_type: str) -> pd.DataFrame:
     rows = measured_table(found)
     rows = rows[rows["paired_p_holm"].notna()].copy() if len(rows) else rows
     if len(rows):
-        rows["expected"] = [printed_difference(bias_type, r.kind, r.measure) * r.dominant for r in rows.itertuples()]
-        rows["name"] = [f"{Key(bias_type, r.kind, r.model, r.method).title}, {r.method}" for r in rows.itertuples()]
+        theirs = rows["kind"].isin(KINDS) & (rows["method"] == ORIGINAL)  # models that the paper has a difference of
+        expected = [printed_difference(bias_type, r.kind, r.measure) * r.dominant for r in rows.itertuples()]
+        rows["expected"] = np.where(theirs, expected, np.nan)
+        named = lambda r: Key(bias_type, r.kind, r.model, r.method).title
+        rows["name"] = [f"{named(r)}, {r.method.removesuffix(f' ({bias_type})')}" for r in rows.itertuples()]
     return rows
 
 
-def _draw_row(ax, y: int, r) -> None:
-    "A model's difference with its interval, what would not be found, and what the paper would have"
-    ax.fill_betweenx([y - 0.35, y + 0.35], -r.smallest, r.smallest, color="0.88", linewidth=0)
-    ax.plot([r.low, r.high], [y, y], color="black", linewidth=1.2)
-    if np.isfinite(r.smallest):
-        face = "black" if r.paired_p_holm < 0.05 else "white"
-        ax.plot(r.difference, y, "o", color=face, markeredgecolor="black", markersize=6)
+_ACCENT, _PAPER = "#0173b2", "#de8f05"  # of seaborn's palette colorblind; shapes differ, too
+_MARKS = {  # what is drawn → how, and what the legend calls it
+    "sure": ({"marker": "o", "color": _ACCENT}, "significant (Holm)"),
+    "open": ({"marker": "o", "color": _ACCENT, "markerfacecolor": "white"}, "not significant"),
+    "alike": ({"marker": "x", "color": "0.45"}, "same in every pair"),
+    "paper": ({"marker": "D", "color": _PAPER, "markersize": 5}, "the paper's difference"),
+}
+
+
+def _draw_row(ax, y: int, r) -> set[str]:
+    "A model's difference with its interval, what would not be found, and what the paper would have: which of `_MARKS`"
+    points = {"sure" if r.paired_p_holm < 0.05 else "open": r.difference} if np.isfinite(r.smallest) else {"alike": 0}
+    if np.isfinite(r.expected) and r.expected:
+        points["paper"] = r.expected
+    ax.fill_betweenx([y - 0.35, y + 0.35], -r.smallest, r.smallest, color="0.85", linewidth=0)
+    ax.plot([r.low, r.high], [y, y], color="0.45" if "alike" in points else _ACCENT, linewidth=1.4)
+    for what, x in points.items():
+        ax.plot(x, y, linestyle="", zorder=3, **{"markersize": 6, **_MARKS[what][0]})
+    return {*points}
+
+
+def _legend(figure, ax, drawn: set[str]) -> None:
+    "What marks mean, in a panel that is free, or else below all"
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [Line2D([], [], linestyle="", label=text, **how) for what, (how, text) in _MARKS.items() if what in drawn]
+    handles.append(Patch(color="0.85", label="too small for 80 % power"))
+    if ax is None:
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     else:
-        ax.plot(0, y, "x", color="black", markersize=6)
-    if r.expected and np.isfinite(r.expected):
-        ax.plot(r.expected, y, "D", color="tab:orange", markersize=5)
+        ax.legend(handles=handles, loc="center", fontsize=9, frameon=False).set_in_layout(False)
 
 
 def fairness_figure(found: dict, bias_type: str):
     "Differences by measure and model, with intervals and the smallest that could have been found; None without any"
     import matplotlib.pyplot as plt
+    import seaborn as sns
 
     own = {k: r for k, r in found.items() if k.bias_type == bias_type}
     rows = _to_draw(own, bias_type)
     if not len(rows):
         return None
-    names, known = list(dict.fromkeys(rows["name"]))[::-1], dict.fromkeys(rows["measure"])
+    names, known = list(dict.fromkeys(rows["name"])), dict.fromkeys(rows["measure"])
     first = [m for m in (*ORDER, *LISTS.get(bias_type, ())) if m in known]
-    measures = list(dict.fromkeys([*first, *known]))
-    size = (2.6 * len(measures) + 1.5, 0.35 * len(names) + 1.6)
-    figure, axes = plt.subplots(1, len(measures), figsize=size, sharey=True, squeeze=False)
-    for ax, measure in zip(axes[0], measures):
-        for r in rows[rows["measure"] == measure].itertuples():
-            _draw_row(ax, names.index(r.name), r)
-        ax.axvline(0, color="black", linewidth=0.6)
-        ax.set_title(measure.replace("_", " "), fontsize=9)
-        ax.set_xlabel("percentage points" if measure.startswith(PERCENT) else "words a response", fontsize=8)
-        ax.tick_params(labelsize=8)
-    axes[0, 0].set_yticks(range(len(names)), names)
+    of_units = [[m for m in dict.fromkeys([*first, *known]) if _unit(m) == unit] for unit in UNITS]
+    cells = [of[i : i + PANELS] for of in of_units for i in range(0, len(of), PANELS)]  # a row of panels has one unit
+    across = max(map(len, cells))
+    size = (min(9, 2.2 * across + 2.4), len(cells) * (0.22 * len(names) + 0.75) + 0.6)
+    with sns.axes_style("whitegrid"):
+        figure, axes = plt.subplots(
+            len(cells), across, figsize=size, sharex="row", sharey=True, squeeze=False, layout="constrained"
+        )
+    drawn: set[str] = set()
+    for line, measures in zip(axes, cells):
+        for ax, measure in zip(line, measures):
+            for r in rows[rows["measure"] == measure].itertuples():
+                drawn |= _draw_row(ax, names.index(r.name), r)
+            ax.axvline(0, color="black", linewidth=0.8)
+            ax.set_title(measure.replace("_", " "), fontsize=10)
+            ax.set_xlabel(_unit(measure), fontsize=9)
+            ax.tick_params(labelsize=9)
+            ax.grid(axis="y", visible=False)
+        for ax in line[len(measures) :]:
+            ax.set_axis_off()
+    axes[0, 0].set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.5))
+    axes[0, 0].set_yticklabels(names)
+    spare = [ax for line, measures in zip(axes, cells) for ax in line[len(measures) :]]
+    _legend(figure, spare[-1] if spare else None, drawn)
+    a, b = SIDES.get(bias_type, ("dominant", "minoritized"))
+    pairs = " or ".join(f"{n:,}" for n in sorted(set(rows["n"])))
     corpora = ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in own.values()))
-    figure.suptitle(_title(rows, bias_type, corpora), fontsize=9, y=1.0, va="bottom")
+    figure.suptitle(_title(rows, bias_type), fontsize=11)
+    figure.supxlabel(f"difference {a} − {b} with 95 % interval; {pairs} pairs from {corpora}", fontsize=9)
     plt.close(figure)
     return figure
 

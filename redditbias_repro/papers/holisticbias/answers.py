@@ -5,6 +5,7 @@
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #92b42813
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -408,14 +409,17 @@ def frequency_figure(found: dict):
     table = _plotted(found)
     clusters, correlations = table["cluster"].unique(), frequency_correlations(table).set_index("cluster")
     with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(1, len(clusters), figsize=(4.2 * len(clusters), 3.8), squeeze=False, sharex=True)
+        figure, axes = plt.subplots(
+            1, len(clusters), figsize=(max(3 * len(clusters), 5), 3.4), squeeze=False, sharex=True
+        )
     for ax, cluster in zip(axes[0], clusters):
         own, r = table[table["cluster"] == cluster], correlations.loc[cluster]
         ax.scatter(own["uses"], 100 * own["probability"], s=12, alpha=0.6)
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
         ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set(title=f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g})", xlabel="uses in the texts")
+        ax.set_title(f"{cluster}: ρ = {r['rho']:.2f} (p = {r['p']:.2g})", fontsize=10)
+        ax.set_xlabel("uses of the descriptor", fontsize=9)
         ax.margins(x=0.18, y=0.12)
         bands = pd.cut(np.log(own["uses"]), BANDS, labels=False) if own["uses"].nunique() > 1 else 0 * own["uses"]
         highest, taken = own.loc[own.groupby(bands)["probability"].idxmax()].sort_values("probability")[::-1], []
@@ -425,17 +429,19 @@ def frequency_figure(found: dict):
             taken.append(p.uses)
             place = dict(xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
             ax.annotate(p.descriptor, (p.uses, 100 * p.probability), **place)
-    axes[0][0].set_ylabel("mean probability (%)")
+    axes[0][0].set_ylabel("mean probability of the style (%)", fontsize=9)
     counted, name = found["descriptor_frequency", ""], of_model(found)["model"]
     texts = f"{counted['texts']:,.0f} texts of {corpus_title(counted['corpus'])}"
-    figure.suptitle(f"Style of {name}'s answers to {own['descriptor'].nunique()} descriptors, by their uses in {texts}")
+    sure = (correlations["p"] < 0.05).sum()
+    title = f"Style correlates with descriptor frequency in {sure} of {len(clusters)} clusters"
+    figure.suptitle(f"{title}\n{name}, {own['descriptor'].nunique()} descriptors of one word; {texts}", fontsize=11)
     figure.tight_layout()
     plt.close(figure)
     return figure
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #cab6da1c
-def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str):
-    "A figure of intervals by axis, a marker and color for each part; from below in the order of `table`"
+def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str, sure: Callable[[pd.DataFrame], pd.Series]):
+    "A figure of intervals by axis, a marker and color for each part, filled where sure; from below as in `table`"
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -447,7 +453,10 @@ def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str):
         own = some.set_index("axis").loc[order]
         y = np.arange(len(order)) + 0.22 * ((len(parts) - 1) / 2 - i)
         wide = np.clip([own[middle] - own["low"], own["high"] - own[middle]], 0, None)
-        ax.errorbar(own[middle], y, xerr=wide, fmt=marker, ms=5, color=colors[i], label=name, lw=1.2)
+        ax.errorbar(own[middle], y, xerr=wide, fmt=marker, ms=5, color=colors[i], mfc="white", lw=1.2)
+        filled = sure(own).to_numpy(bool)
+        ax.plot(own[middle][filled], y[filled], marker, ms=5, color=colors[i], zorder=3)
+        ax.plot([], [], marker, ms=5, color=colors[i], label=name)
     ax.set_yticks(range(len(order)), [AXES.get(a, a) for a in order])
     ax.axvline(0, color="0.3", lw=0.8)
     if len(parts) > 1:
@@ -459,8 +468,8 @@ def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str):
 def axes_figure(found: dict):
     "Full Gen Bias by axis with its interval"
     table = pd.DataFrame(of_model(found)["by_axis"]).sort_values("corrected")
-    figure, ax = _axes_drawn(table, {"not tuned": table}, "corrected")
-    ax.set_xlabel("Full Gen Bias × 1000, without the noise of few answers")
+    figure, ax = _axes_drawn(table, {"not tuned": table}, "corrected", lambda own: own["low"] > 0)
+    ax.set_xlabel("Full Gen Bias × 1000, without the noise of few answers (filled: interval above 0)", fontsize=9)
     some, last = table["low"].gt(0).sum(), table["axis"].iloc[-1]
     said = f"Answers differ by descriptor on {some} of {len(table)} axes, most on {AXES.get(last, last)}"
     ax.set_title(f"{said}\n{of_model(found)['model']}, {of_model(found)['n']:,} answers", fontsize=10)
@@ -475,13 +484,13 @@ def tuning_figure(found: dict):
         return None
     parts = {k: table[table["tuned"] == m] for k, m in kinds.items() if (table["tuned"] == m).any()}
     first = next(iter(parts.values())).sort_values("change", ascending=False)
-    figure, ax = _axes_drawn(first, parts, "change")
-    ax.set_xlabel("change of Full Gen Bias × 1000 by tuning (negative: less)")
-    counted = [f"{k}: less on {t['verdict'].eq('less').sum()} of {len(t)} axes, more on {t['verdict'].eq('more').sum()}"
-               for k, t in parts.items()]  # fmt: skip
+    figure, ax = _axes_drawn(first, parts, "change", lambda own: own["p_holm"] < 0.05)
+    ax.set_xlabel("change in Full Gen Bias × 1000 by tuning (negative: less; filled: p < .05 after Holm)", fontsize=9)
+    less = {k: t["verdict"].eq("less").sum() for k, t in parts.items()}
+    counted = [f"{n} of {len(first)} axes {k}" if not i else f"{n} {k}" for i, (k, n) in enumerate(less.items())]
     n = next(of_tuned(found, kinds[k])["n"] for k in parts)
-    title = f"Bias after tuning\n{'; '.join(counted)} (Holm)"
-    ax.set_title(f"{title}\n{of_model(found)['model']}, {n:,} answers of each, the same prompts", fontsize=10)
+    title = f"Bias falls on {', '.join(counted)}"
+    ax.set_title(f"{title}\n{of_model(found)['model']}, {n:,} answers of each to the same prompts", fontsize=10)
     return figure
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #37496edd

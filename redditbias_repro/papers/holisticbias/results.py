@@ -135,7 +135,7 @@ def _number_of_sentences() -> str:
     said = read_printed("text").query("quantity == 'sentences'").set_index("source")["value"]
     made = counts_of()["sentences"]
     counts = ", ".join(f"{source}: {value:,.0f}" for source, value in said.items())
-    return f"{counts}; its own lists make {made:,}, so that half a million is {said['§6'] / made - 1:.0%} too many"
+    return f"{counts}; its own lists make {made:,}, so half a million is {said['§6'] / made - 1:.0%} too many"
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #34ba03fe
 def _not_all_combinations() -> str:
@@ -153,7 +153,7 @@ def _sentence_without_noun() -> str:
     alone = read_entries()["kind"].eq("descriptor").sum()
     return (
         f"Table 1: {examples} Such sentences are not among the {counts_of()['sentences']:,}; "
-        f"{alone} descriptors could stand alone, and do in 17 templates of the release"
+        f"{alone} descriptors can stand alone, as they do in 17 templates of the release"
     )
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f06ceb31
@@ -168,14 +168,14 @@ def _gendered_descriptors() -> str:
 
 def _name_of_template() -> str:
     there = [t["template"] for t in printed_prompts().templates if t["template"].startswith("I love {")]
-    return f"B.1 names “I love [NOUN PHRASE]”; of the templates only {' '.join(there)!r} is like it"
+    return f"B.1 names “I love [NOUN PHRASE]”; the only similar template is {' '.join(there)!r}"
 
 
 def _nationality_among_the_lowest() -> str:
     parts = []
     for template, own in read_printed("table7").groupby("template", sort=False):
         shares = own.set_index("axis")["percent_significant"]
-        said = f"{shares['nationality']} %, of the {len(shares)} axes shown {(shares < shares['nationality']).sum()}"
+        said = f"{shares['nationality']} %; {(shares < shares['nationality']).sum()} of the {len(shares)} axes shown"
         parts.append(f"“{template}”: {said} have less, {len(AXES) - len(shares)} are not shown")
     return "; ".join(parts)
 
@@ -250,9 +250,9 @@ def _repetition() -> str:
     samples = pd.concat([read_printed("table16"), read_printed("table17")])
     exact, all_ = samples["repeated"].sum(), samples["repeated_but_for_punctuation"].sum()
     return (
-        f"“I hate druggie …”: {alike:.0f} of {n:.0f} answers copy the prompt but for punctuation, and the rate is "
-        f"{share:.0f} %, as for {round(n * share / 100)} of {n:.0f}; of the {len(samples)} answers of Tables 16 and 17 "
-        f"{exact} are exactly the prompt, {all_} but for punctuation"
+        f"“I hate druggie …”: {alike:.0f} of {n:.0f} answers copy the prompt except for punctuation, but the rate is "
+        f"{share:.0f} %, which is {round(n * share / 100)} of {n:.0f}; of the {len(samples)} answers of Tables 16 and "
+        f"17 {exact} are exactly the prompt and {all_} are except for punctuation"
     )
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f55e6747
@@ -428,9 +428,17 @@ def love_hate_table(records: pd.DataFrame, count: int = 10) -> pd.DataFrame:
 NAMED = 3  # descriptors that are named at either end of a distribution
 
 
-def _short_template(template: str) -> str:
-    "With a short slot; anything else as it is"
-    return template.replace("{noun_phrase}", "{NP}").replace("{plural_noun_phrase}", "{PNP}")
+def _short(name: str) -> str:
+    "An axis as the paper names it, a template with a short slot"
+    return AXES.get(name, name.replace("{noun_phrase}", "{NP}").replace("{plural_noun_phrase}", "{PNP}"))
+
+
+def _title(medians: pd.Series, name: str) -> str:
+    "What distributions show, from their medians, the lowest first"
+    low, high = f"{medians.iloc[0]:,.0f}", f"{medians.iloc[-1]:,.0f}"
+    if name == "template":
+        return f"Median perplexity per template ranges from {low} to {high}"
+    return f"Perplexity is lowest for {medians.index[0]} ({low}), highest for {medians.index[-1]} ({high})"
 
 
 def make_figures(records: pd.DataFrame) -> dict:
@@ -442,15 +450,16 @@ def make_figures(records: pd.DataFrame) -> dict:
         groups = parts.groupby(column)[["quantiles", "n"]]
         pooled = {group: pool_quantiles([*own["quantiles"]], QUANTILES, [*own["n"]]) for group, own in groups}
         table = pd.DataFrame(pooled, index=QUANTILES).T
-        table = table.loc[table[middle].sort_values().index].rename(index=_short_template)
+        table = table.loc[table[middle].sort_values().index].rename(index=_short)
         named = medians.groupby([name, "descriptor"])["median"].median().sort_values(kind="stable").reset_index()
         marks = pd.concat([named.groupby(name).head(NAMED), named.groupby(name).tail(NAMED)]).drop_duplicates()
         marks = marks.set_axis(["group", "name", "value"], axis=1)
-        marks = marks.assign(group=marks["group"].map(_short_template))
-        ends = [f"{group} ({table.loc[group, middle]:,.0f})" for group in (table.index[0], table.index[-1])]
-        title = f"Median perplexity from {ends[0]} to {ends[1]}\n{model}, {int(axes['n'].sum()):,} prompts; "
-        title += "named: descriptors of the lowest (←) and highest (→) medians"
-        figures[f"perplexity-by-{name}-{model}"] = plot_distributions(table, marks, title)
+        marks = marks.assign(group=marks["group"].map(_short))
+        figure = plot_distributions(table, marks, _title(table[middle], name))
+        what = f"perplexity of {model} on {int(axes['n'].sum()):,} prompts; dot: median, bar: middle half\n"
+        what += "red ticks and names: descriptors with the lowest (←) and highest (→) medians"
+        figure.axes[0].set_xlabel(what, fontsize=9)
+        figures[f"perplexity-by-{name}-{model}"] = figure
     return figures
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #674da2c4
