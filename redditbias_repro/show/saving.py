@@ -33,7 +33,7 @@ def cell_text(
         return str(value)
     if np.isnan(value) or float(value).is_integer():
         return "" if np.isnan(value) else f"{value:.0f}"
-    if not 5e-4 <= abs(value) < 1e6:
+    if not 5e-5 <= abs(value) < 1e6:
         return f"{value:.2e}"
     digits = f"{float(f'{value:.3g}'):.0f}" if abs(value) >= 999.5 else f"{value:#.3g}".rstrip(".")
     return f"{value:.4f}" if len(digits.partition(".")[2]) > 4 else digits
@@ -75,7 +75,7 @@ class _Value:
         return format(self.value, how) if how and text else text
 
 
-_EMPTY = re.compile(r" ?(?:\(\)|\[, \])")  # brackets of a pattern whose values are missing
+_EMPTY = re.compile(r" ?(?:\(\)|\[(?:, )?\])")  # brackets of a pattern whose values are missing
 
 
 def shown_columns(
