@@ -313,7 +313,8 @@ def plot_runs(
     _legend_below(figure, {t: handles[t] for t in types.values()}, (0.5, 0))
     names = (CURVES[c].partition(",")[0] for c in CURVES)
     found = [f"{name} falls in {sum(f)} of {len(f)} runs" for name, f in zip(names, falls.values()) if f]
-    return _finished(figure, f"{', '.join(found).capitalize()}\n{records.model.iloc[0]}; a line per training seed, mean of five reports", 10)
+    about = f"{records.model.iloc[0]}; a line per training seed, mean of five reports"
+    return _finished(figure, f"{', '.join(found).capitalize()}\n{about}", 10)
 
 # %% ../../nbs/show/figures.ipynb #48bcd286
 def plot_downstream(
@@ -345,7 +346,8 @@ def plot_downstream(
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change in {task.metric}\n(95 % interval, paired)")
     verdicts = shown.verdict.str.partition(":")[0]
     lost, gained = ((verdicts == v).sum() for v in ("loss", "gain"))
-    said = f"{task.title.capitalize()}: {task.metric} drops in {lost} of {len(shown)} debiased models, rises in {gained} (∗)"
+    changed = f"{task.metric} drops in {lost} of {len(shown)} debiased models, rises in {gained}"
+    said = f"{task.title.capitalize()}: {changed} (∗)"
     about = f"{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}; ∗ not corrected"
     ax.set_title(f"{said}\n{about}", fontsize=10)
     ax.margins(y=0.12)
@@ -521,7 +523,8 @@ def _legend_of(figure, looks: dict[str, dict], at: tuple[float, float] = (0.5, 0
     from matplotlib.lines import Line2D
 
     line = lambda look: Line2D([], [], linestyle="", marker=look["fmt"], color=look["color"], markeredgecolor="black")
-    _legend_below(figure, {name: line(look) for name, look in looks.items()}, at, ncols=6)
+    columns = len(looks) if len(looks) < 7 else -(-len(looks) // 2)
+    _legend_below(figure, {name: line(look) for name, look in looks.items()}, at, ncols=columns)
 
 
 def _associated(table: pd.DataFrame) -> str:
