@@ -167,8 +167,8 @@ def _legend(ax, bars: list[str]) -> None:
 # %% ../../nbs/show/figures.ipynb #fe58f3fc
 def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
     "In how many bias types stereotypes are significantly more likely, in words; of a single bar in which"
-    told = table.significant.astype(bool) & (table.t < 0)
-    each = {bar: told[table.bar == bar].groupby(table.bias_type).all() for bar in bars}
+    stereotypical = lambda own: (own.significant.astype(bool) & (own.t < 0)).groupby(own.bias_type).all()
+    each = {bar: stereotypical(table[table.bar == bar]) for bar in bars}
     counts, said = {bar: f"{e.sum()} of {len(e)}" for bar, e in each.items()}, "Significantly stereotypical"
     if len(bars) == 1:
         (own,) = each.values()

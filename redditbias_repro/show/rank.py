@@ -54,9 +54,7 @@ def _of_templates(row: dict) -> tuple:
     return 100 * found * len(found) / row["tests"], each, [row["reading"], row["templates"], row["n"]]
 
 
-_GAP = (
-    "nats per token, stereotype over counterfactual, all pairs; across tokenizers it also depends on tokenization"
-)
+_GAP = "nats per token, stereotype over counterfactual, all pairs; across tokenizers it also depends on tokenization"
 RANKED = {
     "association": _Ranked("contrasts", _of_contrasts, "nats", "most stereotypical"),
     "lmb": _Ranked("pairs", _of_gaps, _GAP, "most stereotypical"),

@@ -167,8 +167,8 @@ def test_bars_of_debiased_models(published):
         "HD",
         "CDA",
     ] and ax.get_title() == (
-        "Significantly stereotypical (∗ below 0): not debiased 2 of 5, HD 5 of 5, CDA 0 of 5\n"
-        "other; RedditBias, released pairs"
+        "Significantly stereotypical: 2 of 5 bias types before debiasing, 0 to 5 after\n"
+        "other; RedditBias, released pairs; ∗ p < 0.05, not corrected"
     )
     assert [bar.get_height() for bar in ax.containers[1]] == [-3.0] * 5 and len(ax.texts) == 5 + 2
     seeds = pd.concat(
