@@ -61,7 +61,7 @@ def test_measure(model_folder, tmp_path, capsys):
         == 0
     )
     printed = capsys.readouterr().out
-    assert "| race" in printed and "Negative t: the stereotype is likelier" in printed and "p_holm" in printed
+    assert "| race" in printed and "Negative t: the stereotype is more likely" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
     assert [(r["metric"], r["bias_type"], r["corpus"], r["params"].get("outliers")) for r in records] == [
         ("lmb", "race", "queries", "base"), ("lmb", "race", "queries", "all"), ("association", "race", "queries", None)

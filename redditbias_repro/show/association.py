@@ -20,6 +20,7 @@ from redditbias_repro.show.tables import (
     PAPER_METHODS,
     _holm_by,
     _in_order,
+    as_shown,
     records_table,
 )
 from ..stats.paired import FEWEST_CLUSTERS, decided, pooled_mean
@@ -164,9 +165,7 @@ def association_tables(
         "association_methods": association_methods(changes),
         "association_drivers": drivers[drivers["method"] == "baseline"],
     }
-    for name, table in tables.items():
-        table.attrs["shown"] = {c: c.replace("_", " ") for c in _SPECS["associations_shown"][name]}
-    return {name: table for name, table in tables.items() if len(table)}
+    return {name: as_shown(name, table, paper) for name, table in tables.items() if len(table)}
 
 
 def association_figures(

@@ -15,7 +15,6 @@ import pandas as pd
 from ..data.pairs import corpus_title
 from ..records import DEFAULT_PAPER
 from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
-from ..stats.paired import VERDICTS
 
 # %% auto #0
 __all__ = ['COSTS', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
@@ -55,10 +54,13 @@ def _chinese_font() -> str | None:
     return str(sans_path())
 
 # %% ../../nbs/show/figures.ipynb #10a8f4a4
-CURVES = {"lm_loss": "language-model loss, nats a token", "debias_loss": "debiasing loss, an occurrence"}
+CURVES = {"lm_loss": "language-model loss, nats per token", "debias_loss": "debiasing loss, per occurrence"}
+WIDEST = 9  # inches: wider figures cannot be read on a page
+DASHES = ("-", "--", ":", "-.", (0, (6, 1)))
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
 VARIANTS = {"accumulated": "**"}  # hatches of other readings of a method; those that are not named have circles
 ORIGINAL = "not debiased"
+SEED = "single training seed"
 
 
 def _with_bars(table: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +129,7 @@ def _bars(table: pd.DataFrame, value: str, types: dict[str, str], seeds: bool = 
         )
     bars = list(dict.fromkeys(table.bar))
     style = _style(bars)
-    figure, ((ax,),) = _axes(1, 1, (max(1.6, 0.45 * len(bars)) * len(types) + 1, 3.6))
+    figure, ((ax,),) = _axes(1, 1, (min(WIDEST, max(1.6, 0.45 * len(bars)) * len(types) + 1), 3.6))
     spread = ("pi", 100) if seeds and table.train_seed.nunique() > 1 else None
     # Rounded: versions of Python differ in the last digit.
     colors = {b: tuple(round(x, 6) for x in sns.desaturate(c, 0.75)) for b, (c, _) in style.items()}
@@ -154,7 +156,9 @@ def _style(bars: list[str]) -> dict[str, tuple]:
 
 def _legend(ax, bars: list[str]) -> None:
     "A frame in the axes for few bars; for many bars it is below the axes, where it hides none"
-    below = {"frameon": False, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
+    named = len(ax.get_legend_handles_labels()[0])
+    below = {"frameon": False, "ncols": named if named < 7 else -(-named // 2), "loc": "upper center"}
+    below["bbox_to_anchor"] = (0.5, -0.1)
     ax.legend(title="", fontsize=9, **({"frameon": True} if len(bars) < 4 else below))
     handles = [h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")]
     for handle, (_, hatch) in zip(handles, _style(bars).values()):
@@ -162,14 +166,21 @@ def _legend(ax, bars: list[str]) -> None:
 
 # %% ../../nbs/show/figures.ipynb #fe58f3fc
 def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
-    "Which types are significantly stereotypical, in words: of few bars by name, of many how many"
-    found = []
-    for bar in bars:
-        own = table[table.bar == bar]
-        each = (own.significant.astype(bool) & (own.t < 0)).groupby(own.bias_type).all()
-        names = ", ".join(type_titles(each.index[each], paper).values()) or "none"
-        found.append(f"{bar}: {names}" if len(bars) < 3 else f"{bar} {each.sum()} of {len(each)}")
-    return "Significantly stereotypical (∗ below 0): " + ("\n" if len(bars) == 2 else ", ").join(found)
+    "In how many bias types stereotypes are significantly more likely, in words; of a single bar in which"
+    stereotypical = lambda own: (own.significant.astype(bool) & (own.t < 0)).groupby(own.bias_type).all()
+    each = {bar: stereotypical(table[table.bar == bar]) for bar in bars}
+    counts, said = {bar: f"{e.sum()} of {len(e)}" for bar, e in each.items()}, "Significantly stereotypical"
+    if len(bars) == 1:
+        (own,) = each.values()
+        return f"{said}: {', '.join(type_titles(own.index[own], paper).values()) or 'no bias type'}"
+    first = counts.pop(ORIGINAL, None)
+    few, most = (f([each[bar].sum() for bar in counts]) for f in (min, max))
+    span = f"{few}" if few == most else f"{few} to {most}"
+    if first:
+        return f"{said}: {first} bias types before debiasing, {span} after"
+    if len(bars) > 3:
+        return f"{said}: {span} of {max(len(e) for e in each.values())} bias types per bar"
+    return f"{said} bias types: {', '.join(f'{bar} {n}' for bar, n in counts.items())}"
 
 
 def _corpora(table: pd.DataFrame, paper: str) -> str:
@@ -196,20 +207,24 @@ def plot_lmb(
             x = bar.get_x() + bar.get_width() / 2
             rows = groups[name, types[round(x)]]
             if len(rows) > 1:
-                ax.plot([x] * len(rows), rows.t, "o", color="white", markeredgecolor="black", markersize=3)
+                look = {"color": "white", "markeredgecolor": "black", "markersize": 3, "linestyle": ""}
+                label = None if any(line.get_label() == SEED for line in ax.lines) else SEED
+                ax.plot([x] * len(rows), rows.t, "o", label=label, **look)
             if rows.significant.all():
                 end, lift, side = (rows.t.max(), 3, "bottom") if bar.get_height() > 0 else (rows.t.min(), -3, "top")
                 where = {"xytext": (0, lift), "textcoords": "offset points", "ha": "center", "va": side}
                 ax.annotate("∗", (x, end), **where, fontsize=14)
     for place, b in enumerate(types if band is not None else ()):
         for r in band[band.bias_type == b].itertuples():
-            label = None if place else f"{r.models} models with random weights"
+            of = f" ({r.model})" if "model" in band and len(bars) > 1 else ""
+            label = None if place else f"{r.models} models with random weights{of}"
             look = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 0}
             ax.fill_between([place - 0.47, place + 0.47], r.t_low, r.t_high, label=label, **look)
     ax.axhline(0, color="black", linewidth=1)
     model = f"{table.model.iloc[0]}; " if table.model.nunique() == 1 and len(bars) > 1 else ""
-    ax.set_title(f"{_stereotypical(table, bars, paper)}\n{model}{_corpora(table, paper)}", fontsize=9)
-    ax.set(xlabel="", ylabel="LMB: t-value\n(negative: stereotype likelier)")
+    about = f"{model}{_corpora(table, paper)}; ∗ p < 0.05, not corrected"
+    ax.set_title(f"{_stereotypical(table, bars, paper)}\n{about}", fontsize=10)
+    ax.set(xlabel="", ylabel="LMB: t-value\n(negative: stereotype more likely)")
     ax.use_sticky_edges = False  # else the line of 0 lies on the edge where all bars are on one side
     ax.margins(y=0.12)
     _legend(ax, bars)
@@ -217,15 +232,16 @@ def plot_lmb(
 
 # %% ../../nbs/show/figures.ipynb #c1301e68
 def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
-    "How perplexity changes by each method, in words; empty without the model before"
+    "With which methods perplexity rises most and least, in words; no change without the model before"
     if not len(before):
-        return ""
-    found = []
-    for bar, rows in shown.groupby("bar", sort=False):
-        low, high = (f"{v:+.0%}" for v in (rows.perplexity / before.iloc[0] - 1).agg(["min", "max"]))
-        n, of = rows.bias_type.nunique(), shown.bias_type.nunique()
-        found.append(f"{bar} {low if low == high else f'{low} to {high}'}" + (f" ({n} of {of})" if n < of else ""))
-    return f"Change of perplexity: {', '.join(found)}\n"
+        return "Perplexity after debiasing"
+    rises = {bar: rows.perplexity / before.iloc[0] - 1 for bar, rows in shown.groupby("bar", sort=False)}
+    ends = lambda bar: dict.fromkeys(f"{v:+.0%}" for v in rises[bar].agg(["min", "max"]))
+    most, least = (f(rises, key=lambda bar: rises[bar].mean()) for f in (max, min))
+    if most == least:
+        return f"{most} changes perplexity by {' to '.join(ends(most))}"
+    said = [f"{bar} ({' to '.join(ends(bar))})" for bar in (most, least)]
+    return f"Perplexity rises most with {said[0]}, least with {said[1]}"
 
 
 def plot_lmp(
@@ -242,7 +258,7 @@ def plot_lmp(
     if max(shown.perplexity) > 8 * min([*before, *shown.perplexity]):
         ax.set_yscale("log")
     of = f"{table.model.iloc[0]}; {table.n.iloc[0]:,} of {corpus_title(table.corpus.iloc[0])}"
-    ax.set_title(f"{_rises(shown, before)}{of}", fontsize=9)
+    ax.set_title(f"{_rises(shown, before)}\n{of}", fontsize=10)
     ax.set(xlabel="", ylabel="LMP: perplexity\n(lower is better)")
     _legend(ax, bars)
     return _finished(figure)
@@ -272,15 +288,19 @@ def plot_runs(
     import seaborn as sns
 
     methods, types = order_methods(records.method), type_titles(records.bias_type, paper)
-    colors = dict(zip(types, sns.color_palette("colorblind", len(types))))
-    figure, axes = _axes(len(CURVES), len(methods), (2.9 * len(methods), 2.4 * len(CURVES)))
+    looks = dict(zip(types, zip(sns.color_palette("colorblind", len(types)), DASHES * len(types))))
+    size = (min(WIDEST, 2.9 * len(methods) + 1), 2.4 * len(CURVES))
+    figure, axes = _axes(len(CURVES), len(methods), size)
+    falls = {c: [] for c in CURVES}
     for r in records.sort_values("train_seed").to_dict("records"):
         curves = {"lm_loss": r["loss"]} | {c: r[c] for c in CURVES if isinstance(r.get(c), list)}
         for row, column in enumerate(CURVES):
             if column in curves:
                 values = pd.Series(curves[column], dtype=float).rolling(5, min_periods=1, center=True).mean()
                 ax, b = axes[row, methods.index(r["method"])], r["bias_type"]
-                ax.plot(r["epoch"], values, color=colors[b], linewidth=1.2, label=types[b])
+                falls[column].append(values.dropna().iloc[-1] < values.dropna().iloc[0])
+                color, dashes = looks[b]
+                ax.plot(r["epoch"], values, color=color, linestyle=dashes, linewidth=1.2, label=types[b])
     first = [next((i for i, ax in enumerate(line) if ax.lines), 0) for line in axes]
     for (row, column), ax in np.ndenumerate(axes):
         ax.set_visible(bool(ax.lines))
@@ -289,10 +309,12 @@ def plot_runs(
             xlabel="epoch" if row or not axes[-1, column].lines else "",
             ylabel=list(CURVES.values())[row].replace(", ", ",\n") if column == first[row] else "",
         )
-        ax.set_ylim(0, 1.1 * max([np.nanmax(line.get_ydata()) for line in ax.lines], default=1))
     handles = {h.get_label(): h for ax in axes.flat for h in ax.lines}
     _legend_below(figure, {t: handles[t] for t in types.values()}, (0.5, 0))
-    return _finished(figure, records.model.iloc[0], 10)
+    names = (CURVES[c].partition(",")[0] for c in CURVES)
+    found = [f"{name} falls in {sum(f)} of {len(f)} runs" for name, f in zip(names, falls.values()) if f]
+    about = f"{records.model.iloc[0]}; a line per training seed, mean of five reports"
+    return _finished(figure, f"{', '.join(found).capitalize()}\n{about}", 10)
 
 # %% ../../nbs/show/figures.ipynb #48bcd286
 def plot_downstream(
@@ -308,7 +330,7 @@ def plot_downstream(
         raise ValueError("expected a row a method and bias type: select them first")
     shown = _with_bars(table[table.change.notna()])
     types, bars = type_titles(shown.bias_type), list(dict.fromkeys(shown.bar))
-    figure, ((ax,),) = _axes(1, 1, (max(1.2, 0.35 * len(bars)) * len(types) + 1.5, 3.4))
+    figure, ((ax,),) = _axes(1, 1, (min(WIDEST, max(1.2, 0.35 * len(bars)) * len(types) + 1.5), 3.4))
     before = table[table.method == "baseline"][task.value]
     ax.axhline(0, color="black", linewidth=1, linestyle="--", label=f"{ORIGINAL}: {before.mean():.3g}")
     places = dict(zip(bars, np.linspace(-0.3, 0.3, len(bars)) if len(bars) > 1 else [0]))
@@ -321,11 +343,13 @@ def plot_downstream(
                 where = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
                 ax.annotate("∗", (x, r.change_high), **where, fontsize=14)
     ax.set_xticks(range(len(types)), types.values())
-    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change of {task.metric}\n95 % interval, paired")
-    verdicts = shown.verdict.str.partition(":")[0].value_counts()
-    counted = ", ".join(f"{v} in {verdicts[v]}" for v in ("loss", "gain", "undetermined") if v in verdicts)
-    said = f"{task.title.capitalize()}, of {len(shown)} debiased models: {counted} (∗ loss or gain)"
-    ax.set_title(f"{said}\n{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}", fontsize=9)
+    ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change in {task.metric}\n(95 % interval, paired)")
+    verdicts = shown.verdict.str.partition(":")[0]
+    lost, gained = ((verdicts == v).sum() for v in ("loss", "gain"))
+    changed = f"{task.metric} drops in {lost} of {len(shown)} debiased models, rises in {gained}"
+    said = f"{task.title.capitalize()}: {changed} (∗)"
+    about = f"{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}; ∗ not corrected"
+    ax.set_title(f"{said}\n{about}", fontsize=10)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
     ax.legend(title="", fontsize=9, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
@@ -333,17 +357,14 @@ def plot_downstream(
 
 # %% ../../nbs/show/figures.ipynb #1437179e
 def _verdicts(changes: pd.DataFrame) -> str:
-    "How many cells, a method on a bias type, are less biased than before, in words"
+    "How many debiased models, one per method and bias type, are less biased than before, in words; controls apart"
     cells = changes.sort_values("train_seed", na_position="first").drop_duplicates(["method", "bias_type"])
-    parts = []
-    for who, own in (
-        ("Of ", cells[~cells.method.isin(CONTROLS)]),
-        *((f"{c}, a control: of ", cells[cells.method == c]) for c in CONTROLS),
-    ):
-        counts = {v: int((own.verdict == v).sum()) for v in VERDICTS}
-        each = ", ".join(f"{n} {v}{'' if v == 'undetermined' else ' biased'}" for v, n in counts.items() if n)
-        parts += [f"{who}{len(own)} cells {each}"] if len(own) else []
-    return "; ".join(parts)
+    control = cells.method.isin(CONTROLS)
+    count = lambda own: [(own.verdict == v).sum() for v in ("less", "more")] + [len(own)]
+    less, more, n = count(cells[~control])
+    said = f"{less} of {n} debiased models are less biased, {more} more"
+    less, more, n = count(cells[control])
+    return f"{said} (controls: {less} and {more} of {n})" if n else said
 
 # %% ../../nbs/show/figures.ipynb #e67b0411
 def plot_changes(
@@ -357,7 +378,8 @@ def plot_changes(
     about = _of_one(changes, ["model", "corpus", "split", "swap"], "model, corpus, split and swap").iloc[0]
     types, methods = type_titles(changes.bias_type, paper), order_methods(changes.method)
     colors = {m: c for m, (c, _) in _style(methods).items()}
-    figure, axes = _axes(1, len(types), (2.3 * len(types) + 1, 0.42 * len(methods) + 1.3), sharey=True)
+    size = (min(WIDEST, 2.3 * len(types) + 1), 0.42 * len(methods) + 1.5)
+    figure, axes = _axes(1, len(types), size, sharex=True, sharey=True)
     for ax, (b, title) in zip(axes[0], types.items()):
         own = changes[changes.bias_type == b]
         gap = own.gap_before.iloc[0]
@@ -369,15 +391,18 @@ def plot_changes(
             y = methods.index(m)
             for r in whole.itertuples():
                 _points(ax, gap + r.change, y, colors[m], (gap + r.change_low, gap + r.change_high))
+                if r.verdict not in ("less", "more"):
+                    ax.containers[-1].lines[0].set_markerfacecolor("white")
             single = rows[rows.train_seed.notna()] if len(rows) > len(whole) else rows[:0]
             ax.plot(single.gap_after, [y + 0.22] * len(single), linestyle="", marker="|", color=colors[m])
         ax.set(title=title, xlabel="")
         ax.grid(axis="y", visible=False)
     axes[0, 0].set(yticks=range(len(methods)), yticklabels=methods, ylim=(len(methods) - 0.5, -0.5))
-    what = "mean of log perplexity(stereotype) − log perplexity(counterfactual), nats a token; "
-    figure.supxlabel(f"{what}95 % interval of the change", fontsize=9)
-    read = "Dashed: before debiasing; inside the band: less biased; left of 0: the stereotype is likelier"
-    return _finished(figure, f"{_verdicts(changes)}\n{about.model}; {corpus_title(about.corpus)}. {read}")
+    what = "mean gap of log perplexities, nats per token (left of 0: stereotype more likely), 95 % interval of change"
+    read = "dashed: before debiasing; grey: gaps smaller than before; filled: less or more biased after Holm"
+    seeds = "; ticks: training seeds" if changes.duplicated(["method", "bias_type"]).any() else ""
+    figure.supxlabel(f"{what}\n{read}{seeds}", fontsize=9)
+    return _finished(figure, f"{_verdicts(changes)}\n{about.model}; {corpus_title(about.corpus)}", 10)
 
 # %% ../../nbs/show/figures.ipynb #276416ac
 def plot_targets(
@@ -398,7 +423,7 @@ def plot_targets(
     most = shown.groupby("bias_type").size().max()
     rows = -(-len(types) // 2)
     with sns.axes_style("whitegrid", {"font.family": label_fonts(shown.targets)}):
-        figure, axes = _axes(rows, min(2, len(types)), (10, rows * (0.26 * most + 1)))
+        figure, axes = _axes(rows, min(2, len(types)), (WIDEST, rows * (0.26 * most + 1)))
         for ax, (b, title) in zip(axes.flat, types.items()):
             own = shown[shown.bias_type == b].reset_index(drop=True)
             _points(ax, own.gap, own.index, "C0", (own.gap_low, own.gap_high))
@@ -409,15 +434,20 @@ def plot_targets(
         for ax in list(axes.flat)[len(types) :]:
             ax.set_visible(False)
         of = f"{about.model}, {ORIGINAL if about.method == 'baseline' else about.method}; {corpus_title(about.corpus)}"
-        figure.suptitle(f"{of}: by the terms exchanged (in so many pairs)", fontsize=10)
-        figure.supxlabel("mean log gap, nats a token, 95 % interval; left of 0: the stereotype is likelier", fontsize=9)
+        one, other = (shown.gap_high < 0).sum(), (shown.gap_low > 0).sum()
+        found = f"{one} of {len(shown)} pairs of terms favour the stereotype, {other} the counterfactual"
+        figure.suptitle(f"{found}\n{of}; in brackets: number of sentence pairs", fontsize=10)
+        figure.supxlabel(
+            "mean gap of log perplexities, nats per token (left of 0: stereotype more likely), 95 % interval",
+            fontsize=9,
+        )
         figure.tight_layout()
     return _finished(figure)
 
 # %% ../../nbs/show/figures.ipynb #3f2c1ef5
 COSTS = {
     "rise_calibrated": "rise of calibrated\nperplexity",
-    **{name: f"{task.title}:\nchange of {task.metric}" for name, task in TASKS.items()},
+    **{name: f"{task.title}:\nchange in {task.metric}" for name, task in TASKS.items()},
 }
 
 
@@ -437,8 +467,8 @@ def plot_choice(
     rows = [c for c in COSTS if shown[c].notna().any()]
     types, methods = type_titles(shown["bias_type"]), order_methods(shown["method"])
     style = _style(methods)
-    size = (2.5 * len(types) + 1, 2.4 * len(rows) + 1)
-    figure, axes = _axes(len(rows), len(types), size, sharex="col", sharey="row")
+    size = (min(WIDEST, 2.5 * len(types) + 1), 2.2 * len(rows) + 1)
+    figure, axes = _axes(len(rows), len(types), size, sharex=True, sharey="row")
     for (i, cost), (j, b) in ((x, y) for x in enumerate(rows) for y in enumerate(types)):
         ax, own = axes[i, j], shown[shown["bias_type"].eq(b) & shown[cost].notna()]
         ax.axvline(0, color="black", linewidth=1)
@@ -449,17 +479,22 @@ def plot_choice(
                 ends = [None if np.isnan(e).any() else e for e in ends]
                 _points(ax, r["bias_change"], r[cost], color, *ends, fmt=marker, label=m)
         if cost == "rise_calibrated":
-            ax.yaxis.set_major_formatter(lambda v, _: f"{v:+.0%}")
-        ax.xaxis.set_major_locator(plt.MaxNLocator(4))
+            ax.set_yscale("function", functions=(lambda v: np.log1p(np.maximum(v, -0.99)), np.expm1))
+            ax.set_yticks([-0.5, 0, 0.5, 1, 2, 5, 10, 50])
+            ax.yaxis.set_major_formatter(lambda v, _: f"{v:+.0%}" if v else "0%")
+            ends = shown[["rise_calibrated", "rise_calibrated_low", "rise_calibrated_high"]].stack()
+            ax.set_ylim(min(-0.15, ends.min() - 0.1), max(0.5, 1.3 * ends.max()))
+        ax.xaxis.set_major_locator(plt.MaxNLocator(3))
         ax.set(title=types[b] if i == 0 else "", ylabel=COSTS[cost] if j == 0 else "")
     handles = {h.get_label(): h for ax in axes.flat for h in ax.containers}
     _legend_below(figure, {m: handles[m] for m in methods if m in handles}, (0.5, 0), ncols=6)
     lacking = sorted(set(order_methods(choice["method"])) - set(methods), key=order_methods(choice["method"]).index)
-    without = f" Change of bias not tested: {', '.join(lacking)}" if lacking else ""
+    without = f"; change of bias not tested: {', '.join(lacking)}" if lacking else ""
     figure.supxlabel(
-        "change of the size of the mean log gap, nats a token (left of 0: less biased), 95 % intervals", fontsize=9
+        "change in the size of the mean log gap, nats per token (left of 0: less biased), 95 % intervals", fontsize=9
     )
-    return _finished(figure, f"{choice['model'].iloc[0]}: less bias, at which price?{without}")
+    asked = "How much bias does each method remove, and at what cost?"
+    return _finished(figure, f"{asked}\n{choice['model'].iloc[0]}{without}", 10)
 
 # %% ../../nbs/show/figures.ipynb #4bfbc437
 _MARKERS = "osD^vP<>X*"
@@ -488,7 +523,8 @@ def _legend_of(figure, looks: dict[str, dict], at: tuple[float, float] = (0.5, 0
     from matplotlib.lines import Line2D
 
     line = lambda look: Line2D([], [], linestyle="", marker=look["fmt"], color=look["color"], markeredgecolor="black")
-    _legend_below(figure, {name: line(look) for name, look in looks.items()}, at, ncols=6)
+    columns = len(looks) if len(looks) < 7 else -(-len(looks) // 2)
+    _legend_below(figure, {name: line(look) for name, look in looks.items()}, at, ncols=columns)
 
 
 def _associated(table: pd.DataFrame) -> str:
@@ -500,7 +536,7 @@ def _associated(table: pd.DataFrame) -> str:
     if not first.any():
         return f"Stereotypical association in {counts[1]} trained models"
     said = f"Stereotypical association in {counts[0]} bias types"
-    return said if first.all() else f"{said} before debiasing, {counts[1]} after"
+    return said if first.all() else f"{said} before, {counts[1]} after"
 
 # %% ../../nbs/show/figures.ipynb #a40e38dc
 def plot_association(
@@ -525,8 +561,8 @@ def plot_association(
         ax.axhline(place - 0.5, color="black", linewidth=0.5, alpha=0.3)
     ax.set(yticks=range(len(types)), yticklabels=types.values(), ylim=(len(types) - 0.5, -0.5))
     ax.grid(axis="y", visible=False)
-    read = "right of 0: stereotypes go with the minoritized group; filled: p < 0.05, Holm"
-    ax.set_xlabel(f"association, nats, 95 % interval ({read})", fontsize=9)
+    read = "right of 0: stereotypes go with the minoritized group; filled: p < 0.05 after Holm"
+    ax.set_xlabel(f"association in nats, 95 % interval ({read})", fontsize=9)
     low, high = ax.get_xlim()
     odds = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
     shown = [o for o in ODDS if low <= np.log(o) <= high]
@@ -540,7 +576,7 @@ def plot_association(
 def _what_changed(changes: pd.DataFrame) -> str:
     "How many debiased models associate less, and in how many the terms' frequency changed, in words"
     less, terms = (changes["verdict"] == "less").sum(), (changes["p_frequency_holm"] < 0.05).sum()
-    return f"Of {len(changes)} trained models {less} associate less; the terms' frequency changed in {terms}"
+    return f"{less} of {len(changes)} trained models associate less; term frequency changed in {terms}"
 
 # %% ../../nbs/show/figures.ipynb #e67c7929
 def plot_association_changes(
@@ -570,7 +606,7 @@ def plot_association_changes(
     for ax in list(axes.flat)[len(methods) :]:
         ax.set_visible(False)
     _legend_of(figure, looks)
-    read = "left: associates less; filled: less or more after Holm's correction"
-    figure.supxlabel(f"change of the association's size, nats ({read}); 95 % intervals", fontsize=9)
-    figure.supylabel("change of the terms' frequency, nats\n(up: minoritized term likelier)", fontsize=9)
+    read = "left: associates less; filled: less or more after Holm"
+    figure.supxlabel(f"change in the size of the association, nats ({read}); 95 % intervals", fontsize=9)
+    figure.supylabel("change in term frequency, nats\n(up: minoritized term more likely)", fontsize=9)
     return _finished(figure, f"{_what_changed(changes)}\n{about['model']}, {corpus_title(about['corpus'])}", 10)

@@ -95,13 +95,13 @@ def plot_power(
         axes.axhline(0.05, color="black", lw=0.8, ls=":")
         axes.set_ylim(-0.03, 1.03)
     left.set_xticks(range(len(doses)), doses)
-    left.set(xlabel="share of texts that link", ylabel="share of models called biased")
+    left.set(xlabel="share of training texts with the link", ylabel="share of models called biased")
     right.set_xticks([])
-    right.set_xlabel("one term three times\nas frequent, no link")
+    right.set_xlabel("no link, one term\nthree times as frequent")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     unmoved = table["measure"][table[f"{CONTROL} low"] <= 0.05]
     alone = list(unmoved) == [PLANTED_MEASURES["association"]]
     finding = "Only association finds planted links and ignores term frequency"
-    figure.suptitle(finding if alone else "How often each measure finds a planted link, by dose", fontsize=11)
+    figure.suptitle(finding if alone else "How often does each measure find a planted link?", fontsize=11)
     plt.close(figure)
     return figure

@@ -54,14 +54,12 @@ def _of_templates(row: dict) -> tuple:
     return 100 * found * len(found) / row["tests"], each, [row["reading"], row["templates"], row["n"]]
 
 
-_GAP = (
-    "nats a token, stereotype over counterfactual, all pairs; of models with other tokenizers also how these cut them"
-)
+_GAP = "nats per token, stereotype over counterfactual, all pairs; across tokenizers it also depends on tokenization"
 RANKED = {
     "association": _Ranked("contrasts", _of_contrasts, "nats", "most stereotypical"),
     "lmb": _Ranked("pairs", _of_gaps, _GAP, "most stereotypical"),
     "likelihood_bias": _Ranked(
-        "significant_by_template", _of_templates, "% of pairs of descriptors", "most pairs told apart"
+        "significant_by_template", _of_templates, "% of pairs of descriptors", "most pairs distinguished"
     ),
 }
 _WAY = ("context", "prompt")  # parameters of how a model is asked
@@ -150,7 +148,7 @@ def order_found(
     "In how many bias types any two models differ, in words"
     single = table[table["bias_type"] != "all"]
     apart = [len(set.intersection(*map(set, own["letters"]))) == 0 for _, own in single.groupby("bias_type")]
-    return f"Some models differ in {sum(apart)} of {len(apart)} bias types"
+    return f"Models differ significantly in {sum(apart)} of {len(apart)} bias types"
 
 # %% ../../nbs/show/rank.ipynb #36feb9ab
 def plot_rank(
@@ -178,7 +176,7 @@ def plot_rank(
     ax.set(yticks=range(len(types)), yticklabels=types.values(), ylim=(len(types) - 0.5, -0.5))
     ax.grid(axis="y", visible=False)
     what = f"{table['metric'].iloc[0].replace('_', ' ')}, {table['unit'].iloc[0]}"
-    ax.set_xlabel(f"{what}; models with a letter in common cannot be told apart", fontsize=9)
+    ax.set_xlabel(f"{what}; models that share a letter are not distinguishable", fontsize=9)
     _legend_of(figure, looks)
     return _finished(figure, order_found(table), 11)
 
@@ -233,8 +231,8 @@ def rank_blocks(
         for own in rankings(table):
             title = title_of(own)
             blocks += [
-                figure_block(plot_rank(own, paper), f"Points with intervals: {title}", order_found(own)),
-                table_block(shown_ranks(own), f"Order of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"),
+                figure_block(plot_rank(own, paper), f"Models with intervals: {title}", order_found(own)),
+                table_block(shown_ranks(own), f"Ranking of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"),
             ]
     return blocks
 
@@ -251,9 +249,9 @@ def title_of(table: pd.DataFrame) -> str:
 
 
 SAID = (
-    "Interval: 95 %, for all models at once. Models that share a letter cannot be told "
-    "apart (differences tested in pairs, Holm). Ranks: those of 95 % of samples in which terms, attributes or "
-    "templates are drawn again; same order: share of samples in which all models keep their ranks"
+    "Interval: 95 %, simultaneous over models. Models that share a letter are not distinguishable "
+    "(pairwise tests, Holm). ranks: range in 95 % of bootstrap samples of terms, attributes or "
+    "templates. same order: share of samples in which all models keep their ranks"
 )
 
 

@@ -26,12 +26,17 @@ __all__ = ['plain_rows', 'to_markdown', 'fold', 'save_table', 'save_figure', 'Pa
 def cell_text(
     value,  # of a table
 ) -> str:
-    "What a cell shows: three significant digits, whole numbers as they are, nothing for what is missing"
+    "What a cell shows: three significant digits, at most four decimals; whole numbers as they are; nothing if missing"
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
-    if isinstance(value, (float, np.floating)):
-        return "" if np.isnan(value) else f"{value:.0f}" if float(value).is_integer() else f"{value:#.3g}"
-    return str(value)
+    if not isinstance(value, (float, np.floating)):
+        return str(value)
+    if np.isnan(value) or float(value).is_integer():
+        return "" if np.isnan(value) else f"{value:.0f}"
+    if not 5e-5 <= abs(value) < 1e6:
+        return f"{value:.2e}"
+    digits = f"{float(f'{value:.3g}'):.0f}" if abs(value) >= 999.5 else f"{value:#.3g}".rstrip(".")
+    return f"{value:.4f}" if len(digits.partition(".")[2]) > 4 else digits
 
 # %% ../../nbs/show/saving.ipynb #ca073419
 def plain_rows(
@@ -58,17 +63,54 @@ def to_markdown(
     text = shown.to_markdown(index=False, disable_numparse=True)
     return text + "\n" + (f"\n{caption}\n" if caption else "")
 
+# %% ../../nbs/show/saving.ipynb #da8a8a29
+class _Value:
+    "A value in a pattern: as `cell_text` shows it, or by a format of its own; nothing if missing"
+
+    def __init__(self, value):
+        self.value = value
+
+    def __format__(self, how: str) -> str:
+        text = cell_text(self.value)
+        return format(self.value, how) if how and text else text
+
+
+_EMPTY = re.compile(r" ?(?:\(\)|\[(?:, )?\])")  # brackets of a pattern whose values are missing
+
+
+def shown_columns(
+    table: pd.DataFrame,  # `.attrs["shown"]`: column, or pattern of columns in braces, → header; `.attrs["titles"]`
+) -> pd.DataFrame:
+    """What a reader of a Markdown table sees: the columns of `.attrs["shown"]`, or all.
+
+    `.attrs["titles"]`: for a column, what its values are called, each word by itself where all words have a title"""
+    shown, titles = table.attrs.get("shown"), table.attrs.get("titles", {})
+    if not shown:
+        return table
+    table = table.assign(**{c: [_titled(v, of) for v in table[c]] for c, of in titles.items() if c in table})
+    rows = [{c: _Value(v) for c, v in row.items()} for row in table.to_dict("records")]
+    made = pd.DataFrame(index=table.index)
+    for column, header in shown.items():
+        filled = lambda row, pattern=column: _EMPTY.sub("", pattern.format_map(row)).strip(" ,→")
+        made[header] = [filled(row) for row in rows] if "{" in column else table[column]
+    return made
+
+
+def _titled(value, titles: dict[str, str]):
+    words = value.split(" ") if isinstance(value, str) and value not in titles else [value]
+    return ", ".join(titles[w] for w in words) if all(w in titles for w in words) else value
+
 # %% ../../nbs/show/saving.ipynb #c50d48f2
 def fold(
     table: pd.DataFrame,  # any table
     title: str | None = None,  # what stands in its place while it is folded; None: it is not
 ) -> str:
     "A table as Markdown, folded under a title in what renders HTML (JupyterLab, GitHub, nbconvert)"
-    text, rows = to_markdown(table), "row" if len(table) == 1 else "rows"
+    text, rows = to_markdown(shown_columns(table)), "row" if len(table) == 1 else "rows"
     return f"<details><summary>{title} ({len(table)} {rows})</summary>\n\n{text}\n</details>" if title else text
 
 # %% ../../nbs/show/saving.ipynb #583a6eb0
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]\d{1,3})?(?!\w)(?:\s?%)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]\d{1,3})?(?!\w)(?:\s?%)?")
 _COUNTS = 1e-5  # relative: a larger count, such as the pairs that a test would need, is computed from fractions
 
 
@@ -132,15 +174,14 @@ def table_csv(table: pd.DataFrame) -> str:
 
 # %% ../../nbs/show/saving.ipynb #97bced43
 def save_table(
-    table: pd.DataFrame,  # any table; `.attrs["shown"]`: the columns that its Markdown has, and their names there
+    table: pd.DataFrame,  # any table, whose Markdown has its `shown_columns`
     path: Path,  # without a suffix; `.csv` and `.md` are written
     caption: str = "",  # a line below the Markdown table
     rounded: bool = False,  # as in `same_table`
 ) -> list[Path]:
     "Write a table as CSV and Markdown, where it differs by more than rounding from what is there"
     paths = [Path(f"{path}{suffix}") for suffix in (".csv", ".md")]
-    shown = table.attrs.get("shown") or dict(zip(table, table))
-    texts = [table_csv(table), to_markdown(table[[*shown]].rename(columns=shown), caption)]
+    texts = [table_csv(table), to_markdown(shown_columns(table), caption)]
     if all(p.is_file() for p in paths):
         before = [p.read_text(encoding="utf-8") for p in paths]
         below = [text.partition("\n\n")[2] for text in (before[1], texts[1])]

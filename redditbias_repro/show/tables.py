@@ -88,15 +88,30 @@ LMB_COLUMNS = tuple(_SPECS["lmb"]["columns"])
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 ALARM_COLUMNS += (*CONTRAST_TESTS, "association_low", "association_high")
 _ALARMS_SHOWN = {
-    "model": "model", "method": "nothing to find because of", "bias_type": "bias type", "n": "models or draws",
-    "p": "t of the paper", "p_cluster": "t by target", "association_independent": "association, sentences independent",
-    "association": "association, as marked",
+    "model": "model", "method": "no bias because of", "bias_type": "bias type", "n": "models or draws",
+    "p": "paper's t", "p_cluster": "t per target term", "association_independent": "association, independent sentences",
+    "association": "association, starred test",
 }  # fmt: skip
 _SPECS["false_alarms"] = {
     "metric": "false_alarms",
     "columns": list(ALARM_COLUMNS),
     "places": ["corpus", "split", "-method", "model", "order", "bias_type"],
 }
+
+# %% ../../nbs/show/tables.ipynb #11ca93f0
+SHOWN_LIKE = {"attribute_changes": "changes", "sequence": "changes"}
+
+
+def as_shown(
+    name: str,  # of a table in `resources/tables.toml`
+    table: pd.DataFrame,
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> pd.DataFrame:
+    "The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles of bias types"
+    if shown := table.attrs.get("shown") or _SPECS["shown"].get(SHOWN_LIKE.get(name, name)):
+        table.attrs["shown"] = shown
+        table.attrs["titles"] = {"bias_type": type_titles(None, paper), "method": {"baseline": "not debiased"}}
+    return table
 
 # %% ../../nbs/show/tables.ipynb #0c45ea5b
 def _way_of_reading(r: dict) -> str:

@@ -376,7 +376,7 @@ CONTRAST_TESTS = {
 }  # fmt: skip
 # what planted bias is sought with
 PLANTED_MEASURES = {
-    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, by target",
+    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, per target term",
     "association": "association", "likelihood_bias": "Likelihood Bias",
 }  # fmt: skip
 

@@ -57,7 +57,7 @@ def test_it_has_the_numbers_of_the_change(run):
     made, records = run
     text = card_of_run(made.folder, records)
     row = lmb_changes(records).iloc[0]
-    assert f"{row.gap_before:+.3f} nats a token" in text
+    assert f"{row.gap_before:+.3f} nats per token" in text
     assert f"[{row.bias_change_low:+.3f}, {row.bias_change_high:+.3f}]" in text
     t = [r["values"]["t"] for r in records]
     assert f"t before {t[0]:.2f}, after {t[1]:.2f}" in text and "Intended use and limits" in text
@@ -92,7 +92,7 @@ def test_on_the_command_line(run, tmp_path, capsys):
         write_record(r, tmp_path / "results")
     assert main(["card", str(made.folder), "--results", str(tmp_path / "results")]) == 0
     said = capsys.readouterr().out
-    assert "nats a token" in said and "Not measured yet" in (made.folder / "README.md").read_text()
+    assert "nats per token" in said and "Not measured yet" in (made.folder / "README.md").read_text()
     assert main(["card", str(made.folder), "--results", str(tmp_path / "results"), "--write"]) == 0
     assert (made.folder / "README.md").read_text() == said.rstrip("\n") + "\n"
     assert main(["card", str(tmp_path)]) == 2 and "holds no debias.json" in capsys.readouterr().err

@@ -76,13 +76,13 @@ def test_rank(two, tmp_path, capsys):
     assert (
         "association on queries (all), as text, nats" in printed
         and "Rank 1: most stereotypical" in printed
-        and "Models that share a letter cannot be told apart" in printed
+        and "Models that share a letter are not distinguishable" in printed
     )
     assert figure.stat().st_size > 10_000 and figure.with_suffix(".svg").is_file()
     rows = pd.read_csv(table)
     assert rows.bias_type.tolist() == ["race", "race", "gender", "gender", "all", "all"]
     assert main(["rank", "--measure", "lmb", *where]) == 0
-    assert "nats a token" in capsys.readouterr().out
+    assert "nats per token" in capsys.readouterr().out
     assert main(["rank", "--measure", "likelihood_bias", *where]) == 2
     assert "no records of likelihood_bias of two models" in capsys.readouterr().err
     assert main(["rank", "--results", str(table)]) == 2
@@ -168,7 +168,7 @@ def test_an_audit_of_several_models(two, tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert f"written: {tmp_path / 'index.html'}" in said
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert not page_problems(page) and "Order of models: association" in page
+    assert not page_problems(page) and "Ranking of models: association" in page
     for m in two:
         assert f'href="{audit_folder(m)}/index.html"' in page
         assert (tmp_path / audit_folder(m) / "index.html").is_file()

@@ -37,6 +37,7 @@ from ...show.saving import Page
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
     TASKS,
+    as_shown,
     choice_table,
     false_alarm_table,
     lmb_changes,
@@ -339,7 +340,7 @@ def measured_cells(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #0c6af705
 def _released_counts() -> dict[str, pd.DataFrame]:
-    "Table 3, where the released files can be had"
+    "Table 3, where the released files are available"
     try:
         counts = table3()
     except FetchError:
@@ -355,7 +356,7 @@ def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: 
     of_test = changes[(changes.swap == "targets") & (changes.split == "test")]
     in_sequence = of_test.method.map(_applied_for_several).notna()
     metrics = paper_resource("redditbias")["metrics"]
-    downstream = {about["table"]: downstream_table(metric, folder) for metric, about in metrics.items()}
+    downstream = {about["table"]: _downstream_shown(metric, folder) for metric, about in metrics.items()}
     tables = {
         **read, "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
         "random_band": band[(band.model == model) & (band.corpus == corpus) & band.split.isin(["test", "all"])],
@@ -369,7 +370,30 @@ def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: 
         "downstream_claims": downstream_claims(task_tests(read)),
         "claims": paper_module("redditbias").claims_table(measured_cells(read)), "inconsistencies": inconsistencies(),
     }  # fmt: skip
-    return {name: table for name, table in tables.items() if len(table)}
+    return {name: _as_shown(name, table) for name, table in tables.items() if len(table)}
+
+
+def _as_shown(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    "`as_shown`, with short names of models that were debiased for several bias types in sequence"
+    table = as_shown(name, table)
+    if "titles" in table.attrs:
+        methods = table["method"].unique() if "method" in table else ()
+        short = {m: f"{once}, sequential" for m in methods if (once := _applied_for_several(str(m)))}
+        named = {"method": {**table.attrs["titles"]["method"], **short}, "task": {n: t.title for n, t in TASKS.items()}}
+        counts = {"quantity": {c: c.replace("_", " ") for c in COUNTS}}
+        table.attrs["titles"] = table.attrs["titles"] | named | counts
+    return table
+
+
+def _downstream_shown(metric: str, folder: Path | None) -> pd.DataFrame:
+    "`downstream_table`, whose Markdown names model, method and corpus in one column or two, eight columns in all"
+    table, beside = downstream_table(metric, folder), paper_resource("redditbias")["metrics"][metric].get("shown", {})
+    named = {"{model}, {method}": "model, method", "{corpus} ({n})": "corpus (instances)"}
+    if len(beside) > 1:
+        named = {"{model}, {method} ({corpus})": "model, method (corpus)"}
+    titles = list(type_titles().values())
+    table.attrs["shown"] = named | dict(zip(titles, titles)) | beside
+    return table
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #8cf3569d
 def _figures_of_bias(shown: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> dict:
@@ -421,12 +445,13 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None, co
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #de208bdd
 def read_captions(tables: dict[str, pd.DataFrame]) -> dict[str, str]:
-    "What stands below each table; for which bias types queries stand in is said there"
+    "What stands below each table, also for which bias types queries stand in, and what columns of the CSV mean"
     captions = paper_resource("redditbias")
     for about in captions["metrics"].values():
-        title = about["table"].replace("table", "Table ").partition("-")[0]
+        title = re.sub("^table(C?)", r"Table \1", about["table"].partition("-")[0]).replace("C", "C.")
         captions[about["table"]] = captions["downstream"].format(title=title, what=about["what"])
-    return {name: f"{captions[name]} {stand_ins(table)}".rstrip() for name, table in tables.items()}
+    below = lambda name, table: (f"{captions[name]} {stand_ins(table)}".strip(), captions["columns"].get(name, ""))
+    return {name: "\n\n".join(filter(None, below(name, table))) for name, table in tables.items()}
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #76329c17
 def draw(
