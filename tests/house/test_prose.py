@@ -58,7 +58,8 @@ def paragraphs(path):
 
 
 def sentences(paragraph):
-    return re.split(r"(?<=[.:;!?])\)?\s+(?=[\"“(†`]*[A-Z0-9αλ†`*{])", paragraph)
+    """What a reader takes in at once: to a full stop, a semicolon, or a colon before a capital."""
+    return re.split(r"(?<=[.;!?])\)?\s+|(?<=:)\s+(?=[\"“(†`]*[A-Z0-9αλ†`*{])", paragraph)
 
 
 def name(path):
