@@ -370,21 +370,21 @@ def test_docs_name_all_verdicts():
 def test_what_the_pages_say_of_the_scorecard(committed):
     """How many statements of all papers have which verdict, and how many each paper has."""
     card = pd.read_csv(committed / "figures" / "claims" / "scorecard.csv").set_index(["looked at", "verdict"])
-    n, words = card["all"], {5: "Five rest", 4: "Four rest", 3: "Three rest"}
+    n = card["all"]
     front, text = (
         " ".join((committed / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/statements.md")
     )
     agree, disagree = n[OWN, "agrees with itself"], n[OWN, "disagrees with itself"]
     holds, fails = n[OTHER, "holds on other models"], n[OTHER, "does not hold on other models"]
-    total, again = n["all", "statements"], n[MODEL, "reproduced"]
+    total, again = n["all", "statements"], "no one two three four five six".split()[n[MODEL, "reproduced"]]
     assert (
-        f"Of the four papers' {total} statements, {agree} agree with the paper's own numbers and release and {disagree} "
-        f"do not. On other models {holds} hold and {fails} do not" in front
+        f"Of the four papers' {total} statements, {agree} agree with the paper's own numbers and release and "
+        f"{disagree} do not. On other models {holds} hold and {fails} do not" in front
     )
     assert n[MODEL, "not reproduced"] == n[MODEL, "undetermined"] == n[OTHER, "differs between models"] == 0
     said = [
         f"Of {total} statements, {agree + disagree} were decided that way ({agree} agree, {disagree} disagree).",
-        f"{words[again]} on outputs of the paper's own model, and all {words[again].split()[0].lower()} are reproduced.",
+        f"{again.title()} rest on outputs of the paper's own model, and all {again} are reproduced.",
         f"On other models {holds + fails} could be decided: {holds} hold, {fails} do not.",
         *(
             f"| [{card[paper]['all', 'statements']} statements](../figures/claims/statements-{paper}.md) |"
