@@ -685,7 +685,7 @@ def draw_speed(rows):
     peer, ratios = faster(rows)
     palette = dict(zip(TITLES, sns.color_palette("colorblind")))
     with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(9, 0.55 * len(ratios) + 1.6))
+        figure, ax = plt.subplots(figsize=(8.5, 0.55 * len(ratios) + 1.6))
     for (contender, title), marker in zip(TITLES.items(), "osD^vP"):
         if contender in ratios:
             look = {"markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.6, "clip_on": False}
@@ -708,8 +708,8 @@ def draw_speed(rows):
     note = "\n" + textwrap.fill(f"Only the tree was measured on {said}", 110) if alone else ""
     ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
     about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {' and '.join(sorted(devices))}"
-    figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)
-    figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=8, frameon=False)
+    figure.suptitle(f"{textwrap.fill(speed_title(peer, ratios), 70)}\n{about}", fontsize=10)
+    figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=9, frameon=False)
     figure.tight_layout()
     plt.close(figure)
     return figure

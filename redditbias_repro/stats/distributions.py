@@ -54,7 +54,7 @@ def plot_distributions(
     levels = quantiles.columns.to_numpy(float)
     color, dots = sns.color_palette("colorblind")[0], sns.color_palette("colorblind")[3]
     with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(7, 0.42 * len(quantiles) + 1.1))
+        figure, ax = plt.subplots(figsize=(5, 0.45 * len(quantiles) + 1.1))
     for place, (group, row) in enumerate(quantiles.iterrows()):
         values, density = density_of(row, levels)
         ax.fill_between(values, place - 0.42 * density, place + 0.42 * density, color=color, alpha=0.35, linewidth=0)
@@ -73,7 +73,7 @@ def plot_distributions(
 
 def _name_marks(ax, place: int, marks: pd.DataFrame, middle: float, color) -> None:
     "Points, and their names left and right of the axes: the most extreme first"
-    longest = 70  # characters of names at one side
+    longest = 36  # characters of names at one side
     if len(marks):
         ax.plot(marks["value"], [place] * len(marks), "|", color=color, markersize=9, markeredgewidth=1.6)
     for side, some in (("right", marks[marks["value"] >= middle]), ("left", marks[marks["value"] < middle])):
@@ -83,5 +83,5 @@ def _name_marks(ax, place: int, marks: pd.DataFrame, middle: float, color) -> No
         prefix = "← " if side == "left" else "→ "
         if shown:
             up = -0.2 if side == "left" else 0.2
-            where = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 7.5}
+            where = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 9}
             ax.annotate(prefix + shown, (1.01, place + up), **where)
