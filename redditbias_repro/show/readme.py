@@ -110,7 +110,7 @@ def bias_words(
     "What the tests of a row show, in words"
     side = "stereotype" if (r.t if r.p_holm < 0.05 else r.gap) < 0 else "counterfactual"
     if r.p_holm < 0.05:
-        terms = ", also per target term" if r.p_cluster_holm < 0.05 else ", but not per target term"
+        terms = ", also per target term" if r.p_cluster_holm < 0.05 else ", not per target term"
         return f"{side} more likely{terms if pd.notna(r.p_cluster) else ''}"
     return f"{side} more likely on log perplexity only" if r.p_log < 0.05 else "no preference found"
 
@@ -334,7 +334,7 @@ def _found_gaps(changes: pd.DataFrame, paper: str) -> str:
     return (
         f"**Change of the gap.** {_gaps_moved(cells, paper)} By size, {_gaps_verdicts(cells, paper)}. "
         f"Significantly reversed: {_named(turned, paper) or 'none'}. "
-        f"Clustered by target term, {len(decided)} of the {len(cells)} can be decided{which}."
+        f"Per target term, {len(decided)} of the {len(cells)} can be decided{which}."
     )
 
 # %% ../../nbs/show/readme.ipynb #4ee96fca
