@@ -112,7 +112,7 @@ def bias_words(
     if r.p_holm < 0.05:
         terms = ", also per target term" if r.p_cluster_holm < 0.05 else ", not per target term"
         return f"{side} more likely{terms if pd.notna(r.p_cluster) else ''}"
-    return f"{side} more likely on log perplexity only" if r.p_log < 0.05 else "no preference found"
+    return f"{side} more likely, log scale only" if r.p_log < 0.05 else "no preference found"
 
 
 def measured_report(

@@ -147,8 +147,9 @@ def test_committed_candidates_are_found_at_least_as_fast_as_by_faiss(committed):
     assert min(times[c] for c in (bench.OURS, bench.BARRED, bench.ALIKE)) >= 1
     memory = rows.set_index("contender").megabytes
     assert memory[bench.OURS] < memory[bench.FAISS]
-    said = f"{times[bench.OURS]:.1f} times as fast as faiss-cpu if the CPU has bfloat16 units, and {times[bench.PRODUCTS]:.1f}"
-    assert f"{said} times as fast without them" in " ".join(pages(committed).split())
+    with_units, without = (f"{times[name]:.1f}" for name in (bench.OURS, bench.PRODUCTS))
+    said = f"{with_units} times as fast as faiss-cpu if the CPU has bfloat16 units, and {without} times as fast without"
+    assert f"{said} them" in " ".join(pages(committed).split())
     assert caption in (committed / "figures" / "bench" / "candidates.md").read_text(encoding="utf-8")
 
 

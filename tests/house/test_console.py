@@ -71,7 +71,7 @@ def test_what_was_measured_is_a_small_table(console, monkeypatch, tmp_path):
     for record in published_lmb():
         write_record(record, tmp_path)
     text = measured_report(tmp_path, PUBLISHED_MODEL)
-    assert len(text.splitlines()) == 7 and max(map(len, text.splitlines())) < 120 and "stereotype likelier" in text
+    assert len(text.splitlines()) == 7 and max(map(len, text.splitlines())) < 120 and "stereotype more likely" in text
     config = yaml.safe_load((ROOT / "config/demo.yaml").read_text())
     assert console.measured({**config, "models": ["none/such"]}, "redditbias", "redditbias") == []
 
