@@ -833,6 +833,7 @@ def _fill(page: str, texts: dict[str, str]) -> str:
 
 
 def _report(args) -> None:
+    from redditbias_repro.papers import statements
     from redditbias_repro.records import project_path, read_records, results_folder, write_atomic
     from redditbias_repro.show import readme as reports
 
@@ -848,9 +849,10 @@ def _report(args) -> None:
             f"there are no records of {args.paper!r} in {results_folder()}: `redditbias measure --save` writes some"
         )
     texts = {name: report(paper=args.paper) for name, report in reports.REPORTS.items()}
+    texts["scorecard"] = statements.scorecard_report() if args.readme else ""
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))
-    print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found")))
+    print("\n".join(t for name, t in texts.items() if t and name not in ("front", "found", "scorecard")))
     folder = project_path("figures", args.paper)
     for path in sorted(
         p for p in (folder.iterdir() if folder.is_dir() else ()) if p.suffix in (".png", ".svg", ".csv", ".md")

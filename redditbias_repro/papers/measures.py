@@ -249,7 +249,7 @@ COMPARED_IN_SHORT = (
 )  # fmt: skip
 
 
-ASSOCIATED_IN_SHORT = ("bias_type", "n", "association", "interval", "odds", "p", "p_holm", "found")
+ASSOCIATED_IN_SHORT = ("bias_type", "n", "association", "interval", "odds", "p_holm", "found")
 ASSOCIATIONS_IN_SHORT = (
     "bias_type", "odds_a", "odds_b", "difference", "interval", "p_holm", "verdict", "frequency_difference", "tells",
 )  # fmt: skip

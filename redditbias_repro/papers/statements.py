@@ -23,7 +23,8 @@ from ..show.saving import to_markdown
 from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
 
 # %% auto #0
-__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'by_verdict', 'draw', 'claims_markdown']
+__all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'scorecard_report', 'by_verdict', 'draw',
+           'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
 HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
@@ -353,8 +354,38 @@ def plot_scorecard(
 # %% ../../nbs/papers/statements.ipynb #8d0a03c4
 def _title(paper: str) -> str:
     "What a paper is called in the report; its name where it has no report"
+    return _about(paper).get("title", paper)
+
+
+def _about(paper: str) -> dict:
+    "What the report says of a paper; empty where it has none"
     path = files("redditbias_repro") / "resources" / "report" / f"{paper}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))["title"] if path.is_file() else paper
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+# %% ../../nbs/papers/statements.ipynb #d6cefda6
+def scorecard_report(
+    folder: Path | None = None,  # of the records; default: `results/` of the checkout
+) -> str:  # Markdown
+    "How many statements of each paper are confirmed and refuted, by evidence, as a small table"
+    counts = scorecard(all_claims(None, folder)).set_index(["looked at", "verdict"])
+    papers = [p for p in _in_order(claim_papers()) if p in counts]
+    of = lambda way, *verdicts: counts.loc[[(way, v) for v in verdicts], papers].sum()
+    split = lambda way: [f"{a} : {b}" for a, b in zip(of(way, LOOKED_AT[way][0]), of(way, *LOOKED_AT[way][1:]))]
+    still = of(NOTHING, UNCHECKED) + sum(of(way, UNDETERMINED) for way in LOOKED_AT)
+    columns = {
+        "paper": [_title(p) for p in papers],
+        "statements": counts.loc[("all", "statements"), papers],
+        "its model again": split(MODEL),
+        "its numbers and release": split(OWN),
+        "other models": split(OTHER),
+        "open": still,
+    }
+    return to_markdown(pd.DataFrame(columns))
+
+
+def _in_order(papers: Iterable[str]) -> list[str]:
+    "Papers as the report has them"
+    return sorted(papers, key=lambda p: _about(p).get("place", 99))
 
 # %% ../../nbs/papers/statements.ipynb #2f590eb2
 def by_verdict(
@@ -468,7 +499,7 @@ def draw(
     tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
     captions = paper_resource("claims")
     captions |= {f"claims-{p}": captions["claims"] for p in papers}
-    titles = {p: _title(p) for p in papers}
+    titles = {p: _title(p) for p in _in_order(papers)}
     figures = {"scorecard": plot_scorecard(tables["scorecard"], titles)}
     texts = {f"summary-{p}": summarise(p, claims, findings) for p in papers}
     texts |= {

@@ -68,9 +68,10 @@ def association_words(
     if np.isnan(r.p) or fewest < FEWEST_CLUSTERS:
         return "too few terms to test"
     if not r.p_holm < 0.05:
-        return "no association found"
-    group = "minoritized" if r.association > 0 else "dominant"
-    return f"stereotypes go with the {group} group" + ("" if r.over == OVER[0] else ", of these terms")
+        return "undetermined"
+    return ("stereotypical" if r.association > 0 else "anti-stereotypical") + (
+        "" if r.over == OVER[0] else " (these terms)"
+    )
 
 # %% ../../nbs/show/association.ipynb #1eae1b68
 def _record(row: dict) -> dict:

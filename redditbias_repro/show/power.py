@@ -71,7 +71,7 @@ def _shown(columns: list[str], several: bool) -> dict[str, str]:
     "Columns of the Markdown table by their names there: eight at most, so that not all doses are shown"
     left_out = ("1 %", "2 %") if several else ("1 %",)
     rates = [c for c in columns if c.endswith(" %") and c not in left_out]
-    named = {"of": "model (of a dose)"} if several else {}
+    named = {"of": "model (number per dose)"} if several else {}
     return named | {"measure": "measure", **dict(zip(rates, rates)), CONTROL: "frequency only",
                     "rank_correlation": "rank correlation"}  # fmt: skip
 

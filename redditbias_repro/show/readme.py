@@ -180,12 +180,12 @@ def front_report(
     of, t = (_measured(rows[rows.method == "baseline"], paper) for rows in (of, t))
     titles, columns = type_titles(None, paper), {}
     for name, rows, cell in (("association", of, _associated_cell), ("odds", of, _odds_cell), ("t", t, _t_cell)):
-        columns[f"{name}, {model}"] = _by_type(rows[rows.model == model], cell)
+        columns[name] = _by_type(rows[rows.model == model], cell)
     for other in t.model[~t.model.isin([model, *of.model])].unique():
         columns[f"t, {other}"] = _by_type(t[t.model == other], _t_cell)
     table = pd.DataFrame(columns).dropna(axis=1, how="all").dropna(how="all").reindex(list(titles)).fillna("")
     table = table.rename(index=titles).rename_axis("bias type").reset_index()
-    return to_markdown(table, _caption("front")) if len(table.columns) > 1 else ""
+    return to_markdown(table, _caption("front", model=model)) if len(table.columns) > 1 else ""
 
 
 def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
@@ -223,7 +223,7 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
         return ""
     types, seeds = (_range(table[c]) for c in ("bias_types", "seeds"))
     seeds = "one training each" if seeds == "1" else f"{seeds} training seeds"
-    return to_markdown(pd.DataFrame(rows), _caption("methods", types=types, seeds=seeds))
+    return _of_models(pd.DataFrame(rows), _caption("methods", types=types, seeds=seeds))
 
 
 def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
@@ -234,11 +234,25 @@ def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     table = table[table.method.isin([*PAPER_METHODS, *CONTROLS])] if len(table) else table
     if not len(table):
         return ""
-    names = {"association less": "association falls", "t less": "gap falls", "perplexity": "perplexity",
-             "F1": "state tracking, F1", "BLEU-4": "responses, BLEU-4", "minutes": "minutes to train"}  # fmt: skip
+    names = {
+        "association less": "types with less association",
+        "t less": "types with a smaller gap",
+        "perplexity": "perplexity",
+        "F1": "state tracking, F1",
+        "BLEU-4": "responses, BLEU-4",
+        "minutes": "minutes to train",
+    }
     shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
     shown["minutes to train"] = [f"{m:.0f}" if m == m else "" for m in table["minutes"]]
-    return to_markdown(shown.fillna(""), _caption("costs"))
+    return _of_models(shown.fillna(""), _caption("costs"))
+
+
+def _of_models(table: pd.DataFrame, caption: str) -> str:
+    "A table as Markdown; a model that all rows are of is named below it, not in a column"
+    models = table["model"].unique()
+    if len(models) > 1:
+        return to_markdown(table, caption)
+    return to_markdown(table.drop(columns="model"), f"{models[0]}. {caption}")
 
 
 def _range(values: pd.Series) -> str:

@@ -60,7 +60,7 @@ def test_table(records):
         run.p_holm, holm(np.maximum(run.p, run.p_flip))
     )  # a family is a model's bias types after one training
     assert [association_words(r) for r in before.itertuples()] == [
-        "stereotypes go with the minoritized group", "stereotypes go with the minoritized group", "no association found"
+        "stereotypical", "stereotypical", "undetermined"
     ]  # fmt: skip
 
 

@@ -554,7 +554,7 @@ def _how_asked(n: int, asked: dict) -> str:
     if "chat" in asked:
         part.append("by the chat template" if asked["chat"] else "as plain text")
     part += [f"{what} {asked[k]!r}" for k, what in READ_AS.items() if k in asked]
-    return "; ".join([f"{n:,} answers to {many} of each descriptor in each template, {styles}, {before}", *part])
+    return "; ".join([f"{n:,} answers to prompts with {many} per descriptor and template, {styles}, {before}", *part])
 
 
 def _trusted(found: dict, name: str) -> str:
@@ -566,10 +566,10 @@ def _trusted(found: dict, name: str) -> str:
     if (r := found.get(("classifier_bias", name))) is not None:
         share, plain = (r.get(k, np.nan) for k in ("share_offensive", "share_offensive_censored"))
         parts.append(
-            f"calls {share:.0%} of sentences that only say who somebody is offensive, {plain:.0%} once censored"
+            f"labels as offensive {share:.0%} of sentences that only say who somebody is, {plain:.0%} without descriptors"
             if share == share
-            else f"moved by identity terms alone: variance {r['descriptor_variance']:.2f} × 10⁻³, "
-            f"{r['descriptor_variance_censored']:.2f} once censored"
+            else f"variance due to identity terms alone {r['descriptor_variance']:.2f} × 10⁻³, "
+            f"{r['descriptor_variance_censored']:.2f} with descriptors censored"
         )
     return f"{name} ({'; '.join(parts)})" if parts else name
 
