@@ -566,7 +566,8 @@ def _trusted(found: dict, name: str) -> str:
     if (r := found.get(("classifier_bias", name))) is not None:
         share, plain = (r.get(k, np.nan) for k in ("share_offensive", "share_offensive_censored"))
         parts.append(
-            f"labels as offensive {share:.0%} of sentences that only say who somebody is, {plain:.0%} without descriptors"
+            f"labels {share:.0%} of sentences that only say who somebody is as offensive, "
+            f"{plain:.0%} without the descriptors"
             if share == share
             else f"variance due to identity terms alone {r['descriptor_variance']:.2f} × 10⁻³, "
             f"{r['descriptor_variance_censored']:.2f} with descriptors censored"
