@@ -69,7 +69,13 @@ def recomputed_table() -> pd.DataFrame:  # a row a printed row; ranges are what 
     again = recompute(printed_rows(*range(3, 8)), PAIRS)
     columns = ["table", "bias_type", "model", "variant", "measure", "dominant", "minoritized", "difference_percent"]
     columns += ["difference_agrees", "z", "z_low", "z_high", "z_agrees", "p", "p_low", "p_high", "p_agrees"]
-    return again[[*columns, "variance_ratio"]]
+    return _in_words(again[[*columns, "variance_ratio"]], "difference_agrees")
+
+
+def _in_words(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    "A table whose Markdown says yes and no in columns"
+    table.attrs["titles"] = dict.fromkeys(columns, {True: "yes", False: "no"})
+    return table
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #6f5bbfe3
 ORIGINAL = "original"
@@ -347,7 +353,7 @@ def table7(found: dict) -> pd.DataFrame:
     ours = measured_table({k: r for k, r in found.items() if k.kind in KINDS and k.method != ORIGINAL})
     keys = ["bias_type", "method", "measure"]
     if not len(ours):
-        return _said_yes(beside(printed, ours, keys, "left", {}))
+        return _in_words(beside(printed, ours, keys, "left", {}), "printed smaller")
     shrunk = []
     for r in ours.itertuples():
         before = found.get(Key(r.bias_type, r.kind, r.model, ORIGINAL))
@@ -360,13 +366,7 @@ def table7(found: dict) -> pd.DataFrame:
     place = {k: {v: i for i, v in enumerate(dict.fromkeys(values))} for k, values in order.items()}
     rank = lambda c: c.map(place[c.name]) if c.name in place else c
     table = table.sort_values(["bias_type", "method", "kind", "model", "measure"], key=rank, ignore_index=True)
-    return _said_yes(table)
-
-
-def _said_yes(table: pd.DataFrame) -> pd.DataFrame:
-    "Table 7, whose Markdown says yes and no"
-    table.attrs["titles"] = dict.fromkeys(("printed smaller", "smaller"), {True: "yes", False: "no"})
-    return table
+    return _in_words(table, "printed smaller", "smaller")
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #5f73568c
 def changes_table(found: dict) -> pd.DataFrame:
