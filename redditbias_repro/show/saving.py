@@ -75,7 +75,13 @@ class _Value:
         return format(self.value, how) if how and text else text
 
 
-_EMPTY = re.compile(r" ?(?:\(\)|\[(?:, )?\])")  # brackets of a pattern whose values are missing
+# Of a pattern whose values are missing: what stands before a closing bracket, brackets, and marks alone
+_LOOSE, _EMPTY, _ALONE = re.compile(r"[ ,]+(?=\))"), re.compile(r" ?(?:\(\)|\[(?:, )?\])"), re.compile(r"[ ,;/→]*")
+
+
+def _filled(pattern: str, row: dict[str, _Value]) -> str:
+    text = _EMPTY.sub("", _LOOSE.sub("", pattern.format_map(row)))
+    return "" if _ALONE.fullmatch(text) else text.strip(" ,→")
 
 
 def shown_columns(
@@ -91,8 +97,7 @@ def shown_columns(
     rows = [{c: _Value(v) for c, v in row.items()} for row in table.to_dict("records")]
     made = pd.DataFrame(index=table.index)
     for column, header in shown.items():
-        filled = lambda row, pattern=column: _EMPTY.sub("", pattern.format_map(row)).strip(" ,→")
-        made[header] = [filled(row) for row in rows] if "{" in column else table[column]
+        made[header] = [_filled(column, row) for row in rows] if "{" in column else table[column]
     return made
 
 

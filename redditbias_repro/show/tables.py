@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
-from ..records import DEFAULT_PAPER, read_records
+from ..records import DEFAULT_PAPER, paper_resource, read_records
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
@@ -107,11 +108,41 @@ def as_shown(
     table: pd.DataFrame,
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
-    "The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles of bias types"
-    if shown := table.attrs.get("shown") or _SPECS["shown"].get(SHOWN_LIKE.get(name, name)):
-        table.attrs["shown"] = shown
-        table.attrs["titles"] = {"bias_type": type_titles(None, paper), "method": {"baseline": "not debiased"}}
+    """The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles of bias types.
+
+    Columns as the table says itself, or the paper's resource, or `resources/tables.toml`; titles of all three"""
+    own, like = _resource(paper), SHOWN_LIKE.get(name, name)
+    ways = (table.attrs.get("shown"), own.get("shown", {}).get(like), _SPECS["shown"].get(like))
+    if shown := next(filter(None, ways), None):
+        there = lambda column: columns_of(column) <= {*table.columns}
+        table.attrs["shown"] = {column: header for column, header in shown.items() if there(column)}
+        titles = {"bias_type": type_titles(None, paper), "method": {"baseline": "not debiased"}}
+        table.attrs["titles"] = titles | own.get("titles", {}) | table.attrs.get("titles", {})
     return table
+
+
+def columns_of(
+    shown: str,  # a column, or a pattern of columns in braces
+) -> set[str]:
+    "The columns that a column of a Markdown table is made of"
+    return {field for _, field, _, _ in Formatter().parse(shown) if field} or {shown}
+
+
+def _resource(paper: str) -> dict:
+    "`paper_resource`; nothing of a paper that the package holds none of"
+    try:
+        return paper_resource(paper)
+    except FileNotFoundError:
+        return {}
+
+
+def with_columns(
+    captions: dict[str, str],  # what stands below each table
+    paper: str,  # whose resource says what columns of the CSV mean that a reader cannot guess
+) -> dict[str, str]:
+    "Captions, and below each what columns of the CSV mean"
+    columns = _resource(paper).get("columns", {})
+    return {name: "\n\n".join(filter(None, (text, columns.get(name)))) for name, text in captions.items()}
 
 # %% ../../nbs/show/tables.ipynb #0c45ea5b
 def _way_of_reading(r: dict) -> str:

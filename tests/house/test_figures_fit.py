@@ -1,12 +1,14 @@
 """Committed figures and tables fit a page: width, size of letters, colours, columns, digits."""
 
+import csv
 import re
 
 import numpy as np
 import pytest
 import seaborn as sns
 
-from redditbias_repro.records import repo_root
+from redditbias_repro.records import paper_resource, repo_root
+from redditbias_repro.show.tables import columns_of
 
 ROOT = repo_root()
 FIGURES, TABLES = sorted((ROOT / "figures").rglob("*.svg")), sorted((ROOT / "figures").rglob("*.md"))
@@ -55,3 +57,19 @@ def test_tables_have_few_columns_and_plain_numbers(path):
     columns = max((line.count("|") - line.count(r"\|") - 1 for line in rows[:1]), default=0)
     assert columns <= 10, "at most eight that are read, and two that name a row"
     assert not [c for line in rows for c in line.split("|") if re.fullmatch(r"\s*-?\d+\.\s*", c)], "a bare point"
+
+
+NAMED = {"dialogue": "dialogue-gender", "sides": "table3"}  # what shows several tables → one of them
+
+
+@pytest.mark.parametrize("paper", ["chbias", "dialoguefairness", "holisticbias"])
+def test_what_is_shown_is_in_the_csv_and_has_a_readable_header(paper):
+    for name, shown in paper_resource(paper)["shown"].items():
+        path = ROOT / "figures" / paper / f"{NAMED.get(name, name)}.csv"
+        named = lambda text: text.replace("side1", "male").replace("side2", "female")
+        with path.open(encoding="utf-8", newline="") as file:
+            columns = {*next(csv.reader(file))}
+        assert {c for column in shown for c in columns_of(named(column))} <= columns, name
+        (header, *_) = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+        assert [h.strip() for h in header.strip("|").split("|")] == [*map(named, shown.values())], name
+        assert not [h for h in shown.values() if re.search(r"[a-z]_[a-z]", h)], name

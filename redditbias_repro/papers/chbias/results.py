@@ -24,6 +24,7 @@ from ...show.saving import Page
 from redditbias_repro.show.tables import (
     CONTROLS,
     PAPER_METHODS,
+    as_shown,
     control_of,
     lmb_changes,
     lmb_table,
@@ -36,6 +37,7 @@ from redditbias_repro.show.tables import (
     target_gaps,
     type_titles,
     usual_pairs,
+    with_columns,
 )
 from ...specs import load_spec
 from ...stats.multiplicity import holm
@@ -234,7 +236,8 @@ def make_tables(folder: Path | None = None) -> dict[str, pd.DataFrame]:
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
         "statements": checks.statements_table(looked), "inconsistencies": looked["found"],
     }  # fmt: skip
-    return {name: table for name, table in tables.items() if len(table)}
+    like = dict.fromkeys((f"dialogue-{b}" for b in CATEGORIES), "dialogue")
+    return {name: as_shown(like.get(name, name), table, "chbias") for name, table in tables.items() if len(table)}
 
 
 def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) -> dict:
@@ -262,7 +265,7 @@ def read_captions() -> dict[str, str]:
     for b, (cdial, eva) in DIALOGUE.items():
         about = {"tables": f"Tables {cdial} (CDial-GPT) and {eva} (EVA2.0)", "title": load_spec(f"chbias/{b}").title}
         captions[f"dialogue-{b}"] = captions["dialogue"].format(**about)
-    return captions
+    return with_columns(captions, "chbias")
 
 # %% ../../../nbs/papers/chbias/results.ipynb #cf0d4fdb
 def draw(

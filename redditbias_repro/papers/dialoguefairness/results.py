@@ -28,6 +28,7 @@ from ..findings import find_inconsistencies
 from ..statements import paper_module
 from ...records import SAME, check_known, data_file, paper_resource, read_records
 from ...show.saving import Page
+from ...show.tables import as_shown, with_columns
 from ...specs import load_spec
 from ...stats.multiplicity import holm
 from ...stats.proportions import DECIMALS, REACH, rate_test, recompute
@@ -68,7 +69,13 @@ def recomputed_table() -> pd.DataFrame:  # a row a printed row; ranges are what 
     again = recompute(printed_rows(*range(3, 8)), PAIRS)
     columns = ["table", "bias_type", "model", "variant", "measure", "dominant", "minoritized", "difference_percent"]
     columns += ["difference_agrees", "z", "z_low", "z_high", "z_agrees", "p", "p_low", "p_high", "p_agrees"]
-    return again[[*columns, "variance_ratio"]]
+    return _in_words(again[[*columns, "variance_ratio"]], "difference_agrees")
+
+
+def _in_words(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    "A table whose Markdown says yes and no in columns"
+    table.attrs["titles"] = dict.fromkeys(columns, {True: "yes", False: "no"})
+    return table
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #6f5bbfe3
 ORIGINAL = "original"
@@ -329,7 +336,11 @@ def paper_table(found: dict, number: int) -> pd.DataFrame:
         ours = ours.assign(needed=pd.array(needed, dtype="Int64"))
         ours = ours.drop(columns=["bias_type", "kind", "method", "difference"])
     names = dict(zip(("dominant", "minoritized", "difference_percent"), (*SIDES[bias_type], "difference %")))
-    return beside(read_printed(f"table{number}"), ours, ["measure"], "left", names)
+    table = beside(read_printed(f"table{number}"), ours, ["measure"], "left", names)
+    (a, b), shown = SIDES[bias_type], paper_resource(PAPER)["shown"]["sides"]
+    named = lambda text: text.replace("side1", a).replace("side2", b)
+    table.attrs["shown"] = {named(column): named(header) for column, header in shown.items()}
+    return table
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #bc938ad4
 def table7(found: dict) -> pd.DataFrame:
@@ -342,7 +353,7 @@ def table7(found: dict) -> pd.DataFrame:
     ours = measured_table({k: r for k, r in found.items() if k.kind in KINDS and k.method != ORIGINAL})
     keys = ["bias_type", "method", "measure"]
     if not len(ours):
-        return beside(printed, ours, keys, "left", {})
+        return _in_words(beside(printed, ours, keys, "left", {}), "printed smaller")
     shrunk = []
     for r in ours.itertuples():
         before = found.get(Key(r.bias_type, r.kind, r.model, ORIGINAL))
@@ -354,7 +365,8 @@ def table7(found: dict) -> pd.DataFrame:
     order = {k: [*printed[k], *ours[k]] for k in keys[:2]} | {"kind": list(KINDS), "measure": list(ours["measure"])}
     place = {k: {v: i for i, v in enumerate(dict.fromkeys(values))} for k, values in order.items()}
     rank = lambda c: c.map(place[c.name]) if c.name in place else c
-    return table.sort_values(["bias_type", "method", "kind", "model", "measure"], key=rank, ignore_index=True)
+    table = table.sort_values(["bias_type", "method", "kind", "model", "measure"], key=rank, ignore_index=True)
+    return _in_words(table, "printed smaller", "smaller")
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #5f73568c
 def changes_table(found: dict) -> pd.DataFrame:
@@ -675,7 +687,7 @@ def make_tables(found: dict, learned: pd.DataFrame | None = None) -> dict[str, p
         "distances": distances_table(found), "learned": learned, "recomputed": recomputed_table(),
         "inconsistencies": inconsistencies(),
     }  # fmt: skip
-    return {name: table for name, table in tables.items() if table is not None and len(table)}
+    return {name: as_shown(name, table, PAPER) for name, table in tables.items() if table is not None and len(table)}
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #b4a42d0e
 def _stands_in(key: Key, table: str) -> bool:
@@ -711,7 +723,7 @@ def read_captions(found: dict[Key, dict]) -> dict[str, str]:
         rows = {k: r for k, r in found.items() if _stands_in(k, name)}
         pairs = " or ".join(f"{n:,}" for n in sorted({r["n"] for r in rows.values()})) or "no"
         captions[name] = text.format(**about, **_notes(rows, texts["notes"]), pairs=pairs)
-    return captions
+    return with_columns(captions, PAPER)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #7cf21385
 def draw(

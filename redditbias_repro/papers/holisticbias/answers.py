@@ -21,11 +21,11 @@ from ...metrics.answers import Sought
 from ...metrics.language_model import measure_lmb, measure_lmp
 from ...metrics.styles import descriptor_frequency, frequency_correlations
 from ...models.loading import open_model
-from .results import AXES, CHOSEN, PAPER, read_printed
+from .results import AXES, CHOSEN, PAPER, read_printed, shown_tables
 from ..statements import paper_module
 from ...records import new_record, paper_resource, read_records
 from ...show.saving import Page
-from ...show.tables import lmb_changes, lmp_changes
+from ...show.tables import lmb_changes, lmp_changes, with_columns
 from ...stats.multiplicity import holm
 
 # %% auto #0
@@ -525,7 +525,7 @@ def make_tables(found: dict, folder: Path | None = None) -> dict[str, pd.DataFra
     wanted = TABLES | (OF_PROMPTS if ("prompt_offence", "") in found else {})
     tables = {name: make(found) for name, make in wanted.items()}
     tables |= {"tuning_cost": cost_table(folder, of_model(found)["model"]), "classifiers": classifier_table(folder)}
-    return {name: table for name, table in tables.items() if len(table)}
+    return shown_tables(tables)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #611430c5
 def make_figures(found: dict) -> dict:
@@ -592,7 +592,8 @@ def read_captions(found: dict) -> dict[str, str]:
             f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), "
             f"seed {training['seed']}; {r['n']:,} prompts"
         )
-    return {name: text.format(**about) for name, text in paper_resource(PAPER)["answer_captions"].items()}
+    captions = paper_resource(PAPER)["answer_captions"]
+    return with_columns({name: text.format(**about) for name, text in captions.items()}, PAPER)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #91633394
 def draw(

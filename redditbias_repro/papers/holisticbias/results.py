@@ -30,6 +30,7 @@ from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
 from ...records import check_known, data_file, paper_resource, read_records
 from ...show.saving import Page
+from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
 from ...stats.distributions import plot_distributions, pool_quantiles
 from ...stats.resampling import unpack_bits
@@ -486,7 +487,16 @@ def make_tables(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None = 
             tables["table7"] = table7(records)
     for version, own in (others or {}).items():
         tables |= {f"likelihood-{version}": likelihood_table(own), f"templates-{version}": template_table(own)}
-    return {name: table for name, table in tables.items() if len(table)}
+    return shown_tables(tables)
+
+
+def shown_tables(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    "Those with rows, whose Markdown has columns that a reader can take in, and axes as the paper names them"
+    found = {name: table for name, table in tables.items() if len(table)}
+    for name, table in found.items():
+        table.attrs["titles"] = {"axis": AXES}
+        as_shown(name.partition("-")[0], table, PAPER)
+    return found
 
 
 def read_captions(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> dict[str, str]:
@@ -497,7 +507,8 @@ def read_captions(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None 
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
         given = "".join(f", {k}: {v}" for k, v in _way(r).items())
         about = {"model": r["model"], "corpus": corpus_title(r["corpus"]) + some, "reading": f'"{r["reading"]}"{given}'}
-    found = {name: text.format(**about) for name, text in paper_resource(PAPER)["captions"].items()}
+    captions = paper_resource(PAPER)["captions"]
+    found = with_columns({name: text.format(**about) for name, text in captions.items()}, PAPER)
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}
     return found

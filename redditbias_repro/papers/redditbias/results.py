@@ -50,6 +50,7 @@ from redditbias_repro.show.tables import (
     stand_ins,
     type_titles,
     usual_pairs,
+    with_columns,
 )
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
@@ -450,8 +451,8 @@ def read_captions(tables: dict[str, pd.DataFrame]) -> dict[str, str]:
     for about in captions["metrics"].values():
         title = re.sub("^table(C?)", r"Table \1", about["table"].partition("-")[0]).replace("C", "C.")
         captions[about["table"]] = captions["downstream"].format(title=title, what=about["what"])
-    below = lambda name, table: (f"{captions[name]} {stand_ins(table)}".strip(), captions["columns"].get(name, ""))
-    return {name: "\n\n".join(filter(None, below(name, table))) for name, table in tables.items()}
+    said = {name: f"{captions[name]} {stand_ins(table)}".strip() for name, table in tables.items()}
+    return with_columns(said, "redditbias")
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #76329c17
 def draw(
