@@ -123,8 +123,7 @@ def test_figures_say_what_was_found(records):
     told = (table.association > 0) & (table.p_holm < 0.05)
     after = told[table.method != "baseline"].groupby([table.method, table.bias_type]).all()
     assert (
-        one._suptitle.get_text()
-        == f"Stereotypical association in 2 of 3 bias types before, {after.sum()} of 9 after"
+        one._suptitle.get_text() == f"Stereotypical association in 2 of 3 bias types before, {after.sum()} of 9 after"
     )
     shown = all_seeds(changes)
     assert f"{(shown.verdict == 'less').sum()} of 9 trained models associate less" in other._suptitle.get_text()
