@@ -179,7 +179,7 @@ def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
     if first:
         return f"{said}: {first} bias types before debiasing, {span} after"
     if len(bars) > 3:
-        return f"{said}: {span} of {max(len(e) for e in each.values())} bias types per bar"
+        return f"{said}: {span} of {max(len(e) for e in each.values())} bias types per model"
     return f"{said} bias types: {', '.join(f'{bar} {n}' for bar, n in counts.items())}"
 
 
@@ -378,7 +378,7 @@ def plot_changes(
     about = _of_one(changes, ["model", "corpus", "split", "swap"], "model, corpus, split and swap").iloc[0]
     types, methods = type_titles(changes.bias_type, paper), order_methods(changes.method)
     colors = {m: c for m, (c, _) in _style(methods).items()}
-    size = (min(WIDEST, 2.3 * len(types) + 1), 0.42 * len(methods) + 1.5)
+    size = (min(WIDEST, 2.3 * len(types) + 1), 0.42 * len(methods) + 2)
     figure, axes = _axes(1, len(types), size, sharex=True, sharey=True)
     for ax, (b, title) in zip(axes[0], types.items()):
         own = changes[changes.bias_type == b]
