@@ -222,7 +222,7 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     if not rows:
         return ""
     types, seeds = (_range(table[c]) for c in ("bias_types", "seeds"))
-    seeds = "one training each" if seeds == "1" else f"{seeds} training seeds"
+    seeds = "one training each" if seeds == "1" else f"up to {seeds} training seeds per type"
     return _of_models(pd.DataFrame(rows), _caption("methods", types=types, seeds=seeds))
 
 
