@@ -108,7 +108,7 @@ def as_shown(
     table: pd.DataFrame,
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
-    """The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles of bias types.
+    """The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles.
 
     Columns as the table says itself, or the paper's resource, or `resources/tables.toml`; titles of all three"""
     own, like = _resource(paper), SHOWN_LIKE.get(name, name)

@@ -1,4 +1,4 @@
-"""Committed figures and tables fit a page: width, size of letters, colours, columns, digits."""
+"""Committed figures and tables fit a page: width, size of letters, colours that all can tell apart, columns, digits."""
 
 import csv
 import re
