@@ -488,7 +488,7 @@ def test_what_the_readme_says_of_the_tasks(committed):
     assert f"F1 of state tracking changes by at most {every.change['dst'].abs().max():.3f}." in text
     assert (every.change["crg"] < 0).all() and (every.verdict["crg"] == "loss").mean() < 0.5
     short = page(committed, "docs/choose.md")
-    assert "of 22 tests one loss is significant after Holm's correction, HD's BLEU-4 for Gender" in short
+    assert "of 22 tests, only one shows a significant loss after Holm's correction: BLEU-4 after HD for Gender" in short
     trained = (
         read_records(committed / "results", paper="redditbias", metric="dst").train_dialogues,
         read_records(committed / "results", paper="redditbias", metric="crg"),
@@ -686,8 +686,8 @@ def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed
     assert "finds a share of 10 % in all of ten models, of 5 % in three, and of 2 % in none" in text
     assert "Where a term is only more frequent, it calls one of ten models biased" in text
     assert (
-        "finds a link planted in 10 % of a small model's training texts in all ten models, and one planted in 5 % in three"
-        in short
+        "finds a link planted in 10 % of a small model's training texts in all ten models, "
+        "and one planted in 5 % in three" in short
     )
     coins = false_alarm_table(folder=committed / "results").query("method.str.startswith('contrasts swapped')")
     worst = coins[["association_t", "association"]].max()
