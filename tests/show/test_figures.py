@@ -601,7 +601,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert f"(p = {f1.p:.3f}, not after".replace("0.", ".") in text and f1.p < 0.05 < bleu.p
     assert f"BLEU-4 is undetermined ({before:.2f} to {bleu.bleu_4:.2f})" in text
     kept = {1: "one type stays", 2: "two types stay", 3: "three types stay"}[(swapped.verdict == "less").sum()]
-    assert f"after CDA {kept} less biased, at +{100 * rise.rise:.0f} % perplexity" in short
+    assert f"after CDA {kept} less biased, at +{100 * rise.rise_calibrated:.0f} % perplexity" in short
 
 
 def test_what_the_pages_say_of_methods_and_association(committed):
