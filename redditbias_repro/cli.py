@@ -848,7 +848,7 @@ def _report(args) -> None:
         raise ValueError(
             f"there are no records of {args.paper!r} in {results_folder()}: `redditbias measure --save` writes some"
         )
-    texts = {name: report(paper=args.paper) for name, report in reports.REPORTS.items()}
+    texts = {name: reports.report(name, paper=args.paper) for name in reports.REPORTS}
     texts["scorecard"] = statements.scorecard_report() if args.readme else ""
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))

@@ -665,7 +665,7 @@ def test_toml_of_nothing(capsys):
             "the same call goes on from there",
         ),
         (["fetch"], "redditbias_repro.data.registry.fetch", "the same call goes on where it stopped"),
-        (["report"], "redditbias_repro.show.readme.lmb_report", "nothing was changed"),
+        (["report"], "redditbias_repro.show.readme.report", "nothing was changed"),
         (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
     ],
 )

@@ -133,7 +133,6 @@ def test_no_example_gives_a_parameter_another_value(path):
 LATE = {  # functions that stand below an example which calls what could call them, and when only it does
     "data/pairs": {"corpora": "in an error"},
     "models/loading": {"hash_weights": "of an adapter"}, "scoring/likelihoods": {"_resumed": "with out="},
-    "show/readme": {"_named": "of cells, of which the example has none"},
     "data/corpora/holisticbias": {"_read_regard_prompts": "of another version"},
 }  # fmt: skip
 _DEFINED = (ast.FunctionDef, ast.ClassDef)
@@ -250,7 +249,7 @@ def test_papers_notebook_without_network(offline, cleaned, model_folder, tmp_pat
     text = json.dumps(out, ensure_ascii=False)
     assert (
         "specification stand in" in text
-        and "Table 3 is counted from the released files, which could not be had" in text
+        and "Table 3 is counted from the released files, which are not available" in text
     )
     assert {p.name for p in figures.iterdir()} >= {"figure1a-queries.png", "lmb.csv", "table1.md"} and not (
         figures / "table3.csv"

@@ -121,7 +121,8 @@ def test_on_the_command_line(model_folder, tmp_path, capsys):
     command = ["compare", str(model_folder), str(model_folder), "--corpus", str(own)]
     assert main([*command, "--out", str(tmp_path / "a.csv")]) == 0
     said = capsys.readouterr().out
-    assert "A: tiny-gpt2@" in said and "equally" in said and "undetermined" not in said
+    table = said.partition("difference: gap of B")[0]
+    assert "A: tiny-gpt2@" in said and "equally" in table and "undetermined" not in table
     assert tuple(pd.read_csv(tmp_path / "a.csv")) == COMPARED
     assert main([*command, "--out", str(tmp_path / "a.md")]) == 0
     assert (tmp_path / "a.md").read_text().startswith("| bias_type")

@@ -217,7 +217,7 @@ def test_one_response_to_everything_decides_nothing(tmp_path, kept):
     for name in ("wer_similar_responses", "wer_less_diverse", "debiasing_reduces", "debiasing_not_significant"):
         assert got.loc[name, "verdict"] == "undetermined" and "undecided: " in got.loc[name, "evidence"], name
     assert "Seq2Seq, WER, race" in paper.read_captions(found)["table7"]
-    assert "were not tested for having learned" in paper.read_captions(found)["table7"], "that was not measured"
+    assert "were not tested for whether they learned" in paper.read_captions(found)["table7"], "that was not measured"
 
 
 def test_models_that_have_learned_nothing_are_named(tmp_path):
@@ -235,7 +235,9 @@ def test_models_that_have_learned_nothing_are_named(tmp_path):
     assert [r["learned"] for r in found.values()] == [False, True]
     assert learned.kind.tolist() == ["seq2seq", "ranker"] and learned.gain_low.tolist() == [-0.1, 0.1]
     captions = paper.read_captions(found)
-    assert "say nothing about a model that has learned to: Seq2Seq, original, gender." in captions["table3"]
+    assert (
+        "say nothing about a model that has learned. These models are: Seq2Seq, original, gender." in captions["table3"]
+    )
     assert (
         "has learned" not in captions["table4"]
         and "were not tested" not in captions["table3"]
@@ -570,7 +572,7 @@ def test_what_the_short_page_says(committed):
     assert f"({less[0]} % for gender, {less[1]} % for race)" in page
     now, then = (paper.find_row(found["gender", "ranker", "ranker-small", m], "offence") for m in ("CDA", "original"))
     apart = [f"{100 * abs(r['dominant'] - r['minoritized']):.1f}" for r in (now, then)]
-    assert f"offence then differs by {apart[0]} points ({apart[1]} before)" in page
+    assert f"offence then differs by {apart[0]} percentage points ({apart[1]} before)" in page
     lm = paper.measured_table(found).query(
         "kind == 'language model' and measure == 'diversity' and method == 'original'"
     )

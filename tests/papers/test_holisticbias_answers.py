@@ -556,7 +556,7 @@ def test_offence_of_answers_stands_beside_that_of_prompts(committed):
     kept = table.merge(own, on=["axis", "descriptor"], suffixes=("_of_prompts", ""))
     np.testing.assert_allclose(kept["answers_of_prompts"], 100 * kept["offence"])
     assert own["offence"].mean() == pytest.approx(found["answer_offence", "baseline"]["mean"], abs=0.001)
-    assert "answers: mean probability of an offence" in paper.read_captions(found)["offence_descriptors"]
+    assert "answers is the mean offence probability" in paper.read_captions(found)["offence_descriptors"]
 
 
 def said_of(rows: pd.DataFrame, **attrs) -> pd.DataFrame:
