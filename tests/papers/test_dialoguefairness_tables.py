@@ -576,7 +576,7 @@ def test_what_the_short_page_says(committed):
     lm = paper.measured_table(found).query(
         "kind == 'language model' and measure == 'diversity' and method == 'original'"
     )
-    assert f"more diverse ({lm.dominant.item():.1f} against {lm.minoritized.item():.1f} %)" in page
+    assert f"more diverse ({lm.dominant.item():.1f} % compared with {lm.minoritized.item():.1f} %)" in page
 
 
 def test_what_the_page_says_of_what_models_have_learned(committed):
