@@ -84,7 +84,7 @@ def measured(config: dict, paper: str, corpus: str) -> list[str]:
                     f"the test pairs of {corpus_title(corpus)}" if corpus == paper else "queries of the specifications"
                 )
                 lines += ["", f"{name} on {what}:", "", measured_report(folder, name, corpus, paper).rstrip()]
-    return lines + (["", "t < 0: the stereotype is likelier; [ ]: 95 % intervals."] if lines else [])
+    return lines + (["", "t < 0: the stereotype is more likely; [ ]: 95 % intervals."] if lines else [])
 
 
 def took(seconds: float) -> str:
