@@ -489,7 +489,7 @@ def plot_choice(
     handles = {h.get_label(): h for ax in axes.flat for h in ax.containers}
     _legend_below(figure, {m: handles[m] for m in methods if m in handles}, (0.5, 0), ncols=6)
     lacking = sorted(set(order_methods(choice["method"])) - set(methods), key=order_methods(choice["method"]).index)
-    without = f"; without {', '.join(lacking)}, of which bias or cost is not measured" if lacking else ""
+    without = f"; not shown: {', '.join(lacking)} (bias or cost not measured)" if lacking else ""
     figure.supxlabel(
         "change in the size of the mean log gap, nats per token (left of 0: less biased), 95 % intervals", fontsize=9
     )

@@ -32,7 +32,7 @@ def test_a_row_of_panels_for_each_cost_that_was_measured():
         "dialog state tracking",
     ]
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["LMD", "HD"]
-    assert "not tested: CDA" in figure._suptitle.get_text()
+    assert "not shown: CDA" in figure._suptitle.get_text()
     assert figure.axes[0].get_title() == "Race" and figure.axes[1].get_title() == ""
 
 
