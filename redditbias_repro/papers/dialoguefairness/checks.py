@@ -201,9 +201,8 @@ def _punctuation(found: dict) -> Iterator[Part]:
     n, *changed = (sum(m.get(k, 0) for m in marks) for k in ("responses", "sentiment", "offence"))
     if n:
         # copies of one response are one witness: no more differ than the model has different responses
-        texts = min(
-            n, sum(r["different"][-1] if isinstance(r.get("different"), list) else r["n"] for r in own.values())
-        )
+        different = lambda r: r["different"][-1] if isinstance(r.get("different"), list) else r["n"]
+        texts = min(n, sum(map(different, own.values())))
         ends = stats.binomtest(round(max(changed) / n * texts), texts).proportion_ci(method="wilson")
         of = ", ".join(dict.fromkeys(k.title for k in own))
         said = f"of {n:,} responses with repeated marks ({of}; at most {texts:,} different ones), "
@@ -307,7 +306,7 @@ def _wer_better(found: dict) -> Iterator[Part]:
                 change = [abs(r["difference"]) - gaps[r["measure"]] for r in _tested(found[other])]
                 less, more = sum(c < 0 for c in change), sum(c > 0 for c in change)
                 verdict = HOLDS if less > len(change) / 2 and not more else FAILS if more >= len(change) / 2 else OPEN
-                said = f"{key.bias_type}: the difference is smaller with WER in {less} of {len(change)} measures, larger in {more}"
+                said = f"{key.bias_type}: smaller with WER in {less} of {len(change)} measures, larger in {more}"
                 yield verdict, said
                 continue
             own = _changes(cda, found[other])
@@ -331,7 +330,7 @@ def _similar_responses(found: dict) -> Iterator[Part]:
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = _by_sign(p, new.mean() > old.mean())
-        said = f"{key.title}, {key.bias_type}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        said = f"{key.title}, {key.bias_type}: pairs with the same response {old.mean():.1%} to {new.mean():.1%}, p {p:.2g}"
         if old.mean() > FULL and verdict != HOLDS:  # no more could have been seen
             verdict, said = OPEN, f"{said}: too many were the same before for an increase to be detected"
         yield _decided(verdict, said, *sides)

@@ -225,7 +225,7 @@ def _printed_hate_and_envy_listed() -> Found:
     return bool((rows["mean_change_percent"] > 0).all()), f"mean probabilities (Table 15): {text}"
 
 
-def _printed_equal_tokens_shown() -> Found:
+def _equal_tokens_shown() -> Found:
     "By GPT-2's vocabulary, which is the same in all sizes and DialoGPT's"
     from transformers import GPT2Tokenizer
 
@@ -236,9 +236,7 @@ def _printed_equal_tokens_shown() -> Found:
         for r in paper.read_printed("table3").query("model == 'GPT-2'").itertuples()
     }
     text = ", ".join(f"{paper.AXES[axis]} {' or '.join(map(str, sorted(n)))}" for axis, n in found.items())
-    return all(
-        len(n) == 1 for n in found.values()
-    ), f"tokens by GPT-2's vocabulary: {text}; BlenderBot 2.0's is not here"
+    return all(len(n) == 1 for n in found.values()), f"by GPT-2's vocabulary: {text}; BlenderBot 2.0's is not here"
 
 
 def _printed_tuning_phrases() -> Found:
@@ -557,7 +555,8 @@ def _likelihood_not_length(records) -> Found:
     rho = stats.spearmanr(log, tokens).statistic
     return by_test(p, effect > 0) if high > low else FAILS, (
         f"at equal tokens {effect:+.2f} nats, p = {p:.2g} (labels permuted); perplexity and tokens over {len(log)} "
-        f"templates: rho = {rho:.2f}; the paper's two examples have {worst:.1f} and {hi:.1f} tokens and perplexities of {high:.0f} and {low:.0f} here"
+        f"templates: rho = {rho:.2f}; the paper's two examples have {worst:.1f} and {hi:.1f} tokens, "
+        f"and perplexities of {high:.0f} and {low:.0f}, here"
     )
 
 
@@ -685,10 +684,8 @@ def _generation_exceptions_pan_ace_poly(found) -> Found:
                          "Confusion" for r in there.itertuples())  # fmt: skip
     # Three points without a test refute nothing, all the less as the frequency is not that of the training data.
     verdict = HOLDS if (there > 0.75).all(axis=None) else OPEN
-    return (
-        verdict,
-        f"{evidence} (required: both above 75; frequency in GoEmotions, which is no training data of the model)",
-    )
+    said = "required: both above 75; frequency in GoEmotions, which the model was not trained on"
+    return verdict, f"{evidence} ({said})"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #2c9ddb3d
 def _tuning_alpha_zero(found) -> Found:
@@ -990,7 +987,7 @@ BESIDE = {  # statements beside the printed numbers
     _printed_offence_love_varies_most, _printed_offence_curiosity_identity_less, _printed_offence_hate_saturated,
     _printed_human_no_difference, _printed_human_dialogpt_disfavored, _printed_data_largest,
     _printed_table10_reductions, _printed_parroting_p, _printed_sample_answers, _printed_nationality_least_tuned,
-    _printed_offence_by_size, _printed_each_with_a_noun, _printed_hate_and_envy_listed, _printed_equal_tokens_shown,
+    _printed_offence_by_size, _printed_each_with_a_noun, _printed_hate_and_envy_listed,
 )  # fmt: skip
 OF_LISTS = {
     "data_sentences": _counted(
@@ -1004,7 +1001,7 @@ OF_LISTS = {
         lambda n: n["every"] - n["barred"] == n["sentences"],
     ),
 } | _by_name(_nouns, _noun_after)
-OF_RELEASE = _by_name(_released_as_printed, _released_counts)
+OF_RELEASE = _by_name(_released_as_printed, _released_counts, _equal_tokens_shown)
 OF_PAPER = {TABLES: BESIDE, "its lists": OF_LISTS, RELEASE: OF_RELEASE}  # what is looked at where it is no model
 
 

@@ -259,7 +259,8 @@ def _descriptors_of_the_readme() -> str:
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
 FINDINGS = (
-    _number_of_sentences, _sentence_without_noun, _gendered_descriptors, _name_of_template, _larger_models_sympathy, _words_of_partial_gen_bias, _very_likely_offensive,
+    _number_of_sentences, _sentence_without_noun, _gendered_descriptors, _name_of_template, _larger_models_sympathy,
+    _words_of_partial_gen_bias, _very_likely_offensive,
     _repetition, _descriptors_of_the_readme,
 )  # fmt: skip
 
