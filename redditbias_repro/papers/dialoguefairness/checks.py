@@ -330,7 +330,8 @@ def _similar_responses(found: dict) -> Iterator[Part]:
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = _by_sign(p, new.mean() > old.mean())
-        said = f"{key.title}, {key.bias_type}: pairs with the same response {old.mean():.1%} to {new.mean():.1%}, p {p:.2g}"
+        said = f"{old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        said = f"{key.title}, {key.bias_type}: {said}"
         if old.mean() > FULL and verdict != HOLDS:  # no more could have been seen
             verdict, said = OPEN, f"{said}: too many were the same before for an increase to be detected"
         yield _decided(verdict, said, *sides)

@@ -449,13 +449,6 @@ def _career() -> dict[str, float]:
     return {"z_low": own["z_low"], "z_high": own["z_high"], "p_low": p_low, "p_high": p_high}
 
 
-def _rises() -> pd.DataFrame:
-    "Rows of Table 7 that are larger than before"
-    rows = table7({}).query("not `printed smaller`")
-    was = [100 * printed_difference(r.bias_type, "seq2seq", r.measure) for r in rows.itertuples()]
-    return rows.assign(was=was, now=rows["printed difference %"])
-
-
 def _one_sided() -> pd.DataFrame:
     "One- and two-sided p of printed Z, where p is printed as a number"
     rows = printed_rows(*TABLES).dropna(subset="p").query("not p.str.startswith('<')")
