@@ -156,10 +156,11 @@ def _style(bars: list[str]) -> dict[str, tuple]:
 
 def _legend(ax, bars: list[str]) -> None:
     "A frame in the axes for few bars; for many bars it is below the axes, where it hides none"
-    named = len(ax.get_legend_handles_labels()[0])
+    labels = ax.get_legend_handles_labels()[1]
+    named = 2 if sum(map(len, labels)) > 90 else len(labels)
     below = {"frameon": False, "ncols": named if named < 7 else -(-named // 2), "loc": "upper center"}
     below["bbox_to_anchor"] = (0.5, -0.1)
-    ax.legend(title="", fontsize=9, **({"frameon": True} if len(bars) < 4 else below))
+    ax.legend(title="", fontsize=9, **({"frameon": True} if len(bars) < 3 else below))
     handles = [h for h in ax.get_legend().legend_handles if hasattr(h, "set_hatch")]
     for handle, (_, hatch) in zip(handles, _style(bars).values()):
         handle.set_hatch(hatch * 2)
@@ -178,7 +179,7 @@ def _stereotypical(table: pd.DataFrame, bars: list[str], paper: str) -> str:
     span = f"{few}" if few == most else f"{few} to {most}"
     if first:
         return f"{said}: {first} bias types before debiasing, {span} after"
-    if len(bars) > 3:
+    if len(bars) > 2:
         return f"{said}: {span} of {max(len(e) for e in each.values())} bias types per model"
     return f"{said} bias types: {', '.join(f'{bar} {n}' for bar, n in counts.items())}"
 

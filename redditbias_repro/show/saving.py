@@ -261,6 +261,11 @@ class Page:
     captions: dict[str, str]  # what stands below each table
     texts: dict[str, str] = field(default_factory=dict)  # in Markdown, by the names of their files
 
+    def __post_init__(self):
+        "Figures are named after models, whose names may hold what a file's should not"
+        named = {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in self.figures.items()}
+        object.__setattr__(self, "figures", named)
+
     def show(
         self,
         name: str,  # of a table; where there is none nothing is shown

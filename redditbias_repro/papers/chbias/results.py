@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -256,7 +255,7 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) ->
         of_models = rows.groupby("model", sort=False) if len(rows) else ()
         figures |= {f"{name}-{m}": plot(own, paper="chbias") for m, own in of_models}
     figures |= association_figures(tables, "chbias")
-    return {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in figures.items()}  # names of files
+    return figures
 
 
 def read_captions() -> dict[str, str]:
