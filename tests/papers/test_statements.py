@@ -42,7 +42,7 @@ from redditbias_repro.stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OW
 ROOT = repo_root()
 PAPERS = ("chbias", "dialoguefairness", "holisticbias", "redditbias")
 WORDS = {
-    "its model again": {"reproduced", "not reproduced", "undetermined"},
+    "its model's outputs": {"reproduced", "not reproduced", "undetermined"},
     "its own numbers and release": {"agrees with itself", "disagrees with itself", "undetermined"},
     "other models": {
         "holds on other models", "does not hold on other models", "differs between models", "undetermined",
@@ -149,7 +149,7 @@ def test_the_one_rule(answers, verdict, way, model):
 
 
 def test_an_answer_that_looked_at_nothing_known():
-    with pytest.raises(ValueError, match="basis 'printed'.*its model again"):
+    with pytest.raises(ValueError, match="basis 'printed'.*its model's outputs"):
         weigh([A("m", "holds", "", "printed")])
 
 
