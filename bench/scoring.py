@@ -51,6 +51,8 @@ PEERS_ROUNDS = {"batches": 2, "ctranslate2": 2, "lm_eval": 1, "minicons": 1, "lo
 PLAN = {  # rounds of each contender on each input
     "religion1": {"tree": 5, "batches": 3, "ctranslate2": 5},
     "redditbias": {"tree": 3, **PEERS_ROUNDS},
+    "shortest": {"tree": 3, "ctranslate2": 3},
+    "longest": {"tree": 3, "ctranslate2": 3},
     "prompts-100": {"tree": 3, "batches": 3, "ctranslate2": 3},
     "prompts-1000": {"tree": 3, **PEERS_ROUNDS},
     "prompts-10000": {"tree": 3, "batches": 1, "ctranslate2": 1},
@@ -58,10 +60,17 @@ PLAN = {  # rounds of each contender on each input
     "prompts-100000": {"tree": 1},
     "prompts-all": {"tree": 1},
 }
-PAIRS = ("religion1", "redditbias")  # inputs that are no prompts
+PAIRS = {  # inputs that are no prompts: those whose sentences choose the batch size
+    "religion1": "religion1",
+    "redditbias": "redditbias",
+    "shortest": "redditbias",
+    "longest": "redditbias",
+}
 INPUTS = {
     "religion1": "the test set of Religion #1",
     "redditbias": "the five RedditBias test sets",
+    "shortest": "the shortest quarter of these sentences",
+    "longest": "the longest quarter of these sentences",
     "prompts-100": "100 HolisticBias prompts",
     "prompts-1000": "1,000 HolisticBias prompts",
     "prompts-10000": "10,000 HolisticBias prompts",
@@ -109,8 +118,11 @@ def sentences(name):
     from redditbias_repro.specs import BIAS_TYPES
 
     if name in PAIRS:
-        pairs = [load_pairs(b, "test", "redditbias") for b in (BIAS_TYPES if name == "redditbias" else [name])]
-        return [t for p in pairs for t in (*p.text1, *p.text2)]
+        pairs = [load_pairs(b, "test", "redditbias") for b in ([name] if name in BIAS_TYPES else BIAS_TYPES)]
+        texts = [t for p in pairs for t in (*p.text1, *p.text2)]
+        if name not in ("shortest", "longest"):
+            return texts
+        return sorted(texts, key=len, reverse=name == "longest")[: len(texts) // 4]
     kind, n = name.split("-")
     if n == "all":
         from redditbias_repro.data.prompts import prompts as released
@@ -372,7 +384,7 @@ class Bench:
         """The batch size that is fastest on some of these sentences."""
         if contender == "loop":
             return 0
-        kind = name if name in PAIRS else "prompts-10000"
+        kind = PAIRS.get(name, "prompts-10000")
         seconds = {size: self.once(contender, kind, size, 0, self.part())["seconds"] for size in self.sizes[contender]}
         return min(seconds, key=seconds.get)
 
@@ -394,7 +406,7 @@ class Bench:
         """(input, contender): the rounds that are there."""
         kept = {}
         for name, contenders in plan.items():
-            tried_on = name if name in PAIRS else "prompts-10000"
+            tried_on = PAIRS.get(name, "prompts-10000")
             for contender, n in contenders.items():
                 tried = [self.path(contender, tried_on, s, 0, self.part()) for s in self.sizes.get(contender, ())]
                 if all(p.is_file() for p in tried):
@@ -666,6 +678,8 @@ PEERS = (
 PLACES = {  # on the figure
     "religion1": "Religion #1",
     "redditbias": "RedditBias test sets",
+    "shortest": "their shortest quarter",
+    "longest": "their longest quarter",
     "scattered-10000": "10,000 prompts, drawn singly",
     **{f"prompts-{n}": f"{n:,} HolisticBias prompts" for n in (100, 1000, 10000, 100000)},
     "prompts-all": "all of v1.0",

@@ -124,7 +124,7 @@ def weigh(answers: list[Answer]) -> tuple[str, str, str, str]:
 
 # %% ../../nbs/papers/statements.ipynb #ea7f322f
 _PLACE = re.compile(
-    r"(?P<one>Abstract|§[\d.]*\d|footnote \d+|Appendix [A-Z](?:\.\d+)*|(?<![\w.])[A-Z](?:\.\d+)+)"
+    r"(?P<one>Abstract|Ethics|§[\d.]*\d|footnote \d+|Appendix [A-Z](?:\.\d+)*|(?<![\w.])[A-Z](?:\.\d+)+)"
     r"|(?P<what>Table|Figure)s? (?P<which>[A-Z]?\.?\d[\w.]*(?:(?:, | and | to )\d\w*)*)"
 )
 

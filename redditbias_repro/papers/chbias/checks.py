@@ -42,6 +42,7 @@ from redditbias_repro.papers.statements import (
     read_claims,
     told,
 )
+from ...show.tables import CONTROLS
 from ...specs import load_spec
 from ...stats.multiplicity import holm
 
@@ -204,6 +205,7 @@ def cells_of_models(lmb: pd.DataFrame, tests: dict[str, pd.DataFrame]) -> dict[s
 # %% ../../../nbs/papers/chbias/checks.ipynb #36ab01fa
 TESTED = ("biased", "mostly_reduced")  # what a test decides of models measured here; the paper prints no more than t
 NO_TEST = "sizes of |t| are compared, but their difference is not tested"
+PRINTED = frozenset(m + PAPER for m in MODELS)  # names of cells that the paper prints
 AS_PRINTED = " (printed)"  # behind the name of a model whose numbers are the printed ones
 
 
@@ -231,7 +233,7 @@ def of_bias(judge: Callable, tested: bool = False) -> Callable:
     def check(claim, measured) -> list[Answer]:
         cells = measured["cells"]
         answers = _named(claim, lambda m: found(cells[m + PAPER]))
-        for m in (m for m in cells if not m.endswith(PAPER)):
+        for m in (m for m in cells if m not in PRINTED):
             holds, evidence = found(cells[m])
             open_ = holds != NONE and not tested
             answers += [Answer(m, OPEN, evidence, OTHER, NO_TEST)] if open_ else _answers(holds, evidence, m, OTHER)
@@ -267,7 +269,7 @@ def _preserved(model: str) -> Found:
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ddc7106c
 def _improved(model: str) -> Found:
-    "Whether a method improves a category: some metrics rise and none falls; not, if more never rise than fall"
+    "Whether a method improves a category: some metrics rise and none falls"
     numbers = [both[MODELS.index(model)] for both in DIALOGUE.values()]
     tables = pd.concat([_before_and_after(printed(f"table{n}")[model]) for n in numbers])
     moved = np.sign(tables.after - tables.before).groupby(["method", "bias_type"], sort=False)
@@ -276,7 +278,7 @@ def _improved(model: str) -> Found:
     named = ", ".join(f"{m} for {b}: {r.rise} up, {r.fall} down" for (m, b), r in mixed.iterrows())
     text = f"some metric falls in {(cases.fall > 0).sum()} of {len(cases)} cells; metrics only rise in {len(better)}"
     text += f"; more rise than fall in {len(mixed)}{named and f' ({named})'}"
-    return True if len(better) else None if len(mixed) else False, text
+    return True if len(better) else None, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c326070e
 def _is_number(method: str, b: str, metric: str, said: float, by: bool = False) -> Callable:
@@ -299,6 +301,11 @@ def _people_reduced(model: str) -> Found:
     return bool(less > len(rates) / 2), text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #995f6406
+def _responses_judged(model: str) -> Found:
+    before = _rates(model).before
+    return bool((before > 0).all()), f"people call {before.iloc[0]:.0%} of the responses before debiasing biased"
+
+
 def _people_amplified(*cells: tuple[str, str]) -> Callable:
     def judge(model: str) -> Found:
         rates = _rates(model).loc[list(cells)]
@@ -331,6 +338,10 @@ def _no_losses(talks: pd.DataFrame) -> Found:
     lost = own[own.moved < 0]
     named = ", ".join(f"{r.metric} {r.change:+.2f} ({r.method})" for r in lost.itertuples())
     said = f"{len(lost)} significant losses among {text}{named and ': '}{named}"
+    control = talks[talks.method.isin(CONTROLS) & talks.p_holm.notna()]
+    if len(control):
+        n = ((control.change < 0) & (control.p_holm < 0.05)).sum()
+        said += f"; training without debiasing ({', '.join(control.method.unique())}) loses in {n} of {len(control)}"
     return (False if len(lost) else None, said) if len(own) else (NONE, "")
 
 
@@ -364,6 +375,7 @@ OF_PRINT = {
     "preserved_eva": of_print(_preserved, _no_losses),
     "some_improve": of_print(_improved, _some_better),
     "human_mostly_reduced": of_print(_people_reduced),
+    "responses_judged": of_print(_responses_judged),
     "human_hd_amplifies": of_print(_people_amplified(("HD", "gender"), ("HD", "orientation"))),
     "human_amplified_appearance": of_print(_people_amplified(("LMD", "appearance"), ("HD", "appearance"))),
     "human_rarely_damaged": of_print(_rarely_damaged),
@@ -465,8 +477,11 @@ def _varying(claim, measured) -> list[Answer]:
 
 
 def _turns_age(claim, measured) -> list[Answer]:
-    before, after = printed("table3", value="t")["CDial-GPT"].unstack()["age"][["baseline", "HD"]]
-    return told(before * after < 0, f"t of age {before:.2f} before, {after:.2f} after HD")
+    "By the code's order of the pairs a negative t is a bias against the old; the paper's example names no model"
+    t = printed("table3", value="t").xs("age", level="bias_type").unstack("method")[["baseline", "HD"]]
+    text = "; ".join(f"{m} {t.baseline[m]:.2f} before, {t.HD[m]:.2f} after HD" for m in MODELS)
+    text = f"t of age, negative against the old: {text}; none after HD is significant"
+    return told(bool(((t.baseline < 0) & (t.HD > 0)).any()), text)
 
 
 def _differs(claim, measured) -> list[Answer]:
@@ -476,11 +491,17 @@ def _differs(claim, measured) -> list[Answer]:
 
 
 def _amplified(claim, measured) -> list[Answer]:
-    found = {(m, *cell) for m in MODELS for cell in _rates(m).query("after > before").index}
-    named = {("CDial-GPT", "HD", "gender"), ("CDial-GPT", "HD", "orientation"), ("EVA2.0", "LMD", "appearance"),
-             ("EVA2.0", "HD", "appearance")}  # fmt: skip
-    said = ", ".join(" ".join(cell) for cell in sorted(found - named)) or "none"
-    return told(found == named, f"{len(found)} rates are above those before; not named: {said}")
+    rates = pd.concat({m: _rates(m) for m in MODELS})
+    found = rates.query("after > before").index
+    text = f"{len(found)} of {len(rates)} rates are above those before: {', '.join(map(' '.join, found))}"
+    return told(bool(len(found)), text)
+
+
+def _contexts(claim, measured) -> list[Answer]:
+    before = pd.concat({m: _rates(m).before for m in MODELS}).groupby(level=0).unique()
+    text = ", ".join(f"{m} {' '.join(f'{rate:.2f}' for rate in before[m])}" for m in MODELS)
+    text = f"before debiasing, in every category: {text}. This fits 100 contexts per cell, not the 25 of a category"
+    return told(None, f"{text}; the paper does not say which")
 
 
 def _of_both(claim, measured) -> list[Answer]:
@@ -495,7 +516,8 @@ def _reduced_and_preserved(claim, measured) -> list[Answer]:
         for found in (_mostly_reduced(measured["cells"][m + PAPER]), _preserved(m)):
             answers += _answers(*found, m + AS_PRINTED)
     for m, own in measured["talks"].groupby("model", sort=False):
-        read = [cells for name, cells in measured["cells"].items() if name.partition(" (")[0] == m]
+        named = lambda name: name not in PRINTED and name.partition(" (")[0] == m
+        read = [cells for name, cells in measured["cells"].items() if named(name)]
         for found in (*map(_mostly_reduced, read), _no_losses(own)):
             answers += _answers(*found, m, OTHER)
     return answers
@@ -562,7 +584,7 @@ CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_P
     "eva_more_appearance": more_biased(("EVA2.0", "appearance"), ("CDial-GPT", "appearance")),
     "orientation_over_appearance": more_biased(("CDial-GPT", "orientation"), ("CDial-GPT", "appearance"), 2.0),
     "hd_turns_age": _turns_age, "differs_between_models": _differs,
-    "full_results_agree": finding("differs between the two tables"), "hundred_contexts": finding("25 contexts"),
+    "full_results_agree": finding("differs between the two tables"), "hundred_contexts": _contexts,
     "scores_add_up": finding("do not add up to 1"), "amplified_are_named": _amplified, "table5_of_both": _of_both,
     "reduced_and_preserved": _reduced_and_preserved, "model_sizes": _model_sizes,
 }  # fmt: skip

@@ -214,13 +214,6 @@ def _shares() -> pd.DataFrame:
     return _titled(odd).assign(number=16 + odd.model.map(MODELS.index))
 
 # %% ../../../nbs/papers/chbias/release.ipynb #65ceec34
-def _unreachable() -> dict[int, str]:
-    "Rates of Table 6 that so many judgements cannot give"
-    rates = set(printed("table6", value="rate"))
-    can = {n: {round(k / n + 1e-9, 2) for k in range(n + 1)} for n in (25, 75)}
-    return {n: ", ".join(f"{r:.2f}" for r in sorted(rates - known)) for n, known in can.items()}
-
-
 def _lacking() -> pd.DataFrame:
     "Examples of terms (Table 1) that the appendix does not hold"
     rows = read_printed("table1").assign(term=lambda t: t.terms.str.split("; ")).explode("term")
@@ -251,9 +244,9 @@ def _by_name(table: str, value: str = "value") -> dict[str, float]:
 
 
 NUMBERS = {
-    "differing": _differing, "shares": _shares, "unreachable": _unreachable, "lacking": _lacking,
+    "differing": _differing, "shares": _shares, "lacking": _lacking,
     "attribute_pairs": _attribute_pairs, "retrieved": _retrieved, "table4": partial(_by_name, "table4"),
-    "table3": partial(_by_name, "table3", "t"), "table6": partial(_by_name, "table6", "rate"),
+    "table3": partial(_by_name, "table3", "t"),
     "deviations": lambda: read_printed("table3").query("method == 'baseline'").deviation.describe(),
     "of_table5": lambda: ", ".join(dict.fromkeys(read_printed("table5").model)),
 }  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...data.corpora.redditbias import count_annotations, load_annotations, load_references
+from ...data.corpora.redditbias import load_annotations, load_references
 from ...data.pairs import load_pairs
 from ...data.registry import fetch, list_files
 from redditbias_repro.papers.redditbias.results import (
@@ -29,7 +29,6 @@ from redditbias_repro.papers.redditbias.results import (
     measured_cells,
     printed_losses,
     read_tables,
-    table1_differences,
     table2,
     table3,
 )
@@ -51,6 +50,7 @@ from redditbias_repro.papers.statements import (
     refuted,
     told,
 )
+from ...records import data_file
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 from ...stats.proportions import pairs_needed
@@ -110,7 +110,7 @@ _CELL_CHECKS = {
     "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
     "opposite_insignificant": lambda r: r.t > 0 and not r.significant,
     "removed": _after_a_bias(_removed),
-    "kept": _after_a_bias(lambda r: r.significant),  # on whichever side
+    "kept": _after_a_bias(lambda r: r.significant and r.t < 0),  # on the stereotypical side
     "attenuated": _after_a_bias(_less),
     "raises_perplexity": _drastic,
     "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
@@ -132,13 +132,27 @@ METHODS = ("LMD", "ADD", "HD", "CDA")
 _KEY = ["model", "bias_type", "method"]
 
 
+def _tasks_corrected(cells: pd.DataFrame) -> pd.DataFrame:
+    "Loss and gain only where Holm leaves them, over all tests of the paper's methods, or of those in sequence"
+    own = cells.drop_duplicates(_KEY)
+    tests = [own[_KEY].assign(task=t, found=own[t], p=own[f"{t}_p"]) for t in ("dst", "crg")]
+    tests = pd.concat(tests, ignore_index=True).dropna(subset="found")
+    families = (tests.method.isin(METHODS), tests.method.map(_applied_for_several).notna())
+    judged = [judge_tasks(tests[of]).set_index([*_KEY, "task"]).verdict for of in families if of.any()]
+    if not judged:
+        return cells
+    verdicts = pd.concat(judged).unstack("task").reindex(columns=["dst", "crg"])
+    return cells.drop(columns=["dst", "crg"]).join(verdicts, on=_KEY)[list(cells.columns)]
+
+
 def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
     "Less and more only where Holm's correction over the paper's methods and all bias types of a model leaves them"
     own = cells[cells.method.isin(METHODS)].drop_duplicates(_KEY)
     p_holm = own.groupby("model").p_bias_change.transform(lambda p: holm(p.astype(float)))
     p_holm = pd.Series(p_holm.to_numpy(float), pd.MultiIndex.from_frame(own[_KEY]))
     unsure = p_holm.reindex(pd.MultiIndex.from_frame(cells[_KEY])).to_numpy() >= 0.05
-    return cells.assign(verdict=cells.verdict.mask(unsure & cells.verdict.isin(["less", "more"]), OPEN))
+    verdict = cells.verdict.mask(unsure & cells.verdict.isin(["less", "more"]), OPEN)
+    return _tasks_corrected(cells.assign(verdict=verdict))
 
 
 def _beside_others(cells: pd.DataFrame) -> pd.DataFrame:
@@ -158,7 +172,7 @@ def _means(cells: pd.DataFrame) -> pd.DataFrame:
             return np.nan
         return values.dropna().iloc[0] if values.nunique() == 1 else OPEN
 
-    how = dict.fromkeys(("t", "t_before", "change", "lmp_rise"), "mean")
+    how = dict.fromkeys(("t", "t_before", "change", "gap_after", "lmp_rise"), "mean")
     cells = cells.assign(sometimes=cells.significant)  # in some seed
     how |= dict.fromkeys(("significant", "significant_before"), "all") | {"sometimes": "any"}
     how |= dict.fromkeys(("verdict", "direction", "dst", "crg"), agreed)
@@ -204,20 +218,22 @@ def _unbiased(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tends_to_overshoot(cells: pd.DataFrame) -> tuple:
-    """After debiasing t is positive and the gap has moved towards the counter-stereotype, by a test of the change.
+    """After debiasing t and the mean log gap are positive, and the gap has risen, by a test of the change.
 
-    In more than half of the cells of each method. A cell whose change the test cannot tell is open."""
+    In more than half of the cells of each method. Open: t and gap disagree, or the change is not shown."""
     cells = _unbiased(cells)
     cells = cells[cells.change.notna()]
     if not len(cells):
         return NONE, ""
-    there = (cells.t > 0) & (cells.direction == "counter-stereotype")
-    may_be = there | ((cells.t > 0) & ~cells.direction.isin(["counter-stereotype", "stereotype"]))
+    there = (cells.t > 0) & (cells.gap_after > 0) & (cells.direction == "counter-stereotype")
+    apart = (cells.t > 0) != (cells.gap_after > 0)
+    may_be = there | (((cells.t > 0) | apart) & (cells.direction != "stereotype"))
     by_method = there.groupby(cells.method, sort=False)
     counted = ", ".join(f"{m} {own.sum()} of {len(own)}" for m, own in by_method)
     most, at_best = (x.groupby(cells.method).mean() > 0.5 for x in (there, may_be))
     found = True if most.all() else None if at_best.all() else False
-    return found, f"{there.sum()} of {len(cells)} cells ({counted})"
+    text = f"{there.sum()} of {len(cells)} cells ({counted})"
+    return found, text + (f"; t and mean log gap disagree: {_cells_of(cells, apart)}" if apart.any() else "")
 
 
 def _significant_in_a_few(cells: pd.DataFrame) -> tuple:
@@ -235,12 +251,11 @@ def _significant_in_a_few(cells: pd.DataFrame) -> tuple:
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #daeda0d1
 def _no_loss(cells: pd.DataFrame) -> tuple:
-    "No significant loss in either task, in any cell, after Holm's correction over all tests of these cells"
-    tests = [cells.assign(task=task, found=cells[task], p=cells[f"{task}_p"]) for task in ("dst", "crg")]
-    tests = pd.concat(tests, ignore_index=True).dropna(subset="found")
+    "No significant loss in either task, in any cell, after Holm's correction over all tests of a model"
+    tests = [cells.assign(task=task, verdict=cells[task]) for task in ("dst", "crg")]
+    tests = pd.concat(tests, ignore_index=True).dropna(subset="verdict")
     if not len(tests):
         return NONE, ""
-    tests = judge_tasks(tests)
     counted = ", ".join(f"{n} {v}" for v, n in tests.groupby("verdict", sort=False).size().items())
     lost = ", ".join(f"{r.task.upper()} {r.method} {r.bias_type}" for r in tests.itertuples() if r.verdict == "loss")
     text = f"{len(tests)} tests: {counted}" + (f" ({lost})" if lost else "")
@@ -319,13 +334,13 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
         r = cell.iloc[0]
         others = "" if np.isnan(r.others_high) else f"; other methods at most {r.others_high:+.0%}"
         return "perplexity " + " / ".join(_rise(r) for r in cell.itertuples()) + others
-    if check == "loses":
-        return f"DST: {_each(cell.dst.drop_duplicates())}"  # of the method, whatever the seed
+    if check == "loses":  # of the method, whatever the seed
+        return "" if cell.dst.isna().all() else f"DST: {_each(cell.dst.drop_duplicates())}"
     r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
     text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
     if check in ("removed", "attenuated", "reduces_and_preserves") and not np.isnan(r.change):
         size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
-        verdict = r.verdict + (", overshoots" if r.overshoot else "")
+        verdict = r.verdict + (", reversed" if r.overshoot else "")
         text += f"; mean log gap {r.gap_before:+.3f}, after {r.gap_after:+.3f}, size {size}, Holm: {verdict}"
     if check == "reduces_and_preserves" and cell.dst.notna().any():
         text += f"; DST {_each(cell.dst.drop_duplicates())}, CRG {_each(cell.crg.drop_duplicates())}"
@@ -430,8 +445,6 @@ def _of_table4(claim) -> list[Answer]:
     bleu = min(within(printed_losses("bleu_4", float("-inf"))).values())  # of all changes, gains as well
     text = f"F1 falls: {_changes_of(others) or 'none'}, and the exceptions of footnote 15: "
     text += f"{_changes_of(excepted) or 'none'}; BLEU-4 changes by {bleu:+.2f} at the lowest"
-    if claim.check == "no_negative_consequences":  # said of all; the footnote takes two out of it again
-        return told(not own, text)
     mostly = claim.check == "mostly_mitigated" and len(others) < len(types) * len(methods) / 2
     return told(None if mostly or (excepted and not others) else not others, text)
 
@@ -485,6 +498,7 @@ def _of_trends(claim, cells) -> list[Answer]:
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #675c356d
 LISTS = "the printed lists"
+THEIRS = "DialoGPT's released files"  # which are of other people
 CONFIG = "microsoft/DialoGPT/configs/117M/config.json"
 
 
@@ -506,15 +520,17 @@ def shorter_than_150() -> tuple[bool, str]:
 
 def cleaned() -> tuple[bool, str]:
     texts = pd.concat([load_annotations(b).comment.astype(str) for b in BIAS_TYPES])
+    broken = texts == "#NAME?"  # of a spreadsheet, in place of a comment
+    texts = texts[~broken]
     marks = {"capitals": r"[A-Z]", "URLs": r"https?:|www\.", "user names": r"\bu/\w", "double blanks": r"\s\s"}
     counts = {what: int(texts.str.contains(pattern).sum()) for what, pattern in marks.items()}
-    return not any(counts.values()), f"of {len(texts):,} comments with " + _by_type(counts)
+    text = f"of {len(texts):,} comments with {_by_type(counts)}; spreadsheet errors (#NAME?) {broken.sum()}"
+    return not any(counts.values()), text
 
 
 def all_annotated() -> tuple[bool, str]:
-    counts = {b: count_annotations(b) for b in BIAS_TYPES}
-    lacking = {b: c["rows"] - c["annotated_comments"] for b, c in counts.items()}
-    of = {b: c["rows"] for b, c in counts.items()}
+    labels = {b: load_annotations(b).bias_sent for b in BIAS_TYPES}
+    lacking, of = {b: int((s == "").sum()) for b, s in labels.items()}, {b: len(s) for b, s in labels.items()}
     return not any(lacking.values()), f"without a label: {_by_type(lacking)}; of {_by_type(of)}"
 
 
@@ -522,7 +538,9 @@ def table3_counts() -> tuple[bool, str]:
     rows = table3()
     rows = rows[rows.difference != 0]
     said = [
-        f"{r.bias_type} {r.quantity.replace('_', ' ')} {r.released:,} (paper {r.paper:,})" for r in rows.itertuples()
+        f"{r.bias_type} {r.quantity.replace('_', ' ')} {r.released:,} (paper {r.paper:,}: "
+        f"{r.explanation.rpartition(': ')[2]})"
+        for r in rows.itertuples()
     ]
     return not len(rows), f"{len(rows)} of 30 counts differ: " + ", ".join(said)
 
@@ -568,11 +586,14 @@ def forms_of_to_be() -> tuple[bool, str]:
     return not others, f"{len(others)} of {n} terms with no form of it: {', '.join(others) or 'none'}"
 
 
+_TO_BE = re.compile(r" (is|are|should)$")
+
+
 def pairs_of_listed_terms() -> tuple[bool, str]:
     missing = {}
     for b in BIAS_TYPES:
         spec = load_spec(f"redditbias/{b}")
-        listed = {re.sub(r" (is|are|should)$", "", t.lower()) for t in spec.targets1}
+        listed = {_TO_BE.sub("", t.lower()) for t in spec.targets1}
         missing[b] = [t for t in dict.fromkeys(p[0].strip().lower() for p in spec.pairs) if t not in listed]
     text = "; ".join(f"{b}: {', '.join(terms)}" for b, terms in missing.items() if terms)
     return not text, f"first terms of pairs that T1 has not: {text}; T2 is not printed"
@@ -595,20 +616,20 @@ def five_dimensions() -> tuple[bool, str]:
 
 
 def _plain(term: str) -> str:
-    return re.sub(r"[\s-]+", " ", term.lower())
+    return re.sub(r"[\s-]+", " ", term.lower()).strip()
 
 
 def table1_in_appendix() -> tuple[bool, str]:
-    "Terms of Table 1, however they are hyphenated"
-    rows, missing, otherwise = table1_differences(), [], []
-    listed = {spec.title: {*spec.target_terms(1), *spec.target_terms(2), *spec.attributes1, *spec.attributes2}
-              for spec in (load_spec(f"redditbias/{b}") for b in BIAS_TYPES)}  # fmt: skip
-    for r in rows[rows.missing != ""].itertuples():
-        known = set(map(_plain, listed[r.Type]))
-        for term in r.missing.split(", "):
-            (otherwise if _plain(term) in known else missing).append(term)
-    text = f"of {rows.printed.sum()} terms not in the appendix: {', '.join(missing) or 'none'}"
-    return not missing, text + (f"; hyphenated there: {', '.join(otherwise)}" if otherwise else "")
+    "Terms of Table 1, however they are hyphenated, among what the appendix prints: T1, pairs, A1, A2"
+    rows, missing = pd.read_csv(data_file("paper", "redditbias", "table1.csv")), []
+    for r in rows.itertuples():
+        spec = load_spec(f"redditbias/{r.bias_type}")
+        listed = (*spec.attributes1, *spec.attributes2, *(t for pair in spec.pairs for t in pair), *spec.targets1)
+        known = {_plain(_TO_BE.sub("", term)) for term in listed}
+        missing += [f"{term} ({spec.title})" for term in r.terms.split("; ") if _plain(term) not in known]
+    n = rows.terms.str.split("; ").str.len().sum()
+    text = f"{len(missing)} of {n} terms are not in the appendix: {', '.join(missing) or 'none'}"
+    return not missing, f"{text}; it announces T2 and prints none"
 
 
 def five_types() -> tuple[bool, str]:
@@ -624,7 +645,8 @@ def size_of_dialogpt() -> tuple[bool, str]:
     c = json.loads(fetch(CONFIG).read_text(encoding="utf-8"))
     d, n = c["n_embd"], c["n_layer"]
     size = (c["vocab_size"] + c["n_positions"]) * d + n * (12 * d * d + 13 * d) + 2 * d
-    return n == 12 and round(size / 1e6) == 117, f"{n} layers, {size / 1e6:.1f} million parameters by its configuration"
+    text = f"{n} layers, {size / 1e6:.1f} million parameters by its configuration (its folder is called 117M)"
+    return n == 12 and round(size / 1e6) == 117, text
 
 
 def four_metrics() -> tuple[bool, str]:
@@ -633,8 +655,8 @@ def four_metrics() -> tuple[bool, str]:
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #fe54edd5
 _OF_RELEASE = (
-    all_annotated, cda_doubles, cleaned, differ_in_targets, five_types, references_6k, shorter_than_150,
-    size_of_dialogpt, table2_labelled, table3_counts,
+    all_annotated, cda_doubles, cleaned, differ_in_targets, five_types, shorter_than_150, table2_labelled,
+    table3_counts,
 )  # fmt: skip
 _OF_LISTS = (five_dimensions, footnote4_examples, forms_of_to_be, pairs_of_listed_terms)
 _OF_PRINT = (four_metrics, table1_in_appendix)
@@ -642,6 +664,7 @@ CHECKS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
 CHECKS |= {name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()}
 CHECKS |= {"similar_trends": _of_trends, "fewer_than_general": _fewer_than_general}
 CHECKS |= {check.__name__: looked_at(check, RELEASE, OWN) for check in _OF_RELEASE}
+CHECKS |= {check.__name__: looked_at(check, THEIRS, OWN) for check in (references_6k, size_of_dialogpt)}
 CHECKS |= {check.__name__: looked_at(check, LISTS, OWN) for check in _OF_LISTS}
 CHECKS |= {check.__name__: looked_at(check, TABLES, OWN) for check in _OF_PRINT}
 for name in ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO):  # of what Table 4 tells as well
