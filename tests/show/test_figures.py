@@ -27,6 +27,7 @@ from redditbias_repro.papers.redditbias.results import (
 )
 from redditbias_repro.records import read_records, repo_root, write_record
 from redditbias_repro.show.association import all_seeds, association_changes, association_methods, association_table
+from redditbias_repro.show.choose import methods_table
 from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs
 from redditbias_repro.show.power import power_table
 from redditbias_repro.show.readme import (
@@ -611,6 +612,8 @@ def test_what_the_pages_say_of_methods_and_association(committed):
     assert (table.p_holm[own] < 0.05).all() and (table.after[own].abs() < 0.1 * table.before[own]).all()
     front, short = page(committed, "README.md"), page(committed, "docs/choose.md")
     assert "**LMD, ADD, HD and CDA remove nearly all of the association.** Only CDA does so without" in front
+    minutes = methods_table(committed / "results").query("model == 'smollm2-135m-instruct'").set_index("method").minutes
+    assert minutes.idxmax() == "CDA" and f"trains longest, {minutes['CDA']:.0f} minutes on two cores" in front
     assert table.tells["CDA"] > 1 and table.tells[["LMD", "ADD", "HD"]].between(0.3, 0.67).all()
     assert "a third to two thirds of the contrasts between neutral words are left" in short
     plain = table.loc[["FT", "FT-twice"]]
