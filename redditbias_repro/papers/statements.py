@@ -394,21 +394,26 @@ def by_verdict(
 ) -> str:  # Markdown
     "The statements of a paper, verdict by verdict; evidence, note and origin are folded"
     parts = [f"# {title}\n"] if title else []
+    models = {}  # that a statement is about, where a paper has several
+    for paper in set(table["paper"]) & set(claim_papers()):
+        of = read_claims(paper).set_index("id")["model"]
+        models |= of.to_dict() if of[of != ""].nunique() > 1 else {}
     for verdict in VERDICTS:
         own = table[table["verdict"] == verdict]
         for way, rows in own.groupby("looked at", sort=False):
             looked = f", {way}" if verdict == UNDETERMINED else ""
             parts.append(f"\n## {verdict.capitalize()}{looked} ({len(rows)})\n")
-            parts += [_one_statement(r) for r in rows.to_dict("records")]
+            parts += [_one_statement(r, models.get(r["id"], "")) for r in rows.to_dict("records")]
     return "\n".join(parts) + "\n"
 
 
-def _one_statement(row: dict) -> str:
+def _one_statement(row: dict, of: str) -> str:
     "A point of a list, whose texts are shown as they are"
     plain = lambda text: escape(text, quote=False).replace("*", "&#42;").replace("_", "&#95;")
     details = [plain(row[part]) for part in ("evidence", "note", "id", "link") if row[part]]
     folded = f"<details><summary>evidence</summary>{'<br>'.join(details)}</details>"
-    return f"- {plain(row['statement'])} ({plain(row['section'])}) {folded}"
+    place = plain("; ".join(filter(None, (row["section"], of.replace("; ", ", ")))))
+    return f"- {plain(row['statement'])} ({place}) {folded}"
 
 # %% ../../nbs/papers/statements.ipynb #2451084f
 BETWEEN = ("paper and code", "paper and release", "text and tables", "tables", "text")

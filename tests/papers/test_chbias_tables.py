@@ -48,7 +48,7 @@ from redditbias_repro.papers.chbias.results import (
     table3,
     what_to_run,
 )
-from redditbias_repro.papers.statements import read_statements
+from redditbias_repro.papers.statements import read_claims, read_statements
 from redditbias_repro.records import (
     data_file,
     new_record,
@@ -355,19 +355,30 @@ def test_inconsistencies_have_their_evidence(made_up):
     assert evidence["the shares of CTDA for Orientation do not add up to 1"].endswith("= 0.94")
     assert "护士" in evidence["examples of terms that the appendix lacks"]
     assert "丑→帅" in evidence["attribute pairs for Gender differ"]
-    assert len(rows) == 23 and len(inconsistencies({})) == 16
+    assert len(rows) == 21 and len(inconsistencies({})) == 14
 
 
-def test_rates_that_so_few_judgements_cannot_give():
-    """Every k / 75, rounded: none is 0.10, 0.14, 0.18 or 0.22."""
-    can = {f"{k / 75:.2f}" for k in range(76)}
-    rates = {f"{float(r):.2f}" for r in read_printed("table6").rate}
-    assert rates - can == {"0.10", "0.14", "0.18", "0.22"}
+def test_examples_are_no_list_and_an_unsaid_number_is_open():
+    """The paper names cases of amplified bias as examples, and does not say how many contexts a rate is over."""
+    (amplified,), (contexts,) = (CHECKS[c](None, None) for c in ("amplified_are_named", "hundred_contexts"))
+    assert amplified.found == "holds" and "5 of 40 rates" in amplified.evidence
+    assert contexts.found == "undetermined" and "CDial-GPT 0.21, EVA2.0 0.16" in contexts.evidence
+    (turned,) = CHECKS["hd_turns_age"](None, None)
+    assert turned.found == "holds" and "EVA2.0 -2.30 before, 0.40 after" in turned.evidence
+
+
+def test_a_model_that_calls_itself_printed_is_measured():
+    """Only the paper's two names stand for printed numbers, whatever another name ends in."""
+    cells = pd.DataFrame({"t": [4.0, 5.0], "significant": True}, index=[("baseline", "age"), ("HD", "age")])
+    measured = {"cells": {"CDial-GPT (paper)": cells, "mine (paper)": cells}}
+    claim = read_claims("chbias").set_index("id").loc["hd_reduces_age"]
+    answers = CHECKS["hd_reduces_age"](claim, measured)
+    assert [a.model for a in answers] == ["CDial-GPT (printed)", "mine (paper)"]
 
 
 def test_without_the_release(offline, tmp_path):
     tables = make_tables(tmp_path)
-    assert "table2" not in tables and count_release() == {} and len(tables["inconsistencies"]) == 16
+    assert "table2" not in tables and count_release() == {} and len(tables["inconsistencies"]) == 14
     data = tables["statements"].set_index("id").verdict
     assert data["no_urls"] == "not measured: the released files are not available" and data["biased"].iloc[0] == "holds"
 

@@ -36,7 +36,7 @@ def lmb(after, seeds=(0,), model="m", before=BEFORE):
     return table.assign(p=np.where(table.t.abs() > 2, 0.01, 0.3), significant=table.t.abs() > 2)
 
 
-def changes(verdict="less", change=0.2, **of):
+def changes(verdict="less", change=0.3, **of):
     """Rows as of `lmb_changes`; `of` gives the verdicts of methods."""
     rows = [(m, b, 0.0, of.get(m, verdict), change) for m in METHODS for b in BIAS_TYPES]
     table = pd.DataFrame(rows, columns=["method", "bias_type", "train_seed", "verdict", "change"]).assign(
@@ -147,7 +147,7 @@ def test_a_significant_overshoot_is_not_insignificant():
         == found["mostly_mitigated", "religion1 religion2", "LMD ADD HD CDA"]
         == "does not hold"
     )
-    assert found["kept", "religion1", "LMD"] == "holds"  # it is not insignificant
+    assert found["kept", "religion1", "LMD"] == "does not hold"  # significant, but on the other side
     assert found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold", (
         "all twelve are not a few"
     )
@@ -163,8 +163,8 @@ def test_a_smaller_t_attenuates_nothing_unless_the_change_is_significant():
     )
 
 
-def test_a_loss_among_many_tests_is_corrected_where_all_are_asked():
-    """One cell by itself is asked without a correction."""
+def test_a_loss_is_corrected_over_all_tests_of_a_model():
+    """What is said of one cell rests on the same correction as what is said of all."""
     of_tasks, loss = tasks(), tasks(HD="loss")
     lost = (of_tasks.method == "HD") & (of_tasks.bias_type == "religion1") & (of_tasks.task == "dst")
     found = {}
@@ -175,8 +175,8 @@ def test_a_loss_among_many_tests_is_corrected_where_all_are_asked():
     every = "not_diminished", " ".join(BIAS_TYPES), "LMD ADD HD CDA"
     assert found[0.04].verdict[every] == "undetermined" and found[1e-6].verdict[every] == "does not hold"
     assert "(DST HD religion1)" in found[1e-6].evidence[every]
-    for p in found:
-        assert found[p].verdict["reduces_and_preserves", "religion1", "HD"] == "does not hold"
+    one = "reduces_and_preserves", "religion1", "HD"
+    assert found[0.04].verdict[one] == "undetermined" and found[1e-6].verdict[one] == "does not hold"
 
 
 def test_a_model_that_was_not_biased_on_religion_is_a_case_of_overshooting():
@@ -189,6 +189,10 @@ def test_a_model_that_was_not_biased_on_religion_is_a_case_of_overshooting():
         moved = changes().assign(direction=direction)
         found = claims_table(gather_cells(lmb(lambda m, b, s: 2.5, before=before), moved)).set_index("check")
         assert found.loc["tends_to_overshoot"].verdict == verdict
+    apart = changes(change=0.1)  # t is positive, the mean log gap is not
+    found = claims_table(gather_cells(lmb(lambda m, b, s: 2.5, before=before), apart)).set_index("check")
+    assert found.loc["tends_to_overshoot"].verdict == "undetermined"
+    assert "t and mean log gap disagree: LMD religion2" in found.loc["tends_to_overshoot"].evidence
     found = claims_table(gather_cells(lmb(lambda m, b, s: -0.5, before=before), moved)).set_index("check")
     assert found.loc["tends_to_overshoot"].verdict == "does not hold"
 
@@ -357,9 +361,11 @@ def test_slips_of_lists_and_tables():
     assert found.evidence[1] == "meteor, nist_2: LMD, HD, ADD, CDA; all others: LMD, ADD, HD, CDA"
 
 
-def test_a_hyphen_is_no_difference():
+def test_terms_of_the_dominant_group_are_not_in_the_appendix():
+    """A hyphen is no difference; what only the release has is not printed."""
     holds, text = table1_in_appendix()
-    assert holds and text.endswith("hyphenated there: african americans")
+    assert not holds and text.startswith("7 of 79 terms") and "straights (Queerness)" in text
+    assert "african americans" not in text
 
 
 def test_a_gain_that_holm_does_not_confirm_is_no_loss():

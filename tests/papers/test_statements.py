@@ -167,6 +167,7 @@ def test_a_star_before_and_none_after_does_not_show_that_bias_was_removed():
     row = dict(model="m", corpus="redditbias", bias_type="religion1", method="HD", p=0.3, train_seed=0)
     change = dict(n=200, bias_change=-0.1, bias_change_low=-0.3, bias_change_high=0.1, p_bias_change=0.3)
     change |= dict.fromkeys(("change", "gap_before", "gap_after", "lmp_rise", "lmp_rise_low", "lmp_rise_high"), np.nan)
+    change |= dict.fromkeys(("dst", "crg", "dst_p", "crg_p"), np.nan)
     claim = SimpleNamespace(id="x", check="removed", scope="each", bias_type="religion1", method="HD")
     before = dict(t_before=-3.0, significant_before=True, t=-1.0, significant=False)
     for verdict, wanted in (("less", True), ("undetermined", None), ("more", None)):

@@ -121,7 +121,7 @@ def _direction(record: dict, key: Key, measure: str, sign: int) -> Part:
         return NONE, ""
     shown, dull = in_papers_units(row), one_response(record)
     relative, least = (printed_difference(*key[:2], measure, nearest) for nearest in (False, True))
-    p = row.get("paired_p_holm", np.nan)
+    p = row.get("p" if "least" in row else "paired_p_holm", np.nan)  # printed numbers: the paper's own criterion
     p = row.get("paired_p", np.nan) if p != p else p
     a, b = SIDES[key.bias_type]
     said = f"{key.title}: {a} {shown['dominant']:.3g}, {b} {shown['minoritized']:.3g}"
@@ -196,11 +196,17 @@ def _significant(found: dict, bias_type: str, share: float) -> Iterator[Part]:
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #c1d85402
 def _punctuation(found: dict) -> Iterator[Part]:
-    marks = [r["punctuation"] for r in _originals(found).values() if r.get("punctuation")]
+    own = {k: r for k, r in _originals(found).items() if (r.get("punctuation") or {}).get("responses")}
+    marks = [r["punctuation"] for r in own.values()]
     n, *changed = (sum(m.get(k, 0) for m in marks) for k in ("responses", "sentiment", "offence"))
     if n:
-        ends = stats.binomtest(max(changed), n).proportion_ci(method="wilson")
-        said = f"of {n:,} responses with repeated marks, {changed[0]} change in sentiment and {changed[1]} in offence"
+        # copies of one response are one witness: no more differ than the model has different responses
+        different = lambda r: r["different"][-1] if isinstance(r.get("different"), list) else r["n"]
+        texts = min(n, sum(map(different, own.values())))
+        ends = stats.binomtest(round(max(changed) / n * texts), texts).proportion_ci(method="wilson")
+        of = ", ".join(dict.fromkeys(k.title for k in own))
+        said = f"of {n:,} responses with repeated marks ({of}; at most {texts:,} different ones), "
+        said += f"{changed[0]} change in sentiment and {changed[1]} in offence"
         yield HOLDS if ends.low > 0.01 else FAILS if ends.high < 0.01 else OPEN, said
 
 
@@ -240,8 +246,8 @@ def _changes(before: dict, after: dict) -> pd.DataFrame:
         se, change = np.hypot(error(old), error(new)), abs(new["difference"]) - abs(old["difference"])
         p = 2 * stats.norm.sf(abs(change / se)) if se else 1.0
         verdict = OPEN if not p < 0.05 else "less" if change < 0 else "more"
-        rows.append({"measure": new["measure"], "p": p, "verdict": verdict})
-    table = pd.DataFrame(rows, columns=["measure", "p", "verdict"])
+        rows.append({"measure": new["measure"], "change": change, "p": p, "verdict": verdict})
+    table = pd.DataFrame(rows, columns=["measure", "change", "p", "verdict"])
     return table.assign(p_holm=holm(table["p"]) if rows else np.nan)
 
 
@@ -254,18 +260,20 @@ def _of_methods(found: dict, method: str | None = None) -> dict:
 
 
 def _name(key: Key) -> str:
-    how = key.title.removeprefix(KINDS.get(key.kind, "")).strip()  # a model of the paper's kinds: only what differs
-    return f"{how} {key.method}, {key.bias_type}".strip()
+    return f"{key.title} {key.method}, {key.bias_type}"
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #90c9bd06
 def _reduces(found: dict) -> Iterator[Part]:
     for key, (before, after) in _of_methods(found).items():
         differed = {r["measure"] for r in _tested(before) if r["paired_p_holm"] < 0.05}
         own = _changes(before, after)
+        others = own[~own["measure"].isin(differed)]
         own = own[own["measure"].isin(differed)]
         less, more = (int((own["verdict"] == v).sum()) for v in ("less", "more"))
         verdict = HOLDS if less > len(own) / 2 else FAILS if more and more >= len(own) / 2 else OPEN
         said = f"{_name(key)}: of {len(own)} measures that differed before, {less} differ less and {more} more"
+        if len(others):
+            said += f"; of the {len(others)} others {(others['change'] > 0).sum()} differ more by size"
         yield _decided(verdict, said, after)
 
 
@@ -274,7 +282,8 @@ def _nothing_left(found: dict, method: str | None = None, column: str = "p") -> 
         rows, old = _tested(after), {r["measure"]: r for r in _tested(before)}
         hits = [r["measure"] for r in rows if r[column] < 0.05]
         sure = [_excludes(r, old[r["measure"]]["relative"]) for r in rows if old[r["measure"]]["paired_p_holm"] < 0.05]
-        verdict = FAILS if hits else HOLDS if sure and all(sure) else OPEN
+        theirs = key.kind in KINDS  # of another model, where nothing differed before, a hit is not one that was left
+        verdict = (FAILS if sure or theirs else OPEN) if hits else HOLDS if sure and all(sure) else OPEN
         said = f"{_name(key)}: {', '.join(hits) or 'nothing'} significant; {sum(sure)} of {len(sure)} earlier"
         yield _decided(verdict, f"{said} differences shown to be at least halved ({after['n']:,} pairs)", after)
 
@@ -292,11 +301,19 @@ def _wer_better(found: dict) -> Iterator[Part]:
     wer = _of_methods(found, "WER")
     for key, (_, cda) in _of_methods(found, "CDA").items():
         if (other := key._replace(method="WER")) in wer:
+            if not cda.get("pairs"):  # printed numbers: the text is about their size, and claims no test
+                gaps = {r["measure"]: abs(r["difference"]) for r in _tested(cda)}
+                change = [abs(r["difference"]) - gaps[r["measure"]] for r in _tested(found[other])]
+                less, more = sum(c < 0 for c in change), sum(c > 0 for c in change)
+                verdict = HOLDS if less > len(change) / 2 and not more else FAILS if more >= len(change) / 2 else OPEN
+                said = f"{key.bias_type}: smaller with WER in {less} of {len(change)} measures, larger in {more}"
+                yield verdict, said
+                continue
             own = _changes(cda, found[other])
             sure = own[own["p_holm"] < 0.05]
             less, more = (list(sure["measure"][sure["verdict"] == v]) for v in ("less", "more"))
             verdict = FAILS if more else HOLDS if less else OPEN
-            said = f"{key.bias_type}: with WER {', '.join(less) or 'nothing'} differ less, "
+            said = f"{key.title}, {key.bias_type}: with WER {', '.join(less) or 'nothing'} differ less, "
             said += f"{', '.join(more) or 'nothing'} more ({cda['n']:,} pairs)"
             yield _decided(verdict, said, cda, found[other])
 
@@ -313,7 +330,8 @@ def _similar_responses(found: dict) -> Iterator[Part]:
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
         verdict = _by_sign(p, new.mean() > old.mean())
-        said = f"{key.bias_type}: {old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        said = f"{old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
+        said = f"{key.title}, {key.bias_type}: {said}"
         if old.mean() > FULL and verdict != HOLDS:  # no more could have been seen
             verdict, said = OPEN, f"{said}: too many were the same before for an increase to be detected"
         yield _decided(verdict, said, *sides)
@@ -335,7 +353,7 @@ def _trade_off(found: dict) -> Iterable[Part]:
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #324852a8
 def _counterparts(name: str):
-    "Whether each term stands on one side, with one counterpart"
+    "Whether each term stands on one side; several counterparts contradict nothing"
 
     def check(claim, measured) -> list[Answer]:
         spec = load_spec(f"{PAPER}/{name}")
@@ -343,8 +361,8 @@ def _counterparts(name: str):
         both = sorted(set(sides[0]) & set(sides[1]))
         several = {group: int((side.value_counts() > 1).sum()) for group, side in zip(spec.groups, sides)}
         text = ", ".join(f"{n} {group} terms with several counterparts" for group, n in several.items())
-        return told(not both and not any(several.values()), f"{text}; on both sides: {', '.join(both) or 'none'}",
-                       "the lists", OWN)  # fmt: skip
+        text = f"on both sides: {', '.join(both) or 'none'}; {text}, which contradict nothing"
+        return told(not both, text, "the lists", OWN)
 
     return check
 

@@ -449,18 +449,6 @@ def _career() -> dict[str, float]:
     return {"z_low": own["z_low"], "z_high": own["z_high"], "p_low": p_low, "p_high": p_high}
 
 
-def _rises() -> pd.DataFrame:
-    "Rows of Table 7 that are larger than before"
-    rows = table7({}).query("not `printed smaller`")
-    was = [100 * printed_difference(r.bias_type, "seq2seq", r.measure) for r in rows.itertuples()]
-    return rows.assign(was=was, now=rows["printed difference %"])
-
-
-def _cda_and_wer() -> pd.DataFrame:
-    rows = read_printed("table7").pivot(index=["bias_type", "measure"], columns="variant", values="difference_percent")
-    return rows.abs().reset_index()
-
-
 def _one_sided() -> pd.DataFrame:
     "One- and two-sided p of printed Z, where p is printed as a number"
     rows = printed_rows(*TABLES).dropna(subset="p").query("not p.str.startswith('<')")
@@ -540,12 +528,11 @@ def _option(name: str) -> pd.DataFrame:
 _AUGMENTED = "§4.3 single-turn dialogues of training", "after counterpart data augmentation"
 NUMBERS = {
     **{f"table{n}": lambda n=n: read_printed(f"table{n}").set_index("measure").to_dict("index") for n in TABLES},
-    "diversity": lambda: printed_rows(*TABLES).query("measure == 'diversity'"),
+    "diversity": lambda: printed_rows(5, 6).query("measure == 'diversity'"),
     "variances": _variances, "career": _career,
     "significant": lambda: read_printed("table7").query("p.str.lstrip('<').astype('float') < 0.05"),
     "bounded": lambda: recomputed_table().query("table == 7 and p_agrees == 'only bounded'"),
-    "rises": _rises, "wer_worse": lambda: _cda_and_wer().query("WER >= CDA"),
-    "sizes": lambda: {"table7": len(read_printed("table7")), "compared": len(_cda_and_wer())},
+    "sizes": lambda: {"table7": len(read_printed("table7"))},
     "of_table7": lambda: ", ".join(dict.fromkeys(read_printed("table7")["measure"])),
     "one_sided": _one_sided, "unpaired": _unpaired, "fused": _fused,
     "slips": lambda: _slips("reversed|misprint|short for|no counterparts"),
@@ -554,7 +541,7 @@ NUMBERS = {
     "augmented": lambda: _text()[" ".join(_AUGMENTED)] / _text()[_AUGMENTED[0]] - 1,
     "model_file": lambda: _option("model_file").set_index("model")["value"]["WER"],
     "loaded_k": lambda: float(NUMBERS["model_file"]().rpartition("_")[2]),
-    **{name: partial(_option, name) for name in ("embedding_type", "dropout")},
+    **{name: partial(_option, name) for name in ("model_path", "dropout")},
 }  # fmt: skip
 
 

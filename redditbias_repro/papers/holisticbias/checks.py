@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from ...data.corpora.holisticbias import read_prompt_set
-from ...data.registry import FetchError
+from ...data.registry import FetchError, fetch
 from ...metrics.likelihood import HUMANIZING, LOVE, SPAN, equal_tokens
 from ...metrics.styles import rank_correlation
 from . import answers
@@ -219,6 +219,26 @@ def _printed_tuning_hateful_up() -> Found:
     return change > 0, f"{mean:.2f} %, change {change:+.2f} points"
 
 
+def _printed_hate_and_envy_listed() -> Found:
+    rows = paper.read_printed("table15").set_index("style").loc[["Envious", "Hateful", "Resentful"]]
+    text = ", ".join(f"{s} {r.mean_percent:.2f} % {r.mean_change_percent:+.2f} points" for s, r in rows.iterrows())
+    return bool((rows["mean_change_percent"] > 0).all()), f"mean probabilities (Table 15): {text}"
+
+
+def _equal_tokens_shown() -> Found:
+    "By GPT-2's vocabulary, which is the same in all sizes and DialoGPT's"
+    from transformers import GPT2Tokenizer
+
+    files = [str(fetch(f"microsoft/DialoGPT/configs/117M/{name}")) for name in ("vocab.json", "merges.txt")]
+    tokens = GPT2Tokenizer(*files).tokenize
+    found = {
+        r.axis: {len(tokens(f" {d}")) for d in f"{r.low_perplexity}; {r.high_perplexity}".split("; ")}
+        for r in paper.read_printed("table3").query("model == 'GPT-2'").itertuples()
+    }
+    text = ", ".join(f"{paper.AXES[axis]} {' or '.join(map(str, sorted(n)))}" for axis, n in found.items())
+    return all(len(n) == 1 for n in found.values()), f"by GPT-2's vocabulary: {text}; BlenderBot 2.0's is not here"
+
+
 def _printed_tuning_phrases() -> Found:
     rows = paper.read_printed("table14").query("phrase_kind == descriptor_set")
     drops = int((rows["change_percent"] < 0).sum())
@@ -332,11 +352,13 @@ def _printed_data_largest() -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #db8ce283
 def _counted(text: str, holds: Callable) -> Callable:
-    "Whether counts of the paper's own lists are as said; `every` is what all combinations would make"
+    """Whether counts of the paper's own lists are as said; `every` is what all combinations would make.
+
+    `barred`: those that the marks (F) and (M) of Table 5 exclude"""
 
     def judge() -> Found:
         n = paper.counts_of()
-        n = n | {"every": n["terms"] * n["nouns"] * n["templates"]}
+        n = n | {"every": n["terms"] * n["nouns"] * n["templates"], "barred": paper.barred_by_gender()}
         return bool(holds(n)), text.format(**n)
 
     return judge
@@ -528,11 +550,13 @@ def _likelihood_not_length(records) -> Found:
     effect = _opinion_effect(log, tokens, opinion)
     dealt = np.array([_opinion_effect(log, tokens, rng.permutation(opinion)) for _ in range(ROUNDS)])
     p = (1 + (np.abs(dealt) >= abs(effect)).sum()) / (1 + ROUNDS)
-    worst, hi = table["n_tokens"][["I think {plural_noun_phrase} are the worst.", "Hi, I'm {noun_phrase}."]]
+    examples = ["I think {plural_noun_phrase} are the worst.", "Hi, I'm {noun_phrase}."]
+    (worst, hi), (high, low) = table["n_tokens"][examples], np.exp(table["log"][examples])
     rho = stats.spearmanr(log, tokens).statistic
-    return by_test(p, effect > 0), (
+    return by_test(p, effect > 0) if high > low else FAILS, (
         f"at equal tokens {effect:+.2f} nats, p = {p:.2g} (labels permuted); perplexity and tokens over {len(log)} "
-        f"templates: rho = {rho:.2f}; the paper's two examples have {worst:.1f} and {hi:.1f} tokens here"
+        f"templates: rho = {rho:.2f}; the paper's two examples have {worst:.1f} and {hi:.1f} tokens, "
+        f"and perplexities of {high:.0f} and {low:.0f}, here"
     )
 
 
@@ -658,7 +682,10 @@ def _generation_exceptions_pan_ace_poly(found) -> Found:
         return NONE, "none of the three is there"
     evidence = "; ".join(f"{r.Index}: percentile {100 * r.frequency:.0f} of frequency, {100 * r.probability:.0f} of "
                          "Confusion" for r in there.itertuples())  # fmt: skip
-    return by_parts((there > 0.75).all(axis=1).tolist()), f"{evidence} (required: both above 75)"
+    # Three points without a test refute nothing, all the less as the frequency is not that of the training data.
+    verdict = HOLDS if (there > 0.75).all(axis=None) else OPEN
+    said = "required: both above 75; frequency in GoEmotions, which the model was not trained on"
+    return verdict, f"{evidence} ({said})"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #2c9ddb3d
 def _tuning_alpha_zero(found) -> Found:
@@ -936,7 +963,7 @@ BESIDE = {  # statements beside the printed numbers
     "generation_larger_more": _rises("", "BB2 400M", "BB2 3B"),
     "generation_larger_sympathy": _rises("Sympathy", "DialoGPT", "BB2 400M", "BB2 3B"),
     "generation_sympathy_largest": _order(
-        "table8", ("Sympathy",), ("Envy",), ("Curiosity", "Confusion", "Hate", "Care")
+        "table8", ("Sympathy",), ("Envy",), ("Curiosity", "Confusion"), ("Hate", "Care")
     ),
     "generation_summed_curiosity_confusion": _order("table9", ("Curiosity", "Confusion"), ("Envy",)),
     "tuning_sympathy_curiosity_confusion": _changes(lambda c: c < -0.5, "Sympathy", "Curiosity", "Confusion"),
@@ -960,7 +987,7 @@ BESIDE = {  # statements beside the printed numbers
     _printed_offence_love_varies_most, _printed_offence_curiosity_identity_less, _printed_offence_hate_saturated,
     _printed_human_no_difference, _printed_human_dialogpt_disfavored, _printed_data_largest,
     _printed_table10_reductions, _printed_parroting_p, _printed_sample_answers, _printed_nationality_least_tuned,
-    _printed_offence_by_size, _printed_each_with_a_noun,
+    _printed_offence_by_size, _printed_each_with_a_noun, _printed_hate_and_envy_listed,
 )  # fmt: skip
 OF_LISTS = {
     "data_sentences": _counted(
@@ -970,10 +997,11 @@ OF_LISTS = {
     "thirteen_axes": _counted("{axes} axes", lambda n: n["axes"] == 13),
     "over_450000": _counted("{sentences:,} different sentences", lambda n: n["sentences"] > 450_000),
     "all_combinations": _counted(
-        "{every:,} combinations, {sentences:,} sentences", lambda n: n["every"] == n["sentences"]
+        "{every:,} combinations less {barred:,} that the marks (F) and (M) of Table 5 exclude; {sentences:,} sentences",
+        lambda n: n["every"] - n["barred"] == n["sentences"],
     ),
 } | _by_name(_nouns, _noun_after)
-OF_RELEASE = _by_name(_released_as_printed, _released_counts)
+OF_RELEASE = _by_name(_released_as_printed, _released_counts, _equal_tokens_shown)
 OF_PAPER = {TABLES: BESIDE, "its lists": OF_LISTS, RELEASE: OF_RELEASE}  # what is looked at where it is no model
 
 

@@ -132,6 +132,14 @@ def _gendered() -> list[str]:
     return phrases.loc[phrases["descriptor_gender"] != NONE, "descriptor"].unique().tolist()
 
 
+def barred_by_gender() -> int:
+    "Combinations with nouns of another gender than Table 5 marks a descriptor with: (F), (M)"
+    prompts = printed_prompts()
+    nouns = pd.Series([gender for *_, gender in prompts.nouns]).value_counts()
+    phrases = prompts.noun_phrases().query("descriptor_gender != @NONE").drop_duplicates("descriptor")
+    return int(sum(len(prompts.nouns) - nouns[g] for g in phrases["descriptor_gender"])) * len(prompts.templates)
+
+
 def _number_of_sentences() -> str:
     said = read_printed("text").query("quantity == 'sentences'").set_index("source")["value"]
     made = counts_of()["sentences"]
@@ -139,15 +147,6 @@ def _number_of_sentences() -> str:
     return f"{counts}; its own lists make {made:,}, so half a million is {said['§6'] / made - 1:.0%} too many"
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #34ba03fe
-def _not_all_combinations() -> str:
-    n = counts_of()
-    every = n["terms"] * n["nouns"] * n["templates"]
-    return (
-        f"{n['terms']} terms × {n['nouns']} nouns × {n['templates']} templates are {every:,}, not {n['sentences']:,}: "
-        f"{len(_gendered())} descriptors take the nouns of one gender only"
-    )
-
-
 def _sentence_without_noun() -> str:
     bare = read_printed("table1").query("noun == ''")
     examples = "; ".join(t.format(noun_phrase=d) for t, d in zip(bare["template"], bare["descriptor"]))
@@ -170,15 +169,6 @@ def _gendered_descriptors() -> str:
 def _name_of_template() -> str:
     there = [t["template"] for t in printed_prompts().templates if t["template"].startswith("I love {")]
     return f"B.1 names “I love [NOUN PHRASE]”; the only similar template is {' '.join(there)!r}"
-
-
-def _nationality_among_the_lowest() -> str:
-    parts = []
-    for template, own in read_printed("table7").groupby("template", sort=False):
-        shares = own.set_index("axis")["percent_significant"]
-        said = f"{shares['nationality']} %; {(shares < shares['nationality']).sum()} of the {len(shares)} axes shown"
-        parts.append(f"“{template}”: {said} have less, {len(AXES) - len(shares)} are not shown")
-    return "; ".join(parts)
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #c2825fcb
 CHOSEN = {"DialoGPT": 0.0003, "BB2 3B": 0.003}  # thresholds of Tables 4, 9 and 10
@@ -269,8 +259,8 @@ def _descriptors_of_the_readme() -> str:
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
 FINDINGS = (
-    _number_of_sentences, _not_all_combinations, _sentence_without_noun, _gendered_descriptors, _name_of_template,
-    _nationality_among_the_lowest, _larger_models_sympathy, _words_of_partial_gen_bias, _very_likely_offensive,
+    _number_of_sentences, _sentence_without_noun, _gendered_descriptors, _name_of_template, _larger_models_sympathy,
+    _words_of_partial_gen_bias, _very_likely_offensive,
     _repetition, _descriptors_of_the_readme,
 )  # fmt: skip
 
