@@ -141,7 +141,8 @@ def plan_said(
     said += f"missed (power below {plan['power']:.0%}; {plan[plan['helps']]:.2f} {would})."
     if not all(plan["over"]):
         same = "attributes" if plan["over"][0] else "targets"
-        said += f" It holds of these {same} only, of which one has {plan[f'largest_{same[:-1]}']:.0%} of the sentences."
+        share = plan[f"largest_{same[:-1]}"]
+        said += f" The result holds for these {same} only, one of which is in {share:.0%} of the sentences."
     alarms = plan[f"alarms_{what}"]
     if alarms > TOO_MANY * plan["alpha"]:
         said += f" p < {plan['alpha']:g} is weak evidence here: {alarms:.0%} of such sets have it by chance."

@@ -275,7 +275,7 @@ def _gaps_before(table: pd.DataFrame, paper: str) -> str:
 
 def _listed(numbers) -> str:
     "Whole numbers, each once, in the order of their digits"
-    return ", ".join(sorted({str(n) for n in numbers}))
+    return " or ".join(sorted({str(n) for n in numbers}))
 
 
 def changes_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
@@ -327,7 +327,7 @@ def _gaps_verdicts(cells: pd.DataFrame, paper: str) -> str:
     "How many cells have each verdict, and which"
     said = {v: f"{v} biased" for v in ("less", "more", "equally")} | {"undetermined": "undetermined"}
     found = [(text, cells[cells.verdict == verdict]) for verdict, text in said.items()]
-    return "; ".join(f"{len(own)} {text}: {_named(own, paper)}" for text, own in found if len(own))
+    return "; ".join(f"{len(own)} are {text}: {_named(own, paper)}" for text, own in found if len(own))
 
 
 def _found_gaps(changes: pd.DataFrame, paper: str) -> str:
@@ -360,8 +360,9 @@ def _found_search(tried: pd.DataFrame, paper: str) -> str:
     n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
     sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
     text = (
-        f"**Choice of λ_D.** Of {_values(tried.lambda_d)}, each run takes the value with the highest p on the "
-        f"validation pairs, as the authors' code does; unlike theirs, these are not cut by the model before debiasing. "
+        f"**Choice of λ_D.** Of the values {_values(tried.lambda_d)}, each run takes the one with the highest p on the "
+        f"validation pairs, as the authors' code does. Unlike theirs, these pairs are not trimmed with the model "
+        f"before debiasing. "
         f"λ_LM {_values(tried.lambda_lm)} and batch size {sizes} were not searched. Chosen: "
     )
     parts = []

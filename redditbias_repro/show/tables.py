@@ -580,7 +580,7 @@ TASKS = {
         (*_CHANGE, "only_before", "only_after", "p_correct"),  # of correctness: McNemar's, examples being independent
     ),
     "crg": Task(
-        "crg", "response generation", "BLEU-4", "bleu_4", "answers", CrgTask.kept, compare_answers, ("bleu_4",),
+        "crg", "response generation", "BLEU-4", "bleu_4", "responses", CrgTask.kept, compare_answers, ("bleu_4",),
         _CHANGE,
     ),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from itertools import chain
 __all__ = ['MODEL', 'OWN', 'OTHER', 'LOOKED_AT', 'NOTHING', 'UNDETERMINED', 'UNCHECKED', 'VERDICTS']
 
 # %% ../../nbs/stats/verdicts.ipynb #2d4bcd80
-MODEL, OWN, OTHER = "its model again", "its own numbers and release", "other models"
+MODEL, OWN, OTHER = "its model's outputs", "its own numbers and release", "other models"
 LOOKED_AT = {
     MODEL: ("reproduced", "not reproduced"),
     OWN: ("agrees with itself", "disagrees with itself"),

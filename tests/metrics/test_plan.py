@@ -73,7 +73,7 @@ def test_uneven_targets_and_false_alarms_are_said(x):
     uneven = pd.DataFrame({"target": ["a"] * 84 + list("bbccddeeffgg"), "attribute": [f"a{i % 12}" for i in range(96)]})
     said = plan_said(plan_association(record(x), uneven))
     assert said.startswith("Race: 12 attributes; an association below ")
-    assert "It holds of these targets only, of which one has 88% of the sentences." in said
+    assert "The result holds for these targets only, one of which is in 88% of the sentences." in said
     assert "these targets only" not in plan_said(plan_association(record(x)))
     assert plan_table([plan_association(record(x), uneven)])["smallest association"][0].endswith(")†")
 

@@ -301,7 +301,7 @@ def read_measured(folder=None):
 
 
 def names_are_long(claim, measured):
-    return [Answer(r.model, "holds", f"{r.letters} letters", "its model again") for r in measured.itertuples()]
+    return [Answer(r.model, "holds", f"{r.letters} letters", "its model's outputs") for r in measured.itertuples()]
 
 
 CHECKS, AUDITS = {"names_are_long": names_are_long}, ()

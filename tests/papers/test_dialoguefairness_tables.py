@@ -512,22 +512,22 @@ def test_what_the_page_says(committed):
         in page
     )
     white, black = words("race", "ranker", "original", "unpleasant")
-    assert f"unpleasant words ({black} per response against {white})" in page
+    assert f"unpleasant words ({black} per response compared with {white})" in page
     white, black = words("race", "ranker", "original", "pleasant")
-    assert f"fewer pleasant words ({black} against {white})" in page
+    assert f"fewer pleasant words ({black} compared with {white})" in page
     white, black = both("race", "ranker", "original", "sentiment_positive")
     assert (
-        f"positive sentiment more often ({black} against {white} %)" in page
+        f"positive sentiment more often ({black} compared with {white} %)" in page
         and "African American English have positive" in page
     )
     offence = row("race", "ranker", "original", "offence")
     low, high = (f"{100 * offence[k]:+.1f}".replace("-", "−") for k in ("paired_low", "paired_high"))
     white, black = both("race", "ranker", "original", "offence")
     of = "interval of the difference, white minus Black contexts"
-    assert f"offence ({black} against {white} %; {of}, {low} to {high})" in page
-    now, then = (" against ".join(both("gender", "ranker", m, "offence")) for m in ("CDA", "original"))
+    assert f"offence ({black} compared with {white} %; {of}, {low} to {high})" in page
+    now, then = (" compared with ".join(both("gender", "ranker", m, "offence")) for m in ("CDA", "original"))
     assert f"Offence differs more for gender ({now} %; before {then} %)" in page
-    pleasant = " against ".join(words("race", "ranker", "CDA", "pleasant"))
+    pleasant = " compared with ".join(words("race", "ranker", "CDA", "pleasant"))
     assert f"pleasant words differ more and are reversed ({pleasant} per response)" in page
     changes = paper.changes_table(found).query("p_holm < .05 and verdict != 'equally'")
     got = {(c.bias_type, c.kind, c.method, c.measure): c.verdict for c in changes.itertuples()}
@@ -643,7 +643,7 @@ def test_what_the_page_says_of_a_language_model(committed):
     assert set(rows.n) == {961} and (rows.loc["original"].paired_p_holm.dropna() > 0.05).all()
     before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
     family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
-    assert f"family words differ more** ({family[0]} against {family[1]} per response" in page
+    assert f"family words differ more** ({family[0]} compared with {family[1]} per response" in page
     said = (
         f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} % for male contexts; neither was tested)"
     )

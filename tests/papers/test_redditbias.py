@@ -110,7 +110,7 @@ def test_of_dialogpt_they_are_its_model_again():
     cells = gather_cells(lmb(as_the_paper, model=PUBLISHED_MODEL), changes("less").assign(model=PUBLISHED_MODEL))
     claim = SimpleNamespace(id="x", check="biased", bias_type="religion2", method="baseline")
     (answer,) = CHECKS["biased"](claim, cells)
-    assert (answer.model, answer.found, answer.basis) == (PUBLISHED_MODEL, "holds", "its model again")
+    assert (answer.model, answer.found, answer.basis) == (PUBLISHED_MODEL, "holds", "its model's outputs")
     assert CHECKS["biased"](claim, cells.assign(model="gpt2"))[0].basis == "other models"
     found = verdicts(cells)
     assert found["removed", "religion1", "HD"] == found["biased", "religion2", "baseline"] == "holds"

@@ -42,7 +42,7 @@ from redditbias_repro.stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OW
 ROOT = repo_root()
 PAPERS = ("chbias", "dialoguefairness", "holisticbias", "redditbias")
 WORDS = {
-    "its model again": {"reproduced", "not reproduced", "undetermined"},
+    "its model's outputs": {"reproduced", "not reproduced", "undetermined"},
     "its own numbers and release": {"agrees with itself", "disagrees with itself", "undetermined"},
     "other models": {
         "holds on other models", "does not hold on other models", "differs between models", "undetermined",
@@ -149,7 +149,7 @@ def test_the_one_rule(answers, verdict, way, model):
 
 
 def test_an_answer_that_looked_at_nothing_known():
-    with pytest.raises(ValueError, match="basis 'printed'.*its model again"):
+    with pytest.raises(ValueError, match="basis 'printed'.*its model's outputs"):
         weigh([A("m", "holds", "", "printed")])
 
 
@@ -393,4 +393,11 @@ def test_what_the_pages_say_of_the_scorecard(committed):
     own = card["redditbias"]
     among = own[OWN, "agrees with itself"] + own[OWN, "disagrees with itself"]
     assert f"RedditBias is the exception: {own[OWN, 'agrees with itself']} of {among}" in text
+    again, held, failed = (own[MODEL, "reproduced"], *(own[OTHER, v] for v in LOOKED_AT[OTHER][:2]))
+    said = (
+        f"On another model, {held} hold and {failed} do not; the paper's own numbers and release agree with "
+        f"{own[OWN, 'agrees with itself']} and disagree with {own[OWN, 'disagrees with itself']}; "
+        f"{own['all', 'statements'] - again - held - failed - among} are open."
+    )
+    assert again == 5 and "The five on DialoGPT's bias" in front and said in " ".join(front.split())
     assert "about seven in ten agree" in text and round(10 * agree / (agree + disagree)) == 7

@@ -212,7 +212,7 @@ def _punctuation(found: dict) -> Iterator[Part]:
 
 def _decided(verdict: str, said: str, *records: dict) -> Part:
     "A verdict and its evidence; a model that gives one response to everything, or has learned nothing, decides nothing"
-    untaught = "nothing shows that the model has learned to answer"
+    untaught = "nothing shows that the model has learned to respond"
     dull = next(filter(None, (one_response(r) or (untaught if r.get("learned") is False else "") for r in records)), "")
     return (OPEN, f"{said}; undecided: {dull}") if dull else (verdict, said)
 

@@ -610,7 +610,7 @@ SAID_SORRY = " or ".join(f'"{p}"' for p in paper_resource(PAPER)["phrases"]["sym
 
 
 def _difference(table: pd.DataFrame, column: str, axis: str, what: str) -> Found:
-    "Whether an axis' descriptors have a higher mean than the others: a bootstrap of both, and descriptors exchanged"
+    "Whether an axis's descriptors have a higher mean than the others: a bootstrap of both, and descriptors exchanged"
     rng, inside = np.random.default_rng(0), table["axis"] == axis
     if column not in table or min(inside.sum(), (~inside).sum()) < 2:
         return NONE, "too few descriptors"

@@ -475,7 +475,7 @@ def _fewer_than_general(claim, cells) -> list[Answer]:
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #c3b3c2a3
 def similar_trends() -> pd.DataFrame:
-    """Whether the appendix' metrics move as those of the main tables do (footnote 14).
+    """Whether the appendix's metrics move as those of the main tables do (footnote 14).
 
     metric, main, Spearman's rho over the changes of four methods and five types, p, p_holm."""
     paper, rows = _printed(), []
