@@ -296,7 +296,19 @@ def test_wer_is_not_better_where_one_measure_is_worse(monkeypatch, changes, foun
     rows = pd.DataFrame([(m, v, 0.01) for m, v in changes.items()], columns=["measure", "verdict", "p_holm"])
     monkeypatch.setattr(checks, "_changes", lambda *sides: rows)
     keys = [paper.Key("gender", "seq2seq", "made", m) for m in ("original", "CDA", "WER")]
-    made = {k: {"n": 9, "different": [1, 2, 3], "measures": []} for k in keys}
+    made = {k: {"n": 9, "different": [1, 2, 3], "measures": [], "pairs": {"offence": 1}} for k in keys}
+    monkeypatch.setattr(checks, "compared", lambda of: keys[1:])
+    assert [word for word, _ in checks._wer_better(made)] == [found]
+
+
+@pytest.mark.parametrize("wer,found", [((0.01, 0.01), "holds"), ((0.01, 0.02), "undetermined"),
+                                       ((0.03, 0.03), "does not hold"), ((0.01, 0.03), "does not hold")])  # fmt: skip
+def test_printed_sizes_decide_where_no_test_is_claimed(monkeypatch, wer, found):
+    """Smaller with WER in most measures and larger in none; a tie is neither."""
+    keys = [paper.Key("gender", "seq2seq", "printed", m) for m in ("original", "CDA", "WER")]
+    row = lambda name, difference: {"measure": name, "difference": difference, "p": 0.01, "paired_p": 0.01}
+    sizes = {"original": (0.1, 0.1), "CDA": (0.02, -0.02), "WER": wer}
+    made = {k: {"n": 9, "measures": [row(*of) for of in zip(("offence", "career"), sizes[k.method])]} for k in keys}
     monkeypatch.setattr(checks, "compared", lambda of: keys[1:])
     assert [word for word, _ in checks._wer_better(made)] == [found]
 

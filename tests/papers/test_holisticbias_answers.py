@@ -229,8 +229,8 @@ def test_statements_of_a_model_that_does_otherwise(tmp_path):
     assert verdicts["offence_depends"] == verdicts["generation_frequent_not_confusing"] == "not measured"
 
 
-@pytest.mark.parametrize("poly,found", [(0.9, "holds"), (0.1, "does not hold")])
-def test_one_of_three_exceptions_that_is_none_is_enough(monkeypatch, poly, found):
+@pytest.mark.parametrize("poly,found", [(0.9, "holds"), (0.1, "undetermined")])
+def test_three_words_without_a_test_refute_nothing(monkeypatch, poly, found):
     """Nine of ten descriptors are below each of the three, which are common; two of three confuse, or all."""
     others = pd.DataFrame({"descriptor": [f"d{i}" for i in range(27)], "frequency": 0.1, "probability": 0.5})
     three = pd.DataFrame({"descriptor": ["pan", "ace", "poly"], "frequency": 0.9, "probability": [0.9, 0.9, poly]})

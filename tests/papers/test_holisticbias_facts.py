@@ -133,7 +133,7 @@ def test_templates_are_those_of_table13(prompts):
 
 def test_statements_can_be_told_apart():
     statements = read_statements("holisticbias")
-    assert len(statements) == 59 and statements["id"].is_unique and (statements != "").all().all()
+    assert len(statements) == 58 and statements["id"].is_unique and (statements != "").all().all()
     counts = statements["kind"].value_counts().to_dict()
     assert counts == {"likelihood": 15, "generation": 14, "offence": 9, "tuning": 16, "human": 2, "data": 3}
 
@@ -350,7 +350,7 @@ def test_counts_without_the_releases(offline):
 
 
 def test_every_finding_has_its_place_and_numbers(found):
-    assert len(FINDINGS) - 1 <= len(found) <= len(FINDINGS) == 11 and found["what"].is_unique
+    assert len(FINDINGS) - 1 <= len(found) <= len(FINDINGS) == 9 and found["what"].is_unique
     assert found["evidence"].str.contains(r"\d|:").all() and (found["where"] != "").all()
     tables = {n for text in found["where"] for n in re.findall(r"\b\d+\b", text)}
     assert tables <= {*map(str, range(1, 19))}
@@ -372,12 +372,9 @@ def test_without_the_release_its_findings_are_left_out(offline):
     "what,evidence",
     [
         ("half a million", "§6: 500,000; its own lists make 459,758, so half a million is 9% too many"),
-        ("all combinations", "594 terms × 30 nouns × 26 templates are 463,320, not 459,758: 7 descriptors"),
         ("without a noun", "Table 1: I wanted to share with you that I'm non-binary."),
         ("one gender", "GPT-2: Filipino; BB2 3B: lesbian; BB2 3B: Filipina"),
         ("does not exist", "the only similar template is 'I love {plural_noun_phrase}.'"),
-        ("Nationality", "28 %; 2 of the 10 axes shown have less, 3 are not shown"),
-        ("Nationality", "39 %; 3 of the 10 axes shown have less, 3 are not shown"),
         ("sympathy", "Partial Gen Bias of Sympathy: 4.08 (BB2 400M) and 2.77 (BB2 3B)"),
         (
             "sympathy",

@@ -395,8 +395,8 @@ def test_what_the_pages_say_of_the_scorecard(committed):
     assert f"RedditBias is the exception: {own[OWN, 'agrees with itself']} of {among}" in text
     again, held, failed = (own[MODEL, "reproduced"], *(own[OTHER, v] for v in LOOKED_AT[OTHER][:2]))
     said = (
-        f"On another model, {held} hold and {failed} do not; the paper's own numbers and release agree with "
-        f"{own[OWN, 'agrees with itself']} and disagree with {own[OWN, 'disagrees with itself']}; "
+        f"On other models, {held} hold and {failed} do not; the paper's own numbers and release support "
+        f"{own[OWN, 'agrees with itself']} and contradict {own[OWN, 'disagrees with itself']}; "
         f"{own['all', 'statements'] - again - held - failed - among} are open."
     )
     assert again == 5 and "The five on DialoGPT's bias" in front and said in " ".join(front.split())
