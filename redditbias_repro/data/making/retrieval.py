@@ -359,7 +359,8 @@ def search_comments(
         empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
         raise ValueError(empty if size > 1 else small)
     whole = {"start": after, "width": before - after}
-    place, seen, last = skip or {"query": 0, **whole}, set(), 0.0
+    place, last = {"query": 0, **whole} | (skip or {}), 0.0
+    seen = place.pop("seen", {})  # ids, as keys
     bar = tqdm(total=len(queries), initial=place["query"], unit="query", delay=2, leave=False, disable=not progress)
     with bar:
         while place["query"] < len(queries):
@@ -377,14 +378,14 @@ def search_comments(
             timed = [c for c in map(_record, page) if c and c["created_utc"] is not None]
             found = {c["id"]: c for c in timed if start <= c["created_utc"] < end}
             yield from (c for i, c in found.items() if i not in seen)
-            seen |= set(found)
+            seen |= dict.fromkeys(found)
             place = {**place, "start": end, "width": (end - start) * (2 if len(page) < max(1, size // 4) else 1)}
             if end >= before:
                 place = {"query": place["query"] + 1, **whole}
                 bar.update()
             bar.set_postfix(comments=len(seen), refresh=False)
             if between:
-                between(place)
+                between(place | {"seen": seen})
 
 # %% ../../../nbs/data/making/retrieval.ipynb #2694b1cd
 def api_queries(spec: BiasSpec) -> list[str]:

@@ -608,7 +608,7 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch, stop, kill
     again = retrieve(service.url, SPECS, out, **asked)
     assert again.id.is_unique and sorted(again.id) == sorted(whole.id) and len(service.asked) <= needed + 3
     assert again.sort_values("id", ignore_index=True).equals(whole.sort_values("id", ignore_index=True))
-    assert not other.parent.exists()
+    assert not other.parent.exists() and again.attrs["stats"] == whole.attrs["stats"]
 
 
 def test_a_search_that_was_stopped_is_not_taken_for_another(tmp_path, monkeypatch):
