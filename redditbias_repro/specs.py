@@ -289,8 +289,9 @@ def _without_verb(phrase, verbs):
 
 # %% ../nbs/specs.ipynb #3404c7ed
 def _check_term(key, term):
-    if not isinstance(term, str) or not term.strip() or term != term.strip():
-        expected = "expected a string that is not blank, with no blank at its ends"
+    seen = isinstance(term, str) and regex.search(r"[\p{L}\p{N}\p{P}\p{S}]", term)
+    if not seen or term != term.strip() or regex.search(r"\p{Cc}", term):
+        expected = "expected a string that is not blank, in one line, with no blank at its ends"
         raise ValueError(f"{key}: {term!r} is not a term ({expected})")
     if "*" in term and (key not in _WILDCARDS_IN or not regex.fullmatch(r"[^*]*[\p{L}\p{N}\p{M}]\*", term)):
         where = "only at the end of an attribute's last word" if key in _WILDCARDS_IN else "in attributes only"
@@ -398,7 +399,7 @@ def load_spec(
 def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
     try:
         data = tomllib.loads(content.decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{where}: not a TOML file in UTF-8 ({e})") from e
     known = [f.name for f in fields(BiasSpec)]
     for key in data:

@@ -211,9 +211,13 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
     "content,says",
     [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list and no record"),
      ("{}", "is no record, for want of paper, metric"),
-     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken")],
+     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken"),
+     ('{"a":' * 9999, "is broken"), ({"n": "3"}, "is no record, for want of n"),
+     ({"model": None, "split": []}, "is no record, for want of model, split"),
+     ({"provenance": {"corpus": [1]}}, "is no record, for want of provenance.corpus")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
+    content = json.dumps(made() | content) if isinstance(content, dict) else content
     (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
     write_record(made(), tmp_path)
     with pytest.warns(UserWarning, match=rf"left out: .*odd\.json {says}"):

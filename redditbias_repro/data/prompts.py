@@ -55,7 +55,7 @@ def load_prompt_set(
         raise FileNotFoundError(f"no file {path} of prompts")
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path}: not a TOML file in UTF-8 ({e})") from e
     try:
         return _prompt_set(data)
