@@ -319,7 +319,7 @@ def _sentences(path: Path) -> _Sentences:
     from redditbias_repro.records import read_lines, read_text
 
     if path.suffix.lower() not in _TABLES:
-        lines = sys.stdin.read().splitlines() if str(path) == "-" else read_lines(path)
+        lines = read_lines(path)
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
     try:
         content = io.StringIO(read_text(path), newline="")
@@ -1062,6 +1062,8 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         argv = sys.argv[1:] if argv is None else argv
+        if wrong := [a for a in argv if a != a.encode(errors="replace").decode()]:
+            raise ValueError(f"{wrong[0]!r} is no text in UTF-8: write it, or name the file, otherwise")
         if "_ARGCOMPLETE" in os.environ:
             _complete()
         args = _parser(argv).parse_args(argv)
@@ -1072,11 +1074,13 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
         if vars(args).get("backend") or vars(args).get("backend_args"):
             _placed(args)
-        with _as_asked(args):
-            args.run(args)
-            sys.stdout.flush()
-        if vars(args).get("json"):
-            print(json.dumps(args.found, indent=1, ensure_ascii=False))
+        try:
+            with _as_asked(args):
+                args.run(args)
+                sys.stdout.flush()
+        finally:  # also where one of several models failed
+            if vars(args).get("json") and "found" in args:
+                print(json.dumps(args.found, indent=1, ensure_ascii=False))
     except KeyboardInterrupt:
         print(f"{os.linesep if sys.stderr.isatty() else ''}redditbias: stopped; {_after_stop(args)}", file=sys.stderr)
         return 130
@@ -1091,4 +1095,11 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as e:  # what cannot be had (`FetchError`), or no room to write
         print(f"redditbias: {_said(e)}", file=sys.stderr)
         return 1
+    except Exception as e:
+        if args and args.verbose:
+            traceback.print_exc()
+        unexpected = f"stopped by what nobody expected ({type(e).__name__}: {_said(e)})"
+        where = "a file was changed by hand, an extension is broken, or this program is: --verbose says where"
+        print(f"redditbias: {unexpected}: {where}", file=sys.stderr)
+        return 2
     return 0

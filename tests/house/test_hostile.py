@@ -248,6 +248,8 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["measure", "--backend-args", "a=b"], "give both"),
         (["rank", "--results", "nosuch"], "is no folder"),
         (["specs", "zzz"], "no specification 'zzz': there are"),
+        (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
+        (["plan", "--corpus", "pairs.csv", "--bias-type", "pets"], "pets is only a label"),
     ],
 )
 def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
@@ -316,6 +318,16 @@ def test_json_and_nothing_else(model_folder, capsys):
     assert main(["ls", "axes", "--json"]) == 0 and "age" in json.loads(capsys.readouterr().out)["axes"]
 
 
+def test_what_was_found_is_printed_where_another_model_fails(model_folder, tmp_path, capsys):
+    shutil.copytree(model_folder, tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"cut")
+    how = ["--bias-type", "race", "--corpus", "queries", "--json"]
+    assert main(["measure", "--model", str(model_folder), "cut", *how]) == 2
+    printed = capsys.readouterr()
+    assert {r["metric"] for r in json.loads(printed.out)} == {"lmb", "association"}
+    assert "not measured: cut" in printed.err and "get or save it again" in printed.err
+
+
 def test_quiet_says_nothing_beside(model_folder, tmp_path, capsys):
     (tmp_path / "few.csv").write_text("text1,text2\n" + "\n".join(f"cats {i},dogs {i}" for i in range(5)))
     command = ["measure", "--model", str(model_folder), "--corpus", "few.csv"]
@@ -324,9 +336,13 @@ def test_quiet_says_nothing_beside(model_folder, tmp_path, capsys):
 
 
 def test_sentences_from_standard_input(model_folder, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.StringIO("they are lazy\nso it is\n"))
+    given = lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    given("\ufeffthey are lazy\nso it\u2028is\n".encode())
     assert main(["score", "-", "--model", str(model_folder)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
+    for content in ("they are lazy".encode("utf-16"), "they are lazy".encode("utf-16-le")):
+        given(content)
+        assert "standard input is no text in UTF-8" in says(capsys, "score", "-", "--model", model_folder)
 
 
 def test_a_shell_completes(tmp_path):
@@ -336,6 +352,20 @@ def test_a_shell_completes(tmp_path):
     command = f"exec 8>found; exec 9>/dev/null; {sys.executable} -m redditbias_repro"
     subprocess.run(["bash", "-c", command], env=env, cwd=tmp_path, check=True)
     assert "--bias-type" in (tmp_path / "found").read_text()
+
+
+def test_what_nobody_expected(monkeypatch, capsys):
+    """Says so in one sentence, and where with --verbose."""
+    from redditbias_repro import cli
+
+    def broken(args):
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(cli, "_specs", broken)
+    said = "nobody expected (AttributeError: no such thing)"
+    assert said in says(capsys, "specs") and "--verbose" in says(capsys, "specs")
+    assert main(["specs", "--verbose"]) == 2 and "Traceback" in capsys.readouterr().err
+    assert "is no text in UTF-8" in says(capsys, "specs", "a\udcff.toml")
 
 
 def test_verbose_says_where(capsys):
