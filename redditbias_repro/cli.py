@@ -71,8 +71,15 @@ def _number(kind: type, least: float, most: float, above: bool = False):
     return read
 
 
+def _path(text: str) -> Path:
+    "A path; an empty one, which Python takes for the folder one is in, is none"
+    if not text:
+        raise argparse.ArgumentTypeError("expected a name, found an empty one")
+    return Path(text)
+
+
 TYPES = {  # as the options name them
-    "path": Path,
+    "path": _path,
     "seed": _number(int, 0, 2**32 - 1),  # what NumPy takes
     "weight": _number(float, 0, 10**6),  # the papers' largest is 100; far above, the weights of the model overflow
     "positive": _number(float, 0, 10**6, above=True),
@@ -690,7 +697,9 @@ def _debias(args) -> None:
         raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
     if args.spec and Path(args.spec).suffix.lower() != ".toml":
         raise ValueError(f"--spec {args.spec} is no TOML file: give a name of the package as --bias-type")
-    if Path(args.model).is_dir() and Path(args.model).resolve() == args.out.resolve():
+    if not args.out.name:
+        raise ValueError(f"--out {args.out} is a folder without a name of its own: name a new one")
+    if Path(args.model).is_dir() and os.path.realpath(args.model) == os.path.realpath(args.out):
         raise ValueError(f"--out {args.out} is the model that is to be debiased: give another folder")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
@@ -1016,6 +1025,9 @@ IN_FLAGS = {pattern: by for pattern, by in SAID["said"].items()}
 def _said(error: BaseException) -> str:
     "A message as a command says it"
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    if isinstance(error, OSError) and error.filename is not None:  # of Python: [Errno 20] Not a directory: 'f/x'
+        said = f"({error.strerror}): see what is there, or name another place"
+        text = f"{error.filename} cannot be read or written {said}"
     for pattern, by in IN_FLAGS.items():
         text = re.sub(pattern, by, text)
     return text

@@ -662,7 +662,7 @@ def read_records(
 
     folder, found = results_folder(folder), []
     flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
-    for path in folder.rglob("*.json"):
+    for path in filter(Path.is_file, folder.rglob("*.json")):
         stat = path.stat()
         try:
             record = _parsed(path.absolute(), (stat.st_ino, stat.st_mtime_ns, stat.st_size))

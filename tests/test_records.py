@@ -226,6 +226,15 @@ def test_what_is_no_record_is_named(tmp_path, content, says):
         read_record(tmp_path / "odd.json")
 
 
+def test_what_is_no_file_is_no_record(tmp_path):
+    write_record(made(), tmp_path)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "nowhere.json").symlink_to("none")
+    (tmp_path / "itself.json").symlink_to("itself.json")
+    os.mkfifo(tmp_path / "pipe.json")  # which nobody writes: reading would wait forever
+    assert len(read_records(tmp_path)) == 1
+
+
 def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):
     """Numbers that differ in how they are rounded are the same; others are not."""
     import numpy as np

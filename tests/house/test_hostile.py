@@ -248,6 +248,7 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["measure", "--backend-args", "a=b"], "give both"),
         (["rank", "--results", "nosuch"], "is no folder"),
         (["specs", "zzz"], "no specification 'zzz': there are"),
+        (["debias", "--out", "."], "without a name of its own"),
         (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
         (["plan", "--corpus", "pairs.csv", "--bias-type", "pets"], "pets is only a label"),
     ],
@@ -255,6 +256,20 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
 def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
     (tmp_path / "said.txt").write_text("they are lazy\n")
     assert said in says(capsys, *command)
+
+
+def test_a_cache_that_is_a_file(model_folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "f").write_text("")
+    monkeypatch.setenv("REDDITBIAS_CACHE", "f")
+    command = ["fetch", "redditbias"]
+    said = says(capsys, *command, status=1)
+    assert "cannot be read or written (Not a directory)" in said and "Errno" not in said
+
+
+def test_an_empty_name_is_no_path(capsys):
+    with pytest.raises(SystemExit):
+        main(["measure", "--out", ""])
+    assert "argument --out: expected a name" in capsys.readouterr().err
 
 
 def test_options_stand_in_one_order(capsys):

@@ -226,7 +226,7 @@ def lines_with(
         stats["lines"] += 1
         try:
             json.loads(rest)  # only its line end is missing
-        except ValueError:
+        except (ValueError, RecursionError):
             stats["torn"] += 1
             warnings.warn(f"{path} ends in the middle of a line: is it whole?", stacklevel=2)
         if find(rest):
@@ -238,9 +238,10 @@ def _record(comment: dict) -> dict | None:
     try:
         body, when = comment["body"], comment.get("created_utc")
         seconds = None if when is None else int(float(when))
+        datetime.fromtimestamp(seconds or 0, UTC)  # `OverflowError` for what is no time
         about = {"created_utc": seconds, "subreddit": str(comment.get("subreddit") or "")}
         return {"id": str(comment["id"]), "body": body, **about} if isinstance(body, str) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 
@@ -335,7 +336,7 @@ def _ask(service: Service, params: dict) -> list[dict]:
         except (requests.RequestException, ValueError, KeyError) as e:
             problem = f"{type(e).__name__}: {e}"
             unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
-            if unreachable > 1:
+            if unreachable > 1 or isinstance(e, requests.exceptions.InvalidURL):
                 break  # nobody is there: waiting longer will not help
         if attempt < service.retries:
             time.sleep(min(wait, 300))

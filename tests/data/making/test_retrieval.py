@@ -211,6 +211,8 @@ def test_what_is_broken_is_counted(tmp_path):
         b'{"body": 3, "id": "cats are"}',
         line(1, BODIES[0]).replace(b"lazy", b"lazy \xff\xfe"),
         b'["cats are lazy"]',
+        json.dumps({"id": "1", "body": "cats are lazy", "created_utc": "inf"}).encode(),
+        json.dumps({"id": "1", "body": "cats are lazy", "created_utc": 1e300}).encode(),
         line(2, BODIES[0])[:40],
     ]
     (tmp_path / "RC.ndjson").write_bytes(b"\n".join(rows))
@@ -218,7 +220,7 @@ def test_what_is_broken_is_counted(tmp_path):
     with pytest.warns(UserWarning, match="is it whole"):
         found = list(scan_dump(tmp_path / "RC.ndjson", Matcher(SPECS), stats))
     assert [r["id"] for r in found] == ["c0", "c1"] and "�" in found[1]["body"]
-    assert (stats["broken"], stats["invalid_utf8"], stats["torn"], stats["parsed"]) == (4, 1, 1, 6)
+    assert (stats["broken"], stats["invalid_utf8"], stats["torn"], stats["parsed"]) == (6, 1, 1, 8)
 
 
 @pytest.mark.parametrize("ascii", [True, False])
@@ -569,6 +571,8 @@ def test_a_service_that_does_not_answer():
     service.faults = [403]
     with pytest.raises(FetchError, match=r"in 1 tries \(HTTP 403\)"):
         list(search(service.url, ["x"], START, END, **FAST))
+    with pytest.raises(FetchError, match="in 1 tries"):
+        list(search("http://", ["x"], START, END, **FAST))
     with pytest.raises(ValueError, match="is empty"):
         list(search(service.url, ["x"], END, START, **FAST))
 
