@@ -1099,7 +1099,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, KeyError, FileNotFoundError, FileExistsError) as e:
+    except (ValueError, FileNotFoundError, FileExistsError) as e:
         if args and args.verbose:
             traceback.print_exc()
         print(f"redditbias: {_said(e)}", file=sys.stderr)

@@ -125,9 +125,13 @@ def plugin_file(
     point,  # of `plugins`
 ) -> Path:
     "The file of the module that an entry point names; the module itself is not imported"
-    found = importlib.util.find_spec(point.module)
+    try:
+        found = importlib.util.find_spec(point.module)
+    except ImportError:  # not even the package above it
+        found = None
     if found is None or not found.origin:
-        raise ValueError(f"{point.dist.name} adds {point.name!r} by {point.value}, and there is no such module")
+        said = f"{point.dist.name} adds {point.name!r} by {point.value}, and there is no such module"
+        raise ValueError(f"{said}: install it again, or uninstall it")
     return Path(found.origin)
 
 # %% ../nbs/records.ipynb #8118fdf6

@@ -298,6 +298,8 @@ def toml(**keys):
         ({"target1": ["cats"]}, "key 'target1' is unknown: expected one of targets1, "),
         ({"targets2": '"dogs"'}, "targets2 is the string 'dogs': expected a list"),
         ({"groups": ["cats"]}, "expected two names"),
+        ({"name": '"a/b"'}, "name is 'a/b': expected one without slashes"),
+        ({"paper": '".."'}, "paper is '..': expected one without slashes that begins with no dot"),
     ],
 )
 def test_errors_name_file_key_and_term(tmp_path, change, says):

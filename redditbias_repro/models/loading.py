@@ -91,7 +91,7 @@ def adapter_of(source: str) -> dict | None:
 EDITS = "edits.json"  # beside `edits.safetensors`: base_model_name_or_path
 
 # %% ../../nbs/models/loading.ipynb #9b91a52f
-PART = re.compile(r"[\w@+-][\w.@+-]*")  # of a name that becomes one of a folder
+PART = re.compile(r"[^./\\][^/\\]*")  # of a name that becomes one of a folder, as `specs` has it
 
 
 def _check_made(made, where: str) -> None:

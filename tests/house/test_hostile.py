@@ -108,11 +108,27 @@ def test_a_configuration_that_says_nothing(made, model_folder, tmp_path, capsys)
     assert "does not say how it was debiased" in says(capsys, *command)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "<<<<<<< HEAD", '{"settings": {}}', '{"settings": []}'])
+def test_a_model_for_a_bias_type_whose_file_has_blanks_in_its_name(model_folder, tmp_path):
+    """It is loaded as it was made."""
+    (tmp_path / "my pets (1).toml").write_text(PETS)
+    how = ["--bias-type", "my pets (1).toml", "--method", "CDA", "--epochs", "1", "--out", "out"]
+    assert main(["debias", "--model", str(model_folder), *how]) == 0
+    assert describe_model(load_model("out")[0])["debiased"]["bias_type"] == "own/my pets (1)"
+    assert main(["card", "out"]) == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "[]", '{"settings": {"base": "x"}, "history": 3}', "<<<<<<< HEAD", '{"settings": {}}', '{"settings": []}'],
+)
 def test_an_edited_account_of_a_training(content, debiased, tmp_path, capsys):
     shutil.copytree(debiased, tmp_path / "edited")
     (tmp_path / "edited" / "debias.json").write_text(content)
     assert "debias.json" in says(capsys, "card", "edited")
+    kept = json.loads((debiased / "debias.json").read_text())
+    kept["settings"]["bias_type"] = 3
+    (tmp_path / "edited" / "debias.json").write_text(json.dumps(kept))
+    assert "debias.json: its configuration does not say how it was debiased" in says(capsys, "card", "edited")
 
 
 def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
@@ -380,6 +396,8 @@ def test_what_nobody_expected(monkeypatch, capsys):
     said = "nobody expected (AttributeError: no such thing)"
     assert said in says(capsys, "specs") and "--verbose" in says(capsys, "specs")
     assert main(["specs", "--verbose"]) == 2 and "Traceback" in capsys.readouterr().err
+    monkeypatch.setattr(cli, "_specs", lambda args: {}["minutes"])
+    assert "nobody expected (KeyError: minutes)" in says(capsys, "specs")
     assert "is no text in UTF-8" in says(capsys, "specs", "a\udcff.toml")
 
 
