@@ -590,7 +590,10 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch, stop, kill
     """Given up by the service, or killed, after any number of pages.
 
     No comment twice, none lost, little asked again."""
-    service, out = Service(posted()), tmp_path / "api.parquet"
+    several = [  # which several queries find
+        dict(id=f"b{i}", body="cats are lazy, and cats are sly", created_utc=START + i, subreddit="") for i in range(9)
+    ]
+    service, out = Service([*several, *posted()]), tmp_path / "api.parquet"
     asked = dict(after=START, before=END, size=100, retries=0, **FAST)
     whole = retrieve(service.url, SPECS, **asked)
     needed = len(service.asked)
