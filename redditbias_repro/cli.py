@@ -697,10 +697,10 @@ def _debias(args) -> None:
         raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
     if args.spec and Path(args.spec).suffix.lower() != ".toml":
         raise ValueError(f"--spec {args.spec} is no TOML file: give a name of the package as --bias-type")
-    if not args.out.name:
-        raise ValueError(f"--out {args.out} is a folder without a name of its own: name a new one")
     if Path(args.model).is_dir() and os.path.realpath(args.model) == os.path.realpath(args.out):
         raise ValueError(f"--out {args.out} is the model that is to be debiased: give another folder")
+    if not args.out.name:
+        raise ValueError(f"--out {args.out} is a folder without a name of its own: name a new one")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
