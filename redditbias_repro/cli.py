@@ -71,8 +71,15 @@ def _number(kind: type, least: float, most: float, above: bool = False):
     return read
 
 
+def _path(text: str) -> Path:
+    "A path; an empty one, which Python takes for the folder one is in, is none"
+    if not text:
+        raise argparse.ArgumentTypeError("expected a name, found an empty one")
+    return Path(text)
+
+
 TYPES = {  # as the options name them
-    "path": Path,
+    "path": _path,
     "seed": _number(int, 0, 2**32 - 1),  # what NumPy takes
     "weight": _number(float, 0, 10**6),  # the papers' largest is 100; far above, the weights of the model overflow
     "positive": _number(float, 0, 10**6, above=True),
@@ -319,7 +326,7 @@ def _sentences(path: Path) -> _Sentences:
     from redditbias_repro.records import read_lines, read_text
 
     if path.suffix.lower() not in _TABLES:
-        lines = sys.stdin.read().splitlines() if str(path) == "-" else read_lines(path)
+        lines = read_lines(path)
         return _Sentences(path, lines, None, list(range(1, len(lines) + 1)))
     try:
         content = io.StringIO(read_text(path), newline="")
@@ -690,8 +697,10 @@ def _debias(args) -> None:
         raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
     if args.spec and Path(args.spec).suffix.lower() != ".toml":
         raise ValueError(f"--spec {args.spec} is no TOML file: give a name of the package as --bias-type")
-    if Path(args.model).is_dir() and Path(args.model).resolve() == args.out.resolve():
+    if Path(args.model).is_dir() and os.path.realpath(args.model) == os.path.realpath(args.out):
         raise ValueError(f"--out {args.out} is the model that is to be debiased: give another folder")
+    if not args.out.name:
+        raise ValueError(f"--out {args.out} is a folder without a name of its own: name a new one")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
@@ -1016,6 +1025,9 @@ IN_FLAGS = {pattern: by for pattern, by in SAID["said"].items()}
 def _said(error: BaseException) -> str:
     "A message as a command says it"
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    if isinstance(error, OSError) and error.filename is not None:  # of Python: [Errno 20] Not a directory: 'f/x'
+        said = f"({error.strerror}): see what is there, or name another place"
+        text = f"{error.filename} cannot be read or written {said}"
     for pattern, by in IN_FLAGS.items():
         text = re.sub(pattern, by, text)
     return text
@@ -1062,6 +1074,8 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         argv = sys.argv[1:] if argv is None else argv
+        if wrong := [a for a in argv if a != a.encode(errors="replace").decode()]:
+            raise ValueError(f"{wrong[0]!r} is no text in UTF-8: write it, or name the file, otherwise")
         if "_ARGCOMPLETE" in os.environ:
             _complete()
         args = _parser(argv).parse_args(argv)
@@ -1072,18 +1086,20 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
         if vars(args).get("backend") or vars(args).get("backend_args"):
             _placed(args)
-        with _as_asked(args):
-            args.run(args)
-            sys.stdout.flush()
-        if vars(args).get("json"):
-            print(json.dumps(args.found, indent=1, ensure_ascii=False))
+        try:
+            with _as_asked(args):
+                args.run(args)
+                sys.stdout.flush()
+        finally:  # also where one of several models failed
+            if vars(args).get("json") and "found" in args:
+                print(json.dumps(args.found, indent=1, ensure_ascii=False))
     except KeyboardInterrupt:
         print(f"{os.linesep if sys.stderr.isatty() else ''}redditbias: stopped; {_after_stop(args)}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, KeyError, FileNotFoundError, FileExistsError) as e:
+    except (ValueError, FileNotFoundError, FileExistsError) as e:
         if args and args.verbose:
             traceback.print_exc()
         print(f"redditbias: {_said(e)}", file=sys.stderr)
@@ -1091,4 +1107,11 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as e:  # what cannot be had (`FetchError`), or no room to write
         print(f"redditbias: {_said(e)}", file=sys.stderr)
         return 1
+    except Exception as e:
+        if args and args.verbose:
+            traceback.print_exc()
+        unexpected = f"stopped by what nobody expected ({type(e).__name__}: {_said(e)})"
+        where = "a file was changed by hand, an extension is broken, or this program is: --verbose says where"
+        print(f"redditbias: {unexpected}: {where}", file=sys.stderr)
+        return 2
     return 0

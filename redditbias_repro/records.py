@@ -20,6 +20,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 import tempfile
 import tomllib
 import warnings
@@ -42,7 +43,8 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
            'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'paper_resource',
            'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
-           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'read_record', 'read_records']
+           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'check_record', 'read_record',
+           'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -123,9 +125,13 @@ def plugin_file(
     point,  # of `plugins`
 ) -> Path:
     "The file of the module that an entry point names; the module itself is not imported"
-    found = importlib.util.find_spec(point.module)
+    try:
+        found = importlib.util.find_spec(point.module)
+    except ImportError:  # not even the package above it
+        found = None
     if found is None or not found.origin:
-        raise ValueError(f"{point.dist.name} adds {point.name!r} by {point.value}, and there is no such module")
+        said = f"{point.dist.name} adds {point.name!r} by {point.value}, and there is no such module"
+        raise ValueError(f"{said}: install it again, or uninstall it")
     return Path(found.origin)
 
 # %% ../nbs/records.ipynb #8118fdf6
@@ -176,15 +182,20 @@ def paper_resource(
 
 # %% ../nbs/records.ipynb #b0d7fa9c
 def read_text(
-    path: Path,  # in UTF-8, with or without a byte order mark
+    path: Path,  # in UTF-8, with or without a byte order mark; -: standard input
 ) -> str:
     "A text file. `FileNotFoundError`, and `ValueError` for what is not UTF-8"
-    if not path.is_file():
+    given = str(path) == "-"
+    if not (given or path.is_file()):
         raise FileNotFoundError(f"{path} is no file: expected a text in UTF-8")
+    content, name = (sys.stdin.buffer.read(), "standard input") if given else (path.read_bytes(), path)
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
+        raise ValueError(f"{name} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
+    if "\0" in text:  # which decodes, and is no letter between others
+        raise ValueError(f"{name} is no text in UTF-8, but maybe in UTF-16 (it holds NUL characters): save it as UTF-8")
+    return text
 
 
 def read_lines(
@@ -579,22 +590,31 @@ def read_json(path: Path) -> dict:
     "An object of JSON. `ValueError` that names the file for anything else"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds {type(found).__name__} and no record: remove it")
     return found
 
 
+_KINDS = dict.fromkeys(FIELDS[:7], str) | {"n": int, "values": dict, "seed": (int, type(None)), "params": dict}
+_KINDS |= {"seconds": (int, float), "provenance": dict}
+
+
+def check_record(record: dict, path: Path) -> dict:
+    "The same. `ValueError` that names its file where a field is not there, or of another kind"
+    wrong = [k for k, kind in _KINDS.items() if not isinstance(record.get(k, ...), kind)]
+    wrong += [k for k in ("values", "provenance") if record.get(k) == {}]
+    origin = record["provenance"] if not wrong else {}
+    wrong += [f"provenance.{k}" for k in ("model", "corpus") if not isinstance(origin.get(k) or {}, dict)]
+    if wrong:
+        raise ValueError(f"{path} is no record, for want of {', '.join(wrong)}: remove it, or make it again")
+    return record
+
+
 def read_record(path: Path) -> dict:
     "A record. `ValueError` that names the file for anything else, and for what lacks a record's fields"
-    record = read_json(path)
-    missing = [k for k in FIELDS if k not in record]
-    wrong = [k for k in ("values", "params", "provenance") if not isinstance(record.get(k), dict)]
-    wrong += [k for k in ("values", "provenance") if record.get(k) == {}]
-    if missing or wrong:
-        raise ValueError(f"{path} is no record, for want of {', '.join(missing or wrong)}: remove it, or make it again")
-    return record
+    return check_record(read_json(path), path)
 
 
 @cache
@@ -646,7 +666,7 @@ def read_records(
 
     folder, found = results_folder(folder), []
     flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
-    for path in folder.rglob("*.json"):
+    for path in filter(Path.is_file, folder.rglob("*.json")):
         stat = path.stat()
         try:
             record = _parsed(path.absolute(), (stat.st_ino, stat.st_mtime_ns, stat.st_size))

@@ -289,8 +289,9 @@ def _without_verb(phrase, verbs):
 
 # %% ../nbs/specs.ipynb #3404c7ed
 def _check_term(key, term):
-    if not isinstance(term, str) or not term.strip() or term != term.strip():
-        expected = "expected a string that is not blank, with no blank at its ends"
+    seen = isinstance(term, str) and regex.search(r"[\p{L}\p{N}\p{P}\p{S}]", term)
+    if not seen or term != term.strip() or regex.search(r"\p{Cc}", term):
+        expected = "expected a string that is not blank, in one line, with no blank at its ends"
         raise ValueError(f"{key}: {term!r} is not a term ({expected})")
     if "*" in term and (key not in _WILDCARDS_IN or not regex.fullmatch(r"[^*]*[\p{L}\p{N}\p{M}]\*", term)):
         where = "only at the end of an attribute's last word" if key in _WILDCARDS_IN else "in attributes only"
@@ -302,6 +303,10 @@ def _validate(spec):
     for key in ("language", "paper", "name", "title"):
         if not isinstance(getattr(spec, key), str):
             raise ValueError(f"{key} is {getattr(spec, key)!r}: expected a string")
+    for key in ("paper", "name"):
+        if regex.search(r"^\.|[/\\]", getattr(spec, key)):
+            expected = "expected one without slashes that begins with no dot, as files are named by it"
+            raise ValueError(f"{key} is {getattr(spec, key)!r}: {expected}")
     for key in _REQUIRED:
         if not getattr(spec, key):
             raise ValueError(f"{key} is empty: a bias specification needs at least one entry")
@@ -352,7 +357,12 @@ def _spec_folders() -> dict:
 
 def list_specs() -> list[str]:
     "Names of the specifications in the package, `paper/name`: `DEFAULT_PAPER`'s, then others'"
-    names = [f"{d.name}/{f.name.removesuffix('.toml')}" for d in _spec_folders().values() for f in d.iterdir()]
+    names = [
+        f"{d.name}/{f.name.removesuffix('.toml')}"
+        for d in _spec_folders().values()
+        for f in d.iterdir()
+        if f.name.endswith(".toml")
+    ]
     order = {n: i for i, n in enumerate(BIAS_TYPES)}
     place = lambda paper, name: (paper != DEFAULT_PAPER, paper, order.get(name, len(order)), name)
     return sorted(names, key=lambda n: place(*n.split("/")))
@@ -398,7 +408,7 @@ def load_spec(
 def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
     try:
         data = tomllib.loads(content.decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{where}: not a TOML file in UTF-8 ({e})") from e
     known = [f.name for f in fields(BiasSpec)]
     for key in data:
@@ -407,7 +417,7 @@ def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
         if key not in data:
             raise ValueError(f"{where}: key {key!r} is missing")
     try:
-        return BiasSpec(**{"name": stem, **data})
+        return BiasSpec(**{**data, "name": data.get("name") or stem})
     except ValueError as e:
         raise ValueError(f"{where}: {e}") from e
 

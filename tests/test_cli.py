@@ -751,7 +751,9 @@ def test_a_printed_specification_is_ones_own(tmp_path, capsys):
     assert names[:2] == ("own", "mine")
 
 
-@pytest.mark.parametrize("name,says", [("race", "its terms are not those"), ("mars", "which has no bias type of that")])
+@pytest.mark.parametrize(
+    "name,says", [("race", "its terms are not those"), ("mars", "redditbias has no bias type of that")]
+)
 def test_a_file_that_says_it_is_a_papers(tmp_path, capsys, name, says):
     edited = to_toml(replace(load_spec("race"), name=name, groups=("Martians", "Venusians")))
     (tmp_path / "mine.toml").write_text(edited)

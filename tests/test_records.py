@@ -211,15 +211,28 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
     "content,says",
     [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list and no record"),
      ("{}", "is no record, for want of paper, metric"),
-     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken")],
+     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken"),
+     ('{"a":' * 9999, "is broken"), ({"n": "3"}, "is no record, for want of n"),
+     ({"model": None, "split": []}, "is no record, for want of model, split"),
+     ({"provenance": {"corpus": [1]}}, "is no record, for want of provenance.corpus")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
+    content = json.dumps(made() | content) if isinstance(content, dict) else content
     (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
     write_record(made(), tmp_path)
     with pytest.warns(UserWarning, match=rf"left out: .*odd\.json {says}"):
         assert len(read_records(tmp_path)) == 1  # it stops no other
     with pytest.raises(ValueError, match=rf"odd\.json {says}"):
         read_record(tmp_path / "odd.json")
+
+
+def test_what_is_no_file_is_no_record(tmp_path):
+    write_record(made(), tmp_path)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "nowhere.json").symlink_to("none")
+    (tmp_path / "itself.json").symlink_to("itself.json")
+    os.mkfifo(tmp_path / "pipe.json")  # which nobody writes: reading would wait forever
+    assert len(read_records(tmp_path)) == 1
 
 
 def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):

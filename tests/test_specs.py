@@ -289,11 +289,17 @@ def toml(**keys):
         ({"attributes1": ["lazy **"]}, "wildcard in the wrong place in 'lazy **'"),
         ({"attributes1": ["lazy", "Lazy"]}, "attributes1: 'Lazy' is there twice"),
         ({"attributes1": [" lazy"]}, "attributes1: ' lazy' is not a term"),
+        ({"attributes1": ["la\nzy"]}, "attributes1: 'la\\nzy' is not a term"),
+        ({"attributes1": ["\u200b"]}, "is not a term"),
+        ({"title": "[" * 9999}, "not a TOML file in UTF-8 (maximum recursion depth"),
+        ({"title": "9" * 9999}, "not a TOML file in UTF-8 (Exceeds the limit"),
         ({"attributes1": ["lazy", 3]}, "attributes1: 3 is not a term"),
         ({"language": '"xx"'}, "language is 'xx': expected an ISO 639-1 code"),
         ({"target1": ["cats"]}, "key 'target1' is unknown: expected one of targets1, "),
         ({"targets2": '"dogs"'}, "targets2 is the string 'dogs': expected a list"),
         ({"groups": ["cats"]}, "expected two names"),
+        ({"name": '"a/b"'}, "name is 'a/b': expected one without slashes"),
+        ({"paper": '".."'}, "paper is '..': expected one without slashes that begins with no dot"),
     ],
 )
 def test_errors_name_file_key_and_term(tmp_path, change, says):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..records import digest, read_text
+from ..records import digest, read_lines, read_text
 
 # %% auto #0
 __all__ = ['read_log']
@@ -28,7 +28,8 @@ WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0} | {"yes": 1.0, "no": 0.0, "true
 def _number(value) -> float:
     "A score as a number; nan for what is none"
     try:
-        return WORDS[value] if value in WORDS else float(value)
+        found = WORDS[value] if value in WORDS else float(value)
+        return found if math.isfinite(found) else math.nan
     except (TypeError, ValueError):
         return math.nan
 
@@ -45,7 +46,7 @@ def _of_lm_eval(path: Path) -> Iterator[tuple]:
     "Rows of `COLUMNS` of a file of samples"
     named = SAMPLES.fullmatch(path.name)
     task = named[1] if named else path.stem
-    for i, line in enumerate(filter(str.strip, read_text(path).splitlines()), 1):
+    for i, line in enumerate(filter(str.strip, read_lines(path)), 1):
         try:
             row = json.loads(line)
             sample, fields, content = row["doc_id"], row.get("doc"), row.get("doc_hash")
@@ -156,7 +157,13 @@ def read_log(
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there: expected a log, or a folder of lm-evaluation-harness' samples")
-    rows, model = _samples_in(path)
+    try:
+        rows, model = _samples_in(path)
+    except (ValueError, OSError):
+        raise
+    except Exception as e:  # whatever another content makes of it
+        expected = "expected one of lm-evaluation-harness or of Inspect, as these tools write it"
+        raise ValueError(f"{path} is no log that can be read ({e!r}): {expected}") from e
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     bad = table["value"].isna().groupby([table["task"], table["metric"]]).any()
     left_out = [f"{metric} of {task}" for task, metric in bad[bad].index]

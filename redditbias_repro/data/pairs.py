@@ -42,7 +42,7 @@ def _check_paper(path: str | Path, spec: BiasSpec) -> None:
     if not spec.paper or (name in known and load_spec(name) == spec):
         return
     if spec.paper in {n.partition("/")[0] for n in known}:
-        why = "its terms are not those" if name in known else "which has no bias type of that name"
+        why = "its terms are not those" if name in known else f"{spec.paper} has no bias type of that name"
         raise ValueError(f"{path} says that it is {name}, and {why}: take its line paper out, so that it is your own")
 
 

@@ -54,8 +54,8 @@ def load_prompt_set(
     if not path.is_file():
         raise FileNotFoundError(f"no file {path} of prompts")
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path}: not a TOML file in UTF-8 ({e})") from e
     try:
         return _prompt_set(data)
@@ -73,7 +73,7 @@ def _prompt_set(data: dict) -> PromptSet:
         expected = f'give it, or base = "{DEFAULT_PROMPTS}" to take it from there'
         raise ValueError(f"no {missing[0]}: {expected}")
     given = {k: data[k] for k in _KEYS if k in data}
-    return replace(load_prompt_set(base), **({"intersections": ()} | given)) if base else PromptSet(**given)
+    return replace(load_prompt_set(str(base)), **({"intersections": ()} | given)) if base else PromptSet(**given)
 
 # %% ../../nbs/data/prompts.ipynb #0a81913d
 def prompts(

@@ -337,6 +337,7 @@ def substitute(text: str, name: str) -> str:
 # %% ../../nbs/data/registry.ipynb #3425e20b
 def read_lines(
     path: str | Path,  # a text file in UTF-8, or a .gz of one
+    errors: str = "strict",  # of `open`
 ) -> Iterator[str]:  # without their line ends
     "Lines of a file, as they are asked for. `FileNotFoundError`; `ValueError` for a broken .gz and for no UTF-8"
     path = Path(path)
@@ -344,7 +345,7 @@ def read_lines(
         raise FileNotFoundError(f"no file {path}")
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
+        with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="\n") as lines:
             for line in lines:
                 yield line.rstrip("\r\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as e:

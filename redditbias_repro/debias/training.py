@@ -354,7 +354,7 @@ def load_debiased(
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no folder that debias() finished: it holds no debias.json")
     kept = read_json(path)
-    if not (isinstance(kept.get("settings"), dict) and kept["settings"] and "history" in kept):
+    if not (isinstance(kept.get("settings"), dict) and kept["settings"] and isinstance(kept.get("history"), list)):
         raise ValueError(f"{path} does not say how the model was made: it was changed, or is of another version")
     return Debiased(Path(folder), kept["settings"], kept.get("seconds"), pd.DataFrame(kept["history"]))
 

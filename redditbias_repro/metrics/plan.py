@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from ..data.contrasts import load_contrasts
-from ..data.pairs import paper_bias_types, split_bias_type
+from ..data.pairs import corpora, own_bias_types, paper_bias_types, split_bias_type
 from .association import _unpacked, contrasts, measure_association
 from ..models.loading import DEFAULT_MODEL
-from ..records import project_path, read_record, read_records, read_text
+from ..records import check_record, project_path, read_record, read_records, read_text
 from ..specs import list_specs, load_spec
 from ..stats.power import MOST, crossed_components, plan_crossed
 
@@ -155,10 +155,11 @@ def read_associations(
     "Records of association in a file. `ValueError` where there is none, or two of one bias type"
     try:
         content = json.loads(read_text(path))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is no JSON ({e}): expected records of metric association") from e
     records = [r for r in (content if isinstance(content, list) else [content]) if isinstance(r, dict)]
-    found = [r for r in records if r.get("metric") == "association" and "contrasts" in r.get("values", {})]
+    found = [check_record(r, path) for r in records if r.get("metric") == "association"]
+    found = [r for r in found if "contrasts" in r["values"]]
     if not found:
         kinds = ", ".join(sorted({str(r["metric"]) for r in records if "metric" in r})) or "none of any metric"
         said = f"{path} has no record of metric association with the scores of its sentences"
@@ -177,6 +178,9 @@ def known_associations(
     dtype: str = "auto",
 ) -> dict[tuple[str, str], dict]:  # (paper, bias type) → record
     "Records of a model's association: from `results/` if they are there, else measured"
+    if str(corpus) not in corpora():
+        for b in bias_types or own_bias_types(corpus):
+            load_contrasts(b, corpus=corpus)  # says so where a bias type is only a label
     wanted = {split_bias_type(b): b for b in bias_types or paper_bias_types()}
     released = [of for of, b in wanted.items() if Path(b).suffix != ".toml"]  # a file may have changed since
     found = {of: record for of in released if (record := _committed(str(model), *of, str(corpus)))}

@@ -83,7 +83,7 @@ def adapter_of(source: str) -> dict | None:
         if (path := Path(source) / name).is_file():
             try:
                 return json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as e:
+            except (ValueError, RecursionError) as e:
                 raise ValueError(f"{path} is no JSON ({e}): make the model again, or copy it whole") from e
     return None
 
@@ -91,7 +91,7 @@ def adapter_of(source: str) -> dict | None:
 EDITS = "edits.json"  # beside `edits.safetensors`: base_model_name_or_path
 
 # %% ../../nbs/models/loading.ipynb #9b91a52f
-PART = re.compile(r"[\w@+-][\w.@+-]*")  # of a name that becomes one of a folder
+PART = re.compile(r"[^./\\][^/\\]*")  # of a name that becomes one of a folder, as `specs` has it
 
 
 def _check_made(made, where: str) -> None:
@@ -317,7 +317,7 @@ def _explained(name: str, source: str, what: str, error: Exception, way_out: str
     if os.path.isdir(source):
         bare = "the folder holds no config.json; give a folder that `save_pretrained` wrote"
         has = (Path(source) / "config.json").is_file()
-        return ValueError(f"{named}: the checkpoint {cannot}" if has else f"{named}: {bare}")
+        return ValueError(f"{named}: the checkpoint {cannot}: get or save it again" if has else f"{named}: {bare}")
     if isinstance(error, OSError):
         return FetchError(
             f"{named} is no local folder and could not be had from the Hugging Face hub ({first}). "

@@ -72,7 +72,7 @@ def read_vectors(path: str | Path, words: dict[str, int], width: int | None = No
     `tokenizer.get_vocab()`. `ValueError` for a file of another width, a line that is none, and where no word is
     found"""
     found = {}
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, errors="replace"), 1):  # a word that is no UTF-8 is none of ours
         if number == 1:
             there = len(line.split()) - 1
             if there == 1 and line.replace(" ", "").isdigit():  # how many words and numbers, as word2vec writes it

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..debias.training import load_debiased
 from ..models.card import model_card
+from ..models.loading import _check_made
 from ..records import read_record, results_folder
 from .association import association_changes
 from .tables import lmb_changes, lmb_table, lmp_changes, usual_pairs
@@ -55,6 +56,7 @@ def card_of_run(
         raise ValueError(
             f"{Path(folder) / 'debias.json'} names no {', '.join(lacking)}: was the model debiased by `debias`?"
         )
+    _check_made(settings, str(Path(folder) / "debias.json"))
     known = records_of_run(settings, _all_records(results) if records is None else records)
     paper = settings["bias_type"].split("/")[0]
     pairs = [r for r in known if r["metric"] == "lmb"]

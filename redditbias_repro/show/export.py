@@ -98,7 +98,9 @@ def _check_folder(out: Path, mark: str) -> None:
 
 
 def _replace(out: Path, readme: str, files: Iterable[str]) -> None:
-    "Write the README, which names the files; those that an earlier one names and this one does not are removed"
+    """Write the README, which names the files; those that an earlier one names and this one does not are removed.
+
+    Before they are written, so that what was stopped is known as an export, and the same call makes it whole"""
     path, files = out / "README.md", list(files)
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     named = re.search(r"<!-- written: (.*) -->", before)
@@ -142,14 +144,14 @@ def export_lm_eval(
     _check_some(source, some)
     _check_folder(out, SAID["tasks"]["title"])
     made = pair_parts(bias_types, corpus, split, swap) if source is None else prompt_parts(source, **some)
-    for name, table in made.items():
-        write_atomic(out / f"{name}.jsonl", _lines(table, kind))
-        write_atomic(out / f"{name}.yaml", task_yaml(name, kind, special_tokens))
-    code = files("redditbias_repro") / "show" / "lm_eval_task.py"
-    write_atomic(out / "utils.py", code.read_text(encoding="utf-8"))
     tasks = ", ".join(f"`{name}` ({len(table):,} {kind})" for name, table in made.items())
     readme = _readme("tasks", made.values(), tasks=tasks, folder=out.name, kind=kind)
     _replace(out, readme, [f"{name}.{ending}" for name in made for ending in ("jsonl", "yaml")])
+    code = files("redditbias_repro") / "show" / "lm_eval_task.py"
+    write_atomic(out / "utils.py", code.read_text(encoding="utf-8"))
+    for name, table in made.items():
+        write_atomic(out / f"{name}.jsonl", _lines(table, kind))
+        write_atomic(out / f"{name}.yaml", task_yaml(name, kind, special_tokens))
     return list(made)
 
 
@@ -208,13 +210,13 @@ def export_dataset(
         made = _all_splits(bias_types, corpus, swap)
     else:
         made = {name: {"test": table} for name, table in prompt_parts(source, **some).items()}
+    _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     for name, splits in made.items():
         for split, table in splits.items():
             plain, content = table.copy(), io.BytesIO()
             plain.attrs = {}
             plain.to_parquet(content, index=False)
             write_atomic(out / name / f"{split}.parquet", content.getvalue())
-    _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
 # %% ../../nbs/show/export.ipynb #e979ba97
@@ -248,8 +250,8 @@ def import_pairs(
             said = f"{other!r} and {bias_type!r} have the same" if _slug(bias_type) else f"{bias_type!r} has no"
             raise ValueError(f"{path}: {said} name of a folder: call the bias types otherwise")
     parts = {folder: pairs[pairs["bias_type"] == bias_type] for folder, bias_type in folders.items()}
-    for folder, some in parts.items():
-        write_atomic(out / folder / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
     readme = _readme("pair_set", [pairs], caution=reader.CAUTION)
     _replace(out, readme, [f"{folder}/test.csv" for folder in parts])
+    for folder, some in parts.items():
+        write_atomic(out / folder / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
     return {folder: len(some) for folder, some in parts.items()}

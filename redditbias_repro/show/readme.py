@@ -237,7 +237,7 @@ def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
         "minutes": "minutes to train",
     }
     shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
-    shown["minutes to train"] = [f"{m:.0f}" if m == m else "" for m in table["minutes"]]
+    shown["minutes to train"] = [f"{m:.0f}" if m == m else "" for m in shown["minutes to train"]]
     return _of_models(shown.fillna(""), _caption("costs"))
 
 

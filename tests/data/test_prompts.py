@@ -222,6 +222,8 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(made_up, tmp_path):
     "text,says",
     [
         ("axes = ", "hair.toml: not a TOML file"),
+        ("\ufeffaxes = " + "[" * 9999, "hair.toml: not a TOML file in UTF-8 (maximum recursion depth"),
+        ("base = 5", "version of prompts '5' is unknown"),
         ('[axes]\nhair = ["bald"]\n', 'no nouns: give it, or base = "v1.0"'),
         (OWN + 'feet = "big"\n', "axis 'feet' is 'big': expected a list"),
         ("nuons = []\n" + OWN, "key 'nuons' is unknown"),

@@ -147,8 +147,9 @@ def test_vectors_of_a_file(tmp_path):
         bad.write_text(content)
         with pytest.raises(ValueError, match="line 1: expected a word and its numbers"):
             word_vectors(bad, words)
-    good.write_text("cat 1 2 3\ndog 4 5 6\n")
-    assert {k: v.tolist() for k, v in read_vectors(good, words).items()} == {1: [1, 2, 3], 2: [4, 5, 6]}
+    for other in (b"", b"na\xefve 7 8 9\n"):  # a word that is no UTF-8 is none that is looked for
+        good.write_bytes(b"cat 1 2 3\n" + other + b"dog 4 5 6\n")
+        assert {k: v.tolist() for k, v in read_vectors(good, words).items()} == {1: [1, 2, 3], 2: [4, 5, 6]}
 
 
 def test_vectors_of_a_model():

@@ -108,11 +108,27 @@ def test_a_configuration_that_says_nothing(made, model_folder, tmp_path, capsys)
     assert "does not say how it was debiased" in says(capsys, *command)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "<<<<<<< HEAD", '{"settings": {}}', '{"settings": []}'])
+def test_a_model_for_a_bias_type_whose_file_has_blanks_in_its_name(model_folder, tmp_path):
+    """It is loaded as it was made."""
+    (tmp_path / "my pets (1).toml").write_text(PETS)
+    how = ["--bias-type", "my pets (1).toml", "--method", "CDA", "--epochs", "1", "--out", "out"]
+    assert main(["debias", "--model", str(model_folder), *how]) == 0
+    assert describe_model(load_model("out")[0])["debiased"]["bias_type"] == "own/my pets (1)"
+    assert main(["card", "out"]) == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "[]", '{"settings": {"base": "x"}, "history": 3}', "<<<<<<< HEAD", '{"settings": {}}', '{"settings": []}'],
+)
 def test_an_edited_account_of_a_training(content, debiased, tmp_path, capsys):
     shutil.copytree(debiased, tmp_path / "edited")
     (tmp_path / "edited" / "debias.json").write_text(content)
     assert "debias.json" in says(capsys, "card", "edited")
+    kept = json.loads((debiased / "debias.json").read_text())
+    kept["settings"]["bias_type"] = 3
+    (tmp_path / "edited" / "debias.json").write_text(json.dumps(kept))
+    assert "debias.json: its configuration does not say how it was debiased" in says(capsys, "card", "edited")
 
 
 def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
@@ -248,11 +264,28 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["measure", "--backend-args", "a=b"], "give both"),
         (["rank", "--results", "nosuch"], "is no folder"),
         (["specs", "zzz"], "no specification 'zzz': there are"),
+        (["debias", "--out", "."], "without a name of its own"),
+        (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
+        (["plan", "--corpus", "pairs.csv", "--bias-type", "pets"], "pets is only a label"),
     ],
 )
 def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
     (tmp_path / "said.txt").write_text("they are lazy\n")
     assert said in says(capsys, *command)
+
+
+def test_a_cache_that_is_a_file(model_folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "f").write_text("")
+    monkeypatch.setenv("REDDITBIAS_CACHE", "f")
+    command = ["fetch", "redditbias"]
+    said = says(capsys, *command, status=1)
+    assert "cannot be read or written (Not a directory)" in said and "Errno" not in said
+
+
+def test_an_empty_name_is_no_path(capsys):
+    with pytest.raises(SystemExit):
+        main(["measure", "--out", ""])
+    assert "argument --out: expected a name" in capsys.readouterr().err
 
 
 def test_options_stand_in_one_order(capsys):
@@ -316,6 +349,16 @@ def test_json_and_nothing_else(model_folder, capsys):
     assert main(["ls", "axes", "--json"]) == 0 and "age" in json.loads(capsys.readouterr().out)["axes"]
 
 
+def test_what_was_found_is_printed_where_another_model_fails(model_folder, tmp_path, capsys):
+    shutil.copytree(model_folder, tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"cut")
+    how = ["--bias-type", "race", "--corpus", "queries", "--json"]
+    assert main(["measure", "--model", str(model_folder), "cut", *how]) == 2
+    printed = capsys.readouterr()
+    assert {r["metric"] for r in json.loads(printed.out)} == {"lmb", "association"}
+    assert "not measured: cut" in printed.err and "get or save it again" in printed.err
+
+
 def test_quiet_says_nothing_beside(model_folder, tmp_path, capsys):
     (tmp_path / "few.csv").write_text("text1,text2\n" + "\n".join(f"cats {i},dogs {i}" for i in range(5)))
     command = ["measure", "--model", str(model_folder), "--corpus", "few.csv"]
@@ -324,9 +367,13 @@ def test_quiet_says_nothing_beside(model_folder, tmp_path, capsys):
 
 
 def test_sentences_from_standard_input(model_folder, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.StringIO("they are lazy\nso it is\n"))
+    given = lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    given("\ufeffthey are lazy\nso it\u2028is\n".encode())
     assert main(["score", "-", "--model", str(model_folder)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
+    for content in ("they are lazy".encode("utf-16"), "they are lazy".encode("utf-16-le")):
+        given(content)
+        assert "standard input is no text in UTF-8" in says(capsys, "score", "-", "--model", model_folder)
 
 
 def test_a_shell_completes(tmp_path):
@@ -336,6 +383,22 @@ def test_a_shell_completes(tmp_path):
     command = f"exec 8>found; exec 9>/dev/null; {sys.executable} -m redditbias_repro"
     subprocess.run(["bash", "-c", command], env=env, cwd=tmp_path, check=True)
     assert "--bias-type" in (tmp_path / "found").read_text()
+
+
+def test_what_nobody_expected(monkeypatch, capsys):
+    """Says so in one sentence, and where with --verbose."""
+    from redditbias_repro import cli
+
+    def broken(args):
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(cli, "_specs", broken)
+    said = "nobody expected (AttributeError: no such thing)"
+    assert said in says(capsys, "specs") and "--verbose" in says(capsys, "specs")
+    assert main(["specs", "--verbose"]) == 2 and "Traceback" in capsys.readouterr().err
+    monkeypatch.setattr(cli, "_specs", lambda args: {}["minutes"])
+    assert "nobody expected (KeyError: minutes)" in says(capsys, "specs")
+    assert "is no text in UTF-8" in says(capsys, "specs", "a\udcff.toml")
 
 
 def test_verbose_says_where(capsys):

@@ -154,3 +154,27 @@ def test_two_packages_of_one_name(redditbias, installed, tmp_path):
         for path in info.iterdir():
             path.unlink()
         info.rmdir()
+
+
+def test_an_extension_that_is_broken_is_named(tmp_path, monkeypatch):
+    from types import SimpleNamespace
+
+    from redditbias_repro import specs
+    from redditbias_repro.papers import commands
+    from redditbias_repro.records import plugin_file
+
+    point = SimpleNamespace(
+        module="nosuch.corpus", name="pets", value="nosuch.corpus", dist=SimpleNamespace(name="own")
+    )
+    with pytest.raises(ValueError, match="own adds 'pets' by nosuch.corpus, and there is no such module: install it"):
+        plugin_file(point)
+    (tmp_path / "command.toml").write_text("x =")
+    with monkeypatch.context() as m, pytest.raises(ValueError, match=r"command\.toml: not a TOML file"):
+        m.setattr(commands, "plugins", lambda kind: {"pets": point})
+        m.setattr(commands, "plugin_file", lambda point: tmp_path / "letters.py")
+        commands.read_commands()
+    for name in ("species.toml", "README.md"):
+        (tmp_path / "pets" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "pets" / name).write_text("")
+    monkeypatch.setattr(specs, "_spec_folders", lambda: {"pets": tmp_path / "pets"})
+    assert specs.list_specs() == ["pets/species"]

@@ -3,6 +3,7 @@
 Inspect's logs are real ones of made-up sums (tests/data/logs/make.py); the harness writes its own here."""
 
 import json
+import math
 import shutil
 import zipfile
 from pathlib import Path
@@ -210,6 +211,18 @@ def test_values_that_are_no_numbers_are_left_out(tmp_path):
     assert set(found["metric"]) == {"acc"} and found.attrs["left_out"] == ["ppl of x"]
 
 
+def test_a_line_ends_where_json_lines_do(tmp_path):
+    """The harness writes other separators of lines as they are; what is not finite is no number."""
+    rows = [
+        {"doc_id": i, "resps": "a\u2028b\x85c", "metrics": ["acc", "ppl"], "acc": 1.0, "ppl": math.inf}
+        for i in range(3)
+    ]
+    text = "\r\n".join(json.dumps(r, ensure_ascii=False) for r in rows)
+    (tmp_path / "samples_x.jsonl").write_text(text, encoding="utf-8", newline="")
+    found = read_log(tmp_path / "samples_x.jsonl")
+    assert len(found) == 3 and found.attrs["left_out"] == ["ppl of x"]
+
+
 def test_filters_are_rows_of_their_own(tmp_path):
     rows = [{"doc_id": 0, "filter": f, "metrics": ["exact_match"], "exact_match": 1.0} for f in ("strict", "flexible")]
     (tmp_path / "samples_x.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -228,6 +241,14 @@ def test_filters_are_rows_of_their_own(tmp_path):
         ("a.json", '{"samples": [], "status": "error", "eval": {"model": "m"}}', "ended as 'error'"),
         ("a.json", "[1]", "no log of Inspect"),
         ("a.eval", "no zip", "no log of Inspect"),
+        ("a.jsonl", "[" * 9999, "no log that can be read"),
+        ("a.jsonl", '{"doc_id": 1, "metrics": 5}', "no log that can be read"),
+        (
+            "a.json",
+            '{"samples": [1], "status": "success", "eval": {"model": "m", "task": "t"}}',
+            "no log that can be read",
+        ),
+        ("a.json", '{"samples": [{}], "status": "success", "eval": {"model": "m"}}', "no sample whose"),
     ],
 )
 def test_what_is_no_log(tmp_path, name, content, said):

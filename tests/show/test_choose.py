@@ -48,3 +48,13 @@ def test_a_search_by_the_association():
         select(runs.drop(columns="association"), by="association")
     with pytest.raises(ValueError, match="by 'p' is unknown"):
         select(runs, by="p")
+
+
+def test_costs_of_methods_without_a_baseline(monkeypatch):
+    """Nothing but the methods is known then."""
+    from redditbias_repro.show import choose
+    from redditbias_repro.show.readme import costs_report
+
+    table = pd.DataFrame([{"model": "m", "method": "HD"}])
+    monkeypatch.setattr(choose, "methods_table", lambda *of: table)
+    assert "minutes to train" in costs_report(paper="own")

@@ -255,6 +255,26 @@ def test_a_folder_is_written_again_but_no_other_is_touched(pets, tmp_path):
     assert os.listdir(tmp_path / "mine") == ["letter.txt"]
 
 
+@pytest.mark.parametrize("export", [export_lm_eval, export_dataset])
+def test_an_export_that_was_stopped_is_made_whole(export, tmp_path, monkeypatch):
+    """By the same call, which knows the folder as its own."""
+    from redditbias_repro.show import export as module
+
+    real, left = module.write_atomic, [None] * 2
+
+    def write_atomic(*args):
+        left.pop()  # `IndexError`: it is stopped
+        return real(*args)
+
+    with monkeypatch.context() as m, pytest.raises(IndexError):
+        m.setattr(module, "write_atomic", write_atomic)
+        export(tmp_path / "out", ["race", "gender"], "queries")
+    export(tmp_path / "out", ["race", "gender"], "queries")
+    export(tmp_path / "whole", ["race", "gender"], "queries")
+    files = lambda folder: sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
 def test_command(pets, people, tmp_path, capsys):
     assert main(["export", "lm-eval", "--corpus", str(pets), "--out", str(tmp_path / "a")]) == 0
     printed = capsys.readouterr().out

@@ -45,8 +45,8 @@ def read_pair_set(name: str = "stereoset", path: str | Path | None = None) -> pd
     file, about = own_or_released(path, DEV)
     kind = "intrasentence" if name == "stereoset" else "intersentence"
     try:
-        examples = json.loads(file.read_bytes())["data"][kind]
-    except (ValueError, KeyError, TypeError) as e:
+        examples = list(json.loads(file.read_bytes())["data"][kind])
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise ValueError(f"{path}: expected JSON with data and {kind} in it, as dev.json has ({e})") from e
     rows = []
     for i, example in enumerate(examples):

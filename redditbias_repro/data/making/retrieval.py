@@ -226,7 +226,7 @@ def lines_with(
         stats["lines"] += 1
         try:
             json.loads(rest)  # only its line end is missing
-        except ValueError:
+        except (ValueError, RecursionError):
             stats["torn"] += 1
             warnings.warn(f"{path} ends in the middle of a line: is it whole?", stacklevel=2)
         if find(rest):
@@ -238,9 +238,10 @@ def _record(comment: dict) -> dict | None:
     try:
         body, when = comment["body"], comment.get("created_utc")
         seconds = None if when is None else int(float(when))
+        datetime.fromtimestamp(seconds or 0, UTC)  # `OverflowError` for what is no time
         about = {"created_utc": seconds, "subreddit": str(comment.get("subreddit") or "")}
         return {"id": str(comment["id"]), "body": body, **about} if isinstance(body, str) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 
@@ -335,7 +336,7 @@ def _ask(service: Service, params: dict) -> list[dict]:
         except (requests.RequestException, ValueError, KeyError) as e:
             problem = f"{type(e).__name__}: {e}"
             unreachable += "NewConnectionError" in problem or "NameResolutionError" in problem
-            if unreachable > 1:
+            if unreachable > 1 or isinstance(e, requests.exceptions.InvalidURL):
                 break  # nobody is there: waiting longer will not help
         if attempt < service.retries:
             time.sleep(min(wait, 300))
@@ -359,7 +360,8 @@ def search_comments(
         empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
         raise ValueError(empty if size > 1 else small)
     whole = {"start": after, "width": before - after}
-    place, seen, last = skip or {"query": 0, **whole}, set(), 0.0
+    place, last = {"query": 0, **whole} | (skip or {}), 0.0
+    seen = place.pop("seen", {})  # ids, as keys
     bar = tqdm(total=len(queries), initial=place["query"], unit="query", delay=2, leave=False, disable=not progress)
     with bar:
         while place["query"] < len(queries):
@@ -377,14 +379,14 @@ def search_comments(
             timed = [c for c in map(_record, page) if c and c["created_utc"] is not None]
             found = {c["id"]: c for c in timed if start <= c["created_utc"] < end}
             yield from (c for i, c in found.items() if i not in seen)
-            seen |= set(found)
+            seen |= dict.fromkeys(found)
             place = {**place, "start": end, "width": (end - start) * (2 if len(page) < max(1, size // 4) else 1)}
             if end >= before:
                 place = {"query": place["query"] + 1, **whole}
                 bar.update()
             bar.set_postfix(comments=len(seen), refresh=False)
             if between:
-                between(place)
+                between(place | {"seen": seen})
 
 # %% ../../../nbs/data/making/retrieval.ipynb #2694b1cd
 def api_queries(spec: BiasSpec) -> list[str]:

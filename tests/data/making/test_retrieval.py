@@ -211,6 +211,8 @@ def test_what_is_broken_is_counted(tmp_path):
         b'{"body": 3, "id": "cats are"}',
         line(1, BODIES[0]).replace(b"lazy", b"lazy \xff\xfe"),
         b'["cats are lazy"]',
+        json.dumps({"id": "1", "body": "cats are lazy", "created_utc": "inf"}).encode(),
+        json.dumps({"id": "1", "body": "cats are lazy", "created_utc": 1e300}).encode(),
         line(2, BODIES[0])[:40],
     ]
     (tmp_path / "RC.ndjson").write_bytes(b"\n".join(rows))
@@ -218,7 +220,7 @@ def test_what_is_broken_is_counted(tmp_path):
     with pytest.warns(UserWarning, match="is it whole"):
         found = list(scan_dump(tmp_path / "RC.ndjson", Matcher(SPECS), stats))
     assert [r["id"] for r in found] == ["c0", "c1"] and "�" in found[1]["body"]
-    assert (stats["broken"], stats["invalid_utf8"], stats["torn"], stats["parsed"]) == (4, 1, 1, 6)
+    assert (stats["broken"], stats["invalid_utf8"], stats["torn"], stats["parsed"]) == (6, 1, 1, 8)
 
 
 @pytest.mark.parametrize("ascii", [True, False])
@@ -569,6 +571,8 @@ def test_a_service_that_does_not_answer():
     service.faults = [403]
     with pytest.raises(FetchError, match=r"in 1 tries \(HTTP 403\)"):
         list(search(service.url, ["x"], START, END, **FAST))
+    with pytest.raises(FetchError, match="in 1 tries"):
+        list(search("http://", ["x"], START, END, **FAST))
     with pytest.raises(ValueError, match="is empty"):
         list(search(service.url, ["x"], END, START, **FAST))
 
@@ -586,7 +590,10 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch, stop, kill
     """Given up by the service, or killed, after any number of pages.
 
     No comment twice, none lost, little asked again."""
-    service, out = Service(posted()), tmp_path / "api.parquet"
+    several = [  # which several queries find
+        dict(id=f"b{i}", body="cats are lazy, and cats are sly", created_utc=START + i, subreddit="") for i in range(9)
+    ]
+    service, out = Service([*several, *posted()]), tmp_path / "api.parquet"
     asked = dict(after=START, before=END, size=100, retries=0, **FAST)
     whole = retrieve(service.url, SPECS, **asked)
     needed = len(service.asked)
@@ -608,7 +615,7 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch, stop, kill
     again = retrieve(service.url, SPECS, out, **asked)
     assert again.id.is_unique and sorted(again.id) == sorted(whole.id) and len(service.asked) <= needed + 3
     assert again.sort_values("id", ignore_index=True).equals(whole.sort_values("id", ignore_index=True))
-    assert not other.parent.exists()
+    assert not other.parent.exists() and again.attrs["stats"] == whole.attrs["stats"]
 
 
 def test_a_search_that_was_stopped_is_not_taken_for_another(tmp_path, monkeypatch):
