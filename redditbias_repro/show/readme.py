@@ -182,6 +182,16 @@ def front_report(
     return to_markdown(table, _caption("front", model=model)) if len(table.columns) > 1 else ""
 
 
+def models_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    "Association of every model before debiasing on the released sentences, as a Markdown table"
+    from redditbias_repro.show.association import association_table
+
+    of = association_table(folder=folder, paper=paper).assign(swap="targets")
+    rows = _measured(of[of.method == "baseline"], paper)
+    wide = _wide(rows, ["model", "method"], _associated_cell, paper) if len(rows) else rows
+    return to_markdown(wide.drop(columns="method"), _caption("models")) if len(rows) else ""
+
+
 def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     "Association of every model before debiasing, and its change by methods and controls, as a Markdown table"
     from redditbias_repro.show.association import all_seeds, association_changes, association_table
@@ -427,8 +437,8 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
     return to_markdown(pd.concat(parts), _caption("downstream", before="; ".join(before))) if parts else ""
 
 # %% ../../nbs/show/readme.ipynb #a16c250e
-REPORTS = {"front": front_report, "associations": associations_report, "methods": methods_report, "costs": costs_report,
-           "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
+REPORTS = {"front": front_report, "models": models_report, "associations": associations_report,
+           "methods": methods_report, "costs": costs_report, "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
            "downstream": downstream_report}  # fmt: skip
 
 
