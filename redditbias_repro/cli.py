@@ -972,7 +972,9 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"redditbias_repro {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about in SAID["commands"].items():
-        p = commands.add_parser(name, help=about["help"], description=about["description"], formatter_class=_Help)
+        texts = {k: about[k] for k in ("help", "description")}
+        below = SAID["folders"] if "--out" in about["options"] else None
+        p = commands.add_parser(name, **texts, epilog=below, formatter_class=_Help)
         p.set_defaults(run=globals()[f"_{name}"], about=about, parser=p)
         p.register("action", "yes or no", argparse.BooleanOptionalAction)
         for kind, read in TYPES.items():
@@ -991,14 +993,14 @@ def _after_stop(args: argparse.Namespace | None) -> str:
     if command == "debias":
         partial = args.out.with_name(args.out.name + ".partial")  # of `debias.debias`
         if any(partial.glob("checkpoint-*")):
-            return f"the same call goes on from the last checkpoint in {partial}"
-        return "no checkpoint was written yet: the same call begins anew"
+            return f"run the same command again to continue from the last checkpoint in {partial}"
+        return "no checkpoint was written yet: the same command starts over"
     if command == "score":
         if args.out and args.out.is_dir():
-            return f"what was scored is in {args.out}: the same call goes on where it stopped"
-        return "the same call begins anew; with a folder as --out it would go on where it stopped"
+            return f"what was scored is in {args.out}: run the same command again to continue"
+        return "the same command starts over; with a folder as --out, it would continue"
     if command == "audit":
-        return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
+        return f"what was measured is in {_audit_folder(args)}: run the same command again to continue"
     return args.about.get("stopped", "nothing was changed") if args else "nothing was changed"
 
 # %% ../nbs/cli.ipynb #d8610815

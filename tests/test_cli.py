@@ -44,7 +44,7 @@ def test_as_a_module():
     )
     assert (done := call("--version")).returncode == 0 and done.stdout == f"redditbias_repro {__version__}\n"
     assert (done := call("specs", "redditbias/rice")).returncode == 2 and "did you mean" in done.stderr
-    assert "Exit status: 0 all was done" in " ".join(call("--help").stdout.split())
+    assert "Exit status: 0 success" in " ".join(call("--help").stdout.split())
 
 
 def test_help_names_what_is_allowed(capsys):
@@ -161,7 +161,7 @@ def test_a_file_that_is_not_there(command, tmp_path, no_model, capsys):
 def test_help_says_that_folders_are_made(command, capsys):
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "folders above it are made" in " ".join(capsys.readouterr().out.split())
+    assert "Missing parent folders are created." in " ".join(capsys.readouterr().out.split())
 
 
 def test_folders_above_what_is_written_are_made(model_folder, tmp_path, capsys):
@@ -638,33 +638,37 @@ def test_toml_of_nothing(capsys):
 @pytest.mark.parametrize(
     "arguments,where,says",
     [
-        (["measure"], "redditbias_repro.papers.measures.open_model", "the same call goes on with the next one"),
+        (
+            ["measure"],
+            "redditbias_repro.papers.measures.open_model",
+            "scored bias types are in the cache: run the same command again to continue",
+        ),
         (
             ["score", "lines.txt"],
             "redditbias_repro.scoring.likelihoods.sequence_scores",
-            "the same call begins anew; with a folder as --out it would go on",
+            "the same command starts over; with a folder as --out, it would continue",
         ),
         (
             ["score", "lines.txt", "--out", "kept"],
             "redditbias_repro.scoring.likelihoods.sequence_scores",
-            "in kept: the same call goes on where it stopped",
+            "in kept: run the same command again to continue",
         ),
         (
             ["debias", "--texts", "lines.txt", "--out", "new"],
             "redditbias_repro.debias.training.debias",
-            "no checkpoint was written yet: the same call begins anew",
+            "no checkpoint was written yet: the same command starts over",
         ),
         (
             ["debias", "--texts", "lines.txt", "--out", "old"],
             "redditbias_repro.debias.training.debias",
-            "goes on from the last checkpoint in old.partial",
+            "to continue from the last checkpoint in old.partial",
         ),
         (
             ["retrieve", "RC.ndjson", "--out", "c.parquet"],
             "redditbias_repro.data.making.retrieval.retrieve",
-            "the same call goes on from there",
+            "the last minute of a scan: run the same command again to continue",
         ),
-        (["fetch"], "redditbias_repro.data.registry.fetch", "the same call goes on where it stopped"),
+        (["fetch"], "redditbias_repro.data.registry.fetch", "in the cache: run the same command again to continue"),
         (["report"], "redditbias_repro.show.readme.report", "nothing was changed"),
         (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
     ],
@@ -711,7 +715,7 @@ def test_ctrl_c_in_a_shell(model_folder, tmp_path):
         run.send_signal(signal.SIGINT)
         said = run.communicate()[1]
     assert run.returncode == 130 and "Traceback" not in said, said
-    assert said.endswith(f"redditbias: stopped; what was scored is in {out}: the same call goes on where it stopped\n")
+    assert said.endswith(f"redditbias: stopped; what was scored is in {out}: run the same command again to continue\n")
     done = len(pd.read_parquet(out))
     assert 0 < done < len(texts)
     code = "import sys; from redditbias_repro.cli import main; sys.exit(main(sys.argv[1:]))"
