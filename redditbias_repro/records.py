@@ -180,11 +180,11 @@ def read_text(
 ) -> str:
     "A text file. `FileNotFoundError`, and `ValueError` for what is not UTF-8"
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file: expected a text in UTF-8")
+        raise FileNotFoundError(f"{path} is not a file: expected a text in UTF-8")
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
+        raise ValueError(f"{path} is not UTF-8 text (see its byte {e.start:,}): save it as UTF-8") from e
 
 
 def read_lines(
@@ -225,9 +225,7 @@ def table_path(
         raise ValueError(f"{what} {path}: expected a name that ends in .parquet or .csv")
     for name in ("results", "figures", "data") if texts else ():
         if path.resolve().is_relative_to(project_path(name).resolve()):
-            raise ValueError(
-                f"{what} {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
-            )
+            raise ValueError(f"{what} {path}: the corpus' sentences must not be stored in {name}/: give another path")
     return path
 
 
@@ -525,7 +523,7 @@ def write_record(
         raise ValueError(f"not a result record: missing {missing}, unknown {extra}")
     bad = {k: v for k, v in record["values"].items() if isinstance(v, float) and not math.isfinite(v)}
     if bad:
-        raise ValueError(f"values that are not finite are no result: {bad}")
+        raise ValueError(f"a result must have finite values: {bad}")
     folder = results_folder(folder)
     if record["provenance"].get("corpus", {}).get("stands_in_for"):
         folder = stand_in_path(folder)
@@ -543,13 +541,13 @@ def _stays(path: Path, record: dict) -> bool:
     except ValueError as e:
         aside = path.with_name(f"{path.name}.broken")
         os.replace(path, aside)
-        said = f"{str(e).rpartition(': ')[0]}: it is written anew, and what was there is {aside.name}"
+        said = f"{str(e).rpartition(': ')[0]}: it is written again, and the old file is now {aside.name}"
         warnings.warn(said, stacklevel=3)
         return False
     if lacking := _what_it_lacks(record, before):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        said = f"this run lacks {', '.join(lacking[:3])}{more}: `replace` writes it all the same"
-        warnings.warn(f"{path.name} stays as it is, as {said}", stacklevel=3)
+        said = f"this run lacks {', '.join(lacking[:3])}{more}: `replace` overwrites it"
+        warnings.warn(f"{path.name} is kept, as {said}", stacklevel=3)
         return True
     uncommitted = before["provenance"].get("git_changed") is not False
     better = uncommitted and record["provenance"].get("git_changed") is False
@@ -582,7 +580,7 @@ def read_json(path: Path) -> dict:
     except ValueError as e:
         raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds {type(found).__name__} and no record: remove it")
+        raise ValueError(f"{path} holds {type(found).__name__}, not a record: remove it")
     return found
 
 
@@ -593,7 +591,7 @@ def read_record(path: Path) -> dict:
     wrong = [k for k in ("values", "params", "provenance") if not isinstance(record.get(k), dict)]
     wrong += [k for k in ("values", "provenance") if record.get(k) == {}]
     if missing or wrong:
-        raise ValueError(f"{path} is no record, for want of {', '.join(missing or wrong)}: remove it, or make it again")
+        raise ValueError(f"{path} is not a record (no {', '.join(missing or wrong)}): remove it, or make it again")
     return record
 
 

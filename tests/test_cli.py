@@ -213,7 +213,7 @@ def test_warnings_are_shown_as_before_afterwards(capsys):
     "arguments,status,says",
     [
         (["measure", "--bias-type", "sex"], 2, "bias type 'sex' is unknown: expected one of religion1"),
-        (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is no folder, no GGUF file and no name"),
+        (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is not a folder, a GGUF file or a name"),
         (["measure", "--corpus", "nowhere.csv"], 2, "corpus 'nowhere.csv' is no file"),
         (["measure", "--out", "out.txt"], 2, "expected a name that ends in .json (records) or .csv (table)"),
         (["specs", "redditbias/rice"], 2, "did you mean 'redditbias/race'"),
@@ -548,7 +548,7 @@ def test_what_is_not_utf8_is_named(no_model, tmp_path, capsys):
     for name in ("lines.txt", "lines.csv"):
         (tmp_path / name).write_bytes("text\nna\xefve\n".encode("latin-1"))
         assert main(["score", str(tmp_path / name)]) == 2
-        assert f"{name} is no text in UTF-8 (see its byte 7)" in capsys.readouterr().err
+        assert f"{name} is not UTF-8 text (see its byte 7)" in capsys.readouterr().err
 
 
 def test_sentences_too_short_are_named_as_they_stand(model_folder, tmp_path, capsys):
@@ -755,20 +755,22 @@ def test_a_printed_specification_is_ones_own(tmp_path, capsys):
     assert names[:2] == ("own", "mine")
 
 
-@pytest.mark.parametrize("name,says", [("race", "its terms are not those"), ("mars", "which has no bias type of that")])
+@pytest.mark.parametrize("name,says", [("race", "its terms differ"), ("mars", "there is no bias type of that name")])
 def test_a_file_that_says_it_is_a_papers(tmp_path, capsys, name, says):
     edited = to_toml(replace(load_spec("race"), name=name, groups=("Martians", "Venusians")))
     (tmp_path / "mine.toml").write_text(edited)
     assert main(["measure", "--bias-type", str(tmp_path / "mine.toml")]) == 2
     said = capsys.readouterr().err
-    assert f"says that it is redditbias/{name}, and {says}" in said and "take its line paper out" in said
+    assert (
+        f"says that it is redditbias/{name}, but {says}" in said and "remove its line paper to make it your own" in said
+    )
 
 
 @pytest.mark.parametrize(
     "arguments,says",
     [
         (["--spec", "mine.toml", "--bias-type", "race"], "both say what to debias for"),
-        (["--model", ".", "--out", "."], "is the model that is to be debiased"),
+        (["--model", ".", "--out", "."], "is the model to debias"),
     ],
 )
 def test_what_debias_cannot_mean(arguments, says, tmp_path, monkeypatch, capsys):

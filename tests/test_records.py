@@ -209,9 +209,9 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
 
 @pytest.mark.parametrize(
     "content,says",
-    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list and no record"),
-     ("{}", "is no record, for want of paper, metric"),
-     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken")],
+    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list, not a record"),
+     ("{}", "is not a record .no paper, metric"),
+     ('{"metric": "lmb", "values": []}', "is not a record .no"), ("\xff", "is broken")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
     (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
@@ -301,7 +301,7 @@ def test_a_broken_record_is_written_anew(tmp_path):
     path = write_record(made(), tmp_path)
     whole = path.read_bytes()
     path.write_text("{", encoding="utf-8")
-    with pytest.warns(UserWarning, match="is broken .*: it is written anew, and what was there is"):
+    with pytest.warns(UserWarning, match="is broken .*: it is written again, and the old file is now"):
         assert write_record(made(), tmp_path).read_bytes() == whole
     assert path.with_name(f"{path.name}.broken").read_text() == "{"
 
@@ -375,5 +375,5 @@ def test_what_stands_in_for_a_release_has_a_place_of_its_own(tmp_path, monkeypat
 def test_what_is_no_record_is_named_whatever_is_asked_for(tmp_path):
     write_record(made(), tmp_path)
     (tmp_path / "odd.json").write_text('{"metric": "dst"}', encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"odd\.json is no record"):
+    with pytest.warns(UserWarning, match=r"odd\.json is not a record"):
         assert len(read_records(tmp_path, metric="lmb")) == 1

@@ -226,7 +226,7 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(made_up, tmp_path):
         (OWN + 'feet = "big"\n', "axis 'feet' is 'big': expected a list"),
         ("nuons = []\n" + OWN, "key 'nuons' is unknown"),
         ('base = "v9"\n[axes]\nhair = ["bald"]\n', "version of prompts 'v9' is unknown"),
-        ('intersections = [["hair", "skin"]]\n' + OWN, "is no pair of axes: there are hair"),
+        ('intersections = [["hair", "skin"]]\n' + OWN, "is not a pair of axes: there are hair"),
         (OWN.replace("{noun_phrase}", "{phrase}"), "unknown slot {phrase}"),
     ],
 )

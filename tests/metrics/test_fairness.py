@@ -327,7 +327,7 @@ def test_dialogues_that_cannot_be_read(tmp_path):
     (tmp_path / "half.csv").write_text("context\nhello\n")
     with pytest.raises(ValueError, match="no column 'response'"):
         dialogues(tmp_path / "half.csv")
-    with pytest.raises(FileNotFoundError, match="is no file, and none of"):
+    with pytest.raises(FileNotFoundError, match="is not a file, nor one of"):
         dialogues(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="split"):
         dialogues(tmp_path / "half.csv", "dev")
@@ -344,7 +344,7 @@ def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_pa
         raise AssertionError("the model was asked")
 
     def no_wordnet():
-        raise FileNotFoundError("WordNet is not there")
+        raise FileNotFoundError("WordNet is not available")
 
     how = dict(model=asked, bias_type="dialoguefairness/gender", source=["he is here", "she is there"])
     with pytest.raises((FileNotFoundError, ValueError), match=r"none\.safetensors"):
@@ -352,7 +352,7 @@ def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_pa
     with pytest.raises(ValueError, match="lemmas 'porter' is unknown"):
         room.measure_fairness(**how, offence="", lemmas="porter")
     monkeypatch.setattr(room, "lemmatizer", no_wordnet)
-    with pytest.raises(FetchError, match="WordNet is not there; or count words as they stand"):
+    with pytest.raises(FetchError, match="WordNet is not available; or count unchanged words"):
         room.measure_fairness(**how, offence="")
     with pytest.raises(AssertionError, match="the model was asked"):
         room.measure_fairness(**how, offence="", lemmas="plain")

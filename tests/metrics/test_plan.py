@@ -105,7 +105,7 @@ def test_records_are_read_from_a_file(x, tmp_path):
     with pytest.raises(ValueError, match=r"no record of metric association.*\(but lmb\)"):
         read_associations(one)
     one.write_text("[")
-    with pytest.raises(ValueError, match="is no JSON"):
+    with pytest.raises(ValueError, match="is not JSON"):
         read_associations(one)
 
 

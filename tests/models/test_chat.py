@@ -154,7 +154,7 @@ def test_details_of_prompts(chat_folder, tmp_path):
 
 @pytest.mark.parametrize("name", ["results/a.csv", "figures/a.parquet", "data/x/a.csv"])
 def test_details_are_kept_nowhere_that_is_committed(name, model_folder, pets, capsys):
-    with pytest.raises(ValueError, match="they hold the corpus' sentences"):
+    with pytest.raises(ValueError, match="the corpus' sentences must not be stored"):
         measure_lmb(model_folder, corpus=pets, details=project_path(name))
     assert not project_path(name).exists()
     assert main(["measure", "--model", str(model_folder), "--corpus", str(pets), "--details", "d.txt"]) == 2

@@ -112,7 +112,7 @@ def test_scores_with_speakers_resume_and_are_kept_apart(cdial_model, tmp_path):
 
 @pytest.mark.parametrize("wrong", [{"path": "tree"}, {"add_special_tokens": True}])
 def test_what_does_not_go_with_speakers(cdial_model, wrong):
-    with pytest.raises(ValueError, match="speakers=True goes with neither"):
+    with pytest.raises(ValueError, match="speakers=True does not go with"):
         sequence_scores(*cdial_model, TEXTS, speakers=True, **wrong)
 
 

@@ -275,7 +275,7 @@ def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys,
     assert [list(p) for p in params] == [[], ["end"], ["context"], ["personas"], ["end"]]
     assert "reading 'answer', end: False." in capsys.readouterr().out
     assert main([*command, "--in-front", "Hi. ", "--personas", str(people)]) == 2
-    assert "one of them can stand in front of a prompt" in capsys.readouterr().err
+    assert "only one of them can come before a prompt" in capsys.readouterr().err
     assert main([*command, "--personas", "nobody.txt"]) == 2 and "no file nobody.txt" in capsys.readouterr().err
 
 

@@ -258,7 +258,7 @@ def test_a_made_up_paper(tmp_path):
         ('id = "dogs"', 'id = "cats"', "stands twice"),
         ('section = "Abstract, Table 1"', 'section = "Table 7"', "'Table 7', which is not among"),
         ('section = "Abstract, Table 1"', 'section = "somewhere"', "names no place"),
-        ("[[claim]]", "[[claim]", "no valid TOML"),
+        ("[[claim]]", "[[claim]", "not valid TOML"),
     ],
 )
 def test_a_bad_file_says_what_is_wrong(tmp_path, old, new, says):

@@ -727,7 +727,7 @@ def test_a_model_patched_again_is_looked_at_again(random_model):
 def test_a_masked_model_is_no_causal_one(tokenizer):
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(BertConfig(vocab_size=len(tokenizer), **SMALL)).eval()
-    with pytest.raises(ValueError, match="no causal language model.*pseudo_log_likelihood"):
+    with pytest.raises(ValueError, match="not a causal language model.*pseudo_log_likelihood"):
         perplexity(model, tokenizer, TEXTS)
 
 
@@ -888,7 +888,7 @@ def test_a_broken_part_is_named_and_scored_anew(model_folder, tmp_path):
     for broken in (part.read_bytes()[:-20], b"", b"no Parquet"):
         (part,) = tmp_path.glob("part-*.parquet")
         part.write_bytes(broken)
-        with pytest.warns(UserWarning, match=rf"{part.name} is broken and was removed \(.*\): it is scored anew"):
+        with pytest.warns(UserWarning, match=rf"{part.name} is broken and was removed \(.*\): it is scored again"):
             again = sequence_scores(model, tokenizer, TEXTS, out=tmp_path)
         assert again.equals(whole) and again.attrs["stats"]["sentences"] == len(TEXTS)
     assert sequence_scores(model, tokenizer, TEXTS, out=tmp_path).attrs["stats"]["sentences"] == 0

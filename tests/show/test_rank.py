@@ -61,7 +61,7 @@ def test_a_model_that_fails_stops_no_other(two, tmp_path, capsys):
     assert "tiny-llama@" in said.out and f"not measured: {broken}: model" in said.err
     assert main([*command, two[1], "../nowhere"]) == 2
     said = capsys.readouterr()
-    assert "tiny-llama@" not in said.out and "'../nowhere' is no folder" in said.err
+    assert "tiny-llama@" not in said.out and "'../nowhere' is not a folder" in said.err
     assert main([*command, *two, "--details", str(tmp_path / "x.csv")]) == 2
     assert "--details is of one model, and --model names 2" in capsys.readouterr().err
 
