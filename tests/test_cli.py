@@ -154,7 +154,7 @@ def test_two_labels_for_one_file(tmp_path, no_model, capsys):
 def test_a_file_that_is_not_there(command, tmp_path, no_model, capsys):
     assert main([*command, str(tmp_path / "missing.txt")]) == 2
     said = capsys.readouterr().err
-    assert f"redditbias: {tmp_path}/missing.txt is no file" in said and "Errno" not in said
+    assert f"redditbias: {tmp_path}/missing.txt is not a file" in said and "Errno" not in said
 
 
 @pytest.mark.parametrize("command", ["measure", "score", "debias", "retrieve"])
@@ -214,7 +214,7 @@ def test_warnings_are_shown_as_before_afterwards(capsys):
     [
         (["measure", "--bias-type", "sex"], 2, "bias type 'sex' is unknown: expected one of religion1"),
         (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is not a folder, a GGUF file or a name"),
-        (["measure", "--corpus", "nowhere.csv"], 2, "corpus 'nowhere.csv' is no file"),
+        (["measure", "--corpus", "nowhere.csv"], 2, "corpus 'nowhere.csv' is not a file"),
         (["measure", "--out", "out.txt"], 2, "expected a name that ends in .json (records) or .csv (table)"),
         (["specs", "redditbias/rice"], 2, "did you mean 'redditbias/race'"),
         (["fetch", "nobody/nothing"], 2, "no registered file begins with 'nobody/nothing'"),
@@ -457,7 +457,7 @@ def test_plan(model_folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments,says",
     [
-        (["--record", "nowhere.json"], "nowhere.json is no file"),
+        (["--record", "nowhere.json"], "nowhere.json is not a file"),
         (["--record", "nowhere.json", "--model", "gpt2"], "--record and --model both say how contrasts vary"),
         (["--bias-type", "sex"], "bias type 'sex' is unknown"),
         (["--bias-type", "dialoguefairness/gender"], "dialoguefairness/gender has no attribute_pairs"),

@@ -137,7 +137,7 @@ def test_a_reproduced_record_stays_as_it_is(record, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change,says", [({"values": {"t": float("inf")}}, "not finite"), ({"more": 1}, r"unknown \['more'\]")]
+    "change,says", [({"values": {"t": float("inf")}}, "must have finite values"), ({"more": 1}, r"unknown \['more'\]")]
 )
 def test_bad_records(record, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
@@ -264,7 +264,7 @@ def packed(*numbers):
 def test_what_is_poorer_stays_out(tmp_path):
     path = write_record(made(), tmp_path)
     before = path.read_bytes()
-    with pytest.warns(UserWarning, match="stays as it is, as this run lacks p_cluster: `replace`"):
+    with pytest.warns(UserWarning, match="is kept, as this run lacks p_cluster: `replace`"):
         assert write_record(made(t=-4.0, p_cluster=None), tmp_path) == path
     assert path.read_bytes() == before
     write_record(made(t=-4.0, p_cluster=None), tmp_path, replace=True)
@@ -310,7 +310,7 @@ def test_a_broken_record_is_written_anew(tmp_path):
 def test_a_record_that_says_nothing_is_none(tmp_path, part):
     path = write_record(made(), tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), part: {}}), encoding="utf-8")
-    with pytest.raises(ValueError, match=f"for want of {part}"):
+    with pytest.raises(ValueError, match=f"is not a record .no {part}"):
         read_record(path)
     with pytest.warns(UserWarning, match="left out"):
         assert not len(read_records(tmp_path))

@@ -519,8 +519,8 @@ def test_columns_of_prompts():
     [
         ({"a": "old"}, NOUNS, ["{noun_phrase}"], "axis 'a' is 'old': expected a list"),
         ({"a": [{"descriptor": "old", "group": "male"}]}, NOUNS, ["{noun_phrase}"], "key 'group' is unknown"),
-        ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is neither a descriptor nor a noun phrase"),
-        ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is neither a descriptor nor a noun phrase"),
+        ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is neither descriptor nor noun phrase"),
+        ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is neither descriptor nor noun phrase"),
         (
             {"a": [{"descriptor": "old", "gender": "man"}]},
             NOUNS,

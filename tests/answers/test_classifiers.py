@@ -246,7 +246,7 @@ def test_a_function():
     with pytest.raises(ValueError, match=r"numbers of shape \(1, 1\): expected \(1, 2\)"):
         load_classifier(lambda texts: np.ones((len(texts), 1)), labels=["yes", "no"])
     for value in (2.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="no probability"):
+        with pytest.raises(ValueError, match="not from 0 to 1: expected probabilities"):
             load_classifier(lambda texts: np.full((len(texts), 1), value), labels=["yes"])
 
 

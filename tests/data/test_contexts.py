@@ -220,7 +220,7 @@ def test_broken_files(tmp_path):
             list(read_own_contexts(tmp_path / name))
     with pytest.raises(ValueError, match="latin.txt: not UTF-8"):
         list(read_own_contexts(tmp_path / "latin.txt"))
-    with pytest.raises(FileNotFoundError, match="none of .*twitter-conversations"):
+    with pytest.raises(FileNotFoundError, match="nor one of .*twitter-conversations"):
         contexts(tmp_path / "nowhere.csv", "dialoguefairness/gender")
 
 
@@ -275,7 +275,7 @@ def test_what_there_is_none_of(tmp_path):
     for source, options, says in (
         (["he sings"], dict(direction="1to2"), "no context with a word of Gender words that direction 1to2 takes"),
         ([], {}, "texts: no contexts at all"), (["rain"], {}, "texts: no context with a word of Gender words$"),
-        ("he sings " * 100, {}, "corpus 'he sings .* is no file"),
+        ("he sings " * 100, {}, "corpus 'he sings .* is not a file"),
         ("twitter-conversations", dict(column="said"), "column 'said' is for your own file"),
     ):  # fmt: skip
         with pytest.raises((ValueError, FileNotFoundError), match=says):
@@ -328,7 +328,7 @@ def test_cells_of_a_table_of_pairs():
     one = pd.DataFrame({"text1": ["she sings "], "text2": ["he sings"], "origin": [None], "words": [float("nan")]})
     made = contexts(one.astype("category"), "dialoguefairness/gender")
     assert made[["text1", "origin", "words"]].values.tolist() == [["she sings", "given", ""]]
-    with pytest.raises(ValueError, match=r"what is no text in data row \[1\]"):
+    with pytest.raises(ValueError, match=r"a value that is not text in data row \[1\]"):
         contexts(one.assign(text1=3), "dialoguefairness/gender")
     with pytest.raises(ValueError, match=r"an empty text in data row \[1\]"):
         contexts(one.assign(text1=None), "dialoguefairness/gender")

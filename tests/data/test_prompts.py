@@ -318,7 +318,7 @@ def test_lines_of_one_person_stand_in_front(tmp_path):
 
 
 def test_slips_in_personas(tmp_path):
-    with pytest.raises(FileNotFoundError, match="of personas"):
+    with pytest.raises(FileNotFoundError, match="no persona file"):
         read_personas(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="no personas"):
         read_personas(["", " "])

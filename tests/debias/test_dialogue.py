@@ -901,7 +901,7 @@ def test_byte_pairs_train_too(tmp_path):
         (dict(size="huge"), "expected one of paper, small"),
         (
             dict(pairs=PAIRS.assign(context=[None, *PAIRS["context"][1:]])),
-            "context: 1 cells are no text \\(rows \\[0\\]",
+            "context: 1 cells are not text \\(rows \\[0\\]",
         ),
         (dict(epoch=3), "epoch is unknown: a (seq2seq|ranker) model has width, "),
         (dict(epochs=0), "epochs is 0: expected a positive number"),

@@ -109,7 +109,7 @@ def test_a_file_of_dialogues(tmp_path):
     path.write_bytes("在吗\t在".encode("gbk"))
     with pytest.raises(ValueError, match="not UTF-8 text"):
         load_dialogues(str(path))
-    with pytest.raises(FileNotFoundError, match="none of kdconv, lccc, cdial-toy"):
+    with pytest.raises(FileNotFoundError, match="nor one of kdconv, lccc, cdial-toy"):
         load_dialogues("kdconf")
 
 
@@ -262,7 +262,7 @@ def test_change_of_each_metric():
     back = compare_scores(after, before, resamples=500).set_index("metric")
     assert back.verdict["distinct_2"] == "loss" and back.change["rouge_l"] == -table.change["rouge_l"]
     other, _ = score_dialogues(["嗯"] * 60, ["你好"] * 60, np.arange(60) // 2, resamples=50)
-    with pytest.raises(ValueError, match="not of the same contexts"):
+    with pytest.raises(ValueError, match="do not cover the same contexts"):
         compare_scores(before, other)
 
 

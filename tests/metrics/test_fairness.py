@@ -255,14 +255,14 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     empty.write_text("\n")
     everything = [x for x in command if x not in ("--bias-type", "gender")]
     for wrong, says in (
-        (["--contexts", ""], "corpus '' is no file"),
+        (["--contexts", ""], "corpus '' is not a file"),
         (["--candidates", str(empty)], "holds no line"),
         (
             ["--bias-type", "religion1"],
             "bias type of dialoguefairness 'religion1' is unknown: expected one of gender, race",
         ),
-        (["--kind", "seq2seq"], "--kind is of pairs, and"),
-        (["--context", "chat"], "--context is of pairs and prompts, and"),
+        (["--kind", "seq2seq"], "--kind is for pairs, but"),
+        (["--context", "chat"], "--context is for pairs and prompts, but"),
     ):
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
     assert main([*everything, "--contexts", str(tmp_path / "pairs.csv")]) == 2
@@ -270,12 +270,12 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     for wrong, says in (
         (["--split", "test"], "have splits"), (["--column", "no"], "has no columns"),
         (["--contexts", str(tmp_path / "pairs.csv"), "--mode", "release"], "holds pairs"),
-        (["--contexts", "nowhere.txt"], "is no file"), (["--axes", "age"], "--axes is of prompts"),
-        (["--outliers", "own"], "--outliers is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
+        (["--contexts", "nowhere.txt"], "is not a file"), (["--axes", "age"], "--axes is for prompts"),
+        (["--outliers", "own"], "--outliers is for pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
     ):  # fmt: skip
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
-    assert main(["measure", "--mode", "words"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
-    assert main(["measure", "--mode", "release"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
+    assert main(["measure", "--mode", "words"]) == 2 and "--mode is for contexts" in capsys.readouterr().err
+    assert main(["measure", "--mode", "release"]) == 2 and "--mode is for contexts" in capsys.readouterr().err
 
 
 def test_what_is_measured_is_kept_should_the_next_fail(model_folder, tmp_path, capsys, monkeypatch):
@@ -332,7 +332,7 @@ def test_dialogues_that_cannot_be_read(tmp_path):
     with pytest.raises(ValueError, match="split"):
         dialogues(tmp_path / "half.csv", "dev")
     half = pd.DataFrame({"response": ["no", None]})
-    for wrong, says in ((half[[]], "no column 'response'"), (half, r"1 responses are no text \(rows \[1\]")):
+    for wrong, says in ((half[[]], "no column 'response'"), (half, r"1 responses are not text \(rows \[1\]")):
         with pytest.raises(ValueError, match=says):
             room.draw_candidates(wrong)
 

@@ -272,6 +272,6 @@ def test_from_a_command_line(tmp_path, capsys):
     assert "undetermined" in capsys.readouterr().out and "p_flip" in (tmp_path / "found.csv").read_text()
     for wrong, said in (
         (["a"], "name two models"), (["a", "b", "--logs", one, two], "leave out the models"),
-        (["a", "b", "--cluster", "x"], "--cluster needs --logs"), (["--logs", one, "nosuch"], "is not there"),
+        (["a", "b", "--cluster", "x"], "--cluster needs --logs"), (["--logs", one, "nosuch"], "does not exist"),
     ):  # fmt: skip
         assert main(["compare", *wrong]) == 2 and said in capsys.readouterr().err

@@ -93,7 +93,7 @@ def test_a_sheet_that_was_begun_stays(tmp_path):
 def test_sheets_of_an_earlier_draw_do_not_mix_in(tmp_path):
     make_human_sheets(made(), tmp_path, annotators=4)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    with pytest.raises(FileExistsError, match="exists already, perhaps at the judges too: .*--replace"):
+    with pytest.raises(FileExistsError, match="exists already, and the judges may have it: .*--replace"):
         make_human_sheets(made(), tmp_path, annotators=2, seed=1)
     assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     make_human_sheets(made(), tmp_path, annotators=2, seed=1, replace=True)
@@ -173,7 +173,7 @@ def test_broken_sheets_say_where(tmp_path):
         with pytest.raises(ValueError, match=match):
             read_human_sheets(tmp_path)
 
-    says(whole.assign(score=["2", *whole.score[1:]]), "'2' in column 'score' of row 2 is no mark: expected 0, 1")
+    says(whole.assign(score=["2", *whole.score[1:]]), "'2' in column 'score' of row 2 is not a mark: expected 0, 1")
     says(whole.assign(id=["999", *whole.id[1:]]), "id '999' of row 2 is not in the key")
     says(whole.assign(id=[whole.id[1], *whole.id[1:]]), "rows 2, 3 have the same id")
     says(whole.assign(id=[whole.id[1], whole.id[0], *whole.id[2:]]), r"2 of 60 texts are not those .* \(rows 2, 3\)")
@@ -387,7 +387,7 @@ def test_models_that_cannot_be_told_apart(talkers, tmp_path, made_up):
     with pytest.raises(ValueError, match="no bias types"):
         sheets_of_models(talkers[:1], tmp_path / "none")
     make_human_sheets(made(3), tmp_path / "bare", annotators=1)
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="exists already"):
         sheets_of_models(talkers[:1], tmp_path / "bare", **how)
     fill(tmp_path / "bare", lambda *_: 1)
     with pytest.raises(ValueError, match="nothing says which models answered"):
@@ -424,5 +424,5 @@ def test_the_command_asks_for_a_model(tmp_path, capsys):
     assert "--model is missing: name one or more models whose answers are judged" in capsys.readouterr().err
     assert (
         main(["sheets", str(tmp_path), "--read", "--replace"]) == 2
-        and "--replace is of new sheets" in capsys.readouterr().err
+        and "--replace is for new sheets" in capsys.readouterr().err
     )

@@ -115,7 +115,7 @@ def test_special_tokens_and_a_chat_are_one_too_many(chat_folder, pets, capsys):
         (["--user-turn", "Hi"], "give it with --context chat"),
         (["--context", "chat", "--special-tokens"], "brings its own special tokens"),
         (["--paper", "holisticbias", "--context", "chat", "--reading", "answer"], "--context chat is"),
-        (["--paper", "dialoguefairness", "--context", "chat"], "--context is of pairs"),
+        (["--paper", "dialoguefairness", "--context", "chat"], "--context is for pairs"),
     ):
         args = command if "--paper" not in wrong else command[:3]
         assert main([*args, *wrong]) == 2 and says in capsys.readouterr().err

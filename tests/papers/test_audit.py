@@ -386,9 +386,9 @@ def test_a_made_up_papers_measure_is_a_command_with_options_of_its_own(pets, mod
     assert read_records(paper="pets", metric="letters")["letters"].tolist() == [letters_of_name]
     assert main([*command, "--whiskers", "7"]) == 0 and "7 whiskers. letters" in capsys.readouterr().out
     for wrong, says in (
-        ([*command, "--axes", "age"], "--axes is of prompts, and --paper pets has names"),
-        (["measure", "--whiskers", "7"], "--whiskers is of names, and --paper redditbias has pairs"),
-        (["measure", "--axes", "age"], "--axes is of prompts, and --paper redditbias has pairs"),
+        ([*command, "--axes", "age"], "--axes is for prompts, but --paper pets uses names"),
+        (["measure", "--whiskers", "7"], "--whiskers is for names, but --paper redditbias uses pairs"),
+        (["measure", "--axes", "age"], "--axes is for prompts, but --paper redditbias uses pairs"),
         (
             ["measure", "--paper", "dogs"],
             "paper 'dogs' is unknown: expected one of redditbias, chbias, dialoguefairness",
@@ -415,7 +415,7 @@ def test_a_made_up_papers_measure_compares_two_models(pets, model_folder, tmp_pa
     assert main([*command, "--whiskers", "20"]) == 0
     assert pd.read_csv(tmp_path / "out.csv")["difference"][0] < 5 * row["difference"]
     assert main([*command, "--whiskers", "20", "--margin", "1"]) == 2
-    assert "--margin is of pairs" in (said := capsys.readouterr().err) or "--whiskers is of names" in said
+    assert "--margin is for pairs" in (said := capsys.readouterr().err) or "--whiskers is for names" in said
 
 
 def test_a_made_up_papers_measure_is_audited(pets, model_folder, tmp_path, monkeypatch, capsys):

@@ -65,7 +65,7 @@ def test_the_release_has_the_same_pairs_in_the_same_order(released, name):
 def test_a_line_that_is_no_pair(tmp_path, monkeypatch):
     (tmp_path / "w.txt").write_text("he - she\n\nhim her\n")
     monkeypatch.setattr("redditbias_repro.data.corpora.dialoguefairness.fetch", lambda key: tmp_path / "w.txt")
-    with pytest.raises(ValueError, match="line 3: 'him her' is no pair"):
+    with pytest.raises(ValueError, match="line 3: 'him her' is not a pair"):
         read_word_pairs("gender")
     with pytest.raises(ValueError, match="list 'age' is unknown"):
         read_word_pairs("age")

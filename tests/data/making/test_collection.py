@@ -442,7 +442,7 @@ def test_broken_sheets_of_sentences(tmp_path):
     (path,) = make_sheets(rows, tmp_path, layout="sentences", overlap=None)
     sheet = pd.read_csv(path, dtype=str)
     sheet.assign(bias=["1", "x"]).to_csv(path, index=False)
-    with pytest.raises(ValueError, match="'x' in column 'bias' of row 3 is no label"):
+    with pytest.raises(ValueError, match="'x' in column 'bias' of row 3 is not a label"):
         read_sheets(path)
     sheet.assign(bias=["1", ""]).to_csv(path, index=False)
     assert sorted(merge_labels(read_sheets(path), "unanimous")["bias sent"]) == ["", "1"]
