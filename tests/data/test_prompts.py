@@ -237,7 +237,7 @@ def test_slips_in_a_file(tmp_path, text, says):
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(FileNotFoundError, match="no file nowhere.toml of prompts"):
+    with pytest.raises(FileNotFoundError, match="no prompt file nowhere.toml"):
         prompts("nowhere.toml")
     with pytest.raises(ValueError, match="version of prompts 'v2' is unknown"):
         prompts("v2")

@@ -148,11 +148,11 @@ def test_what_spreadsheets_do(phrases, tmp_path, encoding, sep):
         (
             ",1,1\n",
             ",perhaps,1\n",
-            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): "
+            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is not a label \(1 such cells\): "
             "expected 0, 1 or nothing",
         ),
         (",1,1\n", ",1,2\n", "'2' in column 'bias phrase' of row 2"),
-        ("bias phrase", "biased phrase", r"no column 'bias phrase' \(is 'biased phrase' meant\?\)"),
+        ("bias phrase", "biased phrase", r"no column 'bias phrase' \(did you mean 'biased phrase'\?\)"),
         (",True,", ",perhaps,", "'perhaps' in column 'attribute in window' of row 2: expected TRUE or FALSE"),
         (
             "lazy; 0,1,1",
