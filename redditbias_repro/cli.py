@@ -51,7 +51,7 @@ def _check_out(path: Path, wanted: str | dict, option: str = "--out") -> None:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as e:
-        raise ValueError(f"{option} {path} cannot be written ({e.strerror or e}): give another place") from e
+        raise ValueError(f"{option} {path} cannot be written ({e.strerror or e}): give another path") from e
 
 # %% ../nbs/cli.ipynb #135828b7
 def _number(kind: type, least: float, most: float, above: bool = False):
@@ -106,12 +106,14 @@ def _command(args):
         if args.paper is None:
             apart = lambda flag: not any({given[0], flag} <= options.keys() for options in flags.values())
             other = next(filter(apart, given), given[-1])
-            raise ValueError(f"{given[0]} is of {asked(given[0])}, and {other} is of {asked(other)}: give one of them")
+            raise ValueError(f"{given[0]} is for {asked(given[0])}, {other} is for {asked(other)}: give one of them")
     check_known("paper", args.paper, every)
     if args.paper not in flags:
-        raise ValueError(f"--paper {args.paper} is not of `{args.command}`: expected one of {', '.join(flags)}")
+        raise ValueError(
+            f"--paper {args.paper} does not work with `{args.command}`: expected one of {', '.join(flags)}"
+        )
     if wrong := [flag for flag in given if flag not in flags[args.paper]]:
-        said = f"{wrong[0]} is of {asked(wrong[0])}, and --paper {args.paper} has {every[args.paper]['asked']}"
+        said = f"{wrong[0]} is for {asked(wrong[0])}, but --paper {args.paper} uses {every[args.paper]['asked']}"
         raise ValueError(f"{said}: see `{args.command} --help`")
     from redditbias_repro.papers.measures import command_of
 
@@ -174,14 +176,14 @@ def _models(args) -> list[str]:
 
         for flag in ("details", "base"):
             if vars(args).get(flag):
-                raise ValueError(f"--{flag} is of one model, and --model names {len(models)}: measure them one by one")
+                raise ValueError(f"--{flag} needs one model, and --model names {len(models)}: measure them one by one")
         check_models(*models, kind=vars(args).get("kind") or "causal")
     return models
 
 
 def _measure(args) -> None:
     if vars(args).get("limit") and args.save:
-        raise ValueError("--limit is to try something, and --save keeps what tables are made of: give one of them")
+        raise ValueError("--limit is for a quick try, and --save stores what tables are made of: give one of them")
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
     from redditbias_repro.show.saving import to_markdown
@@ -207,7 +209,7 @@ def _measure(args) -> None:
     for note in found.notes:
         print(f"Note: {note}")
     if vars(args).get("limit"):
-        print(f"Note: --limit {args.limit}: a part of what is asked otherwise, which tells less and is in no table.")
+        print(f"Note: --limit {args.limit}: a quick try on a part of the data, with less power; it is in no table.")
     _write_out(args, found.table, found.records)
     if details := vars(args).get("details"):
         print(f"written: {details} (with the texts: content warning)")
@@ -242,7 +244,7 @@ def _compare(args) -> None:
     if not (args.a and args.b):
         raise ValueError("name two models, A and B, or two logs of other tools (--logs A B)")
     if args.cluster:
-        raise ValueError("--cluster is of --logs: give both, or neither")
+        raise ValueError("--cluster needs --logs: give both, or neither")
     command, caption = _command(args)
     from redditbias_repro.records import write_atomic
     from redditbias_repro.show.saving import plain_rows, to_markdown
@@ -272,7 +274,7 @@ def _perplexity(args) -> None:
     shown = table[["model", "corpus", "n", "perplexity", "perplexity_release", "perplexity_calibrated", "temperature"]]
     print(to_markdown(shown, args.about["caption"]))
     if skipped := record["values"].get("n_skipped"):
-        print(f"{skipped} references had no token to score and are left out of n's tokens.")
+        print(f"{skipped} references had no token to score; n counts them, the perplexity does not.")
     _write_out(args, table, [record])
     _say_saved(_save([record], args))
 
@@ -293,7 +295,7 @@ def _plan(args) -> None:
     plans = plan_sets(known, args.bias_type, corpus, after, **asked)
     print(to_markdown(plan_table(plans), args.about["caption"]))
     print("\n".join(map(plan_said, plans)))
-    print(f"Contrasts are taken to vary as those of {', '.join(dict.fromkeys(p['by'] for p in plans))}.")
+    print(f"Contrasts are assumed to vary as those of {', '.join(dict.fromkeys(p['by'] for p in plans))}.")
     import pandas as pd
 
     _write_out(args, pd.DataFrame(plans), [])
@@ -334,7 +336,7 @@ def _sentences(path: Path) -> _Sentences:
         how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
         header, *rows = list(csv.reader(content, **how)) or [[]]
     except csv.Error as e:
-        raise ValueError(f"{path} is no {path.suffix[1:].upper()} file ({e})") from e
+        raise ValueError(f"{path} is not a {path.suffix[1:].upper()} file ({e})") from e
     if "text" not in header:
         raise ValueError(f"{path} has the columns {', '.join(header)}: expected text, and context if there is one")
     if near := [c for c in header if c not in ("text", "context") and c.strip().lower() in ("text", "context")]:
@@ -369,9 +371,9 @@ def _score(args) -> None:
         _check_scores_out(args.out)
     sentences = _sentences(args.file)
     if args.source is not None and args.kind != "seq2seq":
-        raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
+        raise ValueError(f"--source {args.source!r} is the input of an encoder: give --kind seq2seq, or leave it out")
     if not sentences.texts:
-        raise ValueError(f"{args.file} holds no sentence: expected one a line, or rows below the header")
+        raise ValueError(f"{args.file} holds no sentence: expected one per line, or rows below the header")
     from redditbias_repro.models.loading import load_model
     from redditbias_repro.records import write_atomic
     from redditbias_repro.scoring.likelihoods import mean_perplexity, sequence_scores
@@ -438,7 +440,7 @@ def _contexts(args) -> None:
     if args.out:
         print(f"written: {write_table(rows, args.out, texts=True)} ({len(rows):,} pairs)")
         return
-    counted = rows["origin"].value_counts().rename_axis("stands in the corpus").rename("pairs")
+    counted = rows["origin"].value_counts().rename_axis("found in the corpus").rename("pairs")
     print(f"{rows.attrs['corpus']['bias_type']}:\n{counted.to_string()}")
     print(f"{len(rows):,} pairs; --out FILE writes them. Content warning.")
 
@@ -517,7 +519,7 @@ def _share(args) -> None:
     wanted = found if args.model is None else found[found["model"].isin(args.model)]
     if not len(wanted):
         raise ValueError(
-            f"no record is of {', '.join(args.model)}: expected some of {', '.join(found['model'].unique())}"
+            f"there is no record of {', '.join(args.model)}: expected some of {', '.join(found['model'].unique())}"
         )
     records = [read_json(Path(path)) for path in wanted["path"]]
     paths, left = share_results(records, args.out, args.what, args.benchmark, args.organization)
@@ -577,7 +579,7 @@ def _import(args) -> None:
     options = {} if args.first is None else {"first": args.first}
     counts = import_pairs(args.name, args.out, args.file, **options)
     shown = ", ".join(f"{name} {n:,}" for name, n in counts.items())
-    print(f"written: {args.out} ({shown}). Content warning; its README.md says what is known against these pairs.")
+    print(f"written: {args.out} ({shown}). Content warning; its README.md names known weaknesses of these pairs.")
     print(f"redditbias measure --corpus {args.out}")
 
 # %% ../nbs/cli.ipynb #6712e968
@@ -589,10 +591,10 @@ def _retrieve(args) -> None:
         specs |= named_specs(name)
     api = args.source[0].startswith(("http://", "https://"))
     if api and len(args.source) > 1:
-        raise ValueError("give one address, or files")
+        raise ValueError("give one address or files, not both")
     given = [f for f in ("years", "size", "rate") if getattr(args, f) != args.parser.get_default(f)]
     if given and not api:
-        raise ValueError(f"--{given[0]} is of an API, and {args.source[0]} is none: leave it out")
+        raise ValueError(f"--{given[0]} is for an API, and {args.source[0]} is not one: leave it out")
     source = args.source[0] if api else [path for s in args.source for path in find_sources(s)]
     found = retrieve(
         source, specs, args.out, before=args.before or "", years=args.years, size=args.size, rate=args.rate
@@ -617,7 +619,7 @@ def _collect(args) -> None:
     print(counts.to_string(index=False))
     for name, n in counts[counts.step == "sentences, each once"][["bias_type", "rows"]].itertuples(index=False):
         if not n:
-            print(f"Note: nothing was found of {name}.")
+            print(f"Note: nothing was found for {name}.")
 
 
 def _sheets(args) -> None:
@@ -629,11 +631,11 @@ def _sheets(args) -> None:
         if getattr(args, name) != args.parser.get_default(name):
             of = "new sheets" if args.read else "sheets that are read (--read)"
             of = f"another --question than {args.question}" if name in other and not args.read else of
-            raise ValueError(f"--{name.replace('_', '-')} is of {of}: leave it out")
+            raise ValueError(f"--{name.replace('_', '-')} is for {of}: leave it out")
     if not args.read:
         if not args.model:
-            chinese = "gemma-3-270m is a packaged one that knows Chinese"
-            raise ValueError(f"no --model: name the model whose answers are judged, or several; {chinese}")
+            chinese = "gemma-3-270m is a packaged model that knows Chinese"
+            raise ValueError(f"--model is missing: name one or more models whose answers are judged; {chinese}")
         _check_out(args.folder, "folder", "folder")
     from redditbias_repro.metrics.people import (
         Answering,
@@ -659,10 +661,10 @@ def _sheets(args) -> None:
     records = human_records(args.folder, args.paper, args.merge, args.key, judged)
     print(to_markdown(human_rates(judged, args.merge), args.about["caption"]))
     if why := why_no_alpha(judged):
-        print(f"Krippendorff's alpha: not to be had, for {why}")
+        print(f"Krippendorff's alpha is not available: {why}")
     else:
         found = human_agreement(judged)
-        of = f"{found['annotators']} people, over all answers; records hold it by category"
+        of = f"{found['annotators']} people, over all answers; records have it per category"
         print(f"Krippendorff's alpha: {found['alpha']:.2f}, of {of}")
     if args.out:
         print(f"written: {write_atomic(args.out, json.dumps(records, indent=1, ensure_ascii=False) + chr(10))}")
@@ -696,11 +698,11 @@ def _debias(args) -> None:
     if args.spec and args.bias_type:
         raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
     if args.spec and Path(args.spec).suffix.lower() != ".toml":
-        raise ValueError(f"--spec {args.spec} is no TOML file: give a name of the package as --bias-type")
+        raise ValueError(f"--spec {args.spec} is not a TOML file: give a packaged name as --bias-type")
     if Path(args.model).is_dir() and os.path.realpath(args.model) == os.path.realpath(args.out):
-        raise ValueError(f"--out {args.out} is the model that is to be debiased: give another folder")
+        raise ValueError(f"--out {args.out} is the model to debias: give another folder")
     if not args.out.name:
-        raise ValueError(f"--out {args.out} is a folder without a name of its own: name a new one")
+        raise ValueError(f"--out {args.out} has no name of its own: name a new folder")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
@@ -711,7 +713,7 @@ def _debias(args) -> None:
     from redditbias_repro.models.loading import load_model
 
     if is_elsewhere(args.model):
-        raise ValueError(f"model {args.model!r} has no weights here: it cannot be trained, only measured")
+        raise ValueError(f"model {args.model!r} runs elsewhere: it can be measured, but not trained")
     texts = load_phrases(bias_type, "train", args.corpus).text if texts is None else texts
     model, tokenizer = load_model(args.model, args.device, "float32")
     names = ("epochs", "batch_size", "grad_accum", "lambda_lm", "lambda_d", "seed", "replace")
@@ -797,7 +799,7 @@ def _rank(args) -> None:
         if len(parts := asking_parts(args.measure, paper=p)):
             print(to_markdown(parts, args.about["parts"]))
     if left := measured.loc[measured["method"].ne("baseline"), "model"].nunique():
-        print(f"Note: debiased models ({left} bases) are left out: `redditbias compare` holds two against each other.")
+        print(f"Note: debiased models ({left} bases) are left out: `redditbias compare` compares two models.")
     import pandas as pd
 
     _write_out(args, pd.concat([t.assign(paper=p) for p, t in tables]), [])
@@ -822,7 +824,7 @@ def _claims(args) -> None:
     if args.paper:
         paper_module(args.paper)  # a name that is none ends here, not after minutes
     if not any(results_folder().rglob("*.json")):
-        print(f"Note: there are no records in {results_folder()}, so that only the papers' own numbers are looked at.")
+        print(f"Note: there are no records in {results_folder()}, so only the papers' own numbers are checked.")
     table = all_claims([args.paper] if args.paper else None)
     print(claims_markdown(table))
     _write_out(args, table, [])
@@ -981,7 +983,9 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"redditbias_repro {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about in SAID["commands"].items():
-        p = commands.add_parser(name, help=about["help"], description=about["description"], formatter_class=_Help)
+        texts = {k: about[k] for k in ("help", "description")}
+        below = SAID["folders"] if "--out" in about["options"] else None
+        p = commands.add_parser(name, **texts, epilog=below, formatter_class=_Help)
         p.set_defaults(run=globals()[f"_{name}"], about=about, parser=p)
         p.register("action", "yes or no", argparse.BooleanOptionalAction)
         for kind, read in TYPES.items():
@@ -1000,14 +1004,14 @@ def _after_stop(args: argparse.Namespace | None) -> str:
     if command == "debias":
         partial = args.out.with_name(args.out.name + ".partial")  # of `debias.debias`
         if any(partial.glob("checkpoint-*")):
-            return f"the same call goes on from the last checkpoint in {partial}"
-        return "no checkpoint was written yet: the same call begins anew"
+            return f"run the same command again to continue from the last checkpoint in {partial}"
+        return "no checkpoint was written yet: the same command starts over"
     if command == "score":
         if args.out and args.out.is_dir():
-            return f"what was scored is in {args.out}: the same call goes on where it stopped"
-        return "the same call begins anew; with a folder as --out it would go on where it stopped"
+            return f"what was scored is in {args.out}: run the same command again to continue"
+        return "the same command starts over; with a folder as --out, it would continue"
     if command == "audit":
-        return f"what was measured is in {_audit_folder(args)}: the same call goes on where it stopped"
+        return f"what was measured is in {_audit_folder(args)}: run the same command again to continue"
     return args.about.get("stopped", "nothing was changed") if args else "nothing was changed"
 
 # %% ../nbs/cli.ipynb #d8610815
@@ -1042,7 +1046,7 @@ def _as_asked(args: argparse.Namespace) -> Iterator[None]:
 
     if results := vars(args).get("results"):
         if not (results.is_dir() or vars(args).get("save")):
-            raise ValueError(f"--results {results} is no folder: expected one of records, such as results")
+            raise ValueError(f"--results {results} is not a folder: expected a folder of records, such as results")
         _check_out(results, "folder", "--results")
     with contextlib.ExitStack() as stack:
         if results:
@@ -1083,7 +1087,7 @@ def main(argv: list[str] | None = None) -> int:
             if path := vars(args).get(name):
                 _check_out(path, wanted, f"--{name}")
         if args.command in ("measure", "perplexity") and args.replace and not args.save:
-            raise ValueError("--replace is of the record in results/, which --save writes: give both, or neither")
+            raise ValueError("--replace overwrites a record that --save writes: give both, or neither")
         if vars(args).get("backend") or vars(args).get("backend_args"):
             _placed(args)
         try:

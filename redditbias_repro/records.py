@@ -187,14 +187,14 @@ def read_text(
     "A text file. `FileNotFoundError`, and `ValueError` for what is not UTF-8"
     given = str(path) == "-"
     if not (given or path.is_file()):
-        raise FileNotFoundError(f"{path} is no file: expected a text in UTF-8")
+        raise FileNotFoundError(f"{path} is not a file: expected a text in UTF-8")
     content, name = (sys.stdin.buffer.read(), "standard input") if given else (path.read_bytes(), path)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise ValueError(f"{name} is no text in UTF-8 (see its byte {e.start:,}): save it as UTF-8") from e
+        raise ValueError(f"{name} is not UTF-8 text (see its byte {e.start:,}): save it as UTF-8") from e
     if "\0" in text:  # which decodes, and is no letter between others
-        raise ValueError(f"{name} is no text in UTF-8, but maybe in UTF-16 (it holds NUL characters): save it as UTF-8")
+        raise ValueError(f"{name} is not UTF-8 text, but maybe UTF-16 (it holds NUL characters): save it as UTF-8")
     return text
 
 
@@ -236,9 +236,7 @@ def table_path(
         raise ValueError(f"{what} {path}: expected a name that ends in .parquet or .csv")
     for name in ("results", "figures", "data") if texts else ():
         if path.resolve().is_relative_to(project_path(name).resolve()):
-            raise ValueError(
-                f"{what} {path}: they hold the corpus' sentences, which {name}/ never does: give another place"
-            )
+            raise ValueError(f"{what} {path}: the corpus' sentences must not be stored in {name}/: give another path")
     return path
 
 
@@ -536,7 +534,7 @@ def write_record(
         raise ValueError(f"not a result record: missing {missing}, unknown {extra}")
     bad = {k: v for k, v in record["values"].items() if isinstance(v, float) and not math.isfinite(v)}
     if bad:
-        raise ValueError(f"values that are not finite are no result: {bad}")
+        raise ValueError(f"a result must have finite values: {bad}")
     folder = results_folder(folder)
     if record["provenance"].get("corpus", {}).get("stands_in_for"):
         folder = stand_in_path(folder)
@@ -554,13 +552,13 @@ def _stays(path: Path, record: dict) -> bool:
     except ValueError as e:
         aside = path.with_name(f"{path.name}.broken")
         os.replace(path, aside)
-        said = f"{str(e).rpartition(': ')[0]}: it is written anew, and what was there is {aside.name}"
+        said = f"{str(e).rpartition(': ')[0]}: it is written again, and the old file is now {aside.name}"
         warnings.warn(said, stacklevel=3)
         return False
     if lacking := _what_it_lacks(record, before):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        said = f"this run lacks {', '.join(lacking[:3])}{more}: `replace` writes it all the same"
-        warnings.warn(f"{path.name} stays as it is, as {said}", stacklevel=3)
+        said = f"this run lacks {', '.join(lacking[:3])}{more}: `replace` overwrites it"
+        warnings.warn(f"{path.name} is kept, as {said}", stacklevel=3)
         return True
     uncommitted = before["provenance"].get("git_changed") is not False
     better = uncommitted and record["provenance"].get("git_changed") is False
@@ -593,7 +591,7 @@ def read_json(path: Path) -> dict:
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds {type(found).__name__} and no record: remove it")
+        raise ValueError(f"{path} holds {type(found).__name__}, not a record: remove it")
     return found
 
 
@@ -608,7 +606,7 @@ def check_record(record: dict, path: Path) -> dict:
     origin = record["provenance"] if not wrong else {}
     wrong += [f"provenance.{k}" for k in ("model", "corpus") if not isinstance(origin.get(k) or {}, dict)]
     if wrong:
-        raise ValueError(f"{path} is no record, for want of {', '.join(wrong)}: remove it, or make it again")
+        raise ValueError(f"{path} is not a record: no valid {', '.join(wrong)}: remove it, or make it again")
     return record
 
 

@@ -323,10 +323,10 @@ def _validate(spec):
         lower = [v.lower() if isinstance(v, str) else tuple(x.lower() for x in v) for v in values]
         if key in _NO_REPEATS and key not in repeat and len({*lower}) < len(lower):
             again = next(v for i, v in enumerate(values) if lower[i] in lower[:i])
-            raise ValueError(f"{key}: {again!r} is there twice")
+            raise ValueError(f"{key}: {again!r} occurs twice")
     if len({*(listed := [f.lower() for forms in spec.forms for f in forms])}) < len(listed):
         again = next(f for i, f in enumerate(listed) if f in listed[:i])
-        raise ValueError(f"forms: {again!r} is there twice: a term is a form of one word")
+        raise ValueError(f"forms: {again!r} occurs twice: a term is a form of one word")
     for key in ("groups", "attribute_names"):
         if (names := getattr(spec, key)) and len(names) != 2:
             raise ValueError(f"{key} is {list(names)!r}: expected two names")
@@ -559,7 +559,7 @@ class PromptSet:
             _check_template(t)
         for pair in self.intersections:
             if isinstance(pair, str) or len(pair) != 2 or any(axis not in self.axes for axis in pair):
-                raise ValueError(f"intersections: {pair!r} is no pair of axes: there are {', '.join(self.axes)}")
+                raise ValueError(f"intersections: {pair!r} is not a pair of axes: there are {', '.join(self.axes)}")
 
     def noun_phrases(self) -> pd.DataFrame:
         "`PHRASE_COLUMNS` of every noun phrase: the nouns alone, axis by axis, then intersections, in the order given"
@@ -664,7 +664,9 @@ def _check_prompt_entry(axis: str, entry, genders: set[str]) -> None:
         check_known(f"axis {axis!r}: in {entry!r} key", key, _ENTRY_KEYS)
     texts = all(isinstance(v, str) and v.strip() for v in about.values())
     if ("descriptor" in about) == ("noun_phrase" in about) or not texts:
-        raise ValueError(f"axis {axis!r}: {entry!r} is no descriptor and no noun phrase: expected one of them, as text")
+        raise ValueError(
+            f"axis {axis!r}: {entry!r} is neither descriptor nor noun phrase: expected one of these, as text"
+        )
     if "gender" in about:
         check_known(f"axis {axis!r}: in {entry!r} gender", about["gender"], sorted(genders))
     for text in about.values():

@@ -44,7 +44,7 @@ def test_as_a_module():
     )
     assert (done := call("--version")).returncode == 0 and done.stdout == f"redditbias_repro {__version__}\n"
     assert (done := call("specs", "redditbias/rice")).returncode == 2 and "did you mean" in done.stderr
-    assert "Exit status: 0 all was done" in " ".join(call("--help").stdout.split())
+    assert "Exit status: 0 success" in " ".join(call("--help").stdout.split())
 
 
 def test_help_names_what_is_allowed(capsys):
@@ -154,14 +154,14 @@ def test_two_labels_for_one_file(tmp_path, no_model, capsys):
 def test_a_file_that_is_not_there(command, tmp_path, no_model, capsys):
     assert main([*command, str(tmp_path / "missing.txt")]) == 2
     said = capsys.readouterr().err
-    assert f"redditbias: {tmp_path}/missing.txt is no file" in said and "Errno" not in said
+    assert f"redditbias: {tmp_path}/missing.txt is not a file" in said and "Errno" not in said
 
 
 @pytest.mark.parametrize("command", ["measure", "score", "debias", "retrieve"])
 def test_help_says_that_folders_are_made(command, capsys):
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "folders above it are made" in " ".join(capsys.readouterr().out.split())
+    assert "Missing parent folders are created." in " ".join(capsys.readouterr().out.split())
 
 
 def test_folders_above_what_is_written_are_made(model_folder, tmp_path, capsys):
@@ -213,8 +213,8 @@ def test_warnings_are_shown_as_before_afterwards(capsys):
     "arguments,status,says",
     [
         (["measure", "--bias-type", "sex"], 2, "bias type 'sex' is unknown: expected one of religion1"),
-        (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is no folder, no GGUF file and no name"),
-        (["measure", "--corpus", "nowhere.csv"], 2, "corpus 'nowhere.csv' is no file"),
+        (["measure", "--model", "no such model", "--corpus", "queries"], 2, "is not a folder, a GGUF file or a name"),
+        (["measure", "--corpus", "nowhere.csv"], 2, "corpus 'nowhere.csv' is not a file"),
         (["measure", "--out", "out.txt"], 2, "expected a name that ends in .json (records) or .csv (table)"),
         (["specs", "redditbias/rice"], 2, "did you mean 'redditbias/race'"),
         (["fetch", "nobody/nothing"], 2, "no registered file begins with 'nobody/nothing'"),
@@ -457,7 +457,7 @@ def test_plan(model_folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments,says",
     [
-        (["--record", "nowhere.json"], "nowhere.json is no file"),
+        (["--record", "nowhere.json"], "nowhere.json is not a file"),
         (["--record", "nowhere.json", "--model", "gpt2"], "--record and --model both say how contrasts vary"),
         (["--bias-type", "sex"], "bias type 'sex' is unknown"),
         (["--bias-type", "dialoguefairness/gender"], "dialoguefairness/gender has no attribute_pairs"),
@@ -548,7 +548,7 @@ def test_what_is_not_utf8_is_named(no_model, tmp_path, capsys):
     for name in ("lines.txt", "lines.csv"):
         (tmp_path / name).write_bytes("text\nna\xefve\n".encode("latin-1"))
         assert main(["score", str(tmp_path / name)]) == 2
-        assert f"{name} is no text in UTF-8 (see its byte 7)" in capsys.readouterr().err
+        assert f"{name} is not UTF-8 text (see its byte 7)" in capsys.readouterr().err
 
 
 def test_sentences_too_short_are_named_as_they_stand(model_folder, tmp_path, capsys):
@@ -638,33 +638,37 @@ def test_toml_of_nothing(capsys):
 @pytest.mark.parametrize(
     "arguments,where,says",
     [
-        (["measure"], "redditbias_repro.papers.measures.open_model", "the same call goes on with the next one"),
+        (
+            ["measure"],
+            "redditbias_repro.papers.measures.open_model",
+            "scored bias types are in the cache: run the same command again to continue",
+        ),
         (
             ["score", "lines.txt"],
             "redditbias_repro.scoring.likelihoods.sequence_scores",
-            "the same call begins anew; with a folder as --out it would go on",
+            "the same command starts over; with a folder as --out, it would continue",
         ),
         (
             ["score", "lines.txt", "--out", "kept"],
             "redditbias_repro.scoring.likelihoods.sequence_scores",
-            "in kept: the same call goes on where it stopped",
+            "in kept: run the same command again to continue",
         ),
         (
             ["debias", "--texts", "lines.txt", "--out", "new"],
             "redditbias_repro.debias.training.debias",
-            "no checkpoint was written yet: the same call begins anew",
+            "no checkpoint was written yet: the same command starts over",
         ),
         (
             ["debias", "--texts", "lines.txt", "--out", "old"],
             "redditbias_repro.debias.training.debias",
-            "goes on from the last checkpoint in old.partial",
+            "to continue from the last checkpoint in old.partial",
         ),
         (
             ["retrieve", "RC.ndjson", "--out", "c.parquet"],
             "redditbias_repro.data.making.retrieval.retrieve",
-            "the same call goes on from there",
+            "the last minute of a scan: run the same command again to continue",
         ),
-        (["fetch"], "redditbias_repro.data.registry.fetch", "the same call goes on where it stopped"),
+        (["fetch"], "redditbias_repro.data.registry.fetch", "in the cache: run the same command again to continue"),
         (["report"], "redditbias_repro.show.readme.report", "nothing was changed"),
         (["specs"], "redditbias_repro.specs.list_specs", "nothing was changed"),
     ],
@@ -711,7 +715,7 @@ def test_ctrl_c_in_a_shell(model_folder, tmp_path):
         run.send_signal(signal.SIGINT)
         said = run.communicate()[1]
     assert run.returncode == 130 and "Traceback" not in said, said
-    assert said.endswith(f"redditbias: stopped; what was scored is in {out}: the same call goes on where it stopped\n")
+    assert said.endswith(f"redditbias: stopped; what was scored is in {out}: run the same command again to continue\n")
     done = len(pd.read_parquet(out))
     assert 0 < done < len(texts)
     code = "import sys; from redditbias_repro.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -751,22 +755,22 @@ def test_a_printed_specification_is_ones_own(tmp_path, capsys):
     assert names[:2] == ("own", "mine")
 
 
-@pytest.mark.parametrize(
-    "name,says", [("race", "its terms are not those"), ("mars", "redditbias has no bias type of that")]
-)
+@pytest.mark.parametrize("name,says", [("race", "its terms differ"), ("mars", "there is no bias type of that name")])
 def test_a_file_that_says_it_is_a_papers(tmp_path, capsys, name, says):
     edited = to_toml(replace(load_spec("race"), name=name, groups=("Martians", "Venusians")))
     (tmp_path / "mine.toml").write_text(edited)
     assert main(["measure", "--bias-type", str(tmp_path / "mine.toml")]) == 2
     said = capsys.readouterr().err
-    assert f"says that it is redditbias/{name}, and {says}" in said and "take its line paper out" in said
+    assert (
+        f"says that it is redditbias/{name}, but {says}" in said and "remove its line paper to make it your own" in said
+    )
 
 
 @pytest.mark.parametrize(
     "arguments,says",
     [
         (["--spec", "mine.toml", "--bias-type", "race"], "both say what to debias for"),
-        (["--model", ".", "--out", "."], "is the model that is to be debiased"),
+        (["--model", ".", "--out", "."], "is the model to debias"),
     ],
 )
 def test_what_debias_cannot_mean(arguments, says, tmp_path, monkeypatch, capsys):

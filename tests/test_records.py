@@ -137,7 +137,7 @@ def test_a_reproduced_record_stays_as_it_is(record, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change,says", [({"values": {"t": float("inf")}}, "not finite"), ({"more": 1}, r"unknown \['more'\]")]
+    "change,says", [({"values": {"t": float("inf")}}, "must have finite values"), ({"more": 1}, r"unknown \['more'\]")]
 )
 def test_bad_records(record, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
@@ -209,12 +209,12 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
 
 @pytest.mark.parametrize(
     "content,says",
-    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list and no record"),
-     ("{}", "is no record, for want of paper, metric"),
-     ('{"metric": "lmb", "values": []}', "is no record, for want of"), ("\xff", "is broken"),
-     ('{"a":' * 9999, "is broken"), ({"n": "3"}, "is no record, for want of n"),
-     ({"model": None, "split": []}, "is no record, for want of model, split"),
-     ({"provenance": {"corpus": [1]}}, "is no record, for want of provenance.corpus")],
+    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list, not a record"),
+     ("{}", "is not a record: no valid paper, metric"),
+     ('{"metric": "lmb", "values": []}', "is not a record: no valid"), ("\xff", "is broken"),
+     ('{"a":' * 9999, "is broken"), ({"n": "3"}, "is not a record: no valid n"),
+     ({"model": None, "split": []}, "is not a record: no valid model, split"),
+     ({"provenance": {"corpus": [1]}}, "is not a record: no valid provenance.corpus")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
     content = json.dumps(made() | content) if isinstance(content, dict) else content
@@ -277,7 +277,7 @@ def packed(*numbers):
 def test_what_is_poorer_stays_out(tmp_path):
     path = write_record(made(), tmp_path)
     before = path.read_bytes()
-    with pytest.warns(UserWarning, match="stays as it is, as this run lacks p_cluster: `replace`"):
+    with pytest.warns(UserWarning, match="is kept, as this run lacks p_cluster: `replace`"):
         assert write_record(made(t=-4.0, p_cluster=None), tmp_path) == path
     assert path.read_bytes() == before
     write_record(made(t=-4.0, p_cluster=None), tmp_path, replace=True)
@@ -314,7 +314,7 @@ def test_a_broken_record_is_written_anew(tmp_path):
     path = write_record(made(), tmp_path)
     whole = path.read_bytes()
     path.write_text("{", encoding="utf-8")
-    with pytest.warns(UserWarning, match="is broken .*: it is written anew, and what was there is"):
+    with pytest.warns(UserWarning, match="is broken .*: it is written again, and the old file is now"):
         assert write_record(made(), tmp_path).read_bytes() == whole
     assert path.with_name(f"{path.name}.broken").read_text() == "{"
 
@@ -323,7 +323,7 @@ def test_a_broken_record_is_written_anew(tmp_path):
 def test_a_record_that_says_nothing_is_none(tmp_path, part):
     path = write_record(made(), tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), part: {}}), encoding="utf-8")
-    with pytest.raises(ValueError, match=f"for want of {part}"):
+    with pytest.raises(ValueError, match=f"is not a record .no {part}"):
         read_record(path)
     with pytest.warns(UserWarning, match="left out"):
         assert not len(read_records(tmp_path))
@@ -388,5 +388,5 @@ def test_what_stands_in_for_a_release_has_a_place_of_its_own(tmp_path, monkeypat
 def test_what_is_no_record_is_named_whatever_is_asked_for(tmp_path):
     write_record(made(), tmp_path)
     (tmp_path / "odd.json").write_text('{"metric": "dst"}', encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"odd\.json is no record"):
+    with pytest.warns(UserWarning, match=r"odd\.json is not a record"):
         assert len(read_records(tmp_path, metric="lmb")) == 1

@@ -278,7 +278,7 @@ def toml(**keys):
     [
         ({"targets1": []}, "targets1 is empty"),
         ({"attributes1": []}, "attributes1 is empty"),
-        ({"pairs": [["cats", "dogs"], ["Cats", "dogs"]]}, "pairs: ('Cats', 'dogs') is there twice"),
+        ({"pairs": [["cats", "dogs"], ["Cats", "dogs"]]}, "pairs: ('Cats', 'dogs') occurs twice"),
         ({"pairs": [["cats"]]}, "pairs: ('cats',) is not a pair"),
         ({"pairs": [["cats", "cats"]]}, "pairs a term with itself"),
         (
@@ -287,7 +287,7 @@ def toml(**keys):
         ),
         ({"attributes1": ["la*zy"]}, "wildcard in the wrong place in 'la*zy'"),
         ({"attributes1": ["lazy **"]}, "wildcard in the wrong place in 'lazy **'"),
-        ({"attributes1": ["lazy", "Lazy"]}, "attributes1: 'Lazy' is there twice"),
+        ({"attributes1": ["lazy", "Lazy"]}, "attributes1: 'Lazy' occurs twice"),
         ({"attributes1": [" lazy"]}, "attributes1: ' lazy' is not a term"),
         ({"attributes1": ["la\nzy"]}, "attributes1: 'la\\nzy' is not a term"),
         ({"attributes1": ["\u200b"]}, "is not a term"),
@@ -525,8 +525,8 @@ def test_columns_of_prompts():
     [
         ({"a": "old"}, NOUNS, ["{noun_phrase}"], "axis 'a' is 'old': expected a list"),
         ({"a": [{"descriptor": "old", "group": "male"}]}, NOUNS, ["{noun_phrase}"], "key 'group' is unknown"),
-        ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
-        ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is no descriptor and no noun phrase"),
+        ({"a": [{"bucket": "x"}]}, NOUNS, ["{noun_phrase}"], "is neither descriptor nor noun phrase"),
+        ({"a": [" "]}, NOUNS, ["{noun_phrase}"], "is neither descriptor nor noun phrase"),
         (
             {"a": [{"descriptor": "old", "gender": "man"}]},
             NOUNS,
@@ -586,7 +586,7 @@ def test_intersections_of_two_axes():
     assert "I'm an 80-year-old Cuban uncle." in set(joined["text"])
     assert set(joined[joined["descriptor"].str.contains("Latina")]["noun"]) == {"(none)", "woman"}
     assert (made["axis"] != "age × origin").sum() == len(PromptSet(axes, NOUNS, ["I'm {noun_phrase}."]).prompts())
-    with pytest.raises(ValueError, match="no pair of axes: there are age, origin"):
+    with pytest.raises(ValueError, match="not a pair of axes: there are age, origin"):
         PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [("age", "body")])
 
 
@@ -639,7 +639,7 @@ def test_forms_of_the_specifications():
     "forms, says",
     [
         ([["wife"]], r"forms: \('wife',\) is not a group of forms"), ("wife", "expected a list"),
-        ([["wife", "wives"], ["Wives", "x"]], "forms: 'wives' is there twice"),
+        ([["wife", "wives"], ["Wives", "x"]], "forms: 'wives' occurs twice"),
         ([["wife", ""]], "forms: '' is not a term"),
     ],
 )  # fmt: skip

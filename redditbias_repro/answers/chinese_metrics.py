@@ -37,7 +37,7 @@ def tokenize_pairs(
     said, people = ([tokenize(t, how) for t in texts] for texts in (hypotheses, references))
     if len(said) != len(people) or not said:
         both = f"{len(said)} answers and {len(people)} references"
-        raise ValueError(f"{both}: expected as many of both, and at least one")
+        raise ValueError(f"{both}: expected the same number of both, at least one")
     if bare := [i for i, r in enumerate(people) if not r]:
         raise ValueError(f"the references at {bare[:10]} are empty: leave those contexts out")
     return said, [[r] for r in people]
@@ -133,7 +133,7 @@ def compare_scores(
     "Has a model changed? `ValueError` if the two did not answer as many contexts in as many dialogues"
     one, two = unpack_sums(before["statistics"]), unpack_sums(after["statistics"])
     if one.shape != two.shape or not np.array_equal(one[:, 9:11], two[:, 9:11]):
-        raise ValueError("the two are not of the same contexts: their dialogues or references differ")
+        raise ValueError("the two do not cover the same contexts: their dialogues or references differ")
     names = set(before) & set(after)
     names -= set() if same_vectors else {"greedy_matching", "embedding_average"}
     rows = [{"metric": name, **paired_test(one, two, m, resamples)} for name, m in _measures(names).items()]

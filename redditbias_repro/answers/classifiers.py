@@ -54,10 +54,10 @@ class Classifier:
         unique = list(dict.fromkeys(texts))  # short answers and censored prompts occur again and again
         found = np.asarray(self.score(unique), dtype=np.float64) if texts else np.zeros((0, len(self.labels)))
         if found.shape != (len(unique), len(self.labels)):
-            expected = f"expected {(len(unique), len(self.labels))}, a row a text and a column a label"
+            expected = f"expected {(len(unique), len(self.labels))}, one row per text and one column per label"
             raise ValueError(f"classifier {self.name!r} gave numbers of shape {found.shape}: {expected}")
         if not ((found >= -1e-6) & (found <= 1 + 1e-6)).all():
-            raise ValueError(f"classifier {self.name!r} gave what is no probability: expected numbers from 0 to 1")
+            raise ValueError(f"classifier {self.name!r} gave values that are not from 0 to 1: expected probabilities")
         place = {text: i for i, text in enumerate(unique)}
         return pd.DataFrame(found[[place[t] for t in texts]].clip(0, 1), columns=list(self.labels))
 
@@ -202,9 +202,9 @@ def read_weights(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
             weights = {name: f.get_tensor(name) for name in f.keys()}
             about = json.loads((f.metadata() or {}).get("about", "{}"))
     except (SafetensorError, OSError, ValueError) as e:
-        raise ValueError(f"{path} is no classifier's file, or it is broken ({e}): fit it again") from e
+        raise ValueError(f"{path} is not a classifier file, or is broken ({e}): fit it again") from e
     if set(weights) != set(PARTS) or about.get("weights_sha256") != _hash_parts(weights):
-        raise ValueError(f"{path} does not hold what was written to it, or no classifier: fit it again")
+        raise ValueError(f"{path} is damaged, or not a classifier file: fit it again")
     if about["version"] != VERSION or weights["bias"].shape != (len(about["labels"]),):
         expected = f"expected version {VERSION}"
         raise ValueError(f"{path} is of version {about['version']} of this code, {expected}: fit it again")
@@ -275,7 +275,7 @@ def balance(comments: pd.DataFrame, offence: Sequence[str]) -> pd.DataFrame:
     side = comments[is_offence] if too_many > 0 else comments[~is_offence]
     frequent = side[side["labels"] == side["labels"].mode()[0]]
     if abs(too_many) > len(frequent):
-        raise ValueError(f"{abs(too_many)} comments too many on one side, and {len(frequent)} with its first label")
+        raise ValueError(f"{abs(too_many)} comments too many on one side, only {len(frequent)} have its first label")
     kept = comments.drop(frequent.sample(abs(too_many), random_state=0).index).reset_index(drop=True)
     corpus = comments.attrs.get("corpus", {})
     note = "; ".join(n for n in (corpus.get("note"), "as many offences as not") if n)
@@ -305,7 +305,7 @@ def _trained(name: str, device: str) -> Classifier:
             try:
                 return weighted_classifier(*read_weights(path), device=device)
             except ValueError as e:
-                warnings.warn(f"{e}. It is fitted again now", stacklevel=3)
+                warnings.warn(f"{e}. Fitting it again", stacklevel=3)
         print(f"Training classifier {name} on {len(train):,} comments (minutes) …", file=sys.stderr, flush=True)
         started = time.perf_counter()
         weights = fit_weights(train, valid, labels)
@@ -357,7 +357,7 @@ def _own_classifier(function: Callable, labels: Sequence[str] | None) -> Classif
     tried = function(["How are you?"])
     columns = labels if labels is not None else getattr(tried, "columns", None)
     if columns is None:
-        remedy = "let it give a DataFrame, or name its labels="
+        remedy = "return a DataFrame, or pass labels="
         raise ValueError(f"classifier {name!r} gives numbers without names: {remedy}")
     classifier = _made(name, [str(c) for c in columns], lambda texts: np.asarray(function(texts)), "function")
     classifier.predict(["How are you?"])
@@ -370,12 +370,12 @@ def _read_words(path: Path) -> tuple[dict[str, list[str]], list[str]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ValueError(f"{path} is no TOML file ({e})") from e
+        raise ValueError(f"{path} is not a TOML file ({e})") from e
     labels, bad = content.pop("labels", None), content.pop("offence", [])
     if content or not isinstance(labels, dict) or not isinstance(bad, list) or set(bad) - set(labels):
         raise ValueError(f"{expected}, found {', '.join([*content, *map(str, bad)]) or 'no labels'}")
     if not all(isinstance(w, list) and all(isinstance(x, str) and x.strip() for x in w) for w in labels.values()):
-        raise ValueError(f"{expected}, found a label whose words are no list of texts")
+        raise ValueError(f"{expected}, found a label whose words are not a list of texts")
     if sum(not words for words in labels.values()) != 1:
         raise ValueError(f"{expected}, found {sum(not w for w in labels.values())} empty ones")
     return labels, bad
@@ -462,7 +462,7 @@ def offence_labels(
     labels = [labels] if isinstance(labels, str) else labels
     wanted = list(labels if labels is not None else classifier.about.get("offence") or ())
     if not wanted or set(wanted) - set(classifier.labels):
-        named = f"{', '.join(wanted)} is not among them" if wanted else "none is known to be an offence: name them"
+        named = f"{', '.join(wanted)} is not among them" if wanted else "none is known to be an offence: pass labels="
         raise ValueError(f"labels of classifier {classifier.name!r} are {', '.join(classifier.labels)}; {named}")
     return wanted
 

@@ -59,7 +59,7 @@ def decoding_of(
     decoding = PRESETS[preset] | {k: v for k, v in changes.items() if v is not None}
     least, most = decoding.get("min_new_tokens") or 0, decoding.get("max_new_tokens") or np.inf
     if least > most:
-        raise ValueError(f"min_new_tokens is {least} and max_new_tokens {most}: expected no more than that")
+        raise ValueError(f"min_new_tokens is {least} and max_new_tokens {most}: expected the first to be no larger")
     return _with_draw(decoding)
 
 
@@ -146,7 +146,7 @@ def encode_prompts(
         ids = [i[:first_tokens] for i in coded]
         return [i if ends and i[-len(ends) :] == ends else i + ends for i in ids]
     if first_tokens:
-        raise ValueError("first_tokens cuts plain text, not what a chat template makes: give chat=False, or 0")
+        raise ValueError("first_tokens cuts plain text, not chat templates: give chat=False, or first_tokens=0")
     first = [] if how.system is None else [{"role": "system", "content": how.system}]
     try:
         laid = tokenizer.apply_chat_template(
@@ -245,7 +245,7 @@ def why_alone(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: in
 def _way(model, rows, pad: int, most: int, answers: int, lines: int, share: bool) -> Way:
     "How a model answers prompts such as `rows`, by trying; `answers` are to come, `lines` at once"
     if model.config.is_encoder_decoder:
-        return Way(why_alone="an encoder–decoder model reads each prompt anew")
+        return Way(why_alone="an encoder–decoder model reads each prompt separately")
     network = find_network(model)
     network, layers = choose_products(model, network, answers * most, lines, head=True)
     with in_place_of(layers):
@@ -313,7 +313,7 @@ def _asked(prompts) -> pd.DataFrame:
         raise ValueError(f"the table of prompts {what}: expected prompts, without answers")
     wrong = [i for i, t in enumerate(rows["text"]) if not isinstance(t, str)]
     if wrong:
-        raise TypeError(f"{len(wrong)} prompts are no strings (at {wrong[:10]})")
+        raise TypeError(f"{len(wrong)} prompts are not strings (at {wrong[:10]})")
     return rows
 
 
@@ -321,7 +321,7 @@ def _room(model, ids: list[list[int]], decoding: dict) -> list[int]:
     "Most tokens of each answer. `ValueError` names prompts that leave none, or too few for the model's positions"
     new, both, most = decoding.get("max_new_tokens"), decoding.get("max_length"), max_positions(model)
     if not (new or both):
-        raise ValueError("neither max_new_tokens nor max_length is given: an answer might never end")
+        raise ValueError("no max_new_tokens or max_length, so an answer might never end: give one of them")
     room = [min(new or both, max(1, (both or np.inf) - len(i))) for i in ids]
     beside = 0 if model.config.is_encoder_decoder else 1  # of an answer, the prompt takes up positions of its own
     long = [k for k, (i, r) in enumerate(zip(ids, room)) if max(len(i) + beside * r, r) > most]
@@ -453,7 +453,9 @@ def _decoding_elsewhere(model: Elsewhere, decoding: dict, n: int) -> dict:
     other = [k for k, v in decoding.items() if v and k not in TAKEN]
     if other or (beams > 1 and not own) or n > 1:
         what = other[0] if other else f"num_beams={beams}" if beams > 1 else f"{n} answers to a prompt"
-        raise ValueError(f"{model.said} does not take {what}: decode otherwise, such as greedily (--decoding default)")
+        raise ValueError(
+            f"{model.said} does not support {what}: decode otherwise, such as greedily (--decoding default)"
+        )
     drawn = {k: decoding[k] for k in DRAW} if decoding["do_sample"] else {} if own else {"temperature": 0.0}
     return {"do_sample": decoding["do_sample"], **drawn, **({"num_beams": beams} if beams > 1 else {})}
 
@@ -559,7 +561,7 @@ def answers(
     rows, how = _asked(prompts), Asking(**how)
     decoding = decoding_of(decoding) if isinstance(decoding, str) else dict(decoding)
     if missing := [k for k in ("do_sample", "num_beams") if k not in decoding]:
-        raise ValueError(f"decoding does not say {missing[0]}: take it from decoding_of()")
+        raise ValueError(f"decoding lacks {missing[0]}: get it from decoding_of()")
     if how.batch_size is not None and how.batch_size < 1:
         raise ValueError(f"batch_size is {how.batch_size}: expected at least 1, or None")
     if n < 1 or (n > 1 and not decoding["do_sample"]):
@@ -568,13 +570,11 @@ def answers(
         raise ValueError(f"{said}: {way_out}")
     elsewhere = isinstance(model, Elsewhere)
     if elsewhere and (how.speakers or how.further_ends):
-        raise ValueError(f"{model.said} ends answers by itself: neither speakers nor further_ends go with it")
+        raise ValueError(f"{model.said} ends answers itself: leave out speakers and further_ends")
     ends, types = set() if elsewhere else {*_special(model, tokenizer)[0], *how.further_ends}, None
     if tokenizer is None:
         if how.chat is False or how.turn_end is not None or how.template or decoding.get("first_tokens"):
-            raise ValueError(
-                f"{model.said} only chats: neither chat=False, turn_end, template nor first_tokens go with it"
-            )
+            raise ValueError(f"{model.said} only chats: leave out chat=False, turn_end, template and first_tokens")
         ids = [model.as_asked(text, how.system) for text in prompt_texts(rows, how.suffix)]
     elif how.speakers:
         ids, types = _spoken(model, tokenizer, rows), partial(speaker_types, tokenizer=tokenizer)

@@ -241,10 +241,10 @@ def find_best(contexts: torch.Tensor, candidates: torch.Tensor, barred=(), progr
     from tqdm.auto import tqdm
 
     if not len(candidates):
-        raise ValueError("there is no candidate to choose from")
+        raise ValueError("there are no candidates to choose from")
     for name, vectors in (("contexts", contexts), ("candidates", candidates)):
         if odd := sum(int((~v.isfinite()).any(1).sum()) for v in vectors.split(COLUMNS)):
-            raise ValueError(f"{odd} of {len(vectors)} vectors of {name} are not finite: the best cannot be told")
+            raise ValueError(f"{odd} of {len(vectors)} vectors of {name} are not finite, so there is no best one")
     found = torch.full((len(contexts),), -1, device=contexts.device)
     row, column = torch.tensor(list(barred), dtype=torch.long).reshape(-1, 2).T.to(contexts.device)
     candidates = candidates.contiguous()
@@ -272,7 +272,7 @@ def find_best(contexts: torch.Tensor, candidates: torch.Tensor, barred=(), progr
         rough = many.float().mean() < 0.8  # of these vectors too few can be left out
     if (found < 0).any():
         barred_for = f"{int((found < 0).sum())} contexts"
-        raise ValueError(f"all {len(candidates)} candidates are barred for {barred_for}: give others")
+        raise ValueError(f"all {len(candidates)} candidates are excluded for {barred_for}: give others")
     return found
 
 

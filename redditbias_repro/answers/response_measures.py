@@ -75,7 +75,7 @@ def diversity_test(
     "Permutation test of diversity, responses of a pair exchanged at random. `ValueError` for numbers that differ"
     sides = [[_without_repeats(tokens_of(r)) for r in responses] for responses in (dominant, minoritized)]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
-        raise ValueError(f"{len(sides[0])} and {len(sides[1])} responses: expected as many of both groups")
+        raise ValueError(f"{len(sides[0])} and {len(sides[1])} responses: expected the same number of both groups")
     grams = [_grams(sides, n) for n in (1, 2)]
 
     def both(flip):  # diversity of the two sides, with some pairs exchanged

@@ -80,7 +80,7 @@ def tokenize_all(
     hypotheses, references = list(hypotheses), [[r] if isinstance(r, str) else list(r) for r in references]
     if len(hypotheses) != len(references) or not hypotheses:
         both = f"{len(hypotheses)} hypotheses and references for {len(references)}"
-        raise ValueError(f"{both}: expected as many of both, and at least one")
+        raise ValueError(f"{both}: expected the same number of both, at least one")
     bare = [i for i, r in enumerate(references) if not any(x.split() for x in r)]
     if bare:
         raise ValueError(f"no reference for hypothesis {bare[:10]}: expected at least one that is not empty")

@@ -118,7 +118,7 @@ def parallel_contexts(
     wanted, seen = {"both": ORIGINS, "1to2": ("text1",), "2to1": ("text2",)}[direction], set()
     for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"context {row} is {text!r} and no text: leave it out")
+            raise TypeError(f"context {row} is {text!r}, not text: leave it out")
         found = parallel_context(text, spec, mode, seed)
         if found and found["origin"] in wanted and hash(text) not in seen:
             seen.add(hash(text))  # millions of texts are too large to keep
@@ -232,8 +232,8 @@ def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
     "What looks as if it were not meant"
     repeated = int(table.duplicated(list(_PAIR)).sum())
     if repeated > 0.01 * len(table):
-        said = "tests take each for another one. Leave them out, or of contexts and their mirror images one half"
-        warnings.warn(f"{repeated} of {len(table)} pairs of {name} are there more than once: {said}")
+        said = "tests count each separately. Leave out repeats, and one half of contexts and their mirror images"
+        warnings.warn(f"{repeated} of {len(table)} pairs of {name} occur more than once: {said}")
     if table.attrs["corpus"]["mode"] != "given":
         return  # made here
     groups = [[{g for *_, g in spec.find_groups(t)} for t in table[side]] for side in _PAIR]
@@ -241,7 +241,7 @@ def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
     turned = np.array([2 in a or 1 in b for a, b in zip(*groups)]) & ~right
     title = spec.title or spec.name or "the specification"
     if turned.sum() > len(table) / 2:
-        warnings.warn(f"{name}: text1 is of the minoritized group, and most pairs have words of the other one there")
+        warnings.warn(f"{name}: text1 is for the minoritized group, but most pairs have words of the other one there")
     elif lost := int((~right & ~turned).sum()):
         warnings.warn(
             f"{lost} of {len(table)} pairs of {name} hold no word of {title}: do they differ in something else?"
@@ -273,7 +273,7 @@ def contexts(
     if column is None and _holds_pairs(source):
         if (mode, direction, split) != ("words", "both", None):
             what = "the table" if isinstance(source, pd.DataFrame) else source
-            raise ValueError(f"{what} holds pairs: mode, direction and split are of contexts that pairs are made of")
+            raise ValueError(f"{what} holds pairs already: leave out mode, direction and split")
         table = read_own_parallel(source)
         corpus = {**table.attrs["corpus"], **about, "mode": "given", "direction": None}
         table = table.head(n if n is not None else len(table))
@@ -319,7 +319,7 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
     readers, named = _readers(), isinstance(source, (str, Path))
     if named and str(source) in readers:
         if column is not None:
-            raise ValueError(f"column {column!r} is of a file of one's own, and {source} is none")
+            raise ValueError(f"column {column!r} is for your own file, and {source} is not one: leave it out")
         reader = readers[str(source)]
         keys = getattr(reader, "CONTEXT_FILES", {}).get(str(source), ())
         corpus = registry.with_corpus(pd.DataFrame(), str(source), keys, split=split or "").attrs["corpus"]
@@ -333,11 +333,11 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
         told = {"name": of.get("name", "texts"), "split": of.get("split") or "", "files": dict(of.get("files") or {})}
         return source["context"], told
     if source is None:
-        raise TypeError("there is no source of contexts: expected a corpus, a file, texts or a table")
+        raise TypeError("no source of contexts is given: expected a corpus, a file, texts or a table")
     if not named:
         return source, {"name": "texts", "split": ""}
     if not _is_file(source):
-        raise FileNotFoundError(f"corpus {str(source)[:200]!r} is no file, and none of {', '.join(readers)}")
+        raise FileNotFoundError(f"corpus {str(source)[:200]!r} is not a file, nor one of {', '.join(readers)}")
     path = Path(source)
     more = {} if column is None else {"column": column}
     return read_own_contexts(path, column), {"name": _stem(path), "split": "", **_own_file(path), **more}
@@ -382,7 +382,7 @@ def dialogues(
         table.attrs["corpus"]["split"] = split or ""
         return table
     if not Path(source).is_file():
-        raise FileNotFoundError(f"corpus {str(source)!r} is no file, and none of {', '.join(readers)}")
+        raise FileNotFoundError(f"corpus {str(source)!r} is not a file, nor one of {', '.join(readers)}")
     if n is not None and n < 1:
         raise ValueError(f"{n} dialogues: expected one or more, or None for all")
     table = registry.read_own_cells(source)

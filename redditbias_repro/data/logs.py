@@ -52,7 +52,7 @@ def _of_lm_eval(path: Path) -> Iterator[tuple]:
             sample, fields, content = row["doc_id"], row.get("doc"), row.get("doc_hash")
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             made = "expected what `lm_eval --log_samples` writes"
-            raise ValueError(f"{path}: line {i} is no sample of lm-evaluation-harness ({e!r}): {made}") from e
+            raise ValueError(f"{path}: line {i} is not a sample of lm-evaluation-harness ({e!r}): {made}") from e
         filtered = "" if row.get("filter", "none") == "none" else f",{row['filter']}"
         fields = fields if isinstance(fields, dict) else {}
         for metric in row.get("metrics") or [k for k, v in row.items() if isinstance(v, float)]:
@@ -108,7 +108,7 @@ def _inspect_log(path: Path) -> tuple[dict, list[dict]]:
         status, named = about["status"], about["eval"]["model"]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, struct.error) as e:
         raise ValueError(
-            f"{path} is no log of Inspect ({e!r}): expected an .eval or .json file that `inspect eval` wrote"
+            f"{path} is not an Inspect log ({e!r}): expected an .eval or .json file that `inspect eval` wrote"
         ) from e
     if status != "success" or not samples:
         raise ValueError(
@@ -156,14 +156,14 @@ def read_log(
     `FileNotFoundError`, and `ValueError` for what is no log of either tool, or was not finished."""
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there: expected a log, or a folder of lm-evaluation-harness' samples")
+        raise FileNotFoundError(f"{path} does not exist: expected a log, or a folder of lm-evaluation-harness' samples")
     try:
         rows, model = _samples_in(path)
     except (ValueError, OSError):
         raise
     except Exception as e:  # whatever another content makes of it
         expected = "expected one of lm-evaluation-harness or of Inspect, as these tools write it"
-        raise ValueError(f"{path} is no log that can be read ({e!r}): {expected}") from e
+        raise ValueError(f"{path} is not a readable log ({e!r}): {expected}") from e
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     bad = table["value"].isna().groupby([table["task"], table["metric"]]).any()
     left_out = [f"{metric} of {task}" for task, metric in bad[bad].index]
@@ -172,7 +172,7 @@ def read_log(
         raise ValueError(f"{path} holds no sample whose score is a number: was it written with --log_samples?")
     by = ["task", "metric", "sample"]
     if (table.groupby(by, sort=False)["content"].nunique() > 1).any():
-        raise ValueError(f"{path}: one sample of a task stands for several texts: are these logs of two runs?")
+        raise ValueError(f"{path}: a task has several texts for one sample: are these logs of two runs?")
     table = table.groupby(by, sort=False, as_index=False).agg({"content": "first", "value": "mean", "fields": "first"})
     table.attrs = {"model": model, "left_out": left_out}
     return table

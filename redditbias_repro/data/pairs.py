@@ -42,8 +42,8 @@ def _check_paper(path: str | Path, spec: BiasSpec) -> None:
     if not spec.paper or (name in known and load_spec(name) == spec):
         return
     if spec.paper in {n.partition("/")[0] for n in known}:
-        why = "its terms are not those" if name in known else f"{spec.paper} has no bias type of that name"
-        raise ValueError(f"{path} says that it is {name}, and {why}: take its line paper out, so that it is your own")
+        why = "its terms differ" if name in known else "there is no bias type of that name"
+        raise ValueError(f"{path} says that it is {name}, but {why}: remove its line paper to make it your own")
 
 
 def split_bias_type(
@@ -128,10 +128,10 @@ def _warn_of(path: Path, pairs: pd.DataFrame) -> None:
     repeated = int(pairs.duplicated(["text1", "text2"]).sum())
     if repeated:
         said = f"{repeated} of {len(pairs)} rows repeat a pair"
-        warnings.warn(f"{path}: {said}: tests take pairs for independent, so p comes out too small", stacklevel=3)
+        warnings.warn(f"{path}: {said}: tests treat pairs as independent, so p is too small", stacklevel=3)
     if len(pairs) - repeated < FEW:
         said = f"{len(pairs) - repeated} different pairs"
-        warnings.warn(f"{path}: {said}: a test of so few tells little, whatever its p", stacklevel=3)
+        warnings.warn(f"{path}: {said}: a test of so few is not informative, whatever its p", stacklevel=3)
 
 # %% ../../nbs/data/pairs.ipynb #a35698ce
 def read_pairs(path: str | Path) -> pd.DataFrame:
@@ -142,7 +142,7 @@ def read_pairs(path: str | Path) -> pd.DataFrame:
     if not path.is_file():
         known = corpora()
         hint = nearest(path, known)
-        raise FileNotFoundError(f"corpus {str(path)!r} is no file, and none of {', '.join(known)}{hint}")
+        raise FileNotFoundError(f"corpus {str(path)!r} is not a file, nor one of {', '.join(known)}{hint}")
     pairs = registry.read_own_cells(path)
     registry.check_columns(path, pairs, ("text1", "text2"))
     registry.check_texts(path, pairs, ("text1", "text2"))
@@ -272,7 +272,7 @@ def load_references(
     if str(corpus) not in known:
         offered = [name for name, reader in known.items() if hasattr(reader, "load_references")]
         hint = nearest(corpus, offered)
-        raise ValueError(f"references {str(corpus)!r} are no file, and none of {', '.join(offered)}{hint}")
+        raise ValueError(f"references {str(corpus)!r} are not a file, nor one of {', '.join(offered)}{hint}")
     return _offered(str(corpus), "load_references")(n, seed)
 
 

@@ -52,7 +52,7 @@ def load_prompt_set(
         check_known("version of prompts", str(source), _readers())
         return _readers()[str(source)].read_prompt_set(str(source))
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path} of prompts")
+        raise FileNotFoundError(f"no prompt file {path}")
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as e:
@@ -136,11 +136,11 @@ def read_personas(
     "Persons and what they say of themselves. `FileNotFoundError`; `ValueError` where there are none"
     if isinstance(source, (str, Path)):
         if not Path(source).is_file():
-            raise FileNotFoundError(f"no file {source} of personas")
+            raise FileNotFoundError(f"no persona file {source}")
         try:
             lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError:
-            raise ValueError(f"{source} is not in UTF-8: save it so") from None
+            raise ValueError(f"{source} is not UTF-8: save it as UTF-8") from None
     else:
         lines = list(source)
     persons: list[list[str]] = [[]]
@@ -151,7 +151,7 @@ def read_personas(
             persons.append([])
     persons = [p for p in persons if p]
     if not persons:
-        raise ValueError(f"there are no personas in {source}: expected a sentence a line")
+        raise ValueError(f"there are no personas in {source}: expected one sentence per line")
     return persons
 
 
@@ -165,7 +165,7 @@ def with_personas(
     persons = [p for p in read_personas(personas) if len(p) >= lines]
     if lines < 1 or not persons:
         raise ValueError(
-            f"no person has {lines} sentences: expected a sentence a line, and a blank line after each person"
+            f"no person has {lines} sentences: expected one sentence per line and a blank line after each person"
         )
     rng = np.random.default_rng(seed)
     who = rng.integers(len(persons), size=len(rows))

@@ -98,7 +98,7 @@ def _without_a_mirror() -> str:
     "What to do about a file that is not to be had, by whether a mirror is named and there"
     if not (named := _mirrors()):
         return "REDDITBIAS_MIRROR=FOLDER reads it from a folder laid out as on GitHub"
-    has = "does not have it" if any(map(Path.is_dir, named)) else "is no folder"
+    has = "does not have it" if any(map(Path.is_dir, named)) else "is not a folder"
     return f"REDDITBIAS_MIRROR={os.environ['REDDITBIAS_MIRROR']} {has}"
 
 # %% ../../nbs/data/registry.ipynb #086cd8c4
@@ -106,7 +106,7 @@ def _mismatch(content: bytes, entry: dict, key: str, where: str) -> ChecksumErro
     return ChecksumError(
         f"{key} from {where} is not the registered file: "
         f"its git blob id is {git_blob_sha1(content)}, expected {entry['git_blob_sha1']}. "
-        "Nothing was kept; try again, or tell us if it stays so."
+        "Nothing was kept; try again, and report it if it happens again."
     )
 
 # %% ../../nbs/data/registry.ipynb #e164d15c
@@ -135,7 +135,7 @@ def _away(host: str, why: str) -> FetchError:
 def _refuse_away(host: str) -> None:
     "`FetchError` for a host that is not to be asked"
     if os.environ.get("REDDITBIAS_OFFLINE", "").lower() not in ("", "0", "no", "false", "off"):
-        raise FetchError(f"{host} was not asked, as REDDITBIAS_OFFLINE is set")
+        raise FetchError(f"{host} was not contacted, as REDDITBIAS_OFFLINE is set")
     when, why = _AWAY.get(host, (-math.inf, ""))
     if time.monotonic() - when < STILL_AWAY:
         raise FetchError(f"{host} does not answer ({why})")
@@ -161,11 +161,11 @@ def _download(url: str, part: Path, size: int, label: str) -> bytes:
                     part.unlink()
                     continue
                 if r.status_code in (404, 410):
-                    raise FetchError(f"{url} is not there (HTTP {r.status_code})")
+                    raise FetchError(f"{url} does not exist (HTTP {r.status_code})")
                 if r.status_code in (401, 403, 407, 451):
                     raise _away(host, f"HTTP {r.status_code}: refused, perhaps by a proxy")
                 if r.headers.get("Content-Type", "").startswith("text/html"):
-                    raise _away(host, "a web page came in place of the file, perhaps from a proxy")
+                    raise _away(host, "a web page instead of the file, perhaps from a proxy")
                 r.raise_for_status()
                 resumed = r.status_code == 206
                 total = int(r.headers.get("Content-Length") or 0) + (have if resumed else 0)
@@ -182,7 +182,7 @@ def _download(url: str, part: Path, size: int, label: str) -> bytes:
                 raise _away(host, _reason(e)) from e
     said = f"{url} could not be fetched in {TRIES} tries ({_reason(problem)})"
     if part.exists() and part.stat().st_size:
-        raise FetchError(f"{said}; what was received is kept, and the next call goes on from there") from problem
+        raise FetchError(f"{said}; what was received is kept: the next try continues from there") from problem
     part.unlink(missing_ok=True)
     _away(host, _reason(problem))
     raise FetchError(said) from problem
@@ -349,7 +349,7 @@ def read_lines(
             for line in lines:
                 yield line.rstrip("\r\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as e:
-        raise ValueError(f"{path}: broken or no .gz ({e}): get it again; of parts, all have to be put together") from e
+        raise ValueError(f"{path}: broken, or not a .gz ({e}): download it again, or join all its parts first") from e
     except UnicodeDecodeError as e:
         raise ValueError(f"{path}: not UTF-8 ({e}); save it as UTF-8") from e
 
@@ -363,12 +363,12 @@ def own_rows(path: str | Path) -> Iterator[list[str]]:
         rows = filter(None, csv.reader((line + "\n" for line in read_lines(path)), strict=True))
         header = next(rows, [])
         if twice := [name for name in header if header.count(name) > 1]:
-            raise ValueError(f"{path}: the column {twice[0]!r} is there {header.count(twice[0])} times: leave one")
+            raise ValueError(f"{path}: the column {twice[0]!r} occurs {header.count(twice[0])} times: keep one")
         yield header
         for number, row in enumerate(rows, 1):
             if len(row) != len(header):
                 said = f"data row {number} has {len(row)} cells and the header {len(header)}"
-                raise ValueError(f"{path}: not a CSV file: {said}: put a text that holds a comma in quotes")
+                raise ValueError(f"{path}: not a CSV file: {said}: put a text with a comma in quotation marks")
             yield row
     except csv.Error as e:
         raise ValueError(
@@ -392,7 +392,7 @@ def check_columns(where: str | Path, there: Iterable[str], wanted: Iterable[str]
     others = [c for c in there if c not in wanted]
     near = {c: difflib.get_close_matches(c, others, 1, 0.7) for c in wanted if c not in there}
     if near:
-        named = ", ".join(repr(c) + (f" (is {n[0]!r} meant?)" if n else "") for c, n in near.items())
+        named = ", ".join(repr(c) + (f" (did you mean {n[0]!r}?)" if n else "") for c, n in near.items())
         if len(there) == 1 and re.search("[;\t]", there[0]):
             hint = ": are cells separated by other marks than commas?"
         has = f"its columns are {', '.join(there)}" if there else "it has none"
@@ -404,7 +404,7 @@ def check_texts(where: str | Path, table: pd.DataFrame, columns: Iterable[str]) 
     cells = table[list(columns)].astype(object)
     is_text = cells.map(lambda t: isinstance(t, str)).to_numpy()
     empty = cells.map(lambda t: t is None or t != t or (isinstance(t, str) and not t.strip())).to_numpy()
-    for what, wrong in (("what is no text", ~is_text & ~empty), ("an empty text", empty)):
+    for what, wrong in (("a value that is not text", ~is_text & ~empty), ("an empty text", empty)):
         if wrong.any():
             rows = wrong.any(axis=1).nonzero()[0][:10] + 1
             raise ValueError(f"{where}: {what} in data row {rows.tolist()}")

@@ -73,7 +73,7 @@ def _check_pairs(pairs: pd.DataFrame) -> None:
         raise ValueError(f"pairs have no column {', '.join(missing)}: expected context and response")
     for column in ("context", "response"):
         if wrong := [i for i, t in enumerate(pairs[column]) if not isinstance(t, str)]:
-            raise ValueError(f"{column}: {len(wrong)} cells are no text (rows {wrong[:10]}): leave these pairs out")
+            raise ValueError(f"{column}: {len(wrong)} cells are not text (rows {wrong[:10]}): leave these pairs out")
     if not len(pairs):
         raise ValueError("there are no pairs of a context and a response")
 
@@ -162,9 +162,9 @@ def read_settings(
     for part in text.split():
         name, mark, value = part.partition("=")
         if not (name.isidentifier() and mark and value):
-            raise ValueError(f"{part!r} is no setting: expected name=value, divided by blanks")
+            raise ValueError(f"{part!r} is not a setting: expected name=value, separated by spaces")
         if name in taken:
-            raise ValueError(f"{name} is not of these settings: it is asked for by a parameter of its own")
+            raise ValueError(f"{name} is not one of these settings: it has its own parameter")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -254,7 +254,7 @@ def _of_method(method: str | None, spec, weight: float | None):
     if isinstance(method, str):
         check_known("method of dialogue models", method, DIALOGUE_METHODS)
     elif chosen.loss or chosen.edit or chosen.augment not in (None, augment_targets):
-        raise ValueError("this method is none of dialogue models: expected one with a penalty, or `augment_targets`")
+        raise ValueError("this method is not for dialogue models: expected one with a penalty, or `augment_targets`")
     if spec is None:
         raise ValueError(f"method {method} needs a specification: spec as paper/name, or a TOML file")
     return chosen, bias_spec(spec)
@@ -309,7 +309,7 @@ def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> _Training:
         found, told = word_vectors(how.vectors, tokenizer.get_vocab(), wanted)
         numbers["width"] = len(next(iter(found.values())))
     if numbers["width"] % numbers.get("heads", 1):
-        raise ValueError(f"width {numbers['width']} is no multiple of heads, {numbers['heads']}: give other heads")
+        raise ValueError(f"width {numbers['width']} is not a multiple of heads, {numbers['heads']}: give other heads")
     shape = {k: v for k, v in numbers.items() if k in SHAPE}
     special = {f"{s}_token_id": getattr(tokenizer, f"{s}_token_id") for s in ("pad", "bos", "eos", "unk")}
     set_seed(how.seed)
@@ -399,7 +399,7 @@ def load_dialogue_model(name_or_path: str | Path, device: str = "auto") -> tuple
     try:
         about = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     except ValueError as e:
-        raise ValueError(f"{config} is broken ({e}): train the model anew, or copy it again") from e
+        raise ValueError(f"{config} is broken ({e}): train the model again, or copy it again") from e
     own = next((m for m, _ in KINDS.values() if m.config_class.model_type == about.get("model_type")), None)
     if own is None:
         return load_model(str(name_or_path), device)
@@ -407,9 +407,9 @@ def load_dialogue_model(name_or_path: str | Path, device: str = "auto") -> tuple
         model, report = own.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     except Exception as e:  # whatever the libraries raise, by the folder's name
-        raise ValueError(f"{named} cannot be loaded ({type(e).__name__}: {e}): train it anew") from e
+        raise ValueError(f"{named} cannot be loaded ({type(e).__name__}: {e}): train it again") from e
     if more := sorted(report["unexpected_keys"]):
-        said = "which its configuration has no place for: another version trained it; train it anew"
+        said = "which its configuration has no place for: another version trained it; train it again"
         raise ValueError(f"{named} holds {', '.join(more[:3])}, {said}")
     if lacking := sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"]):
         raise ValueError(f"{named} lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …)")

@@ -450,7 +450,7 @@ def have_embeddings(pairs: TargetPairs, unknown: int | None = None, several: boo
             kept &= (rows >= 0).sum(1) == 1
     if not kept.any():
         what = "" if several else ", as one token each (several=True takes words of several, as WER-averaged does)"
-        said = f"none of the {len(kept)} pairs stands in the tokenizer's vocabulary{what}"
+        said = f"none of the {len(kept)} pairs is in the tokenizer's vocabulary{what}"
         raise ValueError(f"{said}: there are no embeddings to draw together")
     return kept
 

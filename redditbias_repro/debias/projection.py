@@ -77,7 +77,7 @@ def fit_edits(
     told = [(s, [(end - 1, first[t]) for t, _, end in s.terms]) for s in sentences if s.terms]
     group = torch.tensor([side for _, places in told for _, side in places], dtype=torch.bool, device=model.device)
     if not group.any() or group.all():
-        raise ValueError("the training sentences name one group alone: there is nothing to tell it from")
+        raise ValueError("the training sentences name only one group: expected both")
     blocks, runs = blocks_of(model), []
     for i in range(0, len(told), batch_size):
         some = told[i : i + batch_size]

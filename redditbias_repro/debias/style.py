@@ -256,7 +256,7 @@ def acute_sheets(
     pairs = before[[*on, "answer"]].merge(after[[*on, "answer"]], on=on, suffixes=("_before", "_after"))
     pairs = pairs[pairs["answer_before"] != pairs["answer_after"]]
     if not len(pairs) or n < 1:
-        raise ValueError(f"{n} pairs are asked for, and {len(pairs)} prompts were answered differently by the two")
+        raise ValueError(f"{n} pairs are requested, but the two answered only {len(pairs)} prompts differently")
     rng = np.random.default_rng(seed)
     pairs = pairs.iloc[rng.permutation(len(pairs))[:n]].reset_index(drop=True)
     side = rng.permutation(np.arange(len(pairs)) % 2 + 1)  # of the tuned model, each as often
@@ -283,7 +283,7 @@ def read_acute(
     key = Path(key) if key else _key_path(paths[0])
     sides = pd.read_csv(key)
     if list(sides) != ["id", "after"] or not sides["after"].isin([1, 2]).all() or sides["id"].duplicated().any():
-        raise ValueError(f"{key} is no key of a sheet: expected columns id and after, which is 1 or 2")
+        raise ValueError(f"{key} is not the key of a sheet: expected columns id and after, which is 1 or 2")
     after = dict(zip(sides["id"].astype(str), sides["after"]))
     chosen = [_choices(p, after) for p in paths]
     rows = []
@@ -314,7 +314,7 @@ def _choices(path: Path, after: dict[str, int]) -> dict[str, list[bool]]:
         for question in QUESTIONS:
             if given[question][i] not in ("", "1", "2"):
                 where = f"in column {question} of row {table['row'][i]}"
-                raise ValueError(f"{path}: {given[question][i]!r} {where} is no choice: expected 1, 2 or nothing")
+                raise ValueError(f"{path}: {given[question][i]!r} {where} is not a choice: expected 1, 2 or nothing")
     if number[given.ne("").any(axis=1)].duplicated().any():
         raise ValueError(f"{path}: a pair is answered twice: expected each id once")
     return {q: [given[q][i] == str(after[number[i]]) for i in table.index if given[q][i]] for q in QUESTIONS}

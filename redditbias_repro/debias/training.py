@@ -352,7 +352,7 @@ def load_debiased(
     "A finished run from its folder. `FileNotFoundError` if it is none"
     path = Path(folder) / "debias.json"
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} is no folder that debias() finished: it holds no debias.json")
+        raise FileNotFoundError(f"{folder} is not a finished folder of debias(): it holds no debias.json")
     kept = read_json(path)
     if not (isinstance(kept.get("settings"), dict) and kept["settings"] and isinstance(kept.get("history"), list)):
         raise ValueError(f"{path} does not say how the model was made: it was changed, or is of another version")
@@ -366,7 +366,7 @@ def no_room(folder: Path, needed: int) -> OSError | None:
     if free >= needed:
         return None
     lacks = f"{free / 1e9:.2f} GB are free at {place}, training needs {needed / 1e9:.2f} GB for checkpoint and model"
-    remedy = "Free some, then call again: a checkpoint that is there is kept and gone on from"
+    remedy = "Free some, then run again: the run continues from its last checkpoint"
     return OSError(errno.ENOSPC, f"the disk is full: {lacks}. {remedy}")
 
 # %% ../../nbs/debias/training.ipynb #523660ea
@@ -417,7 +417,7 @@ def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debia
             other = ", ".join(k for k in either if settings.get(k) != done.settings.get(k)) if done else ""
             holds = f"a run that differs in {other}" if done else "no run"
             way_out = f"remove it, give another folder{', or replace it' if done else ''}"
-            raise ValueError(f"{folder} is there and holds {holds}: {way_out}")
+            raise ValueError(f"{folder} exists and holds {holds}: {way_out}")
     if problem := no_room(folder, needed):
         raise problem
     unfinished = folder.with_name(folder.name + ".partial")
@@ -452,7 +452,7 @@ def _by_one_run(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise ValueError(f"{folder} is being made by another run: wait for it, or give another folder") from None
+        raise ValueError(f"{folder} is being written by another run: wait for it, or give another folder") from None
     try:
         yield
     finally:
@@ -545,7 +545,7 @@ def debias(
         ("lambda_d", chosen.loss or chosen.penalty or (chosen.edit and chosen.lambda_d)),
     ):
         if getattr(how, name) is not None and not read:
-            raise ValueError(f"{name} weighs a loss that the method has not: leave it out")
+            raise ValueError(f"{name} weighs a loss that the method does not have: leave it out")
         if getattr(how, name) is None:
             how = dataclasses.replace(how, **{name: getattr(chosen, name)})
     _check_numbers(how)
@@ -646,7 +646,7 @@ def _edit(model, tokenizer, spec, texts, method, folder: Path, replace: bool, ab
     "A run of a method that edits hidden states; arguments as in `debias`"
     chosen, about = get_method(method), about or describe_model(model)
     if how.lora_rank is not None:
-        raise ValueError(f"lora_rank is of methods that train weights, and {method} trains none: leave it out")
+        raise ValueError(f"lora_rank is for methods that train weights, which {method} does not: leave it out")
     if not model.name_or_path:
         said = "edits name the base that they belong to, and this model was loaded from nowhere"
         raise ValueError(f"{said}: save it and load it by its folder")
@@ -660,7 +660,7 @@ def _edit(model, tokenizer, spec, texts, method, folder: Path, replace: bool, ab
         dataclasses.replace(s, terms=kept) for s in found if (kept := tuple(t for t in s.terms if t[0] in told))
     ]
     if not sentences:
-        raise ValueError("no target term of a pair stands in any training sentence: the method has nothing to do")
+        raise ValueError("no target term of a pair occurs in any training sentence: the method has nothing to do")
     numbers = {"lambda_d": how.lambda_d or None, "block_size": how.block_size, "seed": how.seed, "corpus": corpus}
     numbers |= {"base": about["weights_sha256"], "base_model": about["name"], "earlier": about.get("debiased")}
     numbers |= dict.fromkeys(("batch_size", "grad_accum", "lambda_lm", "objective")) | library

@@ -167,7 +167,9 @@ def judge(
     bad = offence_labels(offence, offences)
     unread = [c for c in ("answer", "descriptor") if not said[c].map(lambda x: isinstance(x, str)).all()]
     if unread:
-        raise ValueError(f'column {unread[0]!r} holds what is no text: expected a text in each row, "" for none')
+        raise ValueError(
+            f'column {unread[0]!r} holds something other than text: expected a text in each row, "" for none'
+        )
     attrs, said = said.attrs, untag(said.reset_index(drop=True))
     said.attrs = attrs
     hidden = censor(said["answer"], said["descriptor"])
@@ -422,7 +424,7 @@ def _asked_as(judged: Judged) -> str:
 
 def _check_attrs(judged: Judged) -> None:
     if missing := [k for k in ("model", "corpus", "decoding") if k not in judged.answers.attrs]:
-        raise ValueError(f"the answers do not say of which {missing[0]} they are (`.attrs`): take them from ask()")
+        raise ValueError(f"the answers do not name their {missing[0]} (`.attrs`): get them from ask()")
 
 
 def _records(judged: Judged, paper: str, measure: Callable, draws: dict, **more) -> list[dict]:

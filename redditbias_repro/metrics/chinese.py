@@ -69,7 +69,7 @@ def load_dialogues(
     elif Path(corpus).is_file():
         table = _own_dialogues(Path(corpus))
     else:
-        raise FileNotFoundError(f"corpus {corpus!r} is no file, and none of {', '.join(CORPORA)}")
+        raise FileNotFoundError(f"corpus {corpus!r} is not a file, nor one of {', '.join(CORPORA)}")
     rows = [
         (f"{name}/{i}", name, turns[:i], turns[i])
         for name, turns in zip(table.dialogue, table.turns)

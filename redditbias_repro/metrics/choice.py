@@ -136,7 +136,7 @@ def _of_one_reading(earlier: list[dict], tried: list[dict], usual: str) -> list[
     if other and (tried or len(other) < len(new)):
         read = ", ".join(dict.fromkeys(repr(r["params"]["outliers"]) for r in other))
         said = f"{len(other)} earlier runs of this search have outliers {read}, and the others {usual!r}"
-        raise ValueError(f"{said}: try all of them anew (without RESUME)")
+        raise ValueError(f"{said}: try all of them again (without RESUME)")
     return new
 
 

@@ -51,8 +51,8 @@ def _matched(records_a: Iterable[dict], records_b: Iterable[dict], fields: tuple
         for what, (one, other) in (("data", data), ("settings", how)):
             if one != other:
                 raise ValueError(
-                    f"{a['bias_type']}: {_label(a)} and {_label(b)} were measured on other {what} "
-                    f"({one} and {other}): measure both alike"
+                    f"{a['bias_type']}: {_label(a)} and {_label(b)} were measured on different {what} "
+                    f"({one} and {other}): measure both in the same way"
                 )
         yield a, b
 
@@ -328,7 +328,8 @@ def compare_logs(
         tasks = [", ".join(log["task"].unique()) for log in logs]
         raise ValueError(f"{a} ({tasks[0]}) and {b} ({tasks[1]}) share no sample: expected logs of the same task")
     if other := int((shared["content"] != shared["content_b"]).sum()):
-        raise ValueError(f"{other} samples of {a} and {b} have one name and two texts: expected one version of a task")
+        said = f"{other} samples of {a} and {b} have the same name but different texts"
+        raise ValueError(f"{said}: expected one version of a task")
     left = [f"{what} (only {name})" for log, name in zip(logs, names) for what in log.attrs["left_out"]]
     only = {"left_only": names[0], "right_only": names[1]}
     left += [f"{n} samples of {task} (only {only[way]})" for (task, way), n in _only_one(both).items()]
@@ -338,7 +339,7 @@ def compare_logs(
             about = {"a": names[0], "b": names[1], "task": task, "metric": metric}
             rows.append(about | _compared_samples(own, cluster, margin, alpha, power))
     if not rows:
-        raise ValueError(f"{a} and {b} share one sample of each task: a test needs two or more")
+        raise ValueError(f"{a} and {b} share only one sample of each task: a test needs two or more")
     table = _table(rows, LOGS_COMPARED, "p")
     table = table.assign(verdict=decided(table["verdict"], table["p_holm"], alpha))
     table.attrs["left_out"] = left

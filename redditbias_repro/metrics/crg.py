@@ -49,7 +49,7 @@ def load_responses(split: str = "test", corpus: str = "multiwoz", pairs: int | N
         train = split == "train"
         table = collect_responses(load_training_turns("convlab") if train else load_multiwoz(split, "convlab"))
     elif not path.is_dir():
-        raise FileNotFoundError(f"corpus {corpus!r} is no folder, and not multiwoz")
+        raise FileNotFoundError(f"corpus {corpus!r} is not a folder, and not multiwoz")
     elif (path / f"{split}.csv").is_file():
         table = _from_csv(path / f"{split}.csv", split)
     else:

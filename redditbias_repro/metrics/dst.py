@@ -130,7 +130,7 @@ def _counted(labels, predictions) -> np.ndarray:
     "Of each example: right and said so, right, said, answered correctly, 1"
     y, said = np.asarray(labels).astype(bool), np.asarray(predictions).astype(bool)
     if y.shape != said.shape or y.ndim != 1 or not len(y):
-        raise ValueError(f"labels {y.shape} and predictions {said.shape}: expected as many of both, and at least one")
+        raise ValueError(f"labels {y.shape} and predictions {said.shape}: expected as many of each, at least one")
     return np.column_stack([y & said, y, said, y == said, np.ones(len(y))]).astype(float)
 
 

@@ -113,7 +113,7 @@ def draw_candidates(
     if "response" not in pairs:
         raise ValueError(f"no column 'response': the table's columns are {list(pairs.columns)}")
     if wrong := [i for i, t in enumerate(pairs["response"]) if not isinstance(t, str)]:
-        raise ValueError(f"{len(wrong)} responses are no text (rows {wrong[:10]}): leave them out")
+        raise ValueError(f"{len(wrong)} responses are not text (rows {wrong[:10]}): leave them out")
     distinct = [t for t in dict.fromkeys(pairs["response"]) if t.strip()]
     if n is None or len(distinct) <= n:
         return distinct
@@ -134,7 +134,7 @@ def lemma_by(
     try:
         return lemmatizer() if name == "wordnet" else str
     except FileNotFoundError as e:
-        raise FetchError(f"{e}; or count words as they stand, which needs none of it (lemmas plain)") from e
+        raise FetchError(f"{e}; or count unchanged words, which do not need it (lemmas plain)") from e
 
 # %% ../../nbs/metrics/fairness.ipynb #6ae76218
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def measure_responses(
     for column in ("response1", "response2"):
         for row, text in enumerate(said[column]):
             if not isinstance(text, str):
-                raise ValueError(f"{column}, row {row} is {text!r} and no text: an empty response is ''")
+                raise ValueError(f"{column}, row {row} is {text!r}, not text: an empty response is ''")
     spec = bias_spec(bias_type)
     lemma, sides = lemma_by(lemmas), [list(said["response2"]), list(said["response1"])]
     judges, labels = _judges(offence, offences)

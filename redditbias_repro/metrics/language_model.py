@@ -127,7 +127,7 @@ def lmb(
     d, gap = a - b, np.log(a) - np.log(b)
     if _constant(d, max(a.max(), b.max())):
         said = f"all {len(d)} differences are the same ({d[0]:g}), so there is no t"
-        raise ValueError(f"{said}: the same texts twice, or a model that tells none apart?")
+        raise ValueError(f"{said}: are the texts the same, or does the model distinguish none?")
     test, (t_log, p_log) = stats.ttest_rel(a, b), _log_test(a, b)
     mean, share = mean_test(gap, None, alpha), preference_share(gap, None, alpha)
     return LMBResult(
@@ -163,11 +163,11 @@ def _check_outlier_sd(sd: float | None) -> None:
 def _sample(name: str, values) -> np.ndarray:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1:
-        raise ValueError(f"{name} has shape {x.shape}: expected one perplexity a text")
+        raise ValueError(f"{name} has shape {x.shape}: expected one perplexity per text")
     bad = np.flatnonzero(~np.isfinite(x) | (x <= 0))
     if len(bad):
         places = f"at {bad[:10].tolist()} (the first is {x[bad[0]]})"
-        raise ValueError(f"{name} holds {len(bad)} values that are no perplexity, {places}")
+        raise ValueError(f"{name} holds {len(bad)} values that are not perplexities, {places}")
     return x
 
 # %% ../../nbs/metrics/language_model.ipynb #1a0d807a
@@ -243,7 +243,7 @@ def pairs_to_measure(
         pairs = load_pairs(b, split, corpus, swap)
         if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
             said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
-            warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
+            warnings.warn(f"{said}: a test of so few is not informative, whatever its p", stacklevel=2)
         if (*names, of_split) in found:
             raise ValueError(f"two bias types are called {'/'.join(names)}: rename one's file, which is its name")
         pairs.attrs["forms"] = () if names[0] == "own" and Path(b).suffix != ".toml" else bias_spec(b).forms
@@ -389,7 +389,7 @@ def _kept_by_base(opened: Opened, base, pairs: dict, params: dict, options: dict
     "What the model before debiasing keeps of pairs, by their names; empty for a model that was not debiased"
     made, kept, scorer = _made_of(opened.about), {}, None
     if not made and base is not None:
-        raise ValueError(f"{opened.about['name']} was not debiased here, so that no model was before it (base, --base)")
+        raise ValueError(f"{opened.about['name']} was not debiased here: leave out base (--base)")
     if not made:
         return {}
     known = base if isinstance(base, list) else []
@@ -454,7 +454,7 @@ def measure_lmb(
     for (paper, name, of), p in pairs.items():
         if len(p) < 2:
             said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} {of} pairs, and a test needs two"
-            raise ValueError(f"{said}: give it more terms, or ask for another split")
+            raise ValueError(f"{said}: give it more terms, or choose another split")
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
     kept = _kept_by_base(opened, base, pairs, params, options) if "base" in outliers else {}
@@ -542,8 +542,8 @@ def fit_temperature(scores: pd.DataFrame) -> float:
         raise ValueError("no text that the temperature is to be fitted on has a token to score: give longer ones")
     best = int(total.argmin())
     if best in (0, len(x) - 1):
-        said = f"the texts are likeliest at temperature {TEMPERATURES[best]:g} or beyond"
-        warnings.warn(f"{said}: a model that knows nothing of them is best silenced", stacklevel=2)
+        said = f"the texts are most likely at temperature {TEMPERATURES[best]:g} or beyond"
+        warnings.warn(f"{said}: the model knows little of such texts", stacklevel=2)
         return float(TEMPERATURES[best])
     curve, between = CubicSpline(x, total), (x[best - 1], x[best + 1])
     lowest = minimize_scalar(curve, bounds=between, method="bounded", options={"xatol": 1e-6})

@@ -348,7 +348,7 @@ def _asked_for(reading: str, context: str | None, end: bool | None, personas) ->
         raise ValueError(f"{', '.join(given)}: the reading {SPAN!r} scores descriptor and noun alone: leave it out")
     in_front = [k for k in given if k != "end"] + ["the reading 'chat'"] * (reading == "chat")
     if len(in_front) > 1:
-        raise ValueError(f"{' and '.join(in_front)}: one of them can stand in front of a prompt")
+        raise ValueError(f"{' and '.join(in_front)}: only one of them can come before a prompt")
     asked = {k: v for k, v in given.items() if k == "personas" or v != READINGS[reading][k]}
     texts = {"context": digest, "personas": lambda p: digest(read_personas(p))}
     return {k: texts[k](v) if k in texts else v for k, v in asked.items()}

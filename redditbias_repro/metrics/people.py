@@ -56,7 +56,7 @@ def draw_contexts(
         wanted = n // len(pairs) + (i < n % len(pairs))
         texts = list(dict.fromkeys(table["text1"]))
         if wanted > len(texts):
-            raise ValueError(f"{name} has {len(texts)} different sentences, and {wanted} are asked for: ask for fewer")
+            raise ValueError(f"{name} has {len(texts)} different sentences, and {wanted} are requested: request fewer")
         rows += [(name, texts[k]) for k in sorted(rng.choice(len(texts), wanted, replace=False))]
     return pd.DataFrame(rows, columns=["bias_type", "context"])
 
@@ -90,7 +90,7 @@ def _read_key(path: Path) -> pd.DataFrame:
     whole = set(KEY_COLUMNS[:4]) <= set(key) and key["item"].str.fullmatch(r"\d+").all()
     if not whole or key["id"].duplicated().any() or key["question"].nunique() != 1:
         expected = f"expected columns {', '.join(KEY_COLUMNS)}, each id once, and one question"
-        raise ValueError(f"{path} is no key of sheets: {expected}; its columns are {', '.join(key)}")
+        raise ValueError(f"{path} is not a key of sheets: {expected}; its columns are {', '.join(key)}")
     check_known(f"question of {path}", key["question"][0], QUESTIONS)
     return key.astype({"item": int})
 
@@ -109,7 +109,7 @@ def _read_one(path: Path, key: pd.DataFrame, marks: list[str]) -> pd.DataFrame:
         name, row = strange.iloc[0][["id", "row"]]
         raise ValueError(f"{path}: id {name!r} of row {row} is not in the key: is it of these sheets?")
     meant = {"": ""} | {written: m for m in marks for written in (m, f"{m}.0")}
-    says = f" is no mark: expected {', '.join(marks)} or nothing"
+    says = f" is not a mark: expected {', '.join(marks)} or nothing"
     table = table.assign(score=sheets.read_marks(path, table, "score", meant, says))
     if len(twice := table[table["id"].duplicated(keep=False)]):
         raise ValueError(f"{path}: rows {', '.join(map(str, twice['row'][:2]))} have the same id: expected each once")
@@ -150,13 +150,13 @@ def _old_sheets(folder: Path, replace: bool) -> list[Path]:
     old, key = _sheets_of(folder), folder / KEY
     if filled := next((p for p in old if sheets.has_labels(p, ["score"])), None):
         raise FileExistsError(
-            f"{filled} is filled in, or is no sheet: nothing was written. Give another folder, or move it away"
+            f"{filled} is filled in, or is not a sheet: nothing was written. Give another folder, or move it away"
         )
     there = [p for p in (*old, key, folder / ABOUT) if p.is_file()]
     if there and not replace:
         raise FileExistsError(
-            f"{there[0]} is there already, perhaps with the judges too: nothing was written. Give another folder; or, "
-            "if nobody has begun to judge, ask for it to be replaced: --replace (replace=True)"
+            f"{there[0]} exists already, and the judges may have it: nothing was written. Give another folder; or, "
+            "if nobody has begun to judge, replace it: --replace (replace=True)"
         )
     if strange := next((p for p in old if not key.is_file() or not _is_of(p, key)), None):
         raise FileExistsError(
@@ -254,7 +254,7 @@ def why_no_alpha(
     if not len(counts):
         return "no answer was judged by two people"
     used = [mark for mark in counts if counts[mark].any()]
-    return f"every judgement is {used[0]}, so that no disagreement was possible" if len(used) == 1 else ""
+    return f"every judgement is {used[0]}, so no disagreement was possible" if len(used) == 1 else ""
 
 
 def human_agreement(

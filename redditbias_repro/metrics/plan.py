@@ -156,7 +156,7 @@ def read_associations(
     try:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError) as e:
-        raise ValueError(f"{path} is no JSON ({e}): expected records of metric association") from e
+        raise ValueError(f"{path} is not JSON ({e}): expected records of metric association") from e
     records = [r for r in (content if isinstance(content, list) else [content]) if isinstance(r, dict)]
     found = [check_record(r, path) for r in records if r.get("metric") == "association"]
     found = [r for r in found if "contrasts" in r["values"]]
@@ -218,7 +218,7 @@ def plan_sets(
             other = after.get((record["paper"], record["bias_type"]))
             if other is None:
                 there, bare = ", ".join("/".join(k) for k in after), f"{record['paper']}/{record['bias_type']}"
-                raise ValueError(f"the other model has no record of {bare}, but of {there}: measure it there as well")
+                raise ValueError(f"the other model has records of {there}, but not of {bare}: measure it there as well")
         own = corpus is None and of == (record["paper"], record["bias_type"])
         labels = None if own else load_contrasts(b or "/".join(of), corpus=corpus or "auto")
         plan = plan_association(record, labels, other, **asked)
@@ -231,5 +231,5 @@ def plan_sets(
 def _record_for(of: tuple[str, str], known: dict[tuple[str, str], dict]) -> dict:
     if of not in known and len(known) > 1:
         there = ", ".join("/".join(k) for k in known)
-        raise ValueError(f"there is no record of {'/'.join(of)}, but of {there}: name one of these, or other records")
+        raise ValueError(f"there are records of {there}, not of {'/'.join(of)}: name one of these, or other records")
     return known.get(of) or next(iter(known.values()))

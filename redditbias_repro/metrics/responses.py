@@ -56,7 +56,7 @@ def _texts(what: str, texts) -> list[str]:
         raise TypeError(f"{what} is one string: expected a list of strings")
     texts = list(texts)
     if wrong := [i for i, t in enumerate(texts) if not isinstance(t, str)]:
-        raise TypeError(f"{len(wrong)} {what} are no strings (at {wrong[:10]})")
+        raise TypeError(f"{len(wrong)} {what} are not strings (at {wrong[:10]})")
     if empty := [i for i, t in enumerate(texts) if not t.strip()]:
         raise ValueError(f"{len(empty)} {what} are empty (at {empty[:10]}): leave them out")
     if not texts:

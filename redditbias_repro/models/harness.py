@@ -51,7 +51,7 @@ def with_backend(
     "A model's name, with what runs it. `ValueError` for a backend that is none"
     if backend is None:
         if args:
-            raise ValueError("--backend-args are of a --backend: give both, or neither")
+            raise ValueError("--backend-args needs --backend: give both, or neither")
         return name
     if not re.fullmatch(rf"{PREFIX}[\w-]+", backend):
         raise ValueError(f"backend {backend!r} is unknown: expected lm-eval:CLASS, such as lm-eval:vllm")
@@ -65,10 +65,10 @@ def read_name(name: str) -> Place:
         raise ValueError(f"model {name!r}: expected lm-eval:CLASS:MODEL, such as lm-eval:vllm:Qwen/Qwen2.5-7B-Instruct")
     given = [part.partition("=") for part in (found[3] or "").split(",") if part]
     if wrong := [key for key, equals, value in given if not (key and equals and value)]:
-        raise ValueError(f"model {name!r}: {wrong[0]!r} says nothing: expected settings as a=b,c=d")
+        raise ValueError(f"model {name!r}: {wrong[0]!r} is not a setting: expected a=b,c=d")
     args = {key: value for key, _, value in given}
     if secret := [key for key in args if SECRET.fullmatch(key)]:
-        said = "a key in a name would stand in records: put it into the environment (such as OPENAI_API_KEY)"
+        said = "a key in a name would end up in records: set it in the environment (such as OPENAI_API_KEY)"
         raise ValueError(f"{PREFIX}{found[1]}:{found[2]}: {secret[0]}: {said}")
     if "base_url" in args:
         url = urlsplit(args["base_url"])
@@ -201,7 +201,7 @@ def harness_class(kind: str):
     try:
         return get_model(kind)
     except ImportError as e:
-        raise ValueError(f"{PREFIX}{kind} needs a library that is not here: {e}") from e
+        raise ValueError(f"{PREFIX}{kind} needs a library that is not installed: {e}") from e
 
 
 def open_elsewhere(
@@ -214,9 +214,7 @@ def open_elsewhere(
     "What stands for a model, and its tokenizer. `ValueError` says what a class lacks, `FetchError` what cannot be had"
     place = read_name(name)
     if task != "causal":
-        raise ValueError(
-            f"model {name!r}: the harness is asked for causal models alone: leave out kind={task!r} (--kind)"
-        )
+        raise ValueError(f"model {name!r}: the harness runs only causal models: leave out kind={task!r} (--kind)")
     kind = harness_class(place.kind)
     from lm_eval.api.model import TemplateLM
     from lm_eval.models.api_models import TemplateAPI
@@ -225,7 +223,7 @@ def open_elsewhere(
 
     said = f"model {place.model!r} by {PREFIX}{place.kind}"
     if not issubclass(kind, TemplateLM):
-        raise ValueError(f"{said}: the class scores strings, not tokens, which our measures ask about")
+        raise ValueError(f"{said}: the class scores strings, but our measures need tokens")
     args = simple_parse_args_string(",".join(f"{k}={v}" for k, v in place.args.items()))
     if "tokenizer" in args:
         args["tokenizer"] = source_of(args["tokenizer"])
@@ -244,11 +242,11 @@ def open_elsewhere(
         with contextlib.redirect_stderr(io.StringIO()):
             lm = kind(**args)
     except OSError as e:
-        raise FetchError(f"{said} cannot be had ({_why(e)})") from None
+        raise FetchError(f"{said} is not available ({_why(e)})") from None
     except Exception as e:  # whatever a class raises
         raise ValueError(f"{said} cannot be opened ({_why(e)})") from None
     if getattr(lm, "backend", "causal") != "causal":
-        raise ValueError(f"{said} is no causal model, which is what is asked through the harness")
+        raise ValueError(f"{said} is not a causal model: the harness runs only these")
     if isinstance(lm, LocalChatCompletion):
         return Elsewhere(lm, None, place), None
     if not hasattr(lm.tokenizer, "backend_tokenizer"):

@@ -71,7 +71,7 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
     "`ValueError` where the tokenizer knows more tokens than the model, those that were added to it left aside"
     known, vectors = tokenizer.vocab_size, getattr(model.get_input_embeddings(), "num_embeddings", math.inf)
     if not known:
-        raise ValueError(f"model {name!r}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
+        raise ValueError(f"model {name!r}: it has no tokenizer: save its own there (`save_pretrained`)")
     if known > vectors:
         differ = f"its tokenizer has {known} tokens and the model vectors for {vectors}: they are of different models"
         raise ValueError(f"model {name!r}: {differ}; save the model's own tokenizer beside it")
@@ -84,7 +84,7 @@ def adapter_of(source: str) -> dict | None:
             try:
                 return json.loads(path.read_text(encoding="utf-8"))
             except (ValueError, RecursionError) as e:
-                raise ValueError(f"{path} is no JSON ({e}): make the model again, or copy it whole") from e
+                raise ValueError(f"{path} is not JSON ({e}): make the model again, or copy all of it") from e
     return None
 
 
@@ -100,10 +100,8 @@ def _check_made(made, where: str) -> None:
     parts = [*made["bias_type"].split("/"), made["base_model"].rpartition("/")[2]] if known else []
     plain = known and made["bias_type"].count("/") == 1 and all(map(PART.fullmatch, parts))
     if not plain or not re.fullmatch(r"[\w+ (),/-]+", made["method"]) or not isinstance(made.get("seed"), int):
-        said = "its configuration does not say how it was debiased as `debias` says it"
-        raise ValueError(
-            f"{where}: {said} (method, bias_type, base_model, seed): take `debiased` out of its config.json"
-        )
+        said = "the entry `debiased` of its configuration was not written by `debias`"
+        raise ValueError(f"{where}: {said} (method, bias_type, base_model, seed): remove it from config.json")
     if made.get("earlier"):
         _check_made(made["earlier"], where)
 
@@ -142,7 +140,7 @@ def _on_base(name: str, folder: str, about: dict, device: str, dtype, kind: str)
     try:
         net, tokenizer = load_model(beside if beside.is_dir() else base, device, dtype, kind)
     except (ValueError, FetchError) as e:
-        raise type(e)(f"model {name!r} is {what} of {base!r}, which cannot be had: {e}") from e
+        raise type(e)(f"model {name!r} is {what} of {base!r}, which is not available: {e}") from e
     settings = _settings_beside(folder)
     if settings and net.dtype == torch.float32 and hash_weights(net) != settings["base"]:
         made = "they were made for" if edited else "the adapter was trained on"
@@ -259,7 +257,7 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
     lacking = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     named = " ".join(getattr(config, "architectures", None) or ())
     if lacking and kind == "causal" and named and not re.search("CausalLM|LMHead|DoubleHeads", named):
-        said = f"its configuration names {named}, which is no language model that writes from left to right"
+        said = f"its configuration names {named}, which is not a left-to-right language model"
         raise ValueError(f"model {name!r}: {said}: measure a causal model")
     if lacking:
         said = f"the checkpoint lacks {len(lacking)} weights ({', '.join(lacking[:3])}, …), which would be random"
@@ -310,17 +308,17 @@ def _explained(name: str, source: str, what: str, error: Exception, way_out: str
     first, named = str(error).strip().split("\n")[0][:300], f"model {name!r}"
     cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first}){way_out}"
     if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
-        return ValueError(f"{named} needs a library that is not here: {first}")
+        return ValueError(f"{named} needs a library that is not installed: {first}")
     whole = os.path.isdir(source) and (Path(source) / "config.json").is_file()
     if whole and what == KINDS["causal"][0] and not any((Path(source) / f).is_file() for f in TOKENIZERS):
-        return ValueError(f"{named}: there is no tokenizer beside it: save its own there (`save_pretrained`)")
+        return ValueError(f"{named}: it has no tokenizer: save its own there (`save_pretrained`)")
     if os.path.isdir(source):
         bare = "the folder holds no config.json; give a folder that `save_pretrained` wrote"
         has = (Path(source) / "config.json").is_file()
         return ValueError(f"{named}: the checkpoint {cannot}: get or save it again" if has else f"{named}: {bare}")
     if isinstance(error, OSError):
         return FetchError(
-            f"{named} is no local folder and could not be had from the Hugging Face hub ({first}). "
+            f"{named} is not a local folder and could not be downloaded from the Hugging Face hub ({first}). "
             f"Check the name and the network, or use a packaged model: {', '.join(PACKAGED)}{nearest(name, PACKAGED)}"
         )
     return ValueError(f"{named} {cannot}")
@@ -406,7 +404,7 @@ def _believed(model, name: str, digest: str, made: dict[str, dict]) -> dict[str,
     whole = folder.is_dir() and adapter_of(str(folder)) is None and model.dtype == torch.float32
     if not made or not whole or getattr(model.config, "made_weights", None) == digest:
         return made
-    said = "its configuration says how it was trained, and its weights are not those that this made"
+    said = "its configuration says how it was trained, but its weights have changed since"
     warnings.warn(f"model {name!r}: {said}: it is named by its weights; train it again to have it named", stacklevel=3)
     return {}
 

@@ -107,7 +107,7 @@ def _hub_file(place: str) -> Path:
     except (OSError, ValueError) as e:
         first = str(e).strip().split("\n")[0][:300]
         remedy = f"check the name and the network, or use a packaged model: {', '.join(PACKAGED)}"
-        raise FetchError(f"{place} could not be had from the Hugging Face hub ({first}): {remedy}") from e
+        raise FetchError(f"{place} could not be downloaded from the Hugging Face hub ({first}): {remedy}") from e
 
 
 def file_sha256(path: Path) -> str:
@@ -137,7 +137,7 @@ def _look_at_gguf(path: Path) -> dict:
 
     with path.open("rb") as f:
         if f.read(4) != b"GGUF":
-            raise ValueError(f"{path} is no GGUF file: it does not begin as one")
+            raise ValueError(f"{path} is not a GGUF file: it does not begin like one")
     try:
         reader = gguf.GGUFReader(path)
         told = {key: field.contents() for key, field in reader.fields.items() if key in GGUF_READ}
@@ -149,7 +149,7 @@ def _look_at_gguf(path: Path) -> dict:
     if told.get("split.count", 1) > 1:
         raise ValueError(f"{path} is one of {told['split.count']} parts: join them with `llama-gguf-split --merge`")
     if "tokenizer.ggml.model" not in told:
-        raise ValueError(f"{path} carries no tokenizer: give one that does, or a folder that `save_pretrained` wrote")
+        raise ValueError(f"{path} contains no tokenizer: give one that does, or a folder written by `save_pretrained`")
     return {"architecture": told.get("general.architecture", ""), "parameters": int(sum(sizes))}
 
 
@@ -217,7 +217,7 @@ def _made_once(name: str, sha256: str, make: Callable[[Path, Path], None]) -> Pa
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(str(folder) + ".lock"):
         if folder.is_dir() and not _is_whole(folder):
-            print(f"{folder} was changed since it was made, and is made anew …", file=sys.stderr, flush=True)
+            print(f"{folder} has changed since it was made, and is made again …", file=sys.stderr, flush=True)
             shutil.rmtree(folder)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -292,5 +292,5 @@ def source_of(name: str) -> str:
         return str(_gguf_folder(gguf_file(name)))
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
         known = f"models by short names: {', '.join(KNOWN)}"
-        raise ValueError(f"model {name!r} is no folder, no GGUF file and no name on the Hugging Face hub; {known}")
+        raise ValueError(f"model {name!r} is not a folder, a GGUF file or a name on the Hugging Face hub; {known}")
     return name

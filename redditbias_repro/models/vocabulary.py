@@ -95,7 +95,7 @@ def read_vectors(path: str | Path, words: dict[str, int], width: int | None = No
         if not np.isfinite(found[words[word]]).all():
             raise ValueError(f"{path}, line {number}: the numbers of {word!r} are not all finite")
     if not found:
-        raise ValueError(f"{path}: none of the {len(words)} words of the vocabulary is there (in lower case?)")
+        raise ValueError(f"{path}: none of the {len(words)} words of the vocabulary occurs in it (in lower case?)")
     return found
 
 # %% ../../nbs/models/vocabulary.ipynb #361186b8

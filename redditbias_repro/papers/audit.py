@@ -50,7 +50,7 @@ def audit_page(result: dict, done: Iterable[Done]) -> str:
     parts = [
         section("What was found", first),
         *(section(kind.section, kind.blocks(records)) for kind, records in kinds),
-        section("What stands in and what is left out", [*languages, notes]),
+        section("Substitutes and omissions", [*languages, notes]),
         section("Where the numbers are from", [_record_block(result["records"]), *provenance_blocks(of_records)]),
     ]
     size = f"{about['parameters']:,} parameters, {about['dtype']}, " if about["parameters"] else ""
@@ -87,7 +87,7 @@ def known_languages(model: Opened, languages: Iterable[str] | None, specs: Itera
             f"{r.title}: {r.unknown:.0%} unknown tokens, {r.pieces:.0%} pieces of characters, {r.in_order:.0%} in order"
             for r in signs.itertuples()
         )
-        raise ValueError(f"the model knows no language here ({told}): say --languages, such as --languages en")
+        raise ValueError(f"the model knows none of the languages ({told}): name them, such as --languages en")
     return found, signs
 
 

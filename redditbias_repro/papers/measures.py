@@ -271,7 +271,7 @@ def _of_corpora(records: list[dict]) -> str:
 def asked_in(args: Namespace) -> dict[str, str]:
     "What a user says in a chat, as scoring takes it. `ValueError` for a turn without a chat"
     if args.user_turn is not None and "chat" not in (args.context, getattr(args, "reading", None)):
-        raise ValueError("--user-turn is what a user says in a chat: give it with --context chat")
+        raise ValueError("--user-turn is the user's message in a chat: give it with --context chat")
     return {"prompt": CHAT_PROMPT if args.user_turn is None else args.user_turn}
 
 
@@ -349,7 +349,7 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     "LMB"
     which, how = _of_pairs(paper, args)
     if args.source is not None and args.kind != "seq2seq":
-        raise ValueError(f"--source {args.source!r} is what an encoder reads: give --kind seq2seq, or leave it out")
+        raise ValueError(f"--source {args.source!r} is the input of an encoder: give --kind seq2seq, or leave it out")
     how |= dict(swap=args.swap, kind=args.kind, source=args.source, details=args.details, base=args.base)
     outliers = _outliers(paper, args)
     types, notes = _with_opposites(which) if args.swap == "targets" else ([], (SAID["association"]["swapped"],))

@@ -132,7 +132,7 @@ def paper_section(paper: str, place: Path, statements: pd.DataFrame, records: pd
         parts.append(section(part["title"], [part.get("text"), *blocks], fold=True) if blocks else None)
     rest = _blocks([*sorted(figures), *sorted(tables)], tables, figures, about)
     parts.append(section("Further tables and figures", rest, fold=True) if rest else None)
-    none = "There are no records of this paper yet: what stands above is from its own numbers."
+    none = "There are no records of this paper yet: what is shown above comes from its own numbers."
     parts.append(section("Where the numbers are from", provenance_blocks(records) or [none], fold=True))
     return section(about["title"], [about["lead"], about["citation"], *parts], about["warning"])
 
@@ -150,7 +150,7 @@ def _scorecard_section(statements: pd.DataFrame, titles: dict[str, str], how_cou
 def _size(records: pd.DataFrame) -> str:
     "How much was measured, in a sentence"
     if not len(records):
-        return "Nothing was measured yet: what stands here is from the papers' own numbers."
+        return "Nothing was measured yet: what is shown here comes from the papers' own numbers."
     commits, platforms = ({p.get(k) for p in records["provenance"]} - {None} for k in ("git_commit", "platform"))
     n, models = len(records), records["model"].nunique()
     return (

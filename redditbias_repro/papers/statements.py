@@ -146,7 +146,8 @@ def places(section: str) -> list[str]:
         found += [f"{m['what']} {n}" for n in numbers]
     left = re.sub(r"\(\d\)|\band\b|[\s,;]", "", _PLACE.sub("", section))
     if left or not found:
-        said = f"{section!r} names no place of a paper ({left!r} is left over)" if left else f"{section!r} is no place"
+        over = f" ({left!r} is left over)" if left else ""
+        said = f"{section!r} is not a place in a paper{over}"
         raise ValueError(f"{said}: expected such as 'Abstract', '§3.1', 'Tables 3 to 6', 'footnote 14', 'A.2'")
     return found
 
@@ -160,7 +161,7 @@ def _read_toml(path: Path) -> dict:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as e:
-        raise _bad(path, f"no valid TOML ({e}): strings stand in quotes, each statement below [[claim]]") from e
+        raise _bad(path, f"not valid TOML ({e}): put strings in quotes, and each statement below [[claim]]") from e
 
 
 def _check_row(path: Path, row: dict, what: str, needed: tuple[str, ...], known: list[str]) -> None:
@@ -169,7 +170,7 @@ def _check_row(path: Path, row: dict, what: str, needed: tuple[str, ...], known:
         raise _bad(path, f"{what} has no {' and no '.join(lacking)}: every row needs one")
     for place in places(row["section"]):
         if place not in known:
-            raise _bad(path, f"{what} stands in {place!r}, which is not among its `sections`: add it there, or mend it")
+            raise _bad(path, f"{what} is in {place!r}, which is not among its `sections`: add it there, or correct it")
 
 
 def claim_path(paper: str | Path) -> Path:
@@ -207,7 +208,7 @@ def read_claims(paper: str | Path) -> pd.DataFrame:
         if row["kind"] not in kinds:
             raise _bad(path, f"{what} is of kind {row['kind']!r}: expected one of {', '.join(sorted(kinds))}")
         if row["id"] in seen:
-            raise _bad(path, f"{what} stands twice: give one of them another id")
+            raise _bad(path, f"{what} occurs twice: give one of them another id")
         seen.add(row["id"])
     rows = [{**dict.fromkeys(FIELDS, ""), **kinds[row["kind"]], **row} for row in rows]
     return pd.DataFrame(rows, columns=None if rows else list(FIELDS)).fillna("")

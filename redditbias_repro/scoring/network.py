@@ -96,11 +96,11 @@ def _try_network(model) -> Network:
     with ONE_PASS, _outputs_of(decoder, head) as (states, logits):
         theirs = _precise(model(input_ids=ids).logits)
     if theirs.isnan().any():
-        said = f"{type(model).__name__} in {model.dtype} gives logits that are no number (nan)"
+        said = f"{type(model).__name__} in {model.dtype} gives logits that are not numbers (nan)"
         raise ValueError(f"{said}: its weights are broken, or they need bfloat16 or float32")
     close = partial(torch.allclose, **tolerance_of(theirs, model.dtype))
     if not close(theirs[0, :-1], theirs[1, :-1]):
-        said = f"{type(model).__name__} is no causal language model: its tokens see those after them"
+        said = f"{type(model).__name__} is not a causal language model: its tokens see those after them"
         raise ValueError(f"{said}. Use pseudo_log_likelihood for a masked model")
     whole = Network(model, None, theirs.shape[-1])
     if decoder is model or not len(states) == len(logits) == 1:

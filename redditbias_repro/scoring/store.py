@@ -50,7 +50,7 @@ def read_scores(path: Path, heal: bool = True) -> pd.DataFrame | None:
         if heal:
             path.unlink(missing_ok=True)
             said = str(e).split("\n")[0][:100]
-            said = f"{path} is broken and was removed ({type(e).__name__}: {said}): it is scored anew"
+            said = f"{path} is broken and was removed ({type(e).__name__}: {said}): it is scored again"
             warnings.warn(said, stacklevel=2)
         return None
     scores.attrs = about["attrs"]
@@ -68,7 +68,7 @@ def locked(folder: Path, writes: bool = True) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            print(f"waiting for another run, which writes {folder} …", file=sys.stderr, flush=True)
+            print(f"waiting for another run that is writing {folder} …", file=sys.stderr, flush=True)
             lock.acquire()
     try:
         yield

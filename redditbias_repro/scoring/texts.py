@@ -46,7 +46,7 @@ class Options:
         if self.token_budget is not None and self.token_budget < 1:
             raise ValueError(f"token_budget is {self.token_budget}: expected at least 1")
         if self.speakers and (self.path == "tree" or self.spans or self.add_special_tokens):
-            raise ValueError("speakers=True goes with neither path='tree', add_special_tokens=True nor token_scores")
+            raise ValueError("speakers=True does not go with path='tree', add_special_tokens=True or token_scores")
 
 # %% ../../nbs/scoring/texts.ipynb #03fb3f15
 class Item(NamedTuple):
@@ -161,7 +161,7 @@ def check_tokens(sequences: list[tuple[int, ...]], indices: list[int], known: in
 def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
     if tokenizer is None:
-        raise ValueError(f"{model.said} only chats: it says how it answers, not how likely a sentence is")
+        raise ValueError(f"{model.said} only chats: it gives answers, not likelihoods of sentences")
     if model.config.is_encoder_decoder and options.speakers:
         raise ValueError("speakers=True is for causal models: an encoder–decoder one reads earlier turns as its source")
     texts, contexts = [t for _, t, _ in numbered], [c for _, _, c in numbered]
@@ -223,7 +223,7 @@ def number_texts(texts, partners, what: str = "context") -> Iterator[tuple[int, 
             raise ValueError(f"there are {i} {fewer}s and more {more}s: expected a {what} for each")
         for name, value in (("text", text), (what, partner))[: 1 if partners is None else 2]:
             if not isinstance(value, str):
-                raise TypeError(f"the {name} at {i} is no string ({value!r})")
+                raise TypeError(f"the {name} at {i} is not a string ({value!r})")
         yield i, text, partner
 
 # %% ../../nbs/scoring/texts.ipynb #1f79fafa

@@ -328,7 +328,7 @@ def plot_downstream(
     settings, or sizes of data."""
     _of_one(table, ["model", "corpus", "settings", "n", "train_seed"], "model on one corpus")
     if table.duplicated(["method", "bias_type"]).any():
-        raise ValueError("expected a row a method and bias type: select them first")
+        raise ValueError("expected one row per method and bias type: select them first")
     shown = _with_bars(table[table.change.notna()])
     types, bars = type_titles(shown.bias_type), list(dict.fromkeys(shown.bar))
     figure, ((ax,),) = _axes(1, 1, (min(WIDEST, max(1.2, 0.35 * len(bars)) * len(types) + 1.5), 3.4))

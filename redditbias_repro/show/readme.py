@@ -437,9 +437,11 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
     return to_markdown(pd.concat(parts), _caption("downstream", before="; ".join(before))) if parts else ""
 
 # %% ../../nbs/show/readme.ipynb #a16c250e
-REPORTS = {"front": front_report, "models": models_report, "associations": associations_report,
-           "methods": methods_report, "costs": costs_report, "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
-           "downstream": downstream_report}  # fmt: skip
+REPORTS = {
+    "front": front_report, "models": models_report, "associations": associations_report, "methods": methods_report,
+    "costs": costs_report, "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
+    "downstream": downstream_report,
+}  # fmt: skip
 
 
 def report(

@@ -166,7 +166,7 @@ def share_results(
             groups.setdefault((_variant(r) if hub else r["paper"], _hub_name(r)), []).append(r)
     left = sorted({r["metric"] for r in records} - SCORES.keys())
     if not groups:
-        raise ValueError(f"none of {len(records)} records holds a score that goes out: measure with --save first")
+        raise ValueError(f"none of {len(records)} records holds a score to share: measure with --save first")
     paths = []
     for (which, name), some in sorted(groups.items()):
         if hub:

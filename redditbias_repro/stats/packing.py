@@ -38,7 +38,7 @@ def pack_pairs(
         "cluster": _counts([number[t] if t else next(unnamed) for t in targets]),
     }  # fmt: skip
     if {len(c) for c in columns.values()} != {len(targets)}:
-        raise ValueError(f"pairs need as many of everything, got { ({k: len(c) for k, c in columns.items()}) }")
+        raise ValueError(f"pairs need columns of the same length, got { ({k: len(c) for k, c in columns.items()}) }")
     own = {"forms": [list(group) for group in forms]} if forms else {}
     return {**{k: c.tobytes().hex() for k, c in columns.items()}, "clusters": names, **own}
 

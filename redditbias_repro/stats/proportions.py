@@ -71,7 +71,7 @@ def _both(dominant, minoritized) -> tuple[np.ndarray, np.ndarray]:
     a, b = (np.asarray(x, dtype=np.float64) for x in (dominant, minoritized))
     if a.ndim != 1 or a.shape != b.shape or not np.isfinite([a, b]).all():
         got = f"values of shape {a.shape} and {b.shape}"
-        raise ValueError(f"{got}: expected as many finite numbers of both groups, one a response")
+        raise ValueError(f"{got}: expected the same number of finite values for both groups, one per response")
     if len(a) < 2:
         raise ValueError(f"{len(a)} pairs of responses: expected two or more")
     return a, b

@@ -25,7 +25,7 @@ def cluster_sums(
         return statistics
     codes, names = pd.factorize(np.asarray(list(dialogues)))
     if len(codes) != len(statistics):
-        raise ValueError(f"{len(statistics)} examples and the dialogues of {len(codes)}: expected as many of both")
+        raise ValueError(f"{len(statistics)} examples and the dialogues of {len(codes)}: expected as many of each")
     return np.stack([np.bincount(codes, column, len(names)) for column in statistics.T], axis=1)
 
 
@@ -157,5 +157,5 @@ def shared_dialogues(
     "The dialogues of two records. `ValueError` if they have other ones, or do not say"
     one, other = (record["values"].get("dialogues") for record in (before, after))
     if not one or one != other:
-        raise ValueError("the records are not of the same examples: their dialogues differ, or are not said")
+        raise ValueError("the records are not of the same examples: their dialogues differ, or are not named")
     return unpack_dialogues(one)

@@ -388,7 +388,7 @@ def test_bad_prompts(gpt2, tokenizer):
         said(gpt2, tokenizer, ["hm", "hm" * 150, "the women " * 200], SHORT)
     for bad, error, match in (
         ("hm", TypeError, "one string"),
-        (["hm", None], TypeError, r"1 prompts are no strings \(at \[1\]\)"),
+        (["hm", None], TypeError, r"1 prompts are not strings \(at \[1\]\)"),
         (PROMPTS.rename(columns={"text": "t"}), ValueError, "no column text"),
         (PROMPTS.assign(answer=""), ValueError, "has answer already"),
     ):

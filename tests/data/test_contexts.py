@@ -216,11 +216,11 @@ def test_broken_files(tmp_path):
     (tmp_path / "none.txt.gz").write_bytes(b"he sings\n")
     (tmp_path / "latin.txt").write_bytes("he sings, olé\n".encode("latin-1"))
     for name in ("cut.txt.gz", "none.txt.gz"):
-        with pytest.raises(ValueError, match=f"{name}: broken or no .gz"):
+        with pytest.raises(ValueError, match=f"{name}: broken, or not a .gz"):
             list(read_own_contexts(tmp_path / name))
     with pytest.raises(ValueError, match="latin.txt: not UTF-8"):
         list(read_own_contexts(tmp_path / "latin.txt"))
-    with pytest.raises(FileNotFoundError, match="none of .*twitter-conversations"):
+    with pytest.raises(FileNotFoundError, match="nor one of .*twitter-conversations"):
         contexts(tmp_path / "nowhere.csv", "dialoguefairness/gender")
 
 
@@ -240,7 +240,7 @@ def test_a_file_of_another_kind(tmp_path):
 @pytest.mark.parametrize("missing", [float("nan"), None, 3])
 def test_contexts_that_are_no_text(missing):
     for source in (["he sings", missing], pd.DataFrame({"context": ["he sings", missing]}, dtype=object)):
-        with pytest.raises(TypeError, match="context 1 is .* and no text"):
+        with pytest.raises(TypeError, match="context 1 is .*, not text"):
             contexts(source, "dialoguefairness/gender")
     with pytest.raises(ValueError, match="no column 'context'; the table's|no column 'context': the table's"):
         contexts(pd.DataFrame({"said": ["he sings"]}), "dialoguefairness/gender")
@@ -275,12 +275,12 @@ def test_what_there_is_none_of(tmp_path):
     for source, options, says in (
         (["he sings"], dict(direction="1to2"), "no context with a word of Gender words that direction 1to2 takes"),
         ([], {}, "texts: no contexts at all"), (["rain"], {}, "texts: no context with a word of Gender words$"),
-        ("he sings " * 100, {}, "corpus 'he sings .* is no file"),
-        ("twitter-conversations", dict(column="said"), "column 'said' is of a file of one's own"),
+        ("he sings " * 100, {}, "corpus 'he sings .* is not a file"),
+        ("twitter-conversations", dict(column="said"), "column 'said' is for your own file"),
     ):  # fmt: skip
         with pytest.raises((ValueError, FileNotFoundError), match=says):
             contexts(source, "dialoguefairness/gender", **options)
-    with pytest.raises(TypeError, match="there is no source of contexts"):
+    with pytest.raises(TypeError, match="no source of contexts is given"):
         contexts(None, "dialoguefairness/gender")
 
 
@@ -301,7 +301,7 @@ def test_pairs_come_back_as_they_were_written(tmp_path, name):
         with pytest.raises(ValueError, match="expected one or more"):
             contexts(tmp_path / name, "dialoguefairness/gender", n=n)
     for wrong in (dict(mode="release"), dict(direction="1to2"), dict(split="test")):
-        with pytest.raises(ValueError, match="holds pairs: mode, direction and split"):
+        with pytest.raises(ValueError, match="holds pairs already: leave out mode, direction and split"):
             contexts(tmp_path / name, "dialoguefairness/gender", **wrong)
 
 
@@ -318,9 +318,9 @@ def test_pairs_that_look_like_something_else():
         contexts(right, "dialoguefairness/race")
     with pytest.warns(UserWarning, match="3 of 3 pairs of texts hold no word of Race words"):
         contexts(contexts([f"he is {i}" for i in "abc"], of), "dialoguefairness/race")
-    with pytest.warns(UserWarning, match="3 of 6 pairs of pairs are there more than once"):
+    with pytest.warns(UserWarning, match="3 of 6 pairs of pairs occur more than once"):
         contexts(pd.concat([right, right]), of)
-    with pytest.warns(UserWarning, match="1 of 2 pairs of texts are there more than once"):
+    with pytest.warns(UserWarning, match="1 of 2 pairs of texts occur more than once"):
         contexts(["he is a", "she is a"], of)
 
 
@@ -328,7 +328,7 @@ def test_cells_of_a_table_of_pairs():
     one = pd.DataFrame({"text1": ["she sings "], "text2": ["he sings"], "origin": [None], "words": [float("nan")]})
     made = contexts(one.astype("category"), "dialoguefairness/gender")
     assert made[["text1", "origin", "words"]].values.tolist() == [["she sings", "given", ""]]
-    with pytest.raises(ValueError, match=r"what is no text in data row \[1\]"):
+    with pytest.raises(ValueError, match=r"a value that is not text in data row \[1\]"):
         contexts(one.assign(text1=3), "dialoguefairness/gender")
     with pytest.raises(ValueError, match=r"an empty text in data row \[1\]"):
         contexts(one.assign(text1=None), "dialoguefairness/gender")
@@ -369,7 +369,7 @@ def test_command(tmp_path, capsys):
     assert pd.read_parquet(tmp_path / "out.parquet")["text1"].tolist() == ["she sings"]
     for more, says in (
         (["--out", str(tmp_path / "out.txt")], ".parquet or .csv"),
-        (["--out", str(repo_root() / "results" / "out.csv")], "results/ never does"),
+        (["--out", str(repo_root() / "results" / "out.csv")], "must not be stored in results/"),
         (["--limit", "0"], "whole number"),
         (["--column", "said"], "no column 'said'"),
     ):

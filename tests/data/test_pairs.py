@@ -277,7 +277,7 @@ def test_a_wrong_file_is_no_reason_to_fall_back(offline, monkeypatch, tmp_path):
 def test_unknown_names(arguments, says):
     with pytest.raises(ValueError, match=says):
         load_pairs(*arguments, corpus="queries")
-    with pytest.raises(FileNotFoundError, match="is no file, and none of auto, redditbias, chbias, queries"):
+    with pytest.raises(FileNotFoundError, match="is not a file, nor one of auto, redditbias, chbias, queries"):
         load_pairs("race", corpus="reddit")
 
 

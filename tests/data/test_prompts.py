@@ -228,7 +228,7 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(made_up, tmp_path):
         (OWN + 'feet = "big"\n', "axis 'feet' is 'big': expected a list"),
         ("nuons = []\n" + OWN, "key 'nuons' is unknown"),
         ('base = "v9"\n[axes]\nhair = ["bald"]\n', "version of prompts 'v9' is unknown"),
-        ('intersections = [["hair", "skin"]]\n' + OWN, "is no pair of axes: there are hair"),
+        ('intersections = [["hair", "skin"]]\n' + OWN, "is not a pair of axes: there are hair"),
         (OWN.replace("{noun_phrase}", "{phrase}"), "unknown slot {phrase}"),
     ],
 )
@@ -239,7 +239,7 @@ def test_slips_in_a_file(tmp_path, text, says):
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(FileNotFoundError, match="no file nowhere.toml of prompts"):
+    with pytest.raises(FileNotFoundError, match="no prompt file nowhere.toml"):
         prompts("nowhere.toml")
     with pytest.raises(ValueError, match="version of prompts 'v2' is unknown"):
         prompts("v2")
@@ -320,7 +320,7 @@ def test_lines_of_one_person_stand_in_front(tmp_path):
 
 
 def test_slips_in_personas(tmp_path):
-    with pytest.raises(FileNotFoundError, match="of personas"):
+    with pytest.raises(FileNotFoundError, match="no persona file"):
         read_personas(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="no personas"):
         read_personas(["", " "])

@@ -205,7 +205,9 @@ def test_failing_for_good(server, tmp_path, monkeypatch, how):
     assert len(requests) == 2  # the next file does not wait as long
 
 
-@pytest.mark.parametrize("how, said", [("refused", "HTTP 403: refused"), ("web_page", "a web page came")])
+@pytest.mark.parametrize(
+    "how, said", [("refused", "HTTP 403: refused"), ("web_page", "a web page instead of the file")]
+)
 def test_a_proxy_that_answers_in_place_of_the_host(server, tmp_path, how, said):
     requests = server(how)
     for _ in range(2):
@@ -221,7 +223,7 @@ def test_what_a_mirror_lacks_is_said(server, monkeypatch, tmp_path):
     with pytest.raises(FetchError, match="REDDITBIAS_MIRROR=.* does not have it"):
         fetch(KEY)
     monkeypatch.setenv("REDDITBIAS_MIRROR", str(tmp_path / "none"))
-    with pytest.raises(FetchError, match="REDDITBIAS_MIRROR=.*none is no folder"):
+    with pytest.raises(FetchError, match="REDDITBIAS_MIRROR=.*none is not a folder"):
         fetch(KEY)
 
 

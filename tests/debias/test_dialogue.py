@@ -186,7 +186,7 @@ def test_widths_and_vocabularies_that_do_not_go_with_vectors(tmp_path):
     file = tmp_path / "v.txt"
     file.write_text("cat 1 2 3\ndog 4 5 6\n")
     few = {k: v for k, v in FEW.items() if k != "width"}
-    with pytest.raises(ValueError, match="width 3 is no multiple of heads, 2"):
+    with pytest.raises(ValueError, match="width 3 is not a multiple of heads, 2"):
         train_ranker(PAIRS, tmp_path / "run", vectors=file, size="small", **few)
     with pytest.raises(ValueError, match="have 3 numbers, and the model's have 300"):
         train_ranker(PAIRS, tmp_path / "run", vectors=file, **few)
@@ -201,7 +201,7 @@ def test_names_of_runs_say_what_is_not_as_usual():
     names = {run_name(kind, "small", "twitter-conversations", *way) for kind in TRAIN for way in ways}
     assert len(names) == 12 and {"ranker-small", "seq2seq-small-first-50", "ranker-small-glove"} < names
     assert run_name("ranker", "small", "x", vectors=ENCODER) == run_name("ranker", "small", "x")
-    with pytest.raises(ValueError, match="seed is not of these settings"):
+    with pytest.raises(ValueError, match="seed is not one of these settings"):
         read_settings("seed=3", ("seed",))
 
 
@@ -412,7 +412,7 @@ def test_the_best_is_exact_in_blocks(monkeypatch):
         assert find_best(a, b).tolist() == order[:, 0].tolist()
         assert find_best(a, b, barred).tolist() == expected.tolist()
     assert find_best(torch.ones(1, 2), torch.ones(9, 2)).tolist() == [0], "of equal ones the first"
-    with pytest.raises(ValueError, match="all 1 candidates are barred for 1 contexts"):
+    with pytest.raises(ValueError, match="all 1 candidates are excluded for 1 contexts"):
         find_best(a[:1], b[:1], [(0, 0)])
     with pytest.raises(ValueError, match="no candidate"):
         find_best(a, b[:0])
@@ -449,7 +449,7 @@ def test_the_best_by_groups_is_the_best_of_all_products(monkeypatch, n, m, width
     huge = 1e-20 * torch.randn(n, width, generator=rng), 1e36 * torch.randn(m, width, generator=rng).abs()
     assert find_best(*huge).tolist() == (huge[0].double() @ huge[1].double().T).argmax(1).tolist()
     assert find_best(torch.ones(64, 2), torch.ones(2048, 2)).unique().tolist() == [0], "of equal ones the first"
-    with pytest.raises(ValueError, match="all 2048 candidates are barred for 1 contexts"):
+    with pytest.raises(ValueError, match="all 2048 candidates are excluded for 1 contexts"):
         find_best(a, b[:2048], [(7, k) for k in range(2048)])
 
 
@@ -491,7 +491,7 @@ def test_the_ranker_finds_the_only_right_candidate_and_bars_the_context(folders)
     assert respond(folders["ranker"], contexts, [*contexts, *responses], batch_size=2) != contexts
     for context in contexts:
         assert respond(folders["ranker"], [context], [context, "zebra"]) == ["zebra"]
-    with pytest.raises(ValueError, match="all 2 candidates are barred"):
+    with pytest.raises(ValueError, match="all 2 candidates are excluded"):
         respond(folders["ranker"], ["no"], ["no", "no"])
     assert same_text(["a", "b"], ["b", "c", "b"]) == [(1, 0), (1, 2)]
 
@@ -535,7 +535,7 @@ def test_which_pairs_have_embeddings():
     ):
         target_pairs(SPEC, build_tokenizer(["emu"]))
     in_letters = build_tokenizer(["emu"], kind="bpe")
-    with pytest.raises(ValueError, match="none of the 3 pairs stands in the tokenizer's vocabulary, as one token each"):
+    with pytest.raises(ValueError, match="none of the 3 pairs is in the tokenizer's vocabulary, as one token each"):
         embedding_rows(target_pairs(SPEC, in_letters), in_letters.unk_token_id)
     with pytest.raises(ValueError, match="loss or a penalty"):
         Method(loss=len, penalty=wer_penalty)
@@ -704,7 +704,7 @@ def test_a_causal_model_whose_penalty_is_clipped_apart(padded, tmp_path):
 
 @pytest.mark.parametrize("wrong", ["dropout", "=3", "a-b=3", "dropout="])
 def test_settings_that_are_none(wrong):
-    with pytest.raises(ValueError, match="expected name=value, divided by blanks"):
+    with pytest.raises(ValueError, match="expected name=value, separated by spaces"):
         read_settings(f"epochs=2 {wrong}")
 
 
@@ -902,7 +902,7 @@ def test_byte_pairs_train_too(tmp_path):
         (dict(size="huge"), "expected one of paper, small"),
         (
             dict(pairs=PAIRS.assign(context=[None, *PAIRS["context"][1:]])),
-            "context: 1 cells are no text \\(rows \\[0\\]",
+            "context: 1 cells are not text \\(rows \\[0\\]",
         ),
         (dict(epoch=3), "epoch is unknown: a (seq2seq|ranker) model has width, "),
         (dict(epochs=0), "epochs is 0: expected a positive number"),
@@ -949,7 +949,7 @@ def test_what_cannot_be_responded_to(folders, model_folder):
             respond(model, ["no", " "], **more)
         with pytest.raises(ValueError, match="there are no contexts"):
             respond(model, [], **more)
-        with pytest.raises(TypeError, match="1 contexts are no strings"):
+        with pytest.raises(TypeError, match="1 contexts are not strings"):
             respond(model, ["no", 3], **more)
     with pytest.raises(ValueError, match="a ranker needs candidates"):
         respond(folders["ranker"], ["no"])
@@ -969,12 +969,12 @@ def test_a_broken_folder_is_named(folders, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(folders["ranker"], broken)
     (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:500])
-    with pytest.raises(ValueError, match="broken.*cannot be loaded.*train it anew"):
+    with pytest.raises(ValueError, match="broken.*cannot be loaded.*train it again"):
         load_dialogue_model(broken)
-    with pytest.raises(ValueError, match="is no folder, no GGUF file and no name"):
+    with pytest.raises(ValueError, match="is not a folder, a GGUF file or a name"):
         load_dialogue_model(tmp_path / "no such place")
     (broken / "config.json").write_text('{"model_type": ')
-    with pytest.raises(ValueError, match="config.json is broken .*: train the model anew"):
+    with pytest.raises(ValueError, match="config.json is broken .*: train the model again"):
         load_dialogue_model(broken)
 
 

@@ -142,19 +142,19 @@ def test_steering_takes_off_the_difference_of_the_means():
 
 def test_what_cannot_be_edited(tokenizer, model_folder, tmp_path):
     net, words = load_model(model_folder)
-    with pytest.raises(ValueError, match="lora_rank is of methods that train weights"):
+    with pytest.raises(ValueError, match="lora_rank is for methods that train weights"):
         debias(net, words, SPEC, TEXTS, "LEACE", tmp_path / "a", lora_rank=2)
-    with pytest.raises(ValueError, match="lambda_lm weighs a loss that the method has not"):
+    with pytest.raises(ValueError, match="lambda_lm weighs a loss that the method does not have"):
         debias(net, words, SPEC, TEXTS, "steering", tmp_path / "a", lambda_lm=1.0)
-    with pytest.raises(ValueError, match="lambda_d weighs a loss that the method has not"):
+    with pytest.raises(ValueError, match="lambda_d weighs a loss that the method does not have"):
         debias(net, words, SPEC, TEXTS, "LEACE", tmp_path / "a", lambda_d=1.0)
-    with pytest.raises(ValueError, match="no target term of a pair stands in any training sentence"):
+    with pytest.raises(ValueError, match="no target term of a pair occurs in any training sentence"):
         debias(net, words, SPEC, ["women are kind"], "LEACE", tmp_path / "a")
     with pytest.raises(ValueError, match="texts is one string"):
         debias(net, words, SPEC, "the jews", "LEACE", tmp_path / "a")
     with pytest.raises(ValueError, match="the training set is empty"):
         debias(net, words, SPEC, ["", " "], "LEACE", tmp_path / "a")
-    with pytest.raises(ValueError, match="name one group alone"):
+    with pytest.raises(ValueError, match="name only one group"):
         fit_edits(net, locate_terms(words, ["the jews"], ["jews"]), [True], leace, [0])
     with pytest.raises(ValueError, match="trains nothing: expected no loss"):
         Method(edit=leace, augment=augment_targets)
@@ -192,7 +192,7 @@ def test_folders_that_are_not_whole(run, tmp_path):
     with pytest.raises(ValueError, match="edits.safetensors is broken"):
         load_model(broken)
     (broken / "edits.json").write_text("{")
-    with pytest.raises(ValueError, match="edits.json is no JSON"):
+    with pytest.raises(ValueError, match="edits.json is not JSON"):
         load_model(broken)
     (broken / "edits.json").write_text("{}")
     with pytest.raises(ValueError, match="its edits.json names no base"):

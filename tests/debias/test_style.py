@@ -330,8 +330,8 @@ def test_sheets_are_blind_and_come_back(tmp_path):
 def test_sheets_that_cannot_be_made(tmp_path):
     before, after = two_models()
     for bad, match in (
-        ((before, before, 5), "0 prompts were answered differently"),
-        ((before, after, 0), "0 pairs are asked for"),
+        ((before, before, 5), "the two answered only 0 prompts differently"),
+        ((before, after, 0), "0 pairs are requested"),
         ((before, pd.concat([after, after]), 5), "has a prompt twice"),
         ((before.drop(columns="answer"), after, 5), "lacks text or answer"),
     ):
@@ -345,7 +345,7 @@ def test_sheets_that_cannot_be_read(tmp_path):
     fill(sheet, lambda q, new: new)
     good = pd.read_csv(sheet)
     for change, match in (
-        (lambda t: t.assign(humanness=[1, 2, 3, 1, 1, 1]), "'3' in column humanness of row 4 is no choice"),
+        (lambda t: t.assign(humanness=[1, 2, 3, 1, 1, 1]), "'3' in column humanness of row 4 is not a choice"),
         (lambda t: t.assign(preference="left"), "'left' in column preference of row 2"),
         (lambda t: t.assign(id=t["id"] + 5), "id '7' of row 3 is not in the key"),
         (lambda t: t.assign(id=1), "a pair is answered twice"),
@@ -357,7 +357,7 @@ def test_sheets_that_cannot_be_read(tmp_path):
     good.astype({q: float for q in QUESTIONS}).to_csv(sheet, index=False)
     assert read_acute(sheet).n.tolist() == [6, 6, 6], "a spreadsheet may write 1.0"
     key.write_text("id,after\n1,3\n")
-    with pytest.raises(ValueError, match="is no key of a sheet"):
+    with pytest.raises(ValueError, match="is not the key of a sheet"):
         read_acute(sheet)
     with pytest.raises(FileNotFoundError):
         read_acute(sheet, tmp_path / "none.csv")

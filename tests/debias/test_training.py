@@ -591,7 +591,7 @@ def test_a_disk_that_fills_up_loses_no_checkpoint(padded, tmp_path, monkeypatch)
                 super()._save_checkpoint(*args)
 
         m.setattr(module, "DebiasTrainer", Full)
-        with pytest.raises(OSError, match="a checkpoint that is there is kept"):
+        with pytest.raises(OSError, match="the run continues from its last checkpoint"):
             debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, save_steps=3)
     assert (tmp_path / "run.partial" / "checkpoint-3" / "trainer_state.json").is_file()
     run = debias(fresh(padded), padded, SPEC, TEXTS, "ADD", tmp_path / "run", **FAST, save_steps=3)
@@ -890,7 +890,7 @@ def test_the_control_of_what_trains_on_copies(padded):
 
 @pytest.mark.parametrize(("name", "given"), [("CTDA", "lambda_d"), ("FT", "lambda_lm"), ("WER", "lambda_lm")])
 def test_a_weight_of_no_loss_is_refused(padded, tmp_path, name, given):
-    with pytest.raises(ValueError, match=f"{given} weighs a loss that the method has not: leave it out"):
+    with pytest.raises(ValueError, match=f"{given} weighs a loss that the method does not have: leave it out"):
         debias(fresh(padded), padded, SPEC, TEXTS, name, tmp_path / "run", **FAST, **{given: 1.0})
 
 

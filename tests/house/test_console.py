@@ -54,7 +54,7 @@ def test_a_step_that_fails_is_named(console, capsys):
 
 def test_where_the_host_does_not_answer_it_is_said_in_a_sentence(console, offline):
     corpus, why = console.released("redditbias")
-    assert corpus == "queries" and ("does not answer" in why or "was not asked" in why) and len(why) < 100
+    assert corpus == "queries" and ("does not answer" in why or "was not contacted" in why) and len(why) < 100
 
 
 def test_where_the_corpus_is_there_no_host_is_asked(console, made_up):

@@ -84,7 +84,7 @@ def test_a_configuration_on_other_weights_is_not_believed(debiased, tokenizer, t
     true = measure_lmb(str(debiased), ["race"], "queries", outliers="all")[0]
     path = write_record(true, tmp_path / "records")
     before = path.read_bytes()
-    with pytest.warns(UserWarning, match="its weights are not those that this made"):
+    with pytest.warns(UserWarning, match="its weights have changed since"):
         false = measure_lmb(str(posing), ["race"], "queries", outliers="all")[0]
     assert false["method"] == "baseline" and false["model"].startswith("posing@")
     assert write_record(false, tmp_path / "records") != path and path.read_bytes() == before
@@ -105,7 +105,7 @@ def test_a_configuration_that_says_nothing(made, model_folder, tmp_path, capsys)
     config = json.loads((tmp_path / "odd" / "config.json").read_text())
     (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "debiased": made}))
     command = ["measure", "--model", "odd", "--bias-type", "race", "--corpus", "queries"]
-    assert "does not say how it was debiased" in says(capsys, *command)
+    assert "was not written by `debias`" in says(capsys, *command)
 
 
 def test_a_model_for_a_bias_type_whose_file_has_blanks_in_its_name(model_folder, tmp_path):
@@ -146,11 +146,11 @@ def test_what_is_no_causal_model(model_folder, tokenizer, tmp_path, capsys):
     sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
     BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
-    assert "BertModel, which is no language model" in says(capsys, "measure", "--model", "bert")
+    assert "BertModel, which is not a left-to-right language model" in says(capsys, "measure", "--model", "bert")
     shutil.copytree(model_folder, tmp_path / "bare")
     for path in (tmp_path / "bare").glob("*token*"):
         path.unlink()
-    assert "there is no tokenizer beside it" in says(capsys, "measure", "--model", "bare")
+    assert "it has no tokenizer" in says(capsys, "measure", "--model", "bare")
 
 
 def test_a_converted_model_that_was_changed_is_made_anew(tmp_path, capsys):
@@ -163,7 +163,7 @@ def test_a_converted_model_that_was_changed_is_made_anew(tmp_path, capsys):
     folder = _made_once("tiny", "0" * 64, make)
     (folder / "model.safetensors").write_bytes(b"who")
     assert _made_once("tiny", "0" * 64, make) == folder and (folder / "model.safetensors").read_bytes() == b"whole"
-    assert "is made anew" in capsys.readouterr().err
+    assert "is made again" in capsys.readouterr().err
     _made_once("tiny", "0" * 64, None)  # it is whole, and nothing is made
 
 
@@ -231,7 +231,7 @@ def test_own_pairs_are_clustered_by_their_specification(pairs, model_folder, tmp
 @pytest.mark.parametrize(
     "command, said",
     [
-        (["retrieve", "empty.csv", "--out", "o.parquet"], "empty.csv is no table"),
+        (["retrieve", "empty.csv", "--out", "o.parquet"], "empty.csv is not a readable table"),
         (["contexts", "empty.csv", "--bias-type", "dialoguefairness/gender"], "empty.csv"),
         (["contexts", "empty.txt", "--bias-type", "dialoguefairness/gender"], "empty.txt"),
         (["score", "empty.txt"], "empty.txt holds no sentence"),
@@ -253,16 +253,16 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["score", "said.txt", "--source", "hi"], "--kind seq2seq"),
         (["fetch", "nosuch", "--list"], "no registered file"),
         (["report", "--readme", "--html", "x.html"], "give one of them"),
-        (["retrieve", "said.txt", "--years", "9", "--out", "o.parquet"], "--years is of an API"),
-        (["sheets", "s", "--read", "--annotators", "9"], "--annotators is of new sheets"),
-        (["sheets", "s", "--model", "m", "--merge", "majority"], "--merge is of sheets that are read"),
+        (["retrieve", "said.txt", "--years", "9", "--out", "o.parquet"], "--years is for an API"),
+        (["sheets", "s", "--read", "--annotators", "9"], "--annotators is for new sheets"),
+        (["sheets", "s", "--model", "m", "--merge", "majority"], "--merge is for sheets that are read"),
         (["sheets", "s", "--model", "m", "--question", "quality", "--bias-type", "chbias"], "another --question"),
         (["measure", "--paper", "chbias", "--corpus", "pairs.csv"], "give one of them"),
         (["measure", "--bias-type", "./mine.txt"], "ends in .toml"),
-        (["debias", "--spec", "race", "--out", "o"], "is no TOML file"),
-        (["measure", "--limit", "9", "--save"], "--limit is to try something"),
+        (["debias", "--spec", "race", "--out", "o"], "is not a TOML file"),
+        (["measure", "--limit", "9", "--save"], "--limit is for a quick try"),
         (["measure", "--backend-args", "a=b"], "give both"),
-        (["rank", "--results", "nosuch"], "is no folder"),
+        (["rank", "--results", "nosuch"], "is not a folder"),
         (["specs", "zzz"], "no specification 'zzz': there are"),
         (["debias", "--out", "."], "without a name of its own"),
         (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
@@ -429,7 +429,7 @@ def test_a_second_training_into_a_folder_is_refused(model_folder, tmp_path, caps
     (tmp_path / "said.txt").write_text("black people are lazy\n" * 8)
     command = ["debias", "--model", model_folder, "--bias-type", "race", "--texts", "said.txt", "--out", "out"]
     with FileLock(tmp_path / ".out.lock"):
-        assert "is being made by another run" in says(capsys, *command)
+        assert "is being written by another run" in says(capsys, *command)
     assert main([str(c) for c in command]) == 0 and not (tmp_path / ".out.lock").exists()
 
 

@@ -13,12 +13,12 @@ def written(path, rows):
 
 
 def test_rows_that_repeat_a_pair(tmp_path):
-    with pytest.warns(UserWarning, match="20 of 30 rows repeat a pair: tests take pairs for independent"):
+    with pytest.warns(UserWarning, match="20 of 30 rows repeat a pair: tests treat pairs as independent"):
         assert len(read_pairs(written(tmp_path / "pets.csv", ROWS * 3))) == 30
 
 
 def test_few_pairs(tmp_path):
-    with pytest.warns(UserWarning, match="2 different pairs: a test of so few tells little"):
+    with pytest.warns(UserWarning, match="2 different pairs: a test of so few is not informative"):
         read_pairs(written(tmp_path / "pets.csv", ROWS[:2]))
 
 

@@ -81,7 +81,7 @@ def test_the_toy_data_as_released():
 
 
 def test_lccc_by_hand_and_without_the_hub(offline, tmp_path):
-    with pytest.raises(FetchError, match="kdconv and cdial-toy need no hub"):
+    with pytest.raises(FetchError, match="kdconv and cdial-toy do not need the hub"):
         read_lccc()
     (tmp_path / "a.jsonl").write_text('["你 好", "好"]\n\n["看 i p", "T . T"]\n', encoding="utf-8")
     assert read_lccc("test", tmp_path / "a.jsonl").turns.tolist() == [["你好", "好"], ["看i p", "T.T"]]
@@ -89,7 +89,7 @@ def test_lccc_by_hand_and_without_the_hub(offline, tmp_path):
     with pytest.raises(ValueError, match="line 2: expected a list of turns"):
         read_lccc("test", tmp_path / "b.jsonl")
     (tmp_path / "c.gz").write_bytes(b"\x1f\x8bbroken")
-    with pytest.raises(ValueError, match="broken, or no lines of JSON"):
+    with pytest.raises(ValueError, match="broken, or not JSON lines"):
         read_lccc("test", tmp_path / "c.gz")
 
 
@@ -107,9 +107,9 @@ def test_a_file_of_dialogues(tmp_path):
         with pytest.raises(ValueError, match=f"line 1: .*{said}"):
             load_dialogues(str(path))
     path.write_bytes("在吗\t在".encode("gbk"))
-    with pytest.raises(ValueError, match="no text in UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8 text"):
         load_dialogues(str(path))
-    with pytest.raises(FileNotFoundError, match="none of kdconv, lccc, cdial-toy"):
+    with pytest.raises(FileNotFoundError, match="nor one of kdconv, lccc, cdial-toy"):
         load_dialogues("kdconf")
 
 
@@ -262,7 +262,7 @@ def test_change_of_each_metric():
     back = compare_scores(after, before, resamples=500).set_index("metric")
     assert back.verdict["distinct_2"] == "loss" and back.change["rouge_l"] == -table.change["rouge_l"]
     other, _ = score_dialogues(["嗯"] * 60, ["你好"] * 60, np.arange(60) // 2, resamples=50)
-    with pytest.raises(ValueError, match="not of the same contexts"):
+    with pytest.raises(ValueError, match="do not cover the same contexts"):
         compare_scores(before, other)
 
 

@@ -73,11 +73,11 @@ def test_what_cannot_be_compared(models):
         compare_pairs([*one, *measure_lmb(models[0], ["gender"], "queries", outliers="all")], other)
     changed = copy.deepcopy(other)
     changed[0]["params"]["special_tokens"] = True
-    with pytest.raises(ValueError, match="measured on other settings"):
+    with pytest.raises(ValueError, match="measured on different settings"):
         compare_pairs(one, changed)
     changed = copy.deepcopy(other)
     changed[0]["provenance"]["corpus"]["files"] = {"a.csv": "0" * 64}
-    with pytest.raises(ValueError, match="measured on other data"):
+    with pytest.raises(ValueError, match="measured on different data"):
         compare_pairs(one, changed)
 
 
@@ -88,7 +88,7 @@ def test_both_names_are_looked_at_before_the_first_is_scored(models, monkeypatch
         with pytest.raises(ValueError, match="nowhere"):
             compare(models[0], "./nowhere")
     assert main(["compare", "a", "b", "--prompts", "v1.0", "--margin", "0.1"]) == 2
-    assert "and --prompts is of prompts: give one of them" in capsys.readouterr().err
+    assert "--prompts is for prompts: give one of them" in capsys.readouterr().err
 
 
 def test_models_with_other_tokens_are_compared_and_it_is_said(models, default_model, tmp_path, capsys):
@@ -128,10 +128,13 @@ def test_on_the_command_line(model_folder, tmp_path, capsys):
     assert (tmp_path / "a.md").read_text().startswith("| bias_type")
     for wrong, says in (
         (["--out", "a.txt"], "ends in .csv"),
-        (["--prompts", "v1.0"], "and --prompts is of prompts: give one of them"),
-        (["--axes", "age"], "and --axes is of prompts: give one of them"),
-        (["--paper", "holisticbias"], "--corpus is of pairs, and --paper holisticbias has prompts"),
-        (["--paper", "dialoguefairness"], "is not of `compare`: expected one of redditbias, chbias, holisticbias"),
+        (["--prompts", "v1.0"], "--prompts is for prompts: give one of them"),
+        (["--axes", "age"], "--axes is for prompts: give one of them"),
+        (["--paper", "holisticbias"], "--corpus is for pairs, but --paper holisticbias uses prompts"),
+        (
+            ["--paper", "dialoguefairness"],
+            "does not work with `compare`: expected one of redditbias, ",
+        ),
         (["--user-turn", "Hi"], "--context chat"),
         (["--context", "chat"], "has no chat template"),
     ):

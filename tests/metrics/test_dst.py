@@ -192,7 +192,7 @@ def test_scores_by_counting():
     ] == pytest.approx((300 - false - missed) / 300)
     assert scores["precision"] == pytest.approx(precision) and scores["recall"] == pytest.approx(recall)
     assert scores["f1_low"] < scores["f1"] < scores["f1_high"] and scores == score_dst(y, said_)
-    with pytest.raises(ValueError, match="expected as many of both"):
+    with pytest.raises(ValueError, match="expected as many of each"):
         score_dst([1, 0], [1])
 
 

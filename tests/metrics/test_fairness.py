@@ -255,14 +255,14 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     empty.write_text("\n")
     everything = [x for x in command if x not in ("--bias-type", "gender")]
     for wrong, says in (
-        (["--contexts", ""], "corpus '' is no file"),
+        (["--contexts", ""], "corpus '' is not a file"),
         (["--candidates", str(empty)], "holds no line"),
         (
             ["--bias-type", "religion1"],
             "bias type of dialoguefairness 'religion1' is unknown: expected one of gender, race",
         ),
-        (["--kind", "seq2seq"], "--kind is of pairs, and"),
-        (["--context", "chat"], "--context is of pairs and prompts, and"),
+        (["--kind", "seq2seq"], "--kind is for pairs, but"),
+        (["--context", "chat"], "--context is for pairs and prompts, but"),
     ):
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
     assert main([*everything, "--contexts", str(tmp_path / "pairs.csv")]) == 2
@@ -270,12 +270,12 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     for wrong, says in (
         (["--split", "test"], "have splits"), (["--column", "no"], "has no columns"),
         (["--contexts", str(tmp_path / "pairs.csv"), "--mode", "release"], "holds pairs"),
-        (["--contexts", "nowhere.txt"], "is no file"), (["--axes", "age"], "--axes is of prompts"),
-        (["--outliers", "own"], "--outliers is of pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
+        (["--contexts", "nowhere.txt"], "is not a file"), (["--axes", "age"], "--axes is for prompts"),
+        (["--outliers", "own"], "--outliers is for pairs"), (["--candidates", str(tmp_path / "mine.txt")], "ranker"),
     ):  # fmt: skip
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
-    assert main(["measure", "--mode", "words"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
-    assert main(["measure", "--mode", "release"]) == 2 and "--mode is of contexts" in capsys.readouterr().err
+    assert main(["measure", "--mode", "words"]) == 2 and "--mode is for contexts" in capsys.readouterr().err
+    assert main(["measure", "--mode", "release"]) == 2 and "--mode is for contexts" in capsys.readouterr().err
 
 
 def test_what_is_measured_is_kept_should_the_next_fail(model_folder, tmp_path, capsys, monkeypatch):
@@ -327,12 +327,12 @@ def test_dialogues_that_cannot_be_read(tmp_path):
     (tmp_path / "half.csv").write_text("context\nhello\n")
     with pytest.raises(ValueError, match="no column 'response'"):
         dialogues(tmp_path / "half.csv")
-    with pytest.raises(FileNotFoundError, match="is no file, and none of"):
+    with pytest.raises(FileNotFoundError, match="is not a file, nor one of"):
         dialogues(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="split"):
         dialogues(tmp_path / "half.csv", "dev")
     half = pd.DataFrame({"response": ["no", None]})
-    for wrong, says in ((half[[]], "no column 'response'"), (half, r"1 responses are no text \(rows \[1\]")):
+    for wrong, says in ((half[[]], "no column 'response'"), (half, r"1 responses are not text \(rows \[1\]")):
         with pytest.raises(ValueError, match=says):
             room.draw_candidates(wrong)
 
@@ -344,7 +344,7 @@ def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_pa
         raise AssertionError("the model was asked")
 
     def no_wordnet():
-        raise FileNotFoundError("WordNet is not there")
+        raise FileNotFoundError("WordNet is not available")
 
     how = dict(model=asked, bias_type="dialoguefairness/gender", source=["he is here", "she is there"])
     with pytest.raises((FileNotFoundError, ValueError), match=r"none\.safetensors"):
@@ -352,7 +352,7 @@ def test_what_is_not_there_fails_before_anything_is_answered(monkeypatch, tmp_pa
     with pytest.raises(ValueError, match="lemmas 'porter' is unknown"):
         room.measure_fairness(**how, offence="", lemmas="porter")
     monkeypatch.setattr(room, "lemmatizer", no_wordnet)
-    with pytest.raises(FetchError, match="WordNet is not there; or count words as they stand"):
+    with pytest.raises(FetchError, match="WordNet is not available; or count unchanged words"):
         room.measure_fairness(**how, offence="")
     with pytest.raises(AssertionError, match="the model was asked"):
         room.measure_fairness(**how, offence="", lemmas="plain")

@@ -17,7 +17,9 @@ from redditbias_repro.scoring.likelihoods import sequence_scores
 from redditbias_repro.show.tables import lmp_table
 from redditbias_repro.stats.packing import unpack_sentences
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*knows nothing of them")  # a random model is likelier, the flatter
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*knows little of such texts"
+)  # a random model is more likely, the flatter
 
 
 def test_turns_of_dialogues(made_up):
@@ -66,7 +68,7 @@ def test_a_file_by_the_command(model_folder, tmp_path, capsys):
     [
         ("\n\n", "n is 2: expected 1 to 0"),
         ("one line\n", "expected 1 to 1"),
-        ("你好".encode("gbk"), "no text in UTF-8"),
+        ("你好".encode("gbk"), "not UTF-8 text"),
     ],
 )
 def test_bad_files(model_folder, tmp_path, capsys, content, says):
@@ -78,7 +80,7 @@ def test_bad_files(model_folder, tmp_path, capsys, content, says):
 
 def test_other_bad_input(model_folder, cdial_model, tmp_path, capsys):
     assert main(["perplexity", "--model", str(model_folder), "--references", "nonsense"]) == 2
-    assert "are no file, and none of kdconv, redditbias" in capsys.readouterr().err
+    assert "are not a file, nor one of kdconv, redditbias" in capsys.readouterr().err
     (file := tmp_path / "one.txt").write_text("only one sentence\n")
     assert main(["perplexity", "--model", str(model_folder), "--references", str(file)]) == 2
     assert "fitted on others than are tested" in capsys.readouterr().err

@@ -454,8 +454,8 @@ def test_two_lines_of_a_person_before_each_prompt(tiny, tokenizer, own, tmp_path
         ({"reading": "loud"}, "reading 'loud' is unknown"),
         ({"source": "v3"}, "version of prompts 'v3' is unknown"),
         ({"reading": "span", "end": True}, "end: the reading 'span' scores descriptor and noun alone"),
-        ({"reading": "chat", "context": "Hi. "}, "context and the reading 'chat': one of them"),
-        ({"context": "Hi. ", "personas": ["I bake.", "I hike."]}, "context and personas: one of them"),
+        ({"reading": "chat", "context": "Hi. "}, "context and the reading 'chat': only one of them"),
+        ({"context": "Hi. ", "personas": ["I bake.", "I hike."]}, "context and personas: only one of them"),
         ({"personas": ["I bake."]}, "no person has 2 sentences"),
     ],
 )

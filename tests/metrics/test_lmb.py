@@ -150,16 +150,16 @@ def test_alpha():
     "ppl1,ppl2,says",
     [
         ([1, 2, 3], [1, 2], "ppl1 has 3 values and ppl2 2"),
-        ([1, np.nan], [1, 2], r"ppl1 holds 1 values that are no perplexity, at \[1\] \(the first is nan\)"),
+        ([1, np.nan], [1, 2], r"ppl1 holds 1 values that are not perplexities, at \[1\] \(the first is nan\)"),
         ([1, 2], [1, np.inf], r"ppl2 holds 1 values .* \(the first is inf\)"),
-        ([1, 2], [-1, 2], "ppl2 holds 1 values that are no perplexity"),
-        ([1, 2], [0, 2], "ppl2 holds 1 values that are no perplexity"),
+        ([1, 2], [-1, 2], "ppl2 holds 1 values that are not perplexities"),
+        ([1, 2], [0, 2], "ppl2 holds 1 values that are not perplexities"),
         ([1], [2], "1 of 1 pairs are left to test"),
         ([], [], "0 of 0 pairs are left to test"),
         ([1, 2, 3], [1, 2, 3], "all 3 differences are the same"),
         ([2, 3, 4], [1, 2, 3], "all 3 differences are the same"),
         ([1.1, 2.1, 3.1], [1, 2, 3], "all 3 differences are the same"),
-        ([[1, 2]], [[1, 3]], "expected one perplexity a text"),
+        ([[1, 2]], [[1, 3]], "expected one perplexity per text"),
     ],
 )
 def test_bad_input(ppl1, ppl2, says):
@@ -296,7 +296,7 @@ def test_packed_pairs_come_back(seed, n, most):
 
 
 def test_pairs_of_unequal_number_are_not_packed():
-    with pytest.raises(ValueError, match="as many of everything"):
+    with pytest.raises(ValueError, match="columns of the same length"):
         pack_pairs([1.0, 2], [1, 1], [1.0], [1])
 
 
@@ -517,7 +517,7 @@ def test_a_known_temperature_is_recovered(speaker, factor):
 
 
 def test_a_temperature_beyond_the_grid_is_said():
-    with pytest.warns(UserWarning, match="likeliest at temperature 8 or beyond"):
+    with pytest.warns(UserWarning, match="most likely at temperature 8 or beyond"):
         assert fit_temperature(pd.DataFrame({t: [10 - np.log(t)] for t in TEMPERATURES})) == 8
 
 
@@ -573,7 +573,7 @@ def test_measure_lmp(made_up, model_folder, tmp_path, monkeypatch):
         "load_references",
         lambda n=None, seed=0, corpus="": few if n is None else few.sample(n, random_state=seed),
     )
-    with pytest.warns(UserWarning, match="knows nothing of them"):  # a random model is likelier, the flatter it is
+    with pytest.warns(UserWarning, match="knows little of such texts"):  # a random model is likelier, the flatter it is
         record = measure_lmp(str(model_folder), 30)[0]
     values = record["values"]
     assert values["n_calibration"] == 30 and values["perplexity_calibrated"] < values["perplexity"]
@@ -583,7 +583,7 @@ def test_measure_lmp(made_up, model_folder, tmp_path, monkeypatch):
         "perplexity_calibrated",
         "temperature",
     }
-    with pytest.warns(UserWarning, match="knows nothing of them"):
+    with pytest.warns(UserWarning, match="knows little of such texts"):
         again = measure_lmp(str(model_folder), 30)[0]
     assert again["values"] == values and again["seconds"] == record["seconds"]
     after = {**record, "method": "HD", "bias_type": "race", "params": {**record["params"], "train_seed": 0}}

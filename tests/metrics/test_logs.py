@@ -175,7 +175,7 @@ def test_what_never_differs_has_no_interval(tmp_path):
 
 def test_one_sample_is_no_test(tmp_path):
     one, two = (right(x, folder=tmp_path / n) for n, x in (("a", 0.0), ("b", 1.0)))
-    with pytest.raises(ValueError, match="share one sample of each task"):
+    with pytest.raises(ValueError, match="share only one sample of each task"):
         compare_logs(one, two)
 
 
@@ -233,20 +233,20 @@ def test_filters_are_rows_of_their_own(tmp_path):
     "name, content, said",
     [
         ("a.jsonl", "", "no sample whose score is a number"),
-        ("a.jsonl", "{", "line 1 is no sample"),
-        ("a.jsonl", "[]", "line 1 is no sample"),
-        ("a.jsonl", '{"doc_id": 1}\n{"x": 2}', "line 2 is no sample"),
+        ("a.jsonl", "{", "line 1 is not a sample"),
+        ("a.jsonl", "[]", "line 1 is not a sample"),
+        ("a.jsonl", '{"doc_id": 1}\n{"x": 2}', "line 2 is not a sample"),
         ("a.jsonl", '{"doc_id": 1, "metrics": ["acc"]}', "no sample whose score is a number"),
-        ("a.json", "{}", "no log of Inspect"),
+        ("a.json", "{}", "not an Inspect log"),
         ("a.json", '{"samples": [], "status": "error", "eval": {"model": "m"}}', "ended as 'error'"),
-        ("a.json", "[1]", "no log of Inspect"),
-        ("a.eval", "no zip", "no log of Inspect"),
-        ("a.jsonl", "[" * 9999, "no log that can be read"),
-        ("a.jsonl", '{"doc_id": 1, "metrics": 5}', "no log that can be read"),
+        ("a.json", "[1]", "not an Inspect log"),
+        ("a.eval", "no zip", "not an Inspect log"),
+        ("a.jsonl", "[" * 9999, "not a readable log"),
+        ("a.jsonl", '{"doc_id": 1, "metrics": 5}', "not a readable log"),
         (
             "a.json",
             '{"samples": [1], "status": "success", "eval": {"model": "m", "task": "t"}}',
-            "no log that can be read",
+            "not a readable log",
         ),
         ("a.json", '{"samples": [{}], "status": "success", "eval": {"model": "m"}}', "no sample whose"),
     ],
@@ -261,11 +261,11 @@ def test_a_torn_log(tmp_path):
     whole = INSPECT[0].read_bytes()
     for n in (10, 1000, len(whole) - 10):
         (tmp_path / "a.eval").write_bytes(whole[:n])
-        with pytest.raises(ValueError, match="no log of Inspect"):
+        with pytest.raises(ValueError, match="not an Inspect log"):
             read_log(tmp_path / "a.eval")
     with zipfile.ZipFile(tmp_path / "b.eval", "w") as archive:
         archive.writestr("other.json", "{}")
-    with pytest.raises(ValueError, match="no log of Inspect"):
+    with pytest.raises(ValueError, match="not an Inspect log"):
         read_log(tmp_path / "b.eval")
     with pytest.raises(ValueError, match="no samples_"):
         read_log(tmp_path)
@@ -276,7 +276,7 @@ def test_other_versions_of_a_task(tmp_path):
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     two = tmp_path / "b" / one.name
     two.write_text(two.read_text().replace("h1", "other"))
-    with pytest.raises(ValueError, match="one name and two texts"):
+    with pytest.raises(ValueError, match="the same name but different texts"):
         compare_logs(one, two)
     with pytest.raises(ValueError, match="share no sample"):
         compare_logs(one, INSPECT[0])
@@ -293,6 +293,6 @@ def test_from_a_command_line(tmp_path, capsys):
     assert "undetermined" in capsys.readouterr().out and "p_flip" in (tmp_path / "found.csv").read_text()
     for wrong, said in (
         (["a"], "name two models"), (["a", "b", "--logs", one, two], "leave out the models"),
-        (["a", "b", "--cluster", "x"], "--cluster is of --logs"), (["--logs", one, "nosuch"], "is not there"),
+        (["a", "b", "--cluster", "x"], "--cluster needs --logs"), (["--logs", one, "nosuch"], "does not exist"),
     ):  # fmt: skip
         assert main(["compare", *wrong]) == 2 and said in capsys.readouterr().err

@@ -83,7 +83,9 @@ def test_a_sheet_that_was_begun_stays(tmp_path):
     fill(tmp_path, lambda k, m, i: "1" if (k, i) == (2, 3) else "")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     for replace in (False, True):
-        with pytest.raises(FileExistsError, match="annotator3.csv is filled in, or is no sheet: nothing was written"):
+        with pytest.raises(
+            FileExistsError, match="annotator3.csv is filled in, or is not a sheet: nothing was written"
+        ):
             make_human_sheets(made(), tmp_path, annotators=1, replace=replace)
     assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
@@ -91,7 +93,7 @@ def test_a_sheet_that_was_begun_stays(tmp_path):
 def test_sheets_of_an_earlier_draw_do_not_mix_in(tmp_path):
     make_human_sheets(made(), tmp_path, annotators=4)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    with pytest.raises(FileExistsError, match="is there already, perhaps with the judges too: .*--replace"):
+    with pytest.raises(FileExistsError, match="exists already, and the judges may have it: .*--replace"):
         make_human_sheets(made(), tmp_path, annotators=2, seed=1)
     assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     make_human_sheets(made(), tmp_path, annotators=2, seed=1, replace=True)
@@ -141,7 +143,7 @@ def test_contexts_of_each_category():
     found = draw_contexts(pairs)
     assert found.bias_type.value_counts().tolist() == [25] * 4 and found.context.is_unique
     assert found.equals(draw_contexts(pairs)) and not found.equals(draw_contexts(pairs, seed=1))
-    with pytest.raises(ValueError, match="gender has 40 different sentences, and 50 are asked for"):
+    with pytest.raises(ValueError, match="gender has 40 different sentences, and 50 are requested"):
         draw_contexts(pairs, 200)
     with pytest.raises(ValueError, match="at least one of each"):
         draw_contexts(pairs, 3)
@@ -171,7 +173,7 @@ def test_broken_sheets_say_where(tmp_path):
         with pytest.raises(ValueError, match=match):
             read_human_sheets(tmp_path)
 
-    says(whole.assign(score=["2", *whole.score[1:]]), "'2' in column 'score' of row 2 is no mark: expected 0, 1")
+    says(whole.assign(score=["2", *whole.score[1:]]), "'2' in column 'score' of row 2 is not a mark: expected 0, 1")
     says(whole.assign(id=["999", *whole.id[1:]]), "id '999' of row 2 is not in the key")
     says(whole.assign(id=[whole.id[1], *whole.id[1:]]), "rows 2, 3 have the same id")
     says(whole.assign(id=[whole.id[1], whole.id[0], *whole.id[2:]]), r"2 of 60 texts are not those .* \(rows 2, 3\)")
@@ -244,7 +246,7 @@ def test_whose_cells_are_empty_is_said_and_full_width_digits_are_read(tmp_path):
     ):
         scores = read_human_sheets(tmp_path)
     assert len(scores) == 117 and set(scores.score) == {1}
-    assert why_no_alpha(scores) == "every judgement is 1, so that no disagreement was possible"
+    assert why_no_alpha(scores) == "every judgement is 1, so no disagreement was possible"
     (tmp_path / "annotator1 - Kopie.csv").write_bytes((tmp_path / "annotator1.csv").read_bytes())
     with pytest.raises(ValueError, match="looks like a copy of annotator1.csv"):
         read_human_sheets(tmp_path)
@@ -385,7 +387,7 @@ def test_models_that_cannot_be_told_apart(talkers, tmp_path, made_up):
     with pytest.raises(ValueError, match="no bias types"):
         sheets_of_models(talkers[:1], tmp_path / "none")
     make_human_sheets(made(3), tmp_path / "bare", annotators=1)
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="exists already"):
         sheets_of_models(talkers[:1], tmp_path / "bare", **how)
     fill(tmp_path / "bare", lambda *_: 1)
     with pytest.raises(ValueError, match="nothing says which models answered"):
@@ -419,8 +421,8 @@ def test_nobody_waits_for_answers_that_cannot_be_used(talkers, tmp_path, monkeyp
 
 def test_the_command_asks_for_a_model(tmp_path, capsys):
     assert main(["sheets", str(tmp_path / "a"), "--bias-type", "chbias"]) == 2
-    assert "no --model: name the model whose answers are judged" in capsys.readouterr().err
+    assert "--model is missing: name one or more models whose answers are judged" in capsys.readouterr().err
     assert (
         main(["sheets", str(tmp_path), "--read", "--replace"]) == 2
-        and "--replace is of new sheets" in capsys.readouterr().err
+        and "--replace is for new sheets" in capsys.readouterr().err
     )

@@ -79,7 +79,7 @@ def test_the_base_must_be_the_one_that_was_trained_on(adapter, tokenizer, model_
     tokenizer.save_pretrained(other)
     for base, says in (
         (str(other), "is not what the adapter was trained on"),
-        (str(tmp_path / "gone"), "is an adapter of .* which cannot be had"),
+        (str(tmp_path / "gone"), "is an adapter of .* which is not available"),
         (None, "names no base"),
     ):
         point_to(base)
@@ -133,7 +133,7 @@ def test_a_quantised_checkpoint_names_the_library_that_it_needs(model_folder, tm
     config = json.loads((folder / "config.json").read_text())
     how = {"quant_method": "bitsandbytes", "load_in_8bit": True, "_load_in_8bit": True}
     (folder / "config.json").write_text(json.dumps({**config, "quantization_config": how}))
-    with pytest.raises(ValueError, match="(?i)needs a library that is not here: .*bitsandbytes"):
+    with pytest.raises(ValueError, match="(?i)needs a library that is not installed: .*bitsandbytes"):
         load_model(folder)
 
 

@@ -115,7 +115,7 @@ def test_special_tokens_and_a_chat_are_one_too_many(chat_folder, pets, capsys):
         (["--user-turn", "Hi"], "give it with --context chat"),
         (["--context", "chat", "--special-tokens"], "brings its own special tokens"),
         (["--paper", "holisticbias", "--context", "chat", "--reading", "answer"], "--context chat is"),
-        (["--paper", "dialoguefairness", "--context", "chat"], "--context is of pairs"),
+        (["--paper", "dialoguefairness", "--context", "chat"], "--context is for pairs"),
     ):
         args = command if "--paper" not in wrong else command[:3]
         assert main([*args, *wrong]) == 2 and says in capsys.readouterr().err
@@ -154,7 +154,7 @@ def test_details_of_prompts(chat_folder, tmp_path):
 
 @pytest.mark.parametrize("name", ["results/a.csv", "figures/a.parquet", "data/x/a.csv"])
 def test_details_are_kept_nowhere_that_is_committed(name, model_folder, pets, capsys):
-    with pytest.raises(ValueError, match="they hold the corpus' sentences"):
+    with pytest.raises(ValueError, match="the corpus' sentences must not be stored"):
         measure_lmb(model_folder, corpus=pets, details=project_path(name))
     assert not project_path(name).exists()
     assert main(["measure", "--model", str(model_folder), "--corpus", str(pets), "--details", "d.txt"]) == 2

@@ -243,12 +243,12 @@ def test_another_model_behind_the_same_address_is_another(served, server):
     [
         ("lm-eval:hf", "expected lm-eval:CLASS:MODEL"),
         ("lm-eval:nosuch:gpt2", "class of lm-evaluation-harness 'nosuch' is unknown"),
-        ("lm-eval:hf:gpt2?batch_size", "'batch_size' says nothing"),
-        (f"lm-eval:local-completions:m?api_key={KEY}", "into the environment"),
-        (f"lm-eval:local-completions:m?auth_token={KEY}", "into the environment"),
+        ("lm-eval:hf:gpt2?batch_size", "'batch_size' is not a setting"),
+        (f"lm-eval:local-completions:m?api_key={KEY}", "set it in the environment"),
+        (f"lm-eval:local-completions:m?auth_token={KEY}", "set it in the environment"),
         (f"lm-eval:local-completions:m?base_url=http://me:{KEY}@host/v1", "no key in it"),
         (f"lm-eval:local-completions:m?base_url=http://host/v1?key={KEY}", "expected"),
-        ("lm-eval:dummy:m", "scores strings, not tokens"),
+        ("lm-eval:dummy:m", "scores strings, but our measures need tokens"),
     ],
 )
 def test_names_that_say_nothing(name, said):
@@ -272,7 +272,7 @@ def test_what_needs_tokens_or_temperatures(there):
     for ask, more in ((token_scores, {}), (nll_at_temperatures, {"temperatures": [2.0]})):
         with pytest.raises(ValueError, match="sums over texts alone"):
             ask(*there, TEXTS, **more)
-    with pytest.raises(ValueError, match="causal models alone"):
+    with pytest.raises(ValueError, match="only causal models"):
         load_model(f"lm-eval:hf:{there[0].place.model}", kind="seq2seq")
     with pytest.raises(ValueError, match="speakers"):
         answers(*there, ["so"], speakers=True)
@@ -312,7 +312,7 @@ def test_what_a_class_raises_holds_no_key(there, capsys):
 def test_it_cannot_be_debiased(model_folder, tmp_path, capsys):
     name = f"lm-eval:hf:{model_folder}"
     assert main(["debias", "--model", name, "--bias-type", "race", "--out", str(tmp_path / "out")]) == 2
-    assert "cannot be trained" in capsys.readouterr().err
+    assert "it can be measured, but not trained" in capsys.readouterr().err
 
 
 # --- on a command line ---

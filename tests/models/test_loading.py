@@ -72,7 +72,7 @@ def test_hash_depends_on_every_weight(random_model):
 def test_names_that_are_neither(name):
     with pytest.raises(
         ValueError,
-        match="is no folder, no GGUF file and no name on the .* hub; models by short names: smollm2",
+        match="is not a folder, a GGUF file or a name on the .* hub; models by short names: smollm2",
     ):
         load_model(name)
 
@@ -81,7 +81,7 @@ def test_no_network():
     code = "from redditbias_repro.models.loading import load_model; load_model('microsoft/DialoGPT-small')"
     alone = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PATH": ""}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=alone)
-    said = "FetchError: model 'microsoft/DialoGPT-small' is no local folder and could not be had"
+    said = "FetchError: model 'microsoft/DialoGPT-small' is not a local folder and could not be downloaded"
     assert done.returncode and said in done.stderr
     assert "Check the name and the network, or use a packaged model" in done.stderr
 
@@ -231,7 +231,7 @@ def test_a_hub_that_nobody_answers_at(monkeypatch):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(requests, "head", head)
-    with pytest.raises(FetchError, match="could not be had from the Hugging Face hub .*cannot be reached"):
+    with pytest.raises(FetchError, match="could not be downloaded from the Hugging Face hub .*cannot be reached"):
         load_model("no-such-owner/no-such-model")
     assert asked == [constants.ENDPOINT]
 

@@ -140,7 +140,7 @@ def test_a_file_of_the_hub(file, cache, monkeypatch):
 
 
 def test_a_file_of_the_hub_that_cannot_be_had(offline):
-    with pytest.raises(FetchError, match="owner/repo:x.gguf could not be had from the Hugging Face hub"):
+    with pytest.raises(FetchError, match="owner/repo:x.gguf could not be downloaded from the Hugging Face hub"):
         load_model("owner/repo:x.gguf")
 
 
@@ -149,8 +149,8 @@ def test_a_file_of_the_hub_that_cannot_be_had(offline):
     [
         ("cut", "small.gguf is cut off"),
         ("head", "small.gguf is cut off or broken"),
-        ("other", "small.gguf is no GGUF file"),
-        ("wordless", "small.gguf carries no tokenizer"),
+        ("other", "small.gguf is not a GGUF file"),
+        ("wordless", "small.gguf contains no tokenizer"),
         ("parts", "small.gguf is one of 3 parts: join them"),
         ("architecture", "small.gguf .rwkv6. cannot be converted .* reads the architectures .*qwen2"),
         ("missing", "there is no such file, and a file on the hub is named owner/repo:file.gguf"),

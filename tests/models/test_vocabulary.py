@@ -112,7 +112,7 @@ def test_scores_with_speakers_resume_and_are_kept_apart(cdial_model, tmp_path):
 
 @pytest.mark.parametrize("wrong", [{"path": "tree"}, {"add_special_tokens": True}])
 def test_what_does_not_go_with_speakers(cdial_model, wrong):
-    with pytest.raises(ValueError, match="speakers=True goes with neither"):
+    with pytest.raises(ValueError, match="speakers=True does not go with"):
         sequence_scores(*cdial_model, TEXTS, speakers=True, **wrong)
 
 
@@ -260,7 +260,7 @@ def test_a_source_needs_an_encoder(model_folder, capsys):
     asked = ["measure", "--model", str(model_folder), "--bias-type", "race", "--corpus", "queries"]
     assert main([*asked, "--source", "hello"]) == 2 and "give --kind seq2seq" in capsys.readouterr().err
     assert main(["measure", "--paper", "holisticbias", "--kind", "seq2seq"]) == 2
-    assert "--kind is of pairs" in capsys.readouterr().err
+    assert "--kind is for pairs" in capsys.readouterr().err
 
 
 def test_spans_with_a_source(seq2seq):

@@ -88,8 +88,8 @@ def test_everything_offline_then_nothing_again(
     assert main(call) == 0
     told = capsys.readouterr()
     assert "| bias (redditbias) " in told.out and "| bias (chbias) " in told.out and "| bias (own) " in told.out
-    assert "queries of the specification stand in" in told.out and "queries of the specifications stand in" in told.out
-    assert "LM perplexity is not measured: its references could not be had" in told.out
+    assert "queries of the specification stand in" in told.out and "queries of the specifications are used" in told.out
+    assert "LM perplexity is not measured: its references are not available" in told.out
     numbers = json.loads((out / "audit.json").read_text(encoding="utf-8"))
     measured = {(r["metric"], r["paper"]) for r in numbers["records"]}
     of_pairs = {(metric, paper) for metric in ("lmb", "association") for paper in ("redditbias", "chbias", "own")}
@@ -99,7 +99,7 @@ def test_everything_offline_then_nothing_again(
     assert len(read_records(out / "records")) == len(numbers["records"])
     assert {r["corpus"] for r in numbers["records"] if r["metric"] == "lmb"} == {"queries"}
     page = (out / "index.html").read_text(encoding="utf-8")
-    assert page_problems(page) == [] and "What stands in and what is left out" in page
+    assert page_problems(page) == [] and "Substitutes and omissions" in page
     assert "LM perplexity is not measured" in page
     assert set(project_path("results").rglob("*")) == before
 
@@ -168,8 +168,8 @@ def test_one_bar_at_a_time(model_folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "model,code,says",
     [
-        ("no/such-model-anywhere", 1, "is no local folder and could not be had"),
-        ("not a name", 2, "is no folder, no GGUF file and no name on the Hugging Face hub"),
+        ("no/such-model-anywhere", 1, "is not a local folder and could not be downloaded"),
+        ("not a name", 2, "is not a folder, a GGUF file or a name on the Hugging Face hub"),
         ("{empty}", 2, "the folder holds no config.json"),
     ],
 )
@@ -201,7 +201,10 @@ def test_a_place_that_is_none(tmp_path, monkeypatch, capsys):
 def test_a_model_that_knows_no_language(model_folder, tmp_path, capsys):
     assert main(["audit", "--model", str(model_folder), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
-    assert "the model knows no language here (English: 0% unknown tokens" in said and "say --languages" in said
+    assert (
+        "the model knows none of the languages (English: 0% unknown tokens" in said
+        and "name them, such as --languages" in said
+    )
 
 
 def test_signs_of_a_language(model_folder):
@@ -383,9 +386,9 @@ def test_a_made_up_papers_measure_is_a_command_with_options_of_its_own(pets, mod
     assert read_records(paper="pets", metric="letters")["letters"].tolist() == [letters_of_name]
     assert main([*command, "--whiskers", "7"]) == 0 and "7 whiskers. letters" in capsys.readouterr().out
     for wrong, says in (
-        ([*command, "--axes", "age"], "--axes is of prompts, and --paper pets has names"),
-        (["measure", "--whiskers", "7"], "--whiskers is of names, and --paper redditbias has pairs"),
-        (["measure", "--axes", "age"], "--axes is of prompts, and --paper redditbias has pairs"),
+        ([*command, "--axes", "age"], "--axes is for prompts, but --paper pets uses names"),
+        (["measure", "--whiskers", "7"], "--whiskers is for names, but --paper redditbias uses pairs"),
+        (["measure", "--axes", "age"], "--axes is for prompts, but --paper redditbias uses pairs"),
         (
             ["measure", "--paper", "dogs"],
             "paper 'dogs' is unknown: expected one of redditbias, chbias, dialoguefairness",
@@ -412,7 +415,7 @@ def test_a_made_up_papers_measure_compares_two_models(pets, model_folder, tmp_pa
     assert main([*command, "--whiskers", "20"]) == 0
     assert pd.read_csv(tmp_path / "out.csv")["difference"][0] < 5 * row["difference"]
     assert main([*command, "--whiskers", "20", "--margin", "1"]) == 2
-    assert "--margin is of pairs" in (said := capsys.readouterr().err) or "--whiskers is of names" in said
+    assert "--margin is for pairs" in (said := capsys.readouterr().err) or "--whiskers is for names" in said
 
 
 def test_a_made_up_papers_measure_is_audited(pets, model_folder, tmp_path, monkeypatch, capsys):

@@ -546,7 +546,7 @@ def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
     assert main([*command, "--out", str(out)]) == 0
     assert json.loads(out.read_text())[0]["params"] == {"outliers": "base", "special_tokens": True}
     assert main(["measure", "--paper", "holisticbias", "--special-tokens"]) == 2
-    assert "--special-tokens is of pairs" in capsys.readouterr().err
+    assert "--special-tokens is for pairs" in capsys.readouterr().err
 
 
 def test_a_papers_pairs_by_its_name(made_up, byte_model, tmp_path, capsys):

@@ -396,7 +396,7 @@ def test_a_part_of_the_templates_is_asked_again():
 
 def test_an_offence_has_to_be_named(moods):
     said = asked().head(3).assign(answer="I see.")
-    with pytest.raises(ValueError, match="none is known to be an offence: name them"):
+    with pytest.raises(ValueError, match="none is known to be an offence: pass labels="):
         room.judge(said, moods, moods)
     with pytest.raises(ValueError, match="no column 'answer': expected answers to prompts, from ask"):
         room.judge(asked().head(3), moods, moods, ["rude"])
@@ -590,7 +590,7 @@ def test_what_was_asked_otherwise_has_another_file(tmp_path):
             assert record["params"].get("chat") is said.attrs["options"].get("chat")
             paths.add(write_record(record, tmp_path))
     assert len(paths) == 4 * 3
-    with pytest.raises(ValueError, match="do not say of which model"):
+    with pytest.raises(ValueError, match="do not name their model"):
         bare = said_of(rows)
         bare.attrs = {}
         room.answer_records(room.judge(bare, style, offence), "holisticbias", care, **SETTINGS)
@@ -606,7 +606,7 @@ def test_answers_may_be_filtered_before_they_are_judged():
     wanted = said.assign(hit=said["answer"] == "I see.").groupby("template")["hit"].agg(["sum", "size"])
     assert kept == {t: [r["sum"], r["size"]] for t, r in wanted.iterrows()}
     for column in ("answer", "descriptor"):
-        with pytest.raises(ValueError, match=f"column '{column}' holds what is no text"):
+        with pytest.raises(ValueError, match=f"column '{column}' holds something other than text"):
             room.judge(said.assign(**{column: None}), moods_of_words, rude, "offensive")
     with pytest.raises(ValueError, match="are one text: expected a list"):
         room.answer_measurements(found, room.Sought({"Care": ["caring"]}, {"sympathy": "sorry"}), **SETTINGS)

@@ -247,16 +247,16 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     assert main([*command, *some, "--out", str(tmp_path / "out.json")]) == 0
     assert all(r["provenance"]["scoring"]["sentences"] == 0 for r in json.loads((tmp_path / "out.json").read_text()))
     for wrong, says in (
-        (["--bias-type", "race"], "--bias-type is of pairs and contexts, and --paper holisticbias has prompts"),
-        (["--outliers", "own"], "--outliers is of pairs"),
-        (["--swap", "attributes"], "--swap is of pairs"),
+        (["--bias-type", "race"], "--bias-type is for pairs and contexts, but --paper holisticbias uses prompts"),
+        (["--outliers", "own"], "--outliers is for pairs"),
+        (["--swap", "attributes"], "--swap is for pairs"),
         (["--axes", "agee"], "axis 'agee' is unknown"),
         (["--out", "out.txt"], "ends in .json (records) or .csv"),
     ):
         assert main([*command, *wrong]) == 2 and says in capsys.readouterr().err
     given = (["--end"], ["--in-front", "Hi. "], ["--personas", "people.txt"])
     for wrong in (["--axes", "age"], ["--prompts", "v1.1"], ["--reading", "answer"], ["--templates", "x"], *given):
-        assert main(["measure", *wrong]) == 2 and f"{wrong[0]} is of prompts" in capsys.readouterr().err
+        assert main(["measure", *wrong]) == 2 and f"{wrong[0]} is for prompts" in capsys.readouterr().err
 
 
 def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
@@ -275,8 +275,8 @@ def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys,
     assert [list(p) for p in params] == [[], ["end"], ["context"], ["personas"], ["end"]]
     assert "reading 'answer', end: False." in capsys.readouterr().out
     assert main([*command, "--in-front", "Hi. ", "--personas", str(people)]) == 2
-    assert "one of them can stand in front of a prompt" in capsys.readouterr().err
-    assert main([*command, "--personas", "nobody.txt"]) == 2 and "no file nobody.txt" in capsys.readouterr().err
+    assert "only one of them can come before a prompt" in capsys.readouterr().err
+    assert main([*command, "--personas", "nobody.txt"]) == 2 and "no persona file nobody.txt" in capsys.readouterr().err
 
 
 def test_a_masked_model_has_table_7(tokenizer, tmp_path, capsys):

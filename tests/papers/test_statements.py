@@ -256,10 +256,10 @@ def test_a_made_up_paper(tmp_path):
         ('check = "lazier"', "", "needs either check"),
         ('check = "lazier"', 'check = "lazier"\nunchecked = "why"', "not both"),
         ('kind = "bias"\ncheck = "lazier"', 'kind = "size"\ncheck = "lazier"', "kind 'size'"),
-        ('id = "dogs"', 'id = "cats"', "stands twice"),
+        ('id = "dogs"', 'id = "cats"', "occurs twice"),
         ('section = "Abstract, Table 1"', 'section = "Table 7"', "'Table 7', which is not among"),
-        ('section = "Abstract, Table 1"', 'section = "somewhere"', "names no place"),
-        ("[[claim]]", "[[claim]", "no valid TOML"),
+        ('section = "Abstract, Table 1"', 'section = "somewhere"', "is not a place in a paper"),
+        ("[[claim]]", "[[claim]", "not valid TOML"),
     ],
 )
 def test_a_bad_file_says_what_is_wrong(tmp_path, old, new, says):
@@ -339,7 +339,7 @@ def test_the_command(tmp_path, capsys, offline):
     assert "not checkable here" in shown and "gender_offence" in shown
     assert list(pd.read_csv(out)) == COLUMNS
     assert main(["claims", "pets"]) == 2 and "expected one of chbias" in capsys.readouterr().err
-    assert main(["claims", "--results", str(tmp_path / "no")]) == 2 and "is no folder" in capsys.readouterr().err
+    assert main(["claims", "--results", str(tmp_path / "no")]) == 2 and "is not a folder" in capsys.readouterr().err
     assert main(["claims", "chbias", "--out", "x.md"]) == 2 and ".csv" in capsys.readouterr().err
 
 

@@ -61,9 +61,9 @@ def test_a_model_that_fails_stops_no_other(two, tmp_path, capsys):
     assert "tiny-llama@" in said.out and f"not measured: {broken}: model" in said.err
     assert main([*command, two[1], "../nowhere"]) == 2
     said = capsys.readouterr()
-    assert "tiny-llama@" not in said.out and "'../nowhere' is no folder" in said.err
+    assert "tiny-llama@" not in said.out and "'../nowhere' is not a folder" in said.err
     assert main([*command, *two, "--details", str(tmp_path / "x.csv")]) == 2
-    assert "--details is of one model, and --model names 2" in capsys.readouterr().err
+    assert "--details needs one model, and --model names 2" in capsys.readouterr().err
 
 
 def test_rank(two, tmp_path, capsys):
@@ -86,7 +86,7 @@ def test_rank(two, tmp_path, capsys):
     assert main(["rank", "--measure", "likelihood_bias", *where]) == 2
     assert "no records of likelihood_bias of two models" in capsys.readouterr().err
     assert main(["rank", "--results", str(table)]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 def test_the_order_is_that_of_the_records(two):

@@ -126,7 +126,7 @@ def test_no_text_goes_out(records, kept, tmp_path, capsys):
         (["eval-results"], "name its data set"),
         (["eval-results", "--benchmark", "me/pairs", "--axes", "age"], "--axes does not go with `export eval-results`"),
         (["every-eval-ever", "--benchmark", "me/pairs"], "--benchmark does not go with"),
-        (["every-eval-ever", "--model", "nosuch"], "no record is of nosuch"),
+        (["every-eval-ever", "--model", "nosuch"], "there is no record of nosuch"),
         (["dataset", "--organization", "us"], "--organization does not go with"),
     ],
 )

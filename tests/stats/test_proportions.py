@@ -65,9 +65,9 @@ def test_nothing_varies():
 @pytest.mark.parametrize(
     "a,b,says",
     [
-        ([1, 0], [1], "as many finite numbers"),
-        ([1, np.nan], [1, 0], "as many finite numbers"),
-        ([[1, 0]], [[1, 0]], "as many finite numbers"),
+        ([1, 0], [1], "the same number of finite values"),
+        ([1, np.nan], [1, 0], "the same number of finite values"),
+        ([[1, 0]], [[1, 0]], "the same number of finite values"),
         ([], [], "two or more"),
         ([1], [0], "two or more"),
     ],

@@ -56,7 +56,7 @@ def test_dialogues_of_two_records():
         for pair in ((aab, other), (other, aab)):
             with pytest.raises(ValueError, match="not of the same examples"):
                 shared_dialogues(*pair)
-    with pytest.raises(ValueError, match="are not said"):
+    with pytest.raises(ValueError, match="are not named"):
         shared_dialogues(old, old)
 
 

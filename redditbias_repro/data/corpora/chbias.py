@@ -91,7 +91,7 @@ def read_released(
     for what, value, known in (("bias type", bias_type, CATEGORIES), ("split", split, SPLITS), ("swap", swap, SWAPS)):
         check_known(what, value, known)
     if swap == "attributes" and split != "train":
-        raise ValueError(f"the release swaps attributes in its training sentences only, not in {split}: take train")
+        raise ValueError(f"the release swaps attributes in its training sentences only, not in {split}: use train")
     keys = _pair_keys(bias_type, split) if split != "train" else [_key(bias_type, "train")]
     texts = [[line.strip() for line in _read_lines(k)] for k in keys]
     made = swap_released(texts[0], bias_type, split, swap)

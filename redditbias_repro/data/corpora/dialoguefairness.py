@@ -35,7 +35,7 @@ def read_word_pairs(
     for number, line in enumerate(fetch(_key(name)).read_text(encoding="utf-8").splitlines(), 1):
         sides = line.split(" - ")
         if line.strip() and len(sides) != 2:
-            raise ValueError(f"{_key(name)}, line {number}: {line!r} is no pair: expected `left - right`")
+            raise ValueError(f"{_key(name)}, line {number}: {line!r} is not a pair: expected `left - right`")
         rows += [sides] if line.strip() else []
     return with_corpus(pd.DataFrame(rows, columns=["left", "right"]), PAPER, [_key(name)])
 

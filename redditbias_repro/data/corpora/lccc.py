@@ -61,8 +61,8 @@ def _from_hub(split: str) -> Path:
     except Exception as e:  # whatever the hub's client raises
         first = str(e).strip().split("\n")[0][:200]
         raise FetchError(
-            f"{name} could not be had from the hub's data set {HUB} ({type(e).__name__}: {first}). Check the network, "
-            "or get the file and give its path; kdconv and cdial-toy need no hub"
+            f"{name} is not available from the hub's data set {HUB} ({type(e).__name__}: {first}). Check the network, "
+            "or give the path of the file; kdconv and cdial-toy do not need the hub"
         ) from e
 
 # %% ../../../nbs/data/corpora/lccc.ipynb #5b6ab2ed
@@ -81,7 +81,7 @@ def read_lccc(
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
         turns = [json.loads(line) for line in text.split("\n") if line.strip()]
     except (ValueError, EOFError, OSError) as e:
-        raise ValueError(f"{file} is broken, or no lines of JSON ({e}): get it again") from e
+        raise ValueError(f"{file} is broken, or not JSON lines ({e}): download it again") from e
     wrong = [i for i, t in enumerate(turns, 1) if not isinstance(t, list) or not all(isinstance(x, str) for x in t)]
     if wrong:
         raise ValueError(f'{file}, line {wrong[0]}: expected a list of turns, such as ["你 好", "你 好 啊"]')

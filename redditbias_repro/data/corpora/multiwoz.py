@@ -166,7 +166,7 @@ def load_multiwoz(
             turns.attrs["corpus"]["note"] = "MultiWOZ 2.0 could not be had, so ConvLab's copy stands in"
             return turns
     if corpus not in CORPORA and not Path(corpus).exists():
-        raise FileNotFoundError(f"corpus {corpus!r} is no file and no folder, and none of {', '.join(CORPORA)}")
+        raise FileNotFoundError(f"corpus {corpus!r} is not a file, a folder, or one of {', '.join(CORPORA)}")
     key = RELEASED.get(corpus, "").format({"valid": "val"}.get(split, split))
     path = fetch(key) if key else _file_of(Path(corpus), split)
     found = _read_dialogues(path, split)

@@ -70,8 +70,8 @@ RELEASE_MARKS = sheets.KINDS["phrases"]["release_marks"]  # what the authors' an
 
 # %% ../../../nbs/data/making/annotation.ipynb #cf05e2d1
 NO_LABEL = (
-    " is no label ({n} such cells): expected 0, 1 or nothing. Write one of them; or say what it means: "
-    'marks={{{mark}: "1"}} (or "0", or "" for nothing) of read_sheets'
+    " is not a label ({n} such cells): expected 0, 1 or nothing. Write one of these, or explain it by "
+    'marks={{{mark}: "1"}} (or "0", or "") in read_sheets'
 )
 
 
@@ -114,7 +114,7 @@ def _matched(labels: pd.DataFrame, phrases: pd.DataFrame) -> pd.DataFrame:
         r = strange.iloc[0]
         raise ValueError(
             f"{r.annotator}.csv: id {r.id!r} and phrase of row {r['row']} are not among the phrases that the "
-            f"sheets were made of ({len(strange)} such rows): was a cell changed, or phrases.csv made anew since?"
+            f"sheets were made of ({len(strange)} such rows): was a cell changed, or phrases.csv written again?"
         )
     return labels.assign(**made.loc[of.astype(int)].set_index(labels.index))
 
@@ -158,7 +158,7 @@ class LabelScreen:
     ):
         self.path = Path(path)
         if sheets.kind_of(sheets.sheet_cells(self.path)) == "sentences":
-            raise ValueError(f"{path} has one label a text, and the screen asks for two: fill it in as a spreadsheet")
+            raise ValueError(f"{path} has one label per text, but the screen needs two: fill it in as a spreadsheet")
         self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
         answered = np.flatnonzero(self.table[list(LABELS)].to_numpy() != "")
         self.place = int(answered[-1]) + 1 if len(answered) else 0  # of the question that is open: two a row
@@ -336,7 +336,7 @@ def _numbers(sizes: dict[str, float], n: int) -> dict[str, int]:
         numbers[max(sizes, key=sizes.get)] += round(sum(sizes.values()) * n) - sum(numbers.values())
     if sum(numbers.values()) > n or min(numbers.values()) < 1:
         more = f"splits of {numbers} phrases need more than the {n} that are labelled as biased"
-        raise ValueError(f"{more}: label more, or ask for smaller ones")
+        raise ValueError(f"{more}: label more, or choose smaller splits")
     return numbers
 
 # %% ../../../nbs/data/making/annotation.ipynb #b25c9731

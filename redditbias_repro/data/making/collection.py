@@ -59,7 +59,7 @@ def encoding_of(path: str | Path) -> str:
     Bytes of GBK hardly ever make Han characters in UTF-8: where some stand before the first wrong byte, it is UTF-8"""
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: expected lines of JSON, or a CSV")
+        raise FileNotFoundError(f"no file {path}: expected JSON lines, or a CSV")
     with path.open("rb") as f:
         head = f.read(4)
     marked = next((name for mark, name in MARKS if head.startswith(mark)), None)
@@ -70,7 +70,7 @@ def encoding_of(path: str | Path) -> str:
     if marked or han:
         way_out = "Are these two exports in one file? Give them as two, each in its own encoding, or save all in UTF-8"
         raise ValueError(
-            f"{path} begins in {(marked or 'utf-8').upper()} and is something else from {where}. {way_out}"
+            f"{path} begins in {(marked or 'utf-8').upper()} but is something else from {where}. {way_out}"
         )
     also, also_line, _ = _decoded_until(path, "gb18030")
     if also is None:
@@ -177,7 +177,7 @@ def _rows_of_table(lines: Iterable[str], separator: str, path: Path) -> Iterator
             return
         except csv.Error as e:
             if "end of data" in str(e) or "limit" in str(e):
-                said = f"{path} is no CSV file: a quotation mark that opens in or after line {begins:,} is not closed"
+                said = f"{path} is not a CSV file: a quotation mark opened in or after line {begins:,} is not closed"
                 raise ValueError(said) from e
             yield begins, None
             continue
@@ -243,10 +243,10 @@ def _check_counts(path: Path, counts: dict, table: bool) -> None:
     "`ValueError` where nothing could be read, a warning where some of it could not"
     broken, what = counts.get("broken", 0), "rows" if table else "lines with a target"
     if table:
-        why = "has more cells than the header has names, or a quotation mark inside of a cell: in a CSV a text with a "
-        why += "comma stands in quotation marks, and a mark in it twice"
+        why = "has more cells than the header has names, or a quotation mark inside a cell: put a text with a "
+        why += "comma in quotation marks, and double each mark in it"
     else:
-        why = "is no object of JSON. Expected one a line, or a list of them, [{…}, …]; a table has to end in .csv"
+        why = "is not a JSON object. Expected one per line, or a list of them, [{…}, …]; a table must end in .csv"
     if broken and not counts.get("parsed"):
         raise ValueError(f"{path}: each of {broken:,} {what} {why}")
     if broken:
@@ -415,9 +415,7 @@ def _nothing(files: list, encodings: list[str], stats: Counter, specs: dict) -> 
     read = ", ".join(f"{f} ({e})" for f, e in zip(files, encodings))
     posts = f"{stats['posts']:,} posts hold a target and an attribute of {', '.join(specs)}"
     if stats["posts"]:
-        return (
-            f"{read}: {posts}, and none does any more once names, topics and links are taken out. Nothing was written"
-        )
+        return f"{read}: {posts}, but none once names, topics and links are removed. Nothing was written"
     empty = f", {stats['without_text']:,} of those read have no text" if stats["without_text"] else ""
     return (
         f"{read}: of {stats['lines']:,} lines no post holds a target and an attribute of {', '.join(specs)}{empty}. "

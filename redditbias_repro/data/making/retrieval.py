@@ -284,7 +284,7 @@ def scan_dump(
     stats = Counter() if stats is None else stats
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file")
+        raise FileNotFoundError(f"{path} is not a file")
 
     blocks = skip_bytes(read_blocks(path, stats, progress), skip)
     told = (lambda taken: between(skip + taken)) if between else None
@@ -440,7 +440,7 @@ def find_sources(
     found = sorted(p for p in inside if p.suffix in readable and p.is_file())
     if not found:
         endings = ", ".join(readable)
-        raise FileNotFoundError(f"{source} is no file, and no folder or pattern with files that end in {endings}")
+        raise FileNotFoundError(f"{source} is neither a file nor a folder or pattern with files that end in {endings}")
     return found
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9e22aa2a
@@ -583,9 +583,7 @@ def _scan(path: Path, matcher: Matcher, after, before, column: str, progress: bo
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False) if as_csv else pd.read_parquet(path)
     except (ValueError, OSError) as e:  # of pandas and of pyarrow
-        raise ValueError(
-            f"{path} is no table that can be read ({e}): expected a .csv with a header, or a .parquet"
-        ) from e
+        raise ValueError(f"{path} is not a readable table ({e}): expected a .csv with a header, or a .parquet") from e
     return find_candidates(from_texts(table, column), matcher, how[0], after, before)
 
 

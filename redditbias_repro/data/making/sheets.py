@@ -83,7 +83,7 @@ def sheet_cells(path: Path) -> pd.DataFrame:
         beyond = table.iloc[:, len(names) :].fillna("").apply(lambda c: c.str.strip() != "").any(axis=1)
         if beyond.any():
             row = f"row {int(beyond.idxmax()) + 2} has more cells than the header has names"
-            raise ValueError(f"{path}: {row}: a text with a comma has to stand in quotation marks")
+            raise ValueError(f"{path}: {row}: put a text with a comma in quotation marks")
         table = table.iloc[:, : len(names)].set_axis(names, axis=1)
     table = table.fillna("")
     table.columns = [str(c).strip().lower().replace("_", " ") for c in table.columns]
@@ -97,7 +97,7 @@ def read_marks(
     table: pd.DataFrame,  # from `sheet_cells`
     column: str,  # that people filled in
     marks: dict[str, str],  # what may stand there, in lower case, and what it means
-    says: str = " is no mark",  # an error's end: `{n}` is how many such cells there are, `{mark}` what the first holds
+    says: str = " is not a mark",  # an error's end: `{n}` is how many such cells there are, `{mark}` the first
 ) -> pd.Series:
     "What people wrote into a column, as `marks` has it. `ValueError` for what is none of them"
     found = table[column].map(lambda x: unicodedata.normalize("NFKC", x).strip().lower())

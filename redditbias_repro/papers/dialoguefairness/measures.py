@@ -29,8 +29,8 @@ __all__ = []
 CONTEXTS = "twitter-conversations"
 ANSWER = 19.0  # size of an answer, in sentences that are scored
 READ = (
-    "Responses: a model that says the same to everybody is fair by these measures; how much differs at all stands "
-    "in the table."
+    "Responses: a model that says the same to everybody is fair by these measures; the table says how "
+    "many differ at all."
 )
 
 
@@ -89,7 +89,7 @@ def available_contexts() -> tuple[dict[str, str | list], list[str]]:  # by bias 
         read_conversations()
         return dict.fromkeys(RESPONSES, CONTEXTS), []
     except FetchError:
-        said = "responses: the corpus of conversations could not be had, so queries of the specifications stand in"
+        said = "responses: the corpus of conversations is not available, so queries of the specifications are used"
         return {b: list(bias_spec(b).queries(wildcards=False)) for b in RESPONSES}, [said]
 
 
@@ -99,7 +99,7 @@ def available_lemmas() -> tuple[str, list[str]]:  # as in `measure_fairness`, an
         lemma_by("wordnet")
         return "wordnet", []
     except FetchError:
-        return "plain", ["responses: WordNet is not there, so attribute words are counted as they stand"]
+        return "plain", ["responses: WordNet is not available, so attribute words are counted unchanged"]
 
 
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
@@ -114,7 +114,7 @@ def _run(args: Namespace) -> Shown:
     "Fairness of responses to parallel contexts"
     chosen = None if args.candidates is None else [line for line in read_lines(args.candidates) if line.strip()]
     if chosen == []:
-        raise ValueError(f"{args.candidates} holds no line: expected a response a line")
+        raise ValueError(f"{args.candidates} holds no line: expected one response per line")
     offence = "davidson" if args.offence is None else args.offence
     how = dict(n=args.limit, candidates=chosen, offence=offence, lemmas=args.lemmas or "wordnet", seed=args.seed)
     source = CONTEXTS if args.contexts is None else args.contexts
@@ -125,7 +125,7 @@ def _run(args: Namespace) -> Shown:
         attribute_lists(bias_spec(b))
         pairs = contexts(source, b, n=args.limit, seed=args.seed, **drawn)
         if len(pairs) < 2:
-            raise ValueError(f"{source} has one context for {b}: a test needs two or more")
+            raise ValueError(f"{source} has only one context for {b}: a test needs two or more")
         if pairs.attrs["corpus"]["mode"] == "given" and not args.bias_type:
             raise ValueError(f"{source} holds pairs: say what they differ in, such as --bias-type gender")
     records = []

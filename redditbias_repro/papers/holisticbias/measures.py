@@ -97,7 +97,7 @@ def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to 
         prompts("v1.0")
         return "v1.0", []
     except FetchError:
-        return "paper", ["prompts: the release could not be had, so the descriptors that the paper prints stand in"]
+        return "paper", ["prompts: the release is not available, so the descriptors printed in the paper are used"]
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b1bd8d8c
 def _run(args: Namespace) -> Shown:

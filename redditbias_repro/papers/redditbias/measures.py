@@ -28,7 +28,7 @@ def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     try:
         load_references()
     except FetchError:
-        return pairs, ["LM perplexity is not measured: its references could not be had"]
+        return pairs, ["LM perplexity is not measured: its references are not available"]
     return [*pairs, lmp_measure(200 if wanted.quick else None, wanted.seed)], []
 
 

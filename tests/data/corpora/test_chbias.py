@@ -205,7 +205,7 @@ def test_bad_names_are_named():
         read_released("age", "dev")
     with pytest.raises(ValueError, match="swap 'both' is unknown"):
         read_released("age", "train", "both")
-    with pytest.raises(ValueError, match="swaps attributes in its training sentences only, not in test: take train"):
+    with pytest.raises(ValueError, match="swaps attributes in its training sentences only, not in test: use train"):
         load_pairs("chbias/age", "test", swap="attributes")
     with pytest.raises(ValueError, match="age is called 'chbias/age' here"):
         load_pairs("age")

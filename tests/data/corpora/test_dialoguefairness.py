@@ -65,7 +65,7 @@ def test_the_release_has_the_same_pairs_in_the_same_order(released, name):
 def test_a_line_that_is_no_pair(tmp_path, monkeypatch):
     (tmp_path / "w.txt").write_text("he - she\n\nhim her\n")
     monkeypatch.setattr("redditbias_repro.data.corpora.dialoguefairness.fetch", lambda key: tmp_path / "w.txt")
-    with pytest.raises(ValueError, match="line 3: 'him her' is no pair"):
+    with pytest.raises(ValueError, match="line 3: 'him her' is not a pair"):
         read_word_pairs("gender")
     with pytest.raises(ValueError, match="list 'age' is unknown"):
         read_word_pairs("age")
@@ -94,7 +94,7 @@ def test_slips_are_listed_and_kept():
 
 def test_several_counterparts_need_a_field():
     pairs = [["cats", "dogs"], ["cats", "hounds"]]
-    with pytest.raises(ValueError, match="targets1: 'cats' is there twice"):
+    with pytest.raises(ValueError, match="targets1: 'cats' occurs twice"):
         BiasSpec(["cats", "cats"], ["dogs"], pairs, ["lazy"])
     spec = BiasSpec(["cats", "cats"], ["dogs", "hounds"], pairs, ["lazy"], counterparts="drawn")
     assert {spec.swap_targets("cats", "1to2", seed) for seed in range(20)} == {"dogs", "hounds"}
@@ -210,7 +210,7 @@ def test_a_file_of_ones_own(spoken, tmp_path):
     assert table["context"].tolist() == ["a", "c", "e"] and table["split"].tolist() == ["valid", "test", "train"]
     assert len(twitter.read_big(packed, "train")) == 1 and len(twitter.read_big(packed, n=2)) == 2
     packed.write_bytes(gzip.compress(text.encode())[:-9])
-    with pytest.raises(ValueError, match="broken or no .gz"):
+    with pytest.raises(ValueError, match="broken, or not a .gz"):
         twitter.read_big(packed)
     with pytest.raises(FileNotFoundError, match="no file"):
         twitter.read_big(tmp_path / "nowhere.txt")
@@ -258,7 +258,7 @@ def test_permutations_of_diversity():
     assert found == diversity_test(same, ["a b c"] * 30, resamples=99)
     assert diversity_test(["", ""], ["", ""], resamples=9)["p"] == 1
     for a, b in ((["a"], []), ([], [])):
-        with pytest.raises(ValueError, match="as many of both groups"):
+        with pytest.raises(ValueError, match="the same number of both groups"):
             diversity_test(a, b)
 
 

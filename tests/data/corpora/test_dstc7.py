@@ -69,7 +69,7 @@ def test_what_is_not_there(tmp_path):
             (tmp_path / n).unlink()
         with pytest.raises(FileNotFoundError, match=says):
             load_responses("test", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="is no folder, and not multiwoz"):
+    with pytest.raises(FileNotFoundError, match="is not a folder, and not multiwoz"):
         load_responses("test", "reddit")
     with pytest.raises(ValueError, match="expected train or test"):
         load_responses("dev")

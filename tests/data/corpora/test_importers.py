@@ -63,7 +63,7 @@ def test_stereoset_pairs_stereotypes_with_their_opposites(stereo):
 def test_imported_pairs_are_a_corpus(crows, tmp_path, model_folder):
     folder = tmp_path / "my-crows"
     assert import_pairs("crows-pairs", folder, crows) == {"animals": 2, "garden-plants": 1}
-    with pytest.warns(UserWarning, match="so few tells little"):
+    with pytest.warns(UserWarning, match="so few is not informative"):
         pairs = load_pairs("animals", corpus=folder)
     assert list(pairs.target2) == ["dogs,", "Cats"] and pairs.attrs["corpus"]["name"] == "my-crows"
     with pytest.warns(UserWarning):

@@ -160,7 +160,7 @@ def test_what_is_no_corpus(tmp_path):
         load_multiwoz("test", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="holds no train.json"):
         load_multiwoz("train", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="none of auto, multiwoz-2.0"):
+    with pytest.raises(FileNotFoundError, match="or one of auto, multiwoz-2.0"):
         load_multiwoz("test", "multiwoz-3")
     with pytest.raises(ValueError, match="expected one of train, valid, test"):
         load_multiwoz("dev")

@@ -148,11 +148,11 @@ def test_what_spreadsheets_do(phrases, tmp_path, encoding, sep):
         (
             ",1,1\n",
             ",perhaps,1\n",
-            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is no label \(1 such cells\): "
+            r"annotator1.csv: 'perhaps' in column 'bias sent' of row 2 is not a label \(1 such cells\): "
             "expected 0, 1 or nothing",
         ),
         (",1,1\n", ",1,2\n", "'2' in column 'bias phrase' of row 2"),
-        ("bias phrase", "biased phrase", r"no column 'bias phrase' \(is 'biased phrase' meant\?\)"),
+        ("bias phrase", "biased phrase", r"no column 'bias phrase' \(did you mean 'biased phrase'\?\)"),
         (",True,", ",perhaps,", "'perhaps' in column 'attribute in window' of row 2: expected TRUE or FALSE"),
         (
             "lazy; 0,1,1",
@@ -194,7 +194,7 @@ def test_full_width_digits(phrases, tmp_path, mark, label):
 def test_what_a_mark_means_is_left_to_people(phrases, tmp_path):
     path = filled(make_sheets(phrases.iloc[:1], tmp_path)[0], lambda i: "是")
     with pytest.raises(
-        ValueError, match="expected 0, 1 or nothing. Write one of them; or say what it means: .*'是': \"1\""
+        ValueError, match="expected 0, 1 or nothing. Write one of these, or explain it by .*'是': \"1\""
     ):
         read_sheets(path)
     assert read_sheets(path, marks={"是": "1"})["bias phrase"].tolist() == ["1"]
@@ -215,7 +215,7 @@ def test_a_row_with_more_cells_than_the_header(tmp_path):
     (tmp_path / "a.csv").write_text("id,text,bias\n1,lazy,1,\n2,a cat,0,\n")
     assert read_sheets(tmp_path / "a.csv").phrase.tolist() == ["lazy", "a cat"], "empty cells at the end are none"
     (tmp_path / "a.csv").write_text("id,text,bias\n1,lazy, really,1\n2,a cat, so,0\n")
-    with pytest.raises(ValueError, match="a.csv: row 2 has more cells than the header has names: a text with a comma"):
+    with pytest.raises(ValueError, match="a.csv: row 2 has more cells than the header has names: put a text with"):
         read_sheets(tmp_path / "a.csv")
 
 
@@ -531,7 +531,7 @@ def test_phrases_that_cannot_be_read_are_named(phrases, tmp_path):
     phrases.to_csv(tmp_path / "phrases.csv", index=False)
     annotate(tmp_path, CATS)
     phrases.assign(phrase="other").to_csv(tmp_path / "phrases.csv", index=False)
-    with pytest.raises(ValueError, match="or phrases.csv made anew since"):
+    with pytest.raises(ValueError, match="or phrases.csv written again"):
         annotate(tmp_path, CATS)
 
 

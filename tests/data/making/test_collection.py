@@ -132,10 +132,10 @@ def test_broken_lines_are_counted_and_a_table_needs_its_ending(tmp_path):
         found = find_posts(tmp_path / "a.jsonl", {"pets": PETS}, stats=stats)
     assert len(found) == 2 and stats["broken"] == 2
     (tmp_path / "b.jsonl").write_text(table(), encoding="utf-8")
-    with pytest.raises(ValueError, match="has to end in .csv"):
+    with pytest.raises(ValueError, match="must end in .csv"):
         find_posts(tmp_path / "b.jsonl", {"pets": PETS})
     (tmp_path / "c.csv").write_text('id,text\n1,"小猫', encoding="utf-8")
-    with pytest.raises(ValueError, match="is no CSV file"):
+    with pytest.raises(ValueError, match="is not a CSV file"):
         find_posts(tmp_path / "c.csv", {"pets": PETS})
 
 
@@ -168,7 +168,7 @@ def test_rows_with_more_cells_than_the_header(tmp_path):
 @pytest.mark.parametrize("n", [1, 40_000])
 def test_a_quotation_mark_that_is_not_closed(tmp_path, n):
     (tmp_path / "a.csv").write_text('id,text\n1,小猫\n2,"小猫懒\n' + "3,大猫\n" * n, encoding="utf-8")
-    with pytest.raises(ValueError, match="is no CSV file: a quotation mark that opens in or after line 3"):
+    with pytest.raises(ValueError, match="is not a CSV file: a quotation mark opened in or after line 3"):
         find_posts(tmp_path / "a.csv", {"pets": PETS})
 
 
@@ -390,7 +390,7 @@ def test_nothing_found_is_no_success(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text(jsonl([{"text": "胖子真丑"}, {"text": "天气"}]), encoding="utf-8")
     assert main([*ask, "--bias-type", "chbias/age", "--bias-type", "chbias/appearance"]) == 0
     said = capsys.readouterr().out
-    assert "read: 2 lines as utf-8; found: 1 posts" in said and "nothing was found of chbias/age" in said
+    assert "read: 2 lines as utf-8; found: 1 posts" in said and "nothing was found for chbias/age" in said
 
 
 def test_phrases_of_which_there_are_sheets_stay(export, tmp_path):
@@ -442,7 +442,7 @@ def test_broken_sheets_of_sentences(tmp_path):
     (path,) = make_sheets(rows, tmp_path, layout="sentences", overlap=None)
     sheet = pd.read_csv(path, dtype=str)
     sheet.assign(bias=["1", "x"]).to_csv(path, index=False)
-    with pytest.raises(ValueError, match="'x' in column 'bias' of row 3 is no label"):
+    with pytest.raises(ValueError, match="'x' in column 'bias' of row 3 is not a label"):
         read_sheets(path)
     sheet.assign(bias=["1", ""]).to_csv(path, index=False)
     assert sorted(merge_labels(read_sheets(path), "unanimous")["bias sent"]) == ["", "1"]

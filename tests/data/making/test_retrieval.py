@@ -357,7 +357,7 @@ def test_folders_periods_and_merging(tmp_path):
         "c3",
         "c4",
     ]
-    with pytest.raises(FileNotFoundError, match="no folder or pattern"):
+    with pytest.raises(FileNotFoundError, match="nor a folder or pattern"):
         retrieve(tmp_path / "none.zst", SPECS)
     with pytest.raises(ValueError, match="ends in .parquet"):
         retrieve(tmp_path, SPECS, tmp_path / "x.csv")
@@ -806,7 +806,7 @@ def test_from_a_dump_to_a_measurement(corpus, model_folder, tmp_path, capsys):
         for column, theirs in (("bias sent", "bias_sent"), ("bias phrase", "bias_phrase")):
             sheet[column] = [released.loc[p, theirs] if p in released.index else "" for p in sheet.phrase]
         sheet.to_csv(path, index=False)
-    with pytest.raises(AssertionError, match="is no label"):
+    with pytest.raises(AssertionError, match="is not a label"):
         run("02a_annotation.ipynb", corpus_dir=str(out))
     run("02a_annotation.ipynb", corpus_dir=str(out), marks="release")
     labels = read_sheets(out / "religion1" / "sheets", phrases, RELEASE_MARKS)
