@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
            'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'paper_resource',
            'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
-           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'read_record', 'read_records']
+           'new_record', 'stand_in_path', 'write_record', 'read_json', 'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(

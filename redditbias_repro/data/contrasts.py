@@ -20,7 +20,7 @@ from ..records import digest
 from ..specs import BiasSpec, find_terms, lemma_labels, load_spec, writes_blanks
 
 # %% auto #0
-__all__ = ['NoContrasts', 'load_contrasts', 'load_control']
+__all__ = ['NoContrasts', 'load_control']
 
 # %% ../../nbs/data/contrasts.ipynb #4545eecf
 def _released_twins(bias_type: str | Path, split: str, corpus: str | Path) -> pd.DataFrame | None:
@@ -113,7 +113,7 @@ def _hashed(made: pd.DataFrame) -> str:
 class NoContrasts(ValueError):
     "A bias type has no opposites of its stereotypes, or no sentence of a corpus holds one"
 
-
+# %% ../../nbs/data/contrasts.ipynb #187f026d
 def load_contrasts(
     bias_type: str | Path,  # as in `load_pairs`; with attribute_pairs, or of a paper that released twins
     split: str = "test",  # train, valid, test; queries are not divided

@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'own_bias_types', 'corpora',
-           'load_pairs', 'own_name', 'load_phrases', 'load_references', 'load_calibration', 'corpus_title']
+__all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'own_bias_types', 'corpora', 'own_name',
+           'load_references', 'load_calibration', 'corpus_title']
 
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
@@ -169,7 +169,7 @@ def corpora() -> tuple[str, ...]:
     "Names of corpora: auto (the first that can be had), each paper's release, queries (from the specification)"
     return ("auto", *released_papers(), "queries")
 
-
+# %% ../../nbs/data/pairs.ipynb #2a1a09ab
 def load_pairs(
     bias_type: str | Path,  # "religion1", "redditbias/religion1", a TOML file; only a label where `corpus` is a CSV
     split: str = "test",  # train, valid, test; a file of one's own has no splits
@@ -240,7 +240,7 @@ def _with_targets(pairs: pd.DataFrame, bias_type) -> pd.DataFrame:
     pairs.attrs = {**about, "corpus": {**about["corpus"], "spec": digest(repr(spec))}}
     return pairs
 
-
+# %% ../../nbs/data/pairs.ipynb #22c6f588
 def own_name(bias_type: str | Path) -> str:
     "What a bias type is called in a corpus of one's own: the last part of its name, or a TOML file's name"
     return load_spec(bias_type).name if Path(bias_type).suffix == ".toml" else str(bias_type).rpartition("/")[2]

@@ -30,8 +30,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
 
 # %% auto #0
-__all__ = ['SPLITS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable', 'readers',
-           'readers_with', 'corpus_readers', 'read_lines']
+__all__ = ['SPLITS', 'list_files', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'unavailable', 'corpus_readers', 'read_lines']
 
 # %% ../../nbs/data/registry.ipynb #4fbd43d2
 @lru_cache(maxsize=2)
@@ -65,7 +64,7 @@ CHUNK = 1 << 16
 class FetchError(OSError):
     "A file cannot be had: no network, no such file, a server that fails"
 
-
+# %% ../../nbs/data/registry.ipynb #7bf9bc30
 class ChecksumError(FetchError):
     "A file is not the one that the registry names"
 
@@ -205,7 +204,7 @@ def fetch(
         _LACKING[key] = str(e)
         raise FetchError(f"{key} is not available: {e}; {_without_a_mirror()}") from e
 
-
+# %% ../../nbs/data/registry.ipynb #15959c0b
 def unavailable() -> dict[str, str]:  # key → why
     "Registered files that this process asked for and did not get: what it made may be poorer than with them"
     return dict(_LACKING)
@@ -282,7 +281,7 @@ def readers_with(function: str) -> list[str]:
     defines = re.compile(rf"^def {function}\(", re.MULTILINE)
     return [name for name, file in _reader_files().items() if defines.search(file.read_text(encoding="utf-8"))]
 
-
+# %% ../../nbs/data/registry.ipynb #3215f9e8
 def corpus_readers(
     function: str,  # that a reader has, such as read_prompts
     names: str,  # where it lists what that reads, such as PROMPTS

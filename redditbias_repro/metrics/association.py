@@ -22,7 +22,7 @@ from ..stats.packing import pack_contrasts, unpack_contrasts
 from ..stats.paired import allow_marks, bias_change, mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['association', 'measure_association', 'association_sentences', 'association_by', 'association_change']
+__all__ = ['association_sentences', 'association_by', 'association_change']
 
 # %% ../../nbs/metrics/association.ipynb #b93e2270
 CELLS = ("text11", "text12", "text21", "text22")

@@ -60,8 +60,7 @@ from redditbias_repro.stats.paired import (
 )
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'drawn', 'measure_lmb', 'lmb_of_rows',
-           'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'lmb_of_rows']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)

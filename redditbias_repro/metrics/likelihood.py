@@ -35,7 +35,7 @@ from ..stats.resampling import pack_bits
 
 # %% auto #0
 __all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'extreme_descriptors',
-           'love_hate', 'four_digits', 'measure_likelihood_bias', 'likelihood_shares']
+           'love_hate', 'four_digits', 'likelihood_shares']
 
 # %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {

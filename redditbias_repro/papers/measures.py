@@ -42,7 +42,7 @@ from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table, usual_pairs
 
 # %% auto #0
-__all__ = ['Wanted', 'plan', 'Shown', 'joined', 'Command', 'command_of']
+__all__ = ['joined', 'command_of']
 
 # %% ../../nbs/papers/measures.ipynb #8dfedc6a
 class Wanted(NamedTuple):
@@ -193,7 +193,7 @@ class Shown(NamedTuple):
     beside: tuple[tuple[pd.DataFrame, str], ...] = ()  # further tables, each with its caption
     notes: tuple[str, ...] = ()
 
-
+# %% ../../nbs/papers/measures.ipynb #5b75f1a2
 def joined(
     found: list[Shown],  # of one command, a model each
 ) -> Shown:
@@ -214,7 +214,7 @@ def joined(
         beside, tuple(dict.fromkeys(note for f in found for note in f.notes)),
     )  # fmt: skip
 
-
+# %% ../../nbs/papers/measures.ipynb #bd072e64
 @dataclass(frozen=True)
 class Command:
     "What `redditbias measure` asks for a paper, and `compare` of two models"
@@ -222,7 +222,7 @@ class Command:
     run: Callable[[Namespace], Shown]
     compare: Callable[[Namespace], Shown] | None = None
 
-
+# %% ../../nbs/papers/measures.ipynb #5ae6c1ad
 def command_of(
     paper: str,  # one of `read_commands`
 ) -> Command:

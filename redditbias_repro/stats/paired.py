@@ -16,9 +16,8 @@ from ..records import paper_resource
 
 # %% auto #0
 __all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
-           'PLANTED_MEASURES', 'cluster_df', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share',
-           'decided', 'BiasChange', 'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers',
-           'swapped_label_alarms']
+           'PLANTED_MEASURES', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided',
+           'BiasChange', 'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -44,7 +43,7 @@ def _finite(x) -> np.ndarray:
         )
     return x
 
-
+# %% ../../nbs/stats/paired.ipynb #69840a48
 def cluster_df(
     shares,  # (k,) of the values that each cluster holds; they sum to 1
 ) -> float:  # nan for one cluster
@@ -55,7 +54,7 @@ def cluster_df(
     ratio = w**2 / (1 - w)
     return float(1 / ((w**2).sum() + ratio.sum() ** 2 - (ratio**2).sum()))
 
-
+# %% ../../nbs/stats/paired.ipynb #87ae75c2
 def allow_marks(
     shares,  # (k,) of the values that each cluster holds; they sum to 1
 ) -> bool:

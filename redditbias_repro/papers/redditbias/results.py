@@ -56,7 +56,7 @@ from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['published_lmb', 'table1_differences', 'inconsistencies', 'draw']
+__all__ = ['published_lmb', 'table1_differences', 'draw']
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #b78b2973
 PUBLISHED_MODEL = "DialoGPT-small (published)"
