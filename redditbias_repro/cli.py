@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tempfile
-import tomllib
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -27,12 +26,13 @@ from typing import NamedTuple
 
 from . import __version__
 from .papers.commands import read_commands
+from .records import resource
 
 # %% auto #0
 __all__ = []
 
 # %% ../nbs/cli.ipynb #fe305783
-SAID = tomllib.loads((files("redditbias_repro") / "resources" / "commands.toml").read_text(encoding="utf-8"))
+SAID = resource("commands.toml")
 FIRST = SAID["options"]["--paper"]["default"]  # whose measure is asked where none is named
 
 # %% ../nbs/cli.ipynb #8b8274a0
@@ -892,10 +892,6 @@ class _Help(argparse.HelpFormatter):
         return action.help.format_map(LISTS)
 
 # %% ../nbs/cli.ipynb #354d8e49
-def _resource(name: str) -> dict:
-    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
-
-
 def _known_types() -> dict[str, str]:
     from redditbias_repro.specs import list_specs, load_spec
 
@@ -911,16 +907,16 @@ def _known_methods() -> dict[str, str]:
     from redditbias_repro.records import plugins
 
     added = {name: f"added by {point.dist.name}" for name, point in plugins("methods").items()}
-    return {**added, **_resource("methods.toml")}
+    return {**added, **resource("methods.toml")}
 
 
 def _known_axes() -> dict[str, str]:
     prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
-    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in _resource(f"prompts/{p.name}")["axes"]}
+    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in resource(f"prompts/{p.name}")["axes"]}
 
 
 KINDS = {  # of what options name: names, each with what it is; no library is loaded for them
-    "models": lambda: {name: about["origin"] for name, about in _resource("models.toml").items()},
+    "models": lambda: {name: about["origin"] for name, about in resource("models.toml").items()},
     "bias-types": _known_types,
     "corpora": lambda: dict.fromkeys(LISTS["corpora"], ""),
     "measures": _known_measures,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 
 # %% auto #0
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
-           'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'paper_resource',
+           'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'resource',
            'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
            'new_record', 'stand_in_path', 'write_record', 'read_json', 'read_record', 'read_records']
 
@@ -167,12 +167,11 @@ def data_file(
     raise FileNotFoundError(f"no file data/{'/'.join(parts)}, neither in a checkout nor in the package")
 
 
-def paper_resource(
-    paper: str,  # redditbias, chbias, …
-) -> dict:  # captions of its tables, and what else its room asks for
-    "What the package holds of a paper besides its words and numbers"
-    path = files("redditbias_repro") / "resources" / "papers" / f"{paper}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+def resource(
+    name: str,  # models.toml, papers/chbias.toml, …
+) -> dict:
+    "A TOML file of the package's `resources/`"
+    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
 
 # %% ../nbs/records.ipynb #b0d7fa9c
 def read_text(

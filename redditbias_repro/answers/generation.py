@@ -8,13 +8,11 @@ from __future__ import annotations
 import inspect
 import json
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +23,7 @@ import torch
 from ..models.harness import Elsewhere
 from ..models.loading import hash_tokenizer, hash_weights
 from ..models.speakers import encode_turns, speaker_types
-from ..records import digest, write_atomic
+from ..records import digest, resource, write_atomic
 from redditbias_repro.scoring.network import (
     find_network,
     max_positions,
@@ -42,7 +40,7 @@ __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_p
 
 # %% ../../nbs/answers/generation.ipynb #8922eced
 DRAW = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}  # where tokens are drawn and nothing else is said
-PRESETS = tomllib.loads((files("redditbias_repro") / "resources" / "decoding.toml").read_text(encoding="utf-8"))
+PRESETS = resource("decoding.toml")
 
 # %% ../../nbs/answers/generation.ipynb #34170b2b
 def decoding_of(

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
 import redditbias_repro.data.registry as registry
 from .pairs import bias_spec, corpora, load_pairs, split_bias_type
-from ..records import digest
+from ..records import digest, resource
 from ..specs import BiasSpec, find_terms, lemma_labels, load_spec, writes_blanks
 
 # %% auto #0
@@ -57,7 +55,7 @@ def _query_twins(spec: BiasSpec, attribute_pairs) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["text1", "text2", "attribute1", "attribute2"])
 
 # %% ../../nbs/data/contrasts.ipynb #f6397415
-WORDS = tomllib.loads((files("redditbias_repro") / "resources" / "contrasts.toml").read_text(encoding="utf-8"))
+WORDS = resource("contrasts.toml")
 ARTICLE = re.compile(r"\ba(?= [aeio])|\ban(?= [^aeiouh\W])", re.IGNORECASE)
 
 

@@ -15,7 +15,6 @@ import math
 import os
 import re
 import time
-import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..records import check_known, nearest, plugin_file, plugins, repo_root, write_atomic
+from ..records import check_known, nearest, plugin_file, plugins, repo_root, resource, write_atomic
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -315,11 +314,6 @@ def read_cells(text: str) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
 
 # %% ../../nbs/data/registry.ipynb #e4d2d7b5
-def resource(name: str) -> dict:
-    "A TOML file of the package's `resources/`"
-    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
-
-
 @lru_cache
 def _rules(name: str) -> list[tuple[re.Pattern, str]]:
     found = resource("cleaning.toml")[name]

@@ -15,16 +15,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import torch
 
 from ..data.registry import ChecksumError, FetchError, cache_dir
-from ..records import digest, write_atomic
+from ..records import digest, resource, write_atomic
 
 # %% auto #0
 __all__ = ['KNOWN']
@@ -33,7 +31,7 @@ __all__ = ['KNOWN']
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 # %% ../../nbs/models/sources.ipynb #a51fb329
-KNOWN = tomllib.loads((files("redditbias_repro") / "resources" / "models.toml").read_text(encoding="utf-8"))
+KNOWN = resource("models.toml")
 
 # %% ../../nbs/models/sources.ipynb #05b7beea
 PACKAGED = {name: about for name, about in KNOWN.items() if "packages" in about}

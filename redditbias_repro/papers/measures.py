@@ -5,13 +5,11 @@
 # %% ../../nbs/papers/measures.ipynb #ff42f60b
 from __future__ import annotations
 
-import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +33,7 @@ from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
 from ..models.loading import open_model
 from .commands import QUICK_PAIRS, read_commands
-from ..records import DEFAULT_PAPER, check_known, digest, plugins
+from ..records import DEFAULT_PAPER, check_known, digest, plugins, resource
 from ..show.association import association_drivers, association_table, association_words
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
@@ -83,7 +81,7 @@ def _measures_of(paper: str):
 
 # %% ../../nbs/papers/measures.ipynb #d9dad7ff
 OF_TYPE = 500  # sentences of a bias type, about
-SAID = tomllib.loads((files("redditbias_repro") / "resources" / "measures.toml").read_text(encoding="utf-8"))
+SAID = resource("measures.toml")
 
 
 def _lmb_found(paper: str, records: list[dict]) -> list[dict]:

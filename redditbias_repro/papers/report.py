@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,6 @@ import pandas as pd
 from redditbias_repro.papers.statements import COLUMNS, scorecard
 from redditbias_repro.records import project_path, read_records, write_atomic
 from redditbias_repro.show.html import (
-    RESOURCES,
     bars_block,
     figure_block,
     html_page,
@@ -31,6 +31,9 @@ from redditbias_repro.stats.verdicts import VERDICTS
 __all__ = ['write_report']
 
 # %% ../../nbs/papers/report.ipynb #f40a5f5a
+RESOURCES = files("redditbias_repro") / "resources" / "report"
+
+
 def report_papers() -> list[str]:
     "Papers that the package has a part of the report of, in their order on the page"
     every = [read_about(p.name.removesuffix(".toml")) for p in RESOURCES.iterdir() if p.name.endswith(".toml")]

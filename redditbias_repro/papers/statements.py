@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..data.registry import FetchError
-from ..records import check_known, data_file, paper_resource, repo_root
+from ..records import check_known, data_file, repo_root, resource
 from ..show.saving import to_markdown
 from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
 
@@ -359,8 +359,10 @@ def _title(paper: str) -> str:
 
 def _about(paper: str) -> dict:
     "What the report says of a paper; empty where it has none"
-    path = files("redditbias_repro") / "resources" / "report" / f"{paper}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    try:
+        return resource(f"report/{paper}.toml")
+    except FileNotFoundError:
+        return {}
 
 # %% ../../nbs/papers/statements.ipynb #d6cefda6
 def scorecard_report(
@@ -497,7 +499,7 @@ def draw(
     claims, findings = all_claims(papers, folder), pd.concat([contradictions(p) for p in papers], ignore_index=True)
     tables = {"scorecard": scorecard(claims), "audit": findings}
     tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
-    captions = paper_resource("claims")
+    captions = resource("papers/claims.toml")
     captions |= {f"claims-{p}": captions["claims"] for p in papers}
     titles = {p: _title(p) for p in _in_order(papers)}
     figures = {"scorecard": plot_scorecard(tables["scorecard"], titles)}

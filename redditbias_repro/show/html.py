@@ -22,7 +22,7 @@ from .saving import cell_text
 from ..stats.verdicts import VERDICTS
 
 # %% auto #0
-__all__ = ['RESOURCES', 'section', 'table_block', 'figure_block', 'read_saved', 'bars_block', 'provenance_blocks', 'html_page']
+__all__ = ['section', 'table_block', 'figure_block', 'read_saved', 'bars_block', 'provenance_blocks', 'html_page']
 
 # %% ../../nbs/show/html.ipynb #b7045b57
 def section(
@@ -219,9 +219,6 @@ def provenance_blocks(
     return [table_block(t, title, captions[title], fold=len(t) > 12) for title, t in tables.items() if len(t)]
 
 # %% ../../nbs/show/html.ipynb #5b82b8ba
-RESOURCES = files("redditbias_repro") / "resources" / "report"
-
-
 def _with_ids(blocks: list[dict], used: set[str]) -> list[dict]:
     "Blocks with an id for each title, made of it"
     made = []
@@ -248,7 +245,7 @@ def html_page(
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    read = lambda name: (RESOURCES / name).read_text(encoding="utf-8")
+    read = lambda name: (files("redditbias_repro") / "resources" / "report" / name).read_text(encoding="utf-8")
     environment = Environment(
         loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
-from importlib.resources import files
 from pathlib import Path
 from string import Formatter
 
@@ -20,7 +18,7 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
-from ..records import DEFAULT_PAPER, paper_resource, read_records
+from ..records import DEFAULT_PAPER, read_records, resource
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
@@ -84,7 +82,7 @@ def control_of(
     return CONTROLS[method in METHODS and METHODS[method].augment is not None]
 
 # %% ../../nbs/show/tables.ipynb #47b73e5f
-_SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
+_SPECS = resource("tables.toml")
 LMB_COLUMNS = tuple(_SPECS["lmb"]["columns"])
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 ALARM_COLUMNS += (*CONTRAST_TESTS, "association_low", "association_high")
@@ -129,9 +127,9 @@ def columns_of(
 
 
 def _resource(paper: str) -> dict:
-    "`paper_resource`; nothing of a paper that the package holds none of"
+    "`resource` of it; nothing of a paper that the package holds none of"
     try:
-        return paper_resource(paper)
+        return resource(f"papers/{paper}.toml")
     except FileNotFoundError:
         return {}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..records import paper_resource
+from ..records import resource
 
 # %% auto #0
 __all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
@@ -353,7 +353,7 @@ def usual_outliers(paper: str) -> str:
 
     As a paper's authors do, which `resources/papers` says, else "base"."""
     try:
-        return paper_resource(paper).get("outliers", "base")
+        return resource(f"papers/{paper}.toml").get("outliers", "base")
     except FileNotFoundError:  # a corpus of one's own
         return "base"
 

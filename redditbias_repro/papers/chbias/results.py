@@ -17,7 +17,7 @@ from ...data.corpora.chbias import CATEGORIES
 from ...metrics.chinese import compare_zh_dialogue
 from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
-from ...records import paper_resource, read_records
+from ...records import read_records, resource
 from ...show.association import association_figures, association_tables
 from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets
 from ...show.saving import Page
@@ -261,7 +261,7 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) ->
 
 def read_captions() -> dict[str, str]:
     "What stands below each table"
-    captions = paper_resource("chbias")["captions"]
+    captions = resource("papers/chbias.toml")["captions"]
     for b, (cdial, eva) in DIALOGUE.items():
         about = {"tables": f"Tables {cdial} (CDial-GPT) and {eva} (EVA2.0)", "title": load_spec(f"chbias/{b}").title}
         captions[f"dialogue-{b}"] = captions["dialogue"].format(**about)
@@ -286,6 +286,6 @@ def what_to_run(
     cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
     lacks = {"before": not len(measured), "debiased": not len(cells)}
     lacks["all"] = len(cells) < len(METHODS) * len(CATEGORIES)
-    texts = paper_resource("chbias")["run"]
+    texts = resource("papers/chbias.toml")["run"]
     lines = [texts[what].format(model=model) for what, lacking in lacks.items() if lacking]
     return "\n".join([texts["title"], "", *lines]) if lines else ""

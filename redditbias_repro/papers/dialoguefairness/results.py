@@ -26,7 +26,7 @@ from redditbias_repro.metrics.fairness import (
 )
 from ..findings import find_inconsistencies
 from ..statements import paper_module
-from ...records import SAME, check_known, data_file, paper_resource, read_records
+from ...records import SAME, check_known, data_file, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import load_spec
@@ -337,7 +337,7 @@ def paper_table(found: dict, number: int) -> pd.DataFrame:
         ours = ours.drop(columns=["bias_type", "kind", "method", "difference"])
     names = dict(zip(("dominant", "minoritized", "difference_percent"), (*SIDES[bias_type], "difference %")))
     table = beside(read_printed(f"table{number}"), ours, ["measure"], "left", names)
-    (a, b), shown = SIDES[bias_type], paper_resource(PAPER)["shown"]["sides"]
+    (a, b), shown = SIDES[bias_type], resource(f"papers/{PAPER}.toml")["shown"]["sides"]
     named = lambda text: text.replace("side1", a).replace("side2", b)
     table.attrs["shown"] = {named(column): named(header) for column, header in shown.items()}
     return table
@@ -712,7 +712,7 @@ def _notes(rows: dict[Key, dict], texts: dict[str, str]) -> dict[str, str]:
 
 def read_captions(found: dict[Key, dict]) -> dict[str, str]:
     "What stands below each table"
-    texts, captions = paper_resource(PAPER), {}
+    texts, captions = resource(f"papers/{PAPER}.toml"), {}
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in found.values()}
     about = {
         "corpora": ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in found.values())) or "nothing",

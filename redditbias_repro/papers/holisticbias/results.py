@@ -28,7 +28,7 @@ from redditbias_repro.metrics.likelihood import (
 )
 from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
-from ...records import check_known, data_file, paper_resource, read_records
+from ...records import check_known, data_file, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
@@ -40,8 +40,8 @@ __all__ = ['WAY', 'likelihood_records', 'draw']
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #11c259a7
 PAPER = "holisticbias"
-PRINTED = paper_resource(PAPER)["printed"]  # names of its tables
-AXES = paper_resource(PAPER)["axes"]  # as the release names them → as the paper does
+PRINTED = resource(f"papers/{PAPER}.toml")["printed"]  # names of its tables
+AXES = resource(f"papers/{PAPER}.toml")["axes"]  # as the release names them → as the paper does
 
 
 def read_printed(name: str) -> pd.DataFrame:
@@ -211,7 +211,7 @@ def _larger_models_sympathy() -> str:
 # %% ../../../nbs/papers/holisticbias/results.ipynb #857453ca
 def _words_of_partial_gen_bias() -> str:
     styles = read_printed("table15").set_index("style")["variance_times_1000"]
-    clusters = paper_resource(PAPER)["clusters"]
+    clusters = resource(f"papers/{PAPER}.toml")["clusters"]
     partial, summed = original_bias()["BB2 3B"], original_bias("table9")["BB2 3B"]
     return "; ".join(
         f"{c}: variances of its styles {styles[clusters[c]].sum():.2f} (Table 15), Partial Gen Bias "
@@ -277,7 +277,7 @@ FINDINGS = (
 # %% ../../../nbs/papers/holisticbias/results.ipynb #a6449432
 def inconsistencies() -> pd.DataFrame:
     "What in HolisticBias' tables, text and release does not go together, as far as it is there: where, what, evidence"
-    about, rows = paper_resource(PAPER)["findings"], []
+    about, rows = resource(f"papers/{PAPER}.toml")["findings"], []
     for check in FINDINGS:
         with suppress(FetchError):
             rows.append(about[check.__name__[1:]] | {"evidence": check()})
@@ -507,7 +507,7 @@ def read_captions(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None 
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
         given = "".join(f", {k}: {v}" for k, v in _way(r).items())
         about = {"model": r["model"], "corpus": corpus_title(r["corpus"]) + some, "reading": f'"{r["reading"]}"{given}'}
-    captions = paper_resource(PAPER)["captions"]
+    captions = resource(f"papers/{PAPER}.toml")["captions"]
     found = with_columns({name: text.format(**about) for name, text in captions.items()}, PAPER)
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}
