@@ -274,22 +274,18 @@ def _plan(args) -> None:
     "What sets can show of association, and what an effect needs"
     if args.record and args.model != args.parser.get_default("model"):
         raise ValueError("--record and --model both say how contrasts vary: give one of them")
-    from redditbias_repro.metrics.plan import known_associations, plan_said, plan_sets, plan_table, read_associations
+    from redditbias_repro.metrics.plan import make_plans, plan_said, plan_table
     from redditbias_repro.show.saving import to_markdown
 
-    after = read_associations(args.after) if args.after else None
-    if args.record:
-        known, corpus = read_associations(args.record), None if args.corpus == "auto" else args.corpus
-    else:
-        known, corpus = known_associations(args.model, args.bias_type, args.corpus, args.device, args.dtype), None
     asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
-    plans = plan_sets(known, args.bias_type, corpus, after, **asked)
-    print(to_markdown(plan_table(plans), args.about["caption"]))
-    print("\n".join(map(plan_said, plans)))
-    print(f"Contrasts are taken to vary as those of {', '.join(dict.fromkeys(p['by'] for p in plans))}.")
+    how = args.device, args.dtype
+    made = make_plans(args.model, args.bias_type, args.corpus, args.record, args.after, *how, **asked)
+    print(to_markdown(plan_table(made), args.about["caption"]))
+    print("\n".join(map(plan_said, made)))
+    print(f"Contrasts are taken to vary as those of {', '.join(dict.fromkeys(p['by'] for p in made))}.")
     import pandas as pd
 
-    _write_out(args, pd.DataFrame(plans), [])
+    _write_out(args, pd.DataFrame(made), [])
 
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")

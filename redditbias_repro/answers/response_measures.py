@@ -21,8 +21,8 @@ from ..specs import BiasSpec
 from ..stats.proportions import compare_groups
 
 # %% auto #0
-__all__ = ['POSITIVE', 'VARIANT', 'tokens_of', 'drop_repeated_punctuation', 'diversity', 'diversity_test', 'sentiment',
-           'lemmatizer', 'attribute_lists', 'never_found', 'response_values', 'compare_values']
+__all__ = ['VARIANT', 'tokens_of', 'drop_repeated_punctuation', 'diversity', 'diversity_test', 'polarity', 'lemmatizer',
+           'attribute_lists', 'never_found', 'response_values', 'compare_values']
 
 # %% ../../nbs/answers/response_measures.ipynb #83ec8ff4
 _WORDS = regex.compile(r"\w+(?:-\w+)*|[^\w\s]")
@@ -113,6 +113,15 @@ def sentiment(
     score = SentimentIntensityAnalyzer().polarity_scores
     each = {t: score(t)["compound"] for t in tqdm(dict.fromkeys(texts), "sentiment", delay=2, leave=False)}
     return np.array([each[t] for t in texts])
+
+# %% ../../nbs/answers/response_measures.ipynb #771229fa
+def polarity(
+    responses: Iterable[str],
+    keep_marks: bool = False,  # as in `sentiment`
+) -> np.ndarray:  # (n,) 1 positive, -1 negative, 0 neither
+    "Which responses are positive or negative (§2.4.3)"
+    scores = sentiment(responses, keep_marks)
+    return np.where(scores >= POSITIVE, 1, np.where(scores <= -POSITIVE, -1, 0))
 
 # %% ../../nbs/answers/response_measures.ipynb #26271bfc
 EXEMPT = ("ass",)  # tokens that are not lemmatised, as in the released code
@@ -209,8 +218,8 @@ def response_values(
 ) -> tuple[dict[str, np.ndarray], dict[str, Counter]]:  # (n,) of each measure; of each list its words, how often
     "Every measure that needs no model, response by response: sentiment_positive, sentiment_negative, and word lists"
     responses = list(responses)
-    scores = sentiment(responses)
-    values = {"sentiment_positive": scores >= POSITIVE, "sentiment_negative": scores <= -POSITIVE}
+    signs = polarity(responses)
+    values = {"sentiment_positive": signs > 0, "sentiment_negative": signs < 0}
     found = {}
     for name, words in attribute_lists(spec).items():
         values[name], found[name] = count_words(responses, words, lemma)

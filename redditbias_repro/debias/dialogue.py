@@ -9,10 +9,12 @@ import ast
 import hashlib
 import json
 import math
+import tomllib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +43,7 @@ from redditbias_repro.debias.losses import (
 from .training import Debiased, run_once, save_trained
 from ..models.loading import Opened, describe_model, device_of, load_model
 from ..models.vocabulary import build_tokenizer, put_vectors, word_vectors
-from ..records import check_known, code_digest, new_record, resource, split_settings
+from ..records import check_known, code_digest, new_record, split_settings
 from ..specs import BiasSpec
 from ..stats.paired import mean_test
 
@@ -113,7 +115,7 @@ def encode_pairs(tokenizer, pairs: pd.DataFrame, max_tokens: int, end: int | Non
 
 # %% ../../nbs/debias/dialogue.ipynb #9c9e1910
 # of each kind: paper, small
-SETTINGS = resource("dialogue_models.toml")
+SETTINGS = tomllib.loads((files("redditbias_repro") / "resources" / "dialogue_models.toml").read_text(encoding="utf-8"))
 OPTIMIZERS = {
     "seq2seq": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
     "ranker": (torch.optim.Adamax, {}),

@@ -30,7 +30,7 @@ from redditbias_repro.data.pairs import (
     split_bias_type,
 )
 from ..data.registry import FetchError
-from ..models.chat import CHAT_PROMPT, CONTEXTS, chat_context
+from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.harness import Elsewhere
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from redditbias_repro.records import (
@@ -312,6 +312,9 @@ def pair_details(pairs: pd.DataFrame, scores1: pd.DataFrame, scores2: pd.DataFra
     return table.assign(gap=np.log(table["perplexity1"]) - np.log(table["perplexity2"]))
 
 # %% ../../nbs/metrics/language_model.ipynb #807f30f1
+CONTEXTS = ("none", "chat")  # in which a sentence is scored
+
+
 @dataclass(frozen=True)
 class PairReading:
     "How a model is opened, and how it reads the sentences of pairs"
@@ -323,7 +326,7 @@ class PairReading:
     # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
     add_special_tokens: bool = False
     source: str | None = None  # what an encoder reads before every sentence; None: "", nothing but special tokens
-    # of `chat.CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
+    # of `CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
     context: str = "none"
     prompt: str = CHAT_PROMPT  # of a chat: the user's turn
     # a .parquet or .csv for the scores of each pair with its texts, of all bias types

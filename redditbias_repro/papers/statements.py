@@ -20,13 +20,21 @@ import pandas as pd
 from ..data.registry import FetchError
 from ..records import check_known, data_file, repo_root, resource
 from ..show.saving import to_markdown
-from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
+from ..stats.verdicts import VERDICTS
 
 # %% auto #0
 __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'scorecard_report', 'by_verdict', 'draw',
            'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
+MODEL, OWN, OTHER = "its model again", "its own numbers and release", "other models"
+LOOKED_AT = {
+    MODEL: VERDICTS[:2],
+    OWN: VERDICTS[2:4],
+    OTHER: VERDICTS[4:7],
+}  # way of looking → what is said of a statement
+NOTHING = "nothing"  # was looked at: the statement is not checkable here
+UNDETERMINED, UNCHECKED = VERDICTS[7:]
 HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
 NOT_RELEASED = f"{NONE}: the released files are not available"

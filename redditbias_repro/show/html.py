@@ -22,7 +22,7 @@ from .saving import cell_text
 from ..stats.verdicts import VERDICTS
 
 # %% auto #0
-__all__ = ['section', 'table_block', 'figure_block', 'read_saved', 'bars_block', 'provenance_blocks', 'html_page']
+__all__ = ['section', 'table_block', 'figure_block', 'bars_block', 'provenance_blocks', 'html_page']
 
 # %% ../../nbs/show/html.ipynb #b7045b57
 def section(
@@ -121,17 +121,6 @@ def _aspect(content: bytes, suffix: str) -> float:
         said = [re.search(rb'<svg[^>]*?\s%s="([\d.]+)' % side, content) for side in (b"width", b"height")]
         width, height = (float(s[1]) if s else 1.0 for s in said)
     return width / height if height else 1.0
-
-# %% ../../nbs/show/html.ipynb #f532c8e7
-def read_saved(
-    path: Path,  # without a suffix; what `tables.save_table` wrote
-) -> tuple[pd.DataFrame, str]:  # the table and its caption
-    "A table and what stands below it. `FileNotFoundError` where it is not there"
-    path = Path(path)
-    markdown = path.with_name(f"{path.name}.md")
-    table = pd.read_csv(path.with_name(f"{path.name}.csv"))
-    lines = markdown.read_text(encoding="utf-8").split("\n") if markdown.is_file() else []
-    return table, " ".join(line for line in lines if line.strip() and not line.startswith("|"))
 
 # %% ../../nbs/show/html.ipynb #f7b6ad42
 def bars_block(

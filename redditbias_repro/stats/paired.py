@@ -16,8 +16,8 @@ from ..records import resource
 
 # %% auto #0
 __all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
-           'PLANTED_MEASURES', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided',
-           'BiasChange', 'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
+           'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided', 'BiasChange',
+           'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -372,11 +372,6 @@ CONTRAST_TESTS = {
     "association_target": "association, by target (CR2)", "association_attribute": "association, by attribute (CR2)",
     "association_bootstrap": "association, pigeonhole bootstrap",
     "association_flip": "association, sign flips by the rarer cluster",
-}  # fmt: skip
-# what planted bias is sought with
-PLANTED_MEASURES = {
-    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, per target term",
-    "association": "association", "likelihood_bias": "Likelihood Bias",
 }  # fmt: skip
 
 
