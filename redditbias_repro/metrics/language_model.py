@@ -569,15 +569,19 @@ def _folds(texts: pd.DataFrame, every: pd.Series, seed: int) -> list[tuple[list[
     return folds
 
 # %% ../../nbs/metrics/language_model.ipynb #c240c079
-def _lmp_elsewhere(opened: Opened, texts: pd.DataFrame, every: pd.DataFrame, paper, special: dict, seed: int) -> dict:
-    "LM perplexity of a model that another program runs: as it is"
-    options = {"on_short": "nan", "on_long": "truncate"} | {f"add_{k}": v for k, v in special.items()}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* no token to score")
-        scores = cached_scores(opened, list(texts["text"]), **options)
-    params, stats = {"sentences": None if len(texts) == len(every) else len(texts), **special}, scores.attrs["stats"]
-    origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=opened.device, scoring=stats)
-    return new_record("lmp", opened.about, texts.attrs["corpus"], len(texts), lmp(scores), paper, **origin)
+def _calibrated(opened: Opened, texts: pd.DataFrame, others: pd.Series, seed: int, options: dict) -> tuple[dict, dict]:
+    "Values of a record, with the temperature that other references give, and how all were scored"
+    options = {"score": nll_at_temperatures, "max_tokens": RELEASE_TOKENS, **options}
+    added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
+    frames, fitted, stats = [], [], {}
+    for tested, calibration in _folds(texts, others, seed):
+        fitted.append(fit_temperature(cached_scores(opened, calibration, temperatures=TEMPERATURES, **options)))
+        scores = cached_scores(opened, tested, temperatures=fitted[-1:], **options)
+        stats = {k: v + stats.get(k, 0) if k in added else v for k, v in scores.attrs["stats"].items()}
+        frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
+    scores = pd.concat(frames, ignore_index=True)
+    found = {"temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    return {**lmp(scores), **found, "scores": pack_sentences(scores)}, stats
 
 # %% ../../nbs/metrics/language_model.ipynb #e2397222
 def measure_lmp(
@@ -602,23 +606,15 @@ def measure_lmp(
         raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
     opened = open_model(model, device, dtype)
     special = {"special_tokens": True} if add_special_tokens else {}
-    options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
-    options |= {f"add_{k}": v for k, v in special.items()}
-    added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
-    if isinstance(opened.model, Elsewhere):
-        return [_lmp_elsewhere(opened, texts, every, paper, special, seed)]
-    frames, fitted, stats = [], [], {}
+    options = {"on_short": "nan", "on_long": "truncate", **{f"add_{k}": v for k, v in special.items()}}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
-        for tested, calibration in _folds(texts, (every if held_out is None else held_out)["text"], seed):
-            others = cached_scores(opened, calibration, temperatures=TEMPERATURES, **options)
-            fitted.append(fit_temperature(others))
-            scores = cached_scores(opened, tested, temperatures=fitted[-1:], **options)
-            stats = {k: v + stats.get(k, 0) if k in added else v for k, v in scores.attrs["stats"].items()}
-            frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
-    scores = pd.concat(frames, ignore_index=True)
-    values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
-    values["scores"] = pack_sentences(scores)
+        if isinstance(opened.model, Elsewhere):  # it has no temperature here
+            scores = cached_scores(opened, list(texts["text"]), **options)
+            corpus, values, stats = texts.attrs["corpus"], lmp(scores), scores.attrs["stats"]
+        else:
+            others = (every if held_out is None else held_out)["text"]
+            values, stats = _calibrated(opened, texts, others, seed, options)
     params = {"sentences": None if len(texts) == len(every) else len(texts), **special}
     origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=opened.device, scoring=stats)
     return [new_record("lmp", opened.about, corpus, len(texts), values, paper, **origin)]

@@ -28,11 +28,7 @@ __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claim
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
 MODEL, OWN, OTHER = "its model again", "its own numbers and release", "other models"
-LOOKED_AT = {
-    MODEL: VERDICTS[:2],
-    OWN: VERDICTS[2:4],
-    OTHER: VERDICTS[4:7],
-}  # way of looking → what is said of a statement
+LOOKED_AT = {MODEL: VERDICTS[:2], OWN: VERDICTS[2:4], OTHER: VERDICTS[4:7]}  # way of looking → its words
 NOTHING = "nothing"  # was looked at: the statement is not checkable here
 UNDETERMINED, UNCHECKED = VERDICTS[7:]
 HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
