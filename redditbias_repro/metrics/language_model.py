@@ -16,19 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from redditbias_repro.data.pairs import (
-    FEW,
-    bias_spec,
-    corpora,
-    load_calibration,
-    load_pairs,
-    load_references,
-    own_bias_types,
-    own_name,
-    paper_bias_types,
-    released_papers,
-    split_bias_type,
-)
+from ..data.pairs import load_calibration, load_references, pairs_to_measure
 from ..data.registry import FetchError
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.harness import Elsewhere
@@ -60,7 +48,7 @@ from redditbias_repro.stats.paired import (
 )
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'lmb_of_rows']
+__all__ = ['pair_targets', 'lmb_measurements', 'said_otherwise', 'lmb_of_rows']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -219,44 +207,6 @@ def lmb_measurements(
             values["pairs"] = pack_pairs(*columns, targets, forms)
         made.append({"n": n, "values": values, "seed": seed, "params": {"outliers": reading}})
     return made
-
-# %% ../../nbs/metrics/language_model.ipynb #6b6c84b8
-def pairs_to_measure(
-    bias_types: Iterable[str] | None = None,  # None: all of the corpus, or of `DEFAULT_PAPER` where it has none
-    corpus: str = "auto",  # as in `load_pairs`
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # as in `load_pairs`
-) -> dict[tuple[str, str, str], pd.DataFrame]:
-    """Counterfactual pairs by what records call them: paper, bias type and split.
-
-    In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
-    for a file. `attrs["forms"]` are those of the specification."""
-    own, found = str(corpus) not in corpora(), {}
-    of_split = "all" if own and not Path(corpus).is_dir() else split
-    bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or ())
-    if own and len(bias_types) > 1 and not Path(corpus).is_dir():
-        labels = " and ".join(map(str, bias_types))
-        raise ValueError(f"{corpus} is one file, and {labels} are several labels for it: give one, or a folder")
-    for b in dict.fromkeys(bias_types or _all_types(corpus, own)):
-        names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
-        pairs = load_pairs(b, split, corpus, swap)
-        if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
-            said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
-            warnings.warn(f"{said}: a test of so few tells little, whatever its p", stacklevel=2)
-        if (*names, of_split) in found:
-            raise ValueError(f"two bias types are called {'/'.join(names)}: rename one's file, which is its name")
-        pairs.attrs["forms"] = () if names[0] == "own" and Path(b).suffix != ".toml" else bias_spec(b).forms
-        found[*names, of_split] = pairs
-    return found
-
-
-def _all_types(corpus: str, own: bool) -> list[str]:
-    "Bias types of a corpus; of one that is no paper's release those of `DEFAULT_PAPER`"
-    if own:
-        return own_bias_types(corpus)
-    if corpus in released_papers():
-        return [f"{corpus}/{b}".removeprefix(f"{DEFAULT_PAPER}/") for b in paper_bias_types(corpus)]
-    return paper_bias_types()
 
 # %% ../../nbs/metrics/language_model.ipynb #140e1c11
 @contextlib.contextmanager

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from ..data.pairs import pairs_to_measure
 from ..data.prompts import comparable, prompts, prompts_paper
 from ..data.registry import SPLITS, corpus_readers, list_files
-from ..metrics.language_model import pairs_to_measure
 from ..records import check_known, resource, write_atomic
 
 # %% auto #0

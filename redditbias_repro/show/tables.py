@@ -37,9 +37,9 @@ from ..stats.proportions import rate_interval
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'method_places', 'type_titles', 'control_of', 'records_table',
-           'usual_pairs', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
-           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'method_places', 'type_titles', 'control_of', 'records_table', 'usual_pairs',
+           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
+           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
@@ -49,14 +49,14 @@ METHOD_ORDER = ("baseline", *METHODS)
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
 
-
+# %% ../../nbs/show/tables.ipynb #ab8c7316
 def order_methods(
     methods: Iterable[str],  # names
 ) -> list[str]:  # each once
     "Methods in the order of `losses`; those that it does not know come last"
     return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
 
-
+# %% ../../nbs/show/tables.ipynb #549630b0
 def method_places(
     methods: pd.Series,  # names
 ) -> pd.Series:  # of int

@@ -30,7 +30,7 @@ from redditbias_repro.show.tables import (
     lmb_table,
     lmp_changes,
     lmp_table,
-    order_methods,
+    method_places,
     records_table,
     rows_table,
     search_table,
@@ -48,8 +48,8 @@ __all__ = ['draw', 'what_to_run']
 # %% ../../../nbs/papers/chbias/results.ipynb #2d47efbe
 def in_order(table: pd.DataFrame, *between: str) -> pd.DataFrame:
     "Rows by model, as they come, by further columns, and by method as the paper has them"
-    places = {"model": dict.fromkeys(table.model), "method": order_methods(table.method)}
-    rank = lambda c: c.map({v: i for i, v in enumerate(places[c.name])}) if c.name in places else c
+    models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
+    rank = lambda c: method_places(c) if c.name == "method" else c.map(models) if c.name == "model" else c
     return table.sort_values(["model", *between, "method"], key=rank, kind="stable", ignore_index=True)
 
 
