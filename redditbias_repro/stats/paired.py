@@ -15,9 +15,9 @@ from scipy import stats
 from ..records import resource
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
-           'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided', 'BiasChange',
-           'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'allow_marks',
+           'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided', 'BiasChange', 'no_worse',
+           'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -210,11 +210,10 @@ def preference_share(
 
 # %% ../../nbs/stats/paired.ipynb #541dd300
 MARGIN = 0.02  # nats a token: perplexities that differ by 2 %
-VERDICTS = ("less", "more", "equally", "undetermined")
 
 
 def decided(
-    verdicts: Iterable[str],  # of `VERDICTS`, or flattened
+    verdicts: Iterable[str],  # less, flattened, more, equally, undetermined
     p: Iterable[float],  # of a change of size, corrected
     alpha: float = 0.05,
 ) -> list[str]:
@@ -244,7 +243,8 @@ class BiasChange:
     bias_change_low: float
     bias_change_high: float
     p_bias_change: float  # of the verdicts less and more
-    verdict: str  # of `VERDICTS`; "equally": the interval of bias_change lies within ± margin, on whichever side of 0
+    # less, more, undetermined, or equally: the interval of bias_change lies within ± margin, on whichever side of 0
+    verdict: str
     direction: str  # of a significant change: "counter-stereotype", "stereotype"; else ""
     overshoot: bool  # the gap was significant, and now is so on the other side
     n_clusters: int  # target terms exchanged; 0 where they are not known
