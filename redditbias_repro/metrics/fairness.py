@@ -16,7 +16,11 @@ import pandas as pd
 
 from ..answers.classifiers import Classifier, load_classifier, offence_labels
 from ..answers.generation import decoding_of, name_decoding
-from redditbias_repro.answers.response_measures import (
+from ..data.contexts import contexts
+from ..data.pairs import bias_spec
+from ..data.registry import FetchError, cache_dir
+from ..debias.dialogue import how_it_was_made, open_dialogue_model
+from redditbias_repro.metrics.response_measures import (
     VARIANT,
     attribute_lists,
     compare_values,
@@ -29,10 +33,6 @@ from redditbias_repro.answers.response_measures import (
     response_values,
     tokens_of,
 )
-from ..data.contexts import contexts
-from ..data.pairs import bias_spec
-from ..data.registry import FetchError, cache_dir
-from ..debias.dialogue import how_it_was_made, open_dialogue_model
 from .responses import respond
 from ..models.loading import hash_tokenizer, identity, open_model
 from ..records import check_known, digest, new_record, split_settings

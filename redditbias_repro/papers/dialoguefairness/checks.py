@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...answers.response_measures import VARIANT
 from ...data.corpora.dialoguefairness import read_word_pairs
 from ...data.registry import FetchError
 from ...metrics.fairness import diversity_change, fairness_changes, pairs_for, unpack_values
+from ...metrics.response_measures import VARIANT
 from redditbias_repro.papers.dialoguefairness.results import (
     CONTROL,
     KINDS,

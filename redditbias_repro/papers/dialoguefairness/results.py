@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...answers.response_measures import VARIANT
 from ...data.corpora.dialoguefairness import slips
 from ...data.pairs import corpus_title
 from redditbias_repro.metrics.fairness import (
@@ -24,6 +23,7 @@ from redditbias_repro.metrics.fairness import (
     pairs_for,
     what_differs,
 )
+from ...metrics.response_measures import VARIANT
 from ..findings import find_inconsistencies
 from ..statements import paper_module
 from ...records import SAME, check_known, data_file, read_records, resource

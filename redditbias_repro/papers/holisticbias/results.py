@@ -27,12 +27,12 @@ from redditbias_repro.metrics.likelihood import (
     likelihood_shares,
 )
 from ...models.loading import DEFAULT_MODEL
+from .distributions import plot_distributions, pool_quantiles
 from ..statements import paper_module
 from ...records import check_known, data_file, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
-from ...stats.distributions import plot_distributions, pool_quantiles
 from ...stats.resampling import unpack_bits
 
 # %% auto #0
