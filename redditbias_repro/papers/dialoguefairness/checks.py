@@ -17,6 +17,7 @@ from ...data.corpora.dialoguefairness import read_word_pairs
 from ...data.registry import FetchError
 from ...metrics.fairness import diversity_change, fairness_changes, pairs_for, unpack_values
 from ...metrics.response_measures import VARIANT
+from .recomputed import BOUNDED, DIFFERS
 from redditbias_repro.papers.dialoguefairness.results import (
     CONTROL,
     KINDS,
@@ -57,7 +58,6 @@ from redditbias_repro.papers.statements import (
 )
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import BOUNDED, DIFFERS
 
 # %% auto #0
 __all__ = []

@@ -24,6 +24,7 @@ from redditbias_repro.metrics.fairness import (
     what_differs,
 )
 from ...metrics.response_measures import VARIANT
+from .recomputed import DECIMALS, recompute
 from ..findings import find_inconsistencies
 from ..statements import paper_module
 from ...records import SAME, check_known, data_file, read_records, resource
@@ -31,7 +32,7 @@ from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import DECIMALS, REACH, rate_test, recompute
+from ...stats.proportions import REACH, rate_test
 
 # %% auto #0
 __all__ = ['draw']

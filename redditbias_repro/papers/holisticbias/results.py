@@ -22,7 +22,6 @@ from redditbias_repro.metrics.likelihood import (
     QUANTILES,
     SPAN,
     equal_tokens,
-    extreme_descriptors,
     four_digits,
     likelihood_shares,
 )
@@ -397,6 +396,23 @@ def table7(records: pd.DataFrame) -> pd.DataFrame:
     printed = read_printed("table7").set_index(["template", "axis"])["percent_significant"].rename("printed")
     table = template_shares(records)[["template", "axis", "share"]].join(printed, on=["template", "axis"])
     return table.sort_values(["template", "share"], ascending=[True, False], kind="stable", ignore_index=True)
+
+# %% ../../../nbs/papers/holisticbias/results.ipynb #a35da284
+def extreme_descriptors(
+    medians: pd.DataFrame,  # from `median_perplexities`
+    template: str | None = None,  # None: the mean rank over all templates
+    count: int = 3,
+) -> pd.DataFrame:  # axis, low, high: names of descriptors, joined
+    "The descriptors of lowest and highest perplexity by axis. `ValueError` for an unknown template"
+    if template is not None:
+        check_known("template", template, medians["template"].unique().tolist())
+        medians = medians[medians["template"] == template]
+    ranks = medians.assign(rank=medians.groupby(["axis", "template"])["median"].rank(pct=True))
+    order = ranks.groupby(["axis", "descriptor"])["rank"].mean().reset_index().sort_values("rank", kind="stable")
+    names = order.groupby("axis", sort=True)["descriptor"].agg(list)
+    high = [some[::-1][: min(count, max(0, len(some) - count))] for some in names]
+    ends = {"low": [", ".join(some[:count]) for some in names], "high": [", ".join(some) for some in high]}
+    return pd.DataFrame({"axis": names.index, **ends})
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #3fa4871c
 def table3(records: pd.DataFrame) -> pd.DataFrame:
