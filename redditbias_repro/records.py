@@ -169,9 +169,11 @@ def data_file(
 
 def resource(
     name: str,  # models.toml, papers/chbias.toml, …
+    missing: dict | None = None,  # what stands for a file that is not there
 ) -> dict:
-    "A TOML file of the package's `resources/`"
-    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
+    "A TOML file of the package's `resources/`. `FileNotFoundError` where nothing stands for it"
+    path = files("redditbias_repro") / "resources" / name
+    return missing if missing is not None and not path.is_file() else tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../nbs/records.ipynb #b0d7fa9c
 def read_text(

@@ -411,12 +411,17 @@ def _answered(run: _Run, room: list[int], done: set[int], stats: dict, progress:
                 said = _one_batch(model, way, rows, rooms, pad, run.decoding)
             lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
             texts = run.tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
-            stats["answers"] += len(batch)
-            stats["tokens"] += sum(lengths)
-            stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in texts], "n_tokens": lengths})
-            yield table.assign(ended=[i < len(s) for i, s in zip(lengths, said)])
+            yield _told(batch, texts, lengths, [i < len(s) for i, s in zip(lengths, said)], stats, start)
+
+
+def _told(batch: list[int], texts, lengths: list[int], ended: list[bool], stats: dict, start: float) -> pd.DataFrame:
+    "Answers of a batch as a table, counted in `stats`; `start`: when the run began"
+    stats["answers"] += len(batch)
+    stats["tokens"] += sum(lengths)
+    stats["seconds"] = round(time.perf_counter() - start, 3)
+    plain = [" ".join(t.split()) for t in texts]
+    return pd.DataFrame({"index": batch, "answer": plain, "n_tokens": lengths, "ended": ended})
 
 
 def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.DataFrame:
@@ -477,12 +482,8 @@ def _answered_elsewhere(
                 said = model.answers(asked, [{"until": [], "max_gen_toks": room[k], **options} for k in batch])
             read = str.split if tokenizer is None else partial(tokenizer.encode, add_special_tokens=False)
             lengths = [len(read(text)) for text in said]
-            stats["answers"] += len(batch)
-            stats["tokens"] += sum(lengths)
-            stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in said], "n_tokens": lengths})
-            yield table.assign(ended=[n < room[k] for n, k in zip(lengths, batch)])
+            yield _told(batch, said, lengths, [n < room[k] for n, k in zip(lengths, batch)], stats, start)
 
 # %% ../../nbs/answers/generation.ipynb #58754274
 def respond(

@@ -61,6 +61,11 @@ def combine(words: Iterable[str]) -> str:
     return HOLDS if words == {HOLDS} else NONE if words <= {NONE} else OPEN
 
 
+def by_test(p: float, as_said: bool) -> str:
+    "Whether a two-sided test finds a difference, and with the sign that is said"
+    return OPEN if not p < 0.05 else HOLDS if as_said else FAILS
+
+
 def told(found: bool | None, evidence: str, model: str = TABLES, basis: str = OWN) -> list[Answer]:
     "The one answer of a check that looks at one thing: whether it holds (None: it does not tell), and the numbers"
     return [Answer(model, OPEN if found is None else HOLDS if found else FAILS, evidence, basis)]
@@ -363,10 +368,7 @@ def _title(paper: str) -> str:
 
 def _about(paper: str) -> dict:
     "What the report says of a paper; empty where it has none"
-    try:
-        return resource(f"report/{paper}.toml")
-    except FileNotFoundError:
-        return {}
+    return resource(f"report/{paper}.toml", missing={})
 
 # %% ../../nbs/papers/statements.ipynb #d6cefda6
 def scorecard_report(

@@ -109,7 +109,7 @@ def as_shown(
     """The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles.
 
     Columns as the table says itself, or the paper's resource, or `resources/tables.toml`; titles of all three"""
-    own, like = _resource(paper), SHOWN_LIKE.get(name, name)
+    own, like = resource(f"papers/{paper}.toml", missing={}), SHOWN_LIKE.get(name, name)
     ways = (table.attrs.get("shown"), own.get("shown", {}).get(like), _SPECS["shown"].get(like))
     if shown := next(filter(None, ways), None):
         there = lambda column: columns_of(column) <= {*table.columns}
@@ -126,20 +126,12 @@ def columns_of(
     return {field for _, field, _, _ in Formatter().parse(shown) if field} or {shown}
 
 
-def _resource(paper: str) -> dict:
-    "`resource` of it; nothing of a paper that the package holds none of"
-    try:
-        return resource(f"papers/{paper}.toml")
-    except FileNotFoundError:
-        return {}
-
-
 def with_columns(
     captions: dict[str, str],  # what stands below each table
     paper: str,  # whose resource says what columns of the CSV mean that a reader cannot guess
 ) -> dict[str, str]:
     "Captions, and below each what columns of the CSV mean"
-    columns = _resource(paper).get("columns", {})
+    columns = resource(f"papers/{paper}.toml", missing={}).get("columns", {})
     return {name: "\n\n".join(filter(None, (text, columns.get(name)))) for name, text in captions.items()}
 
 # %% ../../nbs/show/tables.ipynb #0c45ea5b

@@ -352,10 +352,7 @@ def usual_outliers(paper: str) -> str:
     """Whose outliers are taken out where nothing is said, one of `OUTLIERS`.
 
     As a paper's authors do, which `resources/papers` says, else "base"."""
-    try:
-        return resource(f"papers/{paper}.toml").get("outliers", "base")
-    except FileNotFoundError:  # a corpus of one's own
-        return "base"
+    return resource(f"papers/{paper}.toml", missing={}).get("outliers", "base")
 
 # %% ../../nbs/stats/paired.ipynb #06c4c4d7
 TESTS = {

@@ -36,6 +36,7 @@ from redditbias_repro.papers.statements import (
     Answer,
     answer_claims,
     answer_table,
+    by_test,
     read_claims,
     read_statements,
     refuted,
@@ -55,11 +56,6 @@ Found = tuple[bool | str | None, str]  # a word, or whether it is so (None: the 
 def by_interval(low: float, high: float) -> str:
     "Whether what is said to be above 0 is, by the ends of its interval"
     return HOLDS if low > 0 else FAILS if high < 0 else OPEN
-
-
-def by_test(p: float, as_said: bool) -> str:
-    "Whether a test finds a difference, and with the sign that is said"
-    return OPEN if not p < 0.05 else HOLDS if as_said else FAILS
 
 
 def by_parts(parts: list[bool]) -> str:
