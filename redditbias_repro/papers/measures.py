@@ -111,17 +111,19 @@ def lmb_kind(paper: str, title: str, beside: Callable[[list[dict]], pd.DataFrame
     return Kind(title, partial(_lmb_found, paper), blocks, tuple(SAID["lmb"]["how_to_read"]))
 
 
+def _of_type(b: str | Path, wanted: Wanted, what: str, size: float, measured: Callable, kind: Kind, **more) -> Measure:
+    "A measure of a bias type; `more` is what it depends on besides"
+    spec, how = bias_spec(b), {"special_tokens": wanted.special_tokens, "seed": wanted.seed}
+    # with the corpus: what stood in for a release is measured anew once that is there
+    settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"], **more}
+    run = partial(measured, bias_types=[b], seed=wanted.seed, add_special_tokens=wanted.special_tokens)
+    name = f"{what}-{spec.paper or 'own'}-{spec.name}"
+    return Measure(name, f"{what}: {spec.title or spec.name}", size, settings, run, kind)
+
+
 def lmb_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
     "A measure a bias type: with and without outliers, preference share, tests by target term"
-    made = []
-    for b in bias_types:
-        spec, how = bias_spec(b), {"special_tokens": wanted.special_tokens, "seed": wanted.seed}
-        # with the corpus: what stood in for a release is measured anew once that is there
-        settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"]}
-        run = partial(measure_lmb, bias_types=[b], seed=wanted.seed, add_special_tokens=wanted.special_tokens)
-        name = f"bias-{spec.paper or 'own'}-{spec.name}"
-        made.append(Measure(name, f"bias: {spec.title or spec.name}", OF_TYPE, settings, run, kind))
-    return made
+    return [_of_type(b, wanted, "bias", OF_TYPE, measure_lmb, kind) for b in bias_types]
 
 # %% ../../nbs/papers/measures.ipynb #5892562c
 def _association_found(paper: str, records: list[dict]) -> list[dict]:
@@ -158,15 +160,10 @@ def association_kind(paper: str, title: str) -> Kind:
 def association_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
     "A measure a bias type that has attribute pairs"
     made = []
-    for b, spec in ((b, bias_spec(b)) for b in bias_types):
-        if spec.attribute_pairs:
-            how, special = {"special_tokens": wanted.special_tokens, "seed": wanted.seed}, wanted.special_tokens
-            settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"]}
-            control = load_control(b)
-            settings["control"] = None if control is None else control.attrs["corpus"]["sha256"]
-            run = partial(measure_association, bias_types=[b], seed=wanted.seed, add_special_tokens=special)
-            name = f"association-{spec.paper or 'own'}-{spec.name}"
-            made.append(Measure(name, f"association: {spec.title or spec.name}", 4 * OF_TYPE, settings, run, kind))
+    for b in (b for b in bias_types if bias_spec(b).attribute_pairs):
+        control = load_control(b)
+        control = None if control is None else control.attrs["corpus"]["sha256"]
+        made.append(_of_type(b, wanted, "association", 4 * OF_TYPE, measure_association, kind, control=control))
     return made
 
 
