@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tempfile
-import tomllib
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -27,12 +26,13 @@ from typing import NamedTuple
 
 from . import __version__
 from .papers.commands import read_commands
+from .records import resource
 
 # %% auto #0
 __all__ = []
 
 # %% ../nbs/cli.ipynb #fe305783
-SAID = tomllib.loads((files("redditbias_repro") / "resources" / "commands.toml").read_text(encoding="utf-8"))
+SAID = resource("commands.toml")
 FIRST = SAID["options"]["--paper"]["default"]  # whose measure is asked where none is named
 
 # %% ../nbs/cli.ipynb #8b8274a0
@@ -283,22 +283,18 @@ def _plan(args) -> None:
     "What sets can show of association, and what an effect needs"
     if args.record and args.model != args.parser.get_default("model"):
         raise ValueError("--record and --model both say how contrasts vary: give one of them")
-    from redditbias_repro.metrics.plan import known_associations, plan_said, plan_sets, plan_table, read_associations
+    from redditbias_repro.metrics.plan import make_plans, plan_said, plan_table
     from redditbias_repro.show.saving import to_markdown
 
-    after = read_associations(args.after) if args.after else None
-    if args.record:
-        known, corpus = read_associations(args.record), None if args.corpus == "auto" else args.corpus
-    else:
-        known, corpus = known_associations(args.model, args.bias_type, args.corpus, args.device, args.dtype), None
     asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
-    plans = plan_sets(known, args.bias_type, corpus, after, **asked)
-    print(to_markdown(plan_table(plans), args.about["caption"]))
-    print("\n".join(map(plan_said, plans)))
-    print(f"Contrasts are assumed to vary as those of {', '.join(dict.fromkeys(p['by'] for p in plans))}.")
+    how = args.device, args.dtype
+    made = make_plans(args.model, args.bias_type, args.corpus, args.record, args.after, *how, **asked)
+    print(to_markdown(plan_table(made), args.about["caption"]))
+    print("\n".join(map(plan_said, made)))
+    print(f"Contrasts are assumed to vary as those of {', '.join(dict.fromkeys(p['by'] for p in made))}.")
     import pandas as pd
 
-    _write_out(args, pd.DataFrame(plans), [])
+    _write_out(args, pd.DataFrame(made), [])
 
 # %% ../nbs/cli.ipynb #0136fc3b
 _TABLES = (".csv", ".tsv")
@@ -903,10 +899,6 @@ class _Help(argparse.HelpFormatter):
         return action.help.format_map(LISTS)
 
 # %% ../nbs/cli.ipynb #354d8e49
-def _resource(name: str) -> dict:
-    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
-
-
 def _known_types() -> dict[str, str]:
     from redditbias_repro.specs import list_specs, load_spec
 
@@ -922,16 +914,16 @@ def _known_methods() -> dict[str, str]:
     from redditbias_repro.records import plugins
 
     added = {name: f"added by {point.dist.name}" for name, point in plugins("methods").items()}
-    return {**added, **_resource("methods.toml")}
+    return {**added, **resource("methods.toml")}
 
 
 def _known_axes() -> dict[str, str]:
     prompts = (files("redditbias_repro") / "resources" / "prompts").iterdir()
-    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in _resource(f"prompts/{p.name}")["axes"]}
+    return {axis: p.name.removesuffix(".toml") for p in prompts for axis in resource(f"prompts/{p.name}")["axes"]}
 
 
 KINDS = {  # of what options name: names, each with what it is; no library is loaded for them
-    "models": lambda: {name: about["origin"] for name, about in _resource("models.toml").items()},
+    "models": lambda: {name: about["origin"] for name, about in resource("models.toml").items()},
     "bias-types": _known_types,
     "corpora": lambda: dict.fromkeys(LISTS["corpora"], ""),
     "measures": _known_measures,

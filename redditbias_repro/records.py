@@ -41,10 +41,9 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 
 # %% auto #0
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
-           'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'paper_resource',
+           'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'resource',
            'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
-           'new_record', 'stand_in_path', 'write_record', 'matches', 'read_json', 'check_record', 'read_record',
-           'read_records']
+           'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -173,12 +172,13 @@ def data_file(
     raise FileNotFoundError(f"no file data/{'/'.join(parts)}, neither in a checkout nor in the package")
 
 
-def paper_resource(
-    paper: str,  # redditbias, chbias, …
-) -> dict:  # captions of its tables, and what else its room asks for
-    "What the package holds of a paper besides its words and numbers"
-    path = files("redditbias_repro") / "resources" / "papers" / f"{paper}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+def resource(
+    name: str,  # models.toml, papers/chbias.toml, …
+    missing: dict | None = None,  # what stands for a file that is not there
+) -> dict:
+    "A TOML file of the package's `resources/`. `FileNotFoundError` where nothing stands for it"
+    path = files("redditbias_repro") / "resources" / name
+    return missing if missing is not None and not path.is_file() else tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../nbs/records.ipynb #b0d7fa9c
 def read_text(

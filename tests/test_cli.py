@@ -21,9 +21,8 @@ from redditbias_repro.cli import main
 from redditbias_repro.data import prompts, registry
 from redditbias_repro.data.contrasts import load_contrasts
 from redditbias_repro.metrics.association import measure_association
-from redditbias_repro.metrics.language_model import pairs_to_measure
+from redditbias_repro.metrics.language_model import CONTEXTS, pairs_to_measure
 from redditbias_repro.metrics.likelihood import READINGS, SPAN
-from redditbias_repro.models.chat import CONTEXTS
 from redditbias_repro.models.loading import DEFAULT_MODEL, load_model
 from redditbias_repro.records import DEFAULT_PAPER, read_lines
 from redditbias_repro.scoring.likelihoods import perplexity

@@ -8,13 +8,11 @@ from __future__ import annotations
 import inspect
 import json
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +23,7 @@ import torch
 from ..models.harness import Elsewhere
 from ..models.loading import hash_tokenizer, hash_weights
 from ..models.speakers import encode_turns, speaker_types
-from ..records import digest, write_atomic
+from ..records import digest, resource, write_atomic
 from redditbias_repro.scoring.network import (
     find_network,
     max_positions,
@@ -42,7 +40,7 @@ __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_p
 
 # %% ../../nbs/answers/generation.ipynb #8922eced
 DRAW = {"top_k": 50, "top_p": 1.0, "temperature": 1.0}  # where tokens are drawn and nothing else is said
-PRESETS = tomllib.loads((files("redditbias_repro") / "resources" / "decoding.toml").read_text(encoding="utf-8"))
+PRESETS = resource("decoding.toml")
 
 # %% ../../nbs/answers/generation.ipynb #34170b2b
 def decoding_of(
@@ -413,12 +411,17 @@ def _answered(run: _Run, room: list[int], done: set[int], stats: dict, progress:
                 said = _one_batch(model, way, rows, rooms, pad, run.decoding)
             lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
             texts = run.tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
-            stats["answers"] += len(batch)
-            stats["tokens"] += sum(lengths)
-            stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in texts], "n_tokens": lengths})
-            yield table.assign(ended=[i < len(s) for i, s in zip(lengths, said)])
+            yield _told(batch, texts, lengths, [i < len(s) for i, s in zip(lengths, said)], stats, start)
+
+
+def _told(batch: list[int], texts, lengths: list[int], ended: list[bool], stats: dict, start: float) -> pd.DataFrame:
+    "Answers of a batch as a table, counted in `stats`; `start`: when the run began"
+    stats["answers"] += len(batch)
+    stats["tokens"] += sum(lengths)
+    stats["seconds"] = round(time.perf_counter() - start, 3)
+    plain = [" ".join(t.split()) for t in texts]
+    return pd.DataFrame({"index": batch, "answer": plain, "n_tokens": lengths, "ended": ended})
 
 
 def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.DataFrame:
@@ -481,12 +484,8 @@ def _answered_elsewhere(
                 said = model.answers(asked, [{"until": [], "max_gen_toks": room[k], **options} for k in batch])
             read = str.split if tokenizer is None else partial(tokenizer.encode, add_special_tokens=False)
             lengths = [len(read(text)) for text in said]
-            stats["answers"] += len(batch)
-            stats["tokens"] += sum(lengths)
-            stats["seconds"] = round(time.perf_counter() - start, 3)
             bar.update(len(batch))
-            table = pd.DataFrame({"index": batch, "answer": [" ".join(t.split()) for t in said], "n_tokens": lengths})
-            yield table.assign(ended=[n < room[k] for n, k in zip(lengths, batch)])
+            yield _told(batch, said, lengths, [n < room[k] for n, k in zip(lengths, batch)], stats, start)
 
 # %% ../../nbs/answers/generation.ipynb #58754274
 def respond(

@@ -27,11 +27,4 @@ __getattr__ = opened_by_name(
 )
 
 # %% ../../nbs/data/index.ipynb #b2738a4b
-_all_ = [
-    "comparable",
-    "fetch",
-    "FetchError",
-    "load_contrasts",
-    "load_pairs",
-    "load_phrases",
-]
+_all_ = ["comparable", "fetch", "FetchError", "load_contrasts", "load_pairs", "load_phrases"]

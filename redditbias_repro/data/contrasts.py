@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
 import redditbias_repro.data.registry as registry
 from .pairs import bias_spec, corpora, load_pairs, split_bias_type
-from ..records import digest
+from ..records import digest, resource
 from ..specs import BiasSpec, find_terms, lemma_labels, load_spec, writes_blanks
 
 # %% auto #0
-__all__ = ['NoContrasts', 'load_contrasts', 'load_control']
+__all__ = ['NoContrasts', 'load_control']
 
 # %% ../../nbs/data/contrasts.ipynb #4545eecf
 def _released_twins(bias_type: str | Path, split: str, corpus: str | Path) -> pd.DataFrame | None:
@@ -57,7 +55,7 @@ def _query_twins(spec: BiasSpec, attribute_pairs) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["text1", "text2", "attribute1", "attribute2"])
 
 # %% ../../nbs/data/contrasts.ipynb #f6397415
-WORDS = tomllib.loads((files("redditbias_repro") / "resources" / "contrasts.toml").read_text(encoding="utf-8"))
+WORDS = resource("contrasts.toml")
 ARTICLE = re.compile(r"\ba(?= [aeio])|\ban(?= [^aeiouh\W])", re.IGNORECASE)
 
 
@@ -113,7 +111,7 @@ def _hashed(made: pd.DataFrame) -> str:
 class NoContrasts(ValueError):
     "A bias type has no opposites of its stereotypes, or no sentence of a corpus holds one"
 
-
+# %% ../../nbs/data/contrasts.ipynb #187f026d
 def load_contrasts(
     bias_type: str | Path,  # as in `load_pairs`; with attribute_pairs, or of a paper that released twins
     split: str = "test",  # train, valid, test; queries are not divided

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FEW', 'released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'own_bias_types', 'corpora',
-           'load_pairs', 'own_name', 'load_phrases', 'load_references', 'load_calibration', 'corpus_title']
+__all__ = ['released_papers', 'split_bias_type', 'paper_bias_types', 'bias_spec', 'own_bias_types', 'corpora', 'pairs_to_measure',
+           'load_references', 'load_calibration', 'corpus_title']
 
 # %% ../../nbs/data/pairs.ipynb #868dbfb6
 def released_papers() -> list[str]:
@@ -169,7 +170,7 @@ def corpora() -> tuple[str, ...]:
     "Names of corpora: auto (the first that can be had), each paper's release, queries (from the specification)"
     return ("auto", *released_papers(), "queries")
 
-
+# %% ../../nbs/data/pairs.ipynb #2a1a09ab
 def load_pairs(
     bias_type: str | Path,  # "religion1", "redditbias/religion1", a TOML file; only a label where `corpus` is a CSV
     split: str = "test",  # train, valid, test; a file of one's own has no splits
@@ -240,10 +241,48 @@ def _with_targets(pairs: pd.DataFrame, bias_type) -> pd.DataFrame:
     pairs.attrs = {**about, "corpus": {**about["corpus"], "spec": digest(repr(spec))}}
     return pairs
 
-
+# %% ../../nbs/data/pairs.ipynb #22c6f588
 def own_name(bias_type: str | Path) -> str:
     "What a bias type is called in a corpus of one's own: the last part of its name, or a TOML file's name"
     return load_spec(bias_type).name if Path(bias_type).suffix == ".toml" else str(bias_type).rpartition("/")[2]
+
+# %% ../../nbs/data/pairs.ipynb #6b6c84b8
+def pairs_to_measure(
+    bias_types: Iterable[str] | None = None,  # None: all of the corpus, or of `DEFAULT_PAPER` where it has none
+    corpus: str = "auto",  # as in `load_pairs`
+    split: str = "test",  # train, valid, test
+    swap: str = "targets",  # as in `load_pairs`
+) -> dict[tuple[str, str, str], pd.DataFrame]:
+    """Counterfactual pairs by what records call them: paper, bias type and split.
+
+    In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
+    for a file. `attrs["forms"]` are those of the specification."""
+    own, found = str(corpus) not in corpora(), {}
+    of_split = "all" if own and not Path(corpus).is_dir() else split
+    bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or ())
+    if own and len(bias_types) > 1 and not Path(corpus).is_dir():
+        labels = " and ".join(map(str, bias_types))
+        raise ValueError(f"{corpus} is one file, and {labels} are several labels for it: give one, or a folder")
+    for b in dict.fromkeys(bias_types or _all_types(corpus, own)):
+        names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
+        pairs = load_pairs(b, split, corpus, swap)
+        if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
+            said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
+            warnings.warn(f"{said}: a test of so few is not informative, whatever its p", stacklevel=2)
+        if (*names, of_split) in found:
+            raise ValueError(f"two bias types are called {'/'.join(names)}: rename one's file, which is its name")
+        pairs.attrs["forms"] = () if names[0] == "own" and Path(b).suffix != ".toml" else bias_spec(b).forms
+        found[*names, of_split] = pairs
+    return found
+
+
+def _all_types(corpus: str, own: bool) -> list[str]:
+    "Bias types of a corpus; of one that is no paper's release those of `DEFAULT_PAPER`"
+    if own:
+        return own_bias_types(corpus)
+    if corpus in released_papers():
+        return [f"{corpus}/{b}".removeprefix(f"{DEFAULT_PAPER}/") for b in paper_bias_types(corpus)]
+    return paper_bias_types()
 
 # %% ../../nbs/data/pairs.ipynb #8c2e5548
 def load_phrases(

@@ -18,8 +18,8 @@ from ..records import check_known
 from ..specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'prompts_paper', 'load_prompt_set', 'prompts', 'comparable', 'vary_style',
-           'read_personas', 'with_personas']
+__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'prompts_paper', 'load_prompt_set', 'prompts', 'vary_style', 'read_personas',
+           'with_personas']
 
 # %% ../../nbs/data/prompts.ipynb #b728b5a0
 DEFAULT_PROMPTS = "v1.0"
@@ -94,7 +94,7 @@ def prompts(
 # %% ../../nbs/data/prompts.ipynb #2b0e6bcb
 WITH_NOUN = ("descriptor_noun", "noun_descriptor")
 
-
+# %% ../../nbs/data/prompts.ipynb #586fbf4c
 def comparable(
     rows: pd.DataFrame,  # from `prompts`
 ) -> pd.DataFrame:

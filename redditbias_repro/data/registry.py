@@ -15,7 +15,6 @@ import math
 import os
 import re
 import time
-import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -24,14 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..records import check_known, nearest, plugin_file, plugins, repo_root, write_atomic
+from ..records import check_known, nearest, plugin_file, plugins, repo_root, resource, write_atomic
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
 
 # %% auto #0
-__all__ = ['SPLITS', 'list_files', 'FetchError', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'fetch', 'unavailable', 'readers',
-           'readers_with', 'corpus_readers', 'read_lines']
+__all__ = ['SPLITS', 'list_files', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'unavailable', 'corpus_readers', 'read_lines']
 
 # %% ../../nbs/data/registry.ipynb #4fbd43d2
 @lru_cache(maxsize=2)
@@ -65,7 +63,7 @@ CHUNK = 1 << 16
 class FetchError(OSError):
     "A file cannot be had: no network, no such file, a server that fails"
 
-
+# %% ../../nbs/data/registry.ipynb #7bf9bc30
 class ChecksumError(FetchError):
     "A file is not the one that the registry names"
 
@@ -205,7 +203,7 @@ def fetch(
         _LACKING[key] = str(e)
         raise FetchError(f"{key} is not available: {e}; {_without_a_mirror()}") from e
 
-
+# %% ../../nbs/data/registry.ipynb #15959c0b
 def unavailable() -> dict[str, str]:  # key → why
     "Registered files that this process asked for and did not get: what it made may be poorer than with them"
     return dict(_LACKING)
@@ -282,7 +280,7 @@ def readers_with(function: str) -> list[str]:
     defines = re.compile(rf"^def {function}\(", re.MULTILINE)
     return [name for name, file in _reader_files().items() if defines.search(file.read_text(encoding="utf-8"))]
 
-
+# %% ../../nbs/data/registry.ipynb #3215f9e8
 def corpus_readers(
     function: str,  # that a reader has, such as read_prompts
     names: str,  # where it lists what that reads, such as PROMPTS
@@ -316,11 +314,6 @@ def read_cells(text: str) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skip_blank_lines=True)
 
 # %% ../../nbs/data/registry.ipynb #e4d2d7b5
-def resource(name: str) -> dict:
-    "A TOML file of the package's `resources/`"
-    return tomllib.loads((files("redditbias_repro") / "resources" / name).read_text(encoding="utf-8"))
-
-
 @lru_cache
 def _rules(name: str) -> list[tuple[re.Pattern, str]]:
     found = resource("cleaning.toml")[name]

@@ -14,16 +14,7 @@ if TYPE_CHECKING:
     from redditbias_repro.debias.losses import Method
     from redditbias_repro.debias.training import debias
 
-__getattr__ = opened_by_name(
-    __name__,
-    {
-        "losses": "Method",
-        "training": "debias",
-    },
-)
+__getattr__ = opened_by_name(__name__, {"losses": "Method", "training": "debias"})
 
 # %% ../../nbs/debias/index.ipynb #1cd4c9dd
-_all_ = [
-    "debias",
-    "Method",
-]
+_all_ = ["debias", "Method"]

@@ -22,7 +22,7 @@ from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
 
 # %% auto #0
-__all__ = ['METHODS', 'target_pairs', 'Method', 'method_names', 'get_method']
+__all__ = ['METHODS', 'target_pairs', 'method_names', 'get_method']
 
 # %% ../../nbs/debias/losses.ipynb #005312f5
 def lmd_loss(states: Tensor, t1: Tensor, t2: Tensor, takes_part: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -496,7 +496,7 @@ class Method:
         "The terms at whose occurrences the method has a loss"
         return () if self.loss is None else spec.attributes1 if self.terms == "attributes" else pairs.of(self.terms)[0]
 
-
+# %% ../../nbs/debias/losses.ipynb #7899b53a
 METHODS = {
     "LMD": Method(
         lambda o: lmd_release_loss(o.states, o.sentence, o.targets1, o.targets2, o.takes_part, o.bias),

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..models.edits import Edit, blocks_of
 
 # %% auto #0
-__all__ = ['fit_edits']
+__all__ = []
 
 # %% ../../nbs/debias/projection.ipynb #2f0f1f5a
 def erasure_library():

@@ -69,7 +69,7 @@ from ..scoring.network import out_of_memory
 from ..specs import BiasSpec
 
 # %% auto #0
-__all__ = ['Debiased', 'load_debiased', 'debias', 'mean_losses']
+__all__ = ['Debiased', 'load_debiased', 'mean_losses']
 
 # %% ../../nbs/debias/training.ipynb #b0b25f3b
 @dataclass(frozen=True)

@@ -14,13 +14,6 @@ from .styles import generation_bias
 
 # %% ../../nbs/metrics/index.ipynb #c8516d7a
 _all_ = [
-    "association",
-    "generation_bias",
-    "likelihood_bias",
-    "lmb",
-    "lmp",
-    "measure_association",
-    "measure_likelihood_bias",
-    "measure_lmb",
-    "measure_lmp",
-]
+    "association", "generation_bias", "likelihood_bias", "lmb", "lmp",
+    "measure_association", "measure_likelihood_bias", "measure_lmb", "measure_lmp",
+]  # fmt: skip

@@ -22,7 +22,7 @@ from ..stats.packing import pack_contrasts, unpack_contrasts
 from ..stats.paired import allow_marks, bias_change, mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['association', 'measure_association', 'association_sentences', 'association_by', 'association_change']
+__all__ = ['association_sentences', 'association_by', 'association_change']
 
 # %% ../../nbs/metrics/association.ipynb #b93e2270
 CELLS = ("text11", "text12", "text21", "text22")
@@ -252,7 +252,6 @@ def association_by(
 
 # %% ../../nbs/metrics/association.ipynb #a06ca1e4
 MARGIN = 0.1  # nats: odds that differ by a tenth are called equal
-CHANGE_WORDS = ("less", "flattened", "more", "equally", "undetermined")
 
 
 def _unpacked(record: dict, which: str) -> tuple[np.ndarray, pd.DataFrame]:
@@ -277,8 +276,9 @@ def association_change(
 ) -> dict:
     """What changed from one model to another: association, the terms' frequency, and what the control can tell.
 
-    `change`, `low`, `high`, `p` of the association; `bias_change` of its size, with `verdict` of `CHANGE_WORDS`;
-    `frequency_change` and its interval and p; `tells`: the control's deviation after over before; `relative_change`.
+    `change`, `low`, `high`, `p` of the association; `bias_change` of its size, with `verdict`: less, flattened, more,
+    equally, undetermined; `frequency_change` and its interval and p; `tells`: the control's deviation after over
+    before; `relative_change`.
     `ValueError` for records of other sentences."""
     nll, labels, others = _of_same_sentences(before, after, "contrasts")
     clusters, over = clusters_of(list(labels["target"]), list(labels["attribute"]))

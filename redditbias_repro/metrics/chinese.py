@@ -20,9 +20,8 @@ import pandas as pd
 from ..answers.chinese_metrics import VARIANTS, compare_scores, score_dialogues
 from ..answers.generation import answers, decoding_of, line_ends, name_decoding
 from ..answers.text_metrics import tokenize
-from ..data.corpora.kdconv import read_turns
-from ..data.corpora.lccc import join_characters, read_lccc, read_toy
-from ..data.registry import SPLITS, FetchError, git_blob_sha1
+from ..data.corpora.lccc import join_characters
+from ..data.registry import SPLITS, FetchError, corpus_readers, git_blob_sha1
 from ..models.loading import describe_model, load_model
 from ..models.sources import KNOWN
 from ..models.speakers import has_speakers
@@ -35,7 +34,9 @@ from ..stats.resampling import pack_dialogues, shared_dialogues
 __all__ = ['load_dialogues', 'answer_dialogues', 'measure_zh_dialogue', 'compare_zh_dialogue']
 
 # %% ../../nbs/metrics/chinese.ipynb #60ff9475
-CORPORA = {"kdconv": read_turns, "lccc": read_lccc, "cdial-toy": read_toy}
+def dialogue_readers() -> dict[str, Callable]:  # corpus → what reads a split of it
+    "What the readers of `data/corpora/` have of dialogues"
+    return {name: room.TURNS[name] for name, room in corpus_readers("TURNS", "TURNS").items()}
 
 
 def _own_dialogues(path: Path) -> pd.DataFrame:
@@ -57,19 +58,20 @@ def _own_dialogues(path: Path) -> pd.DataFrame:
 
 # %% ../../nbs/metrics/chinese.ipynb #db3c1081
 def load_dialogues(
-    corpus: str = "kdconv",  # of `CORPORA`, or a file: a line a dialogue, a JSON list of turns or turns between tabs
+    corpus: str = "kdconv",  # of `dialogue_readers`, or a file: lines of turns, as a JSON list or between tabs
     split: str = "test",  # train, valid, test; of a file all is read
     responses: int | None = None,  # so many, drawn at random, in the corpus' order; None: all
     seed: int = 0,  # of the draw
 ) -> pd.DataFrame:  # key, dialogue, context (list of turns), response; `.attrs["corpus"]` says what it is
     "Contexts and the turns that people answered with; those of blanks only are left out"
-    if corpus in CORPORA:
+    known = dialogue_readers()
+    if corpus in known:
         check_known("split", split, SPLITS)
-        table = CORPORA[corpus](split)
+        table = known[corpus](split)
     elif Path(corpus).is_file():
         table = _own_dialogues(Path(corpus))
     else:
-        raise FileNotFoundError(f"corpus {corpus!r} is not a file, nor one of {', '.join(CORPORA)}")
+        raise FileNotFoundError(f"corpus {corpus!r} is not a file, nor one of {', '.join(known)}")
     rows = [
         (f"{name}/{i}", name, turns[:i], turns[i])
         for name, turns in zip(table.dialogue, table.turns)

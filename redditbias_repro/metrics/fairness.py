@@ -16,8 +16,11 @@ import pandas as pd
 
 from ..answers.classifiers import Classifier, load_classifier, offence_labels
 from ..answers.generation import decoding_of, name_decoding
-from redditbias_repro.answers.response_measures import (
-    POSITIVE,
+from ..data.contexts import contexts
+from ..data.pairs import bias_spec
+from ..data.registry import FetchError, cache_dir
+from ..debias.dialogue import how_it_was_made, open_dialogue_model
+from redditbias_repro.metrics.response_measures import (
     VARIANT,
     attribute_lists,
     compare_values,
@@ -26,14 +29,10 @@ from redditbias_repro.answers.response_measures import (
     drop_repeated_punctuation,
     lemmatizer,
     never_found,
+    polarity,
     response_values,
-    sentiment,
     tokens_of,
 )
-from ..data.contexts import contexts
-from ..data.pairs import bias_spec
-from ..data.registry import FetchError, cache_dir
-from ..debias.dialogue import how_it_was_made, open_dialogue_model
 from .responses import respond
 from ..models.loading import hash_tokenizer, identity, open_model
 from ..records import check_known, digest, new_record, split_settings
@@ -208,16 +207,10 @@ def _without_marks(sides: list[list[str]], judge: Classifier | None, labels: lis
     texts = [t for side in sides for t in side]
     texts = [t for t in texts if drop_repeated_punctuation(t) != " ".join(t.split())]
     plain = [drop_repeated_punctuation(t) for t in texts]
-    judged = {"sentiment": [_raw_sentiment(t) for t in (texts, plain)]}
+    judged = {"sentiment": [polarity(t, keep_marks=True) for t in (texts, plain)]}
     if judge is not None:
         judged["offence"] = [_offends(judge, labels, t) for t in (texts, plain)]
     return {"responses": len(texts), **{k: int(np.count_nonzero(a != b)) for k, (a, b) in judged.items()}}
-
-
-def _raw_sentiment(texts: list[str]) -> np.ndarray:
-    "1 positive, -1 negative, 0 neither, of texts as they stand"
-    scores = sentiment(texts, keep_marks=True)
-    return np.where(scores >= POSITIVE, 1, np.where(scores <= -POSITIVE, -1, 0))
 
 # %% ../../nbs/metrics/fairness.ipynb #eabd99be
 def fairness_table(

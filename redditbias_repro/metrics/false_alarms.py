@@ -14,8 +14,9 @@ from scipy import stats
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from ..data.contrasts import load_contrasts
+from ..data.pairs import pairs_to_measure
 from .association import CELLS, clusters_of, contrasts
-from .language_model import lmb_measurements, pair_targets, pairs_to_measure, usual_outliers
+from .language_model import lmb_measurements, pair_targets, usual_outliers
 from ..models.loading import DEFAULT_MODEL, Opened, describe_model, load_model, open_model
 from ..records import new_record
 from ..scoring.likelihoods import cached_scores

@@ -16,21 +16,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from redditbias_repro.data.pairs import (
-    FEW,
-    bias_spec,
-    corpora,
-    load_calibration,
-    load_pairs,
-    load_references,
-    own_bias_types,
-    own_name,
-    paper_bias_types,
-    released_papers,
-    split_bias_type,
-)
+from ..data.pairs import load_calibration, load_references, pairs_to_measure
 from ..data.registry import FetchError
-from ..models.chat import CHAT_PROMPT, CONTEXTS, chat_context
+from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.harness import Elsewhere
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
 from redditbias_repro.records import (
@@ -60,8 +48,7 @@ from redditbias_repro.stats.paired import (
 )
 
 # %% auto #0
-__all__ = ['pair_targets', 'lmb_measurements', 'pairs_to_measure', 'said_otherwise', 'drawn', 'measure_lmb', 'lmb_of_rows',
-           'measure_lmp']
+__all__ = ['pair_targets', 'lmb_measurements', 'said_otherwise', 'lmb_of_rows']
 
 # %% ../../nbs/metrics/language_model.ipynb #32677b1e
 @dataclass(frozen=True)
@@ -221,44 +208,6 @@ def lmb_measurements(
         made.append({"n": n, "values": values, "seed": seed, "params": {"outliers": reading}})
     return made
 
-# %% ../../nbs/metrics/language_model.ipynb #6b6c84b8
-def pairs_to_measure(
-    bias_types: Iterable[str] | None = None,  # None: all of the corpus, or of `DEFAULT_PAPER` where it has none
-    corpus: str = "auto",  # as in `load_pairs`
-    split: str = "test",  # train, valid, test
-    swap: str = "targets",  # as in `load_pairs`
-) -> dict[tuple[str, str, str], pd.DataFrame]:
-    """Counterfactual pairs by what records call them: paper, bias type and split.
-
-    In a corpus of one's own these are "own" and its label, unless a specification says otherwise, and "all"
-    for a file. `attrs["forms"]` are those of the specification."""
-    own, found = str(corpus) not in corpora(), {}
-    of_split = "all" if own and not Path(corpus).is_dir() else split
-    bias_types = [bias_types] if isinstance(bias_types, (str, Path)) else list(bias_types or ())
-    if own and len(bias_types) > 1 and not Path(corpus).is_dir():
-        labels = " and ".join(map(str, bias_types))
-        raise ValueError(f"{corpus} is one file, and {labels} are several labels for it: give one, or a folder")
-    for b in dict.fromkeys(bias_types or _all_types(corpus, own)):
-        names = ("own", own_name(b)) if own and Path(b).suffix != ".toml" else split_bias_type(b)
-        pairs = load_pairs(b, split, corpus, swap)
-        if len(pairs) < FEW and not own:  # of a file of one's own `read_pairs` says it
-            said = f"{b}: corpus {pairs.attrs['corpus']['name']!r} has {len(pairs)} {split} pairs"
-            warnings.warn(f"{said}: a test of so few is not informative, whatever its p", stacklevel=2)
-        if (*names, of_split) in found:
-            raise ValueError(f"two bias types are called {'/'.join(names)}: rename one's file, which is its name")
-        pairs.attrs["forms"] = () if names[0] == "own" and Path(b).suffix != ".toml" else bias_spec(b).forms
-        found[*names, of_split] = pairs
-    return found
-
-
-def _all_types(corpus: str, own: bool) -> list[str]:
-    "Bias types of a corpus; of one that is no paper's release those of `DEFAULT_PAPER`"
-    if own:
-        return own_bias_types(corpus)
-    if corpus in released_papers():
-        return [f"{corpus}/{b}".removeprefix(f"{DEFAULT_PAPER}/") for b in paper_bias_types(corpus)]
-    return paper_bias_types()
-
 # %% ../../nbs/metrics/language_model.ipynb #140e1c11
 @contextlib.contextmanager
 def said_otherwise(
@@ -313,6 +262,9 @@ def pair_details(pairs: pd.DataFrame, scores1: pd.DataFrame, scores2: pd.DataFra
     return table.assign(gap=np.log(table["perplexity1"]) - np.log(table["perplexity2"]))
 
 # %% ../../nbs/metrics/language_model.ipynb #807f30f1
+CONTEXTS = ("none", "chat")  # in which a sentence is scored
+
+
 @dataclass(frozen=True)
 class PairReading:
     "How a model is opened, and how it reads the sentences of pairs"
@@ -324,7 +276,7 @@ class PairReading:
     # let the tokenizer add its own, such as a beginning-of-sentence token; a record of that says so in its params
     add_special_tokens: bool = False
     source: str | None = None  # what an encoder reads before every sentence; None: "", nothing but special tokens
-    # of `chat.CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
+    # of `CONTEXTS`: "chat" scores sentences as answers under the model's chat template; a record of that says so
     context: str = "none"
     prompt: str = CHAT_PROMPT  # of a chat: the user's turn
     # a .parquet or .csv for the scores of each pair with its texts, of all bias types
@@ -567,15 +519,19 @@ def _folds(texts: pd.DataFrame, every: pd.Series, seed: int) -> list[tuple[list[
     return folds
 
 # %% ../../nbs/metrics/language_model.ipynb #c240c079
-def _lmp_elsewhere(opened: Opened, texts: pd.DataFrame, every: pd.DataFrame, paper, special: dict, seed: int) -> dict:
-    "LM perplexity of a model that another program runs: as it is"
-    options = {"on_short": "nan", "on_long": "truncate"} | {f"add_{k}": v for k, v in special.items()}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* no token to score")
-        scores = cached_scores(opened, list(texts["text"]), **options)
-    params, stats = {"sentences": None if len(texts) == len(every) else len(texts), **special}, scores.attrs["stats"]
-    origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=opened.device, scoring=stats)
-    return new_record("lmp", opened.about, texts.attrs["corpus"], len(texts), lmp(scores), paper, **origin)
+def _calibrated(opened: Opened, texts: pd.DataFrame, others: pd.Series, seed: int, options: dict) -> tuple[dict, dict]:
+    "Values of a record, with the temperature that other references give, and how all were scored"
+    options = {"score": nll_at_temperatures, "max_tokens": RELEASE_TOKENS, **options}
+    added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
+    frames, fitted, stats = [], [], {}
+    for tested, calibration in _folds(texts, others, seed):
+        fitted.append(fit_temperature(cached_scores(opened, calibration, temperatures=TEMPERATURES, **options)))
+        scores = cached_scores(opened, tested, temperatures=fitted[-1:], **options)
+        stats = {k: v + stats.get(k, 0) if k in added else v for k, v in scores.attrs["stats"].items()}
+        frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
+    scores = pd.concat(frames, ignore_index=True)
+    found = {"temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
+    return {**lmp(scores), **found, "scores": pack_sentences(scores)}, stats
 
 # %% ../../nbs/metrics/language_model.ipynb #e2397222
 def measure_lmp(
@@ -600,23 +556,15 @@ def measure_lmp(
         raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
     opened = open_model(model, device, dtype)
     special = {"special_tokens": True} if add_special_tokens else {}
-    options = dict(score=nll_at_temperatures, max_tokens=RELEASE_TOKENS, on_short="nan", on_long="truncate")
-    options |= {f"add_{k}": v for k, v in special.items()}
-    added = ("sentences", "tokens", "tree_nodes", "forward_positions", "seconds")  # over the folds
-    if isinstance(opened.model, Elsewhere):
-        return [_lmp_elsewhere(opened, texts, every, paper, special, seed)]
-    frames, fitted, stats = [], [], {}
+    options = {"on_short": "nan", "on_long": "truncate", **{f"add_{k}": v for k, v in special.items()}}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* no token to score")  # what is too short is counted
-        for tested, calibration in _folds(texts, (every if held_out is None else held_out)["text"], seed):
-            others = cached_scores(opened, calibration, temperatures=TEMPERATURES, **options)
-            fitted.append(fit_temperature(others))
-            scores = cached_scores(opened, tested, temperatures=fitted[-1:], **options)
-            stats = {k: v + stats.get(k, 0) if k in added else v for k, v in scores.attrs["stats"].items()}
-            frames.append(scores.rename(columns={fitted[-1]: "nll_calibrated"}))
-    scores = pd.concat(frames, ignore_index=True)
-    values = {**lmp(scores), "temperature": float(np.exp(np.mean(np.log(fitted)))), "n_calibration": len(calibration)}
-    values["scores"] = pack_sentences(scores)
+        if isinstance(opened.model, Elsewhere):  # it has no temperature here
+            scores = cached_scores(opened, list(texts["text"]), **options)
+            corpus, values, stats = texts.attrs["corpus"], lmp(scores), scores.attrs["stats"]
+        else:
+            others = (every if held_out is None else held_out)["text"]
+            values, stats = _calibrated(opened, texts, others, seed, options)
     params = {"sentences": None if len(texts) == len(every) else len(texts), **special}
     origin = dict(seed=seed, params=params, seconds=stats["seconds"], device=opened.device, scoring=stats)
     return [new_record("lmp", opened.about, corpus, len(texts), values, paper, **origin)]

@@ -6,23 +6,15 @@
 from __future__ import annotations
 
 import random
-import tomllib
 from collections.abc import Iterable
-from importlib.resources import files
 
 import pandas as pd
 
-from ..records import check_known
+from ..records import check_known, resource
 from ..scoring.likelihoods import sequence_scores
 
 # %% auto #0
-__all__ = ['read_languages', 'language_signs']
-
-# %% ../../nbs/metrics/languages.ipynb #78658918
-def read_languages() -> dict[str, dict]:  # code → title, sentences
-    "The languages that can be asked for"
-    path = files("redditbias_repro") / "resources" / "languages.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+__all__ = ['language_signs']
 
 # %% ../../nbs/metrics/languages.ipynb #e3d37292
 def in_disorder(sentence: str, rng: random.Random) -> str:
@@ -47,11 +39,11 @@ def token_shares(tokenizer, texts: Iterable[str]) -> dict[str, float]:
 def language_signs(
     model,  # causal language model
     tokenizer,
-    languages: Iterable[str] | None = None,  # codes; None: all of `read_languages`
+    languages: Iterable[str] | None = None,  # codes; None: all of `resources/languages.toml`
     seed: int = 0,  # of the disorder
 ) -> pd.DataFrame:  # language, title, sentences, unknown, pieces, in_order, known
     "How a model takes to languages. `ValueError` for one that there are no sentences of"
-    about, rows = read_languages(), []
+    about, rows = resource("languages.toml"), []
     for language in about if languages is None else languages:
         check_known("language", language, about)
         texts, rng = about[language]["sentences"], random.Random(seed)

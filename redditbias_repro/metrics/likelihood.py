@@ -34,8 +34,8 @@ from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
 
 # %% auto #0
-__all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'extreme_descriptors',
-           'love_hate', 'four_digits', 'measure_likelihood_bias', 'likelihood_shares']
+__all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'love_hate',
+           'four_digits', 'likelihood_shares']
 
 # %% ../../nbs/metrics/likelihood.ipynb #d206b6da
 READINGS = {
@@ -193,23 +193,6 @@ def median_perplexities(scored: pd.DataFrame) -> pd.DataFrame:
     groups = scored.groupby(["axis", "template", "descriptor"], sort=True, observed=True)
     found = groups.agg(median=("perplexity", "median"), n_tokens=("n_tokens", "median"), n=("perplexity", "size"))
     return found.reset_index()
-
-# %% ../../nbs/metrics/likelihood.ipynb #a35da284
-def extreme_descriptors(
-    medians: pd.DataFrame,  # from `median_perplexities`
-    template: str | None = None,  # None: the mean rank over all templates
-    count: int = 3,
-) -> pd.DataFrame:  # axis, low, high: names of descriptors, joined
-    "The descriptors of lowest and highest perplexity by axis. `ValueError` for an unknown template"
-    if template is not None:
-        check_known("template", template, medians["template"].unique().tolist())
-        medians = medians[medians["template"] == template]
-    ranks = medians.assign(rank=medians.groupby(["axis", "template"])["median"].rank(pct=True))
-    order = ranks.groupby(["axis", "descriptor"])["rank"].mean().reset_index().sort_values("rank", kind="stable")
-    names = order.groupby("axis", sort=True)["descriptor"].agg(list)
-    high = [some[::-1][: min(count, max(0, len(some) - count))] for some in names]
-    ends = {"low": [", ".join(some[:count]) for some in names], "high": [", ".join(some) for some in high]}
-    return pd.DataFrame({"axis": names.index, **ends})
 
 # %% ../../nbs/metrics/likelihood.ipynb #392728d2
 LOVE = "I love {plural_noun_phrase}."

@@ -21,7 +21,7 @@ from ..specs import list_specs, load_spec
 from ..stats.power import MOST, crossed_components, plan_crossed
 
 # %% auto #0
-__all__ = ['plan_table', 'plan_said', 'read_associations', 'known_associations', 'plan_sets']
+__all__ = ['plan_table', 'plan_said', 'make_plans']
 
 # %% ../../nbs/metrics/plan.ipynb #e4484dc8
 NAMES = {"rows": "targets", "columns": "attributes", "values": "sentences"}
@@ -233,3 +233,20 @@ def _record_for(of: tuple[str, str], known: dict[tuple[str, str], dict]) -> dict
         there = ", ".join("/".join(k) for k in known)
         raise ValueError(f"there are records of {there}, not of {'/'.join(of)}: name one of these, or other records")
     return known.get(of) or next(iter(known.values()))
+
+# %% ../../nbs/metrics/plan.ipynb #265a5258
+def make_plans(
+    model: str | Path = DEFAULT_MODEL,  # as whose contrasts a set's are taken to vary
+    bias_types: Iterable[str | Path] | None = None,  # of the sets; None: those that are known
+    corpus: str | Path = "auto",  # of the sets, as in `load_contrasts`; with `record` "auto" is its own sentences
+    record: Path | None = None,  # in place of a model: a file of records
+    after: Path | None = None,  # a file of another model's records: plan for the change between the two
+    device: str = "auto",
+    dtype: str = "auto",
+    **asked,  # of `plan_association`: effect, power, alpha, seed
+) -> list[dict]:  # of `plan_sets`
+    "What sets can show of association, and what an effect needs; raises what `plan_sets` and its readers raise"
+    other = read_associations(after) if after else None
+    if record:
+        return plan_sets(read_associations(record), bias_types, None if corpus == "auto" else corpus, other, **asked)
+    return plan_sets(known_associations(model, bias_types, corpus, device, dtype), bias_types, None, other, **asked)

@@ -123,7 +123,8 @@ def _likelihood_of(cells: pd.DataFrame, ppl: np.ndarray, seed: int) -> dict:
 
 
 def planted_values(net, tokenizer, cells: pd.DataFrame, seed: int = 0) -> tuple[dict, dict]:
-    "Size of each of `PLANTED_MEASURES`, larger the more stereotypical, with p_…, and how sentences were scored"
+    """Size of each of `show.power.PLANTED_MEASURES`, larger the more stereotypical, with p_…, and how sentences were
+    scored"""
     scores = sequence_scores(net, tokenizer, [t for c in CELLS for t in cells[c]], progress=False)
     nll, ppl = scores["nll"].to_numpy().reshape(4, -1), mean_perplexity(scores).reshape(4, -1)
     pairs = lmb(ppl[0], ppl[2], seed=seed, clusters=list(cells["target"]))
@@ -169,7 +170,7 @@ def measure_planted(
     seeds: Iterable[int] = range(10),  # of texts and training: a model for each dose, and one for the control
     bias_type: str | Path = "gender",  # whose target pairs are taken
     done: pd.DataFrame | None = None,  # rows of `read_records`: what was measured already is left out
-) -> Iterator[dict]:  # of metric "planted"; the values are those of `PLANTED_MEASURES`, with p_…
+) -> Iterator[dict]:  # of metric "planted"; the values are those of `show.power.PLANTED_MEASURES`, with p_…
     """A record for each model that was trained on texts with a planted bias, as it is made: all doses of a seed first.
 
     The last of each seed is the control: `frequent` terms, and no link."""

@@ -21,8 +21,6 @@ import numpy as np
 import pandas as pd
 from scipy import sparse, stats
 
-from ..stats.paired import VERDICTS
-
 # %% auto #0
 __all__ = ['rank_correlation', 'descriptor_frequency', 'frequency_correlations']
 
@@ -437,13 +435,12 @@ def _change_p(change: np.ndarray, errors: np.ndarray) -> np.ndarray:
 
 
 def _verdict(low: float, high: float, margin: float, p: float) -> str:
-    "One of `VERDICTS`: less and more where interval and p agree"
-    less, more, equally, undetermined = VERDICTS
+    "Less and more where interval and p agree, equally, undetermined"
     if np.isnan(low):
-        return undetermined
+        return "undetermined"
     if p < 1 - LEVEL and (high < 0 or low > 0):
-        return less if high < 0 else more
-    return equally if -margin <= low and high <= margin else undetermined
+        return "less" if high < 0 else "more"
+    return "equally" if -margin <= low and high <= margin else "undetermined"
 
 
 def gen_bias_change(before, probabilities, after, probabilities_after, clusters=None, by=None, **draws) -> pd.DataFrame:

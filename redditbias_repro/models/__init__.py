@@ -13,15 +13,7 @@ from ..records import opened_by_name
 if TYPE_CHECKING:
     from redditbias_repro.models.loading import load_model, open_model
 
-__getattr__ = opened_by_name(
-    __name__,
-    {
-        "loading": "load_model open_model",
-    },
-)
+__getattr__ = opened_by_name(__name__, {"loading": "load_model open_model"})
 
 # %% ../../nbs/models/index.ipynb #b8f7b2dc
-_all_ = [
-    "load_model",
-    "open_model",
-]
+_all_ = ["load_model", "open_model"]

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
-from importlib.resources import files
 from pathlib import Path
 
 from .sources import KNOWN
-from ..records import write_atomic
+from ..records import resource, write_atomic
 
 # %% auto #0
 __all__ = ['model_card', 'write_card']
 
 # %% ../../nbs/models/card.ipynb #01c5fe2b
-SAID = tomllib.loads((files("redditbias_repro") / "resources" / "model_card.toml").read_text(encoding="utf-8"))
+SAID = resource("model_card.toml")
 
 
 def _plain(name: str) -> str:

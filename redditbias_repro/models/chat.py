@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 # %% auto #0
-__all__ = ['CONTEXTS', 'CHAT_PROMPT', 'chat_context']
+__all__ = ['CHAT_PROMPT', 'chat_context']
 
 # %% ../../nbs/models/chat.ipynb #177e705b
-CONTEXTS = ("none", "chat")  # in which a sentence is scored
 CHAT_PROMPT = "Write a sentence."
 _SENTENCE = "§ 1"  # stands for the sentence in a template; no template has it
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 # %% auto #0
-__all__ = ['FILE', 'Edit', 'save_edits', 'read_edits']
+__all__ = ['Edit', 'save_edits']
 
 # %% ../../nbs/models/edits.ipynb #c9f740f9
 _PARTS = ("left", "right", "center", "shift")
@@ -79,7 +79,7 @@ def attach_edits(
 # %% ../../nbs/models/edits.ipynb #6689cbdc
 FILE = "edits.safetensors"
 
-
+# %% ../../nbs/models/edits.ipynb #5928f000
 def save_edits(
     folder: str | Path,
     edits: Mapping[int, Edit],
@@ -92,7 +92,7 @@ def save_edits(
     save_file(tensors, path)
     return path
 
-
+# %% ../../nbs/models/edits.ipynb #8f83bffe
 def read_edits(
     folder: str | Path,
 ) -> dict[int, Edit]:

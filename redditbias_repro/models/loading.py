@@ -40,8 +40,8 @@ if TYPE_CHECKING:  # imported where they are used: it takes seconds
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['FACTS', 'device_of', 'peft_library', 'load_model', 'check_models', 'debiased_by', 'hash_weights', 'hash_tokenizer',
-           'describe_model', 'Opened', 'open_model']
+__all__ = ['device_of', 'peft_library', 'check_models', 'debiased_by', 'hash_weights', 'hash_tokenizer', 'describe_model',
+           'Opened']
 
 # %% ../../nbs/models/loading.ipynb #bf564961
 def device_of(device: str) -> str:
@@ -499,7 +499,7 @@ class Opened(tuple):
     def __getitem__(self, i):
         return (*self._both, self.about)[i]
 
-
+# %% ../../nbs/models/loading.ipynb #735bb3ee
 def open_model(
     model: str | Path | tuple,  # a name, or (model, tokenizer) of `load_model`; what is open already stays as it is
     device: str = "auto",  # as in `load_model`; only for a name

@@ -15,23 +15,25 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import torch
 
 from ..data.registry import ChecksumError, FetchError, cache_dir
-from ..records import digest, write_atomic
+from ..records import digest, resource, write_atomic
 
 # %% auto #0
-__all__ = ['DEFAULT_MODEL', 'KNOWN', 'PACKAGED']
+__all__ = ['KNOWN']
 
 # %% ../../nbs/models/sources.ipynb #62e7d062
 DEFAULT_MODEL = "smollm2-135m-instruct"
-KNOWN = tomllib.loads((files("redditbias_repro") / "resources" / "models.toml").read_text(encoding="utf-8"))
+
+# %% ../../nbs/models/sources.ipynb #a51fb329
+KNOWN = resource("models.toml")
+
+# %% ../../nbs/models/sources.ipynb #05b7beea
 PACKAGED = {name: about for name, about in KNOWN.items() if "packages" in about}
 
 # %% ../../nbs/models/sources.ipynb #a95f48fc

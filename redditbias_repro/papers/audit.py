@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas as pd
 
 from ..data.pairs import bias_spec
-from ..metrics.languages import language_signs, read_languages
+from ..metrics.languages import language_signs
 from ..metrics.measure import FOUND, Done, by_kind, findings, measure
 from ..models.loading import DEFAULT_MODEL, Opened, check_models, open_model
 from .measures import SAID, Wanted, plan
-from ..records import check_known, record_path, write_atomic
+from ..records import check_known, record_path, resource, write_atomic
 from ..show.html import Link, html_page, provenance_blocks, section, table_block
 from ..show.rank import rank_blocks
 from ..show.saving import plain_rows
@@ -128,7 +128,7 @@ def audit(
     for b in specs:
         bias_spec(b)  # a broken file is known before a model is loaded
     for language in languages or ():
-        check_known("language", language, read_languages())
+        check_known("language", language, resource("languages.toml"))
     opened = open_model(model, device, dtype)
     _check_same_model(out, opened.about["name"])
     chosen, signs = known_languages(opened, languages, specs)

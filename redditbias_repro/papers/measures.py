@@ -5,13 +5,11 @@
 # %% ../../nbs/papers/measures.ipynb #ff42f60b
 from __future__ import annotations
 
-import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -35,14 +33,14 @@ from ..metrics.measure import Kind, Measure
 from ..models.chat import CHAT_PROMPT
 from ..models.loading import open_model
 from .commands import QUICK_PAIRS, read_commands
-from ..records import DEFAULT_PAPER, check_known, digest, plugins
+from ..records import DEFAULT_PAPER, check_known, digest, plugins, resource
 from ..show.association import association_drivers, association_table, association_words
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
 from ..show.tables import lmb_table, lmp_table, usual_pairs
 
 # %% auto #0
-__all__ = ['Wanted', 'plan', 'Shown', 'joined', 'Command', 'command_of']
+__all__ = ['joined', 'command_of']
 
 # %% ../../nbs/papers/measures.ipynb #8dfedc6a
 class Wanted(NamedTuple):
@@ -83,7 +81,7 @@ def _measures_of(paper: str):
 
 # %% ../../nbs/papers/measures.ipynb #d9dad7ff
 OF_TYPE = 500  # sentences of a bias type, about
-SAID = tomllib.loads((files("redditbias_repro") / "resources" / "measures.toml").read_text(encoding="utf-8"))
+SAID = resource("measures.toml")
 
 
 def _lmb_found(paper: str, records: list[dict]) -> list[dict]:
@@ -113,17 +111,19 @@ def lmb_kind(paper: str, title: str, beside: Callable[[list[dict]], pd.DataFrame
     return Kind(title, partial(_lmb_found, paper), blocks, tuple(SAID["lmb"]["how_to_read"]))
 
 
+def _of_type(b: str | Path, wanted: Wanted, what: str, size: float, measured: Callable, kind: Kind, **more) -> Measure:
+    "A measure of a bias type; `more` is what it depends on besides"
+    spec, how = bias_spec(b), {"special_tokens": wanted.special_tokens, "seed": wanted.seed}
+    # with the corpus: what stood in for a release is measured anew once that is there
+    settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"], **more}
+    run = partial(measured, bias_types=[b], seed=wanted.seed, add_special_tokens=wanted.special_tokens)
+    name = f"{what}-{spec.paper or 'own'}-{spec.name}"
+    return Measure(name, f"{what}: {spec.title or spec.name}", size, settings, run, kind)
+
+
 def lmb_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
     "A measure a bias type: with and without outliers, preference share, tests by target term"
-    made = []
-    for b in bias_types:
-        spec, how = bias_spec(b), {"special_tokens": wanted.special_tokens, "seed": wanted.seed}
-        # with the corpus: what stood in for a release is measured anew once that is there
-        settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"]}
-        run = partial(measure_lmb, bias_types=[b], seed=wanted.seed, add_special_tokens=wanted.special_tokens)
-        name = f"bias-{spec.paper or 'own'}-{spec.name}"
-        made.append(Measure(name, f"bias: {spec.title or spec.name}", OF_TYPE, settings, run, kind))
-    return made
+    return [_of_type(b, wanted, "bias", OF_TYPE, measure_lmb, kind) for b in bias_types]
 
 # %% ../../nbs/papers/measures.ipynb #5892562c
 def _association_found(paper: str, records: list[dict]) -> list[dict]:
@@ -160,15 +160,10 @@ def association_kind(paper: str, title: str) -> Kind:
 def association_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
     "A measure a bias type that has attribute pairs"
     made = []
-    for b, spec in ((b, bias_spec(b)) for b in bias_types):
-        if spec.attribute_pairs:
-            how, special = {"special_tokens": wanted.special_tokens, "seed": wanted.seed}, wanted.special_tokens
-            settings = {"bias_type": digest(repr(spec)), **how, "corpus": load_pairs(b).attrs["corpus"]["name"]}
-            control = load_control(b)
-            settings["control"] = None if control is None else control.attrs["corpus"]["sha256"]
-            run = partial(measure_association, bias_types=[b], seed=wanted.seed, add_special_tokens=special)
-            name = f"association-{spec.paper or 'own'}-{spec.name}"
-            made.append(Measure(name, f"association: {spec.title or spec.name}", 4 * OF_TYPE, settings, run, kind))
+    for b in (b for b in bias_types if bias_spec(b).attribute_pairs):
+        control = load_control(b)
+        control = None if control is None else control.attrs["corpus"]["sha256"]
+        made.append(_of_type(b, wanted, "association", 4 * OF_TYPE, measure_association, kind, control=control))
     return made
 
 
@@ -193,7 +188,7 @@ class Shown(NamedTuple):
     beside: tuple[tuple[pd.DataFrame, str], ...] = ()  # further tables, each with its caption
     notes: tuple[str, ...] = ()
 
-
+# %% ../../nbs/papers/measures.ipynb #5b75f1a2
 def joined(
     found: list[Shown],  # of one command, a model each
 ) -> Shown:
@@ -214,7 +209,7 @@ def joined(
         beside, tuple(dict.fromkeys(note for f in found for note in f.notes)),
     )  # fmt: skip
 
-
+# %% ../../nbs/papers/measures.ipynb #bd072e64
 @dataclass(frozen=True)
 class Command:
     "What `redditbias measure` asks for a paper, and `compare` of two models"
@@ -222,7 +217,7 @@ class Command:
     run: Callable[[Namespace], Shown]
     compare: Callable[[Namespace], Shown] | None = None
 
-
+# %% ../../nbs/papers/measures.ipynb #5ae6c1ad
 def command_of(
     paper: str,  # one of `read_commands`
 ) -> Command:

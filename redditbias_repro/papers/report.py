@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
@@ -16,12 +17,10 @@ import pandas as pd
 from redditbias_repro.papers.statements import COLUMNS, scorecard
 from redditbias_repro.records import project_path, read_records, write_atomic
 from redditbias_repro.show.html import (
-    RESOURCES,
     bars_block,
     figure_block,
     html_page,
     provenance_blocks,
-    read_saved,
     section,
     table_block,
 )
@@ -31,6 +30,9 @@ from redditbias_repro.stats.verdicts import VERDICTS
 __all__ = ['write_report']
 
 # %% ../../nbs/papers/report.ipynb #f40a5f5a
+RESOURCES = files("redditbias_repro") / "resources" / "report"
+
+
 def report_papers() -> list[str]:
     "Papers that the package has a part of the report of, in their order on the page"
     every = [read_about(p.name.removesuffix(".toml")) for p in RESOURCES.iterdir() if p.name.endswith(".toml")]
@@ -55,6 +57,17 @@ def _read_texts(path: Path) -> pd.DataFrame:
 def read_claim_tables(place: Path, papers: Iterable[str]) -> pd.DataFrame:
     "The statements of papers with their verdicts, `COLUMNS`, as `nbs/papers/claims.ipynb` wrote them below `place`"
     return pd.concat([_read_texts(place / "claims" / f"claims-{p}.csv") for p in papers], ignore_index=True)
+
+# %% ../../nbs/papers/report.ipynb #f532c8e7
+def read_saved(
+    path: Path,  # without a suffix; what `tables.save_table` wrote
+) -> tuple[pd.DataFrame, str]:  # the table and its caption
+    "A table and what stands below it. `FileNotFoundError` where it is not there"
+    path = Path(path)
+    markdown = path.with_name(f"{path.name}.md")
+    table = pd.read_csv(path.with_name(f"{path.name}.csv"))
+    lines = markdown.read_text(encoding="utf-8").split("\n") if markdown.is_file() else []
+    return table, " ".join(line for line in lines if line.strip() and not line.startswith("|"))
 
 # %% ../../nbs/papers/report.ipynb #d8c217c9
 FOLDED = 12  # rows from which a table is folded

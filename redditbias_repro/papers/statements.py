@@ -18,15 +18,19 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..data.registry import FetchError
-from ..records import check_known, data_file, paper_resource, repo_root
+from ..records import check_known, data_file, repo_root, resource
 from ..show.saving import to_markdown
-from ..stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, UNCHECKED, UNDETERMINED, VERDICTS
+from ..stats.verdicts import VERDICTS
 
 # %% auto #0
 __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'scorecard_report', 'by_verdict', 'draw',
            'claims_markdown']
 
 # %% ../../nbs/papers/statements.ipynb #10c88c2a
+MODEL, OWN, OTHER = "its model's outputs", "its own numbers and release", "other models"
+LOOKED_AT = {MODEL: VERDICTS[:2], OWN: VERDICTS[2:4], OTHER: VERDICTS[4:7]}  # way of looking → its words
+NOTHING = "nothing"  # was looked at: the statement is not checkable here
+UNDETERMINED, UNCHECKED = VERDICTS[7:]
 HOLDS, FAILS, OPEN, NONE = "holds", "does not hold", UNDETERMINED, "not measured"
 TABLES, RELEASE = "its tables", "the release"  # what is looked at where it is no model
 NOT_RELEASED = f"{NONE}: the released files are not available"
@@ -55,6 +59,11 @@ def combine(words: Iterable[str]) -> str:
     if FAILS in words:
         return FAILS
     return HOLDS if words == {HOLDS} else NONE if words <= {NONE} else OPEN
+
+
+def by_test(p: float, as_said: bool) -> str:
+    "Whether a two-sided test finds a difference, and with the sign that is said"
+    return OPEN if not p < 0.05 else HOLDS if as_said else FAILS
 
 
 def told(found: bool | None, evidence: str, model: str = TABLES, basis: str = OWN) -> list[Answer]:
@@ -360,8 +369,7 @@ def _title(paper: str) -> str:
 
 def _about(paper: str) -> dict:
     "What the report says of a paper; empty where it has none"
-    path = files("redditbias_repro") / "resources" / "report" / f"{paper}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return resource(f"report/{paper}.toml", missing={})
 
 # %% ../../nbs/papers/statements.ipynb #d6cefda6
 def scorecard_report(
@@ -503,7 +511,7 @@ def draw(
     claims, findings = all_claims(papers, folder), pd.concat([contradictions(p) for p in papers], ignore_index=True)
     tables = {"scorecard": scorecard(claims), "audit": findings}
     tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
-    captions = paper_resource("claims")
+    captions = resource("papers/claims.toml")
     captions |= {f"claims-{p}": captions["claims"] for p in papers}
     titles = {p: _title(p) for p in _in_order(papers)}
     figures = {"scorecard": plot_scorecard(tables["scorecard"], titles)}

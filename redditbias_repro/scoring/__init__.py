@@ -15,17 +15,8 @@ if TYPE_CHECKING:
     from redditbias_repro.scoring.masked import pseudo_log_likelihood
 
 __getattr__ = opened_by_name(
-    __name__,
-    {
-        "likelihoods": "perplexity sequence_scores token_scores",
-        "masked": "pseudo_log_likelihood",
-    },
+    __name__, {"likelihoods": "perplexity sequence_scores token_scores", "masked": "pseudo_log_likelihood"}
 )
 
 # %% ../../nbs/scoring/index.ipynb #44b0a8be
-_all_ = [
-    "perplexity",
-    "pseudo_log_likelihood",
-    "sequence_scores",
-    "token_scores",
-]
+_all_ = ["perplexity", "pseudo_log_likelihood", "sequence_scores", "token_scores"]

@@ -27,7 +27,7 @@ from .store import parts_in, read_parts, read_scores, write_part, write_scores
 from .texts import Options, check_all, length_of, number_texts, windows
 
 # %% auto #0
-__all__ = ['sequence_scores', 'perplexity', 'mean_perplexity', 'nll_at_temperatures', 'cached_scores']
+__all__ = ['mean_perplexity', 'nll_at_temperatures', 'cached_scores']
 
 # %% ../../nbs/scoring/likelihoods.ipynb #d84de1df
 def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[tuple[list[int], list, np.ndarray]]:
@@ -166,7 +166,7 @@ def perplexity(
     Raises what `sequence_scores` raises."""
     return mean_perplexity(sequence_scores(model, tokenizer, texts, add_special_tokens=add_special_tokens, **options))
 
-
+# %% ../../nbs/scoring/likelihoods.ipynb #776cb15d
 def mean_perplexity(
     scores: pd.DataFrame,  # nll, n_tokens
 ) -> np.ndarray:  # float64

@@ -18,7 +18,7 @@ from .passes import ScoringStats, default_budget, n_processes, padded_batches, s
 from .texts import Options, check_tokens, chunks, length_of, number_texts
 
 # %% auto #0
-__all__ = ['pseudo_log_likelihood']
+__all__ = []
 
 # %% ../../nbs/scoring/masked.ipynb #dab3f4b9
 @torch.inference_mode()

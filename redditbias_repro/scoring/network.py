@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 # %% auto #0
-__all__ = ['ONE_PASS', 'find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions']
+__all__ = ['find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions']
 
 # %% ../../nbs/scoring/network.ipynb #cea986a4
 LOGIT_BYTES = {"cpu": 1 << 23, "other": 1 << 28}  # the most memory that a block of logits may take, by device
@@ -54,7 +54,7 @@ def find_network(model) -> Network:
 
 _FOUND: WeakKeyDictionary = WeakKeyDictionary()  # model: (what it was, its network without modules)
 
-
+# %% ../../nbs/scoring/network.ipynb #0c287998
 ONE_PASS = threading.RLock()  # for a pass on a line, a model attends otherwise: no other thread may call it then
 
 
@@ -120,7 +120,7 @@ def _try_network(model) -> Network:
             raise
         return whole
 
-
+# %% ../../nbs/scoring/network.ipynb #e33d11df
 def out_of_memory(error: Exception) -> bool:
     "Whether an error says that memory is short, on a GPU or a CPU"
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

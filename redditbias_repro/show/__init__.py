@@ -9,8 +9,4 @@ __all__ = ['save_figure', 'save_table', 'to_markdown']
 from .saving import save_figure, save_table, to_markdown
 
 # %% ../../nbs/show/index.ipynb #fcf42c9f
-_all_ = [
-    "save_figure",
-    "save_table",
-    "to_markdown",
-]
+_all_ = ["save_figure", "save_table", "to_markdown"]

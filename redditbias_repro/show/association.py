@@ -5,8 +5,6 @@
 # %% ../../nbs/show/association.ipynb #9728b580
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from ..metrics.association import OVER, association_by, association_change
-from ..records import DEFAULT_PAPER
+from ..records import DEFAULT_PAPER, resource
 from redditbias_repro.show.tables import (
     CONTROLS,
     PAPER_METHODS,
@@ -30,7 +28,7 @@ __all__ = ['association_table', 'association_words', 'association_changes', 'ass
            'association_figures']
 
 # %% ../../nbs/show/association.ipynb #511928df
-_SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
+_SPECS = resource("tables.toml")
 _PLACE = ["model", "corpus", "split"]
 
 

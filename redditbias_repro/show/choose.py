@@ -18,7 +18,7 @@ from .tables import TASKS, lmb_changes, lmp_changes, method_places
 from ..stats.paired import no_worse
 
 # %% auto #0
-__all__ = ['MARGINS', 'methods_table']
+__all__ = []
 
 # %% ../../nbs/show/choose.ipynb #7c9c10a4
 MARGINS = {"perplexity": 0.02, "dst": 0.01, "crg": 0.3}  # losses that are still none: share, F1, BLEU-4

@@ -8,24 +8,22 @@ from __future__ import annotations
 import io
 import json
 import re
-import tomllib
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
+from ..data.pairs import pairs_to_measure
 from ..data.prompts import comparable, prompts, prompts_paper
 from ..data.registry import SPLITS, corpus_readers, list_files
-from ..metrics.language_model import pairs_to_measure
-from ..records import check_known, write_atomic
+from ..records import check_known, resource, write_atomic
 
 # %% auto #0
 __all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
 
 # %% ../../nbs/show/export.ipynb #4a82f0f7
-RESOURCES = files("redditbias_repro") / "resources"
-SAID = tomllib.loads((RESOURCES / "export.toml").read_text(encoding="utf-8"))
+SAID = resource("export.toml")
 
 
 def pair_parts(bias_types=None, corpus="auto", split="test", swap="targets") -> dict[str, pd.DataFrame]:

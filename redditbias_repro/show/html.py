@@ -22,7 +22,7 @@ from .saving import cell_text
 from ..stats.verdicts import VERDICTS
 
 # %% auto #0
-__all__ = ['RESOURCES', 'section', 'table_block', 'figure_block', 'read_saved', 'bars_block', 'provenance_blocks', 'html_page']
+__all__ = ['section', 'table_block', 'figure_block', 'bars_block', 'provenance_blocks', 'html_page']
 
 # %% ../../nbs/show/html.ipynb #b7045b57
 def section(
@@ -122,17 +122,6 @@ def _aspect(content: bytes, suffix: str) -> float:
         width, height = (float(s[1]) if s else 1.0 for s in said)
     return width / height if height else 1.0
 
-# %% ../../nbs/show/html.ipynb #f532c8e7
-def read_saved(
-    path: Path,  # without a suffix; what `tables.save_table` wrote
-) -> tuple[pd.DataFrame, str]:  # the table and its caption
-    "A table and what stands below it. `FileNotFoundError` where it is not there"
-    path = Path(path)
-    markdown = path.with_name(f"{path.name}.md")
-    table = pd.read_csv(path.with_name(f"{path.name}.csv"))
-    lines = markdown.read_text(encoding="utf-8").split("\n") if markdown.is_file() else []
-    return table, " ".join(line for line in lines if line.strip() and not line.startswith("|"))
-
 # %% ../../nbs/show/html.ipynb #f7b6ad42
 def bars_block(
     card: pd.DataFrame,  # from `papers.statements.scorecard`
@@ -219,9 +208,6 @@ def provenance_blocks(
     return [table_block(t, title, captions[title], fold=len(t) > 12) for title, t in tables.items() if len(t)]
 
 # %% ../../nbs/show/html.ipynb #5b82b8ba
-RESOURCES = files("redditbias_repro") / "resources" / "report"
-
-
 def _with_ids(blocks: list[dict], used: set[str]) -> list[dict]:
     "Blocks with an id for each title, made of it"
     made = []
@@ -248,7 +234,7 @@ def html_page(
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    read = lambda name: (RESOURCES / name).read_text(encoding="utf-8")
+    read = lambda name: (files("redditbias_repro") / "resources" / "report" / name).read_text(encoding="utf-8")
     environment = Environment(
         loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -13,13 +13,17 @@ from scipy import stats
 
 from ..records import DEFAULT_PAPER
 from .tables import records_table
-from ..stats.paired import PLANTED_MEASURES
 from ..stats.proportions import rate_interval
 
 # %% auto #0
 __all__ = ['power_table', 'plot_power']
 
 # %% ../../nbs/show/power.ipynb #b4b54972
+# what planted bias is sought with
+PLANTED_MEASURES = {
+    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, per target term",
+    "association": "association", "likelihood_bias": "Likelihood Bias",
+}  # fmt: skip
 CONTROL = "frequency"  # in place of a dose: t1 three times as frequent as t2, and no link
 
 

@@ -5,9 +5,7 @@
 # %% ../../nbs/show/rank.ipynb #24d3aac0
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ import pandas as pd
 
 from ..metrics.association import CELLS, clusters_of, contrasts
 from ..metrics.compare import FEWEST
-from ..records import DEFAULT_PAPER, check_known, digest, read_json, read_records
+from ..records import DEFAULT_PAPER, check_known, digest, read_json, read_records, resource
 from .figures import _axes, _finished, _legend_of, _looks, _point
 from .html import figure_block, table_block
 from .tables import _in_order, type_titles
@@ -96,7 +94,7 @@ def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: 
     return table[table["x"].map(len) > 1] if len(table) else table
 
 # %% ../../nbs/show/rank.ipynb #16b758a9
-_SPEC = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))["rank"]
+_SPEC = resource("tables.toml")["rank"]
 
 
 def rank_models(

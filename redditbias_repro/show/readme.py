@@ -5,9 +5,7 @@
 # %% ../../nbs/show/readme.ipynb #3e3ddb5f
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, released_papers
 from ..models.loading import DEFAULT_MODEL
-from ..records import DEFAULT_PAPER, check_known
+from ..records import DEFAULT_PAPER, check_known, resource
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
     CONTROLS,
@@ -41,8 +39,7 @@ _ONE = ["model", "method", "bias_type"]  # what a cell of a report is of
 
 def _caption(name: str, **values) -> str:
     "What stands below a table"
-    texts = tomllib.loads((files("redditbias_repro") / "resources" / "readme.toml").read_text(encoding="utf-8"))
-    return texts[name].format(**values)
+    return resource("readme.toml")[name].format(**values)
 
 
 def _wide(table: pd.DataFrame, index: list[str], cell: Callable, paper: str) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from ..data.registry import unavailable
 from ..records import SAME, TINY, project_path, stand_in_path, write_atomic
 
 # %% auto #0
-__all__ = ['plain_rows', 'to_markdown', 'fold', 'save_table', 'save_figure', 'Page']
+__all__ = ['plain_rows', 'fold', 'Page']
 
 # %% ../../nbs/show/saving.ipynb #40a411f3
 def cell_text(
@@ -52,7 +52,7 @@ def _escaped(text: str, value) -> str:
     "A cell without HTML of its own; a number, and Markdown that we write ourselves, stay as they are"
     return re.sub(r"<(?=[a-zA-Z/!])(?!/?(?:br|sub|sup)>)", "&lt;", text) if isinstance(value, str) else text
 
-
+# %% ../../nbs/show/saving.ipynb #cb5fbc30
 def to_markdown(
     table: pd.DataFrame,  # any table
     caption: str = "",  # a line below it

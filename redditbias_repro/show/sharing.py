@@ -9,22 +9,20 @@ import json
 import math
 import re
 import time
-import tomllib
 import uuid
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
 from pathlib import Path
 
 from .. import __version__
 from ..data.registry import list_files
 from ..models.sources import KNOWN
-from ..records import check_known, write_atomic
+from ..records import check_known, resource, write_atomic
 
 # %% auto #0
 __all__ = ['share_results']
 
 # %% ../../nbs/show/sharing.ipynb #c96c8927
-SCORES = tomllib.loads((files("redditbias_repro") / "resources" / "shared_results.toml").read_text(encoding="utf-8"))
+SCORES = resource("shared_results.toml")
 
 
 def scores_of(record: dict) -> Iterator[tuple[str, dict, float, tuple[float, float] | None]]:

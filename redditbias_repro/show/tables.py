@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
-from importlib.resources import files
 from pathlib import Path
 from string import Formatter
 
@@ -20,7 +18,7 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
-from ..records import DEFAULT_PAPER, paper_resource, read_records
+from ..records import DEFAULT_PAPER, read_records, resource
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
@@ -39,9 +37,9 @@ from ..stats.proportions import rate_interval
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'order_methods', 'method_places', 'type_titles', 'control_of', 'records_table',
-           'usual_pairs', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
-           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'method_places', 'type_titles', 'control_of', 'records_table', 'usual_pairs',
+           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
+           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
@@ -51,14 +49,14 @@ METHOD_ORDER = ("baseline", *METHODS)
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
 
-
+# %% ../../nbs/show/tables.ipynb #ab8c7316
 def order_methods(
     methods: Iterable[str],  # names
 ) -> list[str]:  # each once
     "Methods in the order of `losses`; those that it does not know come last"
     return sorted(set(methods), key=lambda m: (METHOD_ORDER.index(m) if m in METHOD_ORDER else len(METHOD_ORDER), m))
 
-
+# %% ../../nbs/show/tables.ipynb #549630b0
 def method_places(
     methods: pd.Series,  # names
 ) -> pd.Series:  # of int
@@ -84,7 +82,7 @@ def control_of(
     return CONTROLS[method in METHODS and METHODS[method].augment is not None]
 
 # %% ../../nbs/show/tables.ipynb #47b73e5f
-_SPECS = tomllib.loads((files("redditbias_repro") / "resources" / "tables.toml").read_text(encoding="utf-8"))
+_SPECS = resource("tables.toml")
 LMB_COLUMNS = tuple(_SPECS["lmb"]["columns"])
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 ALARM_COLUMNS += (*CONTRAST_TESTS, "association_low", "association_high")
@@ -111,7 +109,7 @@ def as_shown(
     """The table, whose Markdown has columns that a reader can take in (`saving.shown_columns`), and titles.
 
     Columns as the table says itself, or the paper's resource, or `resources/tables.toml`; titles of all three"""
-    own, like = _resource(paper), SHOWN_LIKE.get(name, name)
+    own, like = resource(f"papers/{paper}.toml", missing={}), SHOWN_LIKE.get(name, name)
     ways = (table.attrs.get("shown"), own.get("shown", {}).get(like), _SPECS["shown"].get(like))
     if shown := next(filter(None, ways), None):
         there = lambda column: columns_of(column) <= {*table.columns}
@@ -128,20 +126,12 @@ def columns_of(
     return {field for _, field, _, _ in Formatter().parse(shown) if field} or {shown}
 
 
-def _resource(paper: str) -> dict:
-    "`paper_resource`; nothing of a paper that the package holds none of"
-    try:
-        return paper_resource(paper)
-    except FileNotFoundError:
-        return {}
-
-
 def with_columns(
     captions: dict[str, str],  # what stands below each table
     paper: str,  # whose resource says what columns of the CSV mean that a reader cannot guess
 ) -> dict[str, str]:
     "Captions, and below each what columns of the CSV mean"
-    columns = _resource(paper).get("columns", {})
+    columns = resource(f"papers/{paper}.toml", missing={}).get("columns", {})
     return {name: "\n\n".join(filter(None, (text, columns.get(name)))) for name, text in captions.items()}
 
 # %% ../../nbs/show/tables.ipynb #0c45ea5b

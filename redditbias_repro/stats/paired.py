@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..records import paper_resource
+from ..records import resource
 
 # %% auto #0
-__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'VERDICTS', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS',
-           'PLANTED_MEASURES', 'cluster_df', 'allow_marks', 'mean_test', 'pooled_mean', 'sign_flip', 'preference_share',
-           'decided', 'BiasChange', 'no_worse', 'bias_change', 'within', 'base_cut', 'usual_outliers',
-           'swapped_label_alarms']
+__all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'allow_marks',
+           'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided', 'BiasChange', 'no_worse',
+           'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
 FEWEST_DF = 2  # degrees of freedom that clusters must leave: with fewer there is no p, no interval and no verdict
@@ -44,7 +43,7 @@ def _finite(x) -> np.ndarray:
         )
     return x
 
-
+# %% ../../nbs/stats/paired.ipynb #69840a48
 def cluster_df(
     shares,  # (k,) of the values that each cluster holds; they sum to 1
 ) -> float:  # nan for one cluster
@@ -55,7 +54,7 @@ def cluster_df(
     ratio = w**2 / (1 - w)
     return float(1 / ((w**2).sum() + ratio.sum() ** 2 - (ratio**2).sum()))
 
-
+# %% ../../nbs/stats/paired.ipynb #87ae75c2
 def allow_marks(
     shares,  # (k,) of the values that each cluster holds; they sum to 1
 ) -> bool:
@@ -211,11 +210,10 @@ def preference_share(
 
 # %% ../../nbs/stats/paired.ipynb #541dd300
 MARGIN = 0.02  # nats a token: perplexities that differ by 2 %
-VERDICTS = ("less", "more", "equally", "undetermined")
 
 
 def decided(
-    verdicts: Iterable[str],  # of `VERDICTS`, or flattened
+    verdicts: Iterable[str],  # less, flattened, more, equally, undetermined
     p: Iterable[float],  # of a change of size, corrected
     alpha: float = 0.05,
 ) -> list[str]:
@@ -245,7 +243,8 @@ class BiasChange:
     bias_change_low: float
     bias_change_high: float
     p_bias_change: float  # of the verdicts less and more
-    verdict: str  # of `VERDICTS`; "equally": the interval of bias_change lies within ± margin, on whichever side of 0
+    # less, more, undetermined, or equally: the interval of bias_change lies within ± margin, on whichever side of 0
+    verdict: str
     direction: str  # of a significant change: "counter-stereotype", "stereotype"; else ""
     overshoot: bool  # the gap was significant, and now is so on the other side
     n_clusters: int  # target terms exchanged; 0 where they are not known
@@ -353,10 +352,7 @@ def usual_outliers(paper: str) -> str:
     """Whose outliers are taken out where nothing is said, one of `OUTLIERS`.
 
     As a paper's authors do, which `resources/papers` says, else "base"."""
-    try:
-        return paper_resource(paper).get("outliers", "base")
-    except FileNotFoundError:  # a corpus of one's own
-        return "base"
+    return resource(f"papers/{paper}.toml", missing={}).get("outliers", "base")
 
 # %% ../../nbs/stats/paired.ipynb #06c4c4d7
 TESTS = {
@@ -373,11 +369,6 @@ CONTRAST_TESTS = {
     "association_target": "association, by target (CR2)", "association_attribute": "association, by attribute (CR2)",
     "association_bootstrap": "association, pigeonhole bootstrap",
     "association_flip": "association, sign flips by the rarer cluster",
-}  # fmt: skip
-# what planted bias is sought with
-PLANTED_MEASURES = {
-    "t": "t of the paper", "t_log": "t on logarithms", "share": "preference share", "gap": "gap, per target term",
-    "association": "association", "likelihood_bias": "Likelihood Bias",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from .multiplicity import holm
 from .paired import mean_test, sign_flip
 
 # %% auto #0
-__all__ = ['DIFFERS', 'BOUNDED', 'rate_test', 'recompute', 'compare_groups', 'rate_interval']
+__all__ = ['rate_test', 'compare_groups', 'rate_interval']
 
 # %% ../../nbs/stats/proportions.ipynb #9573b0eb
 ALPHA, POWER = 0.05, 0.8
@@ -96,91 +96,6 @@ def rate_test(
             raise ValueError(f"rate {rate!r}: expected a share from 0 to 1")
     variances = sum(x * (1 - x) for x in (dominant, minoritized)) * n / max(n - 1, 1)
     return _group_test(dominant, minoritized, variances, n)
-
-# %% ../../nbs/stats/proportions.ipynb #0e6b0162
-def _rounded(value: float, decimals: int) -> tuple[float, float]:
-    half = 0.5 * 10.0**-decimals
-    return max(value - half, 0.0), value + half
-
-
-def z_range(dominant: float, minoritized: float, n: int, decimals: int) -> tuple[float, float]:
-    "Between which values Z of n pairs lies, if shares (0 to 1) were rounded to `decimals`: 5 where it is 36.763 %"
-    corners = [rate_test(a, b, n).z for a in _rounded(dominant, decimals) for b in _rounded(minoritized, decimals)]
-    return min(corners), max(corners)
-
-# %% ../../nbs/stats/proportions.ipynb #def14e80
-def implied_variance(dominant: float, minoritized: float, z: float, n: int) -> float:
-    "The variance of counts, mean of both groups, that goes with two means and their Z. `ValueError` where Z is 0"
-    if not z:
-        raise ValueError("Z is 0: it goes with any variance")
-    return n * ((dominant - minoritized) / z) ** 2 / 2
-
-# %% ../../nbs/stats/proportions.ipynb #4139e55d
-DECIMALS = {"percent": 3, "words a response": 4}  # of printed means; "22.98" is 22.980
-AGREES = "yes"
-
-# %% ../../nbs/stats/proportions.ipynb #572137b2
-DIFFERS, BOUNDED = "no", "only bounded"  # the last: within a range that would hold almost anything
-
-
-def _agrees(printed, low: float, high: float, half: float) -> bool | None:
-    "Whether a printed number lies in a range, as far as its digits go; None where none is printed"
-    return None if pd.isna(printed) else bool(low - half <= printed <= high + half)
-
-
-def _p_agrees(printed, low: float, high: float) -> bool | None:
-    "The same for a p that may be printed as a bound: <1e-5"
-    if pd.isna(printed):
-        return None
-    if str(printed).startswith("<"):
-        return bool(low < float(str(printed)[1:]))
-    return _agrees(float(printed), low, high, 0.0005)
-
-
-def _word(agrees: bool | None, bounded: bool) -> str | None:
-    return None if agrees is None else DIFFERS if not agrees else BOUNDED if bounded else AGREES
-
-
-def recompute(
-    rows: pd.DataFrame,  # measure, unit, dominant, minoritized, difference_percent, z, p, as printed
-    n: int,  # pairs of contexts
-) -> pd.DataFrame:  # the rows, with what their other numbers say and whether the printed ones agree
-    """Recompute Z, p and difference of printed means (Liu et al., COLING 2020, Tables 3 to 7).
-
-    Of rates: z_low to z_high by their rounding, p by that Z (or by the printed one, where there is one). Of counts:
-    the variance that the printed Z implies, by the mean (`variance_ratio`), and z_low to z_high by the least variance
-    that whole numbers with these means have; Z may be anything from there to 0. `z_agrees` and `p_agrees` are "yes",
-    "no", or "only bounded": of counts, Z has the right sign and is not too large, and p, where no Z is printed, is not
-    too small. Diversity is no mean, and has only a difference."""
-    found = []
-    for row in rows.itertuples():
-        decimals = DECIMALS[row.unit] + 2 * (row.unit == "percent")
-        scale = 100 if row.unit == "percent" else 1
-        a, b = row.dominant / scale, row.minoritized / scale
-        relative = [100 * (1 - y / x) for x in _rounded(a, decimals) for y in _rounded(b, decimals) if x]
-        one = {"relative_low": min(relative), "relative_high": max(relative)}
-        one["difference_agrees"] = _agrees(row.difference_percent, min(relative), max(relative), 0.05)
-        if not pd.isna(row.z) or not pd.isna(row.p):
-            low, high = z_range(a, b, n, decimals)
-            one |= {"z_low": low, "z_high": high, **_z_and_p(row, a, b, low, high, n)}
-        found.append(one)
-    return pd.concat([rows.reset_index(drop=True), pd.DataFrame(found)], axis=1)
-
-
-def _z_and_p(row, a: float, b: float, low: float, high: float, n: int) -> dict:
-    "What the Z and the p of a printed row say of each other"
-    counts, one = row.unit != "percent", {}
-    if counts:  # any variance above the least only brings Z nearer to 0
-        low, high = min(low, 0.0), max(high, 0.0)
-    one["z_agrees"] = _word(_agrees(row.z, low, high, 0.0005), counts)
-    if counts and not pd.isna(row.z):
-        one["variance_ratio"] = 2 * implied_variance(a, b, row.z, n) / (a + b)
-    if not pd.isna(row.z):
-        low, high = row.z - 0.0005, row.z + 0.0005
-    least = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
-    p = 2 * stats.norm.sf([max(abs(low), abs(high)), least])
-    agrees = _word(_p_agrees(row.p, *p), counts and pd.isna(row.z))
-    return one | {"p_low": p[0], "p_high": p[1], "p_agrees": agrees}
 
 # %% ../../nbs/stats/proportions.ipynb #d3ef2987
 @dataclass(frozen=True)

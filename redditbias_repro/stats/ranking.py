@@ -16,7 +16,7 @@ from .multiplicity import holm
 from .paired import _codes, mean_test, pooled_mean
 
 # %% auto #0
-__all__ = ['Ranking', 'rank_columns', 'means_covariance', 'variance_parts']
+__all__ = ['rank_columns', 'means_covariance', 'variance_parts']
 
 # %% ../../nbs/stats/ranking.ipynb #316b8ece
 def compact_letters(
@@ -48,7 +48,7 @@ class Ranking:
     p: np.ndarray  # (m, m) of differences, Holm over all of them; nan where clusters are too few
     same_order: float  # share of the bootstrap samples in which all columns keep their ranks
 
-
+# %% ../../nbs/stats/ranking.ipynb #018dc40d
 def rank_columns(
     samples: Sequence[tuple],  # (x, clusters) each: x (n, m) a row a unit; clusters as in `mean_test`
     alpha: float = 0.05,

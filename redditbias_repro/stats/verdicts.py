@@ -5,18 +5,13 @@
 # %% ../../nbs/stats/verdicts.ipynb #57812113
 from __future__ import annotations
 
-from itertools import chain
-
 # %% auto #0
-__all__ = ['MODEL', 'OWN', 'OTHER', 'LOOKED_AT', 'NOTHING', 'UNDETERMINED', 'UNCHECKED', 'VERDICTS']
+__all__ = ['VERDICTS']
 
 # %% ../../nbs/stats/verdicts.ipynb #2d4bcd80
-MODEL, OWN, OTHER = "its model's outputs", "its own numbers and release", "other models"
-LOOKED_AT = {
-    MODEL: ("reproduced", "not reproduced"),
-    OWN: ("agrees with itself", "disagrees with itself"),
-    OTHER: ("holds on other models", "does not hold on other models", "differs between models"),
-}
-NOTHING = "nothing"  # was looked at: the statement is not checkable here
-UNDETERMINED, UNCHECKED = "undetermined", "not checkable here"
-VERDICTS = (*chain(*LOOKED_AT.values()), UNDETERMINED, UNCHECKED)
+VERDICTS = (
+    "reproduced", "not reproduced",  # the paper's own model was looked at
+    "agrees with itself", "disagrees with itself",  # its own numbers and release
+    "holds on other models", "does not hold on other models", "differs between models",
+    "undetermined", "not checkable here",
+)  # fmt: skip

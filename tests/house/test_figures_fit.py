@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import seaborn as sns
 
-from redditbias_repro.records import paper_resource, repo_root
+from redditbias_repro.records import repo_root, resource
 from redditbias_repro.show.tables import columns_of
 
 ROOT = repo_root()
@@ -64,7 +64,7 @@ NAMED = {"dialogue": "dialogue-gender", "sides": "table3"}  # what shows several
 
 @pytest.mark.parametrize("paper", ["chbias", "dialoguefairness", "holisticbias"])
 def test_what_is_shown_is_in_the_csv_and_has_a_readable_header(paper):
-    for name, shown in paper_resource(paper)["shown"].items():
+    for name, shown in resource(f"papers/{paper}.toml")["shown"].items():
         path = ROOT / "figures" / paper / f"{NAMED.get(name, name)}.csv"
         named = lambda text: text.replace("side1", "male").replace("side2", "female")
         with path.open(encoding="utf-8", newline="") as file:

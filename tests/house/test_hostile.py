@@ -311,7 +311,7 @@ def main_help(name, capsys):
 
 
 def test_wordnet_is_missed_before_anything_is_loaded(model_folder, made_up, monkeypatch, tmp_path, capsys):
-    from redditbias_repro.answers import response_measures
+    from redditbias_repro.metrics import response_measures
 
     def nothing(folder):
         raise LookupError

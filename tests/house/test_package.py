@@ -227,10 +227,7 @@ WITHOUT_EXAMPLE = {  # and why
     "metrics.answers.ask_again": "answers as `ask` does: tests/papers/test_holisticbias_answers.py",
     "metrics.answers.tune_on": "trains a model: tests/papers/test_holisticbias_answers.py",
     "metrics.planted.measure_planted": "trains models: tests/metrics/test_planted.py",
-    "metrics.plan.known_associations": "measures a model where no record is there: tests/metrics/test_plan.py",
-    "metrics.plan.read_associations": "reads a file that `redditbias measure --out` wrote: tests/metrics/test_plan.py",
     "metrics.compare.compare_associations": "rows of `association_change`: tests/metrics/test_association.py",
-    "show.choose.methods_table": "reads the records of results/: tests/show/test_choose.py",
     "papers.holisticbias.answers.measure_cost": "scores what is downloaded: tests/papers/test_holisticbias_answers.py",
 }
 
@@ -247,7 +244,7 @@ def test_every_public_function_has_an_example():
     for about in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro."):
         module = importlib.import_module(about.name)
         for name in getattr(module, "__all__", ()):
-            if inspect.isfunction(value := getattr(module, name)) and value.__module__ == about.name:
-                if name not in called:
-                    missing.add(f"{about.name.removeprefix('redditbias_repro.')}.{name}")
+            value = getattr(module, name)  # of a room, from one of its modules
+            if inspect.isfunction(value) and value.__module__.startswith(about.name) and name not in called:
+                missing.add(f"{value.__module__.removeprefix('redditbias_repro.')}.{name}")
     assert missing == set(WITHOUT_EXAMPLE)

@@ -21,7 +21,6 @@ from redditbias_repro.metrics.likelihood import (
     descriptor_tests,
     different_templates,
     equal_tokens,
-    extreme_descriptors,
     likelihood_bias,
     likelihood_measurements,
     love_hate,
@@ -32,6 +31,7 @@ from redditbias_repro.metrics.likelihood import (
     seat_prompts,
 )
 from redditbias_repro.models.chat import CHAT_PROMPT
+from redditbias_repro.papers.holisticbias.results import extreme_descriptors
 from redditbias_repro.records import write_record
 from redditbias_repro.scoring import likelihoods as scoring
 from redditbias_repro.scoring import texts as texts_room

@@ -13,7 +13,7 @@ from redditbias_repro.metrics.planted import (
     word_tokenizer,
 )
 from redditbias_repro.records import read_records, record_path, write_record
-from redditbias_repro.stats.paired import PLANTED_MEASURES
+from redditbias_repro.show.power import PLANTED_MEASURES
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,11 @@ from redditbias_repro.data.corpora import chbias, dialoguefairness, holisticbias
 from redditbias_repro.papers.redditbias.checks import _CELL_CHECKS
 from redditbias_repro.papers.statements import (
     COLUMNS,
+    LOOKED_AT,
+    MODEL,
+    NOTHING,
+    OTHER,
+    OWN,
     PARTS,
     Answer,
     between,
@@ -37,7 +42,7 @@ from redditbias_repro.papers.statements import (
     weigh,
 )
 from redditbias_repro.records import project_path, repo_root
-from redditbias_repro.stats.verdicts import LOOKED_AT, MODEL, NOTHING, OTHER, OWN, VERDICTS
+from redditbias_repro.stats.verdicts import VERDICTS
 
 ROOT = repo_root()
 PAPERS = ("chbias", "dialoguefairness", "holisticbias", "redditbias")

@@ -9,17 +9,15 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
+from redditbias_repro.papers.dialoguefairness.recomputed import implied_variance, recompute, z_range
 from redditbias_repro.records import data_file
 from redditbias_repro.stats.multiplicity import holm
 from redditbias_repro.stats.proportions import (
     compare_groups,
     group_test,
-    implied_variance,
     paired_group_test,
     rate_test,
-    recompute,
     smallest_difference,
-    z_range,
 )
 
 N = 300_000

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pandas as pd
 
 from ..registry import SPLITS, SWAPS, fetch, with_corpus
-from ...records import check_known, paper_resource
+from ...records import check_known, resource
 from ...specs import BiasSpec, find_terms, load_spec
 
 # %% auto #0
@@ -60,7 +60,7 @@ def released_spec(
     check_known("split", split, SPLITS)
     spec = _spec(bias_type)
     pairs = tuple(p for p in spec.pairs if split == "train" or p != ("老婆", "老公"))
-    of_scripts = paper_resource("chbias")["attribute_pairs"].get(bias_type, spec.attribute_pairs)
+    of_scripts = resource("papers/chbias.toml")["attribute_pairs"].get(bias_type, spec.attribute_pairs)
     return replace(spec, pairs=pairs, attribute_pairs=tuple(map(tuple, of_scripts)))
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #3a50ed37

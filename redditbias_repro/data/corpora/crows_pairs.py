@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..registry import check_columns, own_or_released, read_own_cells, resource, with_corpus
-from ...records import check_known
+from ..registry import check_columns, own_or_released, read_own_cells, with_corpus
+from ...records import check_known, resource
 
 # %% auto #0
 __all__ = []

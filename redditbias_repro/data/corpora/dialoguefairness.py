@@ -10,7 +10,7 @@ from collections import Counter
 import pandas as pd
 
 from ..registry import fetch, with_corpus
-from ...records import check_known, paper_resource
+from ...records import check_known, resource
 from ...specs import load_spec
 
 # %% auto #0
@@ -42,7 +42,7 @@ def read_word_pairs(
 # %% ../../../nbs/data/corpora/dialoguefairness.ipynb #0a6cfb98
 def slips() -> pd.DataFrame:  # list, entry, what
     "Misprints, reversed and ambiguous pairs, terms on both sides, and attribute words that are group words"
-    rows = list(map(tuple, paper_resource(PAPER)["slips"]))  # found by reading
+    rows = list(map(tuple, resource(f"papers/{PAPER}.toml")["slips"]))  # found by reading
     attributes, groups = {}, {}
     for name in LISTS:
         spec = load_spec(f"{PAPER}/{name}")

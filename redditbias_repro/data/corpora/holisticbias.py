@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 
 from ..registry import fetch, only, with_corpus
-from ...records import check_known
+from ...records import check_known, resource
 from ...specs import NONE, PHRASE_COLUMNS, PromptSet, fill_templates
 
 # %% auto #0
@@ -50,8 +48,7 @@ def read_prompt_set(
 ) -> PromptSet:
     "Descriptors, nouns and templates of a released version. `FetchError` where they cannot be had"
     if version == PRINTED:
-        path = files("redditbias_repro") / "resources" / "prompts" / "holisticbias.toml"
-        return PromptSet(**tomllib.loads(path.read_text(encoding="utf-8")))
+        return PromptSet(**resource("prompts/holisticbias.toml"))
     descriptors, nouns, templates, phrases = (json.loads(fetch(k).read_text(encoding="utf-8")) for k in _keys(version))
     axes = {axis: [*_entries(buckets), *phrases.get(axis, [])] for axis, buckets in descriptors.items()}
     axes |= {axis: found for axis, found in phrases.items() if axis not in axes}

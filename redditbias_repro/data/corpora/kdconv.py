@@ -13,7 +13,7 @@ from ..registry import draw_rows, fetch, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['read_turns']
+__all__ = []
 
 # %% ../../../nbs/data/corpora/kdconv.ipynb #f5a07fae
 DIALOGUES = "thu-coai/KdConv/data"
@@ -32,6 +32,9 @@ def read_turns(
         for i, dialogue in enumerate(json.loads(fetch(key).read_text(encoding="utf-8"))):
             rows.append((f"{domain}-{i}", [m["message"].strip() for m in dialogue["messages"]]))
     return with_corpus(pd.DataFrame(rows, columns=["dialogue", "turns"]), "kdconv", keys)
+
+
+TURNS = {"kdconv": read_turns}
 
 # %% ../../../nbs/data/corpora/kdconv.ipynb #afffe2ae
 def load_references(n: int | None = None, seed: int = 0, split: str = "test") -> pd.DataFrame:

@@ -17,7 +17,7 @@ from ..registry import SPLITS, ChecksumError, FetchError, fetch, with_corpus
 from ...records import check_known
 
 # %% auto #0
-__all__ = ['join_characters', 'read_toy', 'read_lccc']
+__all__ = ['join_characters']
 
 # %% ../../../nbs/data/corpora/lccc.ipynb #95dfc6c4
 _BLANK = regex.compile(r"(?<![\p{Latin}\p{N}])\s+|\s+(?![\p{Latin}\p{N}])")
@@ -86,3 +86,6 @@ def read_lccc(
     if wrong:
         raise ValueError(f'{file}, line {wrong[0]}: expected a list of turns, such as ["你 好", "你 好 啊"]')
     return with_corpus(_dialogues(turns), "lccc", sha256=sha256)
+
+
+TURNS = {"lccc": read_lccc, "cdial-toy": read_toy}

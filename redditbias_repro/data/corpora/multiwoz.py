@@ -16,14 +16,14 @@ import regex
 
 import redditbias_repro.data.registry as registry
 from ..registry import SPLITS, ChecksumError, FetchError, fetch, git_blob_sha1
-from ...records import check_known
+from ...records import check_known, resource
 
 # %% auto #0
 __all__ = ['CORPORA', 'load_multiwoz', 'load_training_turns', 'collect_responses']
 
 # %% ../../../nbs/data/corpora/multiwoz.ipynb #796e2028
 MAPPING = "budzianowski/multiwoz/utils/mapping.pair"
-SAME_VALUES = registry.resource("cleaning.toml")["multiwoz"]["values"]  # what annotators wrote → the value
+SAME_VALUES = resource("cleaning.toml")["multiwoz"]["values"]  # what annotators wrote → the value
 
 
 @lru_cache(maxsize=1)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..registry import own_or_released, resource, with_corpus
-from ...records import check_known
+from ..registry import own_or_released, with_corpus
+from ...records import check_known, resource
 
 # %% auto #0
 __all__ = []

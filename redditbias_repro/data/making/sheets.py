@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..registry import resource
-from ...records import write_atomic
+from ...records import resource, write_atomic
 
 # %% auto #0
 __all__ = ['sheet_cells', 'has_labels', 'sheets_in']

@@ -29,7 +29,7 @@ from ...show.tables import type_titles
 from ...specs import find_terms, load_spec
 
 # %% auto #0
-__all__ = ['measure_rows', 'inconsistencies']
+__all__ = ['measure_rows']
 
 # %% ../../../nbs/papers/chbias/release.ipynb #8d320b6e
 METHODS = ("LMD", "ADD", "HD", "CADA", "CTDA")  # §5.1

@@ -16,7 +16,7 @@ from ...data.corpora.chbias import CATEGORIES
 from ...metrics.chinese import compare_zh_dialogue
 from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
-from ...records import paper_resource, read_records
+from ...records import read_records, resource
 from ...show.association import association_figures, association_tables
 from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets
 from ...show.saving import Page
@@ -29,7 +29,7 @@ from redditbias_repro.show.tables import (
     lmb_table,
     lmp_changes,
     lmp_table,
-    order_methods,
+    method_places,
     records_table,
     rows_table,
     search_table,
@@ -47,8 +47,8 @@ __all__ = ['draw', 'what_to_run']
 # %% ../../../nbs/papers/chbias/results.ipynb #2d47efbe
 def in_order(table: pd.DataFrame, *between: str) -> pd.DataFrame:
     "Rows by model, as they come, by further columns, and by method as the paper has them"
-    places = {"model": dict.fromkeys(table.model), "method": order_methods(table.method)}
-    rank = lambda c: c.map({v: i for i, v in enumerate(places[c.name])}) if c.name in places else c
+    models = {m: i for i, m in enumerate(dict.fromkeys(table.model))}
+    rank = lambda c: method_places(c) if c.name == "method" else c.map(models) if c.name == "model" else c
     return table.sort_values(["model", *between, "method"], key=rank, kind="stable", ignore_index=True)
 
 
@@ -260,7 +260,7 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) ->
 
 def read_captions() -> dict[str, str]:
     "What stands below each table"
-    captions = paper_resource("chbias")["captions"]
+    captions = resource("papers/chbias.toml")["captions"]
     for b, (cdial, eva) in DIALOGUE.items():
         about = {"tables": f"Tables {cdial} (CDial-GPT) and {eva} (EVA2.0)", "title": load_spec(f"chbias/{b}").title}
         captions[f"dialogue-{b}"] = captions["dialogue"].format(**about)
@@ -285,6 +285,6 @@ def what_to_run(
     cells = measured[measured.method.isin(METHODS)].drop_duplicates(["method", "bias_type"])
     lacks = {"before": not len(measured), "debiased": not len(cells)}
     lacks["all"] = len(cells) < len(METHODS) * len(CATEGORIES)
-    texts = paper_resource("chbias")["run"]
+    texts = resource("papers/chbias.toml")["run"]
     lines = [texts[what].format(model=model) for what, lacking in lacks.items() if lacking]
     return "\n".join([texts["title"], "", *lines]) if lines else ""

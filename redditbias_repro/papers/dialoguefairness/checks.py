@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...answers.response_measures import VARIANT
 from ...data.corpora.dialoguefairness import read_word_pairs
 from ...data.registry import FetchError
 from ...metrics.fairness import diversity_change, fairness_changes, pairs_for, unpack_values
+from ...metrics.response_measures import VARIANT
+from .recomputed import BOUNDED, DIFFERS
 from redditbias_repro.papers.dialoguefairness.results import (
     CONTROL,
     KINDS,
@@ -50,6 +51,7 @@ from redditbias_repro.papers.statements import (
     Answer,
     answer_claims,
     answer_table,
+    by_test,
     read_claims,
     refuted,
     together,
@@ -57,7 +59,6 @@ from redditbias_repro.papers.statements import (
 )
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import BOUNDED, DIFFERS
 
 # %% auto #0
 __all__ = []
@@ -104,11 +105,6 @@ def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
     return bool(high < half if half > 0 else low > half if half < 0 else False)
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #ee3d6b74
-def _by_sign(p: float, holds: bool) -> str:
-    "The verdict of a two-sided test"
-    return OPEN if not p < 0.05 else HOLDS if holds else FAILS
-
-
 def _seen(difference: float) -> str:
     "The verdict on what the paper observes and does not test, by a printed difference that rounding leaves: 0 for none"
     return HOLDS if difference > 0 else FAILS if difference < 0 else OPEN
@@ -130,7 +126,7 @@ def _direction(record: dict, key: Key, measure: str, sign: int) -> Part:
         return _seen(sign * row.get("least", 0.0)), f"{said}, no test"
     said += f", p {p:.2g}"
     if p < 0.05:
-        return _by_sign(p, np.sign(row["difference"]) == sign), said
+        return by_test(p, np.sign(row["difference"]) == sign), said
     if dull:
         return OPEN, f"{said}, {dull}"
     if np.sign(least) == sign and _excludes(row, least):
@@ -231,7 +227,7 @@ def _more_diverse(found: dict) -> Iterator[Part]:
             printed = all("least" in row for row in rows)
             yield _decided(_seen(means[1] - means[0]) if printed else OPEN, f"{said}, no test", *both)
         else:
-            yield _decided(_by_sign(change["p"], change["change"] > 0), f"{said}, p {change['p']:.2g}", *both)
+            yield _decided(by_test(change["p"], change["change"] > 0), f"{said}, p {change['p']:.2g}", *both)
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #1bca77c7
 def _changes(before: dict, after: dict) -> pd.DataFrame:
@@ -329,7 +325,7 @@ def _similar_responses(found: dict) -> Iterator[Part]:
             continue
         old, new = (unpack_values(r["alike"], r["n"]).astype(bool) for r in sides)
         p = mcnemar([[0, (new & ~old).sum()], [(old & ~new).sum(), 0]], exact=True).pvalue
-        verdict = _by_sign(p, new.mean() > old.mean())
+        verdict = by_test(p, new.mean() > old.mean())
         said = f"{old.mean():.1%} to {new.mean():.1%} of pairs with the same response, p {p:.2g}"
         said = f"{key.title}, {key.bias_type}: {said}"
         if old.mean() > FULL and verdict != HOLDS:  # no more could have been seen
@@ -341,7 +337,7 @@ def _loses_diversity(found: dict, methods: dict | None = None) -> Iterator[Part]
     for key, sides in (_of_methods(found, "WER") if methods is None else methods).items():
         if change := diversity_change(*sides):
             said = f"{_name(key)}: diversity {100 * change['change']:+.0f} %, p {change['p']:.2g}"
-            yield _decided(_by_sign(change["p"], change["change"] < 0), said, *sides)
+            yield _decided(by_test(change["p"], change["change"] < 0), said, *sides)
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #0516109a
 def _trade_off(found: dict) -> Iterable[Part]:

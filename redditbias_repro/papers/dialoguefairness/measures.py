@@ -10,12 +10,12 @@ from argparse import Namespace
 import numpy as np
 import pandas as pd
 
-from ...answers.response_measures import attribute_lists
 from ...data.contexts import contexts
 from ...data.pairs import bias_spec
 from ...data.registry import FetchError
 from ...metrics.fairness import lemma_by, measure_fairness
 from ...metrics.measure import Kind, Measure
+from ...metrics.response_measures import attribute_lists
 from ..commands import QUICK_PAIRS
 from .results import answers_table, key_of, measured_table, read_captions
 from ..measures import Command, Shown, Wanted, columns, opened_by, types_of

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...answers.response_measures import VARIANT
 from ...data.corpora.dialoguefairness import slips
 from ...data.pairs import corpus_title
 from redditbias_repro.metrics.fairness import (
@@ -24,14 +23,16 @@ from redditbias_repro.metrics.fairness import (
     pairs_for,
     what_differs,
 )
+from ...metrics.response_measures import VARIANT
+from .recomputed import DECIMALS, recompute
 from ..findings import find_inconsistencies
 from ..statements import paper_module
-from ...records import SAME, check_known, data_file, paper_resource, read_records
+from ...records import SAME, check_known, data_file, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import load_spec
 from ...stats.multiplicity import holm
-from ...stats.proportions import DECIMALS, REACH, rate_test, recompute
+from ...stats.proportions import REACH, rate_test
 
 # %% auto #0
 __all__ = ['draw']
@@ -337,7 +338,7 @@ def paper_table(found: dict, number: int) -> pd.DataFrame:
         ours = ours.drop(columns=["bias_type", "kind", "method", "difference"])
     names = dict(zip(("dominant", "minoritized", "difference_percent"), (*SIDES[bias_type], "difference %")))
     table = beside(read_printed(f"table{number}"), ours, ["measure"], "left", names)
-    (a, b), shown = SIDES[bias_type], paper_resource(PAPER)["shown"]["sides"]
+    (a, b), shown = SIDES[bias_type], resource(f"papers/{PAPER}.toml")["shown"]["sides"]
     named = lambda text: text.replace("side1", a).replace("side2", b)
     table.attrs["shown"] = {named(column): named(header) for column, header in shown.items()}
     return table
@@ -699,7 +700,7 @@ def _notes(rows: dict[Key, dict], texts: dict[str, str]) -> dict[str, str]:
 
 def read_captions(found: dict[Key, dict]) -> dict[str, str]:
     "What stands below each table"
-    texts, captions = paper_resource(PAPER), {}
+    texts, captions = resource(f"papers/{PAPER}.toml"), {}
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in found.values()}
     about = {
         "corpora": ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in found.values())) or "nothing",

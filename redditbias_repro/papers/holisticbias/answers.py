@@ -23,7 +23,7 @@ from ...metrics.styles import descriptor_frequency, frequency_correlations
 from ...models.loading import open_model
 from .results import AXES, CHOSEN, PAPER, read_printed, shown_tables
 from ..statements import paper_module
-from ...records import new_record, paper_resource, read_records
+from ...records import new_record, read_records, resource
 from ...show.saving import Page
 from ...show.tables import lmb_changes, lmp_changes, with_columns
 from ...stats.multiplicity import holm
@@ -40,10 +40,10 @@ def measured_as(
     labels,  # of the style classifier
 ) -> Sought:
     "Clusters of the paper that a classifier has labels of, GoEmotions' where it has none of the paper's; the phrases"
-    known, resource = {str(label).lower() for label in labels}, paper_resource(PAPER)
-    ways = [resource[k] for k in ("clusters", "clusters_goemotions")]
+    known, kept = {str(label).lower() for label in labels}, resource(f"papers/{PAPER}.toml")
+    ways = [kept[k] for k in ("clusters", "clusters_goemotions")]
     fits = [{c: s for c, s in way.items() if known & {x.lower() for x in s}} for way in ways]
-    return Sought(max(fits, key=len), resource["phrases"], resource["phrase_axes"])
+    return Sought(max(fits, key=len), kept["phrases"], kept["phrase_axes"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0f29de0a
 def frequency_record(
@@ -68,7 +68,7 @@ def neutral_prompts(
 ) -> pd.DataFrame | None:  # None where the source has no prompts without descriptor to compare with
     "Prompts that only say who a person is, with and without descriptor, for `classifier_records`"
     rows = prompts(source)
-    neutral = rows["template"].isin(paper_resource(PAPER)["templates"]["neutral"])
+    neutral = rows["template"].isin(resource(f"papers/{PAPER}.toml")["templates"]["neutral"])
     kept = rows[neutral & (rows["noun"] == "person")].reset_index(drop=True)
     note = "noun person, five neutral templates"
     kept.attrs = {**rows.attrs, "corpus": {**rows.attrs["corpus"], "note": note}}
@@ -241,7 +241,7 @@ def styles_table(found: dict) -> pd.DataFrame:
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #627707fa
 def shares_table(found: dict) -> pd.DataFrame:
     "Answers that offend, repeat their prompt or write a tag, in percent (Table 11, C.2.1)"
-    names, parts = paper_resource(PAPER)["shares"], []
+    names, parts = resource(f"papers/{PAPER}.toml")["shares"], []
     for method in (ABLATION, TUNED):
         if (r := of_tuned(found, method)) is not None:
             shares = pd.DataFrame(r["shares"]).T
@@ -592,7 +592,7 @@ def read_captions(found: dict) -> dict[str, str]:
             f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), "
             f"seed {training['seed']}; {r['n']:,} prompts"
         )
-    captions = paper_resource(PAPER)["answer_captions"]
+    captions = resource(f"papers/{PAPER}.toml")["answer_captions"]
     return with_columns({name: text.format(**about) for name, text in captions.items()}, PAPER)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #91633394

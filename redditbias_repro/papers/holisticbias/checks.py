@@ -36,13 +36,14 @@ from redditbias_repro.papers.statements import (
     Answer,
     answer_claims,
     answer_table,
+    by_test,
     read_claims,
     read_statements,
     refuted,
     together,
     told,
 )
-from ...records import paper_resource, read_records
+from ...records import read_records, resource
 from ...stats.resampling import unpack_bits
 
 # %% auto #0
@@ -55,11 +56,6 @@ Found = tuple[bool | str | None, str]  # a word, or whether it is so (None: the 
 def by_interval(low: float, high: float) -> str:
     "Whether what is said to be above 0 is, by the ends of its interval"
     return HOLDS if low > 0 else FAILS if high < 0 else OPEN
-
-
-def by_test(p: float, as_said: bool) -> str:
-    "Whether a test finds a difference, and with the sign that is said"
-    return OPEN if not p < 0.05 else HOLDS if as_said else FAILS
 
 
 def by_parts(parts: list[bool]) -> str:
@@ -84,7 +80,7 @@ def _listed(values: pd.Series | dict) -> str:
     return ", ".join(f"{k} {v:.2f}" for k, v in values.items())
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #b85fc8d8
-TEMPLATES = paper_resource(PAPER)["templates"]
+TEMPLATES = resource(f"papers/{PAPER}.toml")["templates"]
 OPINION, LOVE_LIKE_HATE = TEMPLATES["opinion"], TEMPLATES["love_like_hate"]
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #01743b2d
@@ -119,7 +115,7 @@ def _order(table: str, *groups: tuple[str, ...]) -> Callable:
 
 
 def _printed_generation_summed_larger() -> Found:
-    several = {c for c, styles in paper_resource(PAPER)["clusters"].items() if len(styles) > 1}
+    several = {c for c, styles in resource(f"papers/{PAPER}.toml")["clusters"].items() if len(styles) > 1}
     more = (paper.printed_bias("table9") - paper.printed_bias()).dropna()
     more = more[more.index.get_level_values("cluster").isin(several)]
     return (
@@ -441,7 +437,7 @@ def _likelihood_nationality_lowest(records) -> Found:
     return verdict, f"{share}; lowest in {often:.1%} of resamples"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #c1b4f8a1
-MILITARY = paper_resource(PAPER)["descriptors"]["military"]
+MILITARY = resource(f"papers/{PAPER}.toml")["descriptors"]["military"]
 
 
 def _mostly(end: list[str], of: list[str], is_one: Callable) -> Found:
@@ -606,7 +602,7 @@ OF_SPANS = {  # these need a masked model, both sentences of SEAT
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #df8b2bec
 SORRY, UNKNOWN = "says sympathy", "says confusion"  # columns of `descriptor_table`
-SAID_SORRY = " or ".join(f'"{p}"' for p in paper_resource(PAPER)["phrases"]["sympathy"])
+SAID_SORRY = " or ".join(f'"{p}"' for p in resource(f"papers/{PAPER}.toml")["phrases"]["sympathy"])
 
 
 def _difference(table: pd.DataFrame, column: str, axis: str, what: str) -> Found:
@@ -878,7 +874,7 @@ OF_ANSWERS = {  # these need answers of the model as it is
     "generation_body_not_curious": _axis_has_more(*(("body_type", c, c) for c in CURIOUS_OR_CONFUSED), opposite=True),
     "generation_ability_sympathy": _axis_has_more(("ability", SORRY, SAID_SORRY)),
     "generation_three_axes_confusion": _axis_has_more(
-        *((a, c, f"{a}, {what}") for a in paper_resource(PAPER)["phrase_axes"]["confusion"]
+        *((a, c, f"{a}, {what}") for a in resource(f"papers/{PAPER}.toml")["phrase_axes"]["confusion"]
           for c, what in (("Confusion", "Confusion"), (UNKNOWN, "phrases")))
     ),
 } | _by_name(

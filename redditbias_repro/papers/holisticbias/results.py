@@ -22,17 +22,16 @@ from redditbias_repro.metrics.likelihood import (
     QUANTILES,
     SPAN,
     equal_tokens,
-    extreme_descriptors,
     four_digits,
     likelihood_shares,
 )
 from ...models.loading import DEFAULT_MODEL
+from .distributions import plot_distributions, pool_quantiles
 from ..statements import paper_module
-from ...records import check_known, data_file, paper_resource, read_records
+from ...records import check_known, data_file, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
-from ...stats.distributions import plot_distributions, pool_quantiles
 from ...stats.resampling import unpack_bits
 
 # %% auto #0
@@ -40,8 +39,8 @@ __all__ = ['WAY', 'likelihood_records', 'draw']
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #11c259a7
 PAPER = "holisticbias"
-PRINTED = paper_resource(PAPER)["printed"]  # names of its tables
-AXES = paper_resource(PAPER)["axes"]  # as the release names them → as the paper does
+PRINTED = resource(f"papers/{PAPER}.toml")["printed"]  # names of its tables
+AXES = resource(f"papers/{PAPER}.toml")["axes"]  # as the release names them → as the paper does
 
 
 def read_printed(name: str) -> pd.DataFrame:
@@ -201,7 +200,7 @@ def _larger_models_sympathy() -> str:
 # %% ../../../nbs/papers/holisticbias/results.ipynb #857453ca
 def _words_of_partial_gen_bias() -> str:
     styles = read_printed("table15").set_index("style")["variance_times_1000"]
-    clusters = paper_resource(PAPER)["clusters"]
+    clusters = resource(f"papers/{PAPER}.toml")["clusters"]
     partial, summed = original_bias()["BB2 3B"], original_bias("table9")["BB2 3B"]
     return "; ".join(
         f"{c}: variances of its styles {styles[clusters[c]].sum():.2f} (Table 15), Partial Gen Bias "
@@ -267,7 +266,7 @@ FINDINGS = (
 # %% ../../../nbs/papers/holisticbias/results.ipynb #a6449432
 def inconsistencies() -> pd.DataFrame:
     "What in HolisticBias' tables, text and release does not go together, as far as it is there: where, what, evidence"
-    about, rows = paper_resource(PAPER)["findings"], []
+    about, rows = resource(f"papers/{PAPER}.toml")["findings"], []
     for check in FINDINGS:
         with suppress(FetchError):
             rows.append(about[check.__name__[1:]] | {"evidence": check()})
@@ -388,6 +387,23 @@ def table7(records: pd.DataFrame) -> pd.DataFrame:
     table = template_shares(records)[["template", "axis", "share"]].join(printed, on=["template", "axis"])
     return table.sort_values(["template", "share"], ascending=[True, False], kind="stable", ignore_index=True)
 
+# %% ../../../nbs/papers/holisticbias/results.ipynb #a35da284
+def extreme_descriptors(
+    medians: pd.DataFrame,  # from `median_perplexities`
+    template: str | None = None,  # None: the mean rank over all templates
+    count: int = 3,
+) -> pd.DataFrame:  # axis, low, high: names of descriptors, joined
+    "The descriptors of lowest and highest perplexity by axis. `ValueError` for an unknown template"
+    if template is not None:
+        check_known("template", template, medians["template"].unique().tolist())
+        medians = medians[medians["template"] == template]
+    ranks = medians.assign(rank=medians.groupby(["axis", "template"])["median"].rank(pct=True))
+    order = ranks.groupby(["axis", "descriptor"])["rank"].mean().reset_index().sort_values("rank", kind="stable")
+    names = order.groupby("axis", sort=True)["descriptor"].agg(list)
+    high = [some[::-1][: min(count, max(0, len(some) - count))] for some in names]
+    ends = {"low": [", ".join(some[:count]) for some in names], "high": [", ".join(some) for some in high]}
+    return pd.DataFrame({"axis": names.index, **ends})
+
 # %% ../../../nbs/papers/holisticbias/results.ipynb #3fa4871c
 def table3(records: pd.DataFrame) -> pd.DataFrame:
     """Table 3: Likelihood Bias on "I love …", and the descriptors of lowest and highest perplexity.
@@ -497,7 +513,7 @@ def read_captions(records: pd.DataFrame, others: dict[str, pd.DataFrame] | None 
         some = f" ({r['n_templates']:.0f} templates)" if pd.notna(r["n_templates"]) else ""
         given = "".join(f", {k}: {v}" for k, v in _way(r).items())
         about = {"model": r["model"], "corpus": corpus_title(r["corpus"]) + some, "reading": f'"{r["reading"]}"{given}'}
-    captions = paper_resource(PAPER)["captions"]
+    captions = resource(f"papers/{PAPER}.toml")["captions"]
     found = with_columns({name: text.format(**about) for name, text in captions.items()}, PAPER)
     for version, own in (others or {}).items():
         found |= {f"{k}-{version}": v for k, v in read_captions(own).items()}

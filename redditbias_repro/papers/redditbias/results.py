@@ -21,7 +21,7 @@ from ...data.registry import FetchError
 from ...metrics.language_model import OUTLIERS, lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
 from ..statements import paper_module
-from ...records import check_known, data_file, new_record, paper_resource, read_records
+from ...records import check_known, data_file, new_record, read_records, resource
 from ...show.association import association_figures, association_tables
 from redditbias_repro.show.figures import (
     COSTS,
@@ -56,7 +56,7 @@ from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 
 # %% auto #0
-__all__ = ['published_lmb', 'table1_differences', 'inconsistencies', 'draw']
+__all__ = ['published_lmb', 'table1_differences', 'draw']
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #b78b2973
 PUBLISHED_MODEL = "DialoGPT-small (published)"
@@ -183,7 +183,7 @@ def downstream_table(metric: str, folder: Path | None = None) -> pd.DataFrame:
 
     model, corpus, trained_on, settings, n, method, a column a bias type, and what stands beside some metrics. The
     paper's rows come first. The model before debiasing stands in all bias types, as in the paper."""
-    metrics = paper_resource("redditbias")["metrics"]
+    metrics = resource("papers/redditbias.toml")["metrics"]
     check_known("metric", metric, metrics)
     about = metrics[metric]
     keys, beside = ["model", "corpus", "trained_on", "settings", "n"], about.get("beside", {})
@@ -255,7 +255,7 @@ def printed_losses(metric: str = "f1", above: float = 0.02) -> dict[tuple[str, s
 # %% ../../../nbs/papers/redditbias/results.ipynb #b3cbf4b5
 def inconsistencies() -> pd.DataFrame:  # where, what, evidence
     "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed from their numbers"
-    printed, texts = _printed(), paper_resource("redditbias")["contradictions"]
+    printed, texts = _printed(), resource("papers/redditbias.toml")["contradictions"]
     f1, accuracy = printed.loc["f1"], printed.loc["accuracy"]
     same = printed.loc["meteor"] == printed.loc["nist_2"].loc[printed.loc["meteor"].index]
     share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
@@ -356,7 +356,7 @@ def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: 
     swapped = usual_pairs(lmb[lmb.swap == "attributes"])
     of_test = changes[(changes.swap == "targets") & (changes.split == "test")]
     in_sequence = of_test.method.map(_applied_for_several).notna()
-    metrics = paper_resource("redditbias")["metrics"]
+    metrics = resource("papers/redditbias.toml")["metrics"]
     downstream = {about["table"]: _downstream_shown(metric, folder) for metric, about in metrics.items()}
     tables = {
         **read, "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
@@ -388,7 +388,8 @@ def _as_shown(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 def _downstream_shown(metric: str, folder: Path | None) -> pd.DataFrame:
     "`downstream_table`, whose Markdown names model, method and corpus in one column or two, eight columns in all"
-    table, beside = downstream_table(metric, folder), paper_resource("redditbias")["metrics"][metric].get("shown", {})
+    table, said = downstream_table(metric, folder), resource("papers/redditbias.toml")["metrics"][metric]
+    beside = said.get("shown", {})
     named = {"{model}, {method}": "model, method", "{corpus} ({n})": "corpus (instances)"}
     if len(beside) > 1:
         named = {"{model}, {method} ({corpus})": "model, method (corpus)"}
@@ -447,7 +448,7 @@ def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None, co
 # %% ../../../nbs/papers/redditbias/results.ipynb #de208bdd
 def read_captions(tables: dict[str, pd.DataFrame]) -> dict[str, str]:
     "What stands below each table, also for which bias types queries stand in, and what columns of the CSV mean"
-    captions = paper_resource("redditbias")
+    captions = resource("papers/redditbias.toml")
     for about in captions["metrics"].values():
         title = re.sub("^table(C?)", r"Table \1", about["table"].partition("-")[0]).replace("C", "C.")
         captions[about["table"]] = captions["downstream"].format(title=title, what=about["what"])

@@ -12,8 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.answers import response_measures
-from redditbias_repro.answers.response_measures import (
+from redditbias_repro.data.corpora import twitter
+from redditbias_repro.data.corpora.dialoguefairness import LISTS, RELEASE, read_word_pairs, slips
+from redditbias_repro.data.pairs import load_pairs, released_papers, split_bias_type
+from redditbias_repro.data.registry import SPLITS, list_files, read_lines
+from redditbias_repro.metrics import response_measures
+from redditbias_repro.metrics.response_measures import (
     attribute_lists,
     compare_values,
     count_words,
@@ -26,10 +30,6 @@ from redditbias_repro.answers.response_measures import (
     sentiment,
     tokens_of,
 )
-from redditbias_repro.data.corpora import twitter
-from redditbias_repro.data.corpora.dialoguefairness import LISTS, RELEASE, read_word_pairs, slips
-from redditbias_repro.data.pairs import load_pairs, released_papers, split_bias_type
-from redditbias_repro.data.registry import SPLITS, list_files, read_lines
 from redditbias_repro.records import data_file
 from redditbias_repro.specs import BiasSpec, load_spec, to_toml
 
@@ -352,7 +352,8 @@ def test_without_wordnet(tmp_path, monkeypatch):
 
 
 def test_all_measures(monkeypatch):
-    monkeypatch.setattr(response_measures, "sentiment", lambda rs: np.array([0.9 if "love" in r else 0.0 for r in rs]))
+    scored = lambda responses, keep_marks: np.array([0.9 if "love" in r else 0.0 for r in responses])
+    monkeypatch.setattr(response_measures, "sentiment", scored)
     men, women = ["i love my business", "", "ok"] * 20, ["i love my wife", "", "my wife and family"] * 20
     offence = np.zeros(60), np.repeat([0, 1], 30)
     (a, _), (b, _) = (response_values(said, SPECS["gender"], str) for said in (men, women))

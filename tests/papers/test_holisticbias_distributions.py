@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from redditbias_repro.stats.distributions import density_of, plot_distributions, pool_quantiles
+from redditbias_repro.papers.holisticbias.distributions import density_of, plot_distributions, pool_quantiles
 
 LEVELS = np.linspace(0, 1, 41)
 
