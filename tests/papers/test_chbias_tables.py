@@ -572,7 +572,7 @@ def test_the_page_says_what_the_records_say(committed):
     minus = lambda x: f"{x:.2f}".replace("-", "−")
     star = lambda p: "*" if p < 0.05 else ""
     for model, named in (
-        ("gemma-3-270m", "no special token, as in the paper"),
+        ("gemma-3-270m", "no special token, as in the authors' scoring script"),
         ("gemma-3-270m (special tokens)", "with the beginning-of-sentence token"),
     ):
         own = [measured.loc[(model, b)] for b in ("gender", "orientation", "age", "appearance")]

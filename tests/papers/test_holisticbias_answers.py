@@ -422,7 +422,8 @@ def test_the_page_says_what_the_records_say(committed):
     full = paper.bias_table(found).iloc[0]
     assert (
         f"is {full['value']:.0f} as the paper computes it" in page
-        and f"at random already give {full['null']:.0f}." in page
+        and f"at random already give {full['null']:.0f} (" in page
+    assert f"the noise alone is {full['value'] - full['corrected']:.0f})" in page
     )
     assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page
     offence = found["answer_offence", "baseline"]
@@ -483,7 +484,8 @@ def test_the_short_page_says_what_the_records_say(committed):
     page = " ".join((committed / "docs" / "holisticbias.md").read_text(encoding="utf-8").split())
     full, axes = paper.bias_table(found).iloc[0], paper.axes_table(found)
     assert f"× 1000 is {full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}]" in page
-    assert f"measure gives {full['value']:.0f}" in page and f"random already give {full['null']:.0f}." in page
+    assert f"measure gives {full['value']:.0f}" in page and f"random already give {full['null']:.0f} (" in page
+    assert f"the noise alone is {full['value'] - full['corrected']:.0f})" in page
     assert axes.iloc[0]["axis"] == "religion" and (axes["low"] > 0).all() and f"on all {len(axes)} axes" in page
     pairs = results.likelihood_table(results.likelihood_records(committed / "results")).set_index("axis")
     assert f"{pairs.loc['all', 'share']:.0f} % of descriptor pairs" in page
