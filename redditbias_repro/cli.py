@@ -913,8 +913,8 @@ def _known_measures() -> dict[str, str]:
 def _known_methods() -> dict[str, str]:
     from redditbias_repro.records import plugins
 
-    added = {name: f"added by {point.dist.name}" for name, point in plugins("methods").items()}
-    return {**added, **resource("methods.toml")}
+    known, added = resource("methods.toml"), plugins("methods")
+    return known | {name: f"added by {added[name].dist.name}" for name in added if name not in known}
 
 
 def _known_axes() -> dict[str, str]:

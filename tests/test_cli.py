@@ -317,7 +317,7 @@ def imported(code, **env):
 def test_help_and_arguments_need_no_library():
     code = "import sys; from redditbias_repro.cli import SAID, _parser; [_parser([c]) for c in SAID['commands']]"
     assert imported(code)[1] == set()
-    for command in ("measure", "compare", "score", "report"):
+    for command in ("measure", "compare", "debias", "score", "report"):
         code = "import contextlib, sys; from redditbias_repro.cli import main\nwith contextlib.suppress(SystemExit):"
         said, libraries = imported(f"{code} main(['{command}', '--help'])")
         assert said.startswith(f"usage: redditbias {command}") and libraries == set()

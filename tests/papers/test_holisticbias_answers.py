@@ -422,7 +422,7 @@ def test_the_page_says_what_the_records_say(committed):
     full = paper.bias_table(found).iloc[0]
     assert (
         f"is {full['value']:.0f} as the paper computes it" in page
-        and f"at random already give {full['null']:.0f}" in page
+        and f"at random already give {full['null']:.0f}." in page
     )
     assert f"{full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}] is left" in page
     offence = found["answer_offence", "baseline"]
