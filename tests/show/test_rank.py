@@ -13,6 +13,7 @@ from redditbias_repro.cli import main
 from redditbias_repro.metrics.association import measure_association
 from redditbias_repro.papers.audit import audit_folder
 from redditbias_repro.records import write_record
+from redditbias_repro.show.association import association_table
 from redditbias_repro.show.html import page_problems
 from redditbias_repro.show.rank import RANKED, asking_parts, plot_rank, rank_blocks, rank_models
 from redditbias_repro.stats.paired import mean_test
@@ -181,3 +182,16 @@ def test_blocks_of_a_page(two):
     assert set(RANKED) == {"association", "lmb", "likelihood_bias"}
     (ax,) = plot_rank(rank_models(records=records)).axes[:1]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["Race", "Gender", "all together"]
+
+
+def test_what_the_page_says_of_the_models_measured(committed):
+    """docs/biased.md: in which bias types stereotypes go with the minoritized group, and which models differ."""
+    page = " ".join((committed / "docs" / "biased.md").read_text(encoding="utf-8").split())
+    ranks = rank_models(folder=committed / "results")
+    apart = ranks.groupby("bias_type").letters.agg(lambda l: not set.intersection(*map(set, l)))
+    assert apart[apart].index.tolist() == ["religion2"] and ranks.model.nunique() == 2
+    first = ranks[(ranks.bias_type == "religion2") & (ranks["rank"] == 1)].model.item()
+    assert f"Only for Religion #2 does `rank` distinguish them: {first.partition(' ')[0]} is more stereotypical" in page
+    starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
+    assert len(starred) == 2 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
+    assert "Both models associate stereotypes with women" in page
