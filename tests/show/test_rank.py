@@ -188,7 +188,7 @@ def test_what_the_page_says_of_the_models_measured(committed):
     """docs/biased.md: in which bias types stereotypes go with the minoritized group, and which models differ."""
     page = " ".join((committed / "docs" / "biased.md").read_text(encoding="utf-8").split())
     ranks = rank_models(folder=committed / "results")
-    apart = ranks.groupby("bias_type").letters.agg(lambda l: not set.intersection(*map(set, l)))
+    apart = ranks.groupby("bias_type").letters.agg(lambda of: not set.intersection(*map(set, of)))
     assert apart[apart].index.tolist() == ["religion2"] and ranks.model.nunique() == 2
     first = ranks[(ranks.bias_type == "religion2") & (ranks["rank"] == 1)].model.item()
     assert f"Only for Religion #2 does `rank` distinguish them: {first.partition(' ')[0]} is more stereotypical" in page
