@@ -131,7 +131,10 @@ def test_on_the_command_line(model_folder, tmp_path, capsys):
         (["--prompts", "v1.0"], "--prompts is for prompts: give one of them"),
         (["--axes", "age"], "--axes is for prompts: give one of them"),
         (["--paper", "holisticbias"], "--corpus is for pairs, but --paper holisticbias uses prompts"),
-        (["--paper", "dialoguefairness"], "does not work with `compare`: expected one of redditbias, chbias, holisticbias"),
+        (
+            ["--paper", "dialoguefairness"],
+            "does not work with `compare`: expected one of redditbias, chbias, holisticbias",
+        ),
         (["--user-turn", "Hi"], "--context chat"),
         (["--context", "chat"], "has no chat template"),
     ):
