@@ -133,7 +133,7 @@ def test_on_the_command_line(model_folder, tmp_path, capsys):
         (["--paper", "holisticbias"], "--corpus is for pairs, but --paper holisticbias uses prompts"),
         (
             ["--paper", "dialoguefairness"],
-            "does not work with `compare`: expected one of redditbias, chbias, holisticbias",
+            "does not work with `compare`: expected one of redditbias, chbias, ",
         ),
         (["--user-turn", "Hi"], "--context chat"),
         (["--context", "chat"], "has no chat template"),
