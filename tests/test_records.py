@@ -323,7 +323,7 @@ def test_a_broken_record_is_written_anew(tmp_path):
 def test_a_record_that_says_nothing_is_none(tmp_path, part):
     path = write_record(made(), tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), part: {}}), encoding="utf-8")
-    with pytest.raises(ValueError, match=f"is not a record .no {part}"):
+    with pytest.raises(ValueError, match=f"is not a record: no valid {part}"):
         read_record(path)
     with pytest.warns(UserWarning, match="left out"):
         assert not len(read_records(tmp_path))

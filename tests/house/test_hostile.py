@@ -128,7 +128,9 @@ def test_an_edited_account_of_a_training(content, debiased, tmp_path, capsys):
     kept = json.loads((debiased / "debias.json").read_text())
     kept["settings"]["bias_type"] = 3
     (tmp_path / "edited" / "debias.json").write_text(json.dumps(kept))
-    assert "debias.json: its configuration does not say how it was debiased" in says(capsys, "card", "edited")
+    assert "debias.json: the entry `debiased` of its configuration was not written by `debias`" in says(
+        capsys, "card", "edited"
+    )
 
 
 def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
@@ -264,7 +266,7 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["measure", "--backend-args", "a=b"], "give both"),
         (["rank", "--results", "nosuch"], "is not a folder"),
         (["specs", "zzz"], "no specification 'zzz': there are"),
-        (["debias", "--out", "."], "without a name of its own"),
+        (["debias", "--out", "."], "has no name of its own"),
         (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
         (["plan", "--corpus", "pairs.csv", "--bias-type", "pets"], "pets is only a label"),
     ],
@@ -373,7 +375,7 @@ def test_sentences_from_standard_input(model_folder, monkeypatch, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 3
     for content in ("they are lazy".encode("utf-16"), "they are lazy".encode("utf-16-le")):
         given(content)
-        assert "standard input is no text in UTF-8" in says(capsys, "score", "-", "--model", model_folder)
+        assert "standard input is not UTF-8 text" in says(capsys, "score", "-", "--model", model_folder)
 
 
 def test_a_shell_completes(tmp_path):

@@ -1,5 +1,6 @@
 """The HTML report: what is on the page, and that a reader without network, eyes or scripts misses nothing."""
 
+import html
 import re
 from html.parser import HTMLParser
 
@@ -113,7 +114,7 @@ def test_the_scorecard_counts_every_statement_once(report):
     assert set(statements.paper) == set(PAPERS) and set(statements.verdict) <= set(VERDICTS) == set(LOOKS)
     row = r'<th scope="row"[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td>(?:<td class="number">\d+</td>)*'
     row += r'<td class="number">(\d+)</td></tr>'
-    shown = {(way, verdict): int(n) for way, verdict, n in re.findall(row, report)}
+    shown = {(html.unescape(way), verdict): int(n) for way, verdict, n in re.findall(row, report)}
     assert shown.pop(("all", "statements")) == len(statements)
     counted = statements.groupby(["looked at", "verdict"]).size().to_dict()
     assert {k: n for k, n in shown.items() if n and k[1] in VERDICTS} == counted

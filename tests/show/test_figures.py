@@ -539,8 +539,9 @@ def test_what_the_pages_say_of_debiasing(committed):
     )
     queer = cells[cells.bias_type == "orientation"].set_index("method").verdict
     assert queer["HD"] == "less" and seeds["HD", "orientation"] < seeds["baseline", "orientation"]
-    (gap,) = cells[(cells.method == "ADD") & (cells.bias_type == "religion1")].itertuples()
-    assert f"a gap of {gap.gap_after:+.3f}, after {gap.gap_before:+.3f}" in text and gap.overshoot
+    (gap,) = cells[(cells.method == "ADD") & (cells.bias_type == "religion2")].itertuples()
+    assert f"its gap goes from {gap.gap_before:+.3f} to {gap.gap_after:+.3f}" in text
+    assert gap.verdict != "less" and not own.significant.loc[[("ADD", "religion2")]].any()
     kept = cells[
         cells.overshoot.astype(bool) & np.array([not star(m, b) for m, b in zip(cells.method, cells.bias_type)])
     ]
