@@ -439,7 +439,7 @@ def test_any_specification_reads_back(tmp_path_factory, terms, one, title):
         attribute_pairs=[[terms[0], f"{terms[0]}x"]],
         language="zh",
         title=title,
-        name=regex.sub(r"[/\\]|^[.]+", "", one),
+        name=regex.sub(r"[/\\]|^[.]+", "", one) or "any",
     )
     path = tmp_path_factory.mktemp("toml") / "any.toml"
     path.write_bytes(to_toml(spec).encode())

@@ -86,7 +86,8 @@ def test_the_figure_says_what_is_found(bench, committed):
     rows = bench.first_group(bench.measured(committed / "results"))
     peer, ratios = bench.faster(rows)
     assert peer == "ctranslate2" and list(ratios.index) == [
-        "religion1", "redditbias", "prompts-100", "prompts-1000", "prompts-10000", "scattered-10000"
+        "religion1", "redditbias", "shortest", "longest", "prompts-100", "prompts-1000", "prompts-10000",
+        "scattered-10000",
     ]  # fmt: skip
     (ax,) = (figure := bench.draw_speed(rows)).axes
     assert ax.get_xscale() == "log" and not ax.patches
