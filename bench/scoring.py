@@ -703,7 +703,7 @@ def speed_title(peer, ratios):
         return f"{low if low == high else f'{low} to {high}'} times as fast as {name}"
 
     others = dict.fromkeys((peer, ratios.mean().idxmin()))
-    return "As a tree, sentences are scored " + ", ".join(times(o) for o in others)
+    return "As a tree, sentences are scored\n" + ",\n".join(times(o) for o in others)
 
 
 def draw_speed(rows):
@@ -738,7 +738,7 @@ def draw_speed(rows):
     note = "\n" + textwrap.fill(f"Only the tree was measured on {said}", 110) if alone else ""
     ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
     about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {' and '.join(sorted(devices))}"
-    figure.suptitle(f"{textwrap.fill(speed_title(peer, ratios), 70)}\n{about}", fontsize=10)
+    figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)
     figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=9, frameon=False)
     figure.tight_layout()
     plt.close(figure)

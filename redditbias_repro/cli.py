@@ -1071,7 +1071,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         argv = sys.argv[1:] if argv is None else argv
         if wrong := [a for a in argv if a != a.encode(errors="replace").decode()]:
-            raise ValueError(f"{wrong[0]!r} is no text in UTF-8: write it, or name the file, otherwise")
+            raise ValueError(f"{wrong[0]!r} is not UTF-8 text: type it again, or rename the file")
         if "_ARGCOMPLETE" in os.environ:
             _complete()
         args = _parser(argv).parse_args(argv)
@@ -1106,8 +1106,9 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as e:
         if args and args.verbose:
             traceback.print_exc()
-        unexpected = f"stopped by what nobody expected ({type(e).__name__}: {_said(e)})"
-        where = "a file was changed by hand, an extension is broken, or this program is: --verbose says where"
-        print(f"redditbias: {unexpected}: {where}", file=sys.stderr)
+        last = traceback.extract_tb(e.__traceback__)[-1]
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        why = "an edited file, a broken extension, or a bug here; --verbose prints the traceback"
+        print(f"redditbias: unexpected {type(e).__name__} in {place} ({_said(e)}): {why}", file=sys.stderr)
         return 2
     return 0
