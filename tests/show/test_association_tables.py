@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from redditbias_repro.metrics.association import association
-from redditbias_repro.records import write_record
+from redditbias_repro.papers.measures import _associations
+from redditbias_repro.records import read_record, write_record
 from redditbias_repro.show.association import (
     all_seeds,
     association_changes,
@@ -18,9 +19,11 @@ from redditbias_repro.show.association import (
     association_words,
 )
 from redditbias_repro.show.figures import plot_association, plot_association_changes
+from redditbias_repro.show.saving import to_markdown
 from redditbias_repro.stats.multiplicity import holm
 from redditbias_repro.stats.packing import pack_contrasts
 
+OF_DEFAULT = "results/redditbias/association/smollm2-135m-instruct/baseline"
 TYPES = {"race": 1.2, "gender": 0.5, "orientation": 0.0}
 TARGETS, ATTRIBUTES = np.repeat([f"t{i}" for i in range(10)], 10), np.tile([f"a{i}" for i in range(10)], 10)
 
@@ -141,3 +144,13 @@ def test_on_a_papers_page(records, tmp_path):
     assert set(tables["association_drivers"].method) == {"baseline"}
     assert list(association_figures(tables)) == ["association-tiny", "association-changes-tiny"]
     assert not association_tables(tmp_path, "chbias")
+
+
+@pytest.mark.parametrize("page,types", [("README.md", ["gender"]), ("docs/appendix/measuring.md", ["race", "gender"])])
+def test_what_the_pages_say_that_measure_prints(committed, page, types):
+    """Made from the committed records by what the command makes it of."""
+    found = [p for b in types for p in committed.glob(f"{OF_DEFAULT}/redditbias-{b}-test-*.json")]
+    table, _ = _associations([read_record(p) for p in found])
+    printed = to_markdown(table).strip().splitlines()
+    text = (committed / page).read_text(encoding="utf-8")
+    assert len(printed) == 2 + len(types) and [line for line in (printed[0], *printed[2:]) if line not in text] == []
