@@ -51,8 +51,8 @@ PEERS_ROUNDS = {"batches": 2, "ctranslate2": 2, "lm_eval": 1, "minicons": 1, "lo
 PLAN = {  # rounds of each contender on each input
     "religion1": {"tree": 5, "batches": 3, "ctranslate2": 5},
     "redditbias": {"tree": 3, **PEERS_ROUNDS},
-    "shortest": {"tree": 3, "ctranslate2": 3},
-    "longest": {"tree": 3, "ctranslate2": 3},
+    "shortest": {"tree": 5, "ctranslate2": 5},
+    "longest": {"tree": 5, "ctranslate2": 5},
     "prompts-100": {"tree": 3, "batches": 3, "ctranslate2": 3},
     "prompts-1000": {"tree": 3, **PEERS_ROUNDS},
     "prompts-10000": {"tree": 3, "batches": 1, "ctranslate2": 1},
