@@ -26,21 +26,25 @@ def erasure_library():
     return concept_erasure
 
 
-def leace(states: Tensor, first: Tensor, weight: float = 0.0) -> Edit:
-    """The LEACE eraser of a group in states (n, d), of which `first` (n,) says the group; `weight` is not used.
+def leace(states: Tensor, group: Tensor, weight: float = 0.0) -> Edit:
+    """The LEACE eraser of a group in states (n, d): `group` (n,) is 1 for the first, −1 for the second, 0 for neither;
+    `weight` is not used.
 
-    The library's bound on the states' variance is off, and small correlations count: with either the groups could be
-    told again. `ValueError` without the library, and where there is nothing to erase"""
-    x, z = states.detach().cpu().double(), first.cpu().double()[:, None]
+    Afterwards both groups have the same mean, and the states have changed as little as they can, those of neither
+    included. The library's bound on the states' variance is off, and small correlations count: with either the groups
+    could be told again. `ValueError` without the library, and where there is nothing to erase"""
+    x, group = states.detach().cpu().double(), group.cpu().double()
+    even = (group > 0).sum() / (group < 0).sum()  # the concept's mean is 0, whichever group is the commoner
+    z = torch.where(group < 0, -even, group)[:, None]
     found = erasure_library().LeaceFitter.fit(x, z, constrain_cov_trace=False, svd_tol=1e-10).eraser
     if not found.proj_left.any():
         raise ValueError("the states of both groups' terms have the same mean: there is nothing to erase")
     return Edit(found.proj_left, found.proj_right, found.bias, torch.zeros_like(found.bias)).float().to(states.device)
 
 
-def mean_difference(states: Tensor, first: Tensor, weight: float) -> Edit:
-    "The first group's mean state minus the second's, times `weight`, taken off; states and `first` as in `leace`"
-    shift = weight * (states[first].mean(0) - states[~first].mean(0))
+def mean_difference(states: Tensor, group: Tensor, weight: float) -> Edit:
+    "The first group's mean state minus the second's, times `weight`, taken off; states and `group` as in `leace`"
+    shift = weight * (states[group > 0].mean(0) - states[group < 0].mean(0))
     d = len(shift)
     return Edit(states.new_zeros(d, 0), states.new_zeros(0, d), torch.zeros_like(shift), shift)
 
@@ -65,30 +69,34 @@ def fit_edits(
     model,  # causal model
     sentences: Sequence,  # of `locate_terms`, padded and cut as they are to be read
     first: Sequence[bool],  # (terms,) whether each of the terms located names the first group
-    fit: Callable[[Tensor, Tensor, float], Edit],  # as `leace`
+    fit: Callable[[Tensor, Tensor, float], Edit],  # as `leace`: of the states at all positions
     at: Iterable[int],  # numbers of the blocks that are edited
     weight: float = 1.0,
     batch_size: int = 32,
     progress: bool = True,
 ) -> dict[int, Edit]:
-    "Edits of blocks, each fitted on states of terms that the blocks below have edited. `ValueError` for a single group"
+    """Edits of blocks, each fitted on states that the blocks below have edited. `ValueError` for a single group.
+
+    A term that is a sentence's first token is left out: its state is the attention sink's in many models"""
     from tqdm.auto import tqdm
 
-    told = [(s, [(end - 1, first[t]) for t, _, end in s.terms]) for s in sentences if s.terms]
-    group = torch.tensor([side for _, places in told for _, side in places], dtype=torch.bool, device=model.device)
-    if not group.any() or group.all():
-        raise ValueError("the training sentences name only one group: expected both")
+    told = [(s, [(end - 1, 1 if first[t] else -1) for t, _, end in s.terms if end > 1]) for s in sentences if s.terms]
+    if len({side for _, places in told for _, side in places}) < 2:
+        raise ValueError("the training sentences name only one group after their first token: expected both")
     blocks, runs = blocks_of(model), []
     for i in range(0, len(told), batch_size):
         some = told[i : i + batch_size]
         longest = max(len(s.input_ids) for s, _ in some)
         ids = torch.zeros(len(some), longest, dtype=torch.long, device=model.device)
-        mask = torch.zeros_like(ids)
-        for row, (s, _) in enumerate(some):
+        mask, sides = torch.zeros_like(ids), torch.zeros_like(ids)
+        for row, (s, places) in enumerate(some):
             ids[row, : len(s.input_ids)] = torch.tensor(s.input_ids, device=model.device)
             mask[row, : len(s.input_ids)] = 1
-        places = [(row, place) for row, (_, at_terms) in enumerate(some) for place, _ in at_terms]
-        runs.append([*_calls(model, blocks, {"input_ids": ids, "attention_mask": mask}), tuple(zip(*places))])
+            for place, side in places:
+                sides[row, place] = side
+        read = mask.bool()
+        runs.append([*_calls(model, blocks, {"input_ids": ids, "attention_mask": mask}), read, sides[read]])
+    group = torch.cat([sides for *_, sides in runs])
     edits, at = {}, set(at)
     for number in tqdm(range(max(at) + 1), unit="block", delay=5, leave=False, disable=not progress):
         for run in runs:
@@ -96,7 +104,7 @@ def fit_edits(
             found = blocks[number](run[0], *args, **how)
             run[0] = found[0] if isinstance(found, tuple) else found
         if number in at:
-            states = torch.cat([hidden[list(rows), list(places)] for hidden, _, (rows, places) in runs]).float()
+            states = torch.cat([hidden[read] for hidden, _, read, _ in runs]).float()
             edits[number] = fit(states, group, weight).to(model.device)
             for run in runs:
                 run[0] = edits[number](run[0])

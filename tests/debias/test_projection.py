@@ -3,6 +3,7 @@
 import json
 import shutil
 from copy import deepcopy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,9 +135,36 @@ def test_no_probe_tells_the_groups_after_leace(folder):
     assert min(map(probe, states())) > nothing - 1e-3
 
 
+def test_a_term_that_begins_a_sentence_does_not_count():
+    """Its state is the attention sink's: of a group that only begins sentences nothing is known."""
+    net = small_random(CONFIGS["gpt2"](60))
+    begins = SimpleNamespace(input_ids=(5, 7, 8), terms=((0, 0, 1),))
+    later = [SimpleNamespace(input_ids=(7, t, 8, 9), terms=((t - 5, 1, 2),)) for t in (5, 6)]
+    with pytest.raises(ValueError, match="only one group after their first token"):
+        fit_edits(net, [begins, later[1]], [True, False], leace, [0])
+    seen = []
+    fit = lambda states, group, weight: seen.append(group.tolist()) or leace(states, group)
+    fit_edits(net, [begins, *later], [True, False], fit, [0])
+    assert seen == [[0, 0, 0, 0, 1, 0, 0, 0, -1, 0, 0]]
+
+
+def test_leace_changes_states_of_neither_group_as_little_as_it_can():
+    """The best fit in the metric of all states is found by hand: x − Σ w (wᵀ Σ w)⁻¹ wᵀ(x − mean), w = Σ⁻¹ Δ."""
+    torch.manual_seed(0)
+    group = torch.tensor([1] * 30 + [-1] * 50 + [0] * 4000)
+    x = torch.randn(4080, 6, dtype=torch.float64) * torch.logspace(0, 0.5, 6) + group[:, None].clamp_min(0) * 2.0
+    edit = leace(x, group)
+    delta = x[group > 0].mean(0) - x[group < 0].mean(0)
+    w = torch.linalg.solve(x.T.cov(), delta)
+    by_hand = x - torch.outer((x - x.mean(0)) @ w, delta) / (delta @ w)
+    assert torch.allclose(edit(x.float()).double(), by_hand, atol=0.02)
+    for found in (edit(x.float()), by_hand):
+        assert torch.allclose(found[group > 0].mean(0), found[group < 0].mean(0).to(found.dtype), atol=1e-3)
+
+
 def test_steering_takes_off_the_difference_of_the_means():
     states = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
-    edit = mean_difference(states, torch.tensor([True, True, False]), 0.5)
+    edit = mean_difference(states, torch.tensor([1, 1, -1]), 0.5)
     assert edit.shift.tolist() == [1.0, -0.5] and edit(torch.zeros(2)).tolist() == [-1.0, 0.5]
 
 
@@ -172,7 +200,7 @@ def test_the_library_of_leace_is_named_where_it_lacks(model_folder, tmp_path, mo
     with pytest.raises(ValueError, match="pip install concept-erasure"):
         debias(net, words, SPEC, TEXTS, "LEACE", tmp_path / "a")
     with pytest.raises(ValueError, match="pip install concept-erasure"):
-        leace(torch.zeros(4, 2), torch.tensor([True, False, True, False]), 1.0)
+        leace(torch.zeros(4, 2), torch.tensor([1, -1, 1, -1]))
 
 
 def test_folders_that_are_not_whole(run, tmp_path):

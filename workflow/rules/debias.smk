@@ -58,6 +58,7 @@ def training(w, **more):
     "Parameters of a debiasing run"
     run = {"method": w.method, "bias_type": TYPES[w.bias_type], "model": MODELS[w.model], "corpus": config["corpus"]}
     how = ("epochs", "phrases", "lmp_sentences", "references", "special_tokens", "bf16", "chosen_by")
+    how += ("lora_rank", "learning_rate")
     return given(**run | {k: GRID[k] for k in how if k in GRID} | more, replace=True)
 
 
