@@ -14,11 +14,10 @@ from scipy import stats
 from ..metrics.association import OVER, association_by, association_change
 from ..records import DEFAULT_PAPER, resource
 from redditbias_repro.show.tables import (
-    CONTROLS,
-    PAPER_METHODS,
     _holm_by,
     _in_order,
     as_shown,
+    of_paper,
     records_table,
 )
 from ..stats.paired import FEWEST_CLUSTERS, decided, pooled_mean
@@ -86,7 +85,8 @@ def association_changes(
 ) -> pd.DataFrame:  # columns of `resources/tables.toml`; train_seed is nan in rows of several seeds
     """Every debiased model against the model before; see `association_change`.
 
-    p_holm is p_bias_change, corrected; a verdict less, flattened or more that is not significant then is undetermined.
+    p_holm is p_bias_change, corrected as in `lmb_changes`; a verdict less, flattened or more that is not significant
+    then is undetermined.
     `ValueError` where two records that are to be compared are not of the same sentences."""
     table, rows = _records("association_changes", records, folder, paper), []
     keys = [*_PLACE, "bias_type", "order"]
@@ -103,7 +103,7 @@ def association_changes(
     changes = pd.DataFrame(rows).reindex(columns=[*_SPECS["association_changes"]["columns"], *about])
     if len(changes):
         for p, name in (("p_bias_change", "p_holm"), ("p_frequency", "p_frequency_holm")):
-            changes[name] = _holm_by(changes, [*_PLACE, "family"], p)
+            changes[name] = _holm_by(changes, [*_PLACE, "family", of_paper(changes["method"])], p)
         changes["verdict"] = decided(changes["verdict"], changes["p_holm"])
     return _in_order("association_changes", changes)
 
@@ -121,7 +121,8 @@ def association_methods(
 ) -> pd.DataFrame:  # columns of `resources/tables.toml`
     """What each method changes over all bias types that it was measured on: association and frequency of terms.
 
-    p_holm and p_frequency_holm are corrected over a model's methods. A method of one bias type has no row."""
+    p_holm and p_frequency_holm are corrected over a model's methods, those of no paper by themselves. A method of one
+    bias type has no row."""
     columns, parts, rows = _SPECS["association_methods"]["columns"], ("", "frequency_"), []
     for key, of in all_seeds(changes).groupby([*_PLACE, "method"], sort=False):
         row = {**dict(zip([*_PLACE, "method"], key)), "bias_types": len(of), "seeds": of["seeds"].max()}
@@ -133,7 +134,9 @@ def association_methods(
         rows += [row] if len(of) > 1 else []
     table = pd.DataFrame(rows, columns=columns)
     for part in parts:
-        table[f"{part}p_holm"] = _holm_by(table, _PLACE, f"{part}p") if len(table) else np.nan
+        table[f"{part}p_holm"] = (
+            _holm_by(table, [*_PLACE, of_paper(table["method"])], f"{part}p") if len(table) else np.nan
+        )
     return table
 
 # %% ../../nbs/show/association.ipynb #5c00ab3f
@@ -178,7 +181,7 @@ def association_figures(
     for name, plot in (("association", plot_association), ("association_changes", plot_association_changes)):
         table = tables.get(name, pd.DataFrame(columns=[*_PLACE, "method"]))
         table = table[table["corpus"].eq(paper) & table["split"].eq("test")]
-        table = table[table["method"].isin([*PAPER_METHODS, *CONTROLS])]
+        table = table[of_paper(table["method"])]
         for model, own in (all_seeds(table) if "seeds" in table else table).groupby("model"):
             figures[f"{name.replace('_', '-')}-{model}"] = plot(own, paper)
     return figures

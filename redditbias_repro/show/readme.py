@@ -16,13 +16,13 @@ from ..models.loading import DEFAULT_MODEL
 from ..records import DEFAULT_PAPER, check_known, resource
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
-    CONTROLS,
     PAPER_METHODS,
     TASKS,
     lmb_changes,
     lmb_table,
     lmp_changes,
     method_places,
+    of_paper,
     order_methods,
     search_table,
     stand_ins,
@@ -197,7 +197,7 @@ def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) 
     changes = all_seeds(association_changes(folder=folder, paper=paper)).assign(swap="targets")
     tables = []
     for rows, cell in ((of[of.method == "baseline"], _associated_cell), (changes, _changed_cell)):
-        rows = _measured(rows[rows.method.isin([*PAPER_METHODS, *CONTROLS])], paper)
+        rows = _measured(rows[of_paper(rows.method)], paper)
         tables += [_wide(rows, ["model", "method"], cell, paper)] if len(rows) else []
     return to_markdown(pd.concat(tables), _caption("associations")) if tables else ""
 
@@ -209,11 +209,11 @@ def _with_star(r, part: str) -> str:
 
 
 def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    "What each of the paper's methods, and each control, changes over all bias types, as a Markdown table"
+    "What each method whose association was measured on several bias types changes over all, as a Markdown table"
     from redditbias_repro.show.association import association_changes, association_methods
 
     table = association_methods(association_changes(folder=folder, paper=paper))
-    table = _measured(table[table.method.isin([*PAPER_METHODS, *CONTROLS])].assign(swap="targets"), paper)
+    table = _measured(table.assign(swap="targets"), paper)
     rows = [
         {"model": r.model, "method": r.method, "association": f"{r.before:.2f} → {r.after:.2f}",
          "change": _with_star(r, ""), "change of term frequency": _with_star(r, "frequency_"),
@@ -228,23 +228,29 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
 
 
 def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
-    "What each of the paper's methods, and each control, does and costs over the bias types, as a Markdown table"
+    "What each paper's method, and each other whose association was measured, does and costs, as a Markdown table"
     from redditbias_repro.show.choose import methods_table
 
     table = methods_table(folder, paper)
-    table = table[table.method.isin([*PAPER_METHODS, *CONTROLS])] if len(table) else table
     if not len(table):
         return ""
+    table = table[
+        of_paper(table["method"]) | table.get("association less", pd.Series("", table.index)).fillna("").ne("")
+    ]
     names = {
         "association less": "types with less association",
         "t less": "types with a smaller gap",
-        "perplexity": "perplexity",
+        "perplexity": "perplexity (types no worse)",
         "F1": "state tracking, F1",
         "BLEU-4": "responses, BLEU-4",
         "minutes": "minutes to train",
+        "MB": "MB to ship",
     }
     shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
-    shown["minutes to train"] = [f"{m:.0f}" if m == m else "" for m in shown["minutes to train"]]
+    kept = table.get("perplexity no worse", pd.Series("", table.index)).fillna("")
+    shown["perplexity (types no worse)"] += kept.map(lambda k: k and f" ({k})")
+    for column in ("minutes to train", "MB to ship"):
+        shown[column] = [f"{v:.2g}" if v < 1 else f"{v:.0f}" if v == v else "" for v in shown[column]]
     return _of_models(shown.fillna(""), _caption("costs"))
 
 

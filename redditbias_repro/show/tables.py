@@ -37,9 +37,9 @@ from ..stats.proportions import rate_interval
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'method_places', 'type_titles', 'control_of', 'records_table', 'usual_pairs',
-           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
-           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'of_paper', 'method_places', 'type_titles', 'control_of', 'records_table',
+           'usual_pairs', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
+           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
@@ -48,6 +48,13 @@ METHOD_ORDER = ("baseline", *METHODS)
 # The others are a control and other readings of these.
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
+
+
+def of_paper(
+    methods: pd.Series,  # names
+) -> pd.Series:  # of bool
+    "Whether each is a paper's method or its control. The others are a family of tests of their own"
+    return methods.isin([*PAPER_METHODS, *CONTROLS])
 
 # %% ../../nbs/show/tables.ipynb #ab8c7316
 def order_methods(
@@ -184,8 +191,8 @@ def _all_pairs(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["outliers"] == "all"].assign(swap=table["swap"].astype(object).fillna("targets"))
 
 
-def _holm_by(table: pd.DataFrame, family: list[str], p: str) -> pd.Series:
-    "Holm's correction of a column over the rows of each family"
+def _holm_by(table: pd.DataFrame, family: list, p: str) -> pd.Series:
+    "Holm's correction of a column over the rows of each family, which columns, or values by row, tell apart"
     return table.groupby(family, dropna=False, sort=False)[p].transform(lambda values: holm(values.astype(float)))
 
 
@@ -282,7 +289,8 @@ def lmb_changes(
     On the pairs that the model before keeps, where the paper's authors cut them by it, else on all pairs.
     Where a record keeps no pairs, or there is none to compare with, numbers are nan and the verdict is empty.
     p_holm is p_bias_change, corrected over a model's methods and bias types, all training seeds together, and single
-    seeds among themselves. A verdict, of pairs or of terms, less or more that is not significant then is undetermined.
+    seeds among themselves; methods of no paper are a family of their own. A verdict, of pairs or of terms, less or more
+    that is not significant then is undetermined.
     `ValueError` where two records that are to be compared are not of the same pairs."""
     table = records_table(records, folder, "lmb", (*CHANGE_COLUMNS, "outliers", "pairs", "provenance"), paper)
     rows, keys = [], ["model", "corpus", "split", "swap", "bias_type", "order"]
@@ -302,7 +310,8 @@ def lmb_changes(
                 rows.append(row | {"family": "all" if np.isnan(seed) or len(gaps) == 1 else seed})
     changes = pd.DataFrame(rows, columns=[*CHANGE_COLUMNS, "order", "method_order", "family"])
     for part, p_holm in (("_cluster", "p_cluster_holm"), ("", "p_holm")) if len(changes) else ():
-        changes[p_holm] = _holm_by(changes, ["model", "corpus", "split", "swap", "family"], f"p_bias_change{part}")
+        family = ["model", "corpus", "split", "swap", "family", of_paper(changes["method"])]
+        changes[p_holm] = _holm_by(changes, family, f"p_bias_change{part}")
         changes[f"verdict{part}"] = decided(changes[f"verdict{part}"], changes[p_holm])
     places = ["corpus", "split", "swap", "model", "method_order", "order", "bias_type", "train_seed"]
     return changes.sort_values(places)[list(CHANGE_COLUMNS)].reset_index(drop=True)

@@ -95,6 +95,24 @@ def planned(config, *arguments):
 
 
 @pytest.mark.offline
+def test_what_stands_beside_the_papers_methods(tmp_path):
+    """Five types, one seed each: both methods that train nothing, and CDA as an adapter, whose records resume finds."""
+    assert planned("smollm-projection")["debias"] == 10 and planned("smollm-lora")["debias"] == 5
+    run = [given for given in commands(ROOT / "config" / "smollm-lora.yaml").values() if "method" in given]
+    assert {(r["method"], r["lora_rank"], r["learning_rate"]) for r in run} == {("CDA", "8", "0.0005")}
+    (kept, *_) = (ROOT / "results" / "redditbias" / "training" / "smollm2-135m-instruct" / "CDA").glob("*-race-*.json")
+    record = json.loads(kept.read_text())
+    record["params"]["train_seed"] = 0
+    for metric, method in (("training", "CDA-LoRA8"), ("association", "CDA-LoRA8")):
+        write_record(record | {"metric": metric, "method": method}, tmp_path / "results")
+    for name, left in (("smollm-lora", 4), ("smollm-projection", 10)):
+        config = yaml.safe_load((ROOT / "config" / f"{name}.yaml").read_text()) | {"resume": True}
+        config["debias"]["results"] = str(tmp_path / "results")
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config))
+        assert planned(tmp_path / name)["debias"] == left
+
+
+@pytest.mark.offline
 def test_what_the_grid_is():
     """Five types by six methods by three seeds.
 

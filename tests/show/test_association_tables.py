@@ -93,6 +93,19 @@ def test_changes_by_hand(records):
     assert np.allclose([moved["LMD"], moved["CDA"], moved["FT"]], [0, -1, 2], atol=0.05)
 
 
+def test_methods_of_no_paper_are_a_family_of_their_own(records):
+    """What is measured beside them changes no verdict on a paper's methods."""
+    beside = [made(b, method, 0.5, train_seed=0) for b in TYPES for method in ("LEACE", "CDA-LoRA8")]
+    for of in (association_changes, lambda r: association_methods(association_changes(r))):
+        alone, both = (
+            t[t.method.isin(["LMD", "CDA", "FT"])].p_holm.tolist() for t in (of(records), of(records + beside))
+        )
+        assert alone == both
+    changes = association_changes(records + beside)
+    own = changes[changes.method.isin(["LEACE", "CDA-LoRA8"])]
+    assert np.allclose(own.p_holm, holm(own.p_bias_change)) and len(own) == 6
+
+
 def test_methods_over_all_bias_types(records):
     """What a method moves: the association of LMD and CDA, the terms' frequency of CDA and FT."""
     found = association_methods(association_changes(records)).set_index("method")

@@ -10,7 +10,8 @@ COMBINATIONS = {
 
 
 def shown(method):
-    "A method as tables name it, with what chose its weights if that is said"
+    "A method as tables name it, with the rank of its adapter and what chose its weights if they are said"
+    method += f"-LoRA{GRID['lora_rank']}" if "lora_rank" in GRID else ""
     return f"{method} ({GRID['chosen_by']})" if GRID.get("chosen_by") else method
 
 
