@@ -247,8 +247,11 @@ def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
         "MB": "MB to ship",
     }
     shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
-    kept = table.get("perplexity no worse", pd.Series("", table.index)).fillna("")
-    shown["perplexity (types no worse)"] += kept.map(lambda k: k and f" ({k})")
+    if "perplexity no worse" in table:
+        both = zip(table["perplexity"], table["perplexity no worse"])
+        shown["perplexity (types no worse)"] = [
+            f"{rise} ({kept})" if isinstance(kept, str) else rise for rise, kept in both
+        ]
     for column in ("minutes to train", "MB to ship"):
         shown[column] = [f"{v:.2g}" if v < 1 else f"{v:.0f}" if v == v else "" for v in shown[column]]
     return _of_models(shown.fillna(""), _caption("costs"))
