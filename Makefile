@@ -65,7 +65,7 @@ test: $(READY)
 	@ruff format --check --quiet nbs tests bench workflow site || { echo "run: ruff format nbs tests bench workflow site"; exit 1; }
 	@ruff check --quiet nbs tests bench workflow site
 	@redditbias fetch || { [ -z "$${REDDITBIAS_STRICT:-}" ] && echo "Tests that need a release are skipped, and counted at the end."; }
-	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal $(TESTS)
+	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal --durations 20 --durations-min 5 $(TESTS)
 
 lab: $(READY)
 	jupyter lab

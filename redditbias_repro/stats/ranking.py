@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 
 import numpy as np
 from scipy import stats
@@ -23,7 +24,7 @@ def compact_letters(
     apart: np.ndarray,  # (m, m) whether two columns differ
     order: Sequence[int],  # columns, the first of them gets the first letter
 ) -> list[str]:  # (m,) letters of each column
-    "Letters that two columns share where they cannot be told apart"
+    "Letters that two columns share where they cannot be told apart: a to z, A to Z, then (53), (54), …"
     groups = [frozenset(order)]
     for i, j in zip(*np.nonzero(np.triu(apart, 1))):
         split = [g - {k} for g in groups if {i, j} <= g for k in (i, j)]
@@ -31,7 +32,8 @@ def compact_letters(
         groups = [g for n, g in enumerate(groups) if not any(g < o for o in groups) and g not in groups[:n]]
     place = {column: k for k, column in enumerate(order)}
     groups.sort(key=lambda g: sorted(place[c] for c in g))
-    return ["".join(chr(ord("a") + n) for n, g in enumerate(groups) if c in g) for c in range(len(order))]
+    names = [*ascii_letters, *(f"({n + 1})" for n in range(len(ascii_letters), len(groups)))]
+    return ["".join(name for name, g in zip(names, groups) if c in g) for c in range(len(order))]
 
 # %% ../../nbs/stats/ranking.ipynb #22a7562c
 @dataclass(frozen=True)
